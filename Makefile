@@ -91,7 +91,7 @@ e2e: ## Test rollouts, pinning and failures on the cluster, or on one of its own
 # What the essential tests of the cluster and the count of instructions need and other tests do not: CI builds it during them.
 parts:
 	@$(TOOLS) ensure kubectl coredns containerd ip valgrind
-	@$(PYTHON) hack/images build --profile local server gateway node-tuner
+	@$(PYTHON) hack/images build --profile local server gateway node-tuner mixed
 
 postgres-up: ## Start a disposable PostgreSQL
 	@$(PYTHON) hack/postgres up

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from images import platforms
@@ -22,7 +22,7 @@ RELEASE_OTHERS = "image-aside"
 Kubernetes client would take minutes to build, for nothing."""
 
 
-PACKAGES = {"corelane": "corelane-cli"}
+PACKAGES = {"corelane": "corelane-cli", "mixed": "corelane-examples"}
 """The packages of programs with another name."""
 
 
@@ -32,9 +32,13 @@ def package(program: str) -> str:
 
 
 def build(
-    program: str, platform: Platform, profile: str = RELEASE, others: Iterable[str] = ()
+    program: str,
+    platform: Platform,
+    profile: str = RELEASE,
+    others: Iterable[str] = (),
+    options: Sequence[str] = (),
 ) -> Path:
-    """Builds a program and returns its file.
+    """Builds a program and returns its file. `options` are further ones of cargo.
 
     A release builds each package by itself: cargo unites the features of what it builds together,
     so the server would depend on which images are built with it. Any other profile unites the
@@ -52,7 +56,7 @@ def build(
         profile = RELEASE_OTHERS
     argv = ["cargo", "build", "--locked", "--profile", profile]
     argv += ["--target", platform.rust, "--target-dir", str(target)]
-    argv += ["--bin", program]
+    argv += ["--bin", program, *options]
     for name in [program] if release else sorted({program, *others}):
         argv += ["--package", package(name)]
     with progress.step(program, f"cargo build --profile {profile} for {platform.arch}", log):

@@ -36,10 +36,13 @@ impl Example {
         address.and_then(|at| at.parse().ok()).unwrap_or_else(|| panic!("it said {:?}", self.said))
     }
 
-    /// Ends it as Kubernetes does.
+    /// Asks it to end as Kubernetes does.
+    fn drain(&self) {
+        kill_process(Pid::from_child(&self.process), Signal::TERM).expect("it runs");
+    }
+
     fn terminate(self) {
-        let pid = Pid::from_child(&self.process);
-        kill_process(pid, Signal::TERM).expect("it runs");
+        self.drain();
         assert!(self.end().ends_with("drained; 0 requests were cut\n"));
     }
 
@@ -177,6 +180,45 @@ async fn every_lane_has_streams(client: &Counter) {
     }
     let alone = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() == 1);
     assert!(lanes.len() > 1 || alone, "{lanes:?}");
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Line {
+    #[prost(string, tag = "1")]
+    text: String,
+}
+
+/// Pages, events and calls on one port. A drain ends what is open, and says so.
+#[tokio::test]
+async fn mixed() {
+    let example = Example::start(env!("CARGO_BIN_EXE_mixed"));
+    let url = format!("http://{}", example.address());
+    let page = reqwest::get(&url).await.expect("a reply").text().await.expect("text");
+    assert!(page.ends_with(" 1\n"), "{page}");
+    let events = reqwest::get(format!("{url}/events")).await.expect("a reply");
+
+    let mut client = connect(example.address()).await;
+    client.ready().await.expect("connected");
+    let path = PathAndQuery::from_static("/example.Talk/Who");
+    let codec = ProstCodec::<Line, Line>::default;
+    let who = client.unary(Line::default().into_request(), path, codec()).await.expect("a reply");
+    assert_eq!(who.into_inner().text, page.trim_end());
+
+    let (sender, lines) = tokio::sync::mpsc::channel(1);
+    client.ready().await.expect("connected");
+    let path = PathAndQuery::from_static("/example.Talk/Echo");
+    let lines = tonic::Request::new(tokio_stream::wrappers::ReceiverStream::new(lines));
+    let mut lines = client.streaming(lines, path, codec()).await.expect("a reply").into_inner();
+    let line = Line { text: "here".to_owned() };
+    sender.send(line.clone()).await.expect("the call is open");
+    assert_eq!(lines.message().await.expect("a message"), Some(line));
+
+    example.drain();
+    let status = lines.message().await.expect_err("the end of the call");
+    assert_eq!((status.code(), status.message()), (Code::Unavailable, "this replica drains"));
+    assert!(events.text().await.expect("a whole reply").contains("event: bye\n"));
+    drop(client);
+    assert!(example.end().ends_with("drained; 0 requests were cut\n"));
 }
 
 /// With a database, as in the test of Python that runs this one.

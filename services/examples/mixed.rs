@@ -1,0 +1,164 @@
+//! A service with every kind of exchange on one port: pages, server-sent events, WebSockets and gRPC. All of
+//! them end by themselves when a drain begins, so that no client is cut off.
+//!
+//! ```sh
+//! VERSION=2 cargo run -p corelane-examples --bin mixed 127.0.0.1:8080 127.0.0.1:8081
+//! curl http://127.0.0.1:8080/
+//! curl -N http://127.0.0.1:8080/events
+//! websocat ws://127.0.0.1:8080/echo
+//! ```
+//!
+//! Its calls, and `grpc.health.v1.Health/Check`, are routes of axum like all others:
+//!
+//! ```text
+//! service Talk {
+//!   rpc Who (Line) returns (Line);
+//!   rpc Echo (stream Line) returns (stream Line);
+//! }
+//! ```
+
+use std::convert::Infallible;
+use std::env;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgrade, close_code};
+use axum::extract::{Request, State};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, get, post};
+use corelane::axum::LearnRoutes;
+use corelane::{Draining, Lane, Server};
+use futures_util::FutureExt;
+use futures_util::stream::{self, Stream, StreamExt};
+use http::HeaderValue;
+use tonic::server::Grpc;
+use tonic::{Status, Streaming};
+use tonic_prost::ProstCodec;
+
+/// What the handlers of a lane share.
+#[derive(Clone)]
+struct Service {
+    lane: Lane,
+    /// Replica and version.
+    name: Arc<str>,
+}
+
+async fn page(State(service): State<Service>) -> String {
+    format!("{}\n", service.name)
+}
+
+/// Nothing but heartbeats until the drain, whose event asks the client to connect again.
+async fn events(
+    State(service): State<Service>,
+) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+    let bye = Event::default().event("bye").retry(Duration::from_secs(1)).data("draining");
+    let events = stream::once(service.lane.draining().map(|()| Ok(bye)));
+    Sse::new(events).keep_alive(KeepAlive::new().interval(Duration::from_secs(1)))
+}
+
+// `any`: WebSocket over HTTP/2 begins with CONNECT, and not with GET.
+async fn echo(State(service): State<Service>, upgrade: WebSocketUpgrade) -> Response {
+    upgrade.on_upgrade(async move |socket| repeat(socket, service.lane.draining()).await)
+}
+
+/// Returns each message until the drain, which closes with code 1001.
+async fn repeat(mut socket: WebSocket, mut draining: Draining) {
+    loop {
+        let message = tokio::select! {
+            message = socket.recv() => message,
+            () = &mut draining => break,
+        };
+        let Some(Ok(message)) = message else { return };
+        if matches!(message, Message::Text(_) | Message::Binary(_))
+            && socket.send(message).await.is_err()
+        {
+            return;
+        }
+    }
+    let frame = CloseFrame { code: close_code::AWAY, reason: Utf8Bytes::default() };
+    if socket.send(Message::Close(Some(frame))).await.is_ok() {
+        // Closing before the client does could lose the frame.
+        while let Some(Ok(_)) = socket.recv().await {}
+    }
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Line {
+    #[prost(string, tag = "1")]
+    text: String,
+}
+
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+struct Health {
+    #[prost(int32, tag = "1")]
+    status: i32,
+}
+
+async fn who(State(service): State<Service>, request: Request) -> impl IntoResponse {
+    let who = tower::service_fn(async |_: tonic::Request<Line>| {
+        Ok::<_, Status>(tonic::Response::new(Line { text: service.name.to_string() }))
+    });
+    Grpc::new(ProstCodec::<Line, Line>::default()).unary(who, request).await
+}
+
+async fn talk(State(service): State<Service>, request: Request) -> impl IntoResponse {
+    let talk = tower::service_fn(async |call: tonic::Request<Streaming<Line>>| {
+        let lines = until_drain(call.into_inner(), service.lane.draining());
+        Ok::<_, Status>(tonic::Response::new(lines))
+    });
+    Grpc::new(ProstCodec::<Line, Line>::default()).streaming(talk, request).await
+}
+
+/// The lines, and with the drain a status that tells the client to call again.
+fn until_drain(
+    lines: Streaming<Line>,
+    draining: Draining,
+) -> impl Stream<Item = Result<Line, Status>> {
+    stream::unfold(Some((lines, draining)), async |open| {
+        let (mut lines, mut draining) = open?;
+        tokio::select! {
+            line = lines.next() => Some((line?, Some((lines, draining)))),
+            () = &mut draining => Some((Err(Status::unavailable("this replica drains")), None)),
+        }
+    })
+}
+
+/// Serves until the gateway knows better.
+async fn health(request: Request) -> impl IntoResponse {
+    let serving = tower::service_fn(async |_: tonic::Request<Line>| {
+        Ok::<_, Status>(tonic::Response::new(Health { status: 1 }))
+    });
+    Grpc::new(ProstCodec::<Health, Line>::default()).unary(serving, request).await
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut addresses = env::args().skip(1);
+    let address = addresses.next().unwrap_or_else(|| "127.0.0.1:8080".to_owned());
+    let admin = addresses.next().unwrap_or_else(|| "127.0.0.1:0".to_owned());
+    // Kubernetes sets it to the name of the pod.
+    let replica = env::var("HOSTNAME").unwrap_or_else(|_| "mixed".to_owned());
+    let version = env::var("VERSION").unwrap_or_else(|_| "1".to_owned());
+    let server = Server::builder()
+        .bind(address.parse()?)
+        .admin(admin.parse::<SocketAddr>()?)
+        .replica(HeaderValue::from_str(&replica)?)
+        .build()?;
+    println!("listening on {}", server.local_addr()?);
+    let name: Arc<str> = format!("{replica} {version}").into();
+    let drained = server.serve(move |lane| {
+        Router::new()
+            .route("/", get(page))
+            .route("/events", get(events))
+            .route("/echo", any(echo))
+            .route("/example.Talk/Who", post(who))
+            .route("/example.Talk/Echo", post(talk))
+            .route("/grpc.health.v1.Health/Check", post(health))
+            .layer(LearnRoutes)
+            .with_state(Service { lane: lane.clone(), name: name.clone() })
+    })?;
+    println!("drained; {} requests were cut", drained.cut);
+    Ok(())
+}

@@ -1,0 +1,327 @@
+"""Two services behind one gateway: the reference server, and one that somebody else could have written.
+
+That is services/examples/mixed.rs, which charts/server does not install: it has a namespace and manifests of its own.
+"""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from math import sqrt
+
+import pytest
+
+from deploy import images
+from support import eventually
+from support.client import Client, ask
+from support.exchanges import HEARTBEAT, Exchanges, Seen, calls, events, messages, talks
+from support.kubernetes import PAUSE, ROLL_OUT, Cluster
+from support.load import Load
+from support.raw import connect
+from support.releases import Release
+
+NAMESPACE = "corelane-services"
+MIXED = {"name": "mixed", "namespace": NAMESPACE}
+NEXT = {"name": "mixed-next", "namespace": NAMESPACE}
+REFERENCE = {"name": "corelane-server"}
+ROUTES = [
+    {
+        "name": "calls",
+        "path": {"prefix": "/example.Talk"},
+        "service": {**MIXED, "port": "grpc"},
+        "protocol": "grpc",
+    },
+    {
+        "name": "canary",
+        "hosts": ["canary.test"],
+        "services": [{**MIXED, "weight": 90}, {**NEXT, "weight": 10}],
+    },
+    # Three heartbeats in this time.
+    {
+        "name": "events",
+        "path": {"prefix": "/mixed/events"},
+        "service": MIXED,
+        "rewrite": {"path": "/events"},
+        "idleTimeout": "3s",
+    },
+    {
+        "name": "path",
+        "path": {"prefix": "/mixed"},
+        "service": MIXED,
+        "rewrite": {"path": "/"},
+        "upgrade": ["websocket"],
+    },
+    {"name": "host", "hosts": ["mixed.test"], "service": MIXED},
+    {"name": "reference-host", "hosts": ["reference.test"], "service": REFERENCE},
+    {"name": "reference", "path": {"prefix": "/hello"}, "service": REFERENCE},
+]
+
+
+def service(name: str, tag: str, replicas: int) -> list[dict]:
+    """A Deployment whose version is its name, and a Service. It asks for no CPU: the nodes have none to spare."""
+    labels = {"app": name}
+    ports = {"http": 8080, "admin": 8081}
+    container = {
+        "name": "mixed",
+        "image": f"corelane-mixed:{tag}",
+        "imagePullPolicy": "Never",
+        "args": [f"0.0.0.0:{port}" for port in ports.values()],
+        "env": [{"name": "VERSION", "value": name}],
+        "readinessProbe": {"httpGet": {"path": "/readyz", "port": 8081}, "periodSeconds": 1},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "runAsNonRoot": True,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    }
+    pod = {"containers": [container], "terminationGracePeriodSeconds": 40}
+    deployment = {
+        "replicas": replicas,
+        # The gateway knows a new replica before an old one goes.
+        "minReadySeconds": 3,
+        "strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+        "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": pod},
+    }
+    # Calls have a port of their own in the Service, because they go to replicas by another protocol.
+    named = [{"name": key, "port": port} for key, port in [*ports.items()]]
+    named.append({"name": "grpc", "port": 8082, "targetPort": 8080})
+    return [
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": name},
+            "spec": deployment,
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": name},
+            "spec": {"selector": labels, "ports": named},
+        },
+    ]
+
+
+@pytest.fixture(scope="module")
+def mixed(cluster: Cluster) -> Iterator[Cluster]:
+    """The other service in its namespace: two replicas, and one of its next version."""
+    own = replace(cluster, namespace=NAMESPACE)
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    namespace = {"apiVersion": "v1", "kind": "Namespace"}
+    namespace["metadata"] = {"name": NAMESPACE, "labels": labels}
+    tag = images.load_as("mixed", "")
+    # That of a run before may still be on its way out.
+    own.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found")
+    made = [namespace, *service("mixed", tag, 2), *service("mixed-next", tag, 1)]
+    listed = {"apiVersion": "v1", "kind": "List", "items": made}
+    own.kubectl("apply", "--filename", "-", stdin=json.dumps(listed))
+    for name in ("mixed", "mixed-next"):
+        own.kubectl("rollout", "status", f"deployment/{name}")
+    yield own
+    own.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
+
+
+def write(release: Release, routes: list[dict]) -> None:
+    """Writes the routes into the last file of values."""
+    release.values[-1].write_text(json.dumps({"gateway": {"routes": routes}}))
+
+
+@pytest.fixture(scope="module")
+def routed(deployed: Release, mixed: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Release:
+    """The platform with routes to both services."""
+    del mixed
+    file = tmp_path_factory.mktemp("routes") / "routes.yaml"
+    found = replace(deployed, values=[*deployed.values, file])
+    write(found, ROUTES)
+    found.serve()
+    eventually(
+        lambda: ask(found.gateway, "/mixed").status == 200, "the other service", patience=ROLL_OUT
+    )
+    return found
+
+
+def test_hosts_and_paths_lead_to_both_services(routed: Release, mixed: Cluster) -> None:
+    replicas = {
+        name: {pod["metadata"]["name"] for pod in mixed.items("pods", "--selector", f"app={name}")}
+        for name in ("mixed", "mixed-next")
+    }
+    servers = {pod.name for pod in routed.cluster.ready_pods("server")}
+    for path, host, expected in [
+        ("/mixed", "any.test", replicas["mixed"]),
+        ("/", "mixed.test", replicas["mixed"]),
+        ("/hello", "any.test", servers),
+        ("/", "reference.test", servers),
+        # The order decides.
+        ("/hello", "canary.test", replicas["mixed"] | replicas["mixed-next"]),
+    ]:
+        reply = ask(routed.gateway, path, headers={"host": host})
+        assert reply.replica in expected, (path, host)
+    for path, host in [("/", "any.test"), ("/mixed2", "any.test"), ("/helloo", "canary")]:
+        reply = ask(routed.gateway, path, headers={"host": host})
+        assert (reply.status, reply.headers["content-type"]) == (404, "application/problem+json")
+        assert reply.replica is None
+
+
+def test_a_canary_gets_its_share(routed: Release) -> None:
+    client = Client(routed.gateway)
+    number = 2_000
+    versions = Counter(
+        client.ask("/", headers={"host": "canary.test"}).body.split()[1] for _ in range(number)
+    )
+    client.close()
+    assert set(versions) == {b"mixed", b"mixed-next"}
+    # Seven standard deviations of a binomial distribution: once in 10^11 runs.
+    assert abs(versions[b"mixed-next"] - number * 0.1) < 7 * sqrt(number * 0.1 * 0.9)
+
+
+@pytest.mark.parametrize("number", [8, pytest.param(300, marks=pytest.mark.nightly)])
+def test_a_stream_without_events_lives_by_its_heartbeats(routed: Release, number: int) -> None:
+    """There is one in each second, so that the longer run takes five minutes, and the gateway waits three seconds."""
+    with connect(routed.gateway) as client:
+        client.sendall(b"GET /mixed/events HTTP/1.1\r\nhost: gateway\r\n\r\n")
+        received = b""
+        while received.count(HEARTBEAT) < number:
+            data = client.recv(65536)
+            assert data, f"it ended: {received[-200:]!r}"
+            received += data
+    assert received.startswith(b"HTTP/1.1 200 ")
+
+
+@dataclass(frozen=True)
+class Rolled:
+    """What clients saw while the other service was rolled out."""
+
+    load: Load
+    exchanges: Exchanges
+    old: set[str]
+    new: set[str]
+
+    def seen(self, kind: object) -> Seen:
+        """What those of one kind saw."""
+        return self.exchanges.seen(kind)
+
+
+@pytest.fixture(scope="module")
+def rolled(routed: Release, mixed: Cluster) -> Rolled:
+    """One roll-out for clients of all kinds, half a minute long: each replica drains for five seconds."""
+
+    def pods() -> set[str]:
+        return {pod["metadata"]["name"] for pod in mixed.items("pods", "--selector", "app=mixed")}
+
+    old = pods()
+    kinds = {messages: 8, events: 4, calls: 4, talks: 4}
+    with (
+        routed.load(path="/mixed", rate=100.0) as load,
+        Exchanges(routed.gateway, kinds) as exchanges,
+    ):
+        exchanges.wait_for(8)
+        mixed.kubectl("set", "env", "deployment/mixed", "VERSION=new")
+        mixed.kubectl("rollout", "status", "deployment/mixed")
+        eventually(lambda: not old & pods(), "the end of the old", patience=ROLL_OUT, pause=PAUSE)
+        exchanges.wait_for(8)
+        load.wait_for(200)
+        new = pods()
+    for kind in kinds:
+        seen = exchanges.seen(kind)
+        print(f"\n{kind.__name__}: {seen.got} in {seen.begun} sessions, {dict(seen.ends)}", end="")
+    print(f"\n{load.total} requests, {len(load.failures)} failed")
+    return Rolled(load, exchanges, old, new)
+
+
+def test_a_roll_out_fails_no_plain_request(rolled: Rolled) -> None:
+    assert not rolled.load.failures, rolled.load.failures[:10]
+    assert set(rolled.load.replies) == rolled.old | rolled.new
+
+
+def test_a_roll_out_closes_websockets_and_others_open(rolled: Rolled) -> None:
+    seen = rolled.seen(messages)
+    assert set(seen.ends) == {"closed"}
+    # Each of them at least once, since none of their replicas is left.
+    assert seen.ends["closed"] >= 8
+    assert seen.begun > seen.ends["closed"]
+
+
+def test_a_roll_out_says_bye_to_streams_of_events(rolled: Rolled) -> None:
+    seen = rolled.seen(events)
+    assert set(seen.ends) == {"bye"}
+    assert seen.ends["bye"] >= 4
+
+
+def test_a_roll_out_fails_no_unary_call(rolled: Rolled) -> None:
+    assert not rolled.seen(calls).ends
+
+
+def test_a_roll_out_ends_calls_that_stream_with_a_status(rolled: Rolled) -> None:
+    seen = rolled.seen(talks)
+    assert set(seen.ends) == {"UNAVAILABLE: this replica drains"}
+    assert seen.ends.total() >= 4
+
+
+def gateways(release: Release) -> dict[str, list[str]]:
+    """The containers of the gateway's pods."""
+    return {
+        pod["metadata"]["uid"]: sorted(x["containerID"] for x in pod["status"]["containerStatuses"])
+        for pod in release.cluster.items(
+            "pods", "--selector", "app.kubernetes.io/name=corelane-gateway"
+        )
+    }
+
+
+def change(
+    release: Release, routes: list[dict], followed: Callable[[str], bool], urls: list[str]
+) -> str:
+    """Upgrades to routes, and waits until each gateway follows them: how long that took."""
+
+    def wait(url: str) -> float:
+        eventually(lambda: followed(url), "the new routes", patience=ROLL_OUT)
+        return time.monotonic() - begun
+
+    write(release, routes)
+    with ThreadPoolExecutor() as pool:
+        begun = time.monotonic()
+        seconds = [pool.submit(wait, url) for url in urls]
+        release.upgrade(wait=False)
+        upgraded = time.monotonic() - begun
+    took = ", ".join(f"{each.result():.2f}" for each in seconds)
+    return f"the gateways follow after {took} s, of which helm took {upgraded:.2f} s"
+
+
+@pytest.mark.parametrize("number", [4_000, pytest.param(20_000, marks=pytest.mark.nightly)])
+def test_routes_change_under_load_without_new_gateways(routed: Release, number: int) -> None:
+    # Of CoreDNS, in a namespace of which the gateway may read nothing before.
+    added = {"name": "added", "path": {"exact": "/ready"}, "health": {"tcp": True}}
+    added["service"] = {"name": "kube-dns", "namespace": "kube-system", "port": 8181}
+    turned = [{**MIXED, "weight": 0}, {**NEXT, "weight": 1}]
+    turned = [{**x, "services": turned} if x["name"] == "canary" else x for x in ROUTES]
+
+    def canary(url: str) -> set[bytes]:
+        asked = [ask(url, "/", headers={"host": "canary.test"}) for _ in range(20)]
+        return {reply.body.split()[1] for reply in asked}
+
+    changes = {
+        "a route comes": ([added, *ROUTES], lambda url: ask(url, "/ready").status == 200),
+        "weights change": ([added, *turned], lambda url: canary(url) == {b"mixed-next"}),
+        "a route goes": (ROUTES, lambda url: ask(url, "/ready").status == 404),
+    }
+    before = gateways(routed)
+    with ExitStack() as stack:
+        urls = [
+            stack.enter_context(routed.cluster.forwarded(pod.name, 8080))
+            for pod in routed.cluster.ready_pods("gateway")
+        ]
+        load = stack.enter_context(routed.load(rate=400.0))
+        exchanges = stack.enter_context(Exchanges(routed.gateway, {messages: 4, talks: 2}))
+        exchanges.wait_for(4)
+        for what, (routes, followed) in changes.items():
+            print(f"\n{what}: {change(routed, routes, followed, urls)}", end="")
+        exchanges.wait_for(4)
+        load.wait_for(max(0, number - load.total), patience=ROLL_OUT)
+    print(f"\n{load.total} requests, {len(load.failures)} failed")
+    assert not load.failures, load.failures[:10]
+    for kind in (messages, talks):
+        assert not exchanges.seen(kind).ends
+    assert gateways(routed) == before

@@ -1,0 +1,164 @@
+"""Clients of all kinds at once, each in a thread of its own: what they got, and how it ended."""
+
+import queue
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Self
+from urllib.parse import urlsplit
+
+import grpc
+
+from support import PATIENCE, eventually
+from support.raw import connect
+from support.websockets import AWAY, CLOSE, WebSocket
+
+PAUSE = 0.1
+"""Seconds between two messages of a client."""
+TEXT = b"still here"
+LINE = bytes([0x0A, len(TEXT)]) + TEXT
+"""The text as the first field of a message of Protocol Buffers."""
+HEARTBEAT = b":\n\n"
+"""A comment in a stream of events."""
+
+
+@dataclass
+class Seen:
+    """What the clients of one kind saw."""
+
+    got: int = 0
+    """Messages, events or replies."""
+    begun: int = 0
+    """Sessions that got something."""
+    ends: Counter = field(default_factory=Counter)
+    """How sessions ended that their clients did not end."""
+
+    def end(self, how: str) -> None:
+        """Notes an end."""
+        self.ends[how] += 1
+
+
+Kind = Callable[[str, threading.Event, Seen], None]
+
+
+def messages(url: str, stop: threading.Event, seen: Seen) -> None:
+    """A WebSocket with an echo for each message, until it is closed."""
+    with WebSocket(url, "/mixed/echo") as session:
+        if session.status != 101:
+            return seen.end(f"status {session.status}")
+        seen.begun += 1
+        while not stop.wait(PAUSE):
+            session.send(TEXT)
+            found = session.receive()
+            if found != TEXT:
+                session.write(CLOSE)
+                return seen.end("closed" if found == AWAY else f"cut {found!r}")
+            seen.got += 1
+
+
+def events(url: str, stop: threading.Event, seen: Seen) -> None:
+    """A stream of events, until it ends."""
+    with connect(url) as client:
+        client.sendall(b"GET /mixed/events HTTP/1.1\r\nhost: gateway\r\n\r\n")
+        received = client.recv(65536)
+        if not received.startswith(b"HTTP/1.1 200 "):
+            return seen.end(f"{received[:20]!r}")
+        seen.begun += 1
+        while not stop.is_set() and not received.endswith(b"\r\n0\r\n\r\n"):
+            if not (data := client.recv(65536)):
+                return seen.end(f"cut after {received[-40:]!r}")
+            received += data
+            seen.got = received.count(HEARTBEAT)
+        if not stop.is_set():
+            seen.end("bye" if b"event: bye\n" in received else f"{received[-40:]!r}")
+
+
+@contextmanager
+def channel(url: str) -> Iterator[grpc.Channel]:
+    """A connection of its own, whose calls are not sent again."""
+    options = {"grpc.enable_retries": 0, "grpc.use_local_subchannel_pool": 1}
+    with grpc.insecure_channel(urlsplit(url).netloc, list(options.items())) as opened:
+        yield opened
+
+
+def calls(url: str, stop: threading.Event, seen: Seen) -> None:
+    """Unary calls on one connection."""
+    with channel(url) as opened:
+        who = opened.unary_unary("/example.Talk/Who")
+        seen.begun += 1
+        while not stop.wait(PAUSE / 4):
+            try:
+                who(b"", timeout=PATIENCE)
+                seen.got += 1
+            except grpc.RpcError as error:
+                seen.end(f"{error.code().name}: {error.details()}")
+
+
+def talks(url: str, stop: threading.Event, seen: Seen) -> None:
+    """Calls with messages in both directions, one after the other on one connection, until a status ends them."""
+    with channel(url) as opened:
+        echo = opened.stream_stream("/example.Talk/Echo")
+        while not stop.is_set():
+            lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+            replies = echo(iter(lines.get, None))
+            seen.begun += 1
+            try:
+                while not stop.wait(PAUSE):
+                    lines.put(LINE)
+                    assert next(replies, None) == LINE
+                    seen.got += 1
+            except grpc.RpcError as error:
+                seen.end(f"{error.code().name}: {error.details()}")
+            finally:
+                lines.put(None)
+
+
+class Exchanges:
+    """So many clients of each kind, until the end of the context."""
+
+    def __init__(self, url: str, kinds: dict[Kind, int]) -> None:
+        self._url = url
+        self._kinds = kinds
+        self._stop = threading.Event()
+        # Each session has an account of its own: `+=` of two threads would lose some.
+        self._accounts: dict[Kind, list[Seen]] = {kind: [] for kind in kinds}
+
+    def __enter__(self) -> Self:
+        every = [kind for kind, number in self._kinds.items() for _ in range(number)]
+        self._threads = [threading.Thread(target=self._run, args=(kind,)) for kind in every]
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def seen(self, kind: Kind) -> Seen:
+        """What all clients of a kind saw so far."""
+        accounts = list(self._accounts[kind])
+        ends = sum((each.ends for each in accounts), Counter())
+        return Seen(sum(x.got for x in accounts), sum(x.begun for x in accounts), ends)
+
+    def wait_for(self, more: int) -> None:
+        """Waits until the clients of each kind got this much more."""
+        wanted = {kind: self.seen(kind).got + more for kind in self._kinds}
+
+        def behind() -> list[str]:
+            return [kind.__name__ for kind in wanted if self.seen(kind).got < wanted[kind]]
+
+        eventually(lambda: not behind(), f"{more} of each kind", pause=PAUSE)
+
+    def _run(self, kind: Kind) -> None:
+        while not self._stop.is_set():
+            own = Seen()
+            self._accounts[kind].append(own)
+            try:
+                kind(self._url, self._stop, own)
+            except (AssertionError, OSError) as error:
+                own.ends[repr(error)] += 1
+                # Whoever is turned away does not take all of a CPU.
+                self._stop.wait(PAUSE)
