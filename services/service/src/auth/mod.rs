@@ -1,27 +1,52 @@
-//! Authentication of writes: bearer tokens (RFC 6750) whose hashes are in a file.
+//! Bearer tokens (RFC 6750) whose hashes are in a file. Cargo feature `auth`.
+//!
+//! The keys `auth.tokens` and `auth.reload` name the file, which may change while the service runs.
+//! [`Start::auth`](crate::Start::auth) has the tokens, [`Auth::lane`] the [`Guard`] of a lane. It is a
+//! `tower::Layer` for the routes that need a token, and [`Guard::check`] serves those that decide themselves.
 
 mod credentials;
+mod layer;
 mod metrics;
 mod tokens;
 
-use std::cell::RefCell;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use corelane::Problem;
 use http::HeaderMap;
 
+use crate::config::ConfigErrors;
 use crate::per_lane::{Apart, PerLane};
+use crate::value::{HOUR, MILLISECOND, duration, file};
 use credentials::Refusal;
+pub use layer::{Guarded, GuardedReply};
 pub(crate) use metrics::AuthCollector;
 use metrics::{Attempts, Outcome};
 use tokens::Tokens;
 
+settings! {
+    /// Where tokens are.
+    pub(crate) struct AuthKeys {
+        "auth.tokens" => auth_tokens: Option<PathBuf> = "", file,
+            "File of the hashed bearer tokens that may write; empty disables writes";
+        "auth.reload" => auth_reload: Duration = "1s", duration(100 * MILLISECOND, 24 * HOUR),
+            "Interval at which the file of tokens is checked";
+    }
+}
+
+impl AuthKeys {
+    /// The tokens of the file.
+    pub(crate) fn load(&self) -> Result<Auth, ConfigErrors> {
+        Auth::load(self.auth_tokens.clone(), self.auth_reload)
+            .map_err(|error| ConfigErrors(vec![format!("auth.tokens: {error}")]))
+    }
+}
+
 /// The active tokens of the process.
 #[derive(Debug, Default)]
-pub(crate) struct Auth {
+pub struct Auth {
     current: RwLock<Arc<Tokens>>,
     /// Incremented with each change of the tokens, so that a lane takes the lock only after one.
     generation: AtomicU64,
@@ -43,7 +68,7 @@ struct Source {
 
 impl Auth {
     /// Reads the token file, if there is one. An error names the file, and never a token.
-    pub(crate) fn load(file: Option<PathBuf>, every: Duration) -> Result<Self, String> {
+    fn load(file: Option<PathBuf>, every: Duration) -> Result<Self, String> {
         let Some(file) = file else { return Ok(Auth::default()) };
         // At start, a missing file is more likely a wrong path than a revocation.
         let text = tokens::read(&file)?
@@ -64,29 +89,39 @@ impl Auth {
         self.generation.fetch_add(1, Ordering::Release);
     }
 
-    /// The guard of one lane.
-    pub(crate) fn lane(self: &Arc<Self>) -> Guard {
+    /// The guard of one lane: call it once for each.
+    pub fn lane(self: &Arc<Self>) -> Guard {
         let generation = self.generation.load(Ordering::Acquire);
-        Guard {
+        Guard(Arc::new(Inner {
             auth: Arc::clone(self),
             attempts: self.attempts.add(Attempts::default()),
-            seen: RefCell::new((generation, self.current())),
-        }
+            seen: Mutex::new((generation, self.current())),
+        }))
     }
 }
 
-/// Checks the tokens of requests on one lane.
+/// Checks the tokens of requests on one lane. As a `tower::Layer` it answers requests without a valid token
+/// with a problem document and status 401, or 400 for more than one `Authorization` field.
+///
+/// It may be sent to another thread, as axum requires, but the counters of its metrics are exact only on one.
+#[derive(Clone, Debug)]
+pub struct Guard(Arc<Inner>);
+
 #[derive(Debug)]
-pub(crate) struct Guard {
+struct Inner {
     auth: Arc<Auth>,
     attempts: Arc<Apart<Attempts>>,
-    /// The tokens that this lane uses, and their generation.
-    seen: RefCell<(u64, Arc<Tokens>)>,
+    /// The tokens that this lane uses, and their generation. Only this lane takes the lock.
+    seen: Mutex<(u64, Arc<Tokens>)>,
 }
 
 impl Guard {
-    /// The name of a request's token, or the reply that rejects it.
-    pub(crate) fn check(&self, headers: &HeaderMap) -> Result<Arc<str>, Problem> {
+    /// The name of a request's token.
+    ///
+    /// # Errors
+    ///
+    /// The reply for a request without a valid token.
+    pub fn check(&self, headers: &HeaderMap) -> Result<Arc<str>, Problem> {
         let found = credentials::token(headers)
             .and_then(|token| self.tokens().name_of(token).ok_or(Refusal::Invalid));
         let outcome = match found {
@@ -95,15 +130,15 @@ impl Guard {
             Err(Refusal::Invalid) => Outcome::Invalid,
             Err(Refusal::Ambiguous) => Outcome::Ambiguous,
         };
-        self.attempts.note(outcome);
+        self.0.attempts.note(outcome);
         found.map_err(Refusal::problem)
     }
 
     fn tokens(&self) -> Arc<Tokens> {
-        let generation = self.auth.generation.load(Ordering::Acquire);
-        let mut seen = self.seen.borrow_mut();
+        let generation = self.0.auth.generation.load(Ordering::Acquire);
+        let mut seen = self.0.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if seen.0 != generation {
-            *seen = (generation, self.auth.current());
+            *seen = (generation, self.0.auth.current());
         }
         Arc::clone(&seen.1)
     }
