@@ -148,8 +148,8 @@ impl Instance {
                 return None;
             }
             match self.guard.check(request.headers()) {
-                Ok(token) => {
-                    tracing::debug!(target: "corelane::auth", %token, "a write is allowed");
+                Ok(caller) => {
+                    tracing::debug!(target: "corelane::auth", token = %caller.name(), "a write is allowed");
                     None
                 }
                 Err(refusal) => Some(refusal.into_response()),

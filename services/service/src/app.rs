@@ -18,6 +18,8 @@ use http_body::Body;
 use http_body_util::Full;
 use tower::Service;
 
+#[cfg(feature = "jwt")]
+use crate::auth::JwtKeys;
 #[cfg(feature = "auth")]
 use crate::auth::{Auth, AuthCollector, AuthKeys};
 use crate::config::{ConfigErrors, Invocation, Key, Keys, Program, Settings};
@@ -61,6 +63,8 @@ struct Config<C> {
     own: C,
     #[cfg(feature = "auth")]
     auth: AuthKeys,
+    #[cfg(feature = "jwt")]
+    jwt: JwtKeys,
     #[cfg(feature = "faults")]
     faults: FaultKeys,
     otlp: Otlp,
@@ -75,6 +79,8 @@ impl<C: Keys> Config<C> {
             C::KEYS,
             #[cfg(feature = "auth")]
             AuthKeys::KEYS,
+            #[cfg(feature = "jwt")]
+            JwtKeys::KEYS,
             #[cfg(feature = "faults")]
             FaultKeys::KEYS,
             Otlp::KEYS,
@@ -90,6 +96,8 @@ impl<C: Keys> Config<C> {
         let own = C::parse(settings, &mut errors);
         #[cfg(feature = "auth")]
         let auth = AuthKeys::parse(settings, &mut errors);
+        #[cfg(feature = "jwt")]
+        let jwt = JwtKeys::parse(settings, &mut errors);
         #[cfg(feature = "faults")]
         let faults = FaultKeys::parse(settings, &mut errors);
         let otlp = Otlp::parse(settings, &mut errors);
@@ -100,6 +108,8 @@ impl<C: Keys> Config<C> {
                 own: own?,
                 #[cfg(feature = "auth")]
                 auth: auth?,
+                #[cfg(feature = "jwt")]
+                jwt: jwt?,
                 #[cfg(feature = "faults")]
                 faults: faults?,
                 otlp: otlp?,
@@ -216,7 +226,12 @@ impl<C: Keys> App<C> {
         let Config { runtime, own, .. } = &config;
         let tls = runtime.tls()?;
         #[cfg(feature = "auth")]
-        let auth = Arc::new(config.auth.load()?);
+        let auth = config.auth.load(
+            #[cfg(feature = "jwt")]
+            &config.jwt,
+        )?;
+        #[cfg(feature = "auth")]
+        let auth = Arc::new(auth);
         (self.check)(own, &runtime.replica_name())?;
         let builder = runtime
             .builder()

@@ -53,6 +53,7 @@
 //! |---|---|
 //! | `server` (default) | [`App`]; without it there are the parts for programs without lanes, below |
 //! | `auth` | bearer tokens: `auth` |
+//! | `jwt` | JSON Web Tokens as bearer tokens: `auth` |
 //! | `faults` | faults for drills: `faults` |
 //! | `openapi` | an OpenAPI document and its page: `openapi` |
 //!

@@ -38,9 +38,12 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<A>) -> Self::Future {
+    fn call(&mut self, mut request: Request<A>) -> Self::Future {
         match self.guard.check(request.headers()) {
-            Ok(_) => GuardedReply { inner: Some(self.inner.call(request)), refusal: None },
+            Ok(caller) => {
+                request.extensions_mut().insert(caller);
+                GuardedReply { inner: Some(self.inner.call(request)), refusal: None }
+            }
             Err(problem) => {
                 let refusal = Some(Box::new(problem.into_response()));
                 GuardedReply { inner: None, refusal }

@@ -3,8 +3,14 @@
 //! The keys `auth.tokens` and `auth.reload` name the file, which may change while the service runs.
 //! [`Start::auth`](crate::Start::auth) has the tokens, [`Auth::lane`] the [`Guard`] of a lane. It is a
 //! `tower::Layer` for the routes that need a token, and [`Guard::check`] serves those that decide themselves.
+//!
+//! With the Cargo feature `jwt`, a JSON Web Token (RFC 7519) is valid, too, if a key of `auth.jwt.keys` signed
+//! it. That file is a JWK set, with public keys of RSA, P-256, P-384 and Ed25519. The token must have the claims `exp`, `sub`,
+//! `iss` (`auth.jwt.issuer`) and `aud` (`auth.jwt.audience`). Clocks may differ by a minute.
 
 mod credentials;
+#[cfg(feature = "jwt")]
+mod jwt;
 mod layer;
 mod metrics;
 mod tokens;
@@ -21,6 +27,10 @@ use crate::config::ConfigErrors;
 use crate::per_lane::{Apart, PerLane};
 use crate::value::{HOUR, MILLISECOND, duration, file};
 use credentials::Refusal;
+#[cfg(feature = "jwt")]
+use jwt::Jwt;
+#[cfg(feature = "jwt")]
+pub(crate) use jwt::JwtKeys;
 pub use layer::{Guarded, GuardedReply};
 pub(crate) use metrics::AuthCollector;
 use metrics::{Attempts, Outcome};
@@ -38,9 +48,12 @@ settings! {
 
 impl AuthKeys {
     /// The tokens of the file.
-    pub(crate) fn load(&self) -> Result<Auth, ConfigErrors> {
-        Auth::load(self.auth_tokens.clone(), self.auth_reload)
-            .map_err(|error| ConfigErrors(vec![format!("auth.tokens: {error}")]))
+    pub(crate) fn load(&self, #[cfg(feature = "jwt")] jwt: &JwtKeys) -> Result<Auth, ConfigErrors> {
+        let auth = Auth::load(self.auth_tokens.clone(), self.auth_reload)
+            .map_err(|error| ConfigErrors(vec![format!("auth.tokens: {error}")]))?;
+        #[cfg(feature = "jwt")]
+        let auth = Auth { jwt: Jwt::load(jwt)?.map(|jwt| (jwt, self.auth_reload)), ..auth };
+        Ok(auth)
     }
 }
 
@@ -53,6 +66,9 @@ pub struct Auth {
     attempts: PerLane<Attempts>,
     /// The source of tokens. Without one, nobody has write access.
     source: Option<Source>,
+    /// Which JSON Web Tokens are valid, and the interval between reads of their keys.
+    #[cfg(feature = "jwt")]
+    jwt: Option<(Arc<Jwt>, Duration)>,
 }
 
 #[derive(Debug)]
@@ -100,6 +116,27 @@ impl Auth {
     }
 }
 
+/// Who sent a request. [`Guard`], as a layer, puts it into the extensions of the request.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    name: Arc<str>,
+    #[cfg(feature = "jwt")]
+    claims: Option<Arc<serde_json::Value>>,
+}
+
+impl Caller {
+    /// The name of the token in its file, or the subject (`sub`) of a JSON Web Token.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The claims of a JSON Web Token: an object.
+    #[cfg(feature = "jwt")]
+    pub fn claims(&self) -> Option<&serde_json::Value> {
+        self.claims.as_deref()
+    }
+}
+
 /// Checks the tokens of requests on one lane. As a `tower::Layer` it answers requests without a valid token
 /// with a problem document and status 401, or 400 for more than one `Authorization` field.
 ///
@@ -116,14 +153,14 @@ struct Inner {
 }
 
 impl Guard {
-    /// The name of a request's token.
+    /// Who sent a request, by its token.
     ///
     /// # Errors
     ///
     /// The reply for a request without a valid token.
-    pub fn check(&self, headers: &HeaderMap) -> Result<Arc<str>, Problem> {
+    pub fn check(&self, headers: &HeaderMap) -> Result<Caller, Problem> {
         let found = credentials::token(headers)
-            .and_then(|token| self.tokens().name_of(token).ok_or(Refusal::Invalid));
+            .and_then(|token| self.caller(token).ok_or(Refusal::Invalid));
         let outcome = match found {
             Ok(_) => Outcome::Accepted,
             Err(Refusal::Missing) => Outcome::Missing,
@@ -132,6 +169,17 @@ impl Guard {
         };
         self.0.attempts.note(outcome);
         found.map_err(Refusal::problem)
+    }
+
+    fn caller(&self, token: &[u8]) -> Option<Caller> {
+        let named = self.tokens().name_of(token).map(|name| Caller {
+            name,
+            #[cfg(feature = "jwt")]
+            claims: None,
+        });
+        #[cfg(feature = "jwt")]
+        let named = named.or_else(|| self.0.auth.jwt.as_ref()?.0.caller(token));
+        named
     }
 
     fn tokens(&self) -> Arc<Tokens> {
@@ -170,6 +218,8 @@ impl Auth {
     /// whole content is compared, so that a swapped symlink of a Kubernetes volume is noticed like
     /// a write in place.
     pub(crate) fn watch(self: &Arc<Self>) -> std::io::Result<()> {
+        #[cfg(feature = "jwt")]
+        self.jwt.iter().try_for_each(|(jwt, every)| jwt.watch(*every))?;
         let Some(source) = &self.source else { return Ok(()) };
         let every = source.every;
         let mut seen = Seen { read: Ok(Some(source.text.clone())), missing: false };
