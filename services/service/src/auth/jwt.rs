@@ -232,11 +232,13 @@ impl Verifier<Vec<u8>> for Check {
 mod tests {
     use base64::Engine as _;
     use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+    use http::header::{AUTHORIZATION, HeaderMap, HeaderValue};
     use ring::rand::SystemRandom;
     use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair};
     use serde_json::json;
 
     use super::*;
+    use crate::auth::Auth;
 
     /// The modulus of a key of OpenSSL's, and a token that it signed with RS256.
     const N: &str = "09qfdwBfKAmXBRZ1WwULByzLy3O9-9yiEnQRzq-a6SS3LsRKi71l2cls9R8BuRIP1PMTGOApmRujN3MLUlhcu56ngsKd\
@@ -302,7 +304,11 @@ mod tests {
         let other = json!({ "kty": "RSA", "use": "enc", "alg": "RSA-OAEP", "n": N, "e": "AQAB" });
         let jwt = jwt(&json!([other, edwards, p256, rsa]));
 
-        assert_eq!(name(&jwt, SIGNED).as_deref(), Some("ci"));
+        let auth =
+            Arc::new(Auth { jwt: Some((Arc::clone(&jwt), Duration::MAX)), ..Auth::default() });
+        let bearer = HeaderValue::try_from(format!("Bearer {SIGNED}")).expect("a value");
+        let caller = auth.lane().check(&HeaderMap::from_iter([(AUTHORIZATION, bearer)]));
+        assert_eq!(caller.expect("valid").name(), "ci");
         let signed = token(&json!({ "alg": "EdDSA", "kid": "ed" }), &claims(), |message| {
             pair.sign(message).as_ref().to_vec()
         });
