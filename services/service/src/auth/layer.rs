@@ -1,12 +1,12 @@
 //! A service behind a guard.
 
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::future::{Ready, ready};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use futures_util::future::{Either, MapOk, TryFutureExt};
 use http::{Request, Response};
-use http_body_util::{Either, Full};
-use pin_project_lite::pin_project;
+use http_body_util::{Either as Body, Full};
 use tower::{Layer, Service};
 
 use super::Guard;
@@ -26,13 +26,17 @@ pub struct Guarded<S> {
     guard: Guard,
 }
 
+/// The reply of the service, or the one that rejects the request.
+type Reply<B> = Response<Body<B, Full<Bytes>>>;
+
 impl<S, A, B> Service<Request<A>> for Guarded<S>
 where
     S: Service<Request<A>, Response = Response<B>>,
 {
-    type Response = Response<Either<B, Full<Bytes>>>;
+    type Response = Reply<B>;
     type Error = S::Error;
-    type Future = GuardedReply<S::Future>;
+    type Future =
+        Either<MapOk<S::Future, fn(Response<B>) -> Reply<B>>, Ready<Result<Reply<B>, S::Error>>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(cx)
@@ -42,41 +46,10 @@ where
         match self.guard.check(request.headers()) {
             Ok(caller) => {
                 request.extensions_mut().insert(caller);
-                GuardedReply { inner: Some(self.inner.call(request)), refusal: None }
+                let allowed: fn(Response<B>) -> Reply<B> = |reply| reply.map(Body::Left);
+                Either::Left(self.inner.call(request).map_ok(allowed))
             }
-            Err(problem) => {
-                let refusal = Some(Box::new(problem.into_response()));
-                GuardedReply { inner: None, refusal }
-            }
+            Err(problem) => Either::Right(ready(Ok(problem.into_response().map(Body::Right)))),
         }
-    }
-}
-
-pin_project! {
-    /// The future of [`Guarded`].
-    #[derive(Debug)]
-    pub struct GuardedReply<F> {
-        #[pin]
-        inner: Option<F>,
-        refusal: Option<Box<Response<Full<Bytes>>>>,
-    }
-}
-
-impl<F, B, E> Future for GuardedReply<F>
-where
-    F: Future<Output = Result<Response<B>, E>>,
-{
-    type Output = Result<Response<Either<B, Full<Bytes>>>, E>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        Poll::Ready(match this.inner.as_pin_mut() {
-            Some(inner) => ready!(inner.poll(cx)).map(|reply| reply.map(Either::Left)),
-            None => {
-                let refusal = this.refusal.take();
-                let refusal = refusal.expect("a future is not polled after it is ready");
-                Ok(refusal.map(Either::Right))
-            }
-        })
     }
 }

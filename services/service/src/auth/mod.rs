@@ -31,7 +31,7 @@ use credentials::Refusal;
 use jwt::Jwt;
 #[cfg(feature = "jwt")]
 pub(crate) use jwt::JwtKeys;
-pub use layer::{Guarded, GuardedReply};
+pub use layer::Guarded;
 pub(crate) use metrics::AuthCollector;
 use metrics::{Attempts, Outcome};
 use tokens::Tokens;
