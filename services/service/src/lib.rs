@@ -89,8 +89,14 @@ pub mod process;
 #[cfg(feature = "server")]
 mod runtime;
 #[cfg(feature = "server")]
+mod settings;
+#[cfg(feature = "server")]
+mod start;
+#[cfg(feature = "server")]
 mod telemetry;
 pub mod value;
 
 #[cfg(feature = "server")]
-pub use app::{App, BoxError, Start};
+pub use app::App;
+#[cfg(feature = "server")]
+pub use start::{BoxError, Start};

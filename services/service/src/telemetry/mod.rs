@@ -5,9 +5,13 @@ mod otlp;
 mod request_log;
 mod spans;
 
+use std::fmt;
 use std::io;
 use std::time::Duration;
 
+use corelane::prometheus_client::collector::Collector;
+use corelane::prometheus_client::encoding::DescriptorEncoder;
+use corelane::prometheus_client::metrics::MetricType;
 use corelane::{Builder, Finished, Lane, Traces};
 
 use exporter::Exporter;
@@ -29,7 +33,20 @@ settings! {
     }
 }
 
-/// The process whose spans are sent.
+/// The version of the service, as a metric.
+#[derive(Debug)]
+struct Info(&'static str, &'static str);
+
+impl Collector for Info {
+    fn encode(&self, mut out: DescriptorEncoder) -> fmt::Result {
+        let help = "Name and version of the service; always 1";
+        out.encode_descriptor("corelane_service_info", help, None, MetricType::Gauge)?
+            .encode_family(&[("service", self.0), ("version", self.1)])?
+            .encode_gauge(&1_u64)
+    }
+}
+
+/// The process whose requests are logged, and whose spans are sent.
 pub(crate) struct Source<'a> {
     pub(crate) name: &'static str,
     pub(crate) version: &'static str,
@@ -54,6 +71,7 @@ pub(crate) fn start(
     config: &Otlp,
     source: &Source<'_>,
 ) -> io::Result<(Builder, Option<Exporter>)> {
+    let builder = builder.collector(Info(source.name, source.version));
     let Some(endpoint) = &config.otlp_endpoint else {
         return Ok((builder.observer(log_only), None));
     };
