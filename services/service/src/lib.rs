@@ -87,8 +87,6 @@ pub mod openapi;
 mod per_lane;
 pub mod process;
 #[cfg(feature = "server")]
-mod runtime;
-#[cfg(feature = "server")]
 mod settings;
 #[cfg(feature = "server")]
 mod start;

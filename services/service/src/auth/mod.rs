@@ -11,17 +11,22 @@
 mod credentials;
 #[cfg(feature = "jwt")]
 mod jwt;
-mod layer;
 mod metrics;
 mod tokens;
 
+use std::future::{Ready, ready};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use corelane::Problem;
-use http::HeaderMap;
+use futures_util::future::{Either, MapOk, TryFutureExt};
+use http::{HeaderMap, Request, Response};
+use http_body_util::{Either as Body, Full};
+use tower::{Layer, Service};
 
 use crate::config::ConfigErrors;
 use crate::per_lane::{Apart, PerLane};
@@ -31,7 +36,6 @@ use credentials::Refusal;
 use jwt::Jwt;
 #[cfg(feature = "jwt")]
 pub(crate) use jwt::JwtKeys;
-pub use layer::Guarded;
 pub(crate) use metrics::AuthCollector;
 use metrics::{Attempts, Outcome};
 use tokens::Tokens;
@@ -189,6 +193,49 @@ impl Guard {
             *seen = (generation, self.0.auth.current());
         }
         Arc::clone(&seen.1)
+    }
+}
+
+impl<S> Layer<S> for Guard {
+    type Service = Guarded<S>;
+
+    fn layer(&self, inner: S) -> Guarded<S> {
+        Guarded { inner, guard: self.clone() }
+    }
+}
+
+/// A service that only requests with a valid token reach; made by [`Guard`].
+#[derive(Clone, Debug)]
+pub struct Guarded<S> {
+    inner: S,
+    guard: Guard,
+}
+
+/// The reply of the service, or the one that rejects the request.
+type Reply<B> = Response<Body<B, Full<Bytes>>>;
+
+impl<S, A, B> Service<Request<A>> for Guarded<S>
+where
+    S: Service<Request<A>, Response = Response<B>>,
+{
+    type Response = Reply<B>;
+    type Error = S::Error;
+    type Future =
+        Either<MapOk<S::Future, fn(Response<B>) -> Reply<B>>, Ready<Result<Reply<B>, S::Error>>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, mut request: Request<A>) -> Self::Future {
+        match self.guard.check(request.headers()) {
+            Ok(caller) => {
+                request.extensions_mut().insert(caller);
+                let allowed: fn(Response<B>) -> Reply<B> = |reply| reply.map(Body::Left);
+                Either::Left(self.inner.call(request).map_ok(allowed))
+            }
+            Err(problem) => Either::Right(ready(Ok(problem.into_response().map(Body::Right)))),
+        }
     }
 }
 
