@@ -143,6 +143,9 @@ check-python:
 clippy: ## Run clippy on all Rust code
 	cd services && cargo clippy --all-targets --locked -- $(CLIPPY_FLAGS)
 	cd services && cargo clippy --locked -p corelane --features chaos --test chaos -- $(CLIPPY_FLAGS)
+	cd services && for features in "" server auth faults openapi jwt; do \
+	  cargo clippy --locked -p corelane-service --lib --no-default-features --features "$$features" -- $(CLIPPY_FLAGS) || exit 1; \
+	done
 	cd services && for features in "" http2 tls; do \
 	  cargo clippy --locked -p corelane --lib --no-default-features --features "$$features" -- $(CLIPPY_FLAGS) || exit 1; \
 	done

@@ -13,15 +13,17 @@
 //! ```
 //!
 //! ```sh
-//! cargo run -p corelane-examples --bin grpc 127.0.0.1:8080
+//! cargo run -p corelane-examples --bin grpc -- --listen 127.0.0.1:8080
 //! ```
 
 use std::cell::Cell;
 use std::convert::Infallible;
+use std::process::ExitCode;
 use std::rc::Rc;
 
-use corelane::{Incoming, Server};
-use http::{HeaderValue, Request, Response};
+use corelane::Incoming;
+use corelane_service::App;
+use http::{Request, Response};
 use tokio_stream::{Stream, StreamExt};
 use tonic::body::Body;
 use tonic::server::Grpc;
@@ -111,15 +113,15 @@ fn sums(numbers: Streaming<Number>) -> impl Stream<Item = Result<Number, Status>
     })
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".to_owned());
-    let replica = HeaderValue::from_static("grpc");
-    let server = Server::builder().bind(address.parse()?).replica(replica).build()?;
-    println!("listening on {}", server.local_addr()?);
-    let drained = server.serve(|_lane| {
-        let counter = Counter::default();
-        tower::service_fn(move |request| counter.clone().answer(request))
-    })?;
-    println!("drained; {} requests were cut", drained.cut);
-    Ok(())
+fn main() -> ExitCode {
+    let app = App::<()>::new("grpc", env!("CARGO_PKG_VERSION"), "Counts, over gRPC");
+    app.run(|(), start| {
+        println!("listening on {}", start.server().local_addr()?);
+        let drained = start.serve(|_lane| {
+            let counter = Counter::default();
+            tower::service_fn(move |request| counter.clone().answer(request))
+        })?;
+        println!("drained; {} requests were cut", drained.cut);
+        Ok(drained)
+    })
 }

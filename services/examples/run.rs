@@ -13,6 +13,8 @@ use tonic::transport::Channel;
 use tonic::{Code, IntoRequest, Status};
 use tonic_prost::ProstCodec;
 
+const GRPC: [&str; 2] = ["--listen=127.0.0.1:0", "--admin.listen=127.0.0.1:0"];
+
 /// A running example; it is killed when dropped.
 struct Example {
     process: Child,
@@ -22,8 +24,8 @@ struct Example {
 }
 
 impl Example {
-    fn start(program: &str) -> Example {
-        let started = Command::new(program).arg("127.0.0.1:0").stdout(Stdio::piped()).spawn();
+    fn start(program: &str, arguments: &[&str]) -> Example {
+        let started = Command::new(program).args(arguments).stdout(Stdio::piped()).spawn();
         let mut process = started.expect("the example starts");
         let mut output = BufReader::new(process.stdout.take().expect("a pipe"));
         let mut said = String::new();
@@ -141,7 +143,7 @@ async fn talk(client: &mut Counter) {
 
 #[tokio::test]
 async fn grpc() {
-    let example = Example::start(env!("CARGO_BIN_EXE_grpc"));
+    let example = Example::start(env!("CARGO_BIN_EXE_grpc"), &GRPC);
     let mut client = connect(example.address()).await;
     // One connection lives on one lane.
     assert_eq!(add(&mut client, "/example.Counter/Add", 3).await.expect("a reply"), 3);
@@ -224,7 +226,7 @@ async fn mixed() {
 /// With a database, as in the test of Python that runs this one.
 #[tokio::test]
 async fn pools() {
-    let example = Example::start(env!("CARGO_BIN_EXE_pools"));
+    let example = Example::start(env!("CARGO_BIN_EXE_pools"), &["127.0.0.1:0"]);
     if std::env::var_os("DATABASE_URL").is_none() {
         assert!(example.said.starts_with("skipped: DATABASE_URL"), "{}", example.said);
         example.end();

@@ -50,7 +50,10 @@ def run() -> Iterator[Callable[..., Example]]:
     with ExitStack() as stack:
 
         def start(program: Path, *arguments: str) -> Example:
-            argv = [program, "127.0.0.1:0", *arguments]
+            # The example of gRPC has the settings of a service; the others take an address.
+            free = "127.0.0.1:0"
+            settings = [f"--listen={free}", f"--admin.listen={free}"]
+            argv = [program, *(settings if program.name == "grpc" else [free]), *arguments]
             process = stack.enter_context(subprocess.Popen(argv, stdout=subprocess.PIPE, text=True))
             stack.callback(process.kill)
             address = process.stdout.readline().removeprefix("listening on ").strip()

@@ -11,6 +11,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use corelane::{Incoming, Lane, Problem};
+use corelane_service::auth::{Auth, Guard};
+use corelane_service::faults::{Faults, Injection, Injector};
+use corelane_service::openapi::Documents;
 use futures_util::future::Either;
 use http::header::{ALLOW, HeaderValue};
 use http::request::Parts;
@@ -20,10 +23,8 @@ use tokio::task::spawn_local;
 use tokio::time::sleep;
 use tower::Service;
 
-use crate::auth::{Auth, Guard};
 use crate::config::Config;
-use crate::docs::Documents;
-use crate::faults::{Faults, Injection, Injector};
+use crate::docs;
 use crate::files::{Body, Files};
 use crate::handlers::root::Root;
 use crate::handlers::{div, hello, work};
@@ -31,7 +32,7 @@ use crate::projects::database::Database;
 use crate::projects::{self, Projects, Resource};
 
 /// Route templates, as in metrics.
-pub(crate) const ROUTES: [&str; 10] = [
+const ROUTES: [&str; 10] = [
     "/",
     "/hello",
     "/div/{n}",
@@ -43,6 +44,14 @@ pub(crate) const ROUTES: [&str; 10] = [
     "/openapi.json",
     "/docs",
 ];
+
+/// The service, as its command line shows it.
+pub(crate) fn service() -> corelane_service::App<Config> {
+    let about = "The reference service of Corelane: HTTP on lanes, one per CPU";
+    corelane_service::App::new("corelane-server", env!("CARGO_PKG_VERSION"), about)
+        .routes(ROUTES)
+        .check(Database::check)
+}
 
 /// An error of the library's, such as a body that broke off, is answered by the library.
 type Reply = Result<Response<Body>, Box<dyn Error + Send + Sync>>;
@@ -59,15 +68,14 @@ struct Instance {
     max_ops: u64,
     documents: Documents,
     guard: Guard,
-    /// Set if faults are enabled.
-    faults: Option<Injector>,
+    faults: Injector,
 }
 
 /// State that all lanes share.
 #[derive(Debug)]
 pub(crate) struct Common {
     pub(crate) auth: Arc<Auth>,
-    pub(crate) faults: Option<Arc<Faults>>,
+    pub(crate) faults: Arc<Faults>,
     pub(crate) database: Option<Arc<Database>>,
 }
 
@@ -79,7 +87,8 @@ impl App {
         common: Common,
     ) -> impl Fn(Lane) -> Ready<Result<App, String>> + Send + Sync {
         let config = Arc::new(config);
-        let documents = Documents::new(Arc::clone(&config));
+        let described = Arc::clone(&config);
+        let documents = Documents::new(move || docs::document(&described));
         move |lane| {
             let files = match Files::new(&config) {
                 Ok(files) => files,
@@ -93,7 +102,7 @@ impl App {
                 max_ops: config.work_max_ops,
                 documents: documents.clone(),
                 guard: common.auth.lane(),
-                faults: common.faults.as_ref().map(|faults| faults.lane(lane.index())),
+                faults: common.faults.lane(lane.index()),
             }))))
         }
     }
@@ -113,9 +122,7 @@ impl Service<Request<Incoming>> for App {
         if let Some(refusal) = app.refuse(&request) {
             return at_once(refusal);
         }
-        if let Some(faults) = &app.faults
-            && let Some(injection) = faults.choose(request.uri().path(), request.method())
-        {
+        if let Some(injection) = app.faults.choose(request.uri().path(), request.method()) {
             return Either::Right(Box::pin(Rc::clone(app).falsify(injection, request)));
         }
         app.dispatch(request)
@@ -141,8 +148,8 @@ impl Instance {
                 return None;
             }
             match self.guard.check(request.headers()) {
-                Ok(token) => {
-                    tracing::debug!(target: "corelane::auth", %token, "a write is allowed");
+                Ok(caller) => {
+                    tracing::debug!(target: "corelane::auth", token = %caller.name(), "a write is allowed");
                     None
                 }
                 Err(refusal) => Some(refusal.into_response()),

@@ -2,9 +2,7 @@
 
 use std::ffi::OsString;
 
-use corelane_service::config::Invocation;
-
-use crate::config::{Config, PROGRAM};
+use crate::app::service;
 use crate::handlers::{div, work};
 use crate::projects;
 
@@ -31,13 +29,9 @@ pub fn configuration<'a>(
     let environment =
         environment.into_iter().map(|(name, text)| (OsString::from(name), OsString::from(text)));
     let arguments = arguments.into_iter().map(OsString::from);
-    let invocation = PROGRAM.read_with(arguments, environment, |_path| Ok(file.to_owned()));
-    let settings = match invocation.map_err(|errors| errors.to_string())? {
-        Invocation::Print(_) => return Ok(None),
-        Invocation::Check(settings) | Invocation::Run(settings) => settings,
-    };
-    let config = Config::parse(&settings).map_err(|errors| errors.to_string())?;
-    Ok(Some(Accepted { shown: settings.describe(PROGRAM.keys), values: format!("{config:?}") }))
+    let accepted = service().accepted(arguments, environment, |_path| Ok(file.to_owned()));
+    let accepted = accepted.map_err(|errors| errors.to_string())?;
+    Ok(accepted.map(|(shown, values)| Accepted { shown, values }))
 }
 
 /// The result of `/div/{n}`.

@@ -1,58 +1,69 @@
 //! The reference service of Corelane, with every workload that the platform is measured with.
 
 mod app;
-mod auth;
 mod config;
 mod docs;
-mod faults;
 mod files;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
 mod handlers;
-mod logging;
 mod openapi;
-mod per_lane;
 mod projects;
-mod serve;
-mod telemetry;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
-use corelane_service::config::{ConfigErrors, Invocation};
-use corelane_service::process;
+use corelane::Drained;
+use corelane_service::{BoxError, Start};
 
-use crate::config::{Config, PROGRAM};
-use crate::serve::{builder, failed, report};
+use crate::app::{App, Common};
+use crate::config::Config;
+use crate::projects::database::Database;
+use crate::projects::metrics::Metrics;
 
 /// Runs the program with its command line, environment and file.
 pub fn main() -> ExitCode {
     // The allocator does not request huge pages (its feature `no_thp`). If the kernel provides them
     // anyway, each of its blocks counts as used in full. Fails harmlessly on kernels without them.
     let _ = rustix::thread::disable_transparent_huge_pages(true);
-    match run() {
-        Ok(code) => code,
-        Err(errors) => {
-            report(&errors);
-            process::usage()
-        }
-    }
+    let metrics = Arc::<Metrics>::default();
+    let collector = Arc::clone(&metrics);
+    app::service()
+        .extend(|builder| builder.learnt_routes(0).collector(collector))
+        .run(move |config, start| serve(config, start, &metrics))
 }
 
-fn run() -> Result<ExitCode, ConfigErrors> {
-    match PROGRAM.read(std::env::args_os(), std::env::vars_os())? {
-        Invocation::Print(text) => process::print(&text),
-        Invocation::Check(settings) => {
-            let config = Config::parse(&settings)?;
-            let tls = config.tls()?;
-            config.auth()?;
-            let valid = builder(&config)?.validate();
-            if let Err(error) = valid.and_then(|()| tls.map_or(Ok(()), |tls| tls.check())) {
-                return Ok(failed(&error));
-            }
-            process::print(&settings.describe(PROGRAM.keys));
-        }
-        Invocation::Run(settings) => return serve::serve(Config::parse(&settings)?),
+fn serve(config: Config, start: Start, metrics: &Arc<Metrics>) -> Result<Drained, BoxError> {
+    let replica = start.replica().to_owned();
+    let database =
+        Database::open(&config, metrics, &start.server().handle(), &replica)?.map(Arc::new);
+    let common = Common { auth: start.auth(), faults: start.faults(), database: database.clone() };
+    let served = start.try_serve(App::factory(config, replica, common));
+    // The lanes have ended and released their references.
+    if let Some(database) = database.and_then(Arc::into_inner) {
+        database.close();
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(served?)
+}
+
+#[cfg(test)]
+mod tests {
+    use corelane::Server;
+    use corelane_service::config::Keys;
+
+    use super::*;
+
+    #[test]
+    fn a_lane_without_its_files_ends_the_start() {
+        let config = Config::parse(&Default::default(), &mut Vec::new());
+        let mut config = config.expect("defaults parse");
+        config.static_root = Some("/no/such/folder".into());
+        let common = Common { auth: Arc::default(), faults: Arc::default(), database: None };
+        let server = Server::builder().bind("127.0.0.1:0".parse().expect("an address"));
+        let server = server.signals(false).build().expect("it binds");
+        let served = server.try_serve(App::factory(config, String::new(), common));
+        let text = served.expect_err("no lane has its files").to_string();
+        assert!(text.contains("static.root: cannot open /no/such/folder"), "{text}");
+    }
 }

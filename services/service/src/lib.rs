@@ -1,4 +1,63 @@
-//! Code that the programs of Corelane share.
+//! The chassis of a service on Corelane.
+//!
+//! [`App`] is the whole of a process around a `tower::Service`: an axum `Router`, tonic, or anything that takes
+//! `Request<corelane::Incoming>`. It brings
+//!
+//! - configuration from a TOML file, environment variables and flags: the keys of the platform, such as
+//!   `listen`, `lanes`, `limits.connections` or `tls.certificate`, and the service's own. `--help` lists them,
+//!   `--check` validates them and shows each with its origin;
+//! - logs as text or JSON with a level that changes at run time, a log line per request, spans to an OTLP
+//!   collector;
+//! - an admin port with `/healthz`, `/readyz`, `/metrics`, `/lanes`, `/config` and `/log-level`;
+//! - signals, the drain, and exit codes.
+//!
+//! ```no_run
+//! use std::process::ExitCode;
+//!
+//! use corelane::prometheus_client::metrics::counter::Counter;
+//! use corelane::Incoming;
+//! use corelane_service::{App, settings, value};
+//! use http::{Request, Response};
+//!
+//! settings! {
+//!     /// The shop's own keys.
+//!     struct Shop {
+//!         "shop.greeting" => greeting: String = "welcome", value::text, "Text of the front page";
+//!         "shop.orders" => orders: u64 = "10", value::number(1, 1000), "Orders of a customer";
+//!     }
+//! }
+//!
+//! fn main() -> ExitCode {
+//!     let app = App::<Shop>::new("shop", env!("CARGO_PKG_VERSION"), "Sells things").routes(["/"]);
+//!     app.run(|shop, start| {
+//!         let visits = Counter::<u64>::default();
+//!         start.registry().register("shop_visits", "Visits of the front page", visits.clone());
+//!         Ok(start.serve(move |_lane| {
+//!             let (greeting, visits) = (shop.greeting.clone(), visits.clone());
+//!             tower::service_fn(move |_request: Request<Incoming>| {
+//!                 visits.inc();
+//!                 let reply = Response::new(greeting.clone());
+//!                 async move { Ok::<_, std::convert::Infallible>(reply) }
+//!             })
+//!         })?)
+//!     })
+//! }
+//! ```
+//!
+//! `examples/shop.rs` does the same with axum. `shop --config shop.toml`,
+//! `CORELANE_SHOP_GREETING=hello` and `shop --shop.greeting hello` set its key.
+//!
+//! # Cargo features
+//!
+//! | feature | brings |
+//! |---|---|
+//! | `server` (default) | [`App`]; without it there are the parts for programs without lanes, below |
+//! | `auth` | bearer tokens: `auth` |
+//! | `jwt` | JSON Web Tokens as bearer tokens: `auth` |
+//! | `faults` | faults for drills: `faults` |
+//! | `openapi` | an OpenAPI document and its page: `openapi` |
+//!
+//! # Parts
 //!
 //! - [`config`]: a table of keys, filled from a TOML file, the environment and flags;
 //! - [`flags`]: flags and environment variables of programs without a file;
@@ -7,9 +66,35 @@
 //! - [`http`]: probes and metrics on a small server, and one HTTP/1.1 request;
 //! - [`process`]: exit codes, signals, output, the runtime of a small program.
 
+// Before the modules that use its macro.
+#[macro_use]
 pub mod config;
+
+#[cfg(feature = "server")]
+mod app;
+#[cfg(feature = "auth")]
+pub mod auth;
+#[cfg(feature = "faults")]
+pub mod faults;
 pub mod flags;
 pub mod http;
 pub mod log;
+#[cfg(feature = "server")]
+mod logging;
+#[cfg(feature = "openapi")]
+pub mod openapi;
+#[cfg(any(feature = "auth", feature = "faults"))]
+mod per_lane;
 pub mod process;
+#[cfg(feature = "server")]
+mod settings;
+#[cfg(feature = "server")]
+mod start;
+#[cfg(feature = "server")]
+mod telemetry;
 pub mod value;
+
+#[cfg(feature = "server")]
+pub use app::App;
+#[cfg(feature = "server")]
+pub use start::{BoxError, Start};

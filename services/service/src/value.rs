@@ -10,6 +10,12 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 
+/// A frequent bound of durations.
+pub const MILLISECOND: Duration = Duration::from_millis(1);
+
+/// A frequent bound of durations.
+pub const HOUR: Duration = Duration::from_secs(3600);
+
 /// An IP address and a port.
 ///
 /// # Errors

@@ -20,7 +20,7 @@ use crate::lane::accept;
 use crate::load::lane::Lane;
 use crate::load::report::LoadReports;
 use crate::message::forwarded::TrustedProxy;
-use crate::os::cpu::{CpuView, Cpus, Lanes, MAX_LANES, Pin, plan};
+use crate::os::cpu::{CpuPlan, CpuView, Cpus, Lanes, MAX_LANES, Pin, plan};
 use crate::os::listener::{MAX_BACKLOG, bind, open, raise_file_limit};
 use crate::request::finished::{Finished, Observers};
 use crate::request::routes::{MAX_LEARNT_ROUTES, Routes};
@@ -108,7 +108,7 @@ impl Builder {
         self
     }
 
-    /// Serves `/healthz`, `/readyz`, `/metrics` and `/lanes` on this address, on a thread that is
+    /// Serves `/healthz`, `/readyz`, `/metrics`, `/lanes` and links to all pages on this address, on a thread that is
     /// never pinned. There is no authentication: do not expose it to clients. Default: no admin port.
     pub fn admin(mut self, address: SocketAddr) -> Self {
         self.0.admin = Some(address);
@@ -409,6 +409,30 @@ impl Builder {
         Routes::new(&self.0.routes, 0).map(drop).map_err(Error::Setting)
     }
 
+    /// How many lanes the server would have on this machine: the number of [`Builder::lanes`], or what
+    /// [`Lanes::Auto`] makes of the CPUs that affinity, cpuset and quota allow now.
+    ///
+    /// ```
+    /// use corelane::{Lanes, Pin, Server};
+    ///
+    /// let builder = Server::builder().lanes(Lanes::Count(3)).pin(Pin::Off);
+    /// assert_eq!(builder.planned_lanes()?, 3);
+    /// # Ok::<(), corelane::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The CPUs cannot be read, or the lanes cannot be placed on them.
+    pub fn planned_lanes(&self) -> Result<usize, Error> {
+        Ok(self.plan()?.1.lanes.len())
+    }
+
+    fn plan(&self) -> Result<(CpuView, CpuPlan), Error> {
+        let view = CpuView::read().map_err(Error::system("reading the affinity mask"))?;
+        let plan = plan(&view, self.0.lanes, self.0.pin).map_err(Error::Lanes)?;
+        Ok((view, plan))
+    }
+
     /// Checks the settings, raises the soft limit of open files and binds all listeners. Clients can
     /// connect from then on; they are served once [`Server::serve`] runs.
     ///
@@ -420,8 +444,7 @@ impl Builder {
         self.validate()?;
         let routes = Routes::new(&self.0.routes, self.0.learnt_routes).map_err(Error::Setting)?;
         let (tls, certificates) = self.0.tls.as_ref().map(Termination::load).transpose()?.unzip();
-        let view = CpuView::read().map_err(Error::system("reading the affinity mask"))?;
-        let plan = plan(&view, self.0.lanes, self.0.pin).map_err(Error::Lanes)?;
+        let (view, plan) = self.plan()?;
         let (listens, lanes) = (self.0.listens(), plan.lanes.len());
         raise_file_limit(self.0.lane.requests.limits.connections, lanes, listens.len())?;
         let sockets = accept::listeners(self.0.placement, lanes);

@@ -54,6 +54,8 @@ fn a_page_gets_every_method_and_the_whole_body() {
     }
     client.send("GET /echo/ HTTP/1.1\r\nHost: test\r\n\r\n");
     assert_eq!(client.read_answer().status, 404);
+    let index = client.get("/").text();
+    assert!(index.contains("\"/echo\"") && index.contains("\"/metrics\""), "{index}");
     client.send("PUT /lanes HTTP/1.1\r\nHost: test\r\nContent-Length: 0\r\n\r\n");
     assert_eq!(client.read_answer().status, 405);
 }

@@ -30,9 +30,9 @@ enum Kind {
 impl Database {
     /// Judges what the configuration says of PostgreSQL; also where projects are kept in SQLite,
     /// because a password in it would be shown by `--check`.
-    pub(crate) fn check(config: &Config) -> Result<(), ConfigErrors> {
+    pub(crate) fn check(config: &Config, replica: &str) -> Result<(), ConfigErrors> {
         if config.database_kind == DatabaseKind::Postgres || !config.database_url.is_empty() {
-            postgres::Settings::new(config).map_err(|error| ConfigErrors(vec![error]))?;
+            postgres::Settings::new(config, replica).map_err(|error| ConfigErrors(vec![error]))?;
         }
         Ok(())
     }
@@ -47,6 +47,7 @@ impl Database {
         config: &Config,
         metrics: &Arc<Metrics>,
         server: &ServerHandle,
+        replica: &str,
     ) -> Result<Option<Self>, String> {
         let metrics = Arc::clone(metrics);
         let kind = match (config.database_kind, &config.database_path) {
@@ -62,7 +63,7 @@ impl Database {
             }
             (DatabaseKind::Sqlite, None) => return Ok(None),
             (DatabaseKind::Postgres, _) => {
-                let settings = postgres::Settings::new(config)?;
+                let settings = postgres::Settings::new(config, replica)?;
                 Kind::Postgres(Arc::new(settings), server.clone())
             }
         };

@@ -1,8 +1,8 @@
 //! The configuration of a service: a table of keys, filled from a TOML file, the environment and flags.
 //!
-//! A service describes its keys in a [`Program`], reads what was given for them with [`Program::read`] and
-//! parses each with [`Settings::parse`]. Every error names the key, its value, where that came from and what
-//! is allowed.
+//! [`settings!`](crate::settings) declares keys and the struct of their values. A [`Program`] has the keys of
+//! one or more such tables, and reads what was given for them with [`Program::read`]. [`Keys::parse`] makes
+//! the struct. Every error names the key, its value, where that came from and what is allowed.
 
 mod sources;
 
@@ -41,9 +41,11 @@ impl fmt::Display for Origin {
     }
 }
 
+const NOT_SHOWN: &str = "(not shown)";
+
 /// A value in an error. One that may hold a password is not shown, because errors are logged.
 fn shown(text: &str) -> String {
-    if text.contains('@') { "(not shown)".to_owned() } else { format!("{text:?}") }
+    if text.contains('@') { NOT_SHOWN.to_owned() } else { format!("{text:?}") }
 }
 
 /// One key of the configuration.
@@ -63,14 +65,96 @@ impl Key {
         self.name.replace('_', "-")
     }
 
+    /// Its value in an error.
+    fn shown(&self, text: &str) -> String {
+        if self.is_secret() { NOT_SHOWN.to_owned() } else { shown(text) }
+    }
+
+    /// Whether its value, and not the name of a file with it, is a secret. The name of the key decides.
+    fn is_secret(&self) -> bool {
+        let named = ["password", "secret"].iter().any(|word| self.name.contains(word));
+        named && !self.name.ends_with("_file")
+    }
+
     /// With the prefix `CORELANE_`, `limits.header_bytes` is `CORELANE_LIMITS_HEADER_BYTES`.
     pub fn variable(&self, prefix: &str) -> String {
         format!("{prefix}{}", self.name.replace('.', "_").to_ascii_uppercase())
     }
 }
 
+/// Keys and the type of their values, made by [`settings!`](crate::settings). `()` has no keys.
+pub trait Keys: Sized {
+    /// The keys, in the order of the help.
+    const KEYS: &'static [Key];
+
+    /// Parses every setting. `None` if one is invalid: `errors` then names each that is.
+    fn parse(settings: &Settings, errors: &mut Vec<String>) -> Option<Self>;
+}
+
+impl Keys for () {
+    const KEYS: &'static [Key] = &[];
+
+    fn parse(_settings: &Settings, _errors: &mut Vec<String>) -> Option<Self> {
+        Some(())
+    }
+}
+
+/// Declares a struct of settings. Each field has its key in the file, its type, its default as text, a parser
+/// such as those of [`value`](crate::value), and its help, which is one line. A dot in the key separates the
+/// table of the file. The struct implements [`Keys`](crate::config::Keys) and `Debug`.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use corelane_service::config::{Keys, Settings};
+/// use corelane_service::{settings, value};
+///
+/// settings! {
+///     /// How the shop works.
+///     pub struct Shop {
+///         "shop.name" => name: String = "corner", value::text, "Name of the shop";
+///         "shop.pause" => pause: Duration = "1s",
+///             value::duration(Duration::ZERO, Duration::from_secs(60)), "Time before each reply";
+///     }
+/// }
+///
+/// let shop = Shop::parse(&Settings::default(), &mut Vec::new()).expect("defaults are valid");
+/// assert_eq!((shop.name.as_str(), shop.pause), ("corner", Duration::from_secs(1)));
+/// assert_eq!(Shop::KEYS[1].variable("CORELANE_"), "CORELANE_SHOP_PAUSE");
+/// ```
+#[macro_export]
+macro_rules! settings {
+    (
+        $(#[$meta:meta])*
+        $vis:vis struct $table:ident {
+            $($name:literal => $field:ident: $type:ty = $default:literal, $parse:expr, $help:literal;)*
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Debug)]
+        $vis struct $table {
+            $(#[doc = $help] $vis $field: $type,)*
+        }
+
+        impl $crate::config::Keys for $table {
+            const KEYS: &'static [$crate::config::Key] =
+                &[$($crate::config::Key { name: $name, default: $default, help: $help }),*];
+
+            fn parse(
+                settings: &$crate::config::Settings,
+                errors: &mut ::std::vec::Vec<::std::string::String>,
+            ) -> ::std::option::Option<Self> {
+                let mut keys = Self::KEYS.iter();
+                $(let $field: ::std::option::Option<$type> =
+                    keys.next().and_then(|key| settings.parse(key, $parse, errors));)*
+                ::std::option::Option::Some(Self { $($field: $field?),* })
+            }
+        }
+    };
+}
+
 /// A program and its keys.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Program {
     /// Its name on the command line.
     pub name: &'static str,
@@ -80,8 +164,8 @@ pub struct Program {
     pub about: &'static str,
     /// Environment variables with this prefix are settings.
     pub prefix: &'static str,
-    /// The keys, in the order of the help.
-    pub keys: &'static [Key],
+    /// The keys, in the order of the help. Each has a name of its own.
+    pub keys: Vec<Key>,
 }
 
 impl Program {
@@ -103,7 +187,9 @@ impl Program {
         let keys = self.keys.iter().map(|key| {
             let default = if key.default.is_empty() { "none" } else { key.default };
             let (help, variable) = (key.help, key.variable(self.prefix));
+            let table = key.name.rsplit_once('.').map(|(table, _)| format!("[{table}]"));
             Arg::new(key.name)
+                .help_heading(table.unwrap_or_else(|| "General".to_owned()))
                 .long(key.flag())
                 .value_name("VALUE")
                 // So that the error names the key's bounds, not an unknown flag `-1`.

@@ -8,7 +8,7 @@ use std::io;
 use clap::error::ErrorKind;
 use toml::Value;
 
-use super::{ConfigErrors, Key, Origin, Program, shown};
+use super::{ConfigErrors, Key, NOT_SHOWN, Origin, Program, shown};
 
 /// One setting as text, before it is parsed.
 #[derive(Clone, Debug)]
@@ -84,7 +84,7 @@ impl Program {
             reader.add_file(path, open(path));
         }
         reader.add_environment(&variables);
-        for key in self.keys {
+        for key in &self.keys {
             if let Some(text) = matches.get_one::<String>(key.name) {
                 reader.set(key, text.clone(), Origin::Flag(format!("--{}", key.flag())));
             }
@@ -123,7 +123,7 @@ impl Settings {
         match parse(&setting.text) {
             Ok(value) => Some(value),
             Err(allowed) => {
-                let (name, text, origin) = (key.name, shown(&setting.text), &setting.origin);
+                let (name, text, origin) = (key.name, key.shown(&setting.text), &setting.origin);
                 errors.push(format!("{name} = {text} ({origin}): allowed is {allowed}"));
                 None
             }
@@ -131,13 +131,22 @@ impl Settings {
     }
 
     /// The active settings with their origins, for `--check`, in the form of a configuration file.
-    pub fn describe(&self, keys: &[Key]) -> String {
+    /// `effective` has, by key, the values that were chosen for settings such as `auto`. A key that holds a
+    /// secret is shown without it, in a comment.
+    pub fn describe(&self, keys: &[Key], effective: &[(&str, String)]) -> String {
         let mut out = String::new();
         for key in keys {
             let setting = self.get(key);
+            if key.is_secret() {
+                let _ = writeln!(out, "# {} = {NOT_SHOWN}  # {}", key.name, setting.origin);
+                continue;
+            }
+            let chosen =
+                effective.iter().find(|(name, to)| *name == key.name && *to != setting.text);
+            let chosen = chosen.map_or(String::new(), |(_, to)| format!(", in effect {to}"));
             // TOML's escapes are not those of Rust.
             let text = toml::Value::String(setting.text);
-            let _ = writeln!(out, "{} = {text}  # {}", key.name, setting.origin);
+            let _ = writeln!(out, "{} = {text}  # {}{chosen}", key.name, setting.origin);
         }
         out
     }
@@ -151,12 +160,12 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn set(&mut self, key: &'static Key, text: String, origin: Origin) {
+    fn set(&mut self, key: &Key, text: String, origin: Origin) {
         self.settings.0.insert(key.name, Setting { text, origin });
     }
 
     fn add_environment(&mut self, variables: &BTreeMap<String, String>) {
-        let (keys, prefix) = (self.program.keys, self.program.prefix);
+        let (keys, prefix) = (&self.program.keys, self.program.prefix);
         let file = self.program.file_variable();
         for (name, text) in variables.iter().filter(|(name, _)| **name != file) {
             match keys.iter().find(|key| key.variable(prefix) == *name) {
@@ -183,7 +192,7 @@ impl Reader<'_> {
     }
 
     fn add_table(&mut self, path: &str, prefix: &str, table: &toml::Table) {
-        let keys = self.program.keys;
+        let keys = &self.program.keys;
         for (name, value) in table {
             let name = format!("{prefix}{name}");
             let key = keys.iter().find(|key| key.name == name);
@@ -194,7 +203,8 @@ impl Reader<'_> {
                     self.add_table(path, &format!("{name}."), inner);
                 }
                 (Some(key), _) if self.settings.0.contains_key(key.name) => {
-                    self.errors.push(format!("{name} = {text:?} (file {path}): given twice"));
+                    self.errors
+                        .push(format!("{name} = {} (file {path}): given twice", key.shown(&text)));
                 }
                 (Some(key), _) => self.set(key, text, Origin::File(path.to_owned())),
                 (None, _) => {
@@ -207,14 +217,21 @@ impl Reader<'_> {
     }
 }
 
-/// The error of an unknown key, with the known ones. The value is not shown, because it may be a
+/// From this likeness on (Jaro-Winkler), one name is suggested for another, as by clap.
+const SIMILAR: f64 = 0.7;
+
+/// The error of an unknown key, with the nearest known one and all of them. The value is not shown, because it may be a
 /// secret and errors are logged.
 fn unknown(name: &str, text: &str, origin: &str, known: Vec<String>) -> String {
     let lower = name.to_ascii_lowercase();
     let words = ["pass", "secret", "token", "key", "cred", "auth", "dsn", "url"];
     let secret = words.iter().any(|word| lower.contains(word));
-    let shown = if secret { "(not shown)".to_owned() } else { shown(text) };
-    format!("{name} = {shown} ({origin}): unknown key; allowed are {}", known.join(", "))
+    let shown = if secret { NOT_SHOWN.to_owned() } else { shown(text) };
+    let likeness = |other: &String| strsim::jaro_winkler(name, other);
+    let nearest = known.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+    let nearest = nearest.filter(|nearest| likeness(nearest) > SIMILAR);
+    let meant = nearest.map_or(String::new(), |nearest| format!("did you mean {nearest}? "));
+    format!("{name} = {shown} ({origin}): unknown key; {meant}allowed are {}", known.join(", "))
 }
 
 #[cfg(test)]
@@ -232,8 +249,9 @@ mod tests {
         key("database.password_file", ""),
     ];
 
-    const PROGRAM: Program =
-        Program { name: "demo", version: "1", about: "", prefix: "DEMO_", keys: KEYS };
+    fn program() -> Program {
+        Program { name: "demo", version: "1", about: "", prefix: "DEMO_", keys: KEYS.to_vec() }
+    }
 
     /// The result for a command line, an environment and a file of any name.
     fn read(
@@ -243,7 +261,7 @@ mod tests {
     ) -> Result<Invocation, ConfigErrors> {
         let flags = ["demo"].iter().chain(flags).map(OsString::from);
         let variables = variables.iter().map(|(k, v)| (OsString::from(k), OsString::from(v)));
-        PROGRAM.read_with(flags, variables, |_| Ok(file.to_owned()))
+        program().read_with(flags, variables, |_| Ok(file.to_owned()))
     }
 
     fn run(flags: &[&str], variables: &[(&str, &str)], file: &str) -> Result<Settings, String> {
@@ -279,7 +297,8 @@ mod tests {
     #[test]
     fn unknown_names_are_rejected() {
         let error = run(&[], &[("DEMO_LANE", "3")], "").expect_err("unknown variable");
-        assert!(error.contains("DEMO_LANE = \"3\"") && error.contains("DEMO_LANES"), "{error}");
+        assert!(error.contains("DEMO_LANE = \"3\""), "{error}");
+        assert!(error.contains("did you mean DEMO_LANES? allowed are"), "{error}");
         let error = run(&[], &[("DEMO_DATABASE_PASSWORD", "hunter2")], "").expect_err("unknown");
         assert!(error.contains("DEMO_DATABASE_PASSWORD_FILE"), "{error}");
         assert!(!error.contains("hunter2"), "{error}");
@@ -308,7 +327,10 @@ mod tests {
         let Ok(Invocation::Check(settings)) = read(&flags, &[], "") else {
             panic!("the flags are valid")
         };
-        let shown: toml::Table = settings.describe(KEYS).parse().expect("TOML");
+        let secret = [KEYS, &[key("shop.password", "hunter2")]].concat();
+        let text = settings.describe(&secret, &[("lanes", "3".to_owned())]);
+        assert!(text.contains("# default, in effect 3\n") && !text.contains("hunter2"), "{text}");
+        let shown: toml::Table = text.parse().expect("TOML");
         assert_eq!(shown["drain"]["settle"].as_str(), Some("75\u{2003}s"));
         assert_eq!(shown["lanes"].as_str(), Some("auto"));
     }

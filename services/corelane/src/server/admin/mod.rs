@@ -35,7 +35,8 @@ use crate::server::settings::Settings;
 use crate::server::shared::Shared;
 
 /// The server's own paths.
-pub(crate) const PATHS: [&str; 5] = ["/healthz", "/readyz", "/metrics", "/lanes", "/lanes.html"];
+pub(crate) const PATHS: [&str; 6] =
+    ["/", "/healthz", "/readyz", "/metrics", "/lanes", "/lanes.html"];
 
 /// For a whole header, and between two requests.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -131,6 +132,7 @@ async fn sample(admin: Rc<Admin>) {
 impl Admin {
     fn answer<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
         let answer = match request.uri().path() {
+            "/" => Self::index,
             "/healthz" => Self::healthz,
             "/readyz" => Self::readyz,
             "/metrics" => Self::metrics,
@@ -145,6 +147,18 @@ impl Admin {
                 .into_response();
         }
         answer(self)
+    }
+
+    /// Links to every page, also to those of the service.
+    fn index(&self) -> Response<Full<Bytes>> {
+        let pages = self.settings.pages.iter().map(|page| page.path);
+        let links = PATHS[1..].iter().copied().chain(pages);
+        let links = links.map(|path| format!("<li><a href=\"{path}\">{path}</a>\n"));
+        let text = format!(
+            "<!doctype html>\n<title>Admin port</title>\n<ul>\n{}</ul>\n",
+            String::from_iter(links)
+        );
+        reply(StatusCode::OK, HTML, text)
     }
 
     fn healthz(&self) -> Response<Full<Bytes>> {

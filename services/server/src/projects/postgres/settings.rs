@@ -53,7 +53,7 @@ impl fmt::Debug for Credentials {
 
 impl Settings {
     /// Checks the configuration. The error says what to change and never contains the URL.
-    pub(crate) fn new(config: &Config) -> Result<Self, String> {
+    pub(crate) fn new(config: &Config, replica: &str) -> Result<Self, String> {
         let mut url = parse(&config.database_url)?;
         if config.database_ca_file.is_some() {
             if url.get_ssl_mode() == SslMode::Disable {
@@ -66,7 +66,7 @@ impl Settings {
         }
         let mut hosts: Vec<_> = (0..url.get_hosts().len()).map(|host| only(&url, host)).collect();
         for host in &mut hosts {
-            host.application_name(format!("corelane/{}", config.replica_name()))
+            host.application_name(format!("corelane/{replica}"))
                 .target_session_attrs(TargetSessionAttrs::ReadWrite)
                 .connect_timeout(config.database_connect_timeout)
                 .tcp_user_timeout(UNACKNOWLEDGED)

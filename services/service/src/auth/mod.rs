@@ -1,33 +1,78 @@
-//! Authentication of writes: bearer tokens (RFC 6750) whose hashes are in a file.
+//! Bearer tokens (RFC 6750) whose hashes are in a file. Cargo feature `auth`.
+//!
+//! The keys `auth.tokens` and `auth.reload` name the file, which may change while the service runs.
+//! [`Start::auth`](crate::Start::auth) has the tokens, [`Auth::lane`] the [`Guard`] of a lane. It is a
+//! `tower::Layer` for the routes that need a token, and [`Guard::check`] serves those that decide themselves.
+//!
+//! With the Cargo feature `jwt`, a JSON Web Token (RFC 7519) is valid, too, if a key of `auth.jwt.keys` signed
+//! it. That file is a JWK set, with public keys of RSA, P-256, P-384 and Ed25519. The token must have the claims `exp`, `sub`,
+//! `iss` (`auth.jwt.issuer`) and `aud` (`auth.jwt.audience`). Clocks may differ by a minute.
 
 mod credentials;
+#[cfg(feature = "jwt")]
+mod jwt;
 mod metrics;
 mod tokens;
 
-use std::cell::RefCell;
+use std::future::{Ready, ready};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use corelane::Problem;
-use http::HeaderMap;
+use futures_util::future::{Either, MapOk, TryFutureExt};
+use http::{HeaderMap, Request, Response};
+use http_body_util::{Either as Body, Full};
+use tower::{Layer, Service};
 
+use crate::config::ConfigErrors;
 use crate::per_lane::{Apart, PerLane};
+use crate::value::{HOUR, MILLISECOND, duration, file};
 use credentials::Refusal;
+#[cfg(feature = "jwt")]
+use jwt::Jwt;
+#[cfg(feature = "jwt")]
+pub(crate) use jwt::JwtKeys;
 pub(crate) use metrics::AuthCollector;
 use metrics::{Attempts, Outcome};
 use tokens::Tokens;
 
+settings! {
+    /// Where tokens are.
+    pub(crate) struct AuthKeys {
+        "auth.tokens" => auth_tokens: Option<PathBuf> = "", file,
+            "File of the hashed bearer tokens that may write; empty disables writes";
+        "auth.reload" => auth_reload: Duration = "1s", duration(100 * MILLISECOND, 24 * HOUR),
+            "Interval at which the file of tokens is checked";
+    }
+}
+
+impl AuthKeys {
+    /// The tokens of the file.
+    pub(crate) fn load(&self, #[cfg(feature = "jwt")] jwt: &JwtKeys) -> Result<Auth, ConfigErrors> {
+        let auth = Auth::load(self.auth_tokens.clone(), self.auth_reload)
+            .map_err(|error| ConfigErrors(vec![format!("auth.tokens: {error}")]))?;
+        #[cfg(feature = "jwt")]
+        let auth = Auth { jwt: Jwt::load(jwt)?.map(|jwt| (jwt, self.auth_reload)), ..auth };
+        Ok(auth)
+    }
+}
+
 /// The active tokens of the process.
 #[derive(Debug, Default)]
-pub(crate) struct Auth {
+pub struct Auth {
     current: RwLock<Arc<Tokens>>,
     /// Incremented with each change of the tokens, so that a lane takes the lock only after one.
     generation: AtomicU64,
     attempts: PerLane<Attempts>,
     /// The source of tokens. Without one, nobody has write access.
     source: Option<Source>,
+    /// Which JSON Web Tokens are valid, and the interval between reads of their keys.
+    #[cfg(feature = "jwt")]
+    jwt: Option<(Arc<Jwt>, Duration)>,
 }
 
 #[derive(Debug)]
@@ -43,7 +88,7 @@ struct Source {
 
 impl Auth {
     /// Reads the token file, if there is one. An error names the file, and never a token.
-    pub(crate) fn load(file: Option<PathBuf>, every: Duration) -> Result<Self, String> {
+    fn load(file: Option<PathBuf>, every: Duration) -> Result<Self, String> {
         let Some(file) = file else { return Ok(Auth::default()) };
         // At start, a missing file is more likely a wrong path than a revocation.
         let text = tokens::read(&file)?
@@ -64,48 +109,133 @@ impl Auth {
         self.generation.fetch_add(1, Ordering::Release);
     }
 
-    /// The guard of one lane.
-    pub(crate) fn lane(self: &Arc<Self>) -> Guard {
+    /// The guard of one lane: call it once for each.
+    pub fn lane(self: &Arc<Self>) -> Guard {
         let generation = self.generation.load(Ordering::Acquire);
-        Guard {
+        Guard(Arc::new(Inner {
             auth: Arc::clone(self),
             attempts: self.attempts.add(Attempts::default()),
-            seen: RefCell::new((generation, self.current())),
-        }
+            seen: Mutex::new((generation, self.current())),
+        }))
     }
 }
 
-/// Checks the tokens of requests on one lane.
+/// Who sent a request. [`Guard`], as a layer, puts it into the extensions of the request.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    name: Arc<str>,
+    #[cfg(feature = "jwt")]
+    claims: Option<Arc<serde_json::Value>>,
+}
+
+impl Caller {
+    /// The name of the token in its file, or the subject (`sub`) of a JSON Web Token.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The claims of a JSON Web Token: an object.
+    #[cfg(feature = "jwt")]
+    pub fn claims(&self) -> Option<&serde_json::Value> {
+        self.claims.as_deref()
+    }
+}
+
+/// Checks the tokens of requests on one lane. As a `tower::Layer` it answers requests without a valid token
+/// with a problem document and status 401, or 400 for more than one `Authorization` field.
+///
+/// It may be sent to another thread, as axum requires, but the counters of its metrics are exact only on one.
+#[derive(Clone, Debug)]
+pub struct Guard(Arc<Inner>);
+
 #[derive(Debug)]
-pub(crate) struct Guard {
+struct Inner {
     auth: Arc<Auth>,
     attempts: Arc<Apart<Attempts>>,
-    /// The tokens that this lane uses, and their generation.
-    seen: RefCell<(u64, Arc<Tokens>)>,
+    /// The tokens that this lane uses, and their generation. Only this lane takes the lock.
+    seen: Mutex<(u64, Arc<Tokens>)>,
 }
 
 impl Guard {
-    /// The name of a request's token, or the reply that rejects it.
-    pub(crate) fn check(&self, headers: &HeaderMap) -> Result<Arc<str>, Problem> {
+    /// Who sent a request, by its token.
+    ///
+    /// # Errors
+    ///
+    /// The reply for a request without a valid token.
+    pub fn check(&self, headers: &HeaderMap) -> Result<Caller, Problem> {
         let found = credentials::token(headers)
-            .and_then(|token| self.tokens().name_of(token).ok_or(Refusal::Invalid));
+            .and_then(|token| self.caller(token).ok_or(Refusal::Invalid));
         let outcome = match found {
             Ok(_) => Outcome::Accepted,
             Err(Refusal::Missing) => Outcome::Missing,
             Err(Refusal::Invalid) => Outcome::Invalid,
             Err(Refusal::Ambiguous) => Outcome::Ambiguous,
         };
-        self.attempts.note(outcome);
+        self.0.attempts.note(outcome);
         found.map_err(Refusal::problem)
     }
 
+    fn caller(&self, token: &[u8]) -> Option<Caller> {
+        let named = self.tokens().name_of(token).map(|name| Caller {
+            name,
+            #[cfg(feature = "jwt")]
+            claims: None,
+        });
+        #[cfg(feature = "jwt")]
+        let named = named.or_else(|| self.0.auth.jwt.as_ref()?.0.caller(token));
+        named
+    }
+
     fn tokens(&self) -> Arc<Tokens> {
-        let generation = self.auth.generation.load(Ordering::Acquire);
-        let mut seen = self.seen.borrow_mut();
+        let generation = self.0.auth.generation.load(Ordering::Acquire);
+        let mut seen = self.0.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if seen.0 != generation {
-            *seen = (generation, self.auth.current());
+            *seen = (generation, self.0.auth.current());
         }
         Arc::clone(&seen.1)
+    }
+}
+
+impl<S> Layer<S> for Guard {
+    type Service = Guarded<S>;
+
+    fn layer(&self, inner: S) -> Guarded<S> {
+        Guarded { inner, guard: self.clone() }
+    }
+}
+
+/// A service that only requests with a valid token reach; made by [`Guard`].
+#[derive(Clone, Debug)]
+pub struct Guarded<S> {
+    inner: S,
+    guard: Guard,
+}
+
+/// The reply of the service, or the one that rejects the request.
+type Reply<B> = Response<Body<B, Full<Bytes>>>;
+
+impl<S, A, B> Service<Request<A>> for Guarded<S>
+where
+    S: Service<Request<A>, Response = Response<B>>,
+{
+    type Response = Reply<B>;
+    type Error = S::Error;
+    type Future =
+        Either<MapOk<S::Future, fn(Response<B>) -> Reply<B>>, Ready<Result<Reply<B>, S::Error>>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, mut request: Request<A>) -> Self::Future {
+        match self.guard.check(request.headers()) {
+            Ok(caller) => {
+                request.extensions_mut().insert(caller);
+                let allowed: fn(Response<B>) -> Reply<B> = |reply| reply.map(Body::Left);
+                Either::Left(self.inner.call(request).map_ok(allowed))
+            }
+            Err(problem) => Either::Right(ready(Ok(problem.into_response().map(Body::Right)))),
+        }
     }
 }
 
@@ -135,6 +265,8 @@ impl Auth {
     /// whole content is compared, so that a swapped symlink of a Kubernetes volume is noticed like
     /// a write in place.
     pub(crate) fn watch(self: &Arc<Self>) -> std::io::Result<()> {
+        #[cfg(feature = "jwt")]
+        self.jwt.iter().try_for_each(|(jwt, every)| jwt.watch(*every))?;
         let Some(source) = &self.source else { return Ok(()) };
         let every = source.every;
         let mut seen = Seen { read: Ok(Some(source.text.clone())), missing: false };

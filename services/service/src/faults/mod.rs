@@ -1,14 +1,17 @@
-//! Faults for drills: latency, errors and held lanes, for a share of the requests of a route.
+//! Faults for drills: latency, errors and held lanes, for a share of the requests of a route. Cargo feature
+//! `faults`.
 //!
-//! Requires `faults = on`; the admin port sets the faults.
+//! Requires `faults = on`; `/faults` on the admin port sets the faults. [`Start::faults`](crate::Start::faults)
+//! has those of the process, [`Faults::lane`] the [`Injector`] of a lane. It is a `tower::Layer` for the whole
+//! service.
 
+mod layer;
 mod metrics;
 mod set;
 
-use std::cell::RefCell;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -19,6 +22,8 @@ use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::Full;
 
 use crate::per_lane::{Apart, PerLane};
+use crate::value::switch;
+pub use layer::{Faulty, FaultyReply};
 pub(crate) use metrics::FaultCollector;
 use metrics::Injected;
 use set::{Effect, MAX_BURN, MAX_LATENCY, Set};
@@ -26,10 +31,19 @@ use set::{Effect, MAX_BURN, MAX_LATENCY, Set};
 /// The reply header that names the injected faults.
 const FAULT: HeaderName = HeaderName::from_static("corelane-fault");
 
-/// The active faults of the process.
-#[derive(Debug)]
-pub(crate) struct Faults {
-    routes: &'static [&'static str],
+settings! {
+    /// Whether there are faults.
+    pub(crate) struct FaultKeys {
+        "faults" => faults: bool = "off", switch,
+            "Whether faults may be injected on the admin port: on or off";
+    }
+}
+
+/// The active faults of the process. The default ones are disabled, as without `faults = on`.
+#[derive(Debug, Default)]
+pub struct Faults {
+    enabled: bool,
+    routes: Vec<&'static str>,
     /// The index of a path's route.
     matcher: matchit::Router<usize>,
     current: RwLock<Arc<Set>>,
@@ -40,18 +54,24 @@ pub(crate) struct Faults {
 
 impl Faults {
     /// Faults for these routes. An invalid template never matches.
-    pub(crate) fn new(routes: &'static [&'static str]) -> Self {
+    pub(crate) fn new(routes: Vec<&'static str>, enabled: bool) -> Self {
         let mut matcher = matchit::Router::new();
         for (index, route) in routes.iter().enumerate() {
             let _ = matcher.insert(*route, index);
         }
         Faults {
+            enabled,
             routes,
             matcher,
             current: RwLock::default(),
             generation: AtomicU64::default(),
             injected: PerLane::default(),
         }
+    }
+
+    /// Whether the process was started with `faults = on`.
+    pub(crate) fn enabled(&self) -> bool {
+        self.enabled
     }
 
     fn current(&self) -> Arc<Set> {
@@ -63,25 +83,33 @@ impl Faults {
         self.generation.fetch_add(1, Ordering::Release);
     }
 
-    /// The injector of one lane.
-    pub(crate) fn lane(self: &Arc<Self>, lane: usize) -> Injector {
+    /// The injector of the lane with this index: call it once for each.
+    pub fn lane(self: &Arc<Self>, lane: usize) -> Injector {
         let generation = self.generation.load(Ordering::Acquire);
-        Injector {
+        Injector(Arc::new(Inner {
             injected: self.injected.add(Injected::new(self.routes.len())),
-            seen: RefCell::new(Seen::new(generation, self.current(), lane)),
+            seen: Mutex::new(Seen::new(generation, self.current(), lane)),
+            enabled: self.enabled,
             faults: Arc::clone(self),
             lane,
-        }
+        }))
     }
 }
 
-/// Chooses requests and their faults on one lane.
+/// Chooses requests and their faults on one lane. As a `tower::Layer` it applies them, too.
+///
+/// It may be sent to another thread, as axum requires, but the counters of its metrics are exact only on one.
+#[derive(Clone, Debug)]
+pub struct Injector(Arc<Inner>);
+
 #[derive(Debug)]
-pub(crate) struct Injector {
+struct Inner {
+    enabled: bool,
     faults: Arc<Faults>,
     lane: usize,
     injected: Arc<Apart<Injected>>,
-    seen: RefCell<Seen>,
+    /// Only this lane takes the lock.
+    seen: Mutex<Seen>,
 }
 
 /// The faults as seen by a lane.
@@ -102,24 +130,28 @@ impl Seen {
 
 impl Injector {
     /// The faults of a request, usually none.
-    pub(crate) fn choose(&self, path: &str, method: &Method) -> Option<Injection> {
-        let generation = self.faults.generation.load(Ordering::Acquire);
-        let mut seen = self.seen.borrow_mut();
+    pub fn choose(&self, path: &str, method: &Method) -> Option<Injection> {
+        let Inner { enabled, faults, injected, .. } = &*self.0;
+        if !enabled {
+            return None;
+        }
+        let generation = faults.generation.load(Ordering::Acquire);
+        let mut seen = self.0.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if seen.generation != generation {
-            *seen = Seen::new(generation, self.faults.current(), self.lane);
+            *seen = Seen::new(generation, faults.current(), self.0.lane);
         }
         let Seen { set, chance, .. } = &mut *seen;
         if set.faults.is_empty() {
             return None;
         }
-        let route = *self.faults.matcher.at(path).ok()?.value;
+        let route = *faults.matcher.at(path).ok()?.value;
         let now = Instant::now();
         let mut chosen = Injection::default();
         for fault in &set.faults {
             let concerned = fault.concerns(route, method) && fault.lasts(now);
             if concerned && chance.f64() < fault.share {
                 chosen.add(fault.effect, chance);
-                self.injected.note(route, fault.effect);
+                injected.note(route, fault.effect);
             }
         }
         chosen.effects.contains(&true).then_some(chosen)
@@ -128,7 +160,7 @@ impl Injector {
 
 /// The faults of one request, before its handler or instead of it.
 #[derive(Debug, Default)]
-pub(crate) struct Injection {
+pub struct Injection {
     wait: Duration,
     burn: Duration,
     error: Option<StatusCode>,
@@ -152,7 +184,7 @@ impl Injection {
 
     /// Waits, and then holds the lane. Returns the reply that replaces the handler's, if there is
     /// one.
-    pub(crate) async fn inject(&self) -> Option<Response<Full<Bytes>>> {
+    pub async fn inject(&self) -> Option<Response<Full<Bytes>>> {
         if !self.wait.is_zero() {
             tokio::time::sleep(self.wait).await;
         }
@@ -162,7 +194,7 @@ impl Injection {
     }
 
     /// Names the injected faults in the reply.
-    pub(crate) fn sign(&self, headers: &mut HeaderMap) {
+    pub fn sign(&self, headers: &mut HeaderMap) {
         let names = Effect::NAMES.iter().zip(self.effects).filter(|(_, done)| *done);
         for (name, _) in names {
             headers.append(FAULT, HeaderValue::from_static(name));
@@ -182,11 +214,11 @@ const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, PUT, DELETE");
 
 /// `/faults` on the admin port: lists, replaces and clears the faults. Without `faults = on` it rejects every request.
 pub(crate) fn handler(
-    faults: Option<Arc<Faults>>,
+    faults: Arc<Faults>,
 ) -> impl Fn(Request<Bytes>) -> Response<Full<Bytes>> + Send + Sync + 'static {
-    move |request| match &faults {
-        Some(faults) => faults.answer(&request).unwrap_or_else(Problem::into_response),
-        None => Problem::new(StatusCode::FORBIDDEN, "faults-off")
+    move |request| match faults.enabled {
+        true => faults.answer(&request).unwrap_or_else(Problem::into_response),
+        false => Problem::new(StatusCode::FORBIDDEN, "faults-off")
             .detail("this server was not started with faults = on")
             .into_response(),
     }
@@ -197,7 +229,7 @@ impl Faults {
         match *request.method() {
             Method::GET | Method::HEAD => {}
             Method::PUT => {
-                let set = Set::parse(request.body(), self.routes, Instant::now())?;
+                let set = Set::parse(request.body(), &self.routes, Instant::now())?;
                 tracing::warn!(faults = set.faults.len(), seed = set.seed, "faults are injected");
                 self.replace(set);
             }

@@ -5,7 +5,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::Bytes;
-use corelane_service::http::exchange;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{Method, Response, StatusCode};
 use http_body_util::Full;
@@ -13,9 +12,10 @@ use prost::Message;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::Endpoint;
 use super::otlp::{self, ExportResponse, Resource};
 use super::spans::{Fate, Spans};
-use crate::config::Endpoint;
+use crate::http::exchange;
 
 /// Interval between checks for spans.
 const EVERY: Duration = Duration::from_millis(500);

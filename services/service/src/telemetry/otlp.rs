@@ -5,6 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use prost::Message;
 
+use super::Source;
 use super::spans::Record;
 
 /// opentelemetry/proto/collector/trace/v1/trace_service.proto.
@@ -147,11 +148,11 @@ fn pair(key: &str, value: Value) -> KeyValue {
 }
 
 /// The resource of this replica's spans.
-pub(super) fn resource(replica: &str) -> Resource {
+pub(super) fn resource(source: &Source<'_>) -> Resource {
     let attributes = vec![
-        text("service.name", env!("CARGO_PKG_NAME")),
-        text("service.version", env!("CARGO_PKG_VERSION")),
-        text("service.instance.id", replica),
+        text("service.name", source.name),
+        text("service.version", source.version),
+        text("service.instance.id", source.replica),
     ];
     Resource { attributes }
 }

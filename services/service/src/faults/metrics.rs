@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
-use prometheus_client::metrics::MetricType::{Counter, Gauge};
+use corelane::prometheus_client::collector::Collector;
+use corelane::prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use corelane::prometheus_client::metrics::MetricType::{Counter, Gauge};
 
 use super::Faults;
 use super::set::Effect;

@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use corelane::Problem;
-use corelane_service::log::Level;
-use corelane_service::value::duration;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
+
+use crate::log::Level;
+use crate::value::duration;
 
 /// Its path.
 pub(crate) const PATH: &str = "/log-level";

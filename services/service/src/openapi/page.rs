@@ -12,7 +12,6 @@ const HEAD: &str = "<!doctype html>
 <head>
 <meta charset=\"utf-8\">
 <meta name=\"viewport\" content=\"width=device-width\">
-<title>Corelane reference service</title>
 <style>
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; padding: 0 1em; max-width: 60em;
   color: #222; background: #fff; }
@@ -23,8 +22,6 @@ th, td { padding: .2em .8em .2em 0; border-bottom: 1px solid #ddd; text-align: l
   vertical-align: top; }
 th { font-weight: 600; }
 </style>
-</head>
-<body>
 ";
 
 /// Text with the markup characters of HTML escaped.
@@ -50,6 +47,7 @@ impl Display for Escaped<'_> {
 pub(super) fn render(document: &Value) -> String {
     let mut out = HEAD.to_owned();
     // Writing into a string cannot fail.
+    let _ = writeln!(out, "<title>{}</title>\n</head>\n<body>", text(&document["info"]["title"]));
     let _ = body(&mut out, document);
     out.push_str("</body>\n</html>\n");
     out

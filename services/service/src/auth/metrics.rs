@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
-use prometheus_client::metrics::MetricType::{Counter, Gauge};
+use corelane::prometheus_client::collector::Collector;
+use corelane::prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use corelane::prometheus_client::metrics::MetricType::{Counter, Gauge};
 
 use super::{Auth, Reload};
 use crate::per_lane::Count;

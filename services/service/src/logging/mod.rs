@@ -4,16 +4,30 @@ mod control;
 
 use std::io;
 
-use corelane_service::log::{Flush, Format, Level, Log};
-
 pub(crate) use control::{Control, PATH as LEVEL_PATH};
+
+use crate::log::{Flush, Format, Level, Log};
+use crate::value::{switch, word};
+
+settings! {
+    /// The log.
+    pub(crate) struct Logging {
+        "log.level" => log_level: Level = "info", word::<Level>,
+            "Level of the log: off, error, warn, info, debug or trace, and target=level for modules: info,corelane::request=debug";
+        "log.format" => log_format: Format = "text", word::<Format>,
+            "Format of log lines on standard error: text or json";
+        "log.client" => log_client: bool = "off", switch,
+            "Whether the log lines of requests have the client's address: on or off";
+    }
+}
 
 /// Starts logging. Dropping [`Flush`] writes the remaining lines. The level can be changed from now
 /// on.
-pub(crate) fn start(level: &Level, format: Format) -> io::Result<(Flush, Control)> {
+pub(crate) fn start(config: &Logging) -> io::Result<(Flush, Control)> {
+    let level = &config.log_level;
     let log = Log {
         level: level.clone(),
-        format,
+        format: config.log_format,
         targets: true,
         context: Some(request),
         ..Log::default()

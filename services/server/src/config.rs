@@ -1,0 +1,75 @@
+//! The settings of the reference service's own.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use corelane_files::Rules;
+use corelane_service::settings;
+use corelane_service::value::{
+    HOUR, MILLISECOND, duration, file, folder, number, size, switch, text, word,
+};
+
+/// The database for projects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DatabaseKind {
+    Sqlite,
+    Postgres,
+}
+
+impl FromStr for DatabaseKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "sqlite" => Ok(DatabaseKind::Sqlite),
+            "postgres" => Ok(DatabaseKind::Postgres),
+            _ => Err("sqlite, postgres".to_owned()),
+        }
+    }
+}
+
+settings! {
+    /// Files, `/work`, and the database of projects.
+    pub(crate) struct Config {
+        "static.root" => static_root: Option<PathBuf> = "", folder,
+            "Folder served under /static/; empty serves none";
+        "static.cache" => static_cache: u64 = "16MiB", size(0, 1 << 40),
+            "Size of the cache of small files of each lane; 0 disables it";
+        "static.cache_file" => static_cache_file: u64 = "64KiB", size(0, 16 << 20),
+            "Maximum size of a cached file";
+        "static.cache_control" => static_cache_control: Rules = "", word::<Rules>,
+            "Cache-Control of files, as rules `pattern: value` separated by semicolons; the first match applies, otherwise no-cache";
+        "work.max_ops" => work_max_ops: u64 = "100000000", number(0, 1_000_000_000_000),
+            "Maximum iterations of /work?ops=N";
+        "database.kind" => database_kind: DatabaseKind = "sqlite", word::<DatabaseKind>,
+            "Database of projects: sqlite (a file) or postgres (a server)";
+        "database.path" => database_path: Option<PathBuf> = "", file,
+            "File of the SQLite database; empty serves no projects";
+        "database.url" => database_url: String = "", text,
+            "URL of the PostgreSQL database, such as postgres://user@host:5432/name; without a password";
+        "database.password_file" => database_password_file: Option<PathBuf> = "", file,
+            "File with the password of PostgreSQL, read at each connect; empty means none";
+        "database.ca_file" => database_ca_file: Option<PathBuf> = "", file,
+            "PEM file of the certificate authorities for PostgreSQL; empty disables verification";
+        "database.connections" => database_connections: u64 = "4", number(1, 256),
+            "Connections of each lane to the database";
+        "database.queue" => database_queue: u64 = "256", number(1, 1_000_000),
+            "Operations of a lane that may wait for the database; further ones are rejected with 503";
+        "database.wait" => database_wait: Duration = "1s", duration(MILLISECOND, HOUR),
+            "Time limit for a connection to the database; then 503";
+        "database.connect_timeout" => database_connect_timeout: Duration = "3s", duration(100 * MILLISECOND, HOUR),
+            "Time limit to connect to PostgreSQL";
+        "database.statement_timeout" => database_statement_timeout: Duration = "5s", duration(100 * MILLISECOND, HOUR),
+            "Time limit of a statement; then 503";
+        "database.migrate" => database_migrate: bool = "on", switch,
+            "Whether the server creates and migrates the tables of PostgreSQL: on or off";
+    }
+}
+
+impl Config {
+    /// Whether there is a database for projects.
+    pub(crate) fn serves_projects(&self) -> bool {
+        self.database_kind == DatabaseKind::Postgres || self.database_path.is_some()
+    }
+}

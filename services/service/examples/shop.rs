@@ -1,0 +1,57 @@
+//! A small shop with axum: a key and a metric of its own, orders behind a bearer token, faults for drills.
+//!
+//! ```sh
+//! cargo run -p corelane-service --example shop -- --shop.greeting hello
+//! curl -i http://127.0.0.1:8080/ && curl http://127.0.0.1:8081/metrics | grep shop_
+//! ```
+
+use std::process::ExitCode;
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::routing::{get, put};
+use corelane::prometheus_client::metrics::counter::Counter;
+use corelane_service::{App, settings, value};
+
+settings! {
+    /// The shop's own settings.
+    struct Shop {
+        "shop.greeting" => greeting: String = "welcome", value::text, "Text of the front page";
+        "shop.articles" => articles: u64 = "100", value::number(1, 1_000_000), "Number of articles";
+    }
+}
+
+#[derive(Clone)]
+struct Stock {
+    greeting: String,
+    articles: u64,
+    orders: Counter,
+}
+
+async fn front_page(State(stock): State<Stock>) -> String {
+    stock.greeting + "\n"
+}
+
+async fn order(State(stock): State<Stock>, Path(article): Path<u64>) -> (StatusCode, String) {
+    if !(1..=stock.articles).contains(&article) {
+        return (StatusCode::NOT_FOUND, "no such article\n".to_owned());
+    }
+    (StatusCode::OK, format!("order {}\n", stock.orders.inc() + 1))
+}
+
+fn main() -> ExitCode {
+    let app = App::new("shop", env!("CARGO_PKG_VERSION"), "A small shop");
+    app.routes(["/", "/orders/{article}"]).run(|Shop { greeting, articles }, start| {
+        let stock = Stock { greeting, articles, orders: Counter::default() };
+        start.registry().register("shop_orders", "Orders that were placed", stock.orders.clone());
+        let (auth, faults) = (start.auth(), start.faults());
+        Ok(start.serve(move |lane| {
+            Router::new()
+                .route("/orders/{article}", put(order).layer(auth.lane()))
+                .route("/", get(front_page))
+                .layer(faults.lane(lane.index()))
+                .with_state(stock.clone())
+        })?)
+    })
+}

@@ -1,0 +1,231 @@
+//! The whole of a service's process: from its command line to its exit code.
+
+#[cfg(feature = "fuzzing")]
+use std::ffi::OsString;
+use std::fmt;
+#[cfg(feature = "fuzzing")]
+use std::io;
+use std::process::ExitCode;
+#[cfg(any(feature = "auth", feature = "faults"))]
+use std::sync::Arc;
+
+use corelane::{Builder, Drained};
+
+use crate::config::{ConfigErrors, Invocation, Keys, Program, Settings};
+#[cfg(feature = "faults")]
+use crate::faults::Faults;
+use crate::process;
+use crate::settings::Config;
+use crate::start::{BoxError, Ready, Start};
+use crate::telemetry;
+
+/// Environment variables with this prefix are settings.
+const PREFIX: &str = "CORELANE_";
+
+/// A service, before it is run. `C` is the type of its own settings, made by
+/// [`settings!`](crate::settings); `()` has none.
+///
+/// The [crate](crate) has a complete example.
+#[must_use = "an app does nothing until it is run"]
+pub struct App<C = ()> {
+    name: &'static str,
+    version: &'static str,
+    about: &'static str,
+    routes: Vec<&'static str>,
+    check: fn(&C, &str) -> Result<(), ConfigErrors>,
+    extend: Box<dyn FnOnce(Builder) -> Builder>,
+}
+
+impl<C> fmt::Debug for App<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("App").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl<C: Keys> App<C> {
+    /// A service with the name of its program, its version, usually `env!("CARGO_PKG_VERSION")`, and a line
+    /// about it for the help. Name and version are also those of its spans.
+    ///
+    /// # Panics
+    ///
+    /// A key of the service's own settings is one of the platform's. `--help` lists those.
+    pub fn new(name: &'static str, version: &'static str, about: &'static str) -> Self {
+        let keys = Config::<C>::keys();
+        for (at, key) in keys.iter().enumerate() {
+            let variable = key.variable(PREFIX);
+            let twice = keys[..at].iter().any(|other| other.variable(PREFIX) == variable);
+            assert!(!twice, "the key {} is declared twice", key.name);
+        }
+        let extend = Box::new(|builder| builder);
+        App { name, version, about, routes: Vec::new(), check: |_, _| Ok(()), extend }
+    }
+
+    /// The templates of the routes, such as `/orders/{id}`: for metrics, the load table and faults. See
+    /// [`Builder::routes`]. A service that names its routes itself, as with `corelane::axum::LearnRoutes`,
+    /// needs them only for faults.
+    pub fn routes(mut self, templates: impl IntoIterator<Item = &'static str>) -> Self {
+        self.routes = templates.into_iter().collect();
+        self
+    }
+
+    /// Checks the service's own settings beyond what their parsers do, such as two that contradict each
+    /// other. The second argument is the name of the replica. Also `--check` calls it.
+    pub fn check(mut self, check: fn(&C, &str) -> Result<(), ConfigErrors>) -> Self {
+        self.check = check;
+        self
+    }
+
+    /// Changes the server's builder, after the settings of the platform: for pages of the admin port, or
+    /// collectors. The observer of requests is the platform's own and replaces another.
+    pub fn extend(mut self, extend: impl FnOnce(Builder) -> Builder + 'static) -> Self {
+        self.extend = Box::new(extend);
+        self
+    }
+
+    /// Runs the process with its command line and environment, and returns its exit code. Errors are lines on
+    /// standard error.
+    ///
+    /// | code | meaning |
+    /// |---|---|
+    /// | 0 | a clean drain, `--help`, or `--check` of valid settings |
+    /// | 1 | the drain cut a request, or something failed |
+    /// | 64 | the command line or a setting is wrong |
+    ///
+    /// `serve` gets the service's own settings and a [`Start`] whose sockets are open. It calls
+    /// [`Start::serve`], and may work before and after it.
+    ///
+    /// This blocks the thread. It may be called within `#[tokio::main]`, whose tasks then need other threads:
+    /// the flavour `multi_thread`, which is tokio's default.
+    pub fn run<F>(self, serve: F) -> ExitCode
+    where
+        F: FnOnce(C, Start) -> Result<Drained, BoxError>,
+    {
+        let name = self.name;
+        match self.attempt(serve) {
+            Ok(Drained { cut: 0 }) => ExitCode::SUCCESS,
+            Ok(Drained { .. }) => ExitCode::FAILURE,
+            Err(error) => {
+                process::report(name, &error);
+                let setting = error.downcast_ref().is_some_and(corelane::Error::is_setting);
+                let usage = setting || error.is::<ConfigErrors>();
+                if usage { process::usage() } else { ExitCode::FAILURE }
+            }
+        }
+    }
+
+    fn program(&self) -> Program {
+        let App { name, version, about, .. } = *self;
+        Program { name, version, about, prefix: PREFIX, keys: Config::<C>::keys() }
+    }
+
+    fn attempt<F>(self, serve: F) -> Result<Drained, BoxError>
+    where
+        F: FnOnce(C, Start) -> Result<Drained, BoxError>,
+    {
+        let program = self.program();
+        match program.read(std::env::args_os(), std::env::vars_os())? {
+            Invocation::Print(text) => process::print(&text),
+            Invocation::Check(settings) => {
+                let ready = self.prepare(&settings)?;
+                ready.builder.validate()?;
+                ready.config.runtime.tls()?.map_or(Ok(()), |tls| tls.check())?;
+                process::print(&ready.shown);
+            }
+            Invocation::Run(settings) => return self.prepare(&settings)?.run(serve),
+        }
+        Ok(Drained { cut: 0 })
+    }
+
+    /// Parses and checks the settings.
+    fn prepare(self, settings: &Settings) -> Result<Ready<C>, ConfigErrors> {
+        let config = Config::<C>::parse(settings)?;
+        let Config { runtime, own, .. } = &config;
+        let tls = runtime.tls()?;
+        #[cfg(feature = "auth")]
+        let auth = config.auth.load(
+            #[cfg(feature = "jwt")]
+            &config.jwt,
+        )?;
+        #[cfg(feature = "auth")]
+        let auth = Arc::new(auth);
+        (self.check)(own, &runtime.replica_name())?;
+        let builder = runtime
+            .builder()
+            .client_addresses(config.log.log_client)
+            .traces(telemetry::traces(&config.otlp, runtime.request_ids))
+            .routes(self.routes.iter().copied());
+        let builder = tls.into_iter().fold(builder, Builder::tls);
+        let builder = (self.extend)(builder);
+        let shown = settings.describe(&Config::<C>::keys(), &config.effective(&builder));
+        Ok(Ready {
+            name: self.name,
+            version: self.version,
+            builder,
+            shown,
+            #[cfg(feature = "auth")]
+            auth,
+            #[cfg(feature = "faults")]
+            faults: Arc::new(Faults::new(self.routes, config.faults.faults)),
+            config,
+        })
+    }
+
+    /// For `services/fuzz`: the output of `--check` without effective values and every value, or `None` for
+    /// help or the version. `open` returns the text of a file.
+    #[cfg(feature = "fuzzing")]
+    #[doc(hidden)]
+    pub fn accepted(
+        &self,
+        arguments: impl IntoIterator<Item = OsString>,
+        environment: impl IntoIterator<Item = (OsString, OsString)>,
+        open: impl Fn(&str) -> io::Result<String>,
+    ) -> Result<Option<(String, String)>, ConfigErrors>
+    where
+        C: fmt::Debug,
+    {
+        let settings = match self.program().read_with(arguments, environment, open)? {
+            Invocation::Print(_) => return Ok(None),
+            Invocation::Check(settings) | Invocation::Run(settings) => settings,
+        };
+        let config = Config::<C>::parse(&settings)?;
+        Ok(Some((settings.describe(&Config::<C>::keys(), &[]), format!("{config:?}"))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use corelane::Server;
+
+    use super::*;
+
+    settings! {
+        struct Twice {
+            "limits_slots" => _slots: String = "", crate::value::text, "Slots";
+        }
+    }
+
+    #[test]
+    fn every_default_is_valid() {
+        Config::<()>::parse(&Settings::default()).expect("defaults parse");
+        let _ = App::<()>::new("demo", "1", "");
+    }
+
+    #[test]
+    #[should_panic(expected = "limits_slots is declared twice")]
+    fn two_keys_cannot_have_one_variable() {
+        let _ = App::<Twice>::new("demo", "1", "");
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_library() {
+        let Config { runtime, otlp, .. } =
+            Config::<()>::parse(&Settings::default()).expect("valid");
+        let ours = runtime.builder().traces(telemetry::traces(&otlp, runtime.request_ids));
+        let library = Server::builder().bind("127.0.0.1:8080".parse().expect("an address"));
+        let library = library.admin(runtime.admin_listen);
+        // These two cost something, which a library leaves to its user.
+        let library = library.request_ids(true).traces(corelane::Traces::PassOn);
+        assert_eq!(format!("{ours:#?}"), format!("{library:#?}"));
+        assert_eq!(runtime.tls_reload, corelane::Tls::new("", "").reload);
+    }
+}

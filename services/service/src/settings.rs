@@ -1,0 +1,282 @@
+//! Every setting of a process: those of the library, of the chassis, and the service's own.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use corelane::{
+    Builder, Drain, ForwardedHeader, Lanes, Limits, Listen, LoadReports, Moving, Pin, Placement,
+    Server, Timeouts, Tls, TrustedProxy,
+};
+
+#[cfg(feature = "auth")]
+use crate::auth::AuthKeys;
+#[cfg(feature = "jwt")]
+use crate::auth::JwtKeys;
+use crate::config::{ConfigErrors, Key, Keys, Settings};
+#[cfg(feature = "faults")]
+use crate::faults::FaultKeys;
+use crate::logging::Logging;
+use crate::telemetry::Otlp;
+use crate::value::{
+    HOUR, MILLISECOND, address, duration, file, list, name, number, optional, size, switch, word,
+};
+
+/// As in humantime: 365.25 days.
+const YEAR: Duration = Duration::from_secs(31_557_600);
+
+settings! {
+    /// The settings of the library.
+    pub(crate) struct Runtime {
+        "listen" => listen: Vec<Listen> = "127.0.0.1:8080", places,
+            "Where to serve traffic, separated by commas: addresses, unix:PATH?mode=660 for a Unix socket, \
+             inherited:NAME for a socket of systemd";
+        "proxy_protocol" => proxy_protocol: bool = "off", switch,
+            "Whether every connection must start with a header of the PROXY protocol, version 1 or 2: on or off";
+        "trusted_proxies" => trusted_proxies: Vec<TrustedProxy> = "", list(word::<TrustedProxy>),
+            "Networks and addresses of the proxies in front, separated by commas, that may name the client; \
+             unix for those at a Unix socket";
+        "forwarded_header" => forwarded_header: ForwardedHeader = "x-forwarded-for", word::<ForwardedHeader>,
+            "Header in which trusted proxies name the client: x-forwarded-for or forwarded";
+        "admin.listen" => admin_listen: SocketAddr = "127.0.0.1:8081", address,
+            "Address of the admin port: /healthz, /readyz, /metrics, /lanes; /faults and /log-level \
+             change the behaviour of the server";
+        "replica" => replica: String = "", name,
+            "Name of this replica in its replies; empty takes the host name";
+        "lanes" => lanes: Lanes = "auto", word::<Lanes>,
+            "Number of lanes; auto makes one per CPU that affinity, cpuset and quota allow";
+        "pin" => pin: Pin = "auto", word::<Pin>,
+            "Pin each lane to a CPU: on, off, or auto (only where the CPUs are exclusive)";
+        "placement" => placement: Placement = "hashed", word::<Placement>,
+            "Lane of a new connection: hashed (by the kernel), shared (idle lanes accept), least-loaded";
+        "steering" => steering: bool = "off", switch,
+            "With placement hashed and pinned lanes: the CPU that receives a connection chooses its lane: on or off";
+        "backlog" => backlog: u64 = "4096", number(1, 65_535),
+            "Length of each listener's accept queue; the kernel caps it at net.core.somaxconn";
+        "park_after" => park_after: Option<Duration> = "5s",
+            optional(duration(100 * MILLISECOND, 24 * HOUR)),
+            "Time an HTTP/1.1 connection is idle before it is parked, to need little memory in addition to its socket; off disables parking";
+        "moving" => moving: Moving = "parked-only", word::<Moving>,
+            "Connections that may move to another lane between requests: off (none), parked-only, active (also those in use)";
+        "limits.connections" => limits_connections: u64 = "10000", number(1, 10_000_000),
+            "Maximum open connections; further ones are rejected with 503";
+        "limits.connections_per_address" => limits_connections_per_address: Option<u64> = "off",
+            optional(number(1, 10_000_000)),
+            "Maximum open connections of one address (of IPv6: one /64); further ones are rejected with 503; off sets no limit";
+        "limits.connection_requests" => limits_connection_requests: Option<u64> = "off",
+            optional(number(1, 1 << 40)), "Requests of a connection before it is closed gracefully; off sets no limit";
+        "limits.slots" => limits_slots: u64 = "1024", number(1, 1_000_000),
+            "Requests that run on a lane at the same time";
+        "limits.queue" => limits_queue: u64 = "1024", number(0, 1_000_000),
+            "Requests that may wait for a slot of their lane; further ones are rejected with 503";
+        "limits.blocking_threads" => limits_blocking_threads: u64 = "8", number(1, 512),
+            "Threads of each lane for blocking code and files";
+        "limits.blocking_queue" => limits_blocking_queue: u64 = "256", number(0, 1_000_000),
+            "Blocking calls of a lane that may wait for a thread";
+        "limits.headers" => limits_headers: u64 = "100", number(1, 1_000),
+            "Maximum header fields of a request; more are rejected with 431";
+        "limits.header_bytes" => limits_header_bytes: u64 = "32KiB", size(8 << 10, 1 << 20),
+            "Maximum size of a request's header; more is rejected with 431";
+        "limits.uri_bytes" => limits_uri_bytes: u64 = "8KiB", size(1, 64 << 10),
+            "Maximum size of a request's target; more is rejected with 414";
+        "limits.body_bytes" => limits_body_bytes: u64 = "10MiB", size(0, 1 << 40),
+            "Maximum size of a request's body; more is rejected with 413";
+        "limits.unsent_bytes" => limits_unsent_bytes: u64 = "128MiB", size(1 << 20, 1 << 40),
+            "Bytes of replies that wait for their clients, above which requests are rejected with 503";
+        "limits.unsent_connection_bytes" => limits_unsent_connection_bytes: u64 = "2MiB",
+            size(64 << 10, 1 << 30),
+            "Such bytes of an HTTP/2 connection, above which its replies are not continued";
+        "limits.send_rate" => limits_send_rate: Option<u64> = "240B", optional(size(1, 1 << 40)),
+            "Bytes per second at which a client has to read a reply, on average over timeouts.slow; off sets no rate";
+        "limits.receive_rate" => limits_receive_rate: Option<u64> = "240B", optional(size(1, 1 << 40)),
+            "Bytes per second at which a client has to send a body, on average over timeouts.slow; off sets no rate";
+        "timeouts.header" => timeouts_header: Duration = "10s", duration(100 * MILLISECOND, HOUR),
+            "Time limit for a whole request header";
+        "timeouts.body" => timeouts_body: Duration = "30s", duration(100 * MILLISECOND, HOUR),
+            "Time limit for the next bytes of a request's body";
+        "timeouts.request" => timeouts_request: Duration = "60s", duration(100 * MILLISECOND, 24 * HOUR),
+            "Time limit from a request's header to the head of its reply, including the queue";
+        "timeouts.write" => timeouts_write: Duration = "30s", duration(100 * MILLISECOND, HOUR),
+            "Time limit in which a client must read a part of a reply";
+        "timeouts.slow" => timeouts_slow: Duration = "30s", duration(100 * MILLISECOND, HOUR),
+            "Time over which a client has to reach limits.send_rate and limits.receive_rate on average";
+        "timeouts.connection_age" => timeouts_connection_age: Option<Duration> = "1h",
+            optional(duration(Duration::from_secs(1), YEAR)),
+            "Maximum age of a connection, less a random tenth; off sets no limit";
+        "timeouts.idle" => timeouts_idle: Duration = "75s", duration(100 * MILLISECOND, 24 * HOUR),
+            "Time a connection may idle; longer than the gateway's upstream idle timeout";
+        "timeouts.stall" => timeouts_stall: Duration = "1s", duration(10 * MILLISECOND, HOUR),
+            "A handler that holds its lane for longer is logged and counted as a stall";
+        "drain.settle" => drain_settle: Duration = "5s", duration(Duration::ZERO, HOUR),
+            "Time after SIGTERM in which readiness fails and connections are still accepted";
+        "drain.deadline" => drain_deadline: Duration = "30s", duration(Duration::ZERO, HOUR),
+            "Maximum time from SIGTERM to exit";
+        "drain.report" => drain_report: Duration = "5s", duration(100 * MILLISECOND, HOUR),
+            "Interval at which a drain logs what its lanes wait for";
+        "tls.certificate" => tls_certificate: Option<PathBuf> = "", file,
+            "PEM file of the certificate chain for TLS; empty speaks plain HTTP";
+        "tls.key" => tls_key: Option<PathBuf> = "", file,
+            "PEM file of the certificate's private key";
+        "tls.reload" => tls_reload: Duration = "10s", duration(100 * MILLISECOND, 24 * HOUR),
+            "Interval at which the TLS files are checked; a changed certificate is loaded";
+        "load_reports" => load_reports: LoadReports = "off", word::<LoadReports>,
+            "Load reports (ORCA) to the gateway in replies: off, text or json";
+        "request_ids" => request_ids: bool = "on", switch,
+            "Whether each reply has the x-request-id of its request, or a new one: on or off";
+        "plain_requests" => plain_requests: bool = "on", switch,
+            "Whether plain HTTP/1.1 requests take the fast path: on or off";
+    }
+}
+
+impl Runtime {
+    /// The name of this replica, in replies, spans and logs.
+    pub(crate) fn replica_name(&self) -> String {
+        match self.replica.as_str() {
+            "" => rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            name => name.to_owned(),
+        }
+    }
+
+    /// TLS, if both of its files are set.
+    pub(crate) fn tls(&self) -> Result<Option<Tls>, ConfigErrors> {
+        let missing = match (&self.tls_certificate, &self.tls_key) {
+            (Some(certificate), Some(key)) => {
+                return Ok(Some(Tls { reload: self.tls_reload, ..Tls::new(certificate, key) }));
+            }
+            (None, None) => return Ok(None),
+            (Some(_), None) => "tls.key is empty: it belongs to tls.certificate",
+            (None, Some(_)) => "tls.certificate is empty: it belongs to tls.key",
+        };
+        Err(ConfigErrors(vec![format!("{missing}, so set both or neither")]))
+    }
+
+    /// A server with these settings, without TLS.
+    pub(crate) fn builder(&self) -> Builder {
+        let listening = self.listen.iter().cloned().fold(Server::builder(), |builder, place| {
+            builder.listen(place.proxy_protocol(self.proxy_protocol))
+        });
+        listening
+            .admin(self.admin_listen)
+            .lanes(self.lanes)
+            .pin(self.pin)
+            .placement(self.placement)
+            .steering(self.steering)
+            .backlog(self.backlog as u32)
+            .park_after(self.park_after)
+            .moving(self.moving)
+            .limits(Limits {
+                connections: self.limits_connections as usize,
+                connections_per_address: self.limits_connections_per_address.map(|n| n as usize),
+                connection_requests: self.limits_connection_requests,
+                slots: self.limits_slots as usize,
+                queue: self.limits_queue as usize,
+                blocking_threads: self.limits_blocking_threads as usize,
+                blocking_queue: self.limits_blocking_queue as usize,
+                headers: self.limits_headers as usize,
+                header_bytes: self.limits_header_bytes as usize,
+                uri_bytes: self.limits_uri_bytes as usize,
+                body_bytes: self.limits_body_bytes,
+                unsent_bytes: self.limits_unsent_bytes,
+                unsent_connection_bytes: self.limits_unsent_connection_bytes as usize,
+                send_rate: self.limits_send_rate,
+                receive_rate: self.limits_receive_rate,
+            })
+            .timeouts(Timeouts {
+                header: self.timeouts_header,
+                body: self.timeouts_body,
+                request: self.timeouts_request,
+                write: self.timeouts_write,
+                slow: self.timeouts_slow,
+                connection_age: self.timeouts_connection_age,
+                idle: self.timeouts_idle,
+                stall: self.timeouts_stall,
+            })
+            .drain(Drain {
+                settle: self.drain_settle,
+                deadline: self.drain_deadline,
+                report: self.drain_report,
+            })
+            .load_reports(self.load_reports)
+            .request_ids(self.request_ids)
+            .plain_requests(self.plain_requests)
+            .trusted_proxies(self.trusted_proxies.iter().cloned())
+            .forwarded_header(self.forwarded_header)
+    }
+}
+
+/// Parses where to listen: at least one place.
+fn places(text: &str) -> Result<Vec<Listen>, String> {
+    let places = list(word::<Listen>)(text)?;
+    // An empty text gives the message for one place.
+    if places.is_empty() { word::<Listen>(text).map(|place| vec![place]) } else { Ok(places) }
+}
+
+/// The settings of a process.
+#[derive(Debug)]
+pub(crate) struct Config<C> {
+    pub(crate) runtime: Runtime,
+    pub(crate) own: C,
+    #[cfg(feature = "auth")]
+    pub(crate) auth: AuthKeys,
+    #[cfg(feature = "jwt")]
+    pub(crate) jwt: JwtKeys,
+    #[cfg(feature = "faults")]
+    pub(crate) faults: FaultKeys,
+    pub(crate) otlp: Otlp,
+    pub(crate) log: Logging,
+}
+
+impl<C: Keys> Config<C> {
+    /// The keys, in the order of the help.
+    pub(crate) fn keys() -> Vec<Key> {
+        [
+            Runtime::KEYS,
+            C::KEYS,
+            #[cfg(feature = "auth")]
+            AuthKeys::KEYS,
+            #[cfg(feature = "jwt")]
+            JwtKeys::KEYS,
+            #[cfg(feature = "faults")]
+            FaultKeys::KEYS,
+            Otlp::KEYS,
+            Logging::KEYS,
+        ]
+        .concat()
+    }
+
+    /// Parses every setting. The errors name each invalid one.
+    pub(crate) fn parse(settings: &Settings) -> Result<Self, ConfigErrors> {
+        let mut errors = Vec::new();
+        let runtime = Runtime::parse(settings, &mut errors);
+        let own = C::parse(settings, &mut errors);
+        #[cfg(feature = "auth")]
+        let auth = AuthKeys::parse(settings, &mut errors);
+        #[cfg(feature = "jwt")]
+        let jwt = JwtKeys::parse(settings, &mut errors);
+        #[cfg(feature = "faults")]
+        let faults = FaultKeys::parse(settings, &mut errors);
+        let otlp = Otlp::parse(settings, &mut errors);
+        let log = Logging::parse(settings, &mut errors);
+        let whole = || {
+            Some(Config {
+                runtime: runtime?,
+                own: own?,
+                #[cfg(feature = "auth")]
+                auth: auth?,
+                #[cfg(feature = "jwt")]
+                jwt: jwt?,
+                #[cfg(feature = "faults")]
+                faults: faults?,
+                otlp: otlp?,
+                log: log?,
+            })
+        };
+        whole().ok_or(ConfigErrors(errors))
+    }
+
+    /// The values that this machine gives to settings such as `auto`, for `--check` and `/config`.
+    pub(crate) fn effective(&self, builder: &Builder) -> Vec<(&'static str, String)> {
+        let lanes = builder.planned_lanes().map(|lanes| ("lanes", lanes.to_string()));
+        lanes.into_iter().chain([("replica", self.runtime.replica_name())]).collect()
+    }
+}

@@ -1,0 +1,183 @@
+//! The parts of a service's process, from their creation to their end.
+
+use std::error::Error;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use corelane::prometheus_client::registry::Registry;
+use corelane::{Builder, Drained, Incoming, Lane, Server};
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{Request, Response};
+use http_body::Body;
+use http_body_util::Full;
+use tower::Service;
+
+#[cfg(feature = "auth")]
+use crate::auth::{Auth, AuthCollector};
+#[cfg(feature = "faults")]
+use crate::faults::{self, FaultCollector, Faults};
+use crate::logging;
+use crate::settings::Config;
+use crate::telemetry::{self, Source};
+
+/// An error of any type, as services and their start have it.
+pub type BoxError = Box<dyn Error + Send + Sync>;
+
+/// A service whose settings are valid, as far as they are known without the machine.
+pub(crate) struct Ready<C> {
+    pub(crate) name: &'static str,
+    pub(crate) version: &'static str,
+    pub(crate) config: Config<C>,
+    pub(crate) builder: Builder,
+    /// What `--check` and `/config` show.
+    pub(crate) shown: String,
+    #[cfg(feature = "auth")]
+    pub(crate) auth: Arc<Auth>,
+    #[cfg(feature = "faults")]
+    pub(crate) faults: Arc<Faults>,
+}
+
+impl<C> Ready<C> {
+    /// Creates the parts of the service, serves, and ends them in this order.
+    pub(crate) fn run<F>(self, serve: F) -> Result<Drained, BoxError>
+    where
+        F: FnOnce(C, Start) -> Result<Drained, BoxError>,
+    {
+        let Ready { name, version, config, shown, .. } = self;
+        let (_flush_at_end, log_level) = logging::start(&config.log)?;
+        let replica = config.runtime.replica_name();
+        let registry = Arc::<Mutex<Registry>>::default();
+        let builder = named(self.builder, &replica)
+            .registry(Arc::clone(&registry))
+            .admin_route(logging::LEVEL_PATH, move |request| log_level.answer(&request))
+            .admin_route("/config", move |_request| text(shown.clone()));
+        #[cfg(feature = "faults")]
+        let builder = with_drills(builder, &self.faults);
+        let tls = config.runtime.tls_certificate.is_some();
+        let source = Source { name, version, replica: &replica, tls };
+        let (builder, _sent_at_end) = telemetry::start(builder, &config.otlp, &source)?;
+        #[cfg(feature = "auth")]
+        let builder = with_tokens(builder, &self.auth);
+        let start = Start {
+            server: builder.build()?,
+            replica,
+            registry,
+            #[cfg(feature = "auth")]
+            auth: self.auth,
+            #[cfg(feature = "faults")]
+            faults: self.faults,
+        };
+        serve(config.own, start)
+    }
+}
+
+fn named(builder: Builder, replica: &str) -> Builder {
+    // The schema requires printable ASCII, which is a valid header value.
+    match HeaderValue::from_str(replica) {
+        Ok(name) => builder.replica(name),
+        Err(_) => builder,
+    }
+}
+
+fn text(body: String) -> Response<Full<Bytes>> {
+    let mut reply = Response::new(Full::from(body));
+    let kind = HeaderValue::from_static("text/plain; charset=utf-8");
+    reply.headers_mut().insert(CONTENT_TYPE, kind);
+    reply
+}
+
+/// The page always exists, because it shows how to enable faults.
+#[cfg(feature = "faults")]
+fn with_drills(builder: Builder, faults: &Arc<Faults>) -> Builder {
+    let builder = builder.admin_route("/faults", faults::handler(Arc::clone(faults)));
+    match faults.enabled() {
+        true => builder.collector(FaultCollector(Arc::clone(faults))),
+        false => builder,
+    }
+}
+
+#[cfg(feature = "auth")]
+fn with_tokens(builder: Builder, auth: &Arc<Auth>) -> Builder {
+    if let Err(error) = auth.watch() {
+        tracing::error!(%error, "tokens are not reloaded: cannot start a thread");
+    }
+    builder.collector(AuthCollector(Arc::clone(auth)))
+}
+
+/// A service whose sockets are open, and whose log and traces work.
+#[derive(Debug)]
+pub struct Start {
+    server: Server,
+    replica: String,
+    registry: Arc<Mutex<Registry>>,
+    #[cfg(feature = "auth")]
+    auth: Arc<Auth>,
+    #[cfg(feature = "faults")]
+    faults: Arc<Faults>,
+}
+
+impl Start {
+    /// Serves until the drain has ended, which SIGTERM and SIGINT start. `factory` makes the service of each
+    /// lane, on the lane's thread. See [`Server::serve`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Server::serve`].
+    pub fn serve<F, S, B>(self, factory: F) -> Result<Drained, corelane::Error>
+    where
+        F: Fn(&Lane) -> S + Send + Sync + 'static,
+        S: Service<Request<Incoming>, Response = Response<B>> + Clone + 'static,
+        S::Error: Into<BoxError>,
+        B: Body<Data = Bytes> + 'static,
+        B::Error: Into<BoxError>,
+    {
+        self.server.serve(factory)
+    }
+
+    /// As [`Start::serve`], with a factory that awaits and may fail. See [`Server::try_serve`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Server::try_serve`].
+    pub fn try_serve<F, T, S, E, B>(self, factory: F) -> Result<Drained, corelane::Error>
+    where
+        F: Fn(Lane) -> T + Send + Sync + 'static,
+        T: Future<Output = Result<S, E>> + 'static,
+        E: Into<BoxError>,
+        S: Service<Request<Incoming>, Response = Response<B>> + Clone + 'static,
+        S::Error: Into<BoxError>,
+        B: Body<Data = Bytes> + 'static,
+        B::Error: Into<BoxError>,
+    {
+        self.server.try_serve(factory)
+    }
+
+    /// The server: its addresses, and a handle to its drain and to the health of what the service depends on.
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// The name of this replica.
+    pub fn replica(&self) -> &str {
+        &self.replica
+    }
+
+    /// The registry of the service's own metrics. `/metrics` shows them after those of the platform, whose
+    /// names begin with `corelane_`.
+    pub fn registry(&self) -> MutexGuard<'_, Registry> {
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The bearer tokens of the file that `auth.tokens` names.
+    #[cfg(feature = "auth")]
+    pub fn auth(&self) -> Arc<Auth> {
+        Arc::clone(&self.auth)
+    }
+
+    /// The faults of a drill. The layer that [`Faults::lane`] makes applies them; without `faults = on` there
+    /// are none.
+    #[cfg(feature = "faults")]
+    pub fn faults(&self) -> Arc<Faults> {
+        Arc::clone(&self.faults)
+    }
+}

@@ -1,0 +1,179 @@
+//! Each example runs as a process: its settings, its replies, its metrics, its drain.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// The program of an example, which cargo builds before the tests.
+fn program(name: &str) -> Command {
+    let test = std::env::current_exe().expect("the path of this program");
+    let folder = test.ancestors().nth(2).expect("a target folder").join("examples");
+    let program = folder.join(name);
+    assert!(program.exists(), "{name} is not built: cargo test builds all examples");
+    let mut command = Command::new(program);
+    command.env_clear();
+    command
+}
+
+fn output(name: &str, arguments: &[&str]) -> Output {
+    program(name).args(arguments).output().expect("it runs")
+}
+
+/// A running example; it is killed when dropped.
+struct Running {
+    process: Child,
+    log: BufReader<ChildStderr>,
+    address: SocketAddr,
+    admin: SocketAddr,
+}
+
+impl Running {
+    fn start(name: &str, arguments: &[&str]) -> Running {
+        let mut command = program(name);
+        command.args(["--listen=127.0.0.1:0", "--admin.listen=127.0.0.1:0", "--log.format=json"]);
+        command.args(["--drain.settle=0s", "--replica=here"]).args(arguments);
+        let mut process = command.stderr(Stdio::piped()).spawn().expect("it starts");
+        let mut log = BufReader::new(process.stderr.take().expect("a pipe"));
+        let found = (&mut log).lines().find_map(|line| {
+            let line: Value = serde_json::from_str(&line.expect("text")).expect("JSON");
+            let place = |key: &str| line[key].as_str().and_then(|text| text.parse().ok());
+            Some((place("address")?, place("admin")?))
+        });
+        let (address, admin) = found.unwrap_or_else(|| panic!("{name} ended"));
+        Running { process, log, address, admin }
+    }
+
+    /// The status and the whole text of a reply.
+    fn ask(&self, address: SocketAddr, request: &str, headers: &str) -> (u16, String) {
+        let mut socket = TcpStream::connect(address).expect("it listens");
+        let head = format!("{request} HTTP/1.1\r\nHost: t\r\nConnection: close\r\n{headers}\r\n");
+        socket.write_all(head.as_bytes()).expect("sent");
+        let mut reply = String::new();
+        socket.read_to_string(&mut reply).expect("a reply");
+        let status = reply.split(' ').nth(1).and_then(|status| status.parse().ok());
+        (status.unwrap_or_else(|| panic!("{reply}")), reply)
+    }
+
+    /// Ends it as Kubernetes does, and returns its exit code and the rest of its log.
+    fn terminate(mut self) -> (Option<i32>, String) {
+        kill_process(Pid::from_child(&self.process), Signal::TERM).expect("it runs");
+        let mut log = String::new();
+        self.log.read_to_string(&mut log).expect("text");
+        (self.process.wait().expect("it ends").code(), log)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+const ABC: &str = "ci sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\n";
+
+#[test]
+fn help_check_and_errors_know_the_keys_of_the_service() {
+    let help = output("shop", &["--help"]);
+    let text = String::from_utf8(help.stdout).expect("text");
+    assert!(help.status.success() && text.starts_with("A small shop\n"), "{text}");
+    let section = text.split("[shop]:\n").nth(1).expect("a section");
+    assert!(section.contains("--shop.greeting") && section.contains("CORELANE_SHOP_ARTICLES"));
+    assert!(text.contains("[limits]:\n"), "the platform's keys are there, too");
+
+    let check = output("shop", &["--check", "--shop.articles=3", "--lanes=auto"]);
+    let text = String::from_utf8(check.stdout).expect("text");
+    assert!(text.contains("shop.articles = \"3\"  # flag --shop.articles\n"), "{text}");
+    assert!(text.contains("lanes = \"auto\"  # flag --lanes, in effect "), "{text}");
+
+    for (arguments, says) in [
+        (["--shop.greting=x"], "--shop.greeting"),
+        (["--shop.articles=0"], "shop.articles = \"0\" (flag --shop.articles): allowed is a whole"),
+        (["--drain.settle=40s"], "drain.settle"),
+    ] {
+        for check in [&[][..], &["--check"]] {
+            let wrong = output("shop", &[&arguments, check].concat());
+            let text = String::from_utf8(wrong.stderr).expect("text");
+            assert_eq!(wrong.status.code(), Some(64), "{text}");
+            assert!(text.starts_with("shop: ") && text.contains(says), "{text}");
+        }
+    }
+    let mut misspelt = program("shop");
+    let wrong = misspelt.env("CORELANE_SHOP_ARTICLE", "3").output().expect("it runs");
+    let text = String::from_utf8(wrong.stderr).expect("text");
+    assert_eq!(wrong.status.code(), Some(64), "{text}");
+    assert!(text.contains("did you mean CORELANE_SHOP_ARTICLES?"), "{text}");
+}
+
+#[test]
+fn a_service_answers_counts_and_drains() {
+    let tokens = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(tokens.path(), ABC).expect("written");
+    let tokens = format!("--auth.tokens={}", tokens.path().display());
+    let shop = Running::start("shop", &["--shop.greeting=hello", &tokens, "--faults=on"]);
+
+    let (status, reply) = shop.ask(shop.address, "GET /", "");
+    assert!(status == 200 && reply.ends_with("hello\n"), "{reply}");
+    assert!(
+        reply.contains("corelane-replica: here") && reply.contains("x-request-id: "),
+        "{reply}"
+    );
+
+    let (status, reply) = shop.ask(shop.address, "PUT /orders/7", "");
+    assert_eq!(status, 401, "{reply}");
+    assert!(reply.contains("application/problem+json"), "{reply}");
+    let abc = "Authorization: Bearer abc\r\n";
+    assert_eq!(shop.ask(shop.address, "PUT /orders/7", abc).0, 200);
+    assert_eq!(shop.ask(shop.address, "PUT /orders/101", abc).0, 404);
+
+    let fault = r#"{"faults":[{"route":"/","share":1,"error":{"status":418},"expires_in":"1h"}]}"#;
+    let head = format!("Content-Length: {}\r\n\r\n{fault}", fault.len());
+    let (status, reply) = shop.ask(shop.admin, "PUT /faults", &head);
+    assert_eq!(status, 200, "{reply}");
+    let (status, reply) = shop.ask(shop.address, "GET /", "");
+    assert!(status == 418 && reply.contains("corelane-fault: error"), "{reply}");
+    let slow = fault.replace(r#""error":{"status":418}"#, r#""latency":{"fixed":"1ms"}"#);
+    let head = format!("Content-Length: {}\r\n\r\n{slow}", slow.len());
+    assert_eq!(shop.ask(shop.admin, "PUT /faults", &head).0, 200);
+    let (status, reply) = shop.ask(shop.address, "GET /", "");
+    assert!(status == 200 && reply.contains("corelane-fault: latency"), "{reply}");
+
+    let (_, metrics) = shop.ask(shop.admin, "GET /metrics", "");
+    for series in [
+        "shop_orders_total 1\n",
+        concat!("corelane_service_info{service=\"shop\",version=\"", env!("CARGO_PKG_VERSION")),
+        "corelane_auth_attempts_total{result=\"missing\"} 1\n",
+        "corelane_faults_injected_total{route=\"/\",fault=\"latency\"} 1\n",
+        "corelane_load_table_observations_total{route=\"/orders/{article}\",method=\"PUT\"} 3\n",
+    ] {
+        assert!(metrics.contains(series), "{series} in {metrics}");
+    }
+    let (_, config) = shop.ask(shop.admin, "GET /config", "");
+    assert!(config.contains("shop.greeting = \"hello\"  # flag --shop.greeting\n"), "{config}");
+    let (_, index) = shop.ask(shop.admin, "GET /", "");
+    assert!(
+        ["/config", "/log-level", "/faults"].iter().all(|page| index.contains(page)),
+        "{index}"
+    );
+
+    let (code, log) = shop.terminate();
+    assert_eq!(code, Some(0), "{log}");
+    assert!(log.contains("drain"), "{log}");
+}
+
+/// Its tasks run on, and the service answers.
+#[test]
+fn a_service_starts_within_a_runtime_of_tokio() {
+    let running = Running::start("tokio_main", &[]);
+    let ticks = || -> u64 {
+        let (status, reply) = running.ask(running.address, "GET /", "");
+        assert_eq!(status, 200, "{reply}");
+        reply.lines().last().and_then(|line| line.parse().ok()).expect("a number")
+    };
+    let first = ticks();
+    assert!((0..10_000).any(|_| ticks() != first), "the task does not run");
+    assert_eq!(running.terminate().0, Some(0));
+}
