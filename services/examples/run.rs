@@ -193,7 +193,7 @@ struct Line {
 /// Pages, events and calls on one port. A drain ends what is open, and says so.
 #[tokio::test]
 async fn mixed() {
-    let example = Example::start(env!("CARGO_BIN_EXE_mixed"));
+    let example = Example::start(env!("CARGO_BIN_EXE_mixed"), &["127.0.0.1:0"]);
     let url = format!("http://{}", example.address());
     let page = reqwest::get(&url).await.expect("a reply").text().await.expect("text");
     assert!(page.ends_with(" 1\n"), "{page}");
