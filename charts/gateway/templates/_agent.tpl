@@ -44,6 +44,7 @@ initContainers:
       {{- if include "gateway.dynamic" . }}
       - --routes={{ .Release.Namespace }}/{{ include "gateway.routes.name" . }}
       - --envoy-admin=127.0.0.1:{{ .Values.admin.port }}
+      {{- include "gateway.objects.flags" . | nindent 6 }}
       {{- else }}
       {{- range include "gateway.services" . | fromJson }}
       - --service={{ .cluster }}={{ include "gateway.service.watched" . }}

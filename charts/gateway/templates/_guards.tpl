@@ -33,8 +33,11 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 
 {{/* Routes: what one says itself, what it needs of other values, and what several say together. */}}
 {{- define "gateway.guards.routes" -}}
-{{- if .Values.routes -}}
+{{- include "gateway.guards.routeObjects" . -}}
+{{- if include "gateway.routed" . -}}
 {{- include "gateway.guards.routes.upstream" . -}}
+{{- end -}}
+{{- if .Values.routes -}}
 {{- $names := list -}}
 {{- range $route := .Values.routes -}}
 {{- if has .name $names -}}
@@ -51,6 +54,23 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- end -}}
 {{- end -}}
 
+{{- define "gateway.guards.routeObjects" -}}
+{{- with .Values.routeObjects -}}
+{{- if and .enabled (ne $.Values.mode "envoy") -}}
+{{- fail "routeObjects.enabled is true but mode is gatewayAPI, where Envoy Gateway serves the objects: set mode to envoy, or routeObjects.enabled to false" -}}
+{{- end -}}
+{{- if and .enabled (ne (include "gateway.discovery" $) "eds") -}}
+{{- fail (printf "routeObjects.enabled is true but replicas are found by %s: the agent that reads the objects needs upstream.discovery eds and no upstream.dns.hostname" (include "gateway.discovery" $)) -}}
+{{- end -}}
+{{- if and (eq .allowedNamespaces "Selector") (not .namespaceLabels) -}}
+{{- fail "routeObjects.allowedNamespaces is Selector but routeObjects.namespaceLabels is empty: set the labels of the namespaces, or allowedNamespaces to Same or All" -}}
+{{- end -}}
+{{- if and .namespaceLabels (ne .allowedNamespaces "Selector") -}}
+{{- fail (printf "routeObjects.namespaceLabels is set but routeObjects.allowedNamespaces is %s: set it to Selector, or remove the labels" .allowedNamespaces) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Values of the upstream that name the one service there is without routes. */}}
 {{- define "gateway.guards.routes.upstream" -}}
 {{- with .Values.upstream -}}
@@ -58,7 +78,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- $_ := merge $named (dict "eds.port" (ne (toString .eds.port) "http" | ternary .eds.port "") "eds.healthPort" (ne (toString .eds.healthPort) "admin" | ternary .eds.healthPort "")) -}}
 {{- range $key, $value := $named -}}
 {{- if $value -}}
-{{- fail (printf "upstream.%s is set, but routes name the services: remove upstream.%s, or remove routes" $key $key) -}}
+{{- fail (printf "upstream.%s is set, but %s name the services: remove upstream.%s, or remove routes" $key (ternary "routes" "objects (routeObjects.enabled)" (gt (len $.Values.routes) 0)) $key) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -3,11 +3,18 @@ Where requests may lead: the services and routes of the values in one form, as J
 the agent. Without routes there is one service, the upstream, and one route to it.
 */}}
 
+{{/* Not empty if routes name the services; otherwise all requests go to the upstream. */}}
+{{- define "gateway.routed" -}}
+{{- if or .Values.routes .Values.routeObjects.enabled -}}
+yes
+{{- end -}}
+{{- end -}}
+
 {{/* Services by the name of their cluster. What routes say of a service is merged here, so contradictions are
 rejected here. */}}
 {{- define "gateway.services" -}}
 {{- $services := dict -}}
-{{- if not .Values.routes -}}
+{{- if not (include "gateway.routed" .) -}}
 {{- $service := dict "cluster" "server" "namespace" .Release.Namespace "name" (include "gateway.agent.service" .) -}}
 {{- $ports := ternary (list .Values.upstream.dns.port .Values.upstream.dns.adminPort) (list .Values.upstream.eds.port .Values.upstream.eds.healthPort) (eq (include "gateway.discovery" .) "dns") -}}
 {{- $service = merge $service (dict "port" (first $ports | toString) "healthPort" (last $ports | toString)) -}}
@@ -91,7 +98,7 @@ context and a route. */}}
 its times, and its rules: what may be retried depends on the method. */}}
 {{- define "gateway.routes" -}}
 {{- $routes := list -}}
-{{- range $route := .Values.routes | default (list (dict "name" "")) -}}
+{{- range $route := ternary .Values.routes (list (dict "name" "")) (ne (include "gateway.routed" .) "") -}}
 {{- $all := ternary (include "gateway.route.services" (list $ $route)) "[{\"cluster\":\"server\"}]" (ne $route.name "") | fromJsonArray -}}
 {{- $full := dict "services" (ternary (initial $all) $all (hasKey $route "mirror")) -}}
 {{- if $route.mirror -}}
@@ -170,7 +177,7 @@ So each name has all routes that take it, in their order, and the first match wi
 {{- $order := list -}}
 {{- range $host := append (uniq $hosts) "*" -}}
 {{- $numbers := list -}}
-{{- range $number, $route := $.Values.routes | default (list dict) -}}
+{{- range $number, $route := ternary $.Values.routes (list dict) (ne (include "gateway.routed" $) "") -}}
 {{- $takes := not $route.hosts -}}
 {{- range $route.hosts -}}
 {{- $takes = or $takes (eq . $host) (and (hasPrefix "*." .) (hasSuffix (trimPrefix "*" .) $host)) -}}
@@ -213,7 +220,7 @@ So each name has all routes that take it, in their order, and the first match wi
 {{- end -}}
 
 {{/* The longest time for a reply among all routes, in milliseconds, or for its beginning where the whole has no limit; 0 if
-one of them may take forever. */}}
+one of them may take forever. Those of objects are not known: they count as routes without a limit. */}}
 {{- define "gateway.longestTimeout" -}}
 {{- $longest := 0 -}}
 {{- $endless := false -}}
@@ -221,6 +228,9 @@ one of them may take forever. */}}
 {{- $reply := .milliseconds.timeout | default .milliseconds.idleTimeout | int64 -}}
 {{- $endless = or $endless (not $reply) -}}
 {{- $longest = max $longest $reply -}}
+{{- end -}}
+{{- if .Values.routeObjects.enabled -}}
+{{- $longest = max $longest (include "common.milliseconds" (list . "upstream.timeout") | int64) -}}
 {{- end -}}
 {{- ternary 0 $longest $endless -}}
 {{- end -}}

@@ -1,16 +1,20 @@
 //! The agent of an Envoy: keeps its files up to date, and answers probes and scrapes.
 
-use std::io;
+use std::future::pending;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::{io, mem};
 
 use corelane_service::http::Answer;
 use corelane_service::process::Termination;
+use futures_util::FutureExt;
+use futures_util::future::OptionFuture;
 use hyper::StatusCode;
 use tokio::net::TcpListener;
 use tracing::info;
 
 use crate::endpoints::{self, ConfigError, Fleet, Known};
+use crate::route_objects::RouteObjects;
 use crate::routes::{Applier, Source, Status};
 use crate::settings::Endpoints;
 
@@ -38,11 +42,17 @@ pub(crate) async fn keep(settings: &Endpoints) -> Result<(), KeepError> {
     match (&settings.routes, status) {
         (Some(name), Some(status)) => {
             let source = Source::new(&client, name, Arc::clone(&status));
+            let objects = RouteObjects::new(&client, &settings.objects, Arc::clone(&status));
             let applier = Applier::new(settings, fleet, status);
             tokio::spawn(corelane_service::http::serve(listener, replies));
-            let (newest, wanted) = tokio::sync::watch::channel(None);
+            let (values, mut wanted) = tokio::sync::watch::channel(None);
+            let more = objects.map(|objects| {
+                let (newest, with_objects) = tokio::sync::watch::channel(None);
+                objects.run(mem::replace(&mut wanted, with_objects), newest)
+            });
             tokio::select! {
-                () = source.run(newest) => {}
+                () = source.run(values) => {}
+                () = OptionFuture::from(more).then(|_| pending()) => {}
                 () = applier.run(wanted) => {}
                 () = termination.wait() => {}
             }

@@ -1,7 +1,8 @@
 //! Sidecar of Envoy in a gateway pod.
 //!
 //! `gateway-agent endpoints` runs in the pod of Envoy and writes its endpoints files from the EndpointSlices of
-//! Services, without an xDS server. With `--routes`, it also writes Envoy's clusters and routes.
+//! Services, without an xDS server. With `--routes`, it also writes Envoy's clusters and routes, with
+//! `--gateway` those of HTTPRoute and GRPCRoute objects, too.
 //!
 //! `gateway-agent drain` is the `preStop` hook of the pod. Envoy exits on SIGTERM at once and cuts requests
 //! in flight, so clients must leave before.
@@ -10,6 +11,7 @@ mod admin;
 mod drain;
 mod endpoints;
 mod keep;
+mod route_objects;
 mod routes;
 mod settings;
 

@@ -9,5 +9,6 @@ mod source;
 mod status;
 
 pub(crate) use self::apply::Applier;
+pub(crate) use self::desired::Desired;
 pub(crate) use self::source::Source;
 pub(crate) use self::status::Status;

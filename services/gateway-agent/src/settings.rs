@@ -40,7 +40,7 @@ pub(crate) struct Settings {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Drain(Drain),
-    Endpoints(Endpoints),
+    Endpoints(Box<Endpoints>),
 }
 
 /// Drain Envoy, and wait until no client needs it
@@ -78,7 +78,7 @@ pub(crate) struct Endpoints {
     /// A cluster of Envoy and its Service; may be repeated
     ///
     /// NAMESPACE is by default that of the pod or of the kubeconfig. PORT is the port of requests and
-    /// HEALTH-PORT that of health checks: its name in the Service, or its number on the pods. HEALTH-PORT is by
+    /// HEALTH-PORT that of health checks: its name in the Service, its number on the pods, or `*` for the only one. HEALTH-PORT is by
     /// default the port `admin` if the Service has one, otherwise PORT.
     #[arg(long = "service", env = "GATEWAY_AGENT_SERVICES", required_unless_present = "routes")]
     #[arg(value_name = "CLUSTER=[NAMESPACE/]NAME:PORT[:HEALTH-PORT]")]
@@ -89,12 +89,14 @@ pub(crate) struct Endpoints {
     /// Its changes are applied to the running Envoy. NAMESPACE is by default that of the pod or of the
     /// kubeconfig.
     #[arg(long, env = "GATEWAY_AGENT_ROUTES", value_name = "[NAMESPACE/]NAME")]
-    #[arg(value_parser = config_map, conflicts_with = "services")]
-    pub(crate) routes: Option<ConfigMapName>,
+    #[arg(value_parser = object, conflicts_with = "services")]
+    pub(crate) routes: Option<ObjectName>,
     /// Address of the admin interface of the Envoy that uses the routes
     #[arg(long, env = "GATEWAY_AGENT_ENVOY_ADMIN", value_name = "ADDRESS")]
     #[arg(default_value = "127.0.0.1:9901", value_parser = allowed(value::address))]
     pub(crate) envoy_admin: SocketAddr,
+    #[command(flatten)]
+    pub(crate) objects: Objects,
     /// Folder of the files that Envoy reads; that of a cluster is CLUSTER.json
     #[arg(long, env = "GATEWAY_AGENT_FOLDER", value_name = "FOLDER")]
     #[arg(default_value = "/run/corelane")]
@@ -109,13 +111,52 @@ pub(crate) struct Endpoints {
     pub(crate) listen: SocketAddr,
 }
 
-/// A ConfigMap.
+/// Which objects of Gateway API add routes.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Objects {
+    /// Gateway object whose HTTPRoutes and GRPCRoutes are served in addition to the routes of the ConfigMap
+    ///
+    /// The agent writes the status of these objects. NAMESPACE is by default that of the pod or of the kubeconfig.
+    #[arg(long, env = "GATEWAY_AGENT_GATEWAY", value_name = "[NAMESPACE/]NAME")]
+    #[arg(value_parser = object, requires = "routes")]
+    pub(crate) gateway: Option<ObjectName>,
+    /// Service of the gateway in the same namespace, whose addresses are those of the Gateway object
+    #[arg(long, env = "GATEWAY_AGENT_GATEWAY_SERVICE", value_name = "NAME")]
+    #[arg(value_parser = allowed(name), requires = "gateway")]
+    pub(crate) gateway_service: Option<String>,
+    /// Port of HTTP listeners; without it, there are none
+    #[arg(
+        long,
+        env = "GATEWAY_AGENT_GATEWAY_HTTP_PORT",
+        value_name = "PORT",
+        requires = "gateway"
+    )]
+    #[arg(value_parser = allowed(value::number(1, 65_535)))]
+    pub(crate) gateway_http_port: Option<u64>,
+    /// Port of HTTPS listeners; without it, there are none
+    #[arg(
+        long,
+        env = "GATEWAY_AGENT_GATEWAY_HTTPS_PORT",
+        value_name = "PORT",
+        requires = "gateway"
+    )]
+    #[arg(value_parser = allowed(value::number(1, 65_535)))]
+    pub(crate) gateway_https_port: Option<u64>,
+    /// Secret with the certificate that Envoy uses for HTTPS listeners. The agent does not read it
+    #[arg(long, env = "GATEWAY_AGENT_GATEWAY_SECRET", value_name = "NAME", requires = "gateway")]
+    pub(crate) gateway_secret: Option<String>,
+}
+
+/// An object by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ConfigMapName {
+pub(crate) struct ObjectName {
     /// `None`: the namespace of the pod or of the kubeconfig.
     pub(crate) namespace: Option<String>,
     pub(crate) name: String,
 }
+
+/// The port of health checks by default, if the Service has it.
+pub(crate) const HEALTH: &str = "admin";
 
 /// A Service, and the cluster of Envoy that sends requests to its endpoints.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -151,8 +192,8 @@ pub(crate) fn read() -> Result<Settings, ExitCode> {
         );
         return Err(flags::reject(Settings::command(), message));
     }
-    if let Command::Endpoints(Endpoints { services, .. }) = &settings.command
-        && let Some(cluster) = twice(services)
+    if let Command::Endpoints(endpoints) = &settings.command
+        && let Some(cluster) = twice(&endpoints.services)
     {
         let message = format!(
             "--service: the cluster {cluster} is given twice; allowed is one Service per cluster"
@@ -182,13 +223,25 @@ fn listener(text: &str) -> Result<String, &'static str> {
 pub(crate) enum Port {
     Name(String),
     Number(u16),
+    /// The only one, which needs no name.
+    Only,
+}
+
+impl Display for Port {
+    fn fmt(&self, to: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => to.write_str(name),
+            Self::Number(number) => write!(to, "{number}"),
+            Self::Only => to.write_str("*"),
+        }
+    }
 }
 
 /// `[NAMESPACE/]NAME`.
-fn config_map(text: &str) -> Result<ConfigMapName, String> {
+fn object(text: &str) -> Result<ObjectName, String> {
     let part = |of: &'static str| move |allowed: &str| format!("{of}: {allowed}");
     let (namespace, rest) = namespaced(text);
-    Ok(ConfigMapName {
+    Ok(ObjectName {
         namespace: namespace.map(name).transpose().map_err(part("NAMESPACE"))?,
         name: name(rest).map_err(part("NAME"))?,
     })
@@ -213,7 +266,7 @@ pub(crate) fn service(text: &str) -> Result<Service, String> {
     };
     let part = |of: &'static str| move |allowed: &str| format!("{of}: {allowed}");
     Ok(Service {
-        cluster: name(cluster).map_err(part("CLUSTER"))?,
+        cluster: cluster_name(cluster).map_err(part("CLUSTER"))?,
         namespace: namespace.map(name).transpose().map_err(part("NAMESPACE"))?,
         name: name(service).map_err(part("NAME"))?,
         port: port(traffic).map_err(part("PORT"))?,
@@ -223,18 +276,33 @@ pub(crate) fn service(text: &str) -> Result<Service, String> {
 
 /// An RFC 1123 label, which can be part of a label selector, of a path and of a file name.
 fn name(text: &str) -> Result<String, &'static str> {
-    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    let ends = !text.starts_with('-') && !text.ends_with('-');
-    match (1..=63).contains(&text.len()) && ends && text.chars().all(plain) {
+    match plain(text, 63, "-") {
         true => Ok(text.to_owned()),
         false => Err("allowed are up to 63 lower-case letters, digits and -, not at either end"),
     }
+}
+
+/// Several labels, joined by underscores.
+fn cluster_name(text: &str) -> Result<String, &'static str> {
+    match plain(text, 200, "-_") {
+        true => Ok(text.to_owned()),
+        false => Err(
+            "allowed are up to 200 lower-case letters, digits, - and _, these not at either end",
+        ),
+    }
+}
+
+fn plain(text: &str, longest: usize, within: &str) -> bool {
+    let simple = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let ends = text.starts_with(simple) && text.ends_with(simple);
+    ends && text.len() <= longest && text.chars().all(|c| simple(c) || within.contains(c))
 }
 
 /// The name of a port (Kubernetes API, EndpointPort v1), or its number.
 fn port(text: &str) -> Result<Port, &'static str> {
     match text.parse() {
         Ok(number @ 1..) => Ok(Port::Number(number)),
+        _ if text == "*" => Ok(Port::Only),
         _ if text.parse::<i64>().is_ok() => Err("allowed is a number from 1 to 65535, or a name"),
         _ => name(text).map(Port::Name),
     }
@@ -261,6 +329,7 @@ mod tests {
     fn ports_are_numbers_or_names() {
         assert_eq!(port("8080"), Ok(Port::Number(8080)));
         assert_eq!(port("http"), Ok(Port::Name("http".to_owned())));
+        assert_eq!(port("*"), Ok(Port::Only));
         for text in ["", "0", "65536", "-1", "Http", "a b"] {
             assert!(port(text).is_err(), "{text}");
         }
@@ -291,8 +360,8 @@ mod tests {
         for (text, words) in [
             ("web:http", "no CLUSTER; allowed is CLUSTER=[NAMESPACE/]NAME:PORT"),
             ("pages=web", "no PORT; allowed is CLUSTER=[NAMESPACE/]NAME:PORT"),
-            ("Pages=web:http", "CLUSTER: allowed are up to 63"),
-            ("../pages=web:http", "CLUSTER: allowed are up to 63"),
+            ("Pages=web:http", "CLUSTER: allowed are up to 200"),
+            ("../pages=web:http", "CLUSTER: allowed are up to 200"),
             ("pages=/web:http", "NAMESPACE: allowed are up to 63"),
             ("pages=shop/a/b:http", "NAME: allowed are up to 63"),
             ("pages=shop/:http", "NAME: allowed are up to 63"),

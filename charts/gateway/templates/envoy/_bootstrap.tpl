@@ -75,8 +75,8 @@ stats_config:
       - {prefix: http.ingress.downstream_}
       {{- $groups := list "upstream_" "membership_" "lb_healthy_panic" "health_check." "outlier_detection." "circuit_breakers.default." "update_" }}
       {{- if include "gateway.dynamic" . }}
-      # Whatever the routes name: such a cluster has a hyphen in its name, and no other has.
-      - safe_regex: {regex: 'cluster\.[^.]+-[^.]+\.({{ join "|" $groups | replace "." "\\." }}).*'}
+      # Whatever the routes name: such a cluster has a hyphen or an underscore in its name, and no other has.
+      - safe_regex: {regex: 'cluster\.[^.]+[-_][^.]+\.({{ join "|" $groups | replace "." "\\." }}).*'}
       # For the agent: which clusters and routes Envoy uses.
       - {exact: cluster_manager.warming_clusters}
       - safe_regex: {regex: '(cluster_manager\.cds|http\.ingress\.rds\.ingress|extension_config_discovery\.http_filter\.corelane\.route_rate_limits)\.(version_text|update_rejected)'}

@@ -11,7 +11,7 @@ mode gatewayAPI the name leads to the Service, and the agent has nothing to do. 
 
 {{/* Not empty if the agent keeps clusters and routes, too, so that Envoy runs on when they change. */}}
 {{- define "gateway.dynamic" -}}
-{{- if and (eq .Values.mode "envoy") (eq (include "gateway.discovery" .) "eds") .Values.routes -}}
+{{- if and (eq .Values.mode "envoy") (eq (include "gateway.discovery" .) "eds") (include "gateway.routed" .) -}}
 yes
 {{- end -}}
 {{- end -}}

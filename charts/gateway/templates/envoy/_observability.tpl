@@ -21,7 +21,7 @@ access_log:
         method: "%REQ(:METHOD)%"
         authority: "%REQ(:AUTHORITY)%"
         path: "%REQ(:PATH)%"
-        {{- if .Values.routes }}
+        {{- if include "gateway.routed" . }}
         route: "%ROUTE_NAME%"
         {{- end }}
         status: "%RESPONSE_CODE%"

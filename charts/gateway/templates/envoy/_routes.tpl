@@ -20,7 +20,7 @@ route_config: *routes
 {{/* A virtual host for the names of hosts that have the same routes, and in it the rules of each route. */}}
 {{- define "gateway.envoy.routeConfig" -}}
 name: ingress
-{{- if .Values.routes }}
+{{- if include "gateway.routed" . }}
 # shop.example:8443 is the host shop.example.
 ignore_port_in_host_matching: true
 {{- end }}
@@ -38,7 +38,7 @@ virtual_hosts:
 {{- $services := include "gateway.services" . | fromJson -}}
 {{- $policies := dict -}}
 {{- range include "gateway.hosts" . | fromJsonArray }}
-- name: {{ ternary (first .domains) "server" (gt (len $.Values.routes) 0) | replace "*" "every" }}
+- name: {{ ternary (first .domains) "server" (ne (include "gateway.routed" $) "") | replace "*" "every" }}
   domains: {{ toJson .domains }}
   routes:
   {{- include "gateway.envoy.severalHosts" $ | nindent 2 }}

@@ -5,12 +5,16 @@ use std::net::IpAddr;
 use k8s_openapi::api::discovery::v1::{Endpoint as Described, EndpointPort, EndpointSlice};
 use tracing::warn;
 
-use crate::settings::{Port, Service};
+use crate::settings::{HEALTH, Port, Service};
 
 impl Port {
     fn find(&self, ports: &[EndpointPort]) -> Option<u16> {
         match self {
             Self::Number(number) => Some(*number),
+            Self::Only => match ports {
+                [port] => u16::try_from(port.port?).ok(),
+                _ => None,
+            },
             Self::Name(name) => {
                 let named = |port: &&EndpointPort| port.name.as_deref() == Some(name);
                 u16::try_from(ports.iter().find(named)?.port?).ok()
@@ -18,9 +22,6 @@ impl Port {
         }
     }
 }
-
-/// The port of health checks by default, if the Service has it.
-const HEALTH: &str = "admin";
 
 impl Service {
     /// The ports of requests and of health checks.

@@ -280,7 +280,8 @@ fn remove_stale(folder: &Path, clusters: &BTreeMap<String, Value>) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for path in entries.flatten().map(|entry| entry.path()) {
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
-        let stale = !name.contains('_') && !clusters.contains_key(&*name);
+        let own = Kind::ALL.iter().any(|kind| path.ends_with(kind.file()));
+        let stale = !own && !clusters.contains_key(&*name);
         if stale && path.extension().is_some_and(|it| it == "json") {
             let _ = fs::remove_file(&path);
         }

@@ -11,6 +11,8 @@ use crate::settings::{self, Service};
 const CLUSTERS: &str = "clusters.json";
 const ROUTES: &str = "routes.json";
 const RATE_LIMITS: &str = "rate-limits.json";
+/// Only where routes of objects are served.
+const PROTOTYPES: &str = "prototypes.json";
 
 /// The name under which Envoy subscribes to the rate limits of routes.
 const FILTER: &str = "corelane.route_rate_limits";
@@ -38,6 +40,8 @@ pub(crate) struct Desired {
     pub(crate) virtual_hosts: Vec<Value>,
     /// `LocalRateLimit` of the filter that routes enable.
     pub(crate) rate_limits: Value,
+    /// Routes and clusters to make others of.
+    pub(crate) prototypes: Value,
 }
 
 impl Desired {
@@ -55,7 +59,8 @@ impl Desired {
             return Err(DesiredError::Form(ROUTES, "no list virtual_hosts".to_owned()));
         };
         let rate_limits = key(RATE_LIMITS)?;
-        Ok(Self { clusters, routes, virtual_hosts, rate_limits })
+        let prototypes = data.get(PROTOTYPES).map_or(Ok(Value::Null), |_| key(PROTOTYPES))?;
+        Ok(Self { clusters, routes, virtual_hosts, rate_limits, prototypes })
     }
 
     /// Envoy's file of routes.

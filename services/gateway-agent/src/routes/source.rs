@@ -14,7 +14,7 @@ use tracing::warn;
 use super::desired::Desired;
 use super::status::Status;
 use crate::endpoints::Pauses;
-use crate::settings::ConfigMapName;
+use crate::settings::ObjectName;
 
 /// The API server ends a watch after this time, which shows that it is reachable.
 const WATCH_SECONDS: u32 = 60;
@@ -30,7 +30,7 @@ pub(crate) struct Source {
 
 impl Source {
     /// The ConfigMap need not exist yet.
-    pub(crate) fn new(client: &Client, from: &ConfigMapName, status: Arc<Status>) -> Self {
+    pub(crate) fn new(client: &Client, from: &ObjectName, status: Arc<Status>) -> Self {
         let default = || client.default_namespace().to_owned();
         let namespace = from.namespace.clone().unwrap_or_else(default);
         let api = Api::namespaced(client.clone(), &namespace);

@@ -1,0 +1,159 @@
+//! HTTPRoute and GRPCRoute objects of Gateway API that are attached to the Gateway of this gateway, as routes and
+//! clusters of Envoy. (In the chart's mode `gatewayAPI` Envoy Gateway does this, and there is no agent.)
+
+mod attach;
+mod backends;
+#[cfg(test)]
+mod cases;
+mod filters;
+mod hostnames;
+mod hosts;
+mod listeners;
+mod matches;
+mod objects;
+mod prototypes;
+mod rules;
+mod status;
+mod store;
+mod tell;
+mod translate;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use kube::Client;
+use serde::Deserialize;
+use tokio::sync::watch::{Receiver, Sender, channel};
+use tokio::time::{Instant, timeout_at};
+use tracing::{info, warn};
+
+use self::hosts::merged;
+use self::listeners::Pods;
+use self::prototypes::Prototypes;
+use self::store::Store;
+use self::tell::tell;
+use self::translate::World;
+use crate::routes::{Desired, Status};
+use crate::settings::Objects;
+
+/// How long to wait for more changes, because a release often changes several objects.
+const GATHER: Duration = Duration::from_millis(20);
+
+/// Adds the routes of objects to those of the chart's values.
+pub(crate) struct RouteObjects {
+    client: Client,
+    gateway: (String, String),
+    service: String,
+    pods: Pods,
+    status: Arc<Status>,
+}
+
+impl RouteObjects {
+    /// `None` if no Gateway is set.
+    pub(crate) fn new(client: &Client, settings: &Objects, status: Arc<Status>) -> Option<Self> {
+        let gateway = settings.gateway.as_ref()?;
+        let default = || client.default_namespace().to_owned();
+        let namespace = gateway.namespace.clone().unwrap_or_else(default);
+        let port = |it: Option<u64>| it.and_then(|it| u16::try_from(it).ok());
+        let pods = Pods {
+            http: port(settings.gateway_http_port),
+            https: port(settings.gateway_https_port),
+            secret: settings.gateway_secret.clone(),
+        };
+        Some(Self {
+            client: client.clone(),
+            gateway: (namespace, gateway.name.clone()),
+            service: settings.gateway_service.clone().unwrap_or_default(),
+            pods,
+            status,
+        })
+    }
+
+    /// Sends the routes of the values with those of the objects whenever either changes, once both are known.
+    /// Never returns.
+    pub(crate) async fn run(
+        self,
+        mut values: Receiver<Option<Arc<Desired>>>,
+        newest: Sender<Option<Arc<Desired>>>,
+    ) {
+        let (store, mut changes) = Store::new(&self.client, &self.gateway.0);
+        let (statuses, told) = channel(Vec::new());
+        let follow = async {
+            let mut served = None;
+            loop {
+                tokio::select! {
+                    change = changes.next() => self.note(change),
+                    _ = values.changed() => {}
+                }
+                let until = Instant::now() + GATHER;
+                while let Ok(change) = timeout_at(until, changes.next()).await {
+                    self.note(change);
+                }
+                let Some(known) = values.borrow_and_update().clone() else { continue };
+                if !store.is_complete() {
+                    continue;
+                }
+                match self.merged(&known, &store, &mut served) {
+                    Ok((desired, said)) => {
+                        replace(&newest, Some(Arc::new(desired)));
+                        replace(&statuses, said);
+                    }
+                    Err(error) => self.note(Some(Err(format!("prototypes.json: {error}")))),
+                }
+            }
+        };
+        tokio::join!(follow, tell(&self.client, told));
+    }
+
+    /// The routes of the values with those of the objects, and the status of the objects.
+    fn merged(
+        &self,
+        values: &Desired,
+        store: &Store,
+        served: &mut Option<bool>,
+    ) -> serde_json::Result<(Desired, Vec<translate::Status>)> {
+        let prototypes = Prototypes::deserialize(&values.prototypes)?;
+        let objects = store.objects();
+        let gateway = (self.gateway.0.as_str(), self.gateway.1.as_str());
+        let (service, pods) = (self.service.as_str(), self.pods.clone());
+        let world = World { gateway, service, pods, ..objects.world() };
+        if served.replace(world.is_served()) != Some(world.is_served()) {
+            self.say(world.is_served());
+        }
+        let (more, said) = world.translate(&prototypes);
+        let mut desired = values.clone();
+        desired.virtual_hosts = merged(&desired.virtual_hosts, &more.hosts);
+        desired.clusters.extend(more.clusters);
+        Ok((desired, said))
+    }
+
+    fn note(&self, change: Option<Result<(), String>>) {
+        if let Some(Err(words)) = change {
+            warn!("route objects: {words}");
+            self.status.failed(&words);
+        }
+    }
+
+    fn say(&self, served: bool) {
+        let (namespace, gateway) = &self.gateway;
+        match served {
+            true => info!(namespace, gateway, "route objects: the Gateway is served"),
+            false => warn!(
+                namespace,
+                gateway,
+                controller = status::CONTROLLER,
+                "route objects: there is no such Gateway with a class of this controller, so no routes of objects"
+            ),
+        }
+    }
+}
+
+/// Sends a value if it differs.
+fn replace<T: PartialEq>(to: &Sender<T>, value: T) {
+    to.send_if_modified(|known| {
+        let changed = *known != value;
+        *known = value;
+        changed
+    });
+}

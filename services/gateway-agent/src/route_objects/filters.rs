@@ -1,0 +1,167 @@
+//! Filters of routes in the form of Envoy.
+
+use serde_json::{Map, Value, json};
+
+use super::objects::{Filter, Headers, Mirror, NewPath, Redirect, Rewrite, Typed};
+
+/// Why a rule cannot be served.
+pub(crate) type Unsupported = String;
+
+/// The changes of headers by one list of filters.
+pub(crate) fn headers(filters: &[Filter], to: &mut Map<String, Value>) -> Result<(), Unsupported> {
+    for filter in filters {
+        let (kind, headers) = match filter.kind.as_str() {
+            "RequestHeaderModifier" => ("request", &filter.request_header_modifier),
+            "ResponseHeaderModifier" => ("response", &filter.response_header_modifier),
+            _ => continue,
+        };
+        modify(kind, headers, to)?;
+    }
+    Ok(())
+}
+
+fn modify(kind: &str, headers: &Headers, to: &mut Map<String, Value>) -> Result<(), Unsupported> {
+    let Headers { set, add, remove } = headers;
+    let names = set.iter().chain(add).map(|it| &it.name).chain(remove);
+    if let Some(name) = names.into_iter().find(|it| it.eq_ignore_ascii_case("host")) {
+        return Err(format!("{name} cannot be changed; use urlRewrite.hostname"));
+    }
+    let option = |action: &str, it: &Typed| -> Result<Value, Unsupported> {
+        let value = plain(&it.value)?;
+        // Envoy reads `%` as the begin of a variable.
+        let header = json!({"key": it.name, "value": value.replace('%', "%%")});
+        Ok(json!({"header": header, "append_action": action}))
+    };
+    let set = set.iter().map(|it| option("OVERWRITE_IF_EXISTS_OR_ADD", it));
+    let add = add.iter().map(|it| option("APPEND_IF_EXISTS_OR_ADD", it));
+    let changed = set.chain(add).collect::<Result<Vec<_>, _>>()?;
+    extend(to, &format!("{kind}_headers_to_add"), changed);
+    extend(to, &format!("{kind}_headers_to_remove"), remove.iter().map(|it| json!(it)).collect());
+    Ok(())
+}
+
+/// Appends to a list that may not be there.
+pub(crate) fn extend(to: &mut Map<String, Value>, key: &str, more: Vec<Value>) {
+    if !more.is_empty()
+        && let Value::Array(all) = to.entry(key).or_insert_with(|| json!([]))
+    {
+        all.extend(more);
+    }
+}
+
+/// A text without characters that Envoy takes in no header, and for which it would reject all routes.
+fn plain(text: &str) -> Result<&str, Unsupported> {
+    match text.chars().any(char::is_control) {
+        true => Err(format!("{text:?} has control characters")),
+        false => Ok(text),
+    }
+}
+
+/// The action of a redirect. Without a port of its own it leads to the usual port of its scheme, or to that of
+/// the listener.
+pub(crate) fn redirect(
+    of: &Redirect,
+    prefix: &str,
+    listener: (bool, u16),
+) -> Result<Value, Unsupported> {
+    let mut action = Map::new();
+    let (tls, port) = listener;
+    let scheme = of.scheme.as_deref().unwrap_or(if tls { "https" } else { "http" });
+    if of.scheme.is_some() {
+        action.insert("scheme_redirect".to_owned(), json!(scheme));
+    }
+    if let Some(host) = &of.hostname {
+        action.insert("host_redirect".to_owned(), json!(plain(host)?));
+    }
+    let usual = if scheme == "https" { 443 } else { 80 };
+    let port = of.port.unwrap_or(if of.scheme.is_some() { usual } else { port });
+    if port != usual {
+        action.insert("port_redirect".to_owned(), json!(port));
+    }
+    match &of.path {
+        Some(NewPath { replace_full_path: Some(path), .. }) => {
+            action.insert("path_redirect".to_owned(), json!(plain(path)?));
+        }
+        Some(NewPath { replace_prefix_match: Some(path), .. }) => {
+            action.extend(new_prefix(prefix, plain(path)?));
+        }
+        _ => {}
+    }
+    let code = match of.status_code.unwrap_or(302) {
+        301 => "MOVED_PERMANENTLY",
+        302 => "FOUND",
+        303 => "SEE_OTHER",
+        307 => "TEMPORARY_REDIRECT",
+        308 => "PERMANENT_REDIRECT",
+        code => return Err(format!("requestRedirect.statusCode {code}")),
+    };
+    action.insert("response_code".to_owned(), json!(code));
+    Ok(Value::Object(action))
+}
+
+/// Adds a rewrite to the action of a route.
+pub(crate) fn rewrite(
+    of: &Rewrite,
+    prefix: &str,
+    to: &mut Map<String, Value>,
+) -> Result<(), Unsupported> {
+    if let Some(host) = &of.hostname {
+        to.insert("host_rewrite_literal".to_owned(), json!(plain(host)?));
+    }
+    match &of.path {
+        Some(NewPath { replace_full_path: Some(path), .. }) => {
+            to.insert("regex_rewrite".to_owned(), pattern("^/.*$", plain(path)?));
+        }
+        Some(NewPath { replace_prefix_match: Some(path), .. }) => {
+            to.extend(new_prefix(prefix, plain(path)?));
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Another prefix of the path. A slash that ends it must not meet the one that begins the rest.
+fn new_prefix(prefix: &str, path: &str) -> Map<String, Value> {
+    let prefix = prefix.trim_end_matches('/');
+    let (key, value) = match (prefix, path.trim_end_matches('/')) {
+        ("", start) => ("prefix_rewrite", json!(format!("{start}/"))),
+        (_, start) if start.len() == path.len() && !path.is_empty() => {
+            ("prefix_rewrite", json!(path))
+        }
+        (_, start) => {
+            ("regex_rewrite", pattern(&format!("^{}/*", quoted(prefix)), &format!("{start}/")))
+        }
+    };
+    Map::from_iter([(key.to_owned(), value)])
+}
+
+fn pattern(regex: &str, substitution: &str) -> Value {
+    // `\1` would be a group of the expression.
+    let substitution = substitution.replace('\\', "\\\\");
+    json!({"pattern": {"regex": regex}, "substitution": substitution})
+}
+
+/// A text as a regular expression that matches it alone.
+fn quoted(text: &str) -> String {
+    let mut all = String::new();
+    for character in text.chars() {
+        if !character.is_ascii_alphanumeric() && character != '/' && character.is_ascii() {
+            all.push('\\');
+        }
+        all.push(character);
+    }
+    all
+}
+
+/// A policy that sends copies of requests to a cluster.
+pub(crate) fn mirror(of: &Mirror, cluster: &str) -> Value {
+    let million = match (&of.fraction, of.percent) {
+        (Some(it), _) => it.numerator * 1_000_000 / it.denominator.unwrap_or(100).max(1),
+        (None, percent) => percent.unwrap_or(100) * 10_000,
+    };
+    json!({
+        "cluster": cluster,
+        "runtime_fraction": {"default_value": {"numerator": million, "denominator": "MILLION"}},
+        "disable_shadow_host_suffix_append": true,
+    })
+}

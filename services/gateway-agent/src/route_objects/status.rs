@@ -1,0 +1,114 @@
+//! The status of objects: what the agent says of them, and whether it has to be written.
+
+use serde_json::{Value, json};
+
+/// What the agent is called in a GatewayClass and in the status of routes.
+pub(crate) const CONTROLLER: &str = "corelane/gateway-agent";
+
+/// Whether a condition is true, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    pub(crate) status: bool,
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+}
+
+impl Verdict {
+    pub(crate) fn yes(reason: &'static str) -> Self {
+        Self { status: true, reason, message: String::new() }
+    }
+
+    pub(crate) fn no(reason: &'static str, message: &str) -> Self {
+        Self { status: false, reason, message: message.to_owned() }
+    }
+
+    /// A condition without the time.
+    pub(crate) fn condition(&self, kind: &str, generation: i64) -> Value {
+        let Self { status, reason, message } = self;
+        let status = if *status { "True" } else { "False" };
+        json!({
+            "type": kind, "status": status, "reason": reason, "message": message,
+            "observedGeneration": generation,
+        })
+    }
+}
+
+/// Sets the times of all conditions: that of the known one while its status is the same.
+///
+/// All pods of a gateway write the same status, because it follows from the objects alone. Each writes only what
+/// differs, and only if the object is still the one that was read: one of them is first, and the others then find
+/// nothing to do. So they need no leader.
+pub(crate) fn timed(wanted: &mut Value, known: &Value, now: &str) {
+    match wanted {
+        Value::Object(fields) if fields.contains_key("observedGeneration") => {
+            let same = known["status"] == fields["status"] && known["type"] == fields["type"];
+            let time = known["lastTransitionTime"].as_str().filter(|_| same).unwrap_or(now);
+            fields.insert("lastTransitionTime".to_owned(), json!(time));
+        }
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                timed(value, &known[key.as_str()], now);
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                let alike = |it: &&Value| {
+                    ["type", "name", "parentRef"].iter().all(|key| it[*key] == item[*key])
+                };
+                let known = known.as_array().and_then(|all| all.iter().find(alike));
+                timed(item, known.unwrap_or(&Value::Null), now);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The parents of a route. Those of the agent take the place of what it said before of the same parentRefs. An
+/// entry of which `own` is not true belongs to others, and stays where it is.
+pub(crate) fn parents(known: &Value, own: impl Fn(&Value) -> bool, wanted: &[Value]) -> Value {
+    let known = known["parents"].as_array().cloned().unwrap_or_default();
+    let mut left = wanted.to_vec();
+    let mut all = Vec::new();
+    for parent in known {
+        if !own(&parent) {
+            all.push(parent);
+        } else if let Some(at) = left.iter().position(|it| it["parentRef"] == parent["parentRef"]) {
+            all.push(left.remove(at));
+        }
+    }
+    all.extend(left);
+    json!({"parents": all})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_condition_keeps_its_time_while_its_status_is_the_same() {
+        let of = |verdict: Verdict, time: &str| {
+            let mut condition = verdict.condition("Accepted", 2);
+            condition["lastTransitionTime"] = json!(time);
+            json!({"parents": [{"parentRef": {"name": "a"}, "conditions": [condition]}]})
+        };
+        let known = of(Verdict::yes("Accepted"), "then");
+        for (verdict, time) in
+            [(Verdict::yes("Other"), "then"), (Verdict::no("Accepted", "words"), "now")]
+        {
+            let mut wanted = of(verdict.clone(), "");
+            timed(&mut wanted, &known, "now");
+            assert_eq!(wanted, of(verdict, time));
+        }
+    }
+
+    #[test]
+    fn what_others_say_of_a_route_stays_where_it_is() {
+        let parent = |name: &str, words: &str| json!({"parentRef": {"name": name}, "said": words});
+        let known =
+            json!({"parents": [parent("a", "old"), parent("other", ""), parent("gone", "")]});
+        let own = |it: &Value| it["parentRef"]["name"] != "other";
+        let found = parents(&known, own, &[parent("new", ""), parent("a", "new")]);
+        let wanted = [parent("a", "new"), parent("other", ""), parent("new", "")];
+        assert_eq!(found["parents"], json!(wanted));
+    }
+}

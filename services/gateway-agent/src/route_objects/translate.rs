@@ -1,0 +1,319 @@
+//! Makes the configuration of Envoy and the status of the objects from all objects.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use super::attach::{Attachment, Route, Taken, attach};
+use super::backends::Backends;
+use super::hosts::{Hosts, Place, hosts};
+use super::listeners::{Pods, Served, served};
+use super::objects::{Gateway, GatewayClass, Kind, Namespace, Reference, ReferenceGrant, Service};
+use super::prototypes::Prototypes;
+use super::rules::{Rules, rules};
+use super::status::{CONTROLLER, Verdict, parents};
+
+/// All that is read, and what the gateway itself is.
+#[derive(Debug, Default)]
+pub(crate) struct World<'a> {
+    /// Namespace and name of the Gateway.
+    pub(crate) gateway: (&'a str, &'a str),
+    /// The gateway's own Service, in the same namespace.
+    pub(crate) service: &'a str,
+    pub(crate) pods: Pods,
+    pub(crate) classes: Vec<&'a GatewayClass>,
+    pub(crate) gateways: Vec<&'a Gateway>,
+    pub(crate) routes: Vec<Route<'a>>,
+    pub(crate) grants: Vec<&'a ReferenceGrant>,
+    pub(crate) services: Vec<&'a Service>,
+    pub(crate) namespaces: Vec<&'a Namespace>,
+}
+
+/// What objects contribute to the configuration of Envoy.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Contribution {
+    pub(crate) hosts: Hosts,
+    pub(crate) clusters: BTreeMap<String, Value>,
+}
+
+/// The status of an object, without the times of conditions.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Status {
+    pub(crate) of: Of,
+    pub(crate) namespace: Option<String>,
+    pub(crate) name: String,
+    /// The object that was read.
+    pub(crate) version: String,
+    pub(crate) known: Value,
+    pub(crate) wanted: Value,
+}
+
+/// The kind of an object with a status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Of {
+    Class,
+    Gateway,
+    Route(Kind),
+}
+
+/// What a route has become.
+struct Outcome<'a> {
+    route: Route<'a>,
+    attachments: Vec<Attachment>,
+    /// For requests without and with TLS.
+    rules: [Rules; 2],
+}
+
+impl<'a> World<'a> {
+    /// The Gateway, if it exists and its class is one of this controller.
+    fn own(&self) -> Option<&Gateway> {
+        let named = |it: &&&Gateway| {
+            let metadata = &it.metadata;
+            (metadata.namespace.as_deref(), metadata.name.as_deref())
+                == (Some(self.gateway.0), Some(self.gateway.1))
+        };
+        let gateway = self.gateways.iter().find(named)?;
+        let ours = |it: &&&GatewayClass| {
+            it.metadata.name.as_deref() == Some(&gateway.spec.gateway_class_name)
+                && it.spec.controller_name == CONTROLLER
+        };
+        self.classes.iter().any(|it| ours(&it)).then_some(gateway)
+    }
+
+    /// Whether there is anything to serve.
+    pub(crate) fn is_served(&self) -> bool {
+        self.own().is_some()
+    }
+
+    /// What follows for Envoy, and the status of each object. Without a Gateway of this controller: only
+    /// that of classes.
+    pub(crate) fn translate(&self, prototypes: &Prototypes) -> (Contribution, Vec<Status>) {
+        let ours = |it: &&&GatewayClass| it.spec.controller_name == CONTROLLER;
+        let mut statuses: Vec<_> =
+            self.classes.iter().filter(ours).map(|it| class_status(it)).collect();
+        let Some(gateway) = self.own() else { return (Contribution::default(), statuses) };
+        let listeners = served(&gateway.spec.listeners, self.gateway.0, &self.pods);
+        let outcomes = self.outcomes(&listeners, prototypes);
+        statuses.push(self.gateway_status(gateway, &listeners, &outcomes));
+        statuses.extend(outcomes.iter().map(|it| self.route_status(it)));
+        (contribution(&listeners, &outcomes, prototypes), statuses)
+    }
+
+    fn outcomes(&self, listeners: &[Served<'_>], prototypes: &Prototypes) -> Vec<Outcome<'a>> {
+        let services = self.services.iter().filter_map(|it| {
+            Some(((it.metadata.namespace.as_deref()?, it.metadata.name.as_deref()?), *it))
+        });
+        let backends = Backends { services: services.collect(), grants: self.grants.clone() };
+        let none = BTreeMap::new();
+        let labels = |namespace: &str| {
+            let found =
+                self.namespaces.iter().find(|it| it.metadata.name.as_deref() == Some(namespace));
+            found.and_then(|it| it.metadata.labels.as_ref()).unwrap_or(&none)
+        };
+        let mut routes = self.routes.clone();
+        routes.sort_by(Route::age);
+        let mut taken = Taken::new();
+        let outcome = |route: Route<'a>| {
+            let own = |tls: bool| if tls { self.pods.https } else { self.pods.http };
+            let rules = [false, true].map(|tls| {
+                rules(&route, &backends, prototypes, (tls, own(tls).unwrap_or_default()))
+            });
+            let mut attachments =
+                attach(&route, self.gateway, listeners, labels(route.namespace()), &mut taken);
+            if let Err(verdict) = &rules[0].entries {
+                for attachment in attachments.iter_mut().filter(|it| it.accepted.status) {
+                    attachment.accepted = verdict.clone();
+                    attachment.places.clear();
+                }
+            }
+            Outcome { route, attachments, rules }
+        };
+        let outcomes = routes.into_iter().map(outcome);
+        outcomes.filter(|it| !it.attachments.is_empty() || self.said_before(&it.route)).collect()
+    }
+
+    /// Whether the status of a route has something of this gateway.
+    fn said_before(&self, route: &Route<'_>) -> bool {
+        let status = route.object.status.as_ref().unwrap_or(&Value::Null);
+        status["parents"].as_array().into_iter().flatten().any(|it| self.is_own(route, it))
+    }
+
+    fn is_own(&self, route: &Route<'_>, parent: &Value) -> bool {
+        let to: Reference = serde_json::from_value(parent["parentRef"].clone()).unwrap_or_default();
+        parent["controllerName"] == CONTROLLER && route.refers(&to, self.gateway)
+    }
+
+    fn route_status(&self, outcome: &Outcome<'_>) -> Status {
+        let generation = outcome.route.object.metadata.generation.unwrap_or_default();
+        let parent = |it: &Attachment| {
+            let conditions = [
+                it.accepted.condition("Accepted", generation),
+                outcome.rules[0].resolved.condition("ResolvedRefs", generation),
+            ];
+            json!({"parentRef": it.parent, "controllerName": CONTROLLER, "conditions": conditions})
+        };
+        let wanted: Vec<_> = outcome.attachments.iter().map(parent).collect();
+        let known = outcome.route.object.status.clone().unwrap_or_default();
+        let wanted = parents(&known, |it| self.is_own(&outcome.route, it), &wanted);
+        status(Of::Route(outcome.route.kind), outcome.route.object, known, wanted)
+    }
+
+    fn gateway_status(
+        &self,
+        gateway: &Gateway,
+        listeners: &[Served<'_>],
+        outcomes: &[Outcome<'_>],
+    ) -> Status {
+        let generation = gateway.metadata.generation.unwrap_or_default();
+        let addresses = self.addresses();
+        let accepted = if gateway.spec.infrastructure.contains_key("parametersRef") {
+            Verdict::no(
+                "InvalidParameters",
+                "infrastructure.parametersRef: the chart's values set all",
+            )
+        } else if !gateway.spec.addresses.is_empty() {
+            Verdict::no(
+                "UnsupportedAddress",
+                "spec.addresses: the gateway's Service has its addresses",
+            )
+        } else if listeners.iter().any(|it| !it.accepted.status || !it.resolved.status) {
+            let usable = listeners.iter().any(Served::programmed);
+            let words = "see the conditions of the listeners";
+            Verdict { status: usable, ..Verdict::no("ListenersNotValid", words) }
+        } else {
+            Verdict::yes("Accepted")
+        };
+        let programmed = match (accepted.status, addresses.is_empty()) {
+            (false, _) => Verdict::no("Invalid", "the Gateway is not accepted"),
+            (true, true) => {
+                let words = format!("the Service {} has no address", self.service);
+                Verdict::no("AddressNotAssigned", &words)
+            }
+            (true, false) => Verdict::yes("Programmed"),
+        };
+        let attached = |number| {
+            let at =
+                |it: &&Outcome<'_>| it.attachments.iter().any(|it| it.places.contains_key(&number));
+            outcomes.iter().filter(at).count()
+        };
+        let of = |(number, it): (usize, &Served<'_>)| it.status(attached(number), generation);
+        let wanted = json!({
+            "addresses": addresses,
+            "listeners": listeners.iter().enumerate().map(of).collect::<Vec<_>>(),
+            "conditions": [
+                accepted.condition("Accepted", generation),
+                programmed.condition("Programmed", generation),
+            ],
+        });
+        status(Of::Gateway, gateway, gateway.status.clone().unwrap_or_default(), wanted)
+    }
+
+    /// Those of the load balancer if the Service has one, otherwise that in the cluster.
+    fn addresses(&self) -> Vec<Value> {
+        let named = |it: &&&Service| {
+            let metadata = &it.metadata;
+            (metadata.namespace.as_deref(), metadata.name.as_deref())
+                == (Some(self.gateway.0), Some(self.service))
+        };
+        let Some(service) = self.services.iter().find(named) else { return Vec::new() };
+        let balancers = service.status.iter().flat_map(|it| &it.load_balancer.ingress);
+        let found: Vec<_> = balancers
+            .filter_map(|it| match (&it.ip, &it.hostname) {
+                (Some(ip), _) => Some(json!({"type": "IPAddress", "value": ip})),
+                (None, Some(name)) => Some(json!({"type": "Hostname", "value": name})),
+                (None, None) => None,
+            })
+            .collect();
+        let own = service.spec.cluster_ip.as_deref().filter(|it| !it.is_empty() && *it != "None");
+        match (found.is_empty(), own) {
+            (true, Some(ip)) => vec![json!({"type": "IPAddress", "value": ip})],
+            _ => found,
+        }
+    }
+}
+
+fn class_status(class: &GatewayClass) -> Status {
+    let generation = class.metadata.generation.unwrap_or_default();
+    let accepted = match class.spec.parameters_ref {
+        Some(_) => Verdict::no("InvalidParameters", "parametersRef: the chart's values set all"),
+        None => Verdict::yes("Accepted"),
+    };
+    let features: Vec<_> = FEATURES.iter().map(|name| json!({"name": name})).collect();
+    let wanted = json!({
+        "conditions": [accepted.condition("Accepted", generation)],
+        "supportedFeatures": features,
+    });
+    status(Of::Class, class, class.status.clone().unwrap_or_default(), wanted)
+}
+
+/// What the class says that its gateways can do, in the order of the alphabet, which the API demands.
+const FEATURES: [&str; 27] = [
+    "GRPCRoute",
+    "GRPCRouteNamedRouteRule",
+    "Gateway",
+    "GatewayHTTPListenerIsolation",
+    "HTTPRoute",
+    "HTTPRoute303RedirectStatusCode",
+    "HTTPRoute307RedirectStatusCode",
+    "HTTPRoute308RedirectStatusCode",
+    "HTTPRouteBackendProtocolH2C",
+    "HTTPRouteBackendProtocolWebSocket",
+    "HTTPRouteBackendRequestHeaderModification",
+    "HTTPRouteBackendTimeout",
+    "HTTPRouteDestinationPortMatching",
+    "HTTPRouteHostRewrite",
+    "HTTPRouteMethodMatching",
+    "HTTPRouteNamedRouteRule",
+    "HTTPRoutePathRedirect",
+    "HTTPRoutePathRewrite",
+    "HTTPRoutePortRedirect",
+    "HTTPRouteQueryParamMatching",
+    "HTTPRouteRequestMirror",
+    "HTTPRouteRequestMultipleMirrors",
+    "HTTPRouteRequestPercentageMirror",
+    "HTTPRouteRequestTimeout",
+    "HTTPRouteResponseHeaderModification",
+    "HTTPRouteSchemeRedirect",
+    "ReferenceGrant",
+];
+
+fn status<S: Clone, T: Clone>(
+    of: Of,
+    object: &kube::core::Object<S, T>,
+    known: Value,
+    wanted: Value,
+) -> Status {
+    let metadata = &object.metadata;
+    Status {
+        of,
+        namespace: metadata.namespace.clone(),
+        name: metadata.name.clone().unwrap_or_default(),
+        version: metadata.resource_version.clone().unwrap_or_default(),
+        known,
+        wanted,
+    }
+}
+
+fn contribution(
+    listeners: &[Served<'_>],
+    outcomes: &[Outcome<'_>],
+    prototypes: &Prototypes,
+) -> Contribution {
+    let mut places = Vec::new();
+    let mut clusters = BTreeMap::new();
+    for Outcome { attachments, rules, .. } in outcomes {
+        // Two parentRefs may lead to one listener.
+        let at = attachments.iter().flat_map(|it| &it.places);
+        let at = at.filter(|(at, _)| listeners[**at].programmed());
+        let own: BTreeSet<_> =
+            at.flat_map(|(at, names)| names.iter().map(|it| (*at, it))).collect();
+        for (listener, host) in own {
+            let rules = &rules[usize::from(listeners[listener].tls())];
+            let entries = rules.entries.as_deref().unwrap_or_default();
+            places.push(Place { listener, host: host.clone(), entries });
+            clusters.extend(rules.targets.iter().map(|it| (it.cluster().to_owned(), it)));
+        }
+    }
+    let clusters = clusters.into_iter().map(|(name, it)| (name, prototypes.cluster(it))).collect();
+    Contribution { hosts: hosts(listeners, &places), clusters }
+}

@@ -1,0 +1,333 @@
+"""HTTPRoutes and GRPCRoutes of a real API server, served by the real Envoy while they change."""
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+
+from gateway.test_route_changes import MAP, Routes
+from support import REPOSITORY, eventually
+from support.apiserver import Api
+from support.client import ask
+from support.envoys import Gateway, gateway_to
+from support.load import Load
+from support.processes import free_ports
+from support.rendering import config_maps, documents
+from support.servers import Server
+from support.slices import READY, Agent, Agents, Slices, Wire, own_address
+
+GROUP = "gateway.networking.k8s.io"
+VALUES = {"routeObjects": {"enabled": True, "allowedNamespaces": "All"}}
+KINDS = {"GatewayClass", "Gateway"}
+
+
+@pytest.fixture(scope="module")
+def definitions(api: Api) -> None:
+    """The definitions of Gateway API that the pinned Envoy Gateway uses."""
+    argv = ["go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api"]
+    folder = REPOSITORY / "hack/tools/go/envoy-gateway"
+    found = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=True)
+    files = Path(found.stdout.strip()) / "config/crd/standard"
+    established = ("wait", "--for=condition=Established", "crd", "--all")
+    for arguments in (("apply", "--server-side", "--filename", files), established):
+        done = api.kubectl(*arguments)
+        assert done.returncode == 0, done.stderr
+
+
+@dataclass
+class Objects(Routes):
+    """A Gateway object, and the agent and Envoy that follow it."""
+
+    other: Slices
+
+    def apply(self, *objects: dict, namespace: str = "") -> None:
+        """Writes objects, in the namespace of the gateway unless another is named."""
+        where = ("--namespace", namespace or self.slices.namespace)
+        text = yaml.safe_dump_all(objects)
+        done = self.slices.api.kubectl("apply", *where, "--filename", "-", text=text)
+        assert done.returncode == 0, done.stderr
+
+    def delete(self, *names: str, namespace: str = "") -> None:
+        """Deletes an object by its kind and name."""
+        where = ("--namespace", namespace or self.slices.namespace)
+        done = self.slices.api.kubectl("delete", *names, *where)
+        assert done.returncode == 0, done.stderr
+
+    def route_object(
+        self, name: str, *rules: dict, kind: str = "HTTPRoute", **spec: object
+    ) -> dict:
+        """A route that is attached to the Gateway."""
+        parent = {"name": "edge", "namespace": self.slices.namespace}
+        spec = {"parentRefs": [parent], "rules": list(rules), **spec}
+        metadata = {"name": name}
+        return {"apiVersion": f"{GROUP}/v1", "kind": kind, "metadata": metadata, "spec": spec}
+
+    def conditions(self, kind: str, name: str, namespace: str = "") -> dict[str, str]:
+        """The reasons of the conditions of an object, by type."""
+        found = self.slices.api.get(kind, name, "--namespace", namespace or self.slices.namespace)
+        status = found.get("status", {})
+        parents = [each["conditions"] for each in status.get("parents", [])]
+        return {
+            each["type"]: each["reason"]
+            for each in chain(status.get("conditions", []), *parents)
+            if each.get("observedGeneration") == found["metadata"]["generation"]
+        }
+
+    def expect(self, kind: str, name: str, namespace: str = "", **reasons: str) -> None:
+        """Waits until the status has these reasons."""
+        known = lambda: self.conditions(kind, name, namespace)
+        eventually(lambda: reasons.items() <= known().items(), f"{reasons}, not {known()}")
+
+    def rendered_objects(self) -> list[dict]:
+        """All that the chart renders."""
+        return documents("gateway", values=self.values())
+
+    def values(self) -> Path:
+        """The file of the chart's values."""
+        file = self.folder / "objects.yaml"
+        file.write_text(yaml.safe_dump(VALUES))
+        return file
+
+    def start(self) -> None:
+        """Writes what the chart renders: the ConfigMap, and the objects with other names."""
+        data = config_maps(values=self.values())[1].items()
+        self.write({key: text.replace("/run/corelane", str(self.folder)) for key, text in data})
+        rendered = [each for each in self.rendered_objects() if each["kind"] in KINDS]
+        assert {each["kind"] for each in rendered} == KINDS
+        for each in rendered:
+            name = self.slices.namespace if each["kind"] == "GatewayClass" else "edge"
+            each["metadata"] = {"name": name}
+            if each["kind"] == "Gateway":
+                each["spec"]["gatewayClassName"] = self.slices.namespace
+        service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "edge"}}
+        self.apply(*rendered, {**service, "spec": {"ports": [{"port": 80}]}})
+
+    @contextmanager
+    def agent(self) -> Iterator[Agent]:
+        """An agent, which is killed at the end."""
+        here = self.slices.namespace
+        (pods,) = (it for it in self.rendered_objects() if it["kind"] == "Deployment")
+        (container,) = pods["spec"]["template"]["spec"]["initContainers"]
+        given = [each for each in container["args"] if each.startswith("--gateway")]
+        assert len(given) == 3, given
+        own = [
+            each.replace("prod/", f"{here}/").replace("corelane-gateway", "edge") for each in given
+        ]
+        flags = (f"--routes={here}/{MAP}", f"--envoy-admin=127.0.0.1:{self.admin}", *own)
+        with self.agents.run(None, *flags) as agent:
+            yield agent
+
+    @contextmanager
+    def envoy(self) -> Iterator[Gateway]:
+        """Envoy with what does not depend on routes."""
+        values = {**VALUES, "upstream": {"discovery": "eds"}, "admin": {"port": self.admin}}
+        with gateway_to([], self.folder, values, dynamic=True) as gateway:
+            yield gateway
+
+
+@pytest.fixture
+def objects(api: Api, tmp_path: Path, definitions: None) -> Iterator[Objects]:
+    """Two namespaces, and a Gateway in the first; nothing runs yet."""
+    wire = Wire(api, tmp_path)
+    wire.join()
+    with api.namespace() as namespace, api.namespace() as other:
+        agents = Agents(tmp_path, namespace, wire)
+        slices = Slices(api, namespace), Slices(api, other)
+        found = Objects(slices[0], tmp_path, agents, free_ports(1), slices[1])
+        found.start()
+        yield found
+        found.delete("gatewayclass", namespace)
+    wire.cut()
+
+
+@pytest.fixture
+def served(start: Callable[..., Server], objects: Objects) -> Callable[..., dict]:
+    """Starts a Service with one replica, and says how rules name it."""
+
+    def serve(name: str, slices: Slices | None = None, protocol: str = "") -> dict:
+        slices = slices or objects.slices
+        server = start("--lanes", "1", replica=name, address=own_address())
+        ports = (urlsplit(server.url).port, urlsplit(server.admin).port)
+        slices.put(name, (own_address(), READY), ports=ports, service=name)
+        port = {"name": "http", "port": 80, "appProtocol": protocol or "http"}
+        spec = {"clusterIP": "None", "ports": [port, {"name": "admin", "port": 81}]}
+        service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}
+        objects.apply(service, namespace=slices.namespace)
+        return {"name": name, "namespace": slices.namespace, "port": 80}
+
+    return serve
+
+
+def rule(*backends: dict, path: str = "/", **more: object) -> dict:
+    """A rule for a prefix of the path."""
+    matches = [{"path": {"type": "PathPrefix", "value": path}}]
+    return {"matches": matches, "backendRefs": list(backends), **more}
+
+
+def test_routes_come_change_and_go_without_a_lost_request(
+    objects: Objects, served: Callable[..., dict]
+) -> None:
+    one, two = served("one"), served("two")
+    objects.apply(objects.route_object("one", rule(one)))
+    with objects.agent() as agent:
+        agent.wait_until_ready()
+        with objects.envoy() as gateway, Load(gateway.url, clients=4) as load:
+            here = objects.slices.namespace
+            objects.expect("gatewayclass", here, Accepted="Accepted")
+            objects.expect("gateway", "edge", Accepted="Accepted", Programmed="Programmed")
+            objects.expect("httproute", "one", Accepted="Accepted", ResolvedRefs="ResolvedRefs")
+            (address,) = objects.slices.api.get("gateway", "edge", "-n", here)["status"][
+                "addresses"
+            ]
+            service = objects.slices.api.get("service", "edge", "-n", here)["spec"]
+            assert address == {"type": "IPAddress", "value": service["clusterIP"]}
+            # Of another route, more specific, to a cluster that Envoy did not know.
+            objects.apply(objects.route_object("two", rule(two, path="/hello")))
+            load.wait_for(50, "two")
+            objects.expect("httproute", "two", Accepted="Accepted")
+            # The same prefix: the older route is first.
+            objects.apply(objects.route_object("one", rule(one, path="/hello")))
+            load.wait_for(50, "one")
+            objects.apply(
+                objects.route_object("one", rule({**one, "weight": 1}, {**two, "weight": 1}))
+            )
+            objects.delete("httproute", "two")
+            load.wait_for(50, "one")
+            load.wait_for(50, "two")
+            # It is not served any more, but nobody asks for it.
+            objects.apply(objects.route_object("one", rule(two, path="/hello")))
+            load.wait_for(50, "two")
+            gone = [each for each in objects.folder.glob(f"{here}_one_80.json")]
+            eventually(lambda: not any(map(Path.exists, gone)), "a removed cluster")
+            reply = ask(gateway.url, "/other")
+            assert (reply.status, reply.headers["content-type"]) == (
+                404,
+                "application/problem+json",
+            )
+        assert not load.failures, load.failures[:10]
+
+
+def test_a_grant_that_is_revoked_ends_the_way_to_its_service(
+    objects: Objects, served: Callable[..., dict]
+) -> None:
+    store, web = served("store", objects.other), served("web")
+    grant = {
+        "from": [{"group": GROUP, "kind": "HTTPRoute", "namespace": objects.slices.namespace}],
+        "to": [{"group": "", "kind": "Service", "name": "store"}],
+    }
+    kind = {"apiVersion": f"{GROUP}/v1beta1", "kind": "ReferenceGrant"}
+    objects.apply(
+        objects.route_object("a", rule(store, path="/store"), rule(web), hostnames=["a.example"])
+    )
+    with objects.agent() as agent:
+        agent.wait_until_ready()
+        with objects.envoy() as gateway:
+
+            def status(path: str) -> int:
+                return ask(gateway.url, path, headers={"host": "a.example"}).status
+
+            objects.expect("httproute", "a", Accepted="Accepted", ResolvedRefs="RefNotPermitted")
+            eventually(lambda: status("/hello") == 200, "the other rule")
+            assert status("/store") == 500
+            objects.apply(
+                {**kind, "metadata": {"name": "a"}, "spec": grant},
+                namespace=objects.other.namespace,
+            )
+            # The server has no such path.
+            eventually(lambda: status("/store") == 404, "the Service of the other namespace")
+            objects.expect("httproute", "a", ResolvedRefs="ResolvedRefs")
+            objects.delete("referencegrant", "a", namespace=objects.other.namespace)
+            eventually(lambda: status("/store") == 500, "no way")
+            objects.expect("httproute", "a", ResolvedRefs="RefNotPermitted")
+            assert status("/hello") == 200
+
+
+def test_two_agents_write_a_status_once(objects: Objects, served: Callable[..., dict]) -> None:
+    objects.apply(objects.route_object("a", rule(served("web"))))
+    now = {"lastTransitionTime": "2026-01-01T00:00:00Z", "message": "", "reason": "Accepted"}
+    conditions = [{"type": "Accepted", "status": "True", **now}]
+    other = {"parentRef": {"name": "other"}, "controllerName": "example.com/other"}
+    foreign = {**other, "conditions": conditions}
+    patch = json.dumps({"status": {"parents": [foreign]}})
+    where = ("--namespace", objects.slices.namespace)
+    done = objects.slices.api.kubectl(
+        "patch",
+        "httproute",
+        "a",
+        *where,
+        "--subresource=status",
+        "--type=merge",
+        f"--patch={patch}",
+    )
+    assert done.returncode == 0, done.stderr
+    with objects.agent() as first, objects.agent() as second:
+        for agent in (first, second):
+            agent.wait_until_ready()
+        objects.expect("httproute", "a", Accepted="Accepted")
+        objects.expect("gateway", "edge", Programmed="Programmed")
+        expression = {"path": {"type": "RegularExpression", "value": "/.*"}}
+        objects.apply(objects.route_object("b", {**rule(), "matches": [expression]}))
+        objects.expect("httproute", "b", Accepted="UnsupportedValue")
+        written = [
+            (each["object"], each["name"])
+            for agent in (first, second)
+            for each in _lines(agent, "status written")
+        ]
+        (known, own) = objects.slices.api.get("httproute", "a", *where)["status"]["parents"]
+        assert (known["controllerName"], own["controllerName"]) == (
+            foreign["controllerName"],
+            "corelane/gateway-agent",
+        )
+        # The Gateway a second time for the number of its routes.
+        assert sorted(written) == [
+            ("Gateway", "edge"),
+            ("GatewayClass", objects.slices.namespace),
+            ("HTTPRoute", "a"),
+            ("HTTPRoute", "b"),
+        ]
+
+
+def test_calls_of_grpc_and_upgrades_reach_their_services(
+    objects: Objects, served: Callable[..., dict]
+) -> None:
+    plain, h2c = served("plain"), served("h2c", protocol="kubernetes.io/h2c")
+    method = {"method": {"service": "hello"}}
+    objects.apply(
+        objects.route_object(
+            "web", rule(plain), rule(h2c, path="/hello"), hostnames=["web.example"]
+        ),
+        objects.route_object(
+            "calls",
+            {"matches": [method], "backendRefs": [plain]},
+            kind="GRPCRoute",
+            hostnames=["calls.example"],
+        ),
+    )
+    with objects.agent() as agent:
+        agent.wait_until_ready()
+        with objects.envoy() as gateway:
+            objects.expect("grpcroute", "calls", Accepted="Accepted", ResolvedRefs="ResolvedRefs")
+            web = lambda: ask(gateway.url, "/hello", headers={"host": "web.example"})
+            eventually(lambda: web().replica == "h2c", "a reply by HTTP/2")
+            call = lambda path: ask(gateway.url, path, headers={"host": "calls.example"})
+            eventually(lambda: call("/hello").replica == "plain", "a reply by HTTP/2")
+            assert call("/other").status == 404
+            names = ("plain_80_http2", "h2c_80_http2", "plain_80")
+            here = objects.slices.namespace
+            found = json.loads(
+                ask(gateway.admin, "/config_dump?resource=dynamic_active_clusters").body
+            )
+            known = {each["cluster"]["name"]: each["cluster"] for each in found["configs"]}
+            assert set(known) == {f"{here}_{name}" for name in names}
+
+
+def _lines(agent: Agent, words: str) -> list[dict]:
+    """The lines of its log with these words so far."""
+    return [json.loads(line) for line in agent.log.read_text().splitlines() if words in line]
