@@ -1,0 +1,292 @@
+"""The conformance tests of Gateway API against the agent and the real Envoy.
+
+They run on the real API server without nodes: each Gateway gets an agent and an Envoy with what the chart renders, and each
+Deployment one process with a Pod that says that it is ready.
+"""
+
+import base64
+import json
+import os
+import re
+import subprocess
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gateway.test_route_objects import GROUP, definitions
+from support import REPOSITORY, eventually
+from support.apiserver import Api
+from support.envoys import gateway_to
+from support.processes import free_ports
+from support.rendering import config_maps, documents, tool
+from support.slices import Agents, Wire, own_address
+
+__all__ = ["definitions"]
+
+CLASS = "corelane"
+REPORT = REPOSITORY / "docs/results/gateway-api-conformance.yaml"
+SECRET = "tls-validity-checks-certificate"
+"""The certificate that the operator of the Gateways has given their pods."""
+
+WITHOUT_NODES = (
+    # They read the logs of pods.
+    "HTTPRouteRequestMirror",
+    "HTTPRouteRequestMultipleMirrors",
+    "HTTPRouteRequestPercentageMirror",
+    # It makes slices of the addresses of pods.
+    "HTTPRouteServiceTypes",
+)
+
+VALUES = {"routeObjects": {"enabled": True}, "listener": {"address": "127.0.0.1"}}
+TLS = {"tls": {"enabled": True, "plain": "serve"}}
+
+
+@dataclass
+class World:
+    """What a cluster does beyond its API server."""
+
+    api: Api
+    folder: Path
+    wire: Wire
+    stack: ExitStack
+    gateways: dict[str, ExitStack] = field(default_factory=dict)
+    pods: dict[str, dict[str, int]] = field(default_factory=dict)
+    slices: set[str] = field(default_factory=set)
+    failures: list[BaseException] = field(default_factory=list)
+    numbers: Iterator[int] = field(default_factory=lambda: iter(range(1, 250)))
+    pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(8))
+
+    def follow(self, stop: threading.Event) -> None:
+        """Acts on Gateways, Deployments and Services until told to stop."""
+        while not stop.wait(0.5):
+            for each in self._all("deployments.apps"):
+                name = self._name(each)
+                if name not in self.pods:
+                    self.pods[name] = self._pod(each)
+            for each in self._all("services"):
+                if self._name(each) not in self.slices and self._slice(each):
+                    self.slices.add(self._name(each))
+            found = {self._name(it): it for it in self._all(f"gateways.{GROUP}")}
+            found = {
+                name: it for name, it in found.items() if it["spec"]["gatewayClassName"] == CLASS
+            }
+            for name in found.keys() - self.gateways.keys():
+                self.gateways[name] = ExitStack()
+                work = self.pool.submit(self._serve, found[name], self.gateways[name])
+                work.add_done_callback(
+                    lambda it: it.exception() and self.failures.append(it.exception())
+                )
+            for name in self.gateways.keys() - found.keys():
+                self.gateways.pop(name).close()
+
+    def _all(self, kind: str) -> list[dict]:
+        found = self.api.kubectl("get", kind, "--all-namespaces", "--output", "json")
+        return json.loads(found.stdout)["items"] if found.returncode == 0 else []
+
+    def _name(self, it: dict) -> str:
+        return f"{it['metadata']['namespace']}/{it['metadata']['name']}"
+
+    def apply(self, namespace: str, *objects: dict) -> None:
+        """Writes objects in a namespace."""
+        text = yaml.safe_dump_all(objects)
+        where = ("--namespace", namespace, "--filename", "-")
+        done = self.api.kubectl("apply", "--server-side", *where, text=text)
+        assert done.returncode == 0, done.stderr
+
+    def _status(self, namespace: str, kind: str, name: str, status: dict) -> None:
+        patch = f"--patch={json.dumps({'status': status})}"
+        where = ("--namespace", namespace, "--subresource=status", "--type=merge", patch)
+        done = self.api.kubectl("patch", kind, name, *where)
+        assert done.returncode == 0, done.stderr
+
+    def _pod(self, deployment: dict) -> dict[str, int]:
+        """Starts the process of a Deployment; its ports by those of the container."""
+        metadata, template = deployment["metadata"], deployment["spec"]["template"]
+        namespace, (container, *_) = metadata["namespace"], template["spec"]["containers"]
+        # As those of a Deployment: the suite cuts off the last two parts.
+        pod = f"{metadata['name']}-0-0"
+        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+        spec = {"containers": [{"name": "echo", "image": "echo"}]}
+        labels = template["metadata"]["labels"]
+        described = {"name": pod, "labels": labels}
+        self.apply(
+            namespace,
+            account,
+            {"apiVersion": "v1", "kind": "Pod", "metadata": described, "spec": spec},
+        )
+        ready = [{"type": "Ready", "status": "True"}]
+        self._status(namespace, "pod", pod, {"phase": "Running", "conditions": ready})
+        if "echo-basic" not in container["image"]:
+            return {}
+        first = free_ports(3, "0.0.0.0")
+        given = {it["name"]: it["value"] for it in container.get("env", []) if "value" in it}
+        own = {"POD_NAME": pod, "NAMESPACE": namespace, "HTTP_PORT": first, "H2C_PORT": first + 1}
+        known = {**given, **own, "HTTPS_PORT": first + 2}
+        env = {**os.environ, **{name: str(value) for name, value in known.items()}}
+        env.pop("TLS_SERVER_CERT", None)
+        with (self.folder / f"{namespace}-{pod}.log").open("wb") as log:
+            process = subprocess.Popen([tool("gateway-echo")], stdout=log, stderr=log, env=env)
+        self.stack.callback(process.kill)
+        return {"3000": first, "3001": first + 1, "8443": first + 2}
+
+    def _slice(self, service: dict) -> bool:
+        """Writes the slice of a Service with a selector; whether its pods are known."""
+        selector = service["spec"].get("selector", {}).get("app")
+        namespace = service["metadata"]["namespace"]
+        if not selector:
+            return True
+        ports = self.pods.get(f"{namespace}/{selector}")
+        if ports is None:
+            return False
+        described = [
+            {"name": it.get("name", ""), "port": ports[str(it["targetPort"])], "protocol": "TCP"}
+            for it in service["spec"]["ports"]
+            if str(it["targetPort"]) in ports
+        ]
+        name = service["metadata"]["name"]
+        labels = {"kubernetes.io/service-name": name}
+        slice_ = {
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": {"name": f"{name}-0", "labels": labels},
+            "addressType": "IPv4",
+            "endpoints": [{"addresses": [own_address()], "conditions": {"ready": True}}],
+            "ports": described,
+        }
+        self.apply(namespace, slice_)
+        return True
+
+    def _serve(self, gateway: dict, stack: ExitStack) -> None:
+        """Starts the agent and the Envoy of a Gateway, at an address of its own."""
+        namespace, name = gateway["metadata"]["namespace"], gateway["metadata"]["name"]
+        number = next(self.numbers)
+        address, folder = f"127.0.1.{number}", self.folder / f"gateway-{number}"
+        folder.mkdir()
+        own, admin = f"gateway-{number}", free_ports(1)
+        service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": own}}
+        data = self._rendered(gateway, folder, admin).items()
+        routes = {key: text.replace("/run/corelane", str(folder)) for key, text in data}
+        config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": own}}
+        ports = {"ports": [{"port": 80}], "type": "LoadBalancer"}
+        self.apply(namespace, {**service, "spec": ports}, {**config_map, "data": routes})
+        balancer = {"loadBalancer": {"ingress": [{"ip": address}]}}
+        self._status(namespace, "service", own, balancer)
+        flags = (f"--gateway={namespace}/{name}", f"--gateway-service={own}")
+        flags += (
+            "--gateway-http-port=80",
+            "--gateway-https-port=443",
+            f"--gateway-secret={SECRET}",
+        )
+        flags += (f"--routes={namespace}/{own}", f"--envoy-admin=127.0.0.1:{admin}")
+
+        def listen(configuration: dict) -> None:
+            for listener in configuration["static_resources"]["listeners"]:
+                port = {"ingress": 80, "ingress_tls": 443}.get(listener["name"])
+                if port:
+                    place = {"address": address, "port_value": port}
+                    listener["address"] = {"socket_address": place}
+
+        values = yaml.safe_load((folder / "routes.yaml").read_text())
+        agent = stack.enter_context(Agents(folder, namespace, self.wire).run(None, *flags))
+        agent.wait_until_ready()
+        stack.enter_context(gateway_to([], folder, values, listen, dynamic=True))
+
+    def _rendered(self, gateway: dict, folder: Path, admin: int) -> dict[str, str]:
+        """The routes of the chart, whose values stay in a file."""
+        upstream = {"upstream": {"discovery": "eds"}, "admin": {"port": admin}}
+        values = {**VALUES, **upstream}
+        listeners = gateway["spec"]["listeners"]
+        if any(each["protocol"] == "HTTPS" for each in listeners):
+            files = {"certificate": "tls.crt", "key": "tls.key"}
+            # The suite writes it after the Gateways.
+            found: list[dict] = []
+            kind = "secrets"
+            eventually(
+                lambda: (
+                    found.extend(it for it in self._all(kind) if it["metadata"]["name"] == SECRET)
+                    or found
+                ),
+                SECRET,
+                patience=60,
+                pause=0.5,
+            )
+            for file in files.values():
+                (folder / file).write_bytes(base64.b64decode(found[0]["data"][file]))
+            places = {key: str(folder / file) for key, file in files.items()}
+            places["sds"] = str(folder / "certificate.yaml")
+            values["tls"] = {**TLS["tls"], "files": places}
+        file = folder / "routes.yaml"
+        file.write_text(yaml.safe_dump(values))
+        return config_maps(values=file)[1]
+
+
+@pytest.fixture
+def world(api: Api, tmp_path: Path, definitions: None) -> Iterator[World]:
+    """A cluster with the class of the chart."""
+    wire = Wire(api, tmp_path)
+    wire.join()
+    values = tmp_path / "class.yaml"
+    values.write_text(yaml.safe_dump(VALUES))
+    (own,) = (it for it in documents("gateway", values=values) if it["kind"] == "GatewayClass")
+    stop = threading.Event()
+    with ExitStack() as stack:
+        found = World(api, tmp_path, wire, stack)
+        created = api.kubectl("apply", "--filename", "-", text=yaml.safe_dump(own))
+        assert created.returncode == 0, created.stderr
+        thread = threading.Thread(target=found.follow, args=(stop,))
+        thread.start()
+        try:
+            # Somebody must accept the class before the suite creates its Gateways.
+            listener = {"name": "http", "protocol": "HTTP", "port": 80}
+            spec = {"gatewayClassName": CLASS, "listeners": [listener]}
+            kind = {"apiVersion": f"{GROUP}/v1", "kind": "Gateway", "metadata": {"name": "first"}}
+            found.apply("default", {**kind, "spec": spec})
+
+            def accepted() -> bool:
+                assert not found.failures, found.failures
+                return api.get("gatewayclass", CLASS)["status"]["conditions"][0]["status"] == "True"
+
+            eventually(accepted, "an accepted class", patience=60, pause=0.5)
+            yield found
+        finally:
+            stop.set()
+            thread.join()
+        found.pool.shutdown()
+        for each in found.gateways.values():
+            each.close()
+    wire.cut()
+
+
+def test_the_profiles_of_http_and_grpc(world: World, tmp_path: Path) -> None:
+    report = tmp_path / "report.yaml"
+    flags = {
+        "gateway-class": CLASS,
+        "conformance-profiles": "GATEWAY-HTTP,GATEWAY-GRPC",
+        "skip-tests": ",".join(WITHOUT_NODES),
+        "report-output": report,
+        "organization": "corelane",
+        "project": "corelane",
+        "url": "https://example.invalid/corelane",
+        "version": (REPOSITORY / "VERSION").read_text().strip(),
+        "contact": "maintainers@example.invalid",
+        "cleanup-base-resources": "false",
+        "test.timeout": "40m",
+        "test.v": "true",
+    }
+    argv = [tool("gateway-conformance"), *(f"-{key}={value}" for key, value in flags.items())]
+    env = {**os.environ, "KUBECONFIG": str(world.api.kubeconfig)}
+    with (tmp_path / "suite.log").open("wb") as log:
+        subprocess.run(argv, stdout=log, stderr=log, env=env, check=False)
+    found = yaml.safe_load(report.read_text())
+    del found["date"]
+    # The suite writes its report before the tests that run at the same time have ended.
+    failed = re.findall(r"--- FAIL: Conformance/(\w+) ", (tmp_path / "suite.log").read_text())
+    found["failedTests"] = sorted(set(failed))
+    report.write_text(yaml.safe_dump(found))
+    assert found == yaml.safe_load(REPORT.read_text()), f"{report} differs from {REPORT}"
