@@ -153,6 +153,7 @@ clippy: ## Run clippy on all Rust code
 # Library tests mostly wait for sockets, so more run at once than there are CPUs.
 test-rust: ## Run the unit and library tests of the Rust services
 	cd services && cargo test --locked -- --test-threads=8
+	cd services && cargo test --locked -p corelane-service --lib --features jwt -- auth
 
 test-processes: ## Run the tests with real processes
 	@$(TOOLS) ensure $(TEST_TOOLS)

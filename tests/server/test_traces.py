@@ -143,7 +143,7 @@ def test_through_the_gateway_the_replicas_span_is_a_child_of_its_attempt(
 ) -> None:
     server = traced(start, spans.endpoint, "--otlp.ratio", "0")
     tracing = {"enabled": True, "protocol": "http", "host": "127.0.0.1", "port": spans.port}
-    values = {"tracing": {**tracing, "percent": 100}}
+    values = {"tracing": {**tracing, "percent": 100, "attempts": True}}
     with gateway_to([endpoint(server.url, server.admin)], tmp_path, values=values) as gateway:
         eventually(lambda: gateway.counted("cluster.server.membership_healthy") == 1)
         reply = ask(gateway.url, "/hello")
