@@ -64,12 +64,15 @@ def test_a_reader_that_leaves_early_is_no_error_to_explain(
 
 
 def test_status_shows_every_process(platform: Platform) -> None:
-    result = platform.command("status")
-    rows = {line.split()[0]: line.split() for line in result.stdout.splitlines()[1:]}
-    assert set(rows) == {"gateway", "prometheus", "server-0", "server-1"}
-    for name, row in rows.items():
-        assert row[1:3] == ["running", str(platform.pid(name))]
-    assert result.returncode == 0
+    def rows() -> dict[str, list[str]]:
+        result = platform.command("status")
+        assert result.returncode == 0
+        return {line.split()[0]: line.split()[1:3] for line in result.stdout.splitlines()[1:]}
+
+    # supervisord calls a process running when it has lasted for a second, which up does not wait for.
+    eventually(lambda: all(state == "running" for state, _ in rows().values()), "all run")
+    expected = ("gateway", "prometheus", "server-0", "server-1")
+    assert rows() == {name: ["running", str(platform.pid(name))] for name in expected}
 
 
 def test_logs_show_every_process_and_know_no_other(platform: Platform) -> None:
