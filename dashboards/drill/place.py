@@ -115,7 +115,7 @@ class Place:
         self.stack.callback(made.kill)
         made.start()
         self.until(made.ready, f"{pod} is ready, see {made.log}")
-        self.scraped("server", made.replica.admin_port, pod)
+        self.scraped("service", made.replica.admin_port, pod)
         return made
 
     def gateway(

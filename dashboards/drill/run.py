@@ -81,7 +81,7 @@ def run(watch: Watch, platform: Platform) -> Calm:
 def _targets(platform: Platform) -> Iterator[tuple[str, str, int]]:
     plan = platform.plan
     for name, server in platform.servers.items():
-        yield "server", name, server.replica.admin_port
+        yield "service", name, server.replica.admin_port
     yield "gateway", "gateway", plan.topology.gateway_stats_port
     yield "gateway-agent", "gateway", plan.gateway_agent
     yield "node-tuning", "node-tuner", plan.node_tuning

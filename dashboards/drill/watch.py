@@ -18,6 +18,7 @@ import yaml
 
 from dashboards.drill import factor
 from dashboards.drill.verdict import Cancelled, DrillError, Firing
+from dashboards.live.assemble import SERVICES
 from local.settings import REPOSITORY
 from local.topology import HOST
 from support.client import ask
@@ -105,7 +106,7 @@ LOOKBACK = "5m"
 """Lookback delta of Prometheus; divided as well."""
 
 JOBS = {
-    "server": {},
+    "service": {},
     "gateway": {"metrics_path": "/stats/prometheus"},
     "gateway-agent": {},
     # Its labels `namespace` and `pod` are those of the checked pod.
@@ -138,6 +139,7 @@ class Watch:
     def add(self, job: str, port: int, **labels: str) -> None:
         """Has Prometheus scrape a port of this machine."""
         with self._lock:
+            labels = {"service": SERVICES.get(job, job), **labels}
             target = {"targets": [f"{HOST}:{port}"], "labels": labels}
             self._targets.setdefault(job, []).append(target)
             self._write(job)

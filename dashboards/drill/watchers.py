@@ -52,7 +52,7 @@ def _federation(url: str) -> dict:
     return {
         "job_name": "federation",
         "metrics_path": "/federate",
-        "params": {"match[]": ['{__name__=~"(slo|job_slo|route_slo):.+"}']},
+        "params": {"match[]": ['{__name__=~"(slo|service_slo|route_slo):.+"}']},
         "static_configs": [{"targets": [urlsplit(url).netloc]}],
     }
 
@@ -72,9 +72,9 @@ def prometheus(place: Place, alertmanager: int = 0, absent: int = 0) -> Watcher:
     if absent:
         target = {
             "targets": [f"{HOST}:{absent}"],
-            "labels": {"namespace": place.namespace, "pod": "absent"},
+            "labels": {"namespace": place.namespace, "service": "server", "pod": "absent"},
         }
-        configuration["scrape_configs"] = [{"job_name": "server", "static_configs": [target]}]
+        configuration["scrape_configs"] = [{"job_name": "service", "static_configs": [target]}]
     if alertmanager:
         address = {"static_configs": [{"targets": [f"{HOST}:{alertmanager}"]}]}
         configuration["alerting"] = {"alertmanagers": [address]}

@@ -126,6 +126,7 @@ def _others() -> dashboard.DashboardLink:
 
 def link(title: str, variables: str = "") -> model.DashboardLink:
     """From a value to another dashboard; `variables` selects what it shows there."""
-    kept = "${datasource:queryparam}&${namespace:queryparam}&${job:queryparam}&${__url_time_range}"
-    more = f"&{variables}" if variables else ""
-    return model.DashboardLink(title=title, url=f"/d/corelane-{title.lower()}?{kept}{more}")
+    kept = [it.name for it in COMMON if f"var-{it.name}=" not in variables]
+    query = [*(f"${{{name}:queryparam}}" for name in kept), "${__url_time_range}"]
+    query += [variables] if variables else []
+    return model.DashboardLink(title=title, url=f"/d/corelane-{title.lower()}?{'&'.join(query)}")

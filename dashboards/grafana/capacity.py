@@ -2,7 +2,7 @@
 
 from grafana.board import Board
 from grafana.panels import Column, Limits, cells, lines, number
-from grafana.queries import JOB, POD
+from grafana.queries import POD, ROUTE, SERVICE
 
 BOARD = Board(
     uid="corelane-capacity",
@@ -13,8 +13,8 @@ BOARD = Board(
 
 USED = Limits(0.7, 0.9)
 MEASURED = f"""
-  sum(pod:corelane_requests:rate1m{{{JOB}}})
-    / (avg(pod_lane:corelane_lane_busy:ratio_rate1m{{{JOB}}}) > 0.02)
+  sum(pod:corelane_requests:rate1m{{{SERVICE}}})
+    / (avg(pod_lane:corelane_lane_busy:ratio_rate1m{{{SERVICE}}}) > 0.02)
 """
 """Request rate with lanes that are always busy, at the present cost of a request."""
 
@@ -31,9 +31,11 @@ MEASURED_WAIT = f"""
 """
 
 LANE_TIME = (
-    f"sum by (route, method) (rate(corelane_load_table_lane_time_seconds_total{{{JOB}}}[5m]))"
+    f"sum by (route, method) (rate(corelane_load_table_lane_time_seconds_total{{{ROUTE}}}[5m]))"
 )
-OBSERVATIONS = f"sum by (route, method) (rate(corelane_load_table_observations_total{{{JOB}}}[5m]))"
+OBSERVATIONS = (
+    f"sum by (route, method) (rate(corelane_load_table_observations_total{{{ROUTE}}}[5m]))"
+)
 
 
 def limit_used(series: str, setting: str, how: str = "max") -> str:
@@ -45,8 +47,8 @@ def limit_used(series: str, setting: str, how: str = "max") -> str:
 def needed(factor: int) -> str:
     """Replicas for a multiple of the load."""
     return (
-        f"ceil({factor} * sum(pod:corelane_requests:rate1m{{{JOB}}})"
-        f" / avg(pod:corelane_capacity_requests:rate{{{JOB}}})"
+        f"ceil({factor} * sum(pod:corelane_requests:rate1m{{{SERVICE}}})"
+        f" / avg(pod:corelane_capacity_requests:rate{{{SERVICE}}})"
         " / scalar(slo:corelane_capacity_used_objective:ratio))"
     )
 
@@ -58,7 +60,7 @@ BOARD.row(
         "How full are the replicas? Request rate as a share of the rate that the capacity model "
         "predicts. Above 90% queues grow without bound: scale to *Replicas needed*.",
         "percentunit",
-        f"max(job:corelane_capacity_used:ratio{{{JOB}}})",
+        f"max(service:corelane_capacity_used:ratio{{{SERVICE}}})",
         limits=USED,
         empty="no traffic",
         decimals=0,
@@ -69,9 +71,9 @@ BOARD.row(
         "the target utilisation (70% by default). At 0 add replicas, or make a route in *Lane "
         "time by route* cheaper.",
         "reqps",
-        f"max(job:corelane_capacity_requests:rate{{{JOB}}})"
+        f"max(service:corelane_capacity_requests:rate{{{SERVICE}}})"
         " * scalar(slo:corelane_capacity_used_objective:ratio)"
-        f" - sum(pod:corelane_requests:rate1m{{{JOB}}})",
+        f" - sum(pod:corelane_requests:rate1m{{{SERVICE}}})",
         limits=Limits(1, 0, falling=True),
         empty="no traffic",
     ),
@@ -80,7 +82,7 @@ BOARD.row(
         "How many replicas does the present load need? For the target utilisation. If it is more "
         "than there are, scale out, or raise the upper bound of the autoscaler.",
         "none",
-        f"max(job:corelane_capacity_replicas:needed{{{JOB}}})",
+        f"max(service:corelane_capacity_replicas:needed{{{SERVICE}}})",
         empty="no traffic",
     ),
     number(
@@ -88,7 +90,7 @@ BOARD.row(
         "Are there too few? Replicas needed minus ready replicas; below 0 some are spare. Above 0 "
         "scale out. Pending pods mean that the cluster has no whole CPUs left.",
         "none",
-        f"max(job:corelane_capacity_replicas:needed{{{JOB}}}) - sum(corelane_ready{{{JOB}}})",
+        f"max(service:corelane_capacity_replicas:needed{{{SERVICE}}}) - sum(corelane_ready{{{SERVICE}}})",
         limits=Limits(1, 2),
         empty="no traffic",
     ),
@@ -98,7 +100,7 @@ BOARD.row(
         "the model leaves out. Far above, lanes lose CPU time (*Lanes*), or spend it on new "
         "connections and TLS handshakes.",
         "none",
-        f"max(job:corelane_capacity_requests:rate{{{JOB}}}) / ({MEASURED})",
+        f"max(service:corelane_capacity_requests:rate{{{SERVICE}}}) / ({MEASURED})",
         limits=Limits(1.5, 3),
         empty="too little traffic",
         decimals=2,
@@ -108,7 +110,7 @@ BOARD.row(
         "Is the load spread evenly? The busiest replica over the mean, in 5 minutes. Above 1.6 one "
         "replica is full before the others; see *Request share by replica* in *Gateway*.",
         "none",
-        f"max(job:corelane_lane_busy:imbalance_rate5m{{{JOB}}})",
+        f"max(service:corelane_lane_busy:imbalance_rate5m{{{SERVICE}}})",
         limits=Limits(1.3, 1.6),
         empty="idle",
         decimals=2,
@@ -123,8 +125,8 @@ BOARD.row(
         "measured from busy time. Scale out before the rate reaches two thirds of it.",
         "reqps",
         {
-            "request rate": f"sum(pod:corelane_requests:rate1m{{{JOB}}})",
-            "predicted capacity": f"max(job:corelane_capacity_requests:rate{{{JOB}}})",
+            "request rate": f"sum(pod:corelane_requests:rate1m{{{SERVICE}}})",
+            "predicted capacity": f"max(service:corelane_capacity_requests:rate{{{SERVICE}}})",
             "measured capacity": MEASURED,
         },
         logarithmic=True,
@@ -150,9 +152,9 @@ BOARD.row(
         "check the autoscaler's bounds and free CPUs.",
         "none",
         {
-            "needed": f"max(job:corelane_capacity_replicas:needed{{{JOB}}})",
-            "needed for latency": f"max(job:corelane_capacity_latency_replicas:needed{{{JOB}}}) < +Inf",
-            "ready": f"sum(corelane_ready{{{JOB}}})",
+            "needed": f"max(service:corelane_capacity_replicas:needed{{{SERVICE}}})",
+            "needed for latency": f"max(service:corelane_capacity_latency_replicas:needed{{{SERVICE}}}) < +Inf",
+            "ready": f"sum(corelane_ready{{{SERVICE}}})",
         },
     ),
 )
@@ -183,9 +185,9 @@ BOARD.row(
         "requests on too few lanes: *Lanes*.",
         "s",
         {
-            "measured p99": f"max(pod_lane:corelane_request_phase_queue_seconds:p99_rate5m{{{JOB}}})",
+            "measured p99": f"max(pod_lane:corelane_request_phase_queue_seconds:p99_rate5m{{{SERVICE}}})",
             "measured mean": MEASURED_WAIT,
-            "predicted mean": f"max(pod:corelane_capacity_wait_seconds:mean{{{JOB}}})",
+            "predicted mean": f"max(pod:corelane_capacity_wait_seconds:mean{{{SERVICE}}})",
         },
         limits=Limits(0.01, 0.05),
     ),
@@ -225,8 +227,8 @@ BOARD.row(
         "percentunit",
         {
             "in 4 hours": "clamp(predict_linear("
-            f"job:corelane_capacity_used:ratio{{{JOB}}}[2h], 4 * 3600), 0, 2)",
-            "now": f"max(job:corelane_capacity_used:ratio{{{JOB}}})",
+            f"service:corelane_capacity_used:ratio{{{SERVICE}}}[2h], 4 * 3600), 0, 2)",
+            "now": f"max(service:corelane_capacity_used:ratio{{{SERVICE}}})",
         },
         limits=USED,
     ),
@@ -237,8 +239,8 @@ BOARD.row(
         "too long, and more replicas do not help.",
         "percentunit",
         {
-            "limit": f"min(pod:corelane_capacity_latency_used:ratio{{{JOB}}})",
-            "used": f"max(job:corelane_capacity_used:ratio{{{JOB}}})",
+            "limit": f"min(pod:corelane_capacity_latency_used:ratio{{{SERVICE}}})",
+            "used": f"max(service:corelane_capacity_used:ratio{{{SERVICE}}})",
         },
         top=1,
     ),

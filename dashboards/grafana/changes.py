@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from grafana_foundation_sdk.models import dashboard as model
 
-from grafana.queries import DATASOURCE, JOB, firing
+from grafana.queries import DATASOURCE, SERVICE, firing
 
 
 class _Query(model.AnnotationQuery):
@@ -48,11 +48,11 @@ class Mark:
 
 def _new(labels: str, series: str) -> str:
     """For one minute after a combination of labels appears that did not exist in the hour before."""
-    of = f"{series}{{{JOB}}}"
+    of = f"{series}{{{SERVICE}}}"
     return f"group by ({labels}) ({of}) unless group by ({labels}) (last_over_time({of}[1h] offset 1m))"
 
 
-SERVERS = f"count(corelane_build_info{{{JOB}}})[1m:5s]"
+SERVERS = f"count(corelane_build_info{{{SERVICE}}})[1m:5s]"
 
 MARKS = (
     Mark(
@@ -72,7 +72,7 @@ MARKS = (
     Mark(
         "Starts",
         "green",
-        f"1000 * max by (pod) (process_start_time_seconds{{{JOB}}})",
+        f"1000 * max by (pod) (process_start_time_seconds{{{SERVICE}}})",
         "Start",
         "{{pod}} started",
         at_value=True,
@@ -80,7 +80,7 @@ MARKS = (
     Mark(
         "Drains",
         "yellow",
-        f"1000 * max by (pod) (corelane_drain_started_timestamp_seconds{{{JOB}}} > 0)",
+        f"1000 * max by (pod) (corelane_drain_started_timestamp_seconds{{{SERVICE}}} > 0)",
         "Drain",
         "{{pod}} started to drain",
         at_value=True,

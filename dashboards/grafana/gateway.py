@@ -4,14 +4,14 @@ from grafana.board import Board
 from grafana.panels import NONZERO, Limits, bars, lines, number
 from grafana.queries import (
     GATEWAY,
-    JOB,
     POD,
-    THRESHOLD,
+    SERVICE,
     gateway_error_rate,
     gateway_quantile,
     quantile,
     sum_increase,
     sum_rate,
+    threshold,
 )
 from grafana.variables import CLUSTER as CLUSTERS
 
@@ -23,7 +23,7 @@ BOARD = Board(
 )
 
 UPSTREAM = f'{GATEWAY}, envoy_cluster_name=~"$cluster", envoy_cluster_name!~"admin|collector"'
-AGENT = 'namespace="$namespace", job="gateway-agent"'
+AGENT = f'{GATEWAY}, job="gateway-agent"'
 ENVOY = 'namespace="$namespace", container="envoy"'
 CLUSTER = "envoy_cluster"
 EJECTIONS = f"{CLUSTER}_outlier_detection_ejections"
@@ -41,18 +41,18 @@ CIRCUITS = "|".join(
 )
 
 SHARE = f"""
-  sum by (pod) (pod:corelane_requests:rate1m{{{JOB}}})
-    / on () group_left () (sum(pod:corelane_requests:rate1m{{{JOB}}}) > 0)
+  sum by (pod) (pod:corelane_requests:rate1m{{{SERVICE}}})
+    / on () group_left () (sum(pod:corelane_requests:rate1m{{{SERVICE}}}) > 0)
 """
 
 WEIGHT = f"""
-  sum by (pod) (rate(corelane_requests_total{{{JOB}}}[1m]))
+  sum by (pod) (rate(corelane_requests_total{{{SERVICE}}}[1m]))
     / clamp_min(
-      max by (pod) (pod:corelane_lane_busy:ratio_rate1m{{{JOB}}})
+      max by (pod) (pod:corelane_lane_busy:ratio_rate1m{{{SERVICE}}})
         + (
-          sum by (pod) (rate(corelane_requests_total{{{JOB}, code=~"5.."}}[1m]))
-            / (sum by (pod) (rate(corelane_requests_total{{{JOB}}}[1m])) > 0)
-          or 0 * max by (pod) (pod:corelane_lane_busy:ratio_rate1m{{{JOB}}})
+          sum by (pod) (rate(corelane_requests_total{{{SERVICE}, code=~"5.."}}[1m]))
+            / (sum by (pod) (rate(corelane_requests_total{{{SERVICE}}}[1m])) > 0)
+          or 0 * max by (pod) (pod:corelane_lane_busy:ratio_rate1m{{{SERVICE}}})
         ),
       0.02
     )
@@ -160,8 +160,8 @@ BOARD.row(
         "percentunit",
         {
             "{{pod}}": f"sum by (pod) (pod:corelane_requests:rate1m{{{POD}}})"
-            f" / on () group_left () (sum(pod:corelane_requests:rate1m{{{JOB}}}) > 0)",
-            "even share": f"1 / count(corelane_build_info{{{JOB}}})",
+            f" / on () group_left () (sum(pod:corelane_requests:rate1m{{{SERVICE}}}) > 0)",
+            "even share": f"1 / count(corelane_build_info{{{SERVICE}}})",
         },
         ranked=True,
     ),
@@ -186,9 +186,9 @@ BOARD.row(
         {
             "gateway p50": gateway_quantile(0.5),
             "gateway p99": gateway_quantile(0.99),
-            "replicas p50": quantile(0.5, "corelane_request_duration_seconds", JOB),
-            "replicas p99": quantile(0.99, "corelane_request_duration_seconds", JOB),
-            "objective": THRESHOLD,
+            "replicas p50": quantile(0.5, "corelane_request_duration_seconds", SERVICE),
+            "replicas p99": quantile(0.99, "corelane_request_duration_seconds", SERVICE),
+            "objective": threshold(GATEWAY),
         },
         red="objective",
         logarithmic=True,
@@ -250,8 +250,8 @@ BOARD.row(
         "gateway/cost.md.",
         "s",
         {
-            "replicas": sum_rate("process_cpu_seconds_total", JOB)
-            + f" / ({sum_rate('corelane_requests_total', JOB)} > 0)",
+            "replicas": sum_rate("process_cpu_seconds_total", SERVICE)
+            + f" / ({sum_rate('corelane_requests_total', SERVICE)} > 0)",
             "gateways": GATEWAY_CPU,
         },
         limits=Limits(0.001, 0.01),

@@ -2,7 +2,7 @@
 
 from grafana.board import Board, link
 from grafana.panels import NONZERO, Column, Limits, cells, heat_map, lines, number
-from grafana.queries import POD, quantile, raised, sum_increase, sum_rate
+from grafana.queries import POD, POD_ROUTE, quantile, raised, sum_increase, sum_rate
 
 BOARD = Board(
     uid="corelane-lanes",
@@ -18,14 +18,18 @@ UNEVEN = Limits(1.3, 1.6)
 LANE = "{{pod}} lane {{lane}}"
 UTILISATION = f"pod_lane:corelane_lane_busy:ratio_rate1m{{{POD}}}"
 WITH_CPU = (
-    " * on (namespace, job, pod, lane) group_left (cpu, pinned)"
-    f" max by (namespace, job, pod, lane, cpu, pinned) (corelane_lane_info{{{POD}}})"
-)
-LANE_TIME = (
-    f"rate(corelane_load_table_observations_total{{{POD}}}[5m])"
-    f" * corelane_load_table_lane_seconds{{{POD}}}"
+    " * on (namespace, service, pod, lane) group_left (cpu, pinned)"
+    f" max by (namespace, service, pod, lane, cpu, pinned) (corelane_lane_info{{{POD}}})"
 )
 WAKES_BY_BYTES = sum_rate("corelane_connection_wakes_total", POD + ', reason="bytes"', "pod")
+
+
+def lane_time(matchers: str) -> str:
+    """Lanes that each kind of request keeps busy."""
+    return (
+        f"rate(corelane_load_table_observations_total{{{matchers}}}[5m])"
+        f" * corelane_load_table_lane_seconds{{{matchers}}}"
+    )
 
 
 def by_lane(gauge: str) -> str:
@@ -185,10 +189,11 @@ BOARD.row(
             Column("Value #C", "Request rate", "reqps"),
             Column("Value #D", "Share of lane time", "percentunit"),
         ),
-        f"avg by (route, method) (corelane_load_table_lane_seconds{{{POD}}})",
-        f"avg by (route, method) (corelane_load_table_lane_deviation_seconds{{{POD}}})",
-        f"sum by (route, method) (rate(corelane_load_table_observations_total{{{POD}}}[5m]))",
-        f"sum by (route, method) ({LANE_TIME}) / on () group_left () (sum({LANE_TIME}) > 0)",
+        f"avg by (route, method) (corelane_load_table_lane_seconds{{{POD_ROUTE}}})",
+        f"avg by (route, method) (corelane_load_table_lane_deviation_seconds{{{POD_ROUTE}}})",
+        f"sum by (route, method) (rate(corelane_load_table_observations_total{{{POD_ROUTE}}}[5m]))",
+        f"sum by (route, method) ({lane_time(POD_ROUTE)})"
+        f" / on () group_left () (sum({lane_time(POD)}) > 0)",
         sort="Share of lane time",
     ),
     widths=(13, 11),
@@ -361,7 +366,7 @@ BOARD.row(
         "Which handler blocks its lane? Handlers that held a lane for longer than timeouts.stall. "
         "Code that blocks or computes for long belongs in corelane::blocking.",
         "none",
-        {"{{route}}": raised("route", sum_increase("corelane_stalls_total", POD, "route"))},
+        {"{{route}}": raised("route", sum_increase("corelane_stalls_total", POD_ROUTE, "route"))},
         limits=NONZERO,
     ),
     lines(

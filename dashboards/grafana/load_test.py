@@ -4,13 +4,13 @@ from grafana.board import Board
 from grafana.panels import NONZERO, Above, Limits, lines, number
 from grafana.queries import (
     GATEWAY,
-    JOB,
-    THRESHOLD,
+    SERVICE,
     error_rate,
     gateway_error_rate,
     gateway_quantile,
     quantile,
     sum_rate,
+    threshold,
 )
 from grafana.variables import TEST
 
@@ -88,7 +88,7 @@ BOARD.row(
         "How busy are the replicas? Above 90% the test measures the queue. Up to 70% is normal, "
         "unless the test looks for the limit.",
         "percentunit",
-        f"max(pod_lane:corelane_lane_busy:ratio_rate1m{{{JOB}}})",
+        f"max(pod_lane:corelane_lane_busy:ratio_rate1m{{{SERVICE}}})",
         limits=Limits(0.7, 0.9),
         decimals=0,
     ),
@@ -104,7 +104,7 @@ BOARD.row(
         {
             "k6": REQUESTS,
             "gateway": sum_rate("envoy_http_downstream_rq_completed", GATEWAY),
-            "replicas": sum_rate("corelane_requests_total", JOB),
+            "replicas": sum_rate("corelane_requests_total", SERVICE),
         },
     ),
     lines(
@@ -115,8 +115,8 @@ BOARD.row(
         {
             "k6, slowest name": f"max(k6_http_req_duration_p99{{{K6}}})",
             "gateway": gateway_quantile(0.99),
-            "replicas": quantile(0.99, "corelane_request_duration_seconds", JOB),
-            "objective": THRESHOLD,
+            "replicas": quantile(0.99, "corelane_request_duration_seconds", SERVICE),
+            "objective": threshold(SERVICE),
         },
         red="objective",
         logarithmic=True,
@@ -130,7 +130,7 @@ BOARD.row(
         "Who causes errors? k6 above the gateway: connections broke. Gateway above the replicas: "
         "the gateway answered, see *Request failures* in *Gateway*.",
         "percentunit",
-        {"k6": FAILED, "gateway": gateway_error_rate(), "replicas": error_rate(JOB)},
+        {"k6": FAILED, "gateway": gateway_error_rate(), "replicas": error_rate(SERVICE)},
         limits=Limits(0.001, 0.01),
     ),
     lines(

@@ -4,15 +4,16 @@ from grafana.board import Board, link
 from grafana.panels import NONZERO, Column, Limits, bars, cells, heat_map, lines, number, states
 from grafana.queries import (
     GATEWAY,
-    JOB,
     POD,
-    THRESHOLD,
+    ROUTE,
+    SERVICE,
     firing,
     gateway_error_rate,
     gateway_quantile,
     quantile,
     raised,
     sum_rate,
+    threshold,
 )
 
 BOARD = Board(
@@ -24,7 +25,7 @@ BOARD = Board(
 BURN = Limits(1, 14.4)
 """At 1 the budget lasts exactly its window; at 14.4 an hour uses 2% of 30 days."""
 
-TARGETS = 'namespace="$namespace", job=~"$job|$gateway|gateway-agent"'
+TARGETS = 'namespace="$namespace", service=~"$service|$gateway"'
 
 CRITICAL = firing('severity="critical", ')
 
@@ -36,11 +37,11 @@ RULE_FAILURES = """
 
 PHASE = f"""
   max by (pod) (
-    corelane_phase{{{JOB}, phase="serving"}}
-      or 2 * corelane_phase{{{JOB}, phase="settling"}}
-      or 3 * corelane_phase{{{JOB}, phase="closing"}}
-      or 4 * corelane_phase{{{JOB}, phase="stopped"}}
-      or (up{{{JOB}}} == 0)
+    corelane_phase{{{SERVICE}, phase="serving"}}
+      or 2 * corelane_phase{{{SERVICE}, phase="settling"}}
+      or 3 * corelane_phase{{{SERVICE}, phase="closing"}}
+      or 4 * corelane_phase{{{SERVICE}, phase="stopped"}}
+      or (up{{{SERVICE}}} == 0)
   )
 """
 
@@ -59,15 +60,15 @@ NODE_PROBLEMS = """
 
 def objective_met(objective: str) -> str:
     """Share of good requests at the worst gateway."""
-    errors = f'job_slo:corelane_slo_errors:ratio_rate5m{{{GATEWAY}, slo="{objective}"}}'
+    errors = f'service_slo:corelane_slo_errors:ratio_rate5m{{{GATEWAY}, slo="{objective}"}}'
     return f"1 - max({errors})"
 
 
 def burn_rate(window: str) -> str:
     """Errors of each objective as a multiple of what it allows, at the worst gateway."""
     return (
-        f"max by (slo) (job_slo:corelane_slo_errors:ratio_rate{window}{{{GATEWAY}}}"
-        " / on (slo) group_left () (1 - slo:corelane_slo_objective:ratio))"
+        f"max by (slo) (service_slo:corelane_slo_errors:ratio_rate{window}{{{GATEWAY}}}"
+        f" / (1 - service_slo:corelane_slo_objective:ratio{{{GATEWAY}}}))"
     )
 
 
@@ -116,7 +117,7 @@ BOARD.row(
         "days allow, for the worse of availability and latency. At 0 the objective is missed: "
         "avoid risky changes until it recovers.",
         "percentunit",
-        f"min(job_slo:corelane_slo_budget_left:ratio{{{GATEWAY}}})",
+        f"min(service_slo:corelane_slo_budget_left:ratio{{{GATEWAY}}})",
         limits=Limits(0.25, 0, falling=True),
         empty="no traffic",
         decimals=0,
@@ -139,7 +140,7 @@ BOARD.row(
         "How much traffic is there? Requests per second at the replicas. If it is 0 unexpectedly, "
         "check whether the gateway receives requests (*Gateway*) and whether replicas are ready.",
         "reqps",
-        f"sum(pod:corelane_requests:rate1m{{{JOB}}})",
+        f"sum(pod:corelane_requests:rate1m{{{SERVICE}}})",
         link=link("Service"),
     ),
     number(
@@ -147,7 +148,7 @@ BOARD.row(
         "Are the replicas available? Share of known replicas that are ready. Below 100% outside a "
         "rollout, see *Replica phases*; a replica that Prometheus cannot reach is red there.",
         "percentunit",
-        f"(sum(corelane_ready{{{JOB}}}) or vector(0)) / count(up{{{JOB}}})",
+        f"(sum(corelane_ready{{{SERVICE}}}) or vector(0)) / count(up{{{SERVICE}}})",
         limits=Limits(1, 0.5, falling=True),
         decimals=0,
         link=link("Lanes"),
@@ -158,7 +159,7 @@ BOARD.row(
         "the present mix, from the load tables. Above 90% queues grow; at 100% requests are shed. "
         "*Capacity* shows how many replicas are needed.",
         "percentunit",
-        f"max(job:corelane_capacity_used:ratio{{{JOB}}})",
+        f"max(service:corelane_capacity_used:ratio{{{SERVICE}}})",
         limits=Limits(0.7, 0.9),
         empty="no traffic",
         decimals=0,
@@ -181,7 +182,7 @@ BOARD.row(
         "Has the mix changed? Requests per second at the replicas. Look for a route that appears, "
         "disappears or grows alone; *Service* shows that route.",
         "reqps",
-        {"{{route}}": f"sum by (route) (route:corelane_requests:rate1m{{{JOB}}})"},
+        {"{{route}}": f"sum by (route) (route:corelane_requests:rate1m{{{ROUTE}}})"},
         stacked=True,
         ranked=True,
     ),
@@ -193,8 +194,8 @@ BOARD.row(
         "percentunit",
         {
             "gateway": gateway_error_rate(),
-            "replicas": f'(sum(route:corelane_requests:rate1m{{{JOB}, code=~"5.."}}) or vector(0))'
-            f" / (sum(route:corelane_requests:rate1m{{{JOB}}}) > 0)",
+            "replicas": f'(sum(route:corelane_requests:rate1m{{{SERVICE}, code=~"5.."}}) or vector(0))'
+            f" / (sum(route:corelane_requests:rate1m{{{SERVICE}}}) > 0)",
         },
         limits=Limits(0.001, 0.01),
     ),
@@ -207,7 +208,7 @@ BOARD.row(
         "How is latency distributed? Time from a request's header to the head of its reply, at "
         "the replicas. A second band is usually one route or pod; a rising band is queueing.",
         "s",
-        sum_rate("corelane_request_duration_seconds_bucket", JOB, "le"),
+        sum_rate("corelane_request_duration_seconds_bucket", SERVICE, "le"),
     ),
     lines(
         "Request latency p99",
@@ -216,9 +217,9 @@ BOARD.row(
         "retries or its CPU, see *Gateway*.",
         "s",
         {
-            "replicas": quantile(0.99, "corelane_request_duration_seconds", JOB),
+            "replicas": quantile(0.99, "corelane_request_duration_seconds", SERVICE),
             "gateway": gateway_quantile(0.99),
-            "objective": THRESHOLD,
+            "objective": threshold(SERVICE),
         },
         red="objective",
     ),
@@ -267,7 +268,7 @@ BOARD.row(
         "percentunit",
         {
             "{{route}}": "topk(5, route_slo:corelane_slo_errors:ratio_rate5m"
-            f'{{{JOB}, slo="availability"}})'
+            f'{{{ROUTE}, slo="availability"}})'
         },
         limits=Limits(0.001, 0.01),
         empty="no traffic",
@@ -278,7 +279,7 @@ BOARD.row(
         "Which route is slow? 99th percentile of latency in 5 minutes, the five slowest routes. "
         "Click a bar to see in which phase the time is spent.",
         "s",
-        {"{{route}}": f"topk(5, route:corelane_request_duration_seconds:p99_rate5m{{{JOB}}})"},
+        {"{{route}}": f"topk(5, route:corelane_request_duration_seconds:p99_rate5m{{{ROUTE}}})"},
         limits=Limits(0.1, 0.25),
         empty="no traffic",
         link=link("Service", "var-route=${__field.labels.route:percentencode}"),

@@ -11,23 +11,20 @@ DATASOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
 Queries = Mapping[str, str]
 """Expressions by their legend, such as {{pod}}."""
 
-JOB = 'namespace="$namespace", job="$job"'
+SERVICE = 'namespace="$namespace", service="$service"'
 """Matchers of all servers."""
 
-POD = f'{JOB}, pod=~"$pod"'
+POD = f'{SERVICE}, pod=~"$pod"'
 """Matchers of the selected servers."""
 
-GATEWAY = 'namespace="$namespace", job="$gateway"'
+GATEWAY = 'namespace="$namespace", service="$gateway"'
 """Matchers of all gateways."""
 
-ROUTE = f'{JOB}, route=~"$route"'
+ROUTE = f'{SERVICE}, route=~"$route"'
 """Matchers of the selected routes, for records that keep no pod."""
 
 POD_ROUTE = f'{POD}, route=~"$route"'
 """Matchers of the selected routes on the selected servers."""
-
-THRESHOLD = "max(slo:corelane_slo_latency_threshold:seconds)"
-"""Of the latency objective."""
 
 
 def over_time(expressions: Queries) -> Iterator[prometheus.Dataquery]:
@@ -73,6 +70,11 @@ def sum_increase(
     return f"sum{_by(by)}(increase({counter}{{{matchers}}}[{window}]))"
 
 
+def threshold(matchers: str) -> str:
+    """That of the latency objective of a service or gateway."""
+    return f"max(service_slo:corelane_slo_latency_threshold:seconds{{{matchers}}})"
+
+
 def gateway_quantile(share: float) -> str:
     """A quantile of the request latency at the gateways, in seconds."""
     return f"({quantile(share, 'envoy_http_downstream_rq_time', GATEWAY)}) / 1000"
@@ -92,11 +94,12 @@ def error_rate(matchers: str) -> str:
 
 
 def firing(more: str = "") -> str:
-    """Firing alerts of this platform, and of nodes and Prometheus; `more` are further matchers."""
+    """Firing alerts of this service and its gateway, and of nodes and Prometheus; `more` are further matchers."""
     alerts = f'ALERTS{{alertstate="firing", alertname=~"Corelane.*", {more}'
+    others = 'group by (namespace, service) (up{job=~"service|gateway|gateway-agent"})'
     return (
-        f'({alerts}namespace="$namespace"}}'
-        f' or {alerts}namespace!="$namespace", job!~"$job|$gateway|gateway-agent"}})'
+        f'({alerts}namespace="$namespace", service=~"$service|$gateway"}}'
+        f" or ({alerts.removesuffix(', ')}}} unless on (namespace, service) {others}))"
     )
 
 

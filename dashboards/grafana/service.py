@@ -11,13 +11,11 @@ from grafana.queries import (
     raised,
     sum_rate,
 )
-from grafana.variables import ROUTE as ROUTES
 
 BOARD = Board(
     uid="corelane-service",
     title="Corelane / Service",
     description="Rate, errors and duration of each route; database, files, tokens.",
-    variables=(ROUTES,),
 )
 
 PHASES = f'{POD_ROUTE}, phase!="accept"'

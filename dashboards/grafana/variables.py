@@ -46,37 +46,37 @@ NAMESPACE = Variable(
     "Namespace of the replicas; locally the name of the instance",
     "label_values(corelane_build_info, namespace)",
 )
-JOB = Variable(
-    "job",
-    "Replica job",
-    "Scrape job of the replicas",
-    'label_values(corelane_build_info{namespace="$namespace"}, job)',
+SERVICE = Variable(
+    "service",
+    "Service",
+    "Service whose replicas to show",
+    'label_values(corelane_build_info{namespace="$namespace"}, service)',
 )
 GATEWAY = Variable(
     "gateway",
-    "Gateway job",
-    "Scrape job of Envoy",
-    'label_values(envoy_server_live{namespace="$namespace"}, job)',
+    "Gateway",
+    "Gateway in front of the service",
+    'label_values(envoy_server_live{namespace="$namespace"}, service)',
 )
 POD = Variable(
     "pod",
     "Pod",
     "Replicas to show; panels for a whole route or gateway show all",
-    'label_values(corelane_build_info{namespace="$namespace", job="$job"}, pod)',
+    'label_values(corelane_build_info{namespace="$namespace", service="$service"}, pod)',
     many=True,
 )
 ROUTE = Variable(
     "route",
     "Route",
     "Route templates to show",
-    'label_values(route:corelane_requests:rate1m{namespace="$namespace", job="$job"}, route)',
+    'label_values(route:corelane_requests:rate1m{namespace="$namespace", service="$service"}, route)',
     many=True,
 )
 CLUSTER = Variable(
     "cluster",
-    "Service",
-    "Services behind the gateway; server without routes",
-    'label_values(envoy_cluster_membership_total{namespace="$namespace", job="$gateway"}, envoy_cluster_name)',
+    "Upstream",
+    "Envoy clusters: services behind the gateway; server without routes",
+    'label_values(envoy_cluster_membership_total{namespace="$namespace", service="$gateway"}, envoy_cluster_name)',
     many=True,
 )
 NODE = Variable(
@@ -94,5 +94,5 @@ TEST = Variable(
     many=True,
 )
 
-COMMON = (SOURCE, NAMESPACE, JOB, GATEWAY, POD)
+COMMON = (SOURCE, NAMESPACE, SERVICE, GATEWAY, POD, ROUTE)
 """Variables of every dashboard, so that links keep the selection."""

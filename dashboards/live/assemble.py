@@ -20,6 +20,10 @@ TARGETS = {"gateway": {"metrics_path": "/stats/prometheus"}, "node-tuning": {"ho
 """Further settings of jobs. The label `pod` of a node's agent is the checked pod."""
 
 
+SERVICES = {"service": "server", "gateway-agent": "gateway"}
+"""Label `service` of the targets of a job; the name of the job for any other."""
+
+
 def scrape_configuration(options: Options, jobs: Mapping[str, Mapping[str, int]]) -> str:
     """Scrapes the `jobs`, each with the ports of its pods, as often as the options say."""
     every = _duration(options.interval)
@@ -58,7 +62,8 @@ def _target(namespace: str, job: str, name: str, port: int) -> dict:
     """An agent has the label of its node, every other part that of its pod."""
     agent = job == "node-tuning"
     labels = {"node": name} if agent else {"node": node.NAME, "pod": name}
-    return {"targets": [f"{HOST}:{port}"], "labels": {"namespace": namespace, **labels}}
+    labels |= {"namespace": namespace, "service": SERVICES.get(job, job)}
+    return {"targets": [f"{HOST}:{port}"], "labels": labels}
 
 
 def _duration(seconds: float) -> str:
@@ -222,7 +227,7 @@ def _prometheus(platform: Platform) -> Part:
     topology = plan.topology
     servers = [*topology.replicas, plan.edge]
     jobs = {
-        "server": {replica.name: replica.admin_port for replica in servers},
+        "service": {replica.name: replica.admin_port for replica in servers},
         "gateway": {"gateway": topology.gateway_stats_port},
         "gateway-agent": {"gateway": plan.gateway_agent},
         "node-tuning": {node.NAME: plan.node_tuning, node.OTHER: plan.node_tuning + 1},

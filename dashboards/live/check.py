@@ -94,7 +94,7 @@ def judge(dashboard: Dashboard, platform: Platform, over: Range) -> Judge:
     """Runs the queries of the variables, annotations and panels of one dashboard."""
     prometheus = Prometheus(platform.prometheus)
     found = Judge(dashboard, boards.empty_by_nature())
-    preferred = {"namespace": platform.options.name, "job": "server", "gateway": "gateway"}
+    preferred = {"namespace": platform.options.name, "service": "server", "gateway": "gateway"}
     values, offers = boards.choose(dashboard, prometheus, over, preferred)
     for offer in offers:
         found.other(

@@ -9,7 +9,7 @@ from . import cost
 
 FOLDER = Path(__file__).resolve().parent / "series"
 
-TARGET_LABELS = ("job", "namespace", "pod", "node", "instance")
+TARGET_LABELS = ("job", "service", "namespace", "pod", "node", "instance")
 """What Prometheus gives every series of a target."""
 
 SUFFIXES = ("_bucket", "_sum", "_count")

@@ -23,7 +23,8 @@ Every series has the labels of its target as well:
 
 | label | value |
 |---|---|
-| `job` | the part: second column of the next table; also `prometheus`, `alertmanager` |
+| `job` | the kind of target: second column of the next table; also `prometheus`, `alertmanager` |
+| `service` | the service or gateway that the pod belongs to, by the pod label `corelane/service` |
 | `namespace` | the namespace of the pod; locally the instance of `make up` |
 | `pod` | the pod; locally the process, such as `server-0` |
 | `node` | the node of the pod; only on a cluster |

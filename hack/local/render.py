@@ -89,9 +89,10 @@ def prometheus(topology: Topology, namespace: str) -> str:
         "rule_files": [str(REPOSITORY / "dashboards/rules/*.rules.yaml")],
         "scrape_configs": [
             _job(
-                "server",
+                "service",
                 {replica.name: replica.admin_port for replica in topology.replicas},
                 namespace,
+                "server",
             ),
             _job("gateway", gateway, namespace) | {"metrics_path": "/stats/prometheus"},
             _job("prometheus", {"prometheus": topology.prometheus_port}, namespace),
@@ -101,10 +102,11 @@ def prometheus(topology: Topology, namespace: str) -> str:
     return json.dumps(configuration, indent=2) + "\n"
 
 
-def _job(name: str, pods: dict[str, int], namespace: str) -> dict:
+def _job(name: str, pods: dict[str, int], namespace: str, service: str = "") -> dict:
     """A job of Prometheus: the processes by their names, and the ports that say how they are."""
+    common = {"namespace": namespace, "service": service or name}
     targets = [
-        {"targets": [f"{HOST}:{port}"], "labels": {"namespace": namespace, "pod": pod}}
+        {"targets": [f"{HOST}:{port}"], "labels": {**common, "pod": pod}}
         for pod, port in pods.items()
     ]
     return {"job_name": name, "static_configs": targets}

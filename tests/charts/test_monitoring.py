@@ -188,7 +188,7 @@ def pods(chart: str, *settings: str) -> Iterator[dict]:
 @pytest.mark.parametrize(
     ("target", "chart", "container"),
     [
-        ("server", "server", "server"),
+        ("service", "server", "server"),
         ("gateway", "gateway", "envoy"),
         ("gateway-agent", "gateway", "agent"),
         ("node-tuning", "node-tuning", "node-tuner"),
@@ -198,6 +198,7 @@ def test_what_is_scraped_is_what_the_charts_run(target: str, chart: str, contain
     wanted = default_values("monitoring")["targets"][target]
     (pod,) = pods(chart)
     assert wanted["selector"].items() <= pod["metadata"]["labels"].items()
+    assert pod["metadata"]["labels"]["corelane/service"]
     every = pod["spec"]["containers"] + pod["spec"].get("initContainers", [])
     ports = {
         (each["name"], port["name"]): port["containerPort"]

@@ -109,19 +109,50 @@ def test_a_critical_alert_keeps_warnings_of_its_route_quiet_and_nothing_else(fir
 
 def test_the_slow_burn_of_what_burns_fast_is_quiet(fire: Fire) -> None:
     look = fire(
-        alert("CorelaneGatewayErrors", "critical", job="gateway", slo="availability"),
-        alert("CorelaneGatewayErrors", "warning", job="gateway", slo="availability"),
-        alert("CorelaneGatewaySlow", "warning", job="gateway", slo="latency"),
+        alert("CorelaneGatewayErrors", "critical", service="gateway", slo="availability"),
+        alert("CorelaneGatewayErrors", "warning", service="gateway", slo="availability"),
+        alert("CorelaneGatewaySlow", "warning", service="gateway", slo="latency"),
     )
     becomes(lambda: quiet(look()), {("CorelaneGatewayErrors", "warning")})
 
 
+def test_a_route_of_another_service_is_heard(fire: Fire) -> None:
+    look = fire(
+        alert("CorelaneRouteErrors", "critical", service="shop", route="/cart"),
+        alert("CorelaneRouteErrors", "warning", service="shop", route="/cart"),
+        alert("CorelaneRouteSlow", "warning", service="pay", route="/cart"),
+    )
+    becomes(lambda: quiet(look()), {("CorelaneRouteErrors", "warning")})
+
+
+def test_an_agent_that_is_down_keeps_its_own_warnings_quiet_and_not_those_of_envoy(
+    fire: Fire,
+) -> None:
+    look = fire(
+        alert("CorelaneGatewayAgentDown", "warning", service="gateway", pod="gateway-0"),
+        alert("CorelaneEndpointsStale", "warning", service="gateway", pod="gateway-0"),
+        alert("CorelaneGatewayRetries", "warning", service="gateway", pod="gateway-0"),
+    )
+    becomes(lambda: quiet(look()), {("CorelaneEndpointsStale", "warning")})
+
+
+def test_a_gateway_that_is_down_keeps_warnings_of_envoy_quiet_and_not_those_of_its_agent(
+    fire: Fire,
+) -> None:
+    look = fire(
+        alert("CorelaneGatewayDown", "warning", service="gateway", pod="gateway-0"),
+        alert("CorelaneEndpointsStale", "warning", service="gateway", pod="gateway-0"),
+        alert("CorelaneGatewayRetries", "warning", service="gateway", pod="gateway-0"),
+    )
+    becomes(lambda: quiet(look()), {("CorelaneGatewayRetries", "warning")})
+
+
 def test_what_a_pod_that_is_down_last_said_is_quiet(fire: Fire) -> None:
     look = fire(
-        alert("CorelaneReplicaDown", "warning", job="server", pod="server-0"),
-        alert("CorelaneLaneSaturated", "warning", job="server", pod="server-0", lane="0"),
-        alert("CorelaneDatabaseDown", "critical", job="server", pod="server-0"),
-        alert("CorelaneOutlierEjections", "warning", job="gateway", pod="gateway"),
+        alert("CorelaneReplicaDown", "warning", service="server", pod="server-0"),
+        alert("CorelaneLaneSaturated", "warning", service="server", pod="server-0", lane="0"),
+        alert("CorelaneDatabaseDown", "critical", service="server", pod="server-0"),
+        alert("CorelaneOutlierEjections", "warning", service="gateway", pod="gateway"),
     )
     down = ("CorelaneReplicaDown", "warning")
     becomes(lambda: quiet(look()), {("CorelaneLaneSaturated", "warning"), down})

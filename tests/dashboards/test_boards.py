@@ -15,7 +15,7 @@ CODE = REPOSITORY / "dashboards" / "grafana"
 FILES = sorted((REPOSITORY / "dashboards" / "json").glob("*.json"))
 BOARDS = {file.stem: json.loads(file.read_text()) for file in FILES}
 
-COMMON = ["datasource", "namespace", "job", "gateway", "pod"]
+COMMON = ["datasource", "namespace", "service", "gateway", "pod", "route"]
 SCREEN = 22
 """Rows of the grid that 1080 lines show."""
 
@@ -78,8 +78,8 @@ def test_variables_go_along_and_are_explained(board: dict) -> None:
     for it in list(variables.values())[1:]:
         assert it["type"] == "query"
         assert it["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
-    pod = variables["pod"]
-    assert pod["multi"] and pod["includeAll"] and pod["allValue"] == ".*"
+    for it in (variables["pod"], variables["route"]):
+        assert it["multi"] and it["includeAll"] and it["allValue"] == ".*"
 
 
 @every_board
@@ -162,7 +162,9 @@ def test_links_lead_to_a_dashboard_that_takes_the_choice(board: dict, panel: dic
     for link in links:
         uid = re.match(r"/d/([\w-]+)\?", link["url"])[1]
         chosen = set(re.findall(r"var-(\w+)=", link["url"]))
+        kept = set(re.findall(r"\$\{(\w+):queryparam\}", link["url"]))
         assert chosen <= {variable["name"] for variable in BOARDS[uid]["templating"]["list"]}
+        assert set(COMMON) - chosen <= kept and not chosen & kept
         assert "${__url_time_range}" in link["url"]
 
 
@@ -177,9 +179,9 @@ def test_panels_of_chosen_servers_ask_for_these_alone() -> None:
 
 @every_panel
 def test_a_panel_tells_platforms_apart(board: dict, panel: dict) -> None:
-    """Another one in the same Prometheus has the same jobs."""
-    # What is of nodes, of a load test, of the objectives or of Prometheus is of no namespace.
-    shared = r"corelane_node_|k6_|slo:corelane_slo_latency_threshold|prometheus_rule_"
+    """Another one in the same Prometheus has services of the same name."""
+    # What is of nodes, of a load test or of Prometheus is of no namespace.
+    shared = r"corelane_node_|k6_|prometheus_rule_"
     for target in panel["targets"]:
         assert 'namespace="$namespace"' in target["expr"] or re.search(shared, target["expr"])
 

@@ -47,7 +47,9 @@ def test_series_that_are_named_are_there(page: str) -> None:
 
 
 def test_a_wrong_name_is_found() -> None:
-    text = "`corelane_requests_total`, `corelane_cpu_`, `job:corelane_capacity_used:ratio`, "
+    text = "`corelane_requests_total`, `corelane_cpu_`, `service:corelane_capacity_used:ratio`, "
     assert unknown(text + "`corelane_request_total`") == ["corelane_request_total"]
-    assert unknown(text + "`job:corelane_capacity:ratio`") == ["job:corelane_capacity:ratio"]
+    assert unknown(text + "`service:corelane_capacity:ratio`") == [
+        "service:corelane_capacity:ratio"
+    ]
     assert unknown(text + "corelane_none_") == ["corelane_none_"]

@@ -104,13 +104,13 @@ def read(expression: str) -> list[str]:
     "expression",
     [
         'sum by (lane) (rate(corelane_requests_total{code=~"5..", pod=~"$pod"}[$__rate_interval]))',
-        'up{job="server"} == 0 and on (pod) corelane_phase{phase!="serving"} > time() - 5 * 60',
+        'up{job="service"} == 0 and on (pod) corelane_phase{phase!="serving"} > time() - 5 * 60',
         'corelane_requests_total{route="/div/{n}"} offset 5m or corelane_ready',
         "histogram_quantile(0.9, corelane_request_duration_seconds_bucket{le!='x'})".replace(
             "'", '"'
         ),
         'max({__name__=~"envoy_overload_envoy_overload_actions_.+_active", job="gateway"})',
-        'label_values(corelane_requests_total{job="$job"}, route)',
+        'label_values(corelane_requests_total{service="$service"}, route)',
     ],
 )
 def test_good_expressions_pass(expression: str) -> None:

@@ -14,7 +14,7 @@ RULES = [
     for file in sorted((REPOSITORY / "dashboards" / "rules").glob("*.rules.yaml"))
     for group in yaml.safe_load(file.read_text())["groups"]
 ]
-LABELS = {"job", "namespace", "pod", "node", "instance"}
+LABELS = {"job", "service", "namespace", "pod", "node", "instance"}
 
 
 def wait(condition: object, what: str) -> None:
@@ -23,26 +23,28 @@ def wait(condition: object, what: str) -> None:
 
 
 def wanted(monitored: Monitored) -> set[tuple[str, ...]]:
-    """Job, namespace, pod and node of every target that there is to be."""
-    jobs = {"server": ["server"], "gateway": ["gateway", "gateway-agent"]}
+    """Job, service, namespace, pod and node of every target that there is to be."""
+    jobs = {"server": ["service"], "gateway": ["gateway", "gateway-agent"]}
     found = {
-        (job, monitored.cluster.namespace, pod.name, pod.node)
+        (job, f"{monitored.release.name}-{app}", monitored.cluster.namespace, pod.name, pod.node)
         for app, of_app in jobs.items()
         for pod in monitored.cluster.ready_pods(app)
         for job in of_app
     }
     for part in ("prometheus", "alertmanager"):
-        name = f"{monitored.release.name}-monitoring-{part}-0"
-        node = monitored.cluster.get("pod", name)["spec"]["nodeName"]
-        found.add((part, monitored.cluster.namespace, name, node))
-    agents = monitored.tuning.pods().items()
+        service = f"{monitored.release.name}-monitoring-{part}"
+        node = monitored.cluster.get("pod", f"{service}-0")["spec"]["nodeName"]
+        found.add((part, service, monitored.cluster.namespace, f"{service}-0", node))
     space = monitored.tuning.cluster.namespace
-    return found | {("node-tuning", space, pod["metadata"]["name"], node) for node, pod in agents}
+    for node, pod in monitored.tuning.pods().items():
+        labels = pod["metadata"]["labels"]
+        found.add(("node-tuning", labels["corelane/service"], space, pod["metadata"]["name"], node))
+    return found
 
 
 def labelled(target: dict) -> tuple[str, ...]:
     """What `wanted` has of a target."""
-    return tuple(target["labels"][name] for name in ("job", "namespace", "pod", "node"))
+    return tuple(target["labels"][name] for name in ("job", "service", "namespace", "pod", "node"))
 
 
 def targets(prometheus: Api) -> list[dict]:
@@ -54,7 +56,7 @@ def test_every_part_is_scraped_and_named_as_agreed(monitored: Monitored) -> None
     with monitored.api("prometheus") as prometheus:
         expected = wanted(monitored)
         assert {job for job, *_ in expected} == {
-            *("server", "gateway", "gateway-agent", "node-tuning", "prometheus", "alertmanager")
+            *("service", "gateway", "gateway-agent", "node-tuning", "prometheus", "alertmanager")
         }
         found: list[dict] = []
 

@@ -29,7 +29,7 @@ SCRAPE = "500ms"
 def prometheus(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a Prometheus that watches the server, and takes what k6 writes."""
     folder, port = tmp_path_factory.mktemp("prometheus"), free_ports(1)
-    jobs = [{"job_name": "server", "static_configs": [{"targets": [server.admin[7:]]}]}]
+    jobs = [{"job_name": "service", "static_configs": [{"targets": [server.admin[7:]]}]}]
     times = {"scrape_interval": SCRAPE, "scrape_timeout": SCRAPE}
     (folder / "prometheus.yml").write_text(json.dumps({"global": times, "scrape_configs": jobs}))
     argv = [resolve.ensure(["prometheus"])["prometheus"]]

@@ -99,13 +99,20 @@ def test_prometheus_scrapes_every_part(platform: Platform) -> None:
     def targets() -> dict[tuple[str, ...], str]:
         body = ask(platform.prometheus, "/api/v1/targets").body
         return {
-            tuple(target["labels"][name] for name in ("job", "namespace", "pod")): target["health"]
+            tuple(
+                target["labels"][name] for name in ("job", "service", "namespace", "pod")
+            ): target["health"]
             for target in json.loads(body)["data"]["activeTargets"]
         }
 
-    parts = {"server-0": "server", "server-1": "server", "gateway": "gateway"}
-    parts["prometheus"] = "prometheus"
-    becomes(targets, {(job, platform.run.name, pod): "up" for pod, job in parts.items()})
+    parts = {
+        "server-0": ("service", "server"),
+        "server-1": ("service", "server"),
+        "gateway": ("gateway", "gateway"),
+        "prometheus": ("prometheus", "prometheus"),
+    }
+    name = platform.run.name
+    becomes(targets, {(job, service, name, pod): "up" for pod, (job, service) in parts.items()})
 
 
 def test_promtool_accepts_the_prometheus_configuration(platform: Platform) -> None:

@@ -3,6 +3,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 */}}
 {{- define "monitoring.guards" -}}
 {{- include "monitoring.guards.scrape" . -}}
+{{- include "monitoring.guards.objectives" . -}}
 {{- if eq .Values.mode "standalone" -}}
 {{- include "monitoring.guards.name" . -}}
 {{- include "monitoring.guards.prometheus" . -}}
@@ -19,6 +20,25 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- end -}}
 {{- if or (lt $timeout 1) (gt $timeout $interval) -}}
 {{- fail (printf "scrape.timeout is %v: it must not be longer than scrape.interval (%v)" .Values.scrape.timeout .Values.scrape.interval) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "monitoring.guards.objectives" -}}
+{{- $namespaces := include "monitoring.namespaces" . | fromYamlArray -}}
+{{- $seen := dict -}}
+{{- range $at, $override := .Values.objectives.overrides -}}
+{{- with $override.namespace -}}
+{{- if not (has . $namespaces) -}}
+{{- fail (printf "objectives.overrides[%d].namespace is %s, whose pods are not scraped: set it to one of %s, or add it to namespaces" $at . (join ", " $namespaces)) -}}
+{{- end -}}
+{{- end -}}
+{{- $name := printf "service %s" $override.service -}}
+{{- with $override.route -}}{{- $name = printf "%s, route %s" $name . -}}{{- end -}}
+{{- with $override.namespace -}}{{- $name = printf "%s, namespace %s" $name . -}}{{- end -}}
+{{- if hasKey $seen $name -}}
+{{- fail (printf "objectives.overrides[%v] and objectives.overrides[%d] are both about %s: write one of them with all its objectives" (get $seen $name) $at $name) -}}
+{{- end -}}
+{{- $_ := set $seen $name $at -}}
 {{- end -}}
 {{- end -}}
 

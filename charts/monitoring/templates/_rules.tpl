@@ -29,8 +29,28 @@ rules/slo-objectives.rules.yaml
 {{- end -}}
 {{- $_ := get $wanted $name | printf "vector(%v)" | set $rule "expr" -}}
 {{- end -}}
+{{- $_ := include "monitoring.objectives.overrides" $ | fromYamlArray | concat $group.rules | set $group "rules" -}}
 {{- end -}}
 {{- $file | toYaml -}}
+{{- end -}}
+
+{{/* A record for each number of an override, as a list. slo.rules.yaml applies them. */}}
+{{- define "monitoring.objectives.overrides" -}}
+{{- $rules := list -}}
+{{- range $at, $override := .Values.objectives.overrides -}}
+{{- range $slo := list "availability" "latency" -}}
+{{- if hasKey $override $slo -}}
+{{- $labels := pick $override "namespace" "service" "route" | merge (dict "slo" $slo) -}}
+{{- $rules = append $rules (dict "record" "slo:corelane_slo_objective:ratio" "expr" (get $override $slo | printf "vector(%v)") "labels" $labels) -}}
+{{- end -}}
+{{- end -}}
+{{- with $override.latencyThreshold -}}
+{{- $seconds := divf (printf "objectives.overrides[%d].latencyThreshold" $at | list . | include "common.duration" | float64) 1000 -}}
+{{- $labels := pick $override "namespace" "service" "route" | merge (dict "slo" "latency") -}}
+{{- $rules = append $rules (dict "record" "slo:corelane_slo_latency_threshold:seconds" "expr" (printf "vector(%v)" $seconds) "labels" $labels) -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $rules -}}
 {{- end -}}
 
 {{/* By record and its label slo. */}}

@@ -1,6 +1,6 @@
 {{/*
 Scrape targets. PodMonitors of mode operator and jobs of mode standalone share them, so that series have the same
-labels in both modes: job, namespace, pod, node and instance.
+labels in both modes: job, service, namespace, pod, node and instance.
 */}}
 
 {{/* The targets that are enabled, by the name of their job. */}}

@@ -21,7 +21,7 @@ WANTED = ("--profile=custom", f"--knobs={BACKLOG}=5000")
 
 NODE = "node-1"
 
-GATEWAY_AGENT = {"job": "gateway-agent", "pod": "gateway"}
+GATEWAY_AGENT = {"service": "gateway", "pod": "gateway"}
 
 
 def _drift(tree: Tree, value: str) -> None:
@@ -155,7 +155,7 @@ def routes_rejected(place: Place) -> Iterator[Labels]:
     place.routed(f"{namespace}/routes", "gateway-routes")
     place.begins()
     api.change(f"{maps}/routes", {"data": data("one", "two")})
-    yield {"job": "gateway-agent", "pod": "gateway-routes"}
+    yield {"service": "gateway", "pod": "gateway-routes"}
     api.change(f"{maps}/routes", {"data": data("one")})
     api.call("DELETE", f"{maps}/routes")
 

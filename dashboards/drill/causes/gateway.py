@@ -30,7 +30,7 @@ def gateways_stopped(place: Place) -> Iterator[Labels]:
     gateway = place.gateway(place.server())
     place.begins()
     gateway.process.send_signal(signal.SIGSTOP)
-    yield {"job": "gateway"}
+    yield {"service": "gateway"}
     gateway.process.send_signal(signal.SIGCONT)
 
 

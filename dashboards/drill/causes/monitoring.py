@@ -13,7 +13,7 @@ def prometheus_stopped(place: Place) -> Iterator[Labels]:
     watcher = watchers.prometheus(place)
     place.begins()
     watcher.process.send_signal(signal.SIGSTOP)
-    yield {"job": "prometheus", "pod": "prometheus"}
+    yield {"service": "prometheus", "pod": "prometheus"}
     watcher.process.send_signal(signal.SIGCONT)
 
 
@@ -26,7 +26,7 @@ def notifications_fail(place: Place) -> Iterator[Labels]:
     # A missing replica: an alert that it has to send.
     watchers.prometheus(place, alertmanager=port, absent=watchers.port())
     place.begins()
-    yield {"job": "prometheus", "pod": "prometheus"}
+    yield {"service": "prometheus", "pod": "prometheus"}
     watchers.alertmanager(place, port)
 
 
@@ -36,11 +36,13 @@ def notifications_fail(place: Place) -> Iterator[Labels]:
 )
 def targets_gone(place: Place) -> Iterator[Labels]:
     server = place.server()
-    watchers.wait_for_history(place, "server")
+    watchers.wait_for_history(place, "service")
     place.begins()
     place.watch.remove(place.namespace)
-    yield {"job": "server"}
-    place.watch.add("server", server.replica.admin_port, namespace=place.namespace, pod=server.name)
+    yield {"job": "service", "service": "server"}
+    place.watch.add(
+        "service", server.replica.admin_port, namespace=place.namespace, pod=server.name
+    )
 
 
 @drill(
@@ -52,7 +54,7 @@ def gateways_gone(place: Place) -> Iterator[Labels]:
     watchers.wait_for_history(place, "gateway")
     place.begins()
     place.watch.remove(place.namespace)
-    yield {"job": "gateway"}
+    yield {"job": "gateway", "service": "gateway"}
     place.watch.add(
         "gateway", watchers.port_of(gateway.stats), namespace=place.namespace, pod="gateway"
     )
@@ -70,5 +72,5 @@ def rules_fail(place: Place) -> Iterator[Labels]:
         watcher = watchers.prometheus(place)
         place.begins()
         watcher.federate(place.watch.prometheus)
-        yield {"job": "prometheus", "pod": "prometheus"}
+        yield {"service": "prometheus", "pod": "prometheus"}
         watcher.federate("")

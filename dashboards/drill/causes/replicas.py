@@ -20,7 +20,7 @@ def replica_killed(place: Place) -> Iterator[Labels]:
     server = place.server()
     place.begins()
     server.kill()
-    yield {"job": "server", "pod": server.name}
+    yield {"service": "server", "pod": server.name}
     server.start()
 
 
@@ -29,7 +29,7 @@ def replica_stopped(place: Place) -> Iterator[Labels]:
     server = place.server()
     place.begins()
     server.signal(signal.SIGSTOP)
-    yield {"job": "server", "pod": server.name}
+    yield {"service": "server", "pod": server.name}
     server.signal(signal.SIGCONT)
 
 
@@ -38,7 +38,7 @@ def replica_restarts(place: Place) -> Iterator[Labels]:
     server = place.server()
     place.begins()
     with place.again(lambda: _restart(place, server), pause=1):
-        yield {"job": "server", "pod": server.name}
+        yield {"service": "server", "pod": server.name}
     place.until(server.ready, "the replica is up")
 
 
@@ -53,7 +53,7 @@ def _restart(place: Place, server: Server) -> None:
 
 def _started(place: Place) -> float:
     """The last start time of the replica in Prometheus; 0 without one."""
-    series = f'process_start_time_seconds{{namespace="{place.namespace}", job="server"}}'
+    series = f'process_start_time_seconds{{namespace="{place.namespace}", job="service"}}'
     return max((each["value"] for each in place.watch.query(series)), default=0.0)
 
 
@@ -71,7 +71,7 @@ def drain_stuck(place: Place) -> Iterator[Labels]:
     place.until(lambda: b'"settling"' in ask(server.admin, "/lanes").body, "the drain begins")
     # The first thread has the id of the process. The others, including the admin port's, continue.
     freezer.freeze(server.pid, thread=server.pid)
-    yield {"job": "server", "pod": server.name}
+    yield {"service": "server", "pod": server.name}
     freezer.thaw()
     place.until(lambda: not server.running, "the replica has ended")
 
@@ -147,7 +147,7 @@ def lane_full(place: Place) -> Iterator[Labels]:
     place.begins()
     server.fault("/hello", cpu={"burn": BURN})
     with place.load(server.url, clients=8):
-        yield {"job": "server"}
+        yield {"service": "server"}
 
 
 @drill(
@@ -188,7 +188,7 @@ def pods_uneven(place: Place) -> Iterator[Labels]:
     place.begins()
     busy.fault("/hello", cpu={"burn": BURN})
     with place.load(busy.url, clients=1):
-        yield {"job": "server"}
+        yield {"service": "server"}
 
 
 @drill(

@@ -144,7 +144,7 @@ fn a_service_answers_counts_and_drains() {
     let (_, metrics) = shop.ask(shop.admin, "GET /metrics", "");
     for series in [
         "shop_orders_total 1\n",
-        concat!("corelane_service_info{service=\"shop\",version=\"", env!("CARGO_PKG_VERSION")),
+        concat!("corelane_service_info{name=\"shop\",version=\"", env!("CARGO_PKG_VERSION")),
         "corelane_auth_attempts_total{result=\"missing\"} 1\n",
         "corelane_faults_injected_total{route=\"/\",fault=\"latency\"} 1\n",
         "corelane_load_table_observations_total{route=\"/orders/{article}\",method=\"PUT\"} 3\n",

@@ -33,10 +33,8 @@ patch:
 {{- end -}}
 
 {{- define "gateway.api.pod" -}}
-{{- with merge dict .Values.podLabels .Values.labels }}
 labels:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
+  {{- dict "corelane/service" (include "common.fullname" .) | mergeOverwrite (merge dict .Values.podLabels .Values.labels) | toYaml | nindent 2 }}
 {{- $scrape := dict "prometheus.io/scrape" "true" "prometheus.io/port" "19001" "prometheus.io/path" "/stats/prometheus" }}
 {{- with merge dict .Values.podAnnotations (ternary $scrape dict .Values.prometheusAnnotations) }}
 annotations:

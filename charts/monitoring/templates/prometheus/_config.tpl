@@ -69,6 +69,7 @@ remote_write:
     - {source_labels: [__meta_kubernetes_namespace], target_label: namespace}
     - {source_labels: [__meta_kubernetes_pod_name], target_label: pod}
     - {source_labels: [__meta_kubernetes_pod_node_name], target_label: node}
+    - {source_labels: [__meta_kubernetes_pod_label_corelane_service], target_label: service}
 {{- end -}}
 
 {{/* Where it looks for pods, as a list: also in its own namespace, for itself. */}}

@@ -41,7 +41,7 @@ impl Collector for Info {
     fn encode(&self, mut out: DescriptorEncoder) -> fmt::Result {
         let help = "Name and version of the service; always 1";
         out.encode_descriptor("corelane_service_info", help, None, MetricType::Gauge)?
-            .encode_family(&[("service", self.0), ("version", self.1)])?
+            .encode_family(&[("name", self.0), ("version", self.1)])?
             .encode_gauge(&1_u64)
     }
 }
