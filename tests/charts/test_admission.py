@@ -91,7 +91,7 @@ def test_all_but_the_agents_is_restricted(api: Api) -> None:
         assert violations(api, namespace, objects) == set()
 
 
-@pytest.mark.parametrize("chart", ["server", "gateway"])
+@pytest.mark.parametrize("chart", ["service", "gateway"])
 def test_unsafe_sysctls_are_for_namespaces_that_allow_them(
     api: Api, chart: str, tmp_path: Path
 ) -> None:
@@ -104,15 +104,15 @@ def test_unsafe_sysctls_are_for_namespaces_that_allow_them(
 
 
 def test_a_pod_that_is_not_restricted_is_warned_of(api: Api) -> None:
-    settings = [f"extraVolumes[0].{part}" for part in ("name=node", "hostPath.path=/")]
-    result = template("server", *settings)
+    settings = [f"volumes[0].{part}" for part in ("name=node", "hostPath.path=/")]
+    result = template("service", *settings)
     with api.namespace() as namespace:
         _, words = dry_run(api, namespace, result.stdout)
     assert 'Warning: would violate PodSecurity "restricted:latest"' in words
 
 
 def test_a_field_that_there_is_not_is_refused(api: Api) -> None:
-    objects = [document for document in yaml.safe_load_all(template("server").stdout) if document]
+    objects = [document for document in yaml.safe_load_all(template("service").stdout) if document]
     (deployment,) = (entry for entry in objects if entry["kind"] == "Deployment")
     deployment["spec"]["template"]["spec"]["tolerance"] = []
     with api.namespace() as namespace:
@@ -190,7 +190,7 @@ def test_so_is_one_with_the_values_of_its_users(api: Api, values: Path) -> None:
     there_and_back(api, package, "--values", values)
 
 
-@pytest.mark.parametrize("chart", ["server", "gateway", "node-tuning", "corelane"])
+@pytest.mark.parametrize("chart", ["service", "gateway", "node-tuning", "corelane"])
 def test_every_option_can_be_changed_in_place(api: Api, chart: str) -> None:
     # Objects of mode gatewayAPI take definitions that this server does not have: tests/gateway_api.
     cases = [case for case in golden.cases() if case.chart == chart and "api" not in case.name]

@@ -188,7 +188,7 @@ def pods(chart: str, *settings: str) -> Iterator[dict]:
 @pytest.mark.parametrize(
     ("target", "chart", "container"),
     [
-        ("server", "server", "server"),
+        ("server", "service", "service"),
         ("gateway", "gateway", "envoy"),
         ("gateway-agent", "gateway", "agent"),
         ("node-tuning", "node-tuning", "node-tuner"),
@@ -196,7 +196,7 @@ def pods(chart: str, *settings: str) -> Iterator[dict]:
 )
 def test_what_is_scraped_is_what_the_charts_run(target: str, chart: str, container: str) -> None:
     wanted = default_values("monitoring")["targets"][target]
-    (pod,) = pods(chart)
+    (pod,) = pods(chart, *(["nameOverride=corelane-server"] if chart == "service" else []))
     assert wanted["selector"].items() <= pod["metadata"]["labels"].items()
     every = pod["spec"]["containers"] + pod["spec"].get("initContainers", [])
     ports = {
@@ -213,7 +213,7 @@ def test_what_is_scraped_is_what_the_charts_run(target: str, chart: str, contain
 
 
 @pytest.mark.fast
-@pytest.mark.parametrize("chart", ["server", "gateway"])
+@pytest.mark.parametrize("chart", ["service", "gateway"])
 def test_the_policies_of_the_parts_let_prometheus_in(chart: str) -> None:
     (prometheus,) = [
         each["spec"]["template"]

@@ -90,12 +90,12 @@ def test_no_acknowledged_save_is_lost_by_a_roll_out(
         f"server.auth.tokensSecret.name={NAME}",
     ]
     # Both at once, since nobody asks for projects yet.
-    release.upgrade(*kept, "server.rollout.maxUnavailable=2")
+    release.upgrade(*kept, "service.rollout.maxUnavailable=2")
     before = release.cluster.wait_for_pods("server", 2)
     eventually(lambda: ask(release.gateway, "/projects").status == 200, patience=ROLL_OUT)
     with Saves(lambda: release.gateway, writer) as saves:
         saves.more(50)
-        release.upgrade(*kept, "server.config.limits.queue=77")
+        release.upgrade(*kept, "service.config.limits.queue=77")
         after = release.cluster.wait_for_pods("server", 2)
         saves.more(50)
     assert not {pod.uid for pod in before} & {pod.uid for pod in after}

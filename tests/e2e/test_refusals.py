@@ -12,10 +12,10 @@ from support.releases import Release
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
-        ("server.cpus=1.5", "whole number"),
+        ("service.cpus=1.5", "whole number"),
         ("server.lanes=3", "lanes"),
         ("server.confg.backlog=7", "confg"),
-        ("server.config.backlog=many", "backlog"),
+        ("service.config.backlog=many", "backlog"),
         ("gateway.upstream.idleTimeout=90s", "idle"),
     ],
 )

@@ -21,7 +21,7 @@ from support.rendering import tool
 
 CHART = REPOSITORY / "charts" / "corelane"
 
-AT_ONCE = ("server.rollout.maxUnavailable=2", "gateway.rollout.maxUnavailable=2")
+AT_ONCE = ("service.rollout.maxUnavailable=2", "gateway.rollout.maxUnavailable=2")
 """A roll-out for which pods do not wait for each other."""
 
 
