@@ -83,11 +83,16 @@ def test_no_acknowledged_save_is_lost_by_a_roll_out(
     settings = server.instance.settings
     url = f"postgres://corelane@{NAME}:{settings.port}/corelane?sslmode=require"
     kept = [
-        "server.database.kind=postgres",
-        f"server.database.postgres.url={url}",
-        f"server.database.postgres.password.secret={NAME}",
-        f"server.database.postgres.ca.secret={NAME}",
-        f"server.auth.tokensSecret.name={NAME}",
+        "service.config.database.kind=postgres",
+        f"service.config.database.url={url}",
+        "service.config.database.password_file=/etc/projects/password",
+        "service.config.database.ca_file=/etc/projects/ca.crt",
+        "service.config.auth.tokens=/etc/projects/tokens",
+        "service.volumes[0].name=projects",
+        f"service.volumes[0].secret.secretName={NAME}",
+        "service.volumeMounts[0].name=projects",
+        "service.volumeMounts[0].mountPath=/etc/projects",
+        f"service.networkPolicy.egress[0].ports[0].port={settings.port}",
     ]
     # Both at once, since nobody asks for projects yet.
     release.upgrade(*kept, "service.rollout.maxUnavailable=2")

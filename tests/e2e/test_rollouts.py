@@ -2,15 +2,18 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from deploy import images
-from support import becomes
+from support import REPOSITORY, becomes
 from support.kubernetes import ROLL_OUT
 from support.load import Load
 from support.releases import Release
+
+RELEASED = REPOSITORY / "tests" / "charts" / "released" / "corelane-0.2.0.tgz"
 
 
 @contextmanager
@@ -54,6 +57,25 @@ def test_a_new_image_of_the_server_and_the_way_back(release: Release, next_tag: 
         release.rollback(good)
         back = release.cluster.wait_for_pods("server", 2)
     assert {pod.image for pod in back} == {pod.image for pod in before}
+
+
+def test_an_upgrade_from_the_release_before(release: Release) -> None:
+    """Its chart has other values; the pods have the same names and selectors."""
+    places = {"service.image.tag=": "server.image.tag=", "gateway.image.tag=": "gateway.image.tag="}
+    tags = [
+        setting.replace(now, before)
+        for setting in release.settings
+        for now, before in places.items()
+        if setting.startswith(now)
+    ]
+    former = replace(release, values=[RELEASED.with_suffix(".values.yaml")], settings=tags)
+    former.upgrade("server.rollout.maxUnavailable=2", chart=RELEASED)
+    before = {pod.uid for pod in release.cluster.wait_for_pods("server", 2)}
+    release.wait_until_it_answers()
+    with unnoticed(release):
+        release.upgrade()
+        after = release.cluster.wait_for_pods("server", 2)
+    assert not before & {pod.uid for pod in after}
 
 
 def test_a_new_configuration_of_the_server(release: Release) -> None:

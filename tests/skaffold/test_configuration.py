@@ -77,7 +77,8 @@ def test_the_chart_uses_the_pushed_images(name: str) -> None:
 @pytest.mark.fast
 def test_the_chart_uses_the_images_loaded_into_the_nodes() -> None:
     assert images("local") == {
-        f"corelane-{part}": f"docker.io/library/corelane-{part}:local" for part in ("server", "gateway")
+        f"corelane-{part}": f"docker.io/library/corelane-{part}:local"
+        for part in ("server", "gateway")
     }
     found = configuration("local")
     assert found["verify"][0]["container"]["image"] == "corelane-k6:local"

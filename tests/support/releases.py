@@ -116,6 +116,13 @@ class Release:
         return 0
 
     @property
+    def program(self) -> str:
+        """The image with the program corelane, as helm test uses it."""
+        setting = "service.test.image.tag="
+        (tag,) = (each.removeprefix(setting) for each in self.settings if each.startswith(setting))
+        return f"docker.io/library/corelane-cli:{tag}"
+
+    @property
     def gateway(self) -> str:
         """URL of the gateway, as clients outside of the cluster reach it."""
         return self.cluster.address_of(f"{self.name}-gateway")
