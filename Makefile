@@ -91,7 +91,7 @@ e2e: ## Test rollouts, pinning and failures on the cluster, or on one of its own
 # What the essential tests of the cluster and the count of instructions need and other tests do not: CI builds it during them.
 parts:
 	@$(TOOLS) ensure kubectl coredns containerd ip valgrind
-	@$(PYTHON) hack/images build --profile local server gateway node-tuner mixed
+	@$(PYTHON) hack/images build --profile local server gateway cli node-tuner mixed
 
 postgres-up: ## Start a disposable PostgreSQL
 	@$(PYTHON) hack/postgres up
@@ -134,7 +134,7 @@ lint: ## Check formats, and what linters find without a build
 
 check-charts: ## Lint the charts, run their unit tests, compare what is generated from them
 	$(TOOLS) run helm lint --strict $(CHARTS)
-	$(TOOLS) run helm-unittest --strict --with-subchart=false $(CHART_TESTS)
+	$(TOOLS) run helm-unittest --strict --with-subchart=false --values "$(CURDIR)/tests/charts/registry.yaml" $(CHART_TESTS)
 	$(PYTHON) hack/charts check
 
 check-python:
@@ -189,7 +189,7 @@ miri: ## Look for undefined behaviour in what the library calls; needs nightly R
 	  echo "miri: skipped; it takes: rustup toolchain install nightly --component miri,rust-src"; \
 	fi
 
-prose: ## Check the English of docs, comments and messages: PROSE="docs charts/server"
+prose: ## Check the English of docs, comments and messages: PROSE="docs charts/service"
 	@$(PYTHON) hack/prose $(PROSE)
 
 fmt: ## Format Rust and Python

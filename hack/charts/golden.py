@@ -14,6 +14,8 @@ from tools.errors import ToolError
 CHARTS = REPOSITORY / "charts"
 FOLDER = REPOSITORY / "tests" / "charts" / "golden"
 CASES = FOLDER.parent / "cases.yaml"
+REGISTRY = FOLDER.parent / "registry.yaml"
+"""The values without which no chart has images."""
 
 KUBERNETES = "1.34.0"
 """Given to Helm, whose own default changes from release to release."""
@@ -43,7 +45,8 @@ class Case:
     def arguments(self) -> list[str | Path]:
         """The chart and its values, as Helm takes them."""
         files = [argument for file in self.values_files() for argument in ("--values", file)]
-        return [CHARTS / self.chart, *files]
+        # Before the files, which may set another.
+        return [CHARTS / self.chart, "--values", REGISTRY, *files]
 
     def values_files(self) -> list[Path]:
         """The files with its values; its own are written into a temporary folder."""

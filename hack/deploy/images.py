@@ -12,14 +12,15 @@ from deploy import run, settings
 from tools import progress
 
 PLACES = {
-    "server": ("server", "monitoring.test"),
+    "server": ("service",),
     "gateway": ("gateway",),
+    "cli": ("service.test", "gateway.test", "monitoring.test"),
     "node-tuner": ("node-tuning",),
     "prometheus": ("monitoring.prometheus",),
     "alertmanager": ("monitoring.alertmanager",),
 }
 """The images, each with the umbrella chart's values that have its `image`."""
-ALWAYS = ("server", "gateway", "node-tuner")
+ALWAYS = ("server", "gateway", "cli", "node-tuner")
 FOLDER = settings.REPOSITORY / ".run" / "deploy"
 
 

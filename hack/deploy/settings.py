@@ -39,7 +39,7 @@ def values() -> list[Path]:
     if cluster() == "current" and not given:
         raise ToolError(
             "CLUSTER=current needs VALUES=FILE,...: values of charts/corelane for that cluster, with "
-            "the registry of the images (global.imageRegistry)"
+            "the registry of the images (global.registry)"
         )
     if given:
         return given

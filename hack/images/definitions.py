@@ -61,7 +61,7 @@ class Definition:
 
 def _server(target: Target) -> Content:
     static = REPOSITORY / "services" / "server" / "static"
-    # For the chart's static.root: the pages of the load tests.
+    # For static.root: the pages of the load tests.
     pages = [File(f"/static/{file.name}", file) for file in static.iterdir()]
     return Content([Layered([*_base(), *_rust("server", target), *pages])], {})
 
@@ -70,6 +70,10 @@ def _gateway(target: Target) -> Content:
     pinned, labels = envoy.content(target.platform, target.folder)
     own = [*_base(), *_rust("gateway", target)]
     return Content([Layered(pinned, PINNED), Layered(own)], labels)
+
+
+def _cli(target: Target) -> Content:
+    return Content([Layered([*_base(), *_rust("cli", target)])], {})
 
 
 def _node_tuner(target: Target) -> Content:
@@ -147,7 +151,7 @@ DEFINITIONS = {
             entrypoint="/corelane-server",
             ports=(8080, 8081),
             content=_server,
-            programs=("corelane-server", "corelane"),
+            programs=("corelane-server",),
         ),
         Definition(
             name="gateway",
@@ -157,7 +161,17 @@ DEFINITIONS = {
             entrypoint="/envoy",
             ports=(8080, 9902),
             content=_gateway,
-            programs=("gateway-agent", "corelane"),
+            programs=("gateway-agent",),
+        ),
+        Definition(
+            name="cli",
+            image="corelane-cli",
+            description="Command line of Corelane, for helm test",
+            licenses="Apache-2.0",
+            entrypoint="/corelane",
+            ports=(),
+            content=_cli,
+            programs=("corelane",),
         ),
         Definition(
             name="node-tuner",

@@ -98,7 +98,7 @@ def pin(charts: list[Path], pushed: list[Artefact]) -> None:
                 text = _replaced(text, found, "digest", images[name].digest)
         # Not image.registry: a mirror needs one value for all charts.
         (registry,) = {image.repository.rsplit("/", 1)[0] for image in images.values()}
-        file.write_text(changed(text, "global", "imageRegistry", registry))
+        file.write_text(changed(text, "global", "registry", registry))
     if missing := images.keys() - taken:
         raise ToolError(f"no chart uses the image {', '.join(sorted(missing))}")
 

@@ -2,7 +2,7 @@
 
 A case is judged by schemas, defaults, warnings and Pod Security; by an upgrade nothing is recreated or refused.
 released/ has the packages of earlier releases; `python3 hack/release version set` adds them. Beside
-one, `<chart>-<version>.values.yaml` may have values that its users set, which later ones must take.
+one, `<chart>-<version>.values.yaml` may have values that its users set.
 """
 
 import itertools
@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from charts import golden
+from support import REPOSITORY
 from support.apiserver import Api
 from support.rendering import CHARTS, documents, template
 
@@ -91,7 +92,7 @@ def test_all_but_the_agents_is_restricted(api: Api) -> None:
         assert violations(api, namespace, objects) == set()
 
 
-@pytest.mark.parametrize("chart", ["server", "gateway"])
+@pytest.mark.parametrize("chart", ["service", "gateway"])
 def test_unsafe_sysctls_are_for_namespaces_that_allow_them(
     api: Api, chart: str, tmp_path: Path
 ) -> None:
@@ -104,15 +105,15 @@ def test_unsafe_sysctls_are_for_namespaces_that_allow_them(
 
 
 def test_a_pod_that_is_not_restricted_is_warned_of(api: Api) -> None:
-    settings = [f"extraVolumes[0].{part}" for part in ("name=node", "hostPath.path=/")]
-    result = template("server", *settings)
+    settings = [f"volumes[0].{part}" for part in ("name=node", "hostPath.path=/")]
+    result = template("service", *settings)
     with api.namespace() as namespace:
         _, words = dry_run(api, namespace, result.stdout)
     assert 'Warning: would violate PodSecurity "restricted:latest"' in words
 
 
 def test_a_field_that_there_is_not_is_refused(api: Api) -> None:
-    objects = [document for document in yaml.safe_load_all(template("server").stdout) if document]
+    objects = [document for document in yaml.safe_load_all(template("service").stdout) if document]
     (deployment,) = (entry for entry in objects if entry["kind"] == "Deployment")
     deployment["spec"]["template"]["spec"]["tolerance"] = []
     with api.namespace() as namespace:
@@ -122,8 +123,12 @@ def test_a_field_that_there_is_not_is_refused(api: Api) -> None:
 
 
 RELEASED = Path(__file__).parent / "released"
-PACKAGES = sorted(RELEASED.glob("*.tgz"))
-VALUES = sorted(RELEASED.glob("*.values.yaml"))
+SERVICE = CHARTS / "service" / "values-reference.yaml"
+UPGRADES = {
+    "server-0.2.0": ("service", ["--values", SERVICE, "--set", "nameOverride=corelane-server"]),
+    "corelane-0.2.0": ("corelane", ["--values", REPOSITORY / "hack" / "cluster" / "values.yaml"]),
+}
+"""The present chart of each released package, and its values."""
 RELEASE = "shop"
 
 KINDS = (
@@ -159,15 +164,17 @@ def contents(found: dict[tuple[str, str], dict]) -> dict[tuple[str, str], dict]:
     }
 
 
-def there_and_back(api: Api, package: Path, *values: str | Path) -> None:
-    """Installs a released chart, upgrades it to the present one, goes back, and uninstalls it."""
-    chart = CHARTS / package.stem.rpartition("-")[0]
+@pytest.mark.parametrize("package", sorted(RELEASED.glob("*.tgz")), ids=lambda file: file.stem)
+def test_a_released_chart_is_upgraded_and_rolled_back(api: Api, package: Path) -> None:
+    chart, values = UPGRADES[package.stem]
+    users = package.with_suffix(".values.yaml")
     with api.namespace() as namespace:
         here = ["--namespace", namespace]
-        run(api, "install", RELEASE, package, *here, *values)
+        run(api, "install", RELEASE, package, *here, *(["--values", users] * users.exists()))
         first = objects(api, namespace)
         assert {kind for kind, _ in first} >= {"Deployment", "Service", "ConfigMap"}
-        run(api, "upgrade", RELEASE, chart, *here, *values)
+        now = ["--reset-values", "--values", golden.REGISTRY, *values]
+        run(api, "upgrade", RELEASE, CHARTS / chart, *here, *now)
         second = objects(api, namespace)
         assert contents(second) != contents(first)
         assert identities(first).items() <= identities(second).items()
@@ -179,18 +186,7 @@ def there_and_back(api: Api, package: Path, *values: str | Path) -> None:
         assert objects(api, namespace) == {}
 
 
-@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.stem)
-def test_a_released_chart_is_upgraded_and_rolled_back(api: Api, package: Path) -> None:
-    there_and_back(api, package)
-
-
-@pytest.mark.parametrize("values", VALUES, ids=lambda values: values.name)
-def test_so_is_one_with_the_values_of_its_users(api: Api, values: Path) -> None:
-    package = values.with_name(values.name.replace(".values.yaml", ".tgz"))
-    there_and_back(api, package, "--values", values)
-
-
-@pytest.mark.parametrize("chart", ["server", "gateway", "node-tuning", "corelane"])
+@pytest.mark.parametrize("chart", ["service", "gateway", "node-tuning", "corelane"])
 def test_every_option_can_be_changed_in_place(api: Api, chart: str) -> None:
     # Objects of mode gatewayAPI take definitions that this server does not have: tests/gateway_api.
     cases = [case for case in golden.cases() if case.chart == chart and "api" not in case.name]

@@ -1,4 +1,4 @@
-"""`corelane capacity --hpa` writes values of charts/server, which an API server takes."""
+"""`corelane capacity --hpa` writes values of charts/service, which an API server takes."""
 
 import shlex
 import subprocess
@@ -12,7 +12,7 @@ from support import REPOSITORY
 from support.apiserver import Api
 from support.rendering import render
 
-SHIPPED = REPOSITORY / "charts" / "server" / "values-autoscaling.yaml"
+SHIPPED = REPOSITORY / "charts" / "service" / "values-autoscaling.yaml"
 WRITTEN_BY = "# Written by: "
 FEW = "--requests=20000"
 """That are simulated: an unoptimised build takes seconds for as many as it takes by default."""
@@ -30,7 +30,7 @@ def corelane(command: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
 
 def autoscaler(file: Path) -> dict:
     """The HorizontalPodAutoscaler that the chart makes of a values file."""
-    return render("server", values=file)["HorizontalPodAutoscaler"]
+    return render("service", values=file)["HorizontalPodAutoscaler"]
 
 
 def test_the_shipped_values_are_what_the_command_writes(corelane: Callable) -> None:

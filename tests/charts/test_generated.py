@@ -172,7 +172,7 @@ def test_what_is_not_up_to_date_is_shown_and_not_written(
     assert compare.report(files, "make charts") == 0
 
 
-@pytest.mark.parametrize("chart", ["gateway", "server", "node-tuning", "monitoring", "loadtest"])
+@pytest.mark.parametrize("chart", ["gateway", "service", "node-tuning", "monitoring", "loadtest"])
 def test_every_value_says_what_it_is_for(chart: str) -> None:
     comment: list[str] = []
     for line in (CHARTS / chart / "values.yaml").read_text().splitlines():

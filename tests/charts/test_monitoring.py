@@ -188,7 +188,7 @@ def pods(chart: str, *settings: str) -> Iterator[dict]:
 @pytest.mark.parametrize(
     ("target", "chart", "container"),
     [
-        ("service", "server", "server"),
+        ("service", "service", "service"),
         ("gateway", "gateway", "envoy"),
         ("gateway-agent", "gateway", "agent"),
         ("node-tuning", "node-tuning", "node-tuner"),
@@ -214,7 +214,7 @@ def test_what_is_scraped_is_what_the_charts_run(target: str, chart: str, contain
 
 
 @pytest.mark.fast
-@pytest.mark.parametrize("chart", ["server", "gateway"])
+@pytest.mark.parametrize("chart", ["service", "gateway"])
 def test_the_policies_of_the_parts_let_prometheus_in(chart: str) -> None:
     (prometheus,) = [
         each["spec"]["template"]

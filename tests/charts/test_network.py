@@ -7,7 +7,7 @@ from support.rendering import check_pods, render
 pytestmark = pytest.mark.fast
 
 TRAFFIC, ADMIN, LISTENER, STATS = 8080, 8081, 8080, 9902
-BOTH = pytest.mark.parametrize("chart", ["gateway", "server"])
+BOTH = pytest.mark.parametrize("chart", ["gateway", "service"])
 PROMETHEUS = {"app.kubernetes.io/name": "prometheus"}
 STRANGER = {"app.kubernetes.io/name": "stranger"}
 
@@ -56,19 +56,19 @@ def test_what_is_not_listed_is_refused_in_both_directions(chart: str) -> None:
 
 
 @pytest.mark.parametrize("release", ["corelane", "other"])
-def test_server_takes_requests_from_gateways_alone(release: str) -> None:
+def test_a_service_takes_requests_from_gateways_alone(release: str) -> None:
     """Of the same release, or of one that was installed apart."""
     gateway = labels("gateway", release=release)
     for port in (TRAFFIC, ADMIN):
-        assert enters("server", gateway, port)
-        assert not enters("server", STRANGER, port)
-        assert not enters("server", labels("server", release=release), port)
+        assert enters("service", gateway, port)
+        assert not enters("service", STRANGER, port)
+        assert not enters("service", labels("service", release=release), port)
 
 
-def test_server_takes_clients_that_are_listed() -> None:
+def test_a_service_takes_clients_that_are_listed() -> None:
     listed = r"networkPolicy.clients[0].podSelector.matchLabels.app\.kubernetes\.io/name=stranger"
-    assert enters("server", STRANGER, TRAFFIC, listed)
-    assert not enters("server", STRANGER, ADMIN, listed)
+    assert enters("service", STRANGER, TRAFFIC, listed)
+    assert not enters("service", STRANGER, ADMIN, listed)
 
 
 def test_gateway_takes_everybody_until_clients_are_listed() -> None:
@@ -78,63 +78,44 @@ def test_gateway_takes_everybody_until_clients_are_listed() -> None:
     assert not enters("gateway", STRANGER, LISTENER, listed)
 
 
-@pytest.mark.parametrize(("chart", "port"), [("server", ADMIN), ("gateway", STATS)])
+@pytest.mark.parametrize(("chart", "port"), [("service", ADMIN), ("gateway", STATS)])
 def test_metrics_are_for_monitoring_alone(chart: str, port: int) -> None:
     assert enters(chart, PROMETHEUS, port)
     assert not enters(chart, STRANGER, port)
     assert not enters(chart, PROMETHEUS, port, "networkPolicy.monitoring=null")
 
 
-def test_prometheus_is_no_client_of_the_server() -> None:
-    assert not enters("server", PROMETHEUS, TRAFFIC)
-
-
-def test_server_reaches_nothing_unless_it_is_given() -> None:
-    assert render("server")["NetworkPolicy"]["spec"]["egress"] == []
-    given = render("server", "networkPolicy.egress[0].ports[0].port=5432")["NetworkPolicy"]["spec"]
-    assert given["egress"] == [{"ports": [{"port": 5432}]}]
+def test_prometheus_is_no_client_of_a_service() -> None:
+    assert not enters("service", PROMETHEUS, TRAFFIC)
 
 
 @pytest.mark.parametrize(
-    ("url", "port"),
+    ("settings", "open_ports"),
     [
-        ("postgres://corelane@db.prod/corelane", 5432),
-        ("postgresql://db:6432/a?sslmode=require", 6432),
-        (r"postgres://corelane@10.0.0.1:5432\,db:6432/a", 6432),
+        ([], {53}),
+        (["presets.dns=false"], set()),
+        (["presets.postgresql=true", "presets.https=true"], {53, 5432, 443}),
+        (["egress[0].ports[0].port=4318"], {53, 4318}),
     ],
 )
-def test_server_reaches_postgres_and_dns(url: str, port: int) -> None:
-    settings = ["database.kind=postgres", f"database.postgres.url={url}"]
-    rules = render("server", *settings)["NetworkPolicy"]["spec"]["egress"]
-    assert passes(rules, "to", STRANGER, port)
-    assert passes(rules, "to", STRANGER, 53)
-    assert not passes(rules, "to", STRANGER, 443)
-    peer = "networkPolicy.database[0].podSelector.matchLabels.app=db"
-    rules = render("server", *settings, peer)["NetworkPolicy"]["spec"]["egress"]
-    assert passes(rules, "to", {"app": "db"}, port)
-    assert not passes(rules, "to", STRANGER, port)
+def test_a_service_reaches_what_it_is_given(settings: list[str], open_ports: set[int]) -> None:
+    given = [f"networkPolicy.{setting}" for setting in settings]
+    rules = render("service", *given)["NetworkPolicy"]["spec"]["egress"]
+    ports = {53, 443, 4318, 5432}
+    assert {port for port in ports if passes(rules, "to", STRANGER, port)} == open_ports
 
 
-@pytest.mark.parametrize(
-    ("endpoint", "port", "names"),
-    [
-        ("http://10.1.2.3:4318", 4318, False),
-        ("http://[fd00::1]:4318", 4318, False),
-        ("http://collector/v1", 80, True),
-    ],
-)
-def test_server_reaches_the_collector_of_spans(endpoint: str, port: int, names: bool) -> None:
-    setting = f"config.otlp.endpoint={endpoint}"
-    rules = render("server", setting)["NetworkPolicy"]["spec"]["egress"]
-    assert passes(rules, "to", STRANGER, port)
-    assert passes(rules, "to", STRANGER, 53) is names
+def test_a_service_reaches_postgresql_where_it_is() -> None:
+    peer = "networkPolicy.presets.postgresql[0].podSelector.matchLabels.app=db"
+    rules = render("service", peer)["NetworkPolicy"]["spec"]["egress"]
+    assert passes(rules, "to", {"app": "db"}, 5432)
     assert not passes(rules, "to", STRANGER, 5432)
 
 
 @pytest.mark.parametrize("release", ["corelane", "other"])
 def test_gateway_reaches_the_api_server_and_replicas(release: str) -> None:
     rules = render("gateway")["NetworkPolicy"]["spec"]["egress"]
-    server = labels("server", release=release)
+    server = labels("service", release=release)
     for port in (TRAFFIC, ADMIN):
         assert passes(rules, "to", server, port)
         assert not passes(rules, "to", STRANGER, port)
@@ -146,7 +127,7 @@ def test_gateway_reaches_the_api_server_and_replicas(release: str) -> None:
 @pytest.mark.parametrize("release", ["corelane", "other"])
 def test_gateway_reaches_dns_and_replicas(release: str) -> None:
     rules = render("gateway", "upstream.discovery=dns")["NetworkPolicy"]["spec"]["egress"]
-    server = labels("server", release=release)
+    server = labels("service", release=release)
     for port in (53, TRAFFIC, ADMIN):
         assert passes(rules, "to", server, port)
     for port in (TRAFFIC, ADMIN, 443):

@@ -314,7 +314,7 @@ def test_unsafe_sysctls_of_the_charts_are_knobs_of_pods() -> None:
     assert {catalogue().get(name) for name in UNSAFE} == {"pod"}
 
 
-@pytest.mark.parametrize("chart", ["server", "gateway"])
+@pytest.mark.parametrize("chart", ["service", "gateway"])
 @pytest.mark.parametrize("profile", PROFILES)
 def test_the_charts_take_what_is_generated_for_them(
     chart: str, profile: str, tmp_path: Path

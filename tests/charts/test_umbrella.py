@@ -1,4 +1,4 @@
-"""Objects of one chart, and of server and gateway in one release, that must suit each other."""
+"""Objects of one chart, and of service and gateway in one release, that must suit each other."""
 
 import shutil
 import tarfile
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from charts import golden
 from support import REPOSITORY
 from support.rendering import CHARTS, documents, helm, is_hook, pod, render
 
@@ -23,8 +24,8 @@ def names(*settings: str, values: Path | None = None) -> set[tuple[str, str]]:
 def test_it_installs_what_the_charts_install_alone() -> None:
     alone = [
         (each["kind"], each["metadata"]["name"])
-        for chart in ("server", "gateway")
-        for each in documents(chart)
+        for chart, settings in (("service", ["nameOverride=corelane-server"]), ("gateway", []))
+        for each in documents(chart, *settings)
         if not is_hook(each)
     ]
     together = [each for each in documents("corelane") if not is_hook(each)]
@@ -41,15 +42,15 @@ def test_what_is_beside_the_service_comes_on_demand_alone(part: str) -> None:
     assert added == alone
 
 
-@pytest.mark.parametrize("part", ["server", "gateway"])
-def test_each_part_can_be_left_out(part: str) -> None:
+@pytest.mark.parametrize(("part", "name"), [("service", "server"), ("gateway", "gateway")])
+def test_each_part_can_be_left_out(part: str, name: str) -> None:
     left = names(f"{part}.enabled=false")
     assert left
-    assert not {name for _, name in left if name == f"corelane-{part}"}
+    assert ("Deployment", f"corelane-{name}") not in left
 
 
 def test_one_registry_serves_all_images() -> None:
-    objects = documents("corelane", "global.imageRegistry=all.example:5000")
+    objects = documents("corelane", "global.registry=all.example:5000")
     images = {
         container["image"]
         for each in objects
@@ -101,8 +102,9 @@ def leaves(values: Path) -> set[tuple[str, str]]:
     return set(walk(yaml.safe_load(values.read_text()), ""))
 
 
-def test_values_for_small_clusters_ask_for_no_whole_cpu() -> None:
-    found = resources(CHARTS / "corelane" / "values-small.yaml")
+def test_default_values_ask_for_no_whole_cpu(tmp_path: Path) -> None:
+    (tmp_path / "none.yaml").write_text("{}")
+    found = resources(tmp_path / "none.yaml")
     assert set(found) == {"corelane-server", "corelane-gateway"}
     for each in found.values():
         assert each["requests"]["cpu"] == "100m"
@@ -115,7 +117,7 @@ def test_a_packaged_chart_renders_the_same(tmp_path: Path) -> None:
     for copied in ("charts", "dashboards"):
         shutil.copytree(REPOSITORY / copied, tmp_path / copied, symlinks=True)
     folder = tmp_path / "charts"
-    parts = ("server", "gateway", "monitoring", "corelane")
+    parts = ("service", "gateway", "monitoring", "corelane")
     commands = [("dependency", "build", folder / part) for part in parts]
     for argv in (*commands, ("package", folder / "corelane", "-d", tmp_path)):
         result = helm(*argv)
@@ -125,18 +127,19 @@ def test_a_packaged_chart_renders_the_same(tmp_path: Path) -> None:
         files = packed.getnames()
     assert len(files) == len(set(files))
     assert not [name for name in files if name.endswith((".tgz", ".gotmpl", "_test.yaml"))]
-    assert "corelane/charts/server/charts/common/Chart.yaml" in files
-    rendered = helm("template", "corelane", archive, "--namespace", "prod")
+    assert "corelane/charts/service/charts/common/Chart.yaml" in files
+    values = ("--values", golden.REGISTRY)
+    rendered = helm("template", "corelane", archive, "--namespace", "prod", *values)
     assert rendered.returncode == 0, rendered.stderr
     parsed = [each for each in yaml.safe_load_all(rendered.stdout) if each]
     assert parsed == documents("corelane")
 
 
-BOTH = pytest.mark.parametrize("chart", ["gateway", "server"])
+BOTH = pytest.mark.parametrize("chart", ["gateway", "service"])
 
 
 @pytest.mark.parametrize(
-    ("chart", "setting"), [("server", "config.backlog=64"), ("gateway", "listener.http2Streams=7")]
+    ("chart", "setting"), [("service", "config.backlog=64"), ("gateway", "listener.http2Streams=7")]
 )
 def test_a_changed_configuration_rolls_the_pods(chart: str, setting: str) -> None:
     def checksum(*settings: str) -> str:
@@ -164,4 +167,5 @@ def test_selectors_find_the_pods(chart: str) -> None:
 @BOTH
 def test_a_new_version_alone_does_not_roll_the_pods(chart: str) -> None:
     labels = render(chart)["Deployment"]["spec"]["template"]["metadata"]["labels"]
-    assert set(labels) == {"app.kubernetes.io/name", "app.kubernetes.io/instance"}
+    parts = {f"app.kubernetes.io/{part}" for part in ("name", "instance", "part-of", "component")}
+    assert set(labels) - {"corelane/service"} == parts

@@ -29,15 +29,15 @@ def test_a_server_that_is_killed(release: Release) -> None:
 
 
 def test_scaling_up_and_down(release: Release) -> None:
-    release.upgrade("server.replicas=1")
+    release.upgrade("service.replicas=1")
     (first,) = release.cluster.wait_for_pods("server", 1)
     with release.load() as load:
         load.wait_for(100, first.name)
-        release.upgrade("server.replicas=2")
+        release.upgrade("service.replicas=2")
         pods = release.cluster.wait_for_pods("server", 2)
         for pod in pods:
             load.wait_for(100, pod.name, patience=ROLL_OUT)
-        release.upgrade("server.replicas=1")
+        release.upgrade("service.replicas=1")
         release.cluster.wait_for_pods("server", 1)
         load.wait_for(400)
     assert not load.failures, load.failures[:10]

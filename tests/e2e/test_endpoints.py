@@ -77,7 +77,7 @@ def _read(process: subprocess.Popen[bytes], seen: Conditions) -> None:
 
 def test_replicas_that_come_and_go_measured(release: Release, measured: str) -> None:
     found = f"gateway.upstream.discovery={measured}"
-    release.upgrade(found, "server.replicas=1")
+    release.upgrade(found, "service.replicas=1")
     (first,) = release.cluster.wait_for_pods("server", 1)
     release.cluster.wait_for_pods("gateway", 2)
     with (
@@ -85,11 +85,11 @@ def test_replicas_that_come_and_go_measured(release: Release, measured: str) -> 
         release.load() as load,
     ):
         load.wait_for(100, first.name)
-        release.upgrade(found, "server.replicas=2")
+        release.upgrade(found, "service.replicas=2")
         pods = {pod.name for pod in release.cluster.wait_for_pods("server", 2)}
         (second,) = pods - {first.name}
         load.wait_for(100, second, patience=ROLL_OUT)
-        release.upgrade(found, "server.replicas=1")
+        release.upgrade(found, "service.replicas=1")
         (kept,) = release.cluster.wait_for_pods("server", 1)
         load.wait_for(200, kept.name)
         (gone,) = pods - {kept.name}

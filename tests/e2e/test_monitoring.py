@@ -117,9 +117,8 @@ def test_helms_own_tests_pass(monitored: Monitored) -> None:
 
 def test_a_stranger_cannot_ask_prometheus(monitored: Monitored) -> None:
     cluster = monitored.cluster
-    image = cluster.ready_pods("server")[0].image
     url = f"http://{monitored.release.name}-monitoring-prometheus:9090/-/ready"
-    ended = cluster.run(image, "/corelane", "check", url, "--deadline", "5s")
+    ended = cluster.run(monitored.release.program, "/corelane", "check", url, "--deadline", "5s")
     assert not ended.succeeded
     assert "cannot connect" in ended.said or "last: no reply" in ended.said, ended.said
 

@@ -201,7 +201,7 @@ def test_a_pod_sysctl_is_refused_for_nodes(tuning: Tuning) -> None:
     values = {"mode": "apply", "profile": "custom", "knobs": {"net.core.somaxconn": "65535"}}
     result = tuning.install(check=False, **values)
     assert result.returncode != 0
-    assert "unsafeSysctls of the charts server and gateway" in result.stderr
+    assert "unsafeSysctls of the charts service and gateway" in result.stderr
 
 
 @pytest.fixture
@@ -214,7 +214,7 @@ def proven(tuning: Tuning, release: Release) -> Iterator[Tuning]:
     namespace = ("namespace", release.cluster.namespace)
     release.cluster.kubectl("label", *namespace, f"{label}=privileged", "--overwrite")
     try:
-        release.upgrade(strings=(r"server.unsafeSysctls.net\.core\.somaxconn=65535",))
+        release.upgrade(strings=(r"service.unsafeSysctls.net\.core\.somaxconn=65535",))
         release.cluster.wait_for_pods("server", 2)
         apply(tuning, nofile=1024)
         yield tuning

@@ -77,8 +77,8 @@ def test_a_gateway_pod_owns_its_cpu_too_where_it_is_told_to(release: Release) ->
     )
     hostname = r"nodeSelector.kubernetes\.io/hostname"
     release.upgrade(
-        "server.replicas=1",
-        f"server.{hostname}={first['metadata']['name']}",
+        "service.replicas=1",
+        f"service.{hostname}={first['metadata']['name']}",
         "gateway.replicas=1",
         f"gateway.{hostname}={second['metadata']['name']}",
         "gateway.exclusive=true",

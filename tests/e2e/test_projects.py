@@ -83,19 +83,24 @@ def test_no_acknowledged_save_is_lost_by_a_roll_out(
     settings = server.instance.settings
     url = f"postgres://corelane@{NAME}:{settings.port}/corelane?sslmode=require"
     kept = [
-        "server.database.kind=postgres",
-        f"server.database.postgres.url={url}",
-        f"server.database.postgres.password.secret={NAME}",
-        f"server.database.postgres.ca.secret={NAME}",
-        f"server.auth.tokensSecret.name={NAME}",
+        "service.config.database.kind=postgres",
+        f"service.config.database.url={url}",
+        "service.config.database.password_file=/etc/projects/password",
+        "service.config.database.ca_file=/etc/projects/ca.crt",
+        "service.config.auth.tokens=/etc/projects/tokens",
+        "service.volumes[0].name=projects",
+        f"service.volumes[0].secret.secretName={NAME}",
+        "service.volumeMounts[0].name=projects",
+        "service.volumeMounts[0].mountPath=/etc/projects",
+        f"service.networkPolicy.egress[0].ports[0].port={settings.port}",
     ]
     # Both at once, since nobody asks for projects yet.
-    release.upgrade(*kept, "server.rollout.maxUnavailable=2")
+    release.upgrade(*kept, "service.rollout.maxUnavailable=2")
     before = release.cluster.wait_for_pods("server", 2)
     eventually(lambda: ask(release.gateway, "/projects").status == 200, patience=ROLL_OUT)
     with Saves(lambda: release.gateway, writer) as saves:
         saves.more(50)
-        release.upgrade(*kept, "server.config.limits.queue=77")
+        release.upgrade(*kept, "service.config.limits.queue=77")
         after = release.cluster.wait_for_pods("server", 2)
         saves.more(50)
     assert not {pod.uid for pod in before} & {pod.uid for pod in after}

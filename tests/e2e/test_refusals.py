@@ -12,10 +12,11 @@ from support.releases import Release
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
-        ("server.cpus=1.5", "whole number"),
-        ("server.lanes=3", "lanes"),
-        ("server.confg.backlog=7", "confg"),
-        ("server.config.backlog=many", "backlog"),
+        ("service.cpus=1.5", "whole number"),
+        ("server.replicas=3", "service.replicas"),
+        ("service.lanes=3", "cpus"),
+        ("service.confg.backlog=7", "confg"),
+        ("service.config.lanes=3", "cpus"),
         ("gateway.upstream.idleTimeout=90s", "idle"),
     ],
 )
@@ -80,12 +81,13 @@ def assert_strangers_get(release: Release, answered: list[str], *, but_not: list
 
     All at once, because most of it is waiting.
     """
-    image = release.cluster.ready_pods("server")[0].image
     deadlines = dict.fromkeys(answered, "60s") | dict.fromkeys(but_not, "5s")
 
     def ended(url: str) -> Ended:
         """Asks until there is an answer, or until the deadline."""
-        return release.cluster.run(image, "/corelane", "check", url, "--deadline", deadlines[url])
+        return release.cluster.run(
+            release.program, "/corelane", "check", url, "--deadline", deadlines[url]
+        )
 
     with ThreadPoolExecutor() as pool:
         found = dict(zip(deadlines, pool.map(ended, deadlines), strict=True))

@@ -2,15 +2,18 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from deploy import images
-from support import becomes
+from support import REPOSITORY, becomes
 from support.kubernetes import ROLL_OUT
 from support.load import Load
 from support.releases import Release
+
+RELEASED = REPOSITORY / "tests" / "charts" / "released" / "corelane-0.2.0.tgz"
 
 
 @contextmanager
@@ -45,7 +48,7 @@ def test_a_new_image_of_the_server_and_the_way_back(release: Release, next_tag: 
     good = release.revision
     before = release.cluster.pods("server")
     with unnoticed(release) as load:
-        release.upgrade(f"server.image.tag={next_tag}")
+        release.upgrade(f"service.image.tag={next_tag}")
         after = release.cluster.wait_for_pods("server", 2)
     assert not {pod.uid for pod in before} & {pod.uid for pod in after}
     assert all(pod.image.endswith(f":{next_tag}") for pod in after)
@@ -56,10 +59,29 @@ def test_a_new_image_of_the_server_and_the_way_back(release: Release, next_tag: 
     assert {pod.image for pod in back} == {pod.image for pod in before}
 
 
+def test_an_upgrade_from_the_release_before(release: Release) -> None:
+    """Its chart has other values; the pods have the same names and selectors."""
+    places = {"service.image.tag=": "server.image.tag=", "gateway.image.tag=": "gateway.image.tag="}
+    tags = [
+        setting.replace(now, before)
+        for setting in release.settings
+        for now, before in places.items()
+        if setting.startswith(now)
+    ]
+    former = replace(release, values=[RELEASED.with_suffix(".values.yaml")], settings=tags)
+    former.upgrade("server.rollout.maxUnavailable=2", chart=RELEASED)
+    before = {pod.uid for pod in release.cluster.wait_for_pods("server", 2)}
+    release.wait_until_it_answers()
+    with unnoticed(release):
+        release.upgrade()
+        after = release.cluster.wait_for_pods("server", 2)
+    assert not before & {pod.uid for pod in after}
+
+
 def test_a_new_configuration_of_the_server(release: Release) -> None:
     before = {pod.uid for pod in release.cluster.pods("server")}
     with unnoticed(release):
-        release.upgrade("server.config.limits.queue=77")
+        release.upgrade("service.config.limits.queue=77")
         after = release.cluster.wait_for_pods("server", 2)
     assert not before & {pod.uid for pod in after}
 
@@ -94,9 +116,9 @@ def test_clients_that_ask_rarely_see_an_idle_close_and_no_failure(release: Relea
 
 def test_an_image_that_does_not_exist_harms_nobody(release: Release) -> None:
     """The other node has a CPU for the new replica, which never starts."""
-    release.upgrade("server.replicas=1")
+    release.upgrade("service.replicas=1")
     (good,) = release.cluster.wait_for_pods("server", 1)
-    surge = ("server.rollout.maxSurge=1", "server.rollout.maxUnavailable=0")
+    surge = ("service.rollout.maxSurge=1", "service.rollout.maxUnavailable=0")
 
     def waits() -> set[str]:
         """What replicas wait for."""
@@ -109,7 +131,7 @@ def test_an_image_that_does_not_exist_harms_nobody(release: Release) -> None:
 
     with unnoticed(release):
         refused = release.upgrade(
-            "server.replicas=1", "server.image.tag=none", *surge, check=False, patience=5.0
+            "service.replicas=1", "service.image.tag=none", *surge, check=False, patience=5.0
         )
         assert refused.returncode != 0
         becomes(waits, {"ErrImageNeverPull"})

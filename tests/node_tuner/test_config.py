@@ -116,7 +116,7 @@ def test_a_sysctl_of_pods_is_refused_with_where_it_belongs(
     for command in ("audit", "apply", "agent"):
         result = tree.run(command, f"--profile={profile}", f"--knobs={sysctl}={value}", status=64)
         assert f'{sysctl} = "{value}": not a setting of the host' in result.stderr
-        assert "charts/server or charts/gateway" in result.stderr
+        assert "charts/service or charts/gateway" in result.stderr
         assert how in result.stderr
     assert tree.snapshot() == before
 
@@ -129,7 +129,7 @@ def test_a_sysctl_of_pods_is_refused_with_where_it_belongs(
         ("profile: [web-1m, custom]", ["profile", "allowed is one value"]),
         ("profile: {name: web-1m}", ["profile.name", "unknown key"]),
         ("profile: web-2m", ["web-2m", "web-10k, web-100k, web-1m, custom"]),
-        ("knobs: {net.core.somaxconn: 65535}", ["net.core.somaxconn", "charts/server"]),
+        ("knobs: {net.core.somaxconn: 65535}", ["net.core.somaxconn", "charts/service"]),
         ("knobs: [fs.file-max]", ["NAME=VALUE"]),
         ("config: other.yaml", ["config", "unknown key"]),
         ("just words", ["a map of settings"]),

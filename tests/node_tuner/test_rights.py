@@ -31,7 +31,8 @@ class Release:
 
     def make(self, *settings: str) -> None:
         """Creates what the chart renders with these settings."""
-        sets = [argument for setting in settings for argument in ("--set", setting)]
+        named = (*settings, "global.registry=images.example")
+        sets = [argument for setting in named for argument in ("--set", setting)]
         where = ("--namespace", self.namespace)
         rendered = helm("template", self.name, CHARTS / "node-tuning", *where, *sets)
         assert rendered.returncode == 0, rendered.stderr

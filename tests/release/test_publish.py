@@ -33,6 +33,7 @@ PUSHED = [
     index("node-tuner", "c"),
     index("prometheus", "d"),
     index("alertmanager", "e"),
+    index("cli", "f"),
 ]
 STANDALONE = ("mode=standalone", "grafana.enabled=false")
 
@@ -64,11 +65,13 @@ def test_every_chart_but_the_library_is_packaged(packages: dict[str, Path]) -> N
 @pytest.mark.nightly
 def test_packages_use_the_pushed_images_by_digest(packages: dict[str, Path]) -> None:
     references = {image.name: {image.reference} for image in PUSHED}
-    assert images_of(packages["server"]) == references["server"]
-    assert images_of(packages["gateway"]) == references["gateway"]
+    own = ("image.repository=registry.example/shop", "image.tag=1")
+    found = images_of(packages["service"], *own)
+    assert found == references["cli"] | {"registry.example/shop:1"}
+    assert images_of(packages["gateway"]) == references["gateway"] | references["cli"]
     assert images_of(packages["node-tuning"], "mode=apply") == references["node-tuner"]
     monitoring = images_of(packages["monitoring"], *STANDALONE)
-    names = ("server", "prometheus", "alertmanager")
+    names = ("cli", "prometheus", "alertmanager")
     assert monitoring == set().union(*(references[name] for name in names))
     more = [f"monitoring.{setting}" for setting in (*STANDALONE, "enabled=true")]
     whole = images_of(packages["corelane"], "node-tuning.enabled=true", *more)
@@ -77,21 +80,21 @@ def test_packages_use_the_pushed_images_by_digest(packages: dict[str, Path]) -> 
 
 @pytest.mark.nightly
 def test_a_mirror_is_one_value(packages: dict[str, Path]) -> None:
-    for name in ("server", "corelane"):
-        found = images_of(packages[name], "global.imageRegistry=mirror.example")
-        assert f"mirror.example/corelane-server@{PUSHED[0].digest}" in found
-        assert all(image.startswith("mirror.example/") for image in found)
+    found = images_of(packages["corelane"], "global.registry=mirror.example")
+    assert f"mirror.example/corelane-server@{PUSHED[0].digest}" in found
+    assert all(image.startswith("mirror.example/") for image in found)
 
 
 @pytest.mark.nightly
 def test_packaging_changes_only_registry_and_digest_of_a_copy(packages: dict[str, Path]) -> None:
-    values = "server/values.yaml"
-    with tarfile.open(packages["server"]) as archive:
+    values = "gateway/values.yaml"
+    with tarfile.open(packages["gateway"]) as archive:
         packaged = yaml.safe_load(archive.extractfile(values).read())
     source = yaml.safe_load((REPOSITORY / "charts" / values).read_text())
-    assert source["image"]["digest"] == source["global"]["imageRegistry"] == ""
-    source["image"]["digest"] = PUSHED[0].digest
-    source["global"]["imageRegistry"] = REGISTRY
+    assert source["image"]["digest"] == source["global"]["registry"] == ""
+    source["image"]["digest"] = PUSHED[1].digest
+    source["test"]["image"]["digest"] = PUSHED[-1].digest
+    source["global"]["registry"] = REGISTRY
     assert packaged == source
 
 
@@ -100,7 +103,7 @@ def test_packages_of_one_commit_are_the_same_bytes(
     packages: dict[str, Path], tmp_path: Path
 ) -> None:
     for again in charts.package_all(REPOSITORY, PUSHED, tmp_path / "charts"):
-        assert again.read_bytes() == (packages["server"].parent / again.name).read_bytes()
+        assert again.read_bytes() == (packages["corelane"].parent / again.name).read_bytes()
 
 
 @pytest.mark.nightly
@@ -155,7 +158,7 @@ def test_a_value_is_changed_in_its_own_block_only() -> None:
 @pytest.mark.fast
 def test_each_image_of_a_chart_has_its_own_digest(tmp_path: Path) -> None:
     image = "image:\n    # Where\n    repository: {}\n\n    tag: x\n    digest: {}\n"
-    text = "first:\n  {}second:\n  {}global:\n  imageRegistry: x\n"
+    text = "first:\n  {}second:\n  {}global:\n  registry: x\n"
     values = "third:\n  deep:\n    image:\n      repository: other\n      digest: old\n"
     before, after = (
         values
@@ -167,7 +170,7 @@ def test_each_image_of_a_chart_has_its_own_digest(tmp_path: Path) -> None:
     (tmp_path / "values.yaml").write_text(before)
     charts.pin([tmp_path], PUSHED[:2])
     found = (tmp_path / "values.yaml").read_text()
-    assert found == after.replace("imageRegistry: x", f"imageRegistry: {REGISTRY}")
+    assert found == after.replace("registry: x", f"registry: {REGISTRY}")
 
 
 @pytest.mark.fast

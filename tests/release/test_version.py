@@ -86,7 +86,7 @@ def test_set_rejects_an_invalid_version(tree: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "old", "new", "named"),
     [
-        ("charts/server/Chart.yaml", "\nversion: ", "\nversion: 9", "version"),
+        ("charts/service/Chart.yaml", "\nversion: ", "\nversion: 9", "version"),
         ("charts/gateway/Chart.yaml", 'appVersion: "', 'appVersion: "9', "appVersion"),
         ("services/Cargo.toml", '\nversion = "', '\nversion = "9', "version"),
     ],
@@ -104,7 +104,7 @@ def test_check_names_the_file_that_disagrees(
 
 
 def test_check_covers_the_charts_that_a_chart_depends_on(tree: Path) -> None:
-    chart = tree / "charts/server/Chart.yaml"
+    chart = tree / "charts/service/Chart.yaml"
     beside = '  - name: beside\n    version: "0.0.7"\n    repository: file://../beside\n'
     elsewhere = "  - name: elsewhere\n    version: 0.0.8\n    repository: https://charts.example\n"
     text = chart.read_text()

@@ -77,12 +77,13 @@ def test_the_chart_uses_the_pushed_images(name: str) -> None:
 @pytest.mark.fast
 def test_the_chart_uses_the_images_loaded_into_the_nodes() -> None:
     assert images("local") == {
-        f"corelane-{part}": f"corelane-{part}:local" for part in ("server", "gateway")
+        f"corelane-{part}": f"docker.io/library/corelane-{part}:local"
+        for part in ("server", "gateway")
     }
     found = configuration("local")
     assert found["verify"][0]["container"]["image"] == "corelane-k6:local"
     (hook,) = found["deploy"]["helm"]["hooks"]["before"]
-    assert "build server gateway k6 --tag local " in hook["host"]["command"][-1]
+    assert "build server gateway cli k6 --tag local " in hook["host"]["command"][-1]
 
 
 @pytest.mark.fast

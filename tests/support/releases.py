@@ -21,7 +21,7 @@ from support.rendering import tool
 
 CHART = REPOSITORY / "charts" / "corelane"
 
-AT_ONCE = ("server.rollout.maxUnavailable=2", "gateway.rollout.maxUnavailable=2")
+AT_ONCE = ("service.rollout.maxUnavailable=2", "gateway.rollout.maxUnavailable=2")
 """A roll-out for which pods do not wait for each other."""
 
 
@@ -114,6 +114,13 @@ class Release:
             return json.loads(found.stdout)["version"]
         assert "not found" in found.stderr, found.stderr
         return 0
+
+    @property
+    def program(self) -> str:
+        """The image with the program corelane, as helm test uses it."""
+        setting = "service.test.image.tag="
+        (tag,) = (each.removeprefix(setting) for each in self.settings if each.startswith(setting))
+        return f"docker.io/library/corelane-cli:{tag}"
 
     @property
     def gateway(self) -> str:

@@ -8,11 +8,14 @@ from typing import Any
 
 import yaml
 
+from charts import golden
 from support import REPOSITORY
 from tools import resolve
 
 CHARTS = REPOSITORY / "charts"
 GATEWAY_VALUES = sorted((REPOSITORY / "gateway" / "values").glob("*.yaml"))
+BASES = {"service": (CHARTS / "service" / "values-reference.yaml",)}
+"""Values of charts that have no image without them."""
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The one in C where there is one: dashboards are long."""
 
@@ -41,6 +44,8 @@ def _template(
     chart: str, settings: tuple[str, ...], values: str, release: str
 ) -> subprocess.CompletedProcess[str]:
     argv = [tool("helm"), "template", release, CHARTS / chart, "--namespace", "prod"]
+    for file in (golden.REGISTRY, *BASES.get(chart, ())):
+        argv += ["--values", file]
     argv += ["--values", "-"] if values else []
     argv += [argument for setting in settings for argument in ("--set", setting)]
     return subprocess.run(argv, input=values, capture_output=True, text=True, check=False)

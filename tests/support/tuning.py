@@ -43,7 +43,13 @@ MOVING = ("nf_conntrack_count", "spurious", "effective_affinity", "effective_aff
 OF_DEVICES = ("/conf/", "/neigh/")
 """Parts of it that come and go with network devices."""
 
-VALUES = {"image": {"pullPolicy": "Never"}, "minReadySeconds": 1, "interval": "1s", "cpu": "0"}
+VALUES = {
+    "global": {"registry": "docker.io/library"},
+    "image": {"pullPolicy": "Never"},
+    "minReadySeconds": 1,
+    "interval": "1s",
+    "cpu": "0",
+}
 
 
 @dataclass(frozen=True)

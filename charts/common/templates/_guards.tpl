@@ -1,5 +1,5 @@
 {{/*
-Values that no schema can judge and that both charts have. Each refusal names the value and says what
+Values that no schema can judge and that several charts have. Each refusal names the value and says what
 to do.
 */}}
 {{- define "common.guards" -}}
@@ -7,6 +7,42 @@ to do.
 {{- include "common.guards.rollout" . -}}
 {{- include "common.guards.autoscaling" . -}}
 {{- include "common.guards.sysctls" . -}}
+{{- end -}}
+
+{{/* Old values that would be ignored. Takes the values, the prefix of their keys, and the new keys by the old. */}}
+{{- define "common.guards.renamed" -}}
+{{- $values := first . -}}
+{{- $found := list -}}
+{{- range $old, $new := last . -}}
+{{- $value := $values -}}
+{{- range $key := splitList "." $old -}}
+{{- $value = index (ternary $value dict (kindIs "map" $value)) $key -}}
+{{- end -}}
+{{- if ne (kindOf $value) "invalid" -}}
+{{- $found = printf "%s%s is now %s" (index $ 1) $old $new | append $found -}}
+{{- end -}}
+{{- end -}}
+{{- if $found -}}
+{{- fail (printf "keys of 0.2.0: %s. The README of the chart has the whole table" (join "; " $found)) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Keys of charts/server 0.2.0, and those of charts/service. A parent chart rejects them where that chart is disabled, too. */}}
+{{- define "common.renamed" -}}
+exclusive: pinning (exclusive or shared)
+lanes: cpus
+pin: pinning
+extraEnv: env
+extraVolumes: volumes
+extraVolumeMounts: volumeMounts
+shutdown: drain.deadline, to which the grace period adds 5 seconds
+database: config.database, with volumes and volumeMounts for its Secrets
+static: config.static, with volumes and volumeMounts
+auth: config.auth, with volumes and volumeMounts
+prometheusAnnotations: metrics.enabled
+config.drain: drain
+networkPolicy.database: networkPolicy.presets.postgresql
+networkPolicy.spans: networkPolicy.egress
 {{- end -}}
 
 {{- define "common.guards.rollout" -}}
@@ -18,7 +54,7 @@ to do.
 
 {{- define "common.guards.autoscaling" -}}
 {{- $requests := (.Values.resources | default dict).requests | default dict -}}
-{{- $known := or .Values.exclusive (get $requests "cpu") -}}
+{{- $known := or (eq .Values.pinning "exclusive") (get $requests "cpu") -}}
 {{- with .Values.autoscaling -}}
 {{- if .enabled -}}
 {{- if gt (int .minReplicas) (int .maxReplicas) -}}
@@ -28,7 +64,7 @@ to do.
 {{- fail "autoscaling.enabled is true but no metric is configured: set autoscaling.cpuPercent or autoscaling.metrics" -}}
 {{- end -}}
 {{- if and .cpuPercent (not $known) -}}
-{{- fail (printf "autoscaling.cpuPercent is %v, but with exclusive false a pod requests almost no CPU: set resources.requests.cpu, or set autoscaling.cpuPercent to 0 and scale by autoscaling.metrics" .cpuPercent) -}}
+{{- fail (printf "autoscaling.cpuPercent is %v, but with pinning shared a pod requests almost no CPU: set resources.requests.cpu, or set autoscaling.cpuPercent to 0 and scale by autoscaling.metrics" .cpuPercent) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

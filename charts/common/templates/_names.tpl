@@ -1,15 +1,25 @@
 {{/*
-Names. The name of the chart, server or gateway, is the last part of the names of its objects.
+Names. The name of the chart, such as gateway, is the last part of the names of its objects. A chart with the value
+nameOverride is named after its release, because the release is what the chart installs.
 */}}
+
+{{/* What a chart adds to the name of its release; nothing for a service without nameOverride. */}}
+{{- define "common.part" -}}
+{{- if hasKey .Values "nameOverride" -}}
+{{- .Values.nameOverride | trimPrefix "corelane-" -}}
+{{- else -}}
+{{- .Chart.Name -}}
+{{- end -}}
+{{- end -}}
 
 {{/* What the releases of charts that belong together share: X of X, X-server and X-gateway. */}}
 {{- define "common.base" -}}
-{{- .Release.Name | trimSuffix .Chart.Name | trimSuffix "-" -}}
+{{- .Release.Name | trimSuffix (include "common.part" .) | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* Release X gives X-server; releases server and X-server give their own name. */}}
+{{/* Release X gives X-gateway; releases gateway and X-gateway give their own name. */}}
 {{- define "common.fullname" -}}
-{{- .Values.fullnameOverride | default (include "common.sibling" (list . .Chart.Name)) -}}
+{{- .Values.fullnameOverride | default (include "common.sibling" (list . (include "common.part" .))) -}}
 {{- end -}}
 
 {{/* The name that another chart gives its objects by default; takes a list of the root context and
@@ -25,7 +35,19 @@ the name of that chart. */}}
 
 {{/* What runs in the pods. A chart with several kinds of pods renders each with a context that has an App. */}}
 {{- define "common.app" -}}
-{{- if .App }}{{ .App }}{{ else }}corelane-{{ .Chart.Name }}{{ end -}}
+{{- if .App -}}
+{{- .App -}}
+{{- else if hasKey .Values "nameOverride" -}}
+{{- .Values.nameOverride | default (include "common.fullname" .) -}}
+{{- else -}}
+corelane-{{ .Chart.Name }}
+{{- end -}}
+{{- end -}}
+
+{{/* By these, policies and agents find pods whatever their names are: all replicas are of component replica. */}}
+{{- define "common.partLabels" -}}
+app.kubernetes.io/part-of: corelane
+app.kubernetes.io/component: {{ .App | default (index .Chart.Annotations "corelane/component") | default .Chart.Name }}
 {{- end -}}
 
 {{/* These two must never change: a Deployment's selector is immutable. */}}
@@ -38,17 +60,16 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- define "common.labels" -}}
 {{- $own := dict
   "app.kubernetes.io/version" .Chart.AppVersion
-  "app.kubernetes.io/component" (.App | default .Chart.Name)
-  "app.kubernetes.io/part-of" "corelane"
   "app.kubernetes.io/managed-by" .Release.Service
   "helm.sh/chart" (printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_"))
 -}}
-{{- merge (include "common.selectorLabels" . | fromYaml) $own .Values.labels | toYaml -}}
+{{- merge (include "common.selectorLabels" . | fromYaml) (include "common.partLabels" . | fromYaml) $own .Values.labels | toYaml -}}
 {{- end -}}
 
 {{/* Labels of a pod: without version and chart, which would roll the pods of every new release. */}}
 {{- define "common.podLabels" -}}
-{{- merge (include "common.selectorLabels" . | fromYaml) .Values.podLabels .Values.labels | toYaml -}}
+{{- $service := dict "corelane/service" (include "common.fullname" .) -}}
+{{- merge (include "common.selectorLabels" . | fromYaml) (include "common.partLabels" . | fromYaml) $service .Values.podLabels .Values.labels | toYaml -}}
 {{- end -}}
 
 {{- define "common.metadata" -}}

@@ -55,6 +55,19 @@ its replicas, under any name. Takes the name of that chart. */}}
       app.kubernetes.io/name: corelane-{{ . }}
 {{- end -}}
 
+{{- define "common.network.replicaLabels" -}}
+app.kubernetes.io/part-of: corelane
+app.kubernetes.io/component: replica
+{{- end -}}
+
+{{/* The replicas in the namespace, of any release. Those of 0.2.0 have the name only. */}}
+{{- define "common.network.replicas" -}}
+- podSelector:
+    matchLabels:
+      {{- include "common.network.replicaLabels" . | nindent 6 }}
+{{ include "common.network.chart" "server" }}
+{{- end -}}
+
 {{/* The pods of helm test in the release. */}}
 {{- define "common.network.tests" -}}
 - podSelector:

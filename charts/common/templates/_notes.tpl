@@ -1,4 +1,4 @@
-{{/* The notes of both charts about unsafe sysctls, on their own lines. */}}
+{{/* The notes about unsafe sysctls, on their own lines. */}}
 {{- define "common.notes.sysctls" -}}
 {{- with .Values.unsafeSysctls }}
 
@@ -7,16 +7,16 @@ The pods fail on nodes whose kubelet does not allow these sysctls in allowedUnsa
 {{- end }}
 {{- end -}}
 
-{{/* The notes of both charts about CPUs. */}}
+{{/* The notes about CPUs. */}}
 {{- define "common.notes.cpus" -}}
-{{- if .Values.exclusive -}}
+{{- if eq .Values.pinning "exclusive" -}}
 A pod gets exclusive CPUs only if the kubelet runs with cpuManagerPolicy static and the node has whole CPUs
-left. If a pod stays Pending, reduce the number of replicas, or set exclusive: false to share CPUs.
+left. If a pod stays Pending, reduce the number of replicas, or set pinning: shared.
 {{- if ne (toString .Values.rollout.maxSurge) "0" }}
 A rollout needs CPUs for {{ .Values.rollout.maxSurge }} more. If they are not free, the rollout does not finish. Then set
   rollout: {maxSurge: 0, maxUnavailable: 1}
 {{- end }}
 {{- else -}}
-The pods share the CPUs of their nodes with other pods.
+The pods share the CPUs of their nodes with other pods. In production, give them their own: pinning: exclusive.
 {{- end }}
 {{- end -}}

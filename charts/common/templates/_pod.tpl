@@ -70,8 +70,13 @@ Parts of a container.
 */}}
 
 {{- define "common.container.image" -}}
-image: {{ include "common.image" . | quote }}
-imagePullPolicy: {{ .Values.image.pullPolicy }}
+{{- include "common.container.imageOf" (list . "image") -}}
+{{- end -}}
+
+{{/* Takes the root context, and the dotted name of a value with an image. */}}
+{{- define "common.container.imageOf" -}}
+image: {{ include "common.imageOf" . | quote }}
+imagePullPolicy: {{ (include "common.value" . | fromYaml).pullPolicy }}
 # The last lines of the log become part of the pod's state when it fails: kubectl describe shows them.
 terminationMessagePolicy: FallbackToLogsOnError
 {{- end -}}
@@ -89,16 +94,40 @@ httpGet: an exec probe would run on the pod's own CPUs. */}}
 {{- end }}
 {{- end -}}
 
-{{/* The image: by digest if there is one, from the registry of the chart or of all charts. */}}
 {{- define "common.image" -}}
-{{- $image := .Values.image -}}
-{{- $registry := $image.registry | default .Values.global.imageRegistry -}}
+{{- include "common.imageOf" (list . "image") -}}
+{{- end -}}
+
+{{/* An image: by digest if there is one, from its own registry or that of all charts. Takes the root context, and the
+dotted name of the value. */}}
+{{- define "common.imageOf" -}}
+{{- $root := first . -}}
+{{- $image := include "common.value" . | fromYaml -}}
+{{- include "common.guards.renamed" (list $root.Values.global "global." (dict "imageRegistry" "global.registry")) -}}
+{{- $registry := $image.registry | default (ternary "" $root.Values.global.registry (include "common.image.host" $image.repository | ne "")) -}}
+{{- if not (or $registry (include "common.image.host" $image.repository)) -}}
+{{- fail (printf "%s.repository is %s, without a registry: set global.registry to the registry of all images, such as registry.example/corelane, or %s.registry to that of this image. docker.io/library finds images that were loaded into the nodes" (last .) $image.repository (last .)) -}}
+{{- end -}}
 {{- list $registry $image.repository | compact | join "/" -}}
 {{- if $image.digest -}}
 @{{ $image.digest }}
 {{- else -}}
-:{{ $image.tag | default .Chart.AppVersion }}
+:{{ $image.tag | default $root.Chart.AppVersion }}
 {{- end -}}
+{{- end -}}
+
+{{/* The registry at the beginning of a name, by the rule of container runtimes; or nothing. */}}
+{{- define "common.image.host" -}}
+{{- regexFind "^([^/]*[.:][^/]*|localhost)/" . | trimSuffix "/" -}}
+{{- end -}}
+
+{{/* The YAML of a map among the values. Takes the root context, and its dotted name. */}}
+{{- define "common.value" -}}
+{{- $value := (first .).Values -}}
+{{- range last . | splitList "." -}}
+{{- $value = index $value . -}}
+{{- end -}}
+{{- toYaml $value -}}
 {{- end -}}
 
 {{- define "common.imagePullSecrets" -}}
@@ -129,7 +158,7 @@ strategy:
 {{- end -}}
 
 {{/* Annotations of the pods: takes the root context, the configuration, and where metrics are. The
-configuration is read once, so its checksum rolls the pods when it changes. */}}
+configuration is read once, so its checksum rolls the pods when it changes. Without a port, there are no annotations for Prometheus. */}}
 {{- define "common.podAnnotations" -}}
 {{- $own := dict "checksum/config" (sha256sum .config) -}}
 {{- $scrape := dict
@@ -137,5 +166,6 @@ configuration is read once, so its checksum rolls the pods when it changes. */}}
   "prometheus.io/port" (toString .port)
   "prometheus.io/path" .path
 -}}
-{{- merge $own .root.Values.podAnnotations (ternary $scrape dict .root.Values.prometheusAnnotations) | toYaml -}}
+{{- $told := and .port (ne (get .root.Values "prometheusAnnotations" | toString) "false") | empty | not -}}
+{{- merge $own .root.Values.podAnnotations (ternary $scrape dict $told) | toYaml -}}
 {{- end -}}

@@ -1,11 +1,11 @@
 {{/*
-CPUs and memory. With exclusive a pod is Guaranteed with whole CPUs, the only form that the kubelet's
+CPUs and memory. With pinning exclusive a pod is Guaranteed with whole CPUs, the only form that the kubelet's
 static CPU manager gives CPUs of their own.
 */}}
 {{- define "common.resources" -}}
 {{- if .Values.resources -}}
 {{- toYaml .Values.resources -}}
-{{- else if .Values.exclusive -}}
+{{- else if eq .Values.pinning "exclusive" -}}
 {{- $both := dict "cpu" (toString .Values.cpus) "memory" .Values.memory -}}
 {{- dict "requests" $both "limits" $both | toYaml -}}
 {{- else -}}
@@ -17,31 +17,31 @@ static CPU manager gives CPUs of their own.
 
 {{- define "common.guards.cpus" -}}
 {{- if not (regexMatch "^[1-9][0-9]*$" (toString .Values.cpus)) -}}
-{{- fail (printf "cpus is %v: give a whole number of CPUs, such as 1 or 2. Only whole CPUs can be exclusive, and each of them runs one thread. For less than a CPU, set exclusive to false" .Values.cpus) -}}
+{{- fail (printf "cpus is %v: give a whole number of CPUs, such as 1 or 2. Only whole CPUs can be exclusive, and each of them runs one thread. For less than a CPU, set pinning to shared" .Values.cpus) -}}
 {{- end -}}
-{{- if and .Values.exclusive .Values.resources -}}
+{{- if and (eq .Values.pinning "exclusive") .Values.resources -}}
 {{- include "common.guards.resources" . -}}
 {{- end -}}
 {{- end -}}
 
 {{/* What keeps a pod from being Guaranteed with exactly the CPUs of cpus. */}}
 {{- define "common.guards.resources" -}}
-{{- $way := "or set exclusive to false, with which the pod shares its CPUs with others" -}}
+{{- $way := "or set pinning to shared" -}}
 {{- $limits := .Values.resources.limits | default dict -}}
 {{- $requests := .Values.resources.requests | default $limits -}}
 {{- range $name := list "cpu" "memory" -}}
 {{- $limit := get $limits $name | toString -}}
 {{- $request := get $requests $name | toString -}}
 {{- if not $limit -}}
-{{- fail (printf "resources.limits.%s is missing, but exclusive is true: only a pod with limits of CPU and memory gets exclusive CPUs. Leave resources empty to have them derived from cpus and memory, %s" $name $way) -}}
+{{- fail (printf "resources.limits.%s is missing, but pinning is exclusive: only a pod with limits of CPU and memory gets exclusive CPUs. Leave resources empty to have them derived from cpus and memory, %s" $name $way) -}}
 {{- end -}}
 {{- if ne $request $limit -}}
-{{- fail (printf "resources.requests.%s is %s but resources.limits.%s is %s, and exclusive is true: only a pod whose requests equal its limits gets exclusive CPUs. Give both the same value, %s" $name ($request | default "missing") $name $limit $way) -}}
+{{- fail (printf "resources.requests.%s is %s but resources.limits.%s is %s, and pinning is exclusive: only a pod whose requests equal its limits gets exclusive CPUs. Give both the same value, %s" $name ($request | default "missing") $name $limit $way) -}}
 {{- end -}}
 {{- end -}}
 {{- $cpu := get $limits "cpu" | toString -}}
 {{- if not (regexMatch "^[1-9][0-9]*$" $cpu) -}}
-{{- fail (printf "resources.limits.cpu is %s, but exclusive is true: give a whole number of CPUs, %s" $cpu $way) -}}
+{{- fail (printf "resources.limits.cpu is %s, but pinning is exclusive: give a whole number of CPUs, %s" $cpu $way) -}}
 {{- end -}}
 {{- if ne $cpu (toString .Values.cpus) -}}
 {{- fail (printf "resources.limits.cpu is %s but cpus is %v: set both to the same number, because cpus is also the number of threads" $cpu .Values.cpus) -}}

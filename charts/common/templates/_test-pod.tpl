@@ -1,5 +1,5 @@
 {{/*
-A pod of helm test: a program of the chart's own image, by default `corelane check`, which requests a URL.
+A pod of helm test: by default `corelane check` of the image of the command line, which requests a URL.
 */}}
 
 {{/* Not the labels of a selector: no Service may send this pod requests. */}}
@@ -8,15 +8,15 @@ app.kubernetes.io/name: corelane-test
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
-{{/* Takes the root context, the ending of the pod's name, the arguments, and a command other than
-`corelane check`. */}}
+{{/* Takes the root context, the ending of the pod's name, the arguments, and, for a program other than
+`corelane check`, its command and the value with its image. */}}
 {{- define "common.test.pod" -}}
 apiVersion: v1
 kind: Pod
 metadata:
   name: {{ include "common.fullname" .root }}-test-{{ .name }}
   labels:
-    {{- merge (include "common.test.labels" .root | fromYaml) (include "common.labels" .root | fromYaml) | toYaml | nindent 4 }}
+    {{- merge (include "common.test.labels" .root | fromYaml) (dict "app.kubernetes.io/component" "test") (include "common.labels" .root | fromYaml) | toYaml | nindent 4 }}
   annotations:
     helm.sh/hook: test
     # A pod that failed stays, for its log.
@@ -36,7 +36,7 @@ spec:
   {{- end }}
   containers:
     - name: check
-      {{- include "common.container.image" .root | nindent 6 }}
+      {{- include "common.container.imageOf" (list .root (.image | default "test.image")) | nindent 6 }}
       command: {{ .command | default (list "/corelane" "check") | toJson }}
       args:
         {{- toYaml .arguments | nindent 8 }}

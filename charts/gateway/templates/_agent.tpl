@@ -95,7 +95,7 @@ without which Envoy would not own its CPUs. */}}
 {{- if .resources -}}
 {{- toYaml .resources -}}
 {{- else -}}
-{{- dict "requests" $requests "limits" (ternary $requests $memory $.Values.exclusive) | toYaml -}}
+{{- dict "requests" $requests "limits" (ternary $requests $memory (eq $.Values.pinning "exclusive")) | toYaml -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -108,12 +108,12 @@ without which Envoy would not own its CPUs. */}}
 {{- $requests := $given.requests | default $limits -}}
 {{- range $name := list "cpu" "memory" -}}
 {{- $limit := get $limits $name | toString -}}
-{{- if and $.Values.exclusive $given (or (not $limit) (ne $limit (get $requests $name | toString))) -}}
-{{- fail (printf "agent.resources has no equal request and limit of %s, but exclusive is true: a pod gets exclusive CPUs only if every container has them. Leave agent.resources empty, and set agent.cpu and agent.memory" $name) -}}
+{{- if and (eq $.Values.pinning "exclusive") $given (or (not $limit) (ne $limit (get $requests $name | toString))) -}}
+{{- fail (printf "agent.resources has no equal request and limit of %s, but pinning is exclusive: a pod gets exclusive CPUs only if every container has them. Leave agent.resources empty, and set agent.cpu and agent.memory" $name) -}}
 {{- end -}}
 {{- end -}}
 {{- $cpu := get $requests "cpu" | default .cpu | toString -}}
-{{- if and $.Values.exclusive (regexMatch "^[0-9]+(000m)?$" $cpu) -}}
+{{- if and (eq $.Values.pinning "exclusive") (regexMatch "^[0-9]+(000m)?$" $cpu) -}}
 {{- fail (printf "%s is %s: the agent would get exclusive CPUs, which belong to Envoy: set it below one CPU, such as 50m" (ternary "agent.resources.requests.cpu" "agent.cpu" (hasKey $requests "cpu")) $cpu) -}}
 {{- end -}}
 {{- end -}}

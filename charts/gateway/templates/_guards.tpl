@@ -2,6 +2,7 @@
 Values that the schema cannot judge. Each refusal names the value and says what to do.
 */}}
 {{- define "gateway.guards" -}}
+{{- include "common.guards.renamed" (list .Values "" (dict "exclusive" "pinning (exclusive or shared)")) -}}
 {{- include "common.guards" . -}}
 {{- include "gateway.guards.discovery" . -}}
 {{- include "gateway.guards.routes" . -}}

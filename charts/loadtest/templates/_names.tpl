@@ -66,13 +66,16 @@ podAntiAffinity:
 {{- end -}}
 {{- end -}}
 
-{{/* Pods of server and gateway in any namespace: a node is not only that of one. */}}
+{{/* Replicas and gateways in any namespace: a node is not only that of one. */}}
 {{- define "loadtest.apart.term" -}}
 topologyKey: kubernetes.io/hostname
 namespaceSelector: {}
 labelSelector:
   matchExpressions:
-    - key: app.kubernetes.io/name
+    - key: app.kubernetes.io/part-of
       operator: In
-      values: [corelane-server, corelane-gateway]
+      values: [corelane]
+    - key: app.kubernetes.io/component
+      operator: In
+      values: [replica, gateway]
 {{- end -}}

@@ -9,7 +9,6 @@ context in which the part's values stand at the top, so that the library's templ
 {{- $own := dict
   "fullnameOverride" (include "monitoring.name" (list $root .App))
   "serviceAccount" (dict "create" false "name" "")
-  "prometheusAnnotations" false
   "topologySpread" list
 -}}
 {{- $values := deepCopy $root.Values -}}
@@ -147,7 +146,6 @@ name, the path below the part's own, and further arguments. */}}
 {{- define "monitoring.test" -}}
 {{- $part := dict "root" .root "App" .part -}}
 {{- include "monitoring.part" $part -}}
-{{- $_ := set $part.Values "image" .root.Values.test.image -}}
 {{- $url := printf "http://%s%s" (include "monitoring.address" (list .root .part)) .path -}}
 {{- $arguments := concat (list $url "--deadline" "60s") .more -}}
 {{- dict "root" $part "name" .name "arguments" $arguments | include "common.test.pod" -}}

@@ -21,10 +21,10 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- fail (printf "`knobs` has %s: leave it off everywhere. On kernels without its fix, a connection that moves to another listener is not accepted there. Replicas drain instead" $name) -}}
 {{- end -}}
 {{- if has $name (include "node-tuning.podSysctls.safe" . | fromYamlArray) -}}
-{{- fail (printf "`knobs` has %s, which is a setting of each pod, not of the node. Set it in sysctls of the charts server and gateway" $name) -}}
+{{- fail (printf "`knobs` has %s, which is a setting of each pod, not of the node. Set it in sysctls of the charts service and gateway" $name) -}}
 {{- end -}}
 {{- if has $name (include "node-tuning.podSysctls.unsafe" . | fromYamlArray) -}}
-{{- fail (printf "`knobs` has %s, which is a setting of each pod, not of the node. Set it in unsafeSysctls of the charts server and gateway, and allow it in allowedUnsafeSysctls of the kubelets" $name) -}}
+{{- fail (printf "`knobs` has %s, which is a setting of each pod, not of the node. Set it in unsafeSysctls of the charts service and gateway, and allow it in allowedUnsafeSysctls of the kubelets" $name) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

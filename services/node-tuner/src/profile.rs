@@ -124,7 +124,7 @@ fn belongs_to_pods(name: &str, value: &str, safe: Option<&str>) -> String {
     };
     format!(
         "not a setting of the host: every pod has its own, which begins with the kernel's value. It belongs to \
-         the values of charts/server or charts/gateway: {how}. `node-tuner generate server` and `node-tuner \
+         the values of charts/service or charts/gateway: {how}. `node-tuner generate server` and `node-tuner \
          generate gateway` show those of a profile"
     )
 }
@@ -190,7 +190,7 @@ mod tests {
                 Place::Pod(pods) => {
                     let words = result.expect_err(knob.name);
                     let key = if pods.safe.is_some() { "`sysctls: {" } else { "`unsafeSysctls: {" };
-                    assert!(words.contains(key) && words.contains("charts/server"), "{words}");
+                    assert!(words.contains(key) && words.contains("charts/service"), "{words}");
                 }
                 _ => assert_eq!(check(knob.name, OFF), Ok(()), "{}", knob.name),
             }

@@ -127,7 +127,7 @@ enable_worker_cpu_affinity: true
 {{- $chosen := toString .Values.workers.affinity -}}
 {{- if eq $chosen "auto" -}}
 {{- $local := has .Values.listener.address (list "127.0.0.1" "::1") -}}
-{{- ternary "on" "off" (and .Values.exclusive (gt (int .Values.cpus) 1) (not $local)) -}}
+{{- ternary "on" "off" (and (eq .Values.pinning "exclusive") (gt (int .Values.cpus) 1) (not $local)) -}}
 {{- else -}}
 {{- ternary "on" "off" (has $chosen (list "on" "true")) -}}
 {{- end -}}
@@ -142,10 +142,10 @@ connection_balance_config: {cpu_locality_balance: {}}
 
 {{- define "gateway.guards.workers" -}}
 {{- $pinned := eq (include "gateway.workers.affinity" .) "on" -}}
-{{- if and $pinned (not .Values.exclusive) -}}
-{{- fail "workers.affinity is on but exclusive is false: the workers of all gateways of a node would be pinned to the same CPUs. Set workers.affinity to auto, or exclusive to true" -}}
+{{- if and $pinned (ne .Values.pinning "exclusive") -}}
+{{- fail "workers.affinity is on but pinning is shared: the workers of all gateways of a node would be pinned to the same CPUs. Set workers.affinity to auto, or pinning to exclusive" -}}
 {{- end -}}
 {{- if and .Values.workers.locality (not $pinned) -}}
-{{- fail "workers.locality is true but no worker is pinned: set workers.affinity to on with exclusive true, or workers.locality to false" -}}
+{{- fail "workers.locality is true but no worker is pinned: set workers.affinity to on with pinning exclusive, or workers.locality to false" -}}
 {{- end -}}
 {{- end -}}

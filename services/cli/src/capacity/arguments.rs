@@ -86,7 +86,7 @@ pub(crate) struct Question {
     /// Print the answer as JSON
     #[arg(long)]
     json: bool,
-    /// Print values of charts/server for its HorizontalPodAutoscaler
+    /// Print values of charts/service for its HorizontalPodAutoscaler
     #[arg(long, requires = "rps", requires = "quantile")]
     hpa: bool,
 }

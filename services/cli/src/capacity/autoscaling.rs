@@ -1,4 +1,4 @@
-//! Values of charts/server for its HorizontalPodAutoscaler.
+//! Values of charts/service for its HorizontalPodAutoscaler.
 
 use corelane_cli::model::{Autoscaling, Bound};
 

@@ -1,0 +1,88 @@
+{{/*
+Values that the schema cannot judge. Each refusal names the value and says what to do.
+*/}}
+{{- define "service.guards" -}}
+{{- include "common.guards.renamed" (list .Values "" (include "common.renamed" . | fromYaml)) -}}
+{{- include "service.guards.image" . -}}
+{{- include "common.guards" . -}}
+{{- include "service.guards.ports" . -}}
+{{- include "service.guards.drain" . -}}
+{{- include "service.guards.settings" . -}}
+{{- if eq .Values.pinning "exclusive" -}}
+{{- include "service.guards.guaranteed" . -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "service.guards.image" -}}
+{{- with .Values.image -}}
+{{- if not .repository -}}
+{{- fail "image.repository is empty: set it to the image of the service, such as registry.example/team/shop" -}}
+{{- end -}}
+{{- if not (or .tag .digest (hasPrefix "corelane-" (base .repository))) -}}
+{{- fail (printf "image.tag and image.digest are empty, and only images of Corelane have the version of the chart: set one of them for %s" .repository) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "service.guards.ports" -}}
+{{- $ports := list "ports.traffic" "ports.admin" -}}
+{{- if not .Values.ports.admin -}}
+{{- $ports = list "ports.traffic" -}}
+{{- if eq .Values.runtime "corelane" -}}
+{{- fail "ports.admin is 0 but runtime is corelane, which has an admin port: set ports.admin, or set runtime to other if the image does not use the Corelane library" -}}
+{{- end -}}
+{{- if eq .Values.probes.type "admin" -}}
+{{- fail "probes.type is admin but ports.admin is 0: set probes.type to http, grpc or tcp, which use the traffic port" -}}
+{{- end -}}
+{{- if and .Values.metrics.enabled (eq (toString .Values.metrics.port) "admin") -}}
+{{- fail "metrics.port is admin but ports.admin is 0: set metrics.port to http or a number, or metrics.enabled to false" -}}
+{{- end -}}
+{{- end -}}
+{{- concat (list .) $ports | include "common.guards.samePorts" -}}
+{{- concat (list .) $ports | include "common.guards.lowPorts" -}}
+{{- end -}}
+
+{{- define "service.guards.drain" -}}
+{{- $settle := include "common.milliseconds" (list . "drain.settle") | int64 -}}
+{{- $deadline := include "common.milliseconds" (list . "drain.deadline") | int64 -}}
+{{- if gt $settle $deadline -}}
+{{- fail (printf "drain.settle (%v) must not be longer than drain.deadline (%v), which includes it" .Values.drain.settle .Values.drain.deadline) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* A setting in the wrong place would be ignored, or win over the checks of this chart. */}}
+{{- define "service.guards.settings" -}}
+{{- $sources := dict "listen" "ports.traffic" "admin.listen" "ports.admin" "replica" "the pod's name" "lanes" "cpus" "pin" "pinning" "drain.settle" "drain.settle" "drain.deadline" "drain.deadline" "tls.certificate" "tls.secret" "tls.key" "tls.secret" "config" "config" -}}
+{{- if eq .Values.runtime "corelane" -}}
+{{- range $key, $source := $sources -}}
+{{- $variable := printf "CORELANE_%s" ($key | replace "." "_" | upper) -}}
+{{- range $.Values.env -}}
+{{- if eq .name $variable -}}
+{{- fail (printf "env has %s, which the chart sets from %s: remove it from env" $variable $source) -}}
+{{- end -}}
+{{- end -}}
+{{- $value := $.Values.config -}}
+{{- range splitList "." $key -}}
+{{- $value = index (ternary $value dict (kindIs "map" $value)) . -}}
+{{- end -}}
+{{- if not (has (kindOf $value) (list "invalid" "map")) -}}
+{{- fail (printf "config.%s is %v, but the chart sets it from %s: remove it from config" $key $value $source) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* One container without them takes the exclusive CPUs from the service. */}}
+{{- define "service.guards.guaranteed" -}}
+{{- range $list := list "sidecars" "initContainers" -}}
+{{- range get $.Values $list -}}
+{{- $limits := (.resources | default dict).limits | default dict -}}
+{{- $requests := (.resources | default dict).requests | default $limits -}}
+{{- range $name := list "cpu" "memory" -}}
+{{- if or (not (get $limits $name)) (ne (get $limits $name | toString) (get $requests $name | toString)) -}}
+{{- fail (printf "pinning is exclusive, but a container of %s has no equal request and limit of %s: a pod gets exclusive CPUs only if every container has them. Set resources.limits.%s there" $list $name $name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,104 @@
+{{/* Parts of the pod that depend on what the image is. */}}
+
+{{- define "service.podSecurityContext" -}}
+{{- mergeOverwrite (include "common.pod.securityContext" . | fromYaml) .Values.podSecurityContext | toYaml -}}
+{{- end -}}
+
+{{- define "service.securityContext" -}}
+{{- mergeOverwrite (include "common.container.security" . | fromYaml) .Values.securityContext | toYaml -}}
+{{- end -}}
+
+{{/* Seconds until the kubelet kills the pod: the drain, and a margin for the process to end. */}}
+{{- define "service.gracePeriod" -}}
+{{- add (include "common.seconds" (list . "drain.deadline")) 5 -}}
+{{- end -}}
+
+{{/* An image without the library accepts requests until it gets SIGTERM, so the kubelet waits until gateways have noticed.
+The kubelet itself sleeps: the image needs no shell. */}}
+{{- define "service.lifecycle" -}}
+{{- $settle := include "common.seconds" (list . "drain.settle") | int -}}
+{{- if and (eq .Values.runtime "other") $settle -}}
+lifecycle:
+  preStop:
+    sleep:
+      seconds: {{ $settle }}
+{{- end -}}
+{{- end -}}
+
+{{- define "service.ports" -}}
+- name: http
+  containerPort: {{ .Values.ports.traffic }}
+{{- with int .Values.ports.admin }}
+- name: admin
+  containerPort: {{ . }}
+{{- end }}
+{{- if and .Values.metrics.enabled (not (has (toString .Values.metrics.port) (list "http" "admin"))) }}
+- name: metrics
+  containerPort: {{ int .Values.metrics.port }}
+{{- end }}
+{{- end -}}
+
+{{/* The number of the port with metrics; nothing if there are none. */}}
+{{- define "service.metricsPort" -}}
+{{- if .Values.metrics.enabled -}}
+{{- get (dict "http" .Values.ports.traffic "admin" .Values.ports.admin) (toString .Values.metrics.port) | default .Values.metrics.port | int -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "service.probes" -}}
+{{- $values := .Values.probes -}}
+{{- $admin := eq $values.type "admin" -}}
+{{- $ready := $values.path | default (ternary "/readyz" "/" $admin) -}}
+{{- $live := $values.livenessPath | default (ternary "/healthz" $ready $admin) -}}
+{{- $port := $values.port | default (ternary "admin" "http" $admin) -}}
+{{- range $probe, $path := dict "startup" $ready "readiness" $ready "liveness" $live }}
+{{ $probe }}Probe:
+  {{- if eq $values.type "tcp" }}
+  tcpSocket: {port: {{ $port }}}
+  {{- else if eq $values.type "grpc" }}
+  # This kind takes no name of a port.
+  grpc: {port: {{ $values.port | default $.Values.ports.traffic | int }}}
+  {{- else }}
+  httpGet:
+    path: {{ $path }}
+    port: {{ $port }}
+    {{- if and $.Values.tls.secret (not $admin) }}
+    scheme: HTTPS
+    {{- end }}
+  {{- end }}
+  {{- get $values $probe | toYaml | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- define "service.volumeMounts" -}}
+{{- if .Values.config }}
+- name: config
+  mountPath: {{ dir .Values.configFile.path | quote }}
+  readOnly: true
+{{- end }}
+{{- if .Values.tls.secret }}
+# The whole folder: a file that is mounted by subPath never changes.
+- name: tls
+  mountPath: /etc/corelane-tls
+  readOnly: true
+{{- end }}
+{{- with .Values.volumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "service.volumes" -}}
+{{- if .Values.config }}
+- name: config
+  configMap:
+    name: {{ include "common.fullname" . }}
+{{- end }}
+{{- with .Values.tls.secret }}
+- name: tls
+  secret:
+    secretName: {{ . | quote }}
+{{- end }}
+{{- with .Values.volumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}

@@ -1,0 +1,123 @@
+"""What charts/service tells a replica, judged by the real server, and what gateways take for granted of it."""
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from support.rendering import CHARTS, container, default_values, envoy_config, render
+
+Check = Callable[..., dict[str, str]]
+
+SET_BY_CHART = {"listen", "admin.listen", "replica", "lanes", "pin"}
+
+
+@pytest.fixture
+def check(binary: Path, tmp_path: Path) -> Check:
+    """The settings as `corelane-server --check` shows them, in the environment of a rendered replica."""
+
+    def run(*settings: str, values: Path | None = None) -> dict[str, str]:
+        objects = render("service", *settings, values=values)
+        given = {each["name"]: each.get("value", "shop-0") for each in container(objects)["env"]}
+        (name, text), *others = objects["ConfigMap"]["data"].items()
+        assert not others
+        assert Path(given["CORELANE_CONFIG"]).name == name
+        file = tmp_path / name
+        file.write_text(text)
+        environment = {"PATH": os.environ["PATH"], **given, "CORELANE_CONFIG": str(file)}
+        return shown(binary, environment)
+
+    return run
+
+
+def shown(binary: Path, environment: dict[str, str]) -> dict[str, str]:
+    """The settings by key."""
+    result = subprocess.run(
+        [binary, "--check"], env=environment, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    lines = (line.split("  #")[0].split(" = ") for line in result.stdout.splitlines())
+    return {key: value.strip('"') for key, value in lines}
+
+
+def test_the_reference_values_change_nothing_but_logs_and_what_follows_from_the_pod(
+    check: Check, binary: Path
+) -> None:
+    own, charted = shown(binary, {"PATH": os.environ["PATH"]}), check()
+    differing = {key for key in own if own[key] != charted[key]}
+    assert differing - SET_BY_CHART == {"log.format"}
+
+
+def test_settings_reach_the_server(check: Check, tmp_path: Path) -> None:
+    wanted = {
+        "cpus": 2,
+        "ports": {"traffic": 9080, "admin": 9081},
+        "drain": {"settle": "250ms", "deadline": "1h"},
+        "config": {
+            "backlog": 1024,
+            "load_reports": "text",
+            "limits": {"connections": 2_000_000, "unsent_bytes": "64MiB"},
+            "otlp": {"ratio": 0.25},
+            "static": {"cache_control": "*.css: max-age=60"},
+        },
+    }
+    (tmp_path / "values.yaml").write_text(yaml.safe_dump(wanted))
+    accepted = check(values=tmp_path / "values.yaml")
+    expected = {
+        "listen": "0.0.0.0:9080",
+        "admin.listen": "0.0.0.0:9081",
+        "replica": "shop-0",
+        "lanes": "2",
+        "pin": "off",
+        "drain.settle": "250ms",
+        "drain.deadline": "1h",
+        "backlog": "1024",
+        "load_reports": "text",
+        "limits.connections": "2000000",
+        "limits.unsent_bytes": "64MiB",
+        "otlp.ratio": "0.25",
+        "static.cache_control": "*.css: max-age=60",
+    }
+    assert {key: accepted[key] for key in expected} == expected
+
+
+def test_on_and_off_may_be_written_plainly(check: Check, tmp_path: Path) -> None:
+    (tmp_path / "values.yaml").write_text("config: {steering: on, moving: off, park_after: off}\n")
+    accepted = check(values=tmp_path / "values.yaml")
+    assert [accepted[key] for key in ("steering", "moving", "park_after")] == ["on", "off", "off"]
+
+
+def test_gateway_knows_the_servers_defaults(check: Check) -> None:
+    server = check()
+    gateway = default_values("gateway")
+    assert gateway["upstream"]["serverIdleTimeout"] == server["timeouts.idle"]
+    assert str(gateway["listener"]["headers"]["count"]) == server["limits.headers"]
+    assert f"{gateway['listener']['headers']['kib']}KiB" == server["limits.header_bytes"]
+    listening = (server["listen"].split(":")[1], server["admin.listen"].split(":")[1])
+    dns = gateway["upstream"]["dns"]
+    assert (str(dns["port"]), str(dns["adminPort"])) == listening
+
+
+@pytest.mark.parametrize("database", ["postgres", "sqlite"])
+def test_the_examples_are_accepted(check: Check, database: str) -> None:
+    accepted = check(values=CHARTS / "service" / f"values-reference-{database}.yaml")
+    assert accepted["database.kind"] == database
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    ("gateway", "server"),
+    [("corelane", "corelane"), ("shop-gateway", "shop-server"), ("gateway", "server")],
+)
+def test_gateway_looks_for_the_service_of_the_reference(gateway: str, server: str) -> None:
+    service = render("service", "nameOverride=corelane-server", release=server)["Service"]
+    cluster = envoy_config("upstream.discovery=dns", release=gateway)["static_resources"][
+        "clusters"
+    ][0]
+    (group,) = cluster["load_assignment"]["endpoints"]
+    (endpoint,) = group["lb_endpoints"]
+    address = endpoint["endpoint"]["address"]["socket_address"]["address"]
+    assert address == f"{service['metadata']['name']}.prod.svc.cluster.local."
