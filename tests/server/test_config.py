@@ -38,7 +38,16 @@ def test_flag_beats_environment_beats_file(binary: Path, tmp_path: Path) -> None
 def test_the_file_may_be_named_by_the_environment(binary: Path, tmp_path: Path) -> None:
     file = tmp_path / "server.toml"
     file.write_text("lanes = 3\n")
-    assert '"3"' in in_force(binary, "lanes", CORELANE_CONFIG=str(file))
+    other = tmp_path / "other.toml"
+    other.write_text("lanes = 2\n")
+    variable = {"CORELANE_CONFIG": str(file)}
+    assert in_force(binary, "lanes", **variable) == f'lanes = "3"  # file {file}'
+    flag = in_force(binary, "lanes", "--config", str(other), **variable)
+    assert flag == f'lanes = "2"  # file {other}'
+    absent = run(binary, "--check", CORELANE_CONFIG=str(tmp_path / "absent.toml"))
+    assert absent.returncode == 64
+    assert "absent.toml" in absent.stderr
+    assert "environment: CORELANE_CONFIG" in run(binary, "--help").stdout
 
 
 @pytest.mark.parametrize(

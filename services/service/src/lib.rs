@@ -44,8 +44,8 @@
 //! }
 //! ```
 //!
-//! `examples/shop.rs` does the same with axum. `shop --config shop.toml`,
-//! `CORELANE_SHOP_GREETING=hello` and `shop --shop.greeting hello` set its key.
+//! `examples/shop.rs` does the same with axum. `shop --config shop.toml` or the variable
+//! `CORELANE_CONFIG=shop.toml`, `CORELANE_SHOP_GREETING=hello` and `shop --shop.greeting hello` set its key.
 //!
 //! # Cargo features
 //!

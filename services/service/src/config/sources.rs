@@ -290,6 +290,9 @@ mod tests {
         let got = run(&[], &[("DEMO_CONFIG", "g.toml")], "lanes = 4").expect("valid");
         assert_eq!(lanes(&got), ("4".to_owned(), Origin::File("g.toml".to_owned())));
 
+        let got = run(file, &[("DEMO_CONFIG", "g.toml")], "lanes = 4").expect("valid");
+        assert_eq!(lanes(&got), ("4".to_owned(), Origin::File("f.toml".to_owned())));
+
         let got = run(&[], &[], "").expect("valid");
         assert_eq!(lanes(&got), ("auto".to_owned(), Origin::Default));
     }
