@@ -223,7 +223,7 @@ def test_bad_flags_are_named(flag: str, words: str) -> None:
     ("name", "words"),
     [
         ("SETTLE", "invalid value '5' for '--settle <DURATION>'"),
-        ("SETTEL", 'GATEWAY_AGENT_SETTEL = "5": unknown variable; allowed are GATEWAY_AGENT_ADMIN'),
+        ("SETTEL", "did you mean GATEWAY_AGENT_SETTLE? allowed are GATEWAY_AGENT_ADMIN"),
     ],
 )
 def test_bad_variables_are_named(name: str, words: str) -> None:

@@ -1,10 +1,14 @@
 """One schema, set by file, environment and flag; what is wrong ends with exit code 64."""
 
+import json
 import os
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
+
+from support.rendering import tool
 
 
 def run(binary: Path, *flags: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -38,7 +42,16 @@ def test_flag_beats_environment_beats_file(binary: Path, tmp_path: Path) -> None
 def test_the_file_may_be_named_by_the_environment(binary: Path, tmp_path: Path) -> None:
     file = tmp_path / "server.toml"
     file.write_text("lanes = 3\n")
-    assert '"3"' in in_force(binary, "lanes", CORELANE_CONFIG=str(file))
+    other = tmp_path / "other.toml"
+    other.write_text("lanes = 2\n")
+    variable = {"CORELANE_CONFIG": str(file)}
+    assert in_force(binary, "lanes", **variable) == f'lanes = "3"  # file {file}'
+    flag = in_force(binary, "lanes", "--config", str(other), **variable)
+    assert flag == f'lanes = "2"  # file {other}'
+    absent = run(binary, "--check", CORELANE_CONFIG=str(tmp_path / "absent.toml"))
+    assert absent.returncode == 64
+    assert "absent.toml" in absent.stderr
+    assert "environment: CORELANE_CONFIG" in run(binary, "--help").stdout
 
 
 @pytest.mark.parametrize(
@@ -147,3 +160,85 @@ def test_help_shows_every_way_to_set_a_key(binary: Path) -> None:
     assert "--limits.header-bytes" in text
     assert "CORELANE_LIMITS_HEADER_BYTES" in text
     assert "default: 32KiB" in text
+
+
+def valid(schema: Path, text: str) -> bool:
+    """Whether a file with this text follows the schema, as an editor sees it."""
+    file = schema.with_name("instance.json")
+    file.write_text(json.dumps(tomllib.loads(text)))
+    argv = [tool("jsonschema"), "--instance", file, schema]
+    return subprocess.run(argv, capture_output=True, check=False).returncode == 0
+
+
+@pytest.fixture(scope="module")
+def schema(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `--schema` prints."""
+    result = run(binary, "--schema", CORELANE_UNKNOWN="as with --help, nothing else is read")
+    assert result.returncode == 0, result.stderr
+    file = tmp_path_factory.mktemp("schema") / "server.schema.json"
+    file.write_text(result.stdout)
+    return file
+
+
+def test_the_schema_describes_every_key(binary: Path, schema: Path) -> None:
+    described = json.loads(schema.read_text())
+    assert described["$schema"].endswith("2020-12/schema")
+    defaults = run(binary, "--check", CORELANE_REPLICA="").stdout
+    for line in defaults.splitlines():
+        name, _, rest = line.removeprefix("# ").partition(" = ")
+        key = described
+        for part in name.split("."):
+            key = key["properties"][part]
+        assert key["description"]
+        assert "secret" in name or rest.startswith(f'"{key["default"]}"'), line
+    # The defaults as the schema has them, and as text, which --check prints.
+    assert valid(schema, "")
+    assert valid(schema, defaults)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'lanes = 3\npin = "on"\nload_reports = "json"\nlisten = "[::1]:80, unix:/run/a.sock"',
+        '[limits]\nheaders = 1_000\nbody_bytes = 0\nsend_rate = "off"\nuri_bytes = "8 KiB"',
+        '[drain]\nsettle = 0\ndeadline = "1min 2.5s"\n[otlp]\nratio = 1\n[work]\nmax_ops = "7"',
+        '[static]\ncache_control = "*: no-store"\n[database]\nkind = "postgres"\nmigrate = "off"',
+    ],
+)
+def test_a_file_that_the_server_accepts_follows_the_schema(
+    binary: Path, schema: Path, tmp_path: Path, text: str
+) -> None:
+    file = tmp_path / "server.toml"
+    file.write_text(text)
+    result = run(binary, "--check", "--config", str(file))
+    assert (result.returncode, valid(schema, text)) == (0, True), result.stderr
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "lane = 3",
+        "[limit]\nheaders = 10",
+        "[limits]\nheader = 10",
+        "[limits]\nheaders = 1001",
+        '[limits]\nheaders = "many"',
+        "[limits]\nheader_bytes = 32768",
+        '[timeouts]\nidle = "75"',
+        '[timeouts]\nidle = "soon"',
+        "steering = true",
+        'placement = "random"',
+        "lanes = 0",
+        "[otlp]\nratio = 1.5",
+        '[otlp]\nendpoint = "https://collector"',
+        '[admin]\nlisten = ":8081"',
+        'replica = "two words"',
+        '[database]\nkind = "mysql"',
+    ],
+)
+def test_a_file_that_breaks_the_schema_is_refused_by_the_server_too(
+    binary: Path, schema: Path, tmp_path: Path, text: str
+) -> None:
+    file = tmp_path / "server.toml"
+    file.write_text(text)
+    result = run(binary, "--check", "--config", str(file))
+    assert (result.returncode, valid(schema, text)) == (64, False), result.stdout

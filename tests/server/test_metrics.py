@@ -3,9 +3,11 @@
 import json
 import re
 import resource
+import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,6 +17,8 @@ import pytest
 
 from support import PATIENCE, REPOSITORY, eventually
 from support.client import ask
+from support.collector import Collector, Point, collector
+from support.exposition import families
 from support.servers import Server
 
 CONNECTIONS = 10_000
@@ -117,3 +121,96 @@ def test_a_scrape_costs_little_and_waits_for_no_lane(
         eventually(lambda: polled() == held, "every lane held")
         assert scrape() == connections
         assert polled() == held, "to this moment"
+
+
+@pytest.fixture
+def pushed() -> Iterator[Collector]:
+    """A collector."""
+    with collector() as running:
+        yield running
+
+
+def pushing(start: Callable[..., Server], endpoint: str, interval: str) -> Server:
+    """A server that sends its metrics, and ends at once."""
+    flags = ("--otlp.metrics-endpoint", endpoint, "--otlp.metrics-interval", interval)
+    return start(*flags, "--drain.settle", "0s", "--lanes", "1")
+
+
+def end(server: Server) -> None:
+    """Ends a server, which sends its last values."""
+    server.process.send_signal(signal.SIGTERM)
+    assert server.end()[0] == 0
+
+
+def of(points: list[Point], name: str, **labels: str) -> Point:
+    """The only point with this name and these attributes, among others."""
+    (point,) = (p for p in points if p.name == name and labels.items() <= p.attributes.items())
+    return point
+
+
+def test_a_collector_gets_what_the_admin_port_shows(
+    start: Callable[..., Server], pushed: Collector
+) -> None:
+    before = time.time_ns()
+    server = pushing(start, pushed.endpoint, "1s")
+    assert {ask(server.url, "/div/4").status for _ in range(3)} == {200}
+    requests = {"route": "/div/{n}", "method": "GET", "code": "200"}
+    eventually(
+        lambda: any(p.attributes.items() >= requests.items() for p in sum(pushed.metrics, []))
+    )
+    shown = families(ask(server.admin, "/metrics").body.decode())
+    values = server.metrics()
+    eventually(lambda: len(pushed.metrics) > 1, "another request")
+    points = pushed.metrics[-1]
+    # The same families with the same series, apart from those that count what happened in between.
+    kinds = {p.name: (p.kind, p.description) for p in points}
+    assert kinds == {f.name: (f.type, f.help.rstrip(".")) for f in shown.values() if f.samples}
+    for name in ("corelane_connections", "corelane_config_info", "corelane_stalls_total"):
+        found = [p.attributes for p in points if p.name == name]
+        assert sorted(found, key=repr) == sorted(shown[name].samples, key=repr)
+    point = of(points, "corelane_requests_total", **requests)
+    assert (point.value, point.cumulative, point.unit) == (3, True, "")
+    assert before <= point.begun < point.at <= time.time_ns()
+    assert point.resource["service.name"] == "corelane-server"
+    assert point.resource["service.instance.id"] == "test"
+    assert of(points, "corelane_config_body_bytes").unit == "By"
+    assert of(points, "corelane_config_connections_per_address").value == float("inf")
+    duration = of(points, "corelane_request_duration_seconds", route="/div/{n}")
+    assert (duration.unit, duration.cumulative, duration.count) == ("s", True, 3)
+    labels = '{lane="0",route="/div/{n}"'
+    assert duration.value == values[f"corelane_request_duration_seconds_sum{labels}}}"]
+    so_far = 0
+    for bound, observed in duration.buckets.items():
+        so_far += observed
+        le = "+Inf" if bound == float("inf") else bound
+        assert values[f'corelane_request_duration_seconds_bucket{labels},le="{le}"}}'] == so_far
+    assert {p.begun for p in points if p.kind == "counter"} == {point.begun}
+    end(server)
+
+
+def test_the_last_values_are_sent_at_the_end(
+    start: Callable[..., Server], pushed: Collector
+) -> None:
+    server = pushing(start, f"{pushed.endpoint}/base", "1h")
+    assert ask(server.url, "/hello").status == 200
+    end(server)
+    assert pushed.paths == ["/base/v1/metrics"]
+    assert of(pushed.metrics[0], "corelane_requests_total", route="/hello").value == 1
+
+
+def test_metrics_are_sent_again_to_a_collector_that_has_no_time(
+    start: Callable[..., Server], pushed: Collector
+) -> None:
+    pushed.statuses = [503, 503]
+    server = pushing(start, pushed.endpoint, "1s")
+    eventually(lambda: pushed.metrics, "metrics")
+    assert len(pushed.paths) >= 3
+    server.process.send_signal(signal.SIGTERM)
+    code, log = server.end()
+    assert code == 0
+    assert log.count("metrics cannot be sent") == log.count("metrics can be sent again") == 1
+
+
+def test_without_a_collector_nothing_runs_for_it(server: Server) -> None:
+    tasks = Path(f"/proc/{server.process.pid}/task").iterdir()
+    assert "otlp" not in {(task / "comm").read_text().strip() for task in tasks}

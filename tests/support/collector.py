@@ -1,8 +1,10 @@
-"""A collector of spans: takes OTLP over HTTP and reads what of its protobuf the tests look at.
+"""A collector of spans and metrics: takes OTLP over HTTP and reads what of its protobuf the tests look at.
 
-Field numbers are those of opentelemetry/proto/trace/v1/trace.proto and of the messages it names.
+Field numbers are those of opentelemetry/proto/trace/v1/trace.proto, opentelemetry/proto/metrics/v1/metrics.proto
+and of the messages they name.
 """
 
+import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,6 +37,27 @@ class Span:
     """Times by the name of the event."""
 
 
+@dataclass(frozen=True)
+class Point:
+    """One point of a metric, and the service it is of."""
+
+    name: str
+    unit: str
+    description: str
+    kind: str
+    """gauge, counter, info (a sum that is not monotonic) or histogram."""
+    cumulative: bool
+    attributes: dict[str, Value]
+    resource: dict[str, Value]
+    begun: int
+    at: int
+    value: float
+    """Of a histogram, its sum."""
+    buckets: dict[float, int]
+    """Observations of each bucket of a histogram by its upper bound."""
+    count: int
+
+
 @dataclass
 class Collector:
     """What has arrived so far."""
@@ -44,6 +67,8 @@ class Collector:
     """What the next requests are answered, without their spans; 200 when there is none left."""
     paths: list[str] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
+    metrics: list[list[Point]] = field(default_factory=list)
+    """The points of each request."""
 
     @property
     def endpoint(self) -> str:
@@ -128,6 +153,49 @@ def read(request: bytes) -> Iterator[Span]:
                 )
 
 
+def read_metrics(request: bytes) -> Iterator[Point]:
+    """The points of an ExportMetricsServiceRequest."""
+    kinds = {5: "gauge", 7: "sum", 9: "histogram"}
+    for group in map(fields, fields(request).get(1, [])):
+        resource = attributes(fields(group[1][0])[1])
+        for metric in (fields(each) for scope in group[2] for each in fields(scope)[2]):
+            number = next(number for number in kinds if number in metric)
+            data = fields(metric[number][0])
+            kind = kinds[number]
+            if kind == "sum":
+                kind = "counter" if data.get(3) == [1] else "info"
+            for point in map(fields, data[1]):
+                yield _point(metric, kind, data.get(2) == [2], point, resource)
+
+
+def _point(
+    metric: dict[int, list[bytes | int]],
+    kind: str,
+    cumulative: bool,
+    point: dict[int, list[bytes | int]],
+    resource: dict[str, Value],
+) -> Point:
+    histogram = kind == "histogram"
+    counts = [n for (n,) in struct.iter_unpack("<Q", first(point, 6))] if histogram else []
+    bounds = [x for (x,) in struct.iter_unpack("<d", first(point, 7))] if histogram else []
+    number, form = (6, "<q") if 6 in point and not histogram else (5 if histogram else 4, "<d")
+    (value,) = struct.unpack(form, first(point, number))
+    return Point(
+        name=first(metric, 1).decode(),
+        unit=first(metric, 3).decode(),
+        description=first(metric, 2).decode(),
+        kind=kind,
+        cumulative=cumulative,
+        attributes=attributes(point.get(9 if histogram else 7, [])),
+        resource=resource,
+        begun=moment(point, 2),
+        at=moment(point, 3),
+        value=value,
+        buckets=dict(zip([*bounds, float("inf")], counts, strict=True)) if histogram else {},
+        count=moment(point, 4) if histogram else 0,
+    )
+
+
 @contextmanager
 def collector() -> Iterator[Collector]:
     """A collector that listens."""
@@ -149,7 +217,9 @@ def collector() -> Iterator[Collector]:
         def do_POST(self) -> None:
             body = self.body()
             status = running.statuses.pop(0) if running.statuses else 200
-            if status == 200:
+            if status == 200 and self.path.endswith("/v1/metrics"):
+                running.metrics.append(list(read_metrics(body)))
+            elif status == 200:
                 running.spans += read(body)
             running.paths.append(self.path)
             self.send_response(status)

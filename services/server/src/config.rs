@@ -1,13 +1,12 @@
 //! The settings of the reference service's own.
 
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
 use corelane_files::Rules;
 use corelane_service::settings;
 use corelane_service::value::{
-    HOUR, MILLISECOND, duration, file, folder, number, size, switch, text, word,
+    HOUR, MILLISECOND, choice, duration, file, folder, number, size, switch, text, word,
 };
 
 /// The database for projects.
@@ -17,16 +16,9 @@ pub(crate) enum DatabaseKind {
     Postgres,
 }
 
-impl FromStr for DatabaseKind {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "sqlite" => Ok(DatabaseKind::Sqlite),
-            "postgres" => Ok(DatabaseKind::Postgres),
-            _ => Err("sqlite, postgres".to_owned()),
-        }
-    }
+impl DatabaseKind {
+    const WORDS: &[(&str, Self)] =
+        &[("sqlite", DatabaseKind::Sqlite), ("postgres", DatabaseKind::Postgres)];
 }
 
 settings! {
@@ -42,7 +34,7 @@ settings! {
             "Cache-Control of files, as rules `pattern: value` separated by semicolons; the first match applies, otherwise no-cache";
         "work.max_ops" => work_max_ops: u64 = "100000000", number(0, 1_000_000_000_000),
             "Maximum iterations of /work?ops=N";
-        "database.kind" => database_kind: DatabaseKind = "sqlite", word::<DatabaseKind>,
+        "database.kind" => database_kind: DatabaseKind = "sqlite", choice(DatabaseKind::WORDS),
             "Database of projects: sqlite (a file) or postgres (a server)";
         "database.path" => database_path: Option<PathBuf> = "", file,
             "File of the SQLite database; empty serves no projects";

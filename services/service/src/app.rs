@@ -48,11 +48,14 @@ impl<C: Keys> App<C> {
     ///
     /// # Panics
     ///
-    /// A key of the service's own settings is one of the platform's. `--help` lists those.
+    /// A key of the service's own settings is one of the platform's, or has the name of another flag. `--help`
+    /// lists those.
     pub fn new(name: &'static str, version: &'static str, about: &'static str) -> Self {
         let keys = Config::<C>::keys();
         for (at, key) in keys.iter().enumerate() {
             let variable = key.variable(PREFIX);
+            let flags = ["check", "config", "help", "schema", "version"];
+            assert!(!flags.contains(&key.name), "the key {} has the name of a flag", key.name);
             let twice = keys[..at].iter().any(|other| other.variable(PREFIX) == variable);
             assert!(!twice, "the key {} is declared twice", key.name);
         }

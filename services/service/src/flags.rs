@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Command, Parser};
 
-use crate::process;
+use crate::{config, process};
 
 /// Reads a program's command line and environment, or returns the exit code: 0 after `--help` and
 /// `--version`, 64 after an error, which is printed.
@@ -58,9 +58,11 @@ fn unknown(
     environment.into_iter().find_map(|(name, value)| {
         let name = name.to_string_lossy();
         let prefixed = prefixes.iter().any(|prefix| name.starts_with(prefix));
-        let allowed = || known.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
-        (prefixed && !known.contains(&*name))
-            .then(|| format!("{name} = {value:?}: unknown variable; allowed are {}", allowed()))
+        let error = || {
+            let known = known.iter().cloned().collect();
+            config::unknown(&name, &value.to_string_lossy(), "environment", known)
+        };
+        (prefixed && !known.contains(&*name)).then(error)
     })
 }
 
@@ -85,6 +87,7 @@ mod tests {
         let look = |name: &str| unknown(&command, &["DEMO_"], [(name.into(), "1".into())]);
         assert_eq!((look("DEMO_A"), look("DEMO_B"), look("HOME")), (None, None, None));
         let words = look("DEMO_C").expect("no flag has it");
-        assert_eq!(words, "DEMO_C = \"1\": unknown variable; allowed are DEMO_A, DEMO_B");
+        let meant = "did you mean DEMO_B? allowed are DEMO_A, DEMO_B";
+        assert_eq!(words, format!("DEMO_C = \"1\" (environment): unknown key; {meant}"));
     }
 }

@@ -5,9 +5,9 @@
 //!
 //! - configuration from a TOML file, environment variables and flags: the keys of the platform, such as
 //!   `listen`, `lanes`, `limits.connections` or `tls.certificate`, and the service's own. `--help` lists them,
-//!   `--check` validates them and shows each with its origin;
-//! - logs as text or JSON with a level that changes at run time, a log line per request, spans to an OTLP
-//!   collector;
+//!   `--check` validates them and shows each with its origin, `--schema` prints a JSON Schema of the file;
+//! - logs as text or JSON with a level that changes at run time, a log line per request, spans and metrics to an
+//!   OTLP collector;
 //! - an admin port with `/healthz`, `/readyz`, `/metrics`, `/lanes`, `/config` and `/log-level`;
 //! - signals, the drain, and exit codes.
 //!
@@ -44,8 +44,8 @@
 //! }
 //! ```
 //!
-//! `examples/shop.rs` does the same with axum. `shop --config shop.toml`,
-//! `CORELANE_SHOP_GREETING=hello` and `shop --shop.greeting hello` set its key.
+//! `examples/shop.rs` does the same with axum. `shop --config shop.toml` or the variable
+//! `CORELANE_CONFIG=shop.toml`, `CORELANE_SHOP_GREETING=hello` and `shop --shop.greeting hello` set its key.
 //!
 //! # Cargo features
 //!

@@ -19,7 +19,8 @@ use crate::faults::FaultKeys;
 use crate::logging::Logging;
 use crate::telemetry::Otlp;
 use crate::value::{
-    HOUR, MILLISECOND, address, duration, file, list, name, number, optional, size, switch, word,
+    Allowed, HOUR, MILLISECOND, address, choice, duration, file, list, name, number, optional,
+    size, switch, unless, word,
 };
 
 /// As in humantime: 365.25 days.
@@ -36,18 +37,18 @@ settings! {
         "trusted_proxies" => trusted_proxies: Vec<TrustedProxy> = "", list(word::<TrustedProxy>),
             "Networks and addresses of the proxies in front, separated by commas, that may name the client; \
              unix for those at a Unix socket";
-        "forwarded_header" => forwarded_header: ForwardedHeader = "x-forwarded-for", word::<ForwardedHeader>,
+        "forwarded_header" => forwarded_header: ForwardedHeader = "x-forwarded-for", choice(ForwardedHeader::WORDS),
             "Header in which trusted proxies name the client: x-forwarded-for or forwarded";
         "admin.listen" => admin_listen: SocketAddr = "127.0.0.1:8081", address,
             "Address of the admin port: /healthz, /readyz, /metrics, /lanes; /faults and /log-level \
              change the behaviour of the server";
         "replica" => replica: String = "", name,
             "Name of this replica in its replies; empty takes the host name";
-        "lanes" => lanes: Lanes = "auto", word::<Lanes>,
+        "lanes" => lanes: Lanes = "auto", lanes,
             "Number of lanes; auto makes one per CPU that affinity, cpuset and quota allow";
-        "pin" => pin: Pin = "auto", word::<Pin>,
+        "pin" => pin: Pin = "auto", choice(Pin::WORDS),
             "Pin each lane to a CPU: on, off, or auto (only where the CPUs are exclusive)";
-        "placement" => placement: Placement = "hashed", word::<Placement>,
+        "placement" => placement: Placement = "hashed", choice(Placement::WORDS),
             "Lane of a new connection: hashed (by the kernel), shared (idle lanes accept), least-loaded";
         "steering" => steering: bool = "off", switch,
             "With placement hashed and pinned lanes: the CPU that receives a connection chooses its lane: on or off";
@@ -56,7 +57,7 @@ settings! {
         "park_after" => park_after: Option<Duration> = "5s",
             optional(duration(100 * MILLISECOND, 24 * HOUR)),
             "Time an HTTP/1.1 connection is idle before it is parked, to need little memory in addition to its socket; off disables parking";
-        "moving" => moving: Moving = "parked-only", word::<Moving>,
+        "moving" => moving: Moving = "parked-only", choice(Moving::WORDS),
             "Connections that may move to another lane between requests: off (none), parked-only, active (also those in use)";
         "limits.connections" => limits_connections: u64 = "10000", number(1, 10_000_000),
             "Maximum open connections; further ones are rejected with 503";
@@ -119,7 +120,7 @@ settings! {
             "PEM file of the certificate's private key";
         "tls.reload" => tls_reload: Duration = "10s", duration(100 * MILLISECOND, 24 * HOUR),
             "Interval at which the TLS files are checked; a changed certificate is loaded";
-        "load_reports" => load_reports: LoadReports = "off", word::<LoadReports>,
+        "load_reports" => load_reports: LoadReports = "off", choice(LoadReports::WORDS),
             "Load reports (ORCA) to the gateway in replies: off, text or json";
         "request_ids" => request_ids: bool = "on", switch,
             "Whether each reply has the x-request-id of its request, or a new one: on or off";
@@ -205,10 +206,16 @@ impl Runtime {
 }
 
 /// Parses where to listen: at least one place.
-fn places(text: &str) -> Result<Vec<Listen>, String> {
+fn places(text: &str) -> Result<Vec<Listen>, Allowed> {
     let places = list(word::<Listen>)(text)?;
     // An empty text gives the message for one place.
-    if places.is_empty() { word::<Listen>(text).map(|place| vec![place]) } else { Ok(places) }
+    if places.is_empty() { Ok(vec![word::<Listen>(text)?]) } else { Ok(places) }
+}
+
+/// Parses the number of lanes.
+fn lanes(text: &str) -> Result<Lanes, Allowed> {
+    let number = unless("auto", number(1, Lanes::MAX as u64))(text)?;
+    Ok(number.map_or(Lanes::Auto, |number| Lanes::Count(number as usize)))
 }
 
 /// The settings of a process.

@@ -55,11 +55,13 @@ impl<C> Ready<C> {
         let builder = with_drills(builder, &self.faults);
         let tls = config.runtime.tls_certificate.is_some();
         let source = Source { name, version, replica: &replica, tls };
-        let (builder, _sent_at_end) = telemetry::start(builder, &config.otlp, &source)?;
+        let (builder, telemetry) = telemetry::prepare(builder, &config.otlp, &source);
         #[cfg(feature = "auth")]
         let builder = with_tokens(builder, &self.auth);
+        let server = builder.build()?;
+        let _sent_at_end = telemetry.start(&server)?;
         let start = Start {
-            server: builder.build()?,
+            server,
             replica,
             registry,
             #[cfg(feature = "auth")]

@@ -1,14 +1,73 @@
 //! Parsers of values with units and bounds.
 //!
-//! Each error says what is allowed, as in "a whole number from 1 to 5", without a period.
-//! [`flags::allowed`](crate::flags::allowed) turns it into a sentence for clap.
+//! A parser is a function from text to a value. Its error is what is [`Allowed`]: as text, such as "a whole number
+//! from 1 to 5", without a period, and as a JSON Schema. A parser of your own may return the text only:
+//!
+//! ```
+//! use corelane_service::{settings, value};
+//!
+//! fn even(text: &str) -> Result<u64, String> {
+//!     let number = text.parse().ok().filter(|number| number % 2 == 0);
+//!     number.ok_or_else(|| "an even number".to_owned())
+//! }
+//!
+//! settings! {
+//!     /// Two keys.
+//!     struct Shop {
+//!         "shop.pairs" => pairs: u64 = "2", even, "Number of shoes";
+//!         "shop.open" => open: Option<u64> = "off", value::optional(value::number(0, 23)), "Hour of opening";
+//!     }
+//! }
+//! ```
+//!
+//! [`flags::allowed`](crate::flags::allowed) makes them parsers of clap.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use bytesize::ByteSize;
+use serde_json::{Value, json};
+
+/// The values that a parser accepts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Allowed {
+    /// As text.
+    pub text: String,
+    /// As a JSON Schema. Text that the parser accepts is valid, and so is a number of TOML with that text. Some
+    /// other values are valid too, because a schema cannot express the bounds of durations, for instance.
+    pub schema: Value,
+}
+
+impl Allowed {
+    /// What is allowed, as text and as a JSON Schema.
+    pub fn new(text: impl Into<String>, schema: Value) -> Self {
+        Allowed { text: text.into(), schema }
+    }
+}
+
+impl fmt::Display for Allowed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl From<String> for Allowed {
+    /// Any text, as far as a schema is concerned.
+    fn from(text: String) -> Self {
+        Allowed::new(text, json!({"type": "string"}))
+    }
+}
+
+/// No value contains this, so that every parser with restrictions rejects it.
+const IMPOSSIBLE: &str = "\0";
+
+/// What a parser accepts. `None` if it accepts any text.
+pub fn allowed<T, E: Into<Allowed>>(parse: impl Fn(&str) -> Result<T, E>) -> Option<Allowed> {
+    parse(IMPOSSIBLE).err().map(Into::into)
+}
 
 /// A frequent bound of durations.
 pub const MILLISECOND: Duration = Duration::from_millis(1);
@@ -21,9 +80,10 @@ pub const HOUR: Duration = Duration::from_secs(3600);
 /// # Errors
 ///
 /// What is allowed.
-pub fn address(text: &str) -> Result<SocketAddr, String> {
-    text.parse()
-        .map_err(|_| "an IP address and a port, such as 0.0.0.0:8080 or [::]:8080".to_owned())
+pub fn address(text: &str) -> Result<SocketAddr, Allowed> {
+    let words = "an IP address and a port, such as 0.0.0.0:8080 or [::]:8080";
+    let schema = || json!({"type": "string", "pattern": r"^[0-9A-Fa-f.:%\[\]]+:[0-9]{1,5}$"});
+    text.parse().map_err(|_| Allowed::new(words, schema()))
 }
 
 /// A name that is a valid value of a header field.
@@ -31,11 +91,12 @@ pub fn address(text: &str) -> Result<SocketAddr, String> {
 /// # Errors
 ///
 /// What is allowed.
-pub fn name(text: &str) -> Result<String, String> {
+pub fn name(text: &str) -> Result<String, Allowed> {
     if text.len() <= 253 && text.bytes().all(|b| b.is_ascii_graphic()) {
         return Ok(text.to_owned());
     }
-    Err("at most 253 printable ASCII characters without spaces".to_owned())
+    let words = "at most 253 printable ASCII characters without spaces";
+    Err(Allowed::new(words, json!({"type": "string", "pattern": "^[!-~]{0,253}$"})))
 }
 
 /// A word that a type parses, such as an enum's.
@@ -52,11 +113,32 @@ pub fn word<T: FromStr<Err = String>>(text: &str) -> Result<T, String> {
 /// # Errors
 ///
 /// What is allowed.
-pub fn switch(text: &str) -> Result<bool, String> {
-    match text {
-        "on" => Ok(true),
-        "off" => Ok(false),
-        _ => Err("on or off".to_owned()),
+pub fn switch(text: &str) -> Result<bool, Allowed> {
+    choice(&[("on", true), ("off", false)])(text)
+}
+
+/// One of several words, and the value that each means.
+///
+/// ```
+/// use corelane_service::value::choice;
+///
+/// let size = choice(&[("small", 1), ("medium", 2), ("large", 3)]);
+/// assert_eq!(size("medium"), Ok(2));
+/// assert_eq!(size("huge").unwrap_err().text, "small, medium or large");
+/// ```
+pub fn choice<T: Copy>(
+    words: &'static [(&'static str, T)],
+) -> impl Fn(&str) -> Result<T, Allowed> + Clone {
+    move |text| match words.iter().find(|(word, _)| *word == text) {
+        Some((_, value)) => Ok(*value),
+        None => {
+            let words: Vec<_> = words.iter().map(|(word, _)| *word).collect();
+            let text = match words.split_last() {
+                Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+                _ => words.join(""),
+            };
+            Err(Allowed::new(text, json!({"enum": words})))
+        }
     }
 }
 
@@ -64,10 +146,28 @@ pub fn switch(text: &str) -> Result<bool, String> {
 pub fn number(
     min: u64,
     max: u64,
-) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync + use<> {
+) -> impl Fn(&str) -> Result<u64, Allowed> + Clone + Send + Sync + use<> {
     move |text| match text.parse() {
         Ok(n) if (min..=max).contains(&n) => Ok(n),
-        _ => Err(format!("a whole number from {min} to {max}")),
+        _ => Err(Allowed::new(
+            format!("a whole number from {min} to {max}"),
+            json!({
+                "type": ["integer", "string"],
+                "minimum": min,
+                "maximum": max,
+                "pattern": r"^\+?[0-9]+$",
+            }),
+        )),
+    }
+}
+
+/// A quantity with its unit: text of this form, and 0, which needs no unit, if the bounds include it.
+fn quantity(form: &str, with_zero: bool) -> Value {
+    match with_zero {
+        true => json!({
+            "type": ["string", "integer"], "pattern": format!("^(0|{form})$"), "minimum": 0, "maximum": 0,
+        }),
+        false => json!({"type": "string", "pattern": format!("^{form}$")}),
     }
 }
 
@@ -80,13 +180,16 @@ fn has_unit(text: &str) -> bool {
 pub fn size(
     min: u64,
     max: u64,
-) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync + use<> {
+) -> impl Fn(&str) -> Result<u64, Allowed> + Clone + Send + Sync + use<> {
     move |text| match text.parse::<ByteSize>() {
         Ok(size) if has_unit(text) && (min..=max).contains(&size.as_u64()) => Ok(size.as_u64()),
-        _ => Err(format!(
-            "a size with its unit (B, KiB, MiB, ...) from {} to {}",
-            ByteSize(min).display().iec(),
-            ByteSize(max).display().iec()
+        _ => Err(Allowed::new(
+            format!(
+                "a size with its unit (B, KiB, MiB, ...) from {} to {}",
+                ByteSize(min).display().iec(),
+                ByteSize(max).display().iec()
+            ),
+            quantity(r"[0-9.]+\s*[A-Za-z]+", min == 0),
         )),
     }
 }
@@ -95,35 +198,53 @@ pub fn size(
 pub fn duration(
     min: Duration,
     max: Duration,
-) -> impl Fn(&str) -> Result<Duration, String> + Clone + Send + Sync + use<> {
+) -> impl Fn(&str) -> Result<Duration, Allowed> + Clone + Send + Sync + use<> {
     move |text| match humantime::parse_duration(text) {
         Ok(duration) if (min..=max).contains(&duration) => Ok(duration),
-        _ => Err(format!(
-            "a duration with its unit (ms, s, m, h) from {} to {}",
-            humantime::format_duration(min),
-            humantime::format_duration(max)
+        _ => Err(Allowed::new(
+            format!(
+                "a duration with its unit (ms, s, m, h) from {} to {}",
+                humantime::format_duration(min),
+                humantime::format_duration(max)
+            ),
+            quantity(r"(\s*[0-9][0-9.\s]*[A-Za-z\u00b5]+)+\s*", min.is_zero()),
         )),
     }
 }
 
 /// A value, or `off`.
-pub fn optional<T>(
-    parse: impl Fn(&str) -> Result<T, String>,
-) -> impl Fn(&str) -> Result<Option<T>, String> {
-    move |text| match text {
-        "off" => Ok(None),
-        _ => parse(text).map(Some).map_err(|allowed| format!("off, or {allowed}")),
+pub fn optional<T, E: Into<Allowed>>(
+    parse: impl Fn(&str) -> Result<T, E>,
+) -> impl Fn(&str) -> Result<Option<T>, Allowed> {
+    unless("off", parse)
+}
+
+/// A value, or a word for none.
+pub fn unless<T, E: Into<Allowed>>(
+    word: &'static str,
+    parse: impl Fn(&str) -> Result<T, E>,
+) -> impl Fn(&str) -> Result<Option<T>, Allowed> {
+    move |text| match text == word {
+        true => Ok(None),
+        false => parse(text).map(Some).map_err(|error| {
+            let Allowed { text, schema } = error.into();
+            Allowed::new(format!("{word}, or {text}"), json!({"anyOf": [{"const": word}, schema]}))
+        }),
     }
 }
 
 /// Values separated by commas, possibly none.
-pub fn list<T>(
-    parse: impl Fn(&str) -> Result<T, String>,
-) -> impl Fn(&str) -> Result<Vec<T>, String> {
+pub fn list<T, E: Into<Allowed>>(
+    parse: impl Fn(&str) -> Result<T, E>,
+) -> impl Fn(&str) -> Result<Vec<T>, Allowed> {
     move |text| {
         let values = text.split(',').map(str::trim).filter(|value| !value.is_empty());
         let parsed: Result<_, _> = values.map(&parse).collect();
-        parsed.map_err(|allowed| format!("values separated by commas, each {allowed}"))
+        parsed.map_err(|error| {
+            let Allowed { text, schema } = error.into();
+            let kind = schema.get("type").cloned().unwrap_or_else(|| "string".into());
+            Allowed::new(format!("values separated by commas, each {text}"), json!({"type": kind}))
+        })
     }
 }
 
@@ -141,10 +262,13 @@ pub fn text(text: &str) -> Result<String, String> {
 /// # Errors
 ///
 /// What is allowed.
-pub fn ratio(text: &str) -> Result<f64, String> {
+pub fn ratio(text: &str) -> Result<f64, Allowed> {
     match text.parse() {
         Ok(ratio) if (0.0..=1.0).contains(&ratio) => Ok(ratio),
-        _ => Err("a number from 0 to 1".to_owned()),
+        _ => Err(Allowed::new(
+            "a number from 0 to 1",
+            json!({"type": ["number", "string"], "minimum": 0, "maximum": 1, "pattern": "^[-+.0-9Ee]+$"}),
+        )),
     }
 }
 
@@ -183,7 +307,7 @@ mod tests {
         assert_eq!(parse("1MiB"), Ok(1 << 20));
         for wrong in ["32", "2MiB", "0", "-1KiB", "many", ""] {
             assert!(
-                parse(wrong).is_err_and(|e| e.contains("unit") && e.contains("1.0 MiB")),
+                parse(wrong).is_err_and(|e| e.text.contains("unit") && e.text.contains("1.0 MiB")),
                 "{wrong}"
             );
         }
@@ -195,7 +319,8 @@ mod tests {
         assert_eq!(parse("250ms"), Ok(Duration::from_millis(250)));
         assert_eq!(parse("0s"), Ok(Duration::ZERO));
         for wrong in ["5", "61s", "soon", "-1s", ""] {
-            assert!(parse(wrong).is_err_and(|e| e.contains("unit") && e.contains("1m")), "{wrong}");
+            let Err(Allowed { text, .. }) = parse(wrong) else { panic!("{wrong}") };
+            assert!(text.contains("unit") && text.contains("1m"), "{text}");
         }
     }
 
@@ -203,14 +328,14 @@ mod tests {
     fn what_is_optional_may_be_off() {
         let parse = optional(number(1, 5));
         assert_eq!((parse("off"), parse("3")), (Ok(None), Ok(Some(3))));
-        assert!(parse("9").is_err_and(|allowed| allowed.starts_with("off, or")));
+        assert!(parse("9").is_err_and(|allowed| allowed.text.starts_with("off, or")));
     }
 
     #[test]
     fn each_value_of_a_list_is_parsed() {
         let parse = list(number(1, 5));
         assert_eq!((parse("1, 2,5"), parse("")), (Ok(vec![1, 2, 5]), Ok(vec![])));
-        assert!(parse("1,9").is_err_and(|allowed| allowed.contains("each a whole number")));
+        assert!(parse("1,9").is_err_and(|allowed| allowed.text.contains("each a whole number")));
     }
 
     #[test]

@@ -1,7 +1,5 @@
 //! Limits, timeouts and drain settings, with safe defaults.
 
-use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
 /// Default of [`Builder::park_after`](crate::Builder::park_after). Long enough that a client which
@@ -10,6 +8,43 @@ pub(crate) const PARK_AFTER: Duration = Duration::from_secs(5);
 
 /// With a shorter time the sweep would park connections that are in use.
 pub(crate) const LEAST_PARK_AFTER: Duration = Duration::from_millis(100);
+
+/// Gives an enum its words: a list of them, `FromStr`, whose error names all of them, and `Display`.
+macro_rules! words {
+    ($type:ident: $($word:literal => $variant:ident),+) => {
+        impl $type {
+            /// Its words, in the order of the documentation.
+            pub const WORDS: &[(&str, Self)] = &[$(($word, Self::$variant)),+];
+        }
+
+        impl std::str::FromStr for $type {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                match text {
+                    $($word => Ok(Self::$variant),)+
+                    _ => Err($crate::base::settings::one_of(Self::WORDS)),
+                }
+            }
+        }
+
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(match self {
+                    $(Self::$variant => $word,)+
+                })
+            }
+        }
+    };
+}
+pub(crate) use words;
+
+/// Words as in "off, text or json".
+pub(crate) fn one_of<T>(words: &[(&str, T)]) -> String {
+    let words: Vec<_> = words.iter().map(|(word, _)| *word).collect();
+    let (last, rest) = words.split_last().expect("there is one");
+    format!("{} or {last}", rest.join(", "))
+}
 
 /// How new connections are assigned to lanes.
 ///
@@ -47,6 +82,8 @@ pub enum Placement {
     LeastLoaded,
 }
 
+words!(Placement: "hashed" => Hashed, "shared" => Shared, "least-loaded" => LeastLoaded);
+
 /// The header in which trusted proxies pass on the address of their client, set by
 /// [`Builder::forwarded_header`](crate::Builder::forwarded_header).
 ///
@@ -63,17 +100,7 @@ pub enum ForwardedHeader {
     Forwarded,
 }
 
-impl FromStr for ForwardedHeader {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "x-forwarded-for" => Ok(ForwardedHeader::XForwardedFor),
-            "forwarded" => Ok(ForwardedHeader::Forwarded),
-            _ => Err("x-forwarded-for or forwarded".to_owned()),
-        }
-    }
-}
+words!(ForwardedHeader: "x-forwarded-for" => XForwardedFor, "forwarded" => Forwarded);
 
 /// How a server takes part in distributed traces (W3C Trace Context).
 ///
@@ -101,29 +128,6 @@ pub enum Traces {
     },
 }
 
-impl FromStr for Placement {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "hashed" => Ok(Placement::Hashed),
-            "shared" => Ok(Placement::Shared),
-            "least-loaded" => Ok(Placement::LeastLoaded),
-            _ => Err("hashed, shared or least-loaded".to_owned()),
-        }
-    }
-}
-
-impl fmt::Display for Placement {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Placement::Hashed => "hashed",
-            Placement::Shared => "shared",
-            Placement::LeastLoaded => "least-loaded",
-        })
-    }
-}
-
 /// Whether a connection may move to another lane. HTTP/1.1 only, and only between two requests:
 /// neither the client nor the service notices.
 ///
@@ -148,28 +152,7 @@ pub enum Moving {
     Active,
 }
 
-impl FromStr for Moving {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "off" => Ok(Moving::Off),
-            "parked-only" => Ok(Moving::ParkedOnly),
-            "active" => Ok(Moving::Active),
-            _ => Err("off, parked-only or active".to_owned()),
-        }
-    }
-}
-
-impl fmt::Display for Moving {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Moving::Off => "off",
-            Moving::ParkedOnly => "parked-only",
-            Moving::Active => "active",
-        })
-    }
-}
+words!(Moving: "off" => Off, "parked-only" => ParkedOnly, "active" => Active);
 
 /// Limits for clients.
 ///

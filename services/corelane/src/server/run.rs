@@ -26,6 +26,7 @@ use crate::os::listener::Port;
 use crate::request::body::Incoming;
 use crate::request::service::HttpService;
 use crate::server::control::{Controller, ServerHandle, Stop};
+use crate::server::exposition::Exposition;
 use crate::server::settings::Settings;
 use crate::server::shared::Shared;
 use crate::server::threads::{Drained, Event, Thread, spawn, wait_for_end};
@@ -101,6 +102,13 @@ impl Server {
     /// The address of the admin port, if there is one.
     pub fn admin_addr(&self) -> Option<SocketAddr> {
         self.admin.as_ref().and_then(|listener| listener.local_addr().ok())
+    }
+
+    /// Renders what `/metrics` shows, in the OpenMetrics text format, on the thread that calls the result: for
+    /// metrics that are pushed. It works also after the server has ended.
+    pub fn metrics(&self) -> impl Fn() -> String + Send + use<> {
+        let exposition = Exposition::new(Arc::clone(&self.handle.shared), &self.settings);
+        move || exposition.render().unwrap_or_default()
     }
 
     /// A handle to drain the server from another thread.

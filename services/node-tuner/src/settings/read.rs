@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, Command, CommandFactory, FromArgMatches};
-use corelane_service::flags;
+use corelane_service::{config, flags};
 use serde_json::Value;
 
 use super::Settings;
@@ -122,9 +122,8 @@ fn as_defaults(
     for (name, values) in values {
         match known.iter().find(|it| it.0 == *name) {
             None => {
-                let names: Vec<&str> = known.iter().map(|it| it.0.as_str()).collect();
-                let names = names.join(", ");
-                return Err(format!("{name} = {values:?}: unknown key; allowed are {names}"));
+                let names = known.into_iter().map(|(name, _)| name).collect();
+                return Err(config::unknown(name, &values.join(","), "file", names));
             }
             Some((_, false)) if values.len() != 1 => {
                 return Err(format!("{name} = {values:?}: allowed is one value"));

@@ -4,13 +4,16 @@
 //! one or more such tables, and reads what was given for them with [`Program::read`]. [`Keys::parse`] makes
 //! the struct. Every error names the key, its value, where that came from and what is allowed.
 
+mod schema;
 mod sources;
 
-pub use sources::{Invocation, Setting, Settings};
+pub use sources::{Invocation, Setting, Settings, unknown};
 
 use std::fmt;
 
 use clap::{Arg, ArgAction, Command};
+
+use crate::value::Allowed;
 
 /// All errors of a configuration, one line each.
 #[derive(Debug, thiserror::Error)]
@@ -57,6 +60,8 @@ pub struct Key {
     pub default: &'static str,
     /// A one-line description.
     pub help: &'static str,
+    /// What its parser accepts, from [`value::allowed`](crate::value::allowed).
+    pub allowed: fn() -> Option<Allowed>,
 }
 
 impl Key {
@@ -138,7 +143,12 @@ macro_rules! settings {
 
         impl $crate::config::Keys for $table {
             const KEYS: &'static [$crate::config::Key] =
-                &[$($crate::config::Key { name: $name, default: $default, help: $help }),*];
+                &[$($crate::config::Key {
+                    name: $name,
+                    default: $default,
+                    help: $help,
+                    allowed: || $crate::value::allowed($parse),
+                }),*];
 
             fn parse(
                 settings: &$crate::config::Settings,
@@ -184,6 +194,10 @@ impl Program {
             .long("check")
             .action(ArgAction::SetTrue)
             .help("Validate the configuration, show each value with its origin, and exit");
+        let schema = Arg::new("schema")
+            .long("schema")
+            .action(ArgAction::SetTrue)
+            .help("Print the JSON Schema of the file, and exit");
         let keys = self.keys.iter().map(|key| {
             let default = if key.default.is_empty() { "none" } else { key.default };
             let (help, variable) = (key.help, key.variable(self.prefix));
@@ -202,7 +216,7 @@ impl Program {
             .after_help(
                 "Flags take precedence over the environment, the environment over the file.",
             )
-            .args([config, check])
+            .args([config, check, schema])
             .args(keys)
     }
 }

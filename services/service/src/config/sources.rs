@@ -9,6 +9,7 @@ use clap::error::ErrorKind;
 use toml::Value;
 
 use super::{ConfigErrors, Key, NOT_SHOWN, Origin, Program, shown};
+use crate::value::Allowed;
 
 /// One setting as text, before it is parsed.
 #[derive(Clone, Debug)]
@@ -30,7 +31,7 @@ pub enum Invocation {
     Run(Settings),
     /// Validate these settings and exit.
     Check(Settings),
-    /// Print this text (help or version) and exit.
+    /// Print this text (help, version or schema) and exit.
     Print(String),
 }
 
@@ -71,6 +72,9 @@ impl Program {
                 };
             }
         };
+        if matches.get_flag("schema") {
+            return Ok(Invocation::Print(format!("{:#}\n", self.schema())));
+        }
         let variables: BTreeMap<String, String> = environment
             .into_iter()
             .map(|(name, value)| (lossy(name), lossy(value)))
@@ -113,17 +117,18 @@ impl Settings {
 
     /// Parses the setting of a key, or adds an error to `errors`. The error of `parse` says what is
     /// allowed, like those of [`value`](crate::value).
-    pub fn parse<T>(
+    pub fn parse<T, E: Into<Allowed>>(
         &self,
         key: &Key,
-        parse: impl Fn(&str) -> Result<T, String>,
+        parse: impl Fn(&str) -> Result<T, E>,
         errors: &mut Vec<String>,
     ) -> Option<T> {
         let setting = self.get(key);
         match parse(&setting.text) {
             Ok(value) => Some(value),
-            Err(allowed) => {
+            Err(error) => {
                 let (name, text, origin) = (key.name, key.shown(&setting.text), &setting.origin);
+                let allowed: Allowed = error.into();
                 errors.push(format!("{name} = {text} ({origin}): allowed is {allowed}"));
                 None
             }
@@ -220,9 +225,9 @@ impl Reader<'_> {
 /// From this likeness on (Jaro-Winkler), one name is suggested for another, as by clap.
 const SIMILAR: f64 = 0.7;
 
-/// The error of an unknown key, with the nearest known one and all of them. The value is not shown, because it may be a
-/// secret and errors are logged.
-fn unknown(name: &str, text: &str, origin: &str, known: Vec<String>) -> String {
+/// The error of an unknown key, with the nearest known one and all of them. The value is not shown if it may be a
+/// secret, because errors are logged.
+pub fn unknown(name: &str, text: &str, origin: &str, known: Vec<String>) -> String {
     let lower = name.to_ascii_lowercase();
     let words = ["pass", "secret", "token", "key", "cred", "auth", "dsn", "url"];
     let secret = words.iter().any(|word| lower.contains(word));
@@ -239,7 +244,7 @@ mod tests {
     use super::*;
 
     const fn key(name: &'static str, default: &'static str) -> Key {
-        Key { name, default, help: "" }
+        Key { name, default, help: "", allowed: || None }
     }
 
     const KEYS: &[Key] = &[
@@ -289,6 +294,9 @@ mod tests {
 
         let got = run(&[], &[("DEMO_CONFIG", "g.toml")], "lanes = 4").expect("valid");
         assert_eq!(lanes(&got), ("4".to_owned(), Origin::File("g.toml".to_owned())));
+
+        let got = run(file, &[("DEMO_CONFIG", "g.toml")], "lanes = 4").expect("valid");
+        assert_eq!(lanes(&got), ("4".to_owned(), Origin::File("f.toml".to_owned())));
 
         let got = run(&[], &[], "").expect("valid");
         assert_eq!(lanes(&got), ("auto".to_owned(), Origin::Default));

@@ -9,7 +9,6 @@ mod writer;
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
@@ -32,16 +31,9 @@ pub enum Format {
     Json,
 }
 
-impl FromStr for Format {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "text" => Ok(Format::Text),
-            "json" => Ok(Format::Json),
-            _ => Err("text, json".to_owned()),
-        }
-    }
+impl Format {
+    /// Its words.
+    pub const WORDS: &[(&str, Self)] = &[("text", Format::Text), ("json", Format::Json)];
 }
 
 /// Settings of the log.

@@ -7,14 +7,14 @@ use std::io;
 pub(crate) use control::{Control, PATH as LEVEL_PATH};
 
 use crate::log::{Flush, Format, Level, Log};
-use crate::value::{switch, word};
+use crate::value::{choice, switch, word};
 
 settings! {
     /// The log.
     pub(crate) struct Logging {
         "log.level" => log_level: Level = "info", word::<Level>,
             "Level of the log: off, error, warn, info, debug or trace, and target=level for modules: info,corelane::request=debug";
-        "log.format" => log_format: Format = "text", word::<Format>,
+        "log.format" => log_format: Format = "text", choice(Format::WORDS),
             "Format of log lines on standard error: text or json";
         "log.client" => log_client: bool = "off", switch,
             "Whether the log lines of requests have the client's address: on or off";

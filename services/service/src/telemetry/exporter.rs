@@ -1,4 +1,4 @@
-//! The thread that sends spans to a collector.
+//! The thread that sends spans and metrics to collectors.
 
 use std::io;
 use std::thread::JoinHandle;
@@ -13,54 +13,75 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::Endpoint;
-use super::otlp::{self, ExportResponse, Resource};
-use super::spans::{Fate, Spans};
+use super::otlp::ExportResponse;
+use super::spans::Fate;
 use crate::http::exchange;
 
-/// Interval between checks for spans.
-const EVERY: Duration = Duration::from_millis(500);
-
-/// Maximum spans per request.
-const BATCH: usize = 512;
-
-/// Attempts to send spans before they are dropped, with a pause that doubles in between.
+/// Attempts to send a request before it is dropped, with a pause that doubles in between.
 const TRIES: u32 = 5;
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-/// Maximum time to send the remaining spans at the end.
+/// Maximum time to send the rest at the end.
 const FLUSH: Duration = Duration::from_secs(3);
 
-/// Sends spans until it is dropped, and then the remaining ones within a few seconds.
+/// What is sent: spans or metrics.
+pub(super) trait Signal: Send + 'static {
+    /// Its name in the log.
+    const NAME: &'static str;
+
+    /// The next request, if there is something to send.
+    fn next(&mut self) -> Option<Batch>;
+
+    /// Counts the result of so many spans or points.
+    fn count(&self, items: u64, fate: Fate);
+}
+
+/// An encoded request.
+pub(super) struct Batch {
+    /// Its spans, or points of metrics.
+    pub(super) items: u64,
+    pub(super) request: Bytes,
+    /// Whether more can be sent at once.
+    pub(super) more: bool,
+}
+
+/// Where and when a signal is sent.
+pub(super) struct Target {
+    pub(super) endpoint: Endpoint,
+    /// Timeout of one request.
+    pub(super) allowed: Duration,
+    /// Interval between checks for something to send.
+    pub(super) every: Duration,
+}
+
+/// Sends until it is dropped, and then the rest within a few seconds.
 pub(crate) struct Exporter {
     stop: Option<watch::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Exporter {
-    pub(super) fn start(
-        endpoint: Endpoint,
-        allowed: Duration,
-        resource: Resource,
-        spans: &Spans,
+    pub(super) fn start<A: Signal, B: Signal>(
+        first: Option<(Target, A)>,
+        second: Option<(Target, B)>,
     ) -> io::Result<Exporter> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = watch::channel(());
-        let sending = Sending {
-            endpoint,
-            allowed,
-            resource,
-            spans: spans.clone(),
-            stopped,
-            stopping: false,
-            failing: false,
-        };
+        let first = first.map(|(target, signal)| Sending::new(target, signal, &stopped));
+        let second = second.map(|(target, signal)| Sending::new(target, signal, &stopped));
         let thread = std::thread::Builder::new().name("otlp".to_owned()).spawn(move || {
-            runtime.block_on(sending.run());
-            // A lookup of the collector's name may hang in its thread.
+            runtime.block_on(async { tokio::join!(run(first), run(second)) });
+            // A lookup of a collector's name may hang in its thread.
             runtime.shutdown_background();
         })?;
         Ok(Exporter { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+async fn run<S: Signal>(sending: Option<Sending<S>>) {
+    if let Some(sending) = sending {
+        sending.run().await;
     }
 }
 
@@ -71,12 +92,9 @@ impl Drop for Exporter {
     }
 }
 
-struct Sending {
-    endpoint: Endpoint,
-    /// Timeout of one request.
-    allowed: Duration,
-    resource: Resource,
-    spans: Spans,
+struct Sending<S> {
+    target: Target,
+    signal: S,
     /// Notified at the end, after which `stopping` returns when to stop.
     stopped: watch::Receiver<()>,
     stopping: bool,
@@ -84,23 +102,21 @@ struct Sending {
     failing: bool,
 }
 
-/// Encoded spans.
-struct Batch {
-    spans: u64,
-    request: Bytes,
-}
-
-/// Why spans were not accepted.
+/// Why a request was not accepted.
 struct Failure {
     reason: String,
     /// The minimum time before a retry, if one is allowed.
     again: Option<Duration>,
 }
 
-impl Sending {
+impl<S: Signal> Sending<S> {
+    fn new(target: Target, signal: S, stopped: &watch::Receiver<()>) -> Self {
+        Sending { target, signal, stopped: stopped.clone(), stopping: false, failing: false }
+    }
+
     async fn run(mut self) {
         let mut stopped = self.stopped.clone();
-        let allowed = FLUSH.min(self.allowed);
+        let allowed = FLUSH.min(self.target.allowed);
         let too_long = async {
             // Nothing is sent on this channel: it only closes.
             let _ = stopped.changed().await;
@@ -108,15 +124,19 @@ impl Sending {
         };
         tokio::select! {
             () = self.send_all() => {}
-            () = too_long => tracing::warn!("the collector is too slow: the last spans are lost"),
+            () = too_long => {
+                tracing::warn!("the collector is too slow: the last {} are lost", S::NAME);
+            }
         }
     }
 
-    /// Sends spans until the end, and then the remaining ones.
+    /// Sends until the end, and then the rest.
     async fn send_all(&mut self) {
         while !self.stopping {
-            self.pause(EVERY).await;
-            while let Some(batch) = self.next() {
+            self.pause(self.target.every).await;
+            let mut more = true;
+            while more && let Some(batch) = self.signal.next() {
+                more = batch.more;
                 self.send_again(batch).await;
             }
         }
@@ -129,17 +149,7 @@ impl Sending {
         }
     }
 
-    /// The next spans to send, if any.
-    fn next(&self) -> Option<Batch> {
-        let records = self.spans.take(BATCH);
-        let batch = || Batch {
-            spans: records.len() as u64,
-            request: otlp::request(&self.resource, &records).into(),
-        };
-        (!records.is_empty()).then(batch)
-    }
-
-    /// Sends spans until they are accepted, rejected or dropped.
+    /// Sends a request until it is accepted, rejected or dropped.
     async fn send_again(&mut self, batch: Batch) {
         let mut wait = FIRST_WAIT;
         for tried in 1.. {
@@ -154,15 +164,15 @@ impl Sending {
         }
     }
 
-    /// Counts the result of spans.
+    /// Counts the result of a request.
     fn done(&self, batch: &Batch, result: &Result<u64, Failure>) {
         match result {
             Ok(rejected) => {
-                self.spans.count(batch.spans - rejected, Fate::Exported);
-                self.spans.count(*rejected, Fate::Refused);
+                self.signal.count(batch.items - rejected, Fate::Exported);
+                self.signal.count(*rejected, Fate::Refused);
             }
-            Err(Failure { again: None, .. }) => self.spans.count(batch.spans, Fate::Refused),
-            Err(_) => self.spans.count(batch.spans, Fate::Unreachable),
+            Err(Failure { again: None, .. }) => self.signal.count(batch.items, Fate::Refused),
+            Err(_) => self.signal.count(batch.items, Fate::Unreachable),
         }
     }
 
@@ -171,26 +181,26 @@ impl Sending {
         let failed_before = std::mem::replace(&mut self.failing, failure.is_some());
         match failure {
             Some(Failure { reason, .. }) if !failed_before => {
-                tracing::warn!(reason, "spans cannot be sent");
+                tracing::warn!(reason, "{} cannot be sent", S::NAME);
             }
-            None if failed_before => tracing::info!("spans can be sent again"),
+            None if failed_before => tracing::info!("{} can be sent again", S::NAME),
             _ => {}
         }
     }
 
-    /// Sends one request. Returns how many of its spans the collector rejected.
+    /// Sends one request. Returns how many of its spans or points the collector rejected.
     async fn send(&self, batch: &Batch) -> Result<u64, Failure> {
         let later = |reason: String| Failure { reason, again: Some(Duration::ZERO) };
-        let reply = match timeout(self.allowed, self.exchange(&batch.request)).await {
+        let reply = match timeout(self.target.allowed, self.exchange(&batch.request)).await {
             Ok(reply) => reply.map_err(later)?,
             Err(_) => return Err(later("no reply in time".to_owned())),
         };
         match reply.status() {
             status if status.is_success() => {
-                // An invalid reply does not mean that spans were rejected.
+                // An invalid reply does not mean that something was rejected.
                 let reply = ExportResponse::decode(reply.into_body()).unwrap_or_default();
-                let rejected = reply.partial_success.map_or(0, |partial| partial.rejected_spans);
-                Ok(u64::try_from(rejected).unwrap_or(0).min(batch.spans))
+                let rejected = reply.partial_success.map_or(0, |partial| partial.rejected);
+                Ok(u64::try_from(rejected).unwrap_or(0).min(batch.items))
             }
             // Retryable according to the OTLP specification.
             status @ (StatusCode::TOO_MANY_REQUESTS
@@ -205,13 +215,14 @@ impl Sending {
     }
 
     async fn exchange(&self, body: &Bytes) -> Result<Response<Bytes>, String> {
+        let Target { endpoint, allowed, .. } = &self.target;
         let request = || {
-            let request = self.endpoint.url.request(&self.endpoint.path).method(Method::POST);
+            let request = endpoint.url.request(&endpoint.path).method(Method::POST);
             let request = request.header(CONTENT_TYPE, "application/x-protobuf");
             request.body(Full::new(body.clone())).map_err(|error| error.to_string())
         };
-        let until = Instant::now() + self.allowed;
-        let found = self.endpoint.url.addresses().await.map_err(|error| error.to_string())?;
+        let until = Instant::now() + *allowed;
+        let found = endpoint.url.addresses().await.map_err(|error| error.to_string())?;
         let mut failed = "its name has no address".to_owned();
         for (address, left) in found.iter().zip((1..=found.len() as u32).rev()) {
             // An address that does not answer leaves the others their share of the time.

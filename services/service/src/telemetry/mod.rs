@@ -1,35 +1,41 @@
-//! The log line of each request, and its span if the trace is recorded.
+//! The log line of each request, its span if the trace is recorded, and metrics that are pushed.
 
 mod exporter;
+mod metrics;
 mod otlp;
 mod request_log;
 mod spans;
 
 use std::fmt;
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use corelane::prometheus_client::collector::Collector;
 use corelane::prometheus_client::encoding::DescriptorEncoder;
 use corelane::prometheus_client::metrics::MetricType;
-use corelane::{Builder, Finished, Lane, Traces};
+use corelane::{Builder, Finished, Lane, Server, Traces};
 
-use exporter::Exporter;
+use exporter::{Exporter, Target};
 use request_log::RequestLog;
+use serde_json::json;
 use spans::Spans;
 
 use crate::http::Url;
-use crate::value::{HOUR, MILLISECOND, duration, ratio};
+use crate::value::{Allowed, HOUR, MILLISECOND, duration, ratio};
 
 settings! {
-    /// Where spans go.
+    /// Where spans and metrics go.
     pub(crate) struct Otlp {
-        "otlp.endpoint" => otlp_endpoint: Option<Endpoint> = "", endpoint,
+        "otlp.endpoint" => otlp_endpoint: Option<Endpoint> = "", endpoint("v1/traces"),
             "URL of the OTLP/HTTP collector of spans, such as http://127.0.0.1:4318; empty sends none";
+        "otlp.metrics_endpoint" => otlp_metrics_endpoint: Option<Endpoint> = "", endpoint("v1/metrics"),
+            "URL of the OTLP/HTTP collector of metrics, such as http://127.0.0.1:4318; empty sends none";
+        "otlp.metrics_interval" => otlp_metrics_interval: Duration = "60s", duration(Duration::from_secs(1), HOUR),
+            "Interval at which metrics are sent";
         "otlp.ratio" => otlp_ratio: f64 = "0.01", ratio,
             "Share of requests without a trace that start one, from 0 to 1";
         "otlp.timeout" => otlp_timeout: Duration = "10s", duration(100 * MILLISECOND, HOUR),
-            "Time limit to send spans";
+            "Time limit of one request to a collector";
     }
 }
 
@@ -64,20 +70,33 @@ pub(crate) fn traces(config: &Otlp, request_ids: bool) -> Traces {
     }
 }
 
-/// Logs each request and sends its span, until the result is dropped after the server has ended.
-/// Dropping it sends the remaining spans.
-pub(crate) fn start(
+/// What is sent once the server is built.
+pub(crate) struct Telemetry {
+    spans: Option<(Target, spans::Sent)>,
+    metrics: Option<Target>,
+    resource: otlp::Resource,
+    start: SystemTime,
+}
+
+/// Logs each request and records its span.
+pub(crate) fn prepare(
     builder: Builder,
     config: &Otlp,
     source: &Source<'_>,
-) -> io::Result<(Builder, Option<Exporter>)> {
+) -> (Builder, Telemetry) {
     let builder = builder.collector(Info(source.name, source.version));
-    let Some(endpoint) = &config.otlp_endpoint else {
-        return Ok((builder.observer(log_only), None));
+    let target = |endpoint: &Option<Endpoint>, every| {
+        let endpoint = endpoint.clone()?;
+        Some(Target { endpoint, allowed: config.otlp_timeout, every })
+    };
+    let resource = otlp::resource(source);
+    let metrics = target(&config.otlp_metrics_endpoint, config.otlp_metrics_interval);
+    let start = SystemTime::now();
+    let Some(target) = target(&config.otlp_endpoint, SPANS_EVERY) else {
+        return (builder.observer(log_only), Telemetry { spans: None, metrics, resource, start });
     };
     let (spans, tls) = (Spans::default(), source.tls);
-    let resource = otlp::resource(source);
-    let exporter = Exporter::start(endpoint.clone(), config.otlp_timeout, resource, &spans)?;
+    let sent = spans::Sent { spans: spans.clone(), resource: resource.clone() };
     let builder = builder.collector(spans.clone());
     let observed = builder.observer(move |lane| {
         let (log, queue) = (RequestLog::new(lane.index()), spans.queue(lane.index(), tls));
@@ -86,7 +105,20 @@ pub(crate) fn start(
             queue.note(request);
         }
     });
-    Ok((observed, Some(exporter)))
+    (observed, Telemetry { spans: Some((target, sent)), metrics, resource, start })
+}
+
+impl Telemetry {
+    /// Sends spans and metrics until the result is dropped after the server has ended. Dropping it sends the
+    /// remaining spans and the last values.
+    pub(crate) fn start(self, server: &Server) -> io::Result<Option<Exporter>> {
+        let Telemetry { spans, metrics, resource, start } = self;
+        if spans.is_none() && metrics.is_none() {
+            return Ok(None);
+        }
+        let sent = |target| (target, metrics::Sent { page: server.metrics(), resource, start });
+        Exporter::start(spans, metrics.map(sent)).map(Some)
+    }
 }
 
 fn log_only(lane: &Lane) -> impl Fn(&Finished<'_>) + use<> {
@@ -94,28 +126,32 @@ fn log_only(lane: &Lane) -> impl Fn(&Finished<'_>) + use<> {
     move |request| log.note(request)
 }
 
-/// The path of spans that the OTLP specification appends ("Endpoint URLs for OTLP/HTTP").
-const TRACES: &str = "v1/traces";
+/// Interval between checks for spans.
+const SPANS_EVERY: Duration = Duration::from_millis(500);
 
 /// A collector with OTLP over HTTP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Endpoint {
     pub(crate) url: Url,
-    /// With the part for spans.
+    /// With the part for the signal.
     pub(crate) path: String,
 }
 
-/// Parses a collector's URL; empty means none.
-fn endpoint(text: &str) -> Result<Option<Endpoint>, String> {
-    if text.is_empty() {
-        return Ok(None);
+/// Parses a collector's URL; empty means none. `signal` is the path that the OTLP specification appends ("Endpoint
+/// URLs for OTLP/HTTP").
+fn endpoint(signal: &'static str) -> impl Fn(&str) -> Result<Option<Endpoint>, Allowed> {
+    move |text| {
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let words =
+            "a URL without user and query that begins with http://, such as http://127.0.0.1:4318";
+        let schema = || json!({"type": "string", "pattern": "^(http://[^@?]+)?$"});
+        let url = text.parse().ok().filter(|url: &Url| url.path().query().is_none());
+        let url = url.ok_or_else(|| Allowed::new(words, schema()))?;
+        let path = format!("{}/{signal}", url.path().path().trim_end_matches('/'));
+        Ok(Some(Endpoint { url, path }))
     }
-    let allowed =
-        "a URL without user and query that begins with http://, such as http://127.0.0.1:4318";
-    let url = text.parse().ok().filter(|url: &Url| url.path().query().is_none());
-    let url = url.ok_or_else(|| allowed.to_owned())?;
-    let path = format!("{}/{TRACES}", url.path().path().trim_end_matches('/'));
-    Ok(Some(Endpoint { url, path }))
 }
 
 #[cfg(test)]
@@ -123,7 +159,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_path_for_spans_is_added() {
+    fn the_path_of_the_signal_is_added() {
+        let endpoint = endpoint("v1/traces");
         let found = |text| {
             let Endpoint { url, path } = endpoint(text).expect("valid").expect("one");
             (format!("{}:{}", url.host(), url.port()), path)
@@ -139,7 +176,8 @@ mod tests {
     #[test]
     fn other_urls_are_rejected() {
         for wrong in ["collector:4318", "https://c", "http://a:b@c", "http://c?x", "http://c:0"] {
-            assert!(endpoint(wrong).is_err_and(|allowed| allowed.contains("http://")), "{wrong}");
+            let Err(allowed) = endpoint("v1/metrics")(wrong) else { panic!("{wrong}") };
+            assert!(allowed.text.contains("http://"), "{allowed}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The OTLP messages for sending spans. Numbers and names are those of
+//! The OTLP messages for sending spans, and what those of metrics share with them. Numbers and names are those of
 //! opentelemetry/proto/trace/v1/trace.proto and its imports.
 
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -23,8 +23,9 @@ pub(super) struct ExportResponse {
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct PartialSuccess {
+    /// Spans, or points of metrics.
     #[prost(int64, tag = "1")]
-    pub(super) rejected_spans: i64,
+    pub(super) rejected: i64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -35,7 +36,7 @@ struct ResourceSpans {
     scope_spans: Vec<ScopeSpans>,
 }
 
-/// The attributes that all spans share: the service and its replica.
+/// The attributes that all spans and metrics share: the service and its replica.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Resource {
     #[prost(message, repeated, tag = "1")]
@@ -51,7 +52,7 @@ struct ScopeSpans {
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Scope {
+pub(super) struct Scope {
     #[prost(string, tag = "1")]
     name: String,
     #[prost(string, tag = "2")]
@@ -101,7 +102,7 @@ struct Status {
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct KeyValue {
+pub(super) struct KeyValue {
     #[prost(string, tag = "1")]
     key: String,
     #[prost(message, optional, tag = "2")]
@@ -135,7 +136,7 @@ const ERROR: i32 = 2;
 const KNOWN: u32 = 0x100;
 const REMOTE: u32 = 0x200;
 
-fn text(key: &str, value: &str) -> KeyValue {
+pub(super) fn text(key: &str, value: &str) -> KeyValue {
     pair(key, Value::Text(value.to_owned()))
 }
 
@@ -147,7 +148,7 @@ fn pair(key: &str, value: Value) -> KeyValue {
     KeyValue { key: key.to_owned(), value: Some(AnyValue { value: Some(value) }) }
 }
 
-/// The resource of this replica's spans.
+/// The resource of this replica.
 pub(super) fn resource(source: &Source<'_>) -> Resource {
     let attributes = vec![
         text("service.name", source.name),
@@ -157,12 +158,15 @@ pub(super) fn resource(source: &Source<'_>) -> Resource {
     Resource { attributes }
 }
 
+/// What makes spans and metrics.
+pub(super) fn scope() -> Scope {
+    Scope { name: "corelane".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() }
+}
+
 /// A request that sends these spans.
 pub(super) fn request(resource: &Resource, records: &[Record]) -> Vec<u8> {
-    let scope =
-        Scope { name: "corelane".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() };
     let spans = records.iter().map(span).collect();
-    let scope_spans = vec![ScopeSpans { scope: Some(scope), spans }];
+    let scope_spans = vec![ScopeSpans { scope: Some(scope()), spans }];
     let resource_spans = vec![ResourceSpans { resource: Some(resource.clone()), scope_spans }];
     ExportRequest { resource_spans }.encode_to_vec()
 }
@@ -238,6 +242,6 @@ fn events(record: &Record) -> Vec<Event> {
     events
 }
 
-fn nanos(time: SystemTime) -> u64 {
+pub(super) fn nanos(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }

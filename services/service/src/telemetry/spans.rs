@@ -15,8 +15,14 @@ use corelane::prometheus_client::metrics::counter::ConstCounter;
 use corelane::{Finished, RequestId, Times};
 use http::{HeaderValue, Version};
 
+use super::exporter::{Batch, Signal};
+use super::otlp::{self, Resource};
+
 /// Maximum spans in the queue of a lane.
 const QUEUE: usize = 2048;
+
+/// Maximum spans per request.
+const BATCH: usize = 512;
 
 /// A request as a span.
 #[derive(Debug)]
@@ -103,12 +109,33 @@ impl Spans {
         let waiting = lanes.iter().flat_map(|lane| lane.records.try_iter());
         waiting.take(most).map(|record| *record).collect()
     }
+}
 
-    pub(super) fn count(&self, spans: u64, fate: Fate) {
+/// Spans with the attributes that all share.
+pub(super) struct Sent {
+    pub(super) spans: Spans,
+    pub(super) resource: Resource,
+}
+
+impl Signal for Sent {
+    const NAME: &'static str = "spans";
+
+    fn next(&mut self) -> Option<Batch> {
+        let records = self.spans.take(BATCH);
+        let batch = || Batch {
+            items: records.len() as u64,
+            request: otlp::request(&self.resource, &records).into(),
+            more: records.len() == BATCH,
+        };
+        (!records.is_empty()).then(batch)
+    }
+
+    fn count(&self, spans: u64, fate: Fate) {
+        let Inner { exported, refused, unreachable, .. } = &*self.spans.0;
         let count = match fate {
-            Fate::Exported => &self.0.exported,
-            Fate::Refused => &self.0.refused,
-            Fate::Unreachable => &self.0.unreachable,
+            Fate::Exported => exported,
+            Fate::Refused => refused,
+            Fate::Unreachable => unreachable,
         };
         count.fetch_add(spans, Relaxed);
     }

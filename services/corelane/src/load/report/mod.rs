@@ -7,8 +7,6 @@ mod publish;
 mod sampler;
 
 use std::convert::Infallible;
-use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
 use http::HeaderValue;
@@ -17,6 +15,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 pub(crate) use publish::{LaneReports, Published};
 use sampler::{Reading, Report, Sampler};
 
+use crate::base::settings::words;
 use crate::load::lane::LaneShared;
 
 /// Interval between reports.
@@ -70,28 +69,7 @@ pub enum LoadReports {
     Json,
 }
 
-impl FromStr for LoadReports {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "off" => Ok(LoadReports::Off),
-            "text" => Ok(LoadReports::Text),
-            "json" => Ok(LoadReports::Json),
-            _ => Err("off, text or json".to_owned()),
-        }
-    }
-}
-
-impl fmt::Display for LoadReports {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            LoadReports::Off => "off",
-            LoadReports::Text => "text",
-            LoadReports::Json => "json",
-        })
-    }
-}
+words!(LoadReports: "off" => Off, "text" => Text, "json" => Json);
 
 /// Samples the lanes and publishes reports, on the admin thread, until the server ends.
 pub(crate) async fn run(

@@ -16,6 +16,8 @@ pub(crate) use repin::{Cpus, LaneCpu, watch};
 pub(crate) use throttling::Throttling;
 pub(crate) use view::CpuView;
 
+use crate::base::settings::words;
+
 /// How many lanes a server has.
 ///
 /// ```
@@ -36,6 +38,11 @@ pub enum Lanes {
 
 /// Most lanes a server may have: the size of the kernel's usual CPU mask.
 pub(crate) const MAX_LANES: usize = 1024;
+
+impl Lanes {
+    /// The most lanes that a server may have.
+    pub const MAX: usize = MAX_LANES;
+}
 
 impl FromStr for Lanes {
     type Err = String;
@@ -88,25 +95,4 @@ pub enum Pin {
     Off,
 }
 
-impl FromStr for Pin {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "auto" => Ok(Pin::Auto),
-            "on" => Ok(Pin::On),
-            "off" => Ok(Pin::Off),
-            _ => Err("auto, on or off".to_owned()),
-        }
-    }
-}
-
-impl fmt::Display for Pin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Pin::Auto => "auto",
-            Pin::On => "on",
-            Pin::Off => "off",
-        })
-    }
-}
+words!(Pin: "auto" => Auto, "on" => On, "off" => Off);
