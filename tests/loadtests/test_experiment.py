@@ -126,14 +126,11 @@ def test_tasks_are_chosen_by_any_label() -> None:
         chosen(tasks, ("quick",))
 
 
-def test_quick_is_one_short_round_and_is_not_published(tmp_path: Path) -> None:
+def test_quick_is_one_short_round(tmp_path: Path) -> None:
     run(Sorting(), "sorting", "--quick", "--only", "fast", "--out", str(tmp_path))
     record = Record.read(tmp_path / "bench-sorting.json")
     assert {row["round"] for row in record.rows} == {1}
     assert record.plan["scale"] == Sorting.quick
-    for option in (("--quick",), ("--only", "fast"), ("--seconds", "1"), ("--profile", "dev")):
-        with pytest.raises(ToolError, match="--publish: not with"):
-            run(Sorting(), "sorting", "--publish", *option, "--out", str(tmp_path))
 
 
 def test_list_measures_nothing(capsys: pytest.CaptureFixture[str]) -> None:

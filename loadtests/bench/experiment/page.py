@@ -23,7 +23,7 @@ class Page:
         self._record = record
         self._blocks: list[str] = [f"# {title}"]
         self._plots: dict[str, Plot] = {}
-        written = f"Written by `python3 loadtests/bench {record.benchmark} --publish`."
+        written = f"Written by `python3 loadtests/bench {record.benchmark}`."
         self.text(" ".join([written, *lead]))
         self._blocks.append(_setting(record))
 
