@@ -13,7 +13,7 @@ from pathlib import Path
 from loadtests import k6_summary, record
 from loadtests.bench import machine
 from loadtests.record import Run
-from loadtests.report import k6_csv, prometheus
+from loadtests.report import collect, prometheus
 from loadtests.report.collect import Collector
 from loadtests.report.progress import Progress
 from loadtests.target import Target
@@ -106,7 +106,7 @@ def _command(program: Path, scenario: str, file: Path, settings: dict[str, objec
 def _outputs(server: str, testid: str) -> tuple[list[str], dict[str, str]]:
     """Where k6 writes its samples: to us, and to Prometheus where that takes them."""
     argv = ["--tag", f"testid={testid}", "--out", "csv=-"]
-    variables = {"K6_CSV_TIME_FORMAT": k6_csv.TIME_FORMAT}
+    variables = {"K6_CSV_TIME_FORMAT": collect.TIME_FORMAT}
     if prometheus.receives(server):
         argv += ["--out", "experimental-prometheus-rw"]
         variables |= prometheus.remote_write(server)
@@ -135,7 +135,7 @@ def _follow(
         said = threading.Thread(target=_log, args=(process, folder / "k6.log", progress))
         said.start()
         with _stopped_by_a_signal(process):
-            k6_csv.read(process.stdout, started, collector, progress)
+            collect.read(process.stdout, started, collector, progress)
             process.wait()
         said.join()
     progress.end()

@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 from dashboards.drill.verdict import Cancelled, DrillError
 from dashboards.drill.watch import Watch
 from dashboards.live import replicas
-from dashboards.live.asking import well
 from dashboards.live.parts import Part
 from dashboards.live.platform import Platform
+from dashboards.live.prometheus import well
 from local.topology import HOST, Replica
 from support import REPOSITORY
 from support.client import ask

@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from dashboards.live import kubernetes, node, programs, replicas
-from dashboards.live.asking import ask, well
 from dashboards.live.options import REPLICAS, Options, draw
 from dashboards.live.parts import Part
 from dashboards.live.platform import Platform
+from dashboards.live.prometheus import ask, well
 from dashboards.live.replicas import Server
 from local import commands, database, processes, render
 from local.topology import HOST

@@ -4,9 +4,9 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from dashboards.live.asking import ask
 from dashboards.live.options import Options, Plan
 from dashboards.live.parts import Part
+from dashboards.live.prometheus import ask
 from local import commands, render
 from local.settings import REPOSITORY
 from local.topology import HOST, Replica

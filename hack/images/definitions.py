@@ -91,25 +91,29 @@ def _prometheus(target: Target) -> Content:
     tool = table.find("prometheus")
     tool = replace(tool, go=replace(tool.go, tags=f"{tool.go.tags},{DISCOVERIES}"))
     pinned = [*_base(), _go("/prometheus", tool, target.platform)]
-    version = tool.go.ldflags.rpartition("=")[2]
-    return Content([Layered(pinned, PINNED)], {"corelane.prometheus.version": version})
+    return Content([Layered(pinned, PINNED)], _module(tool))
 
 
 def _alertmanager(target: Target) -> Content:
     tool = table.find("alertmanager")
     pinned = [*_base(), _go("/alertmanager", tool, target.platform)]
-    version = tool.go.ldflags.rpartition("=")[2]
-    return Content([Layered(pinned, PINNED)], {"corelane.alertmanager.version": version})
+    return Content([Layered(pinned, PINNED)], _module(tool))
 
 
 def _k6(target: Target) -> Content:
-    pinned = [*_base(), _go("/k6", table.find("k6"), target.platform)]
+    tool = table.find("k6")
+    pinned = [*_base(), _go("/k6", tool, target.platform)]
     scripts = [
         File(f"/loadtests/{file.relative_to(LOADTESTS)}", file)
         for folder in ("lib", "scenarios")
         for file in sorted((LOADTESTS / folder).glob("*.js"))
     ]
-    return Content([Layered(pinned, PINNED), Layered(scripts)], {})
+    return Content([Layered(pinned, PINNED), Layered(scripts)], _module(tool))
+
+
+def _module(tool: Tool) -> dict[str, str]:
+    """The label of a Go program that is built in the module of its authors (release.sbom)."""
+    return {"corelane.go.module": tool.go.release}
 
 
 def _base() -> list[Entry]:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from postgres import account, certificates, home, programs
+from postgres import account, home, programs
 from postgres.account import Account
+from tools import command, resolve
 from tools.errors import ToolError
 
 ROLE = "corelane"
@@ -120,9 +121,7 @@ def make(folder: Path, settings: Settings) -> Instance:
     (place / "pg_hba.conf").write_text(HBA.format(kind="hostssl" if settings.tls else "host"))
     user.own(place / "pg_hba.conf")
     if settings.tls:
-        certificates.make(
-            made.folder, place, [*settings.names, "localhost"], settings.address, user
-        )
+        certify(made.folder, place, [*settings.names, "localhost"], settings.address, user)
     if not made.data.exists():
         _initialise(made)
     (folder / "instance.json").write_text(json.dumps(asdict(settings), indent=1))
@@ -190,3 +189,26 @@ def _run(made: Instance, argv: Sequence[str], text: str = "") -> None:
     # In single-user mode an error of a statement does not change the exit status.
     if result.returncode != 0 or "ERROR:" in result.stderr:
         raise ToolError(f"{argv[0]} failed: {(result.stderr or result.stdout).strip()}")
+
+
+KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-noenc", "-days", "365")
+
+
+def certify(folder: Path, home: Path, hosts: Sequence[str], address: str, account: Account) -> None:
+    """Writes ca.crt into `folder`, the server's certificate and key into `home`."""
+    ca, ca_key = folder / "ca.crt", folder / "ca.key"
+    crt, key = home / "server.crt", home / "server.key"
+    _request("-subj", "/CN=corelane-postgres", "-out", ca, "-keyout", ca_key)
+    names = [*(f"DNS:{host}" for host in hosts), "IP:127.0.0.1", f"IP:{address}"]
+    extension = f"subjectAltName={','.join(names)}"
+    signed = ("-CA", ca, "-CAkey", ca_key, "-addext", "basicConstraints=critical,CA:FALSE")
+    _request("-subj", "/CN=localhost", "-out", crt, "-keyout", key, "-addext", extension, *signed)
+    # The authority signs once, so its key is not kept.
+    ca_key.unlink()
+    for file in (crt, key):
+        account.own(file)
+
+
+def _request(*arguments: object) -> None:
+    openssl = resolve.ensure(["openssl"])["openssl"]
+    command.output([openssl, "req", "-x509", *KEY, *arguments])

@@ -3,7 +3,7 @@
 import argparse
 import os
 
-from tools import ending, resolve, table, versions
+from tools import ending, relock, resolve, table, versions
 
 
 def main(arguments: list[str]) -> int:
@@ -18,6 +18,8 @@ def main(arguments: list[str]) -> int:
     path = commands.add_parser("path", help="print the path of a tool, obtained if missing")
     path.add_argument("name", metavar="NAME")
     commands.add_parser("list", help="show which tools are here, and where")
+    lock = commands.add_parser("lock", help="write the lock files of Python tools again")
+    lock.add_argument("names", nargs="*", choices=[*relock.requirements(), []], metavar="NAME")
     options = parser.parse_args(arguments)
     return ending.status_of("tools", lambda: _COMMANDS[options.command](options))
 
@@ -45,4 +47,10 @@ def _list(_options: argparse.Namespace) -> int:
     return 0
 
 
-_COMMANDS = {"ensure": _ensure, "run": _run, "path": _path, "list": _list}
+def _lock(options: argparse.Namespace) -> int:
+    for name in options.names or relock.requirements():
+        relock.write(name)
+    return 0
+
+
+_COMMANDS = {"ensure": _ensure, "run": _run, "path": _path, "list": _list, "lock": _lock}

@@ -1,5 +1,10 @@
-"""Tools built from Go modules, pinned by a go.mod and a go.sum."""
+"""Tools built from Go modules.
 
+Most are built in the module of their authors, with its go.mod and go.sum. The hash of that module in tools.toml pins
+them all. The others are tools of a module of our own.
+"""
+
+import json
 import os
 import shutil
 import subprocess
@@ -42,10 +47,25 @@ def _name(tool: Tool) -> str:
     return tool.go.module if tool.go.together else tool.name
 
 
+def source(tool: Tool) -> Path:
+    """The folder of the module in which a tool is built; downloads the one of its authors."""
+    if tool.go.module:
+        return FOLDER / "go" / tool.go.module
+    argv = [_need_go(tool), "mod", "download", "-json", tool.go.release]
+    found = json.loads(command.output(argv, cwd=FOLDER, env={"GOFLAGS": "", "GOWORK": "off"}))
+    if found["Sum"] != tool.go.sum:
+        raise ToolError(
+            f"{tool.name}: {tool.go.release} has the hash {found['Sum']}, but tools.toml says {tool.go.sum}"
+        )
+    return Path(found["Dir"])
+
+
 def _program(tool: Tool, *target: str | bytes) -> Path:
-    module = _module(tool.go)
-    files = [module / "go.mod", module / "go.sum", *sorted(module.glob("*.go"))]
-    content = [file.read_bytes() for file in files]
+    content: list[str | bytes] = [tool.go.sum]
+    if tool.go.module:
+        module = source(tool)
+        files = [module / "go.mod", module / "go.sum", *sorted(module.glob("*.go"))]
+        content = [file.read_bytes() for file in files]
     package = "tool" if tool.go.together else tool.go.package
     flags = [tool.go.tags, tool.go.ldflags, *tool.go.gcflags]
     flags += [tool.go.cflags] if tool.go.cflags else []
@@ -53,23 +73,19 @@ def _program(tool: Tool, *target: str | bytes) -> Path:
     return cache.root() / "go" / f"{_name(tool)}-{key}" / tool.name
 
 
-def _module(go: Go) -> Path:
-    return FOLDER / "go" / go.module
-
-
 def _need_go(tool: Tool) -> str:
     go = shutil.which("go")
     if not go:
         raise ToolError(
             f"{tool.name}: go is not on PATH. It is built from {tool.go.package}: install "
-            f"Go {_go_version(tool.go)} or newer, or put {tool.name} {tool.suits} on PATH"
+            f"Go, or put {tool.name} {tool.suits} on PATH"
         )
     return go
 
 
 def _build(tool: Tool, program: Path, target: Mapping[str, str] | None = None) -> None:
-    _need_go(tool)
-    needed = _go_version(tool.go)
+    module = source(tool)
+    go = _need_go(tool)
     name = _name(tool)
     # The pattern `tool` is every tool of the go.mod (go help packages).
     packages = "tool" if tool.go.together else tool.go.package
@@ -79,7 +95,7 @@ def _build(tool: Tool, program: Path, target: Mapping[str, str] | None = None) -
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)
     output = f"{fresh}/" if tool.go.together else str(fresh / tool.name)
-    argv = ["go", "build", "-mod=readonly", "-v", "-trimpath", "-buildvcs=false"]
+    argv = [go, "build", "-mod=readonly", "-v", "-trimpath", "-buildvcs=false"]
     argv += ["-tags", tool.go.tags, "-ldflags", f"-s -w {tool.go.ldflags}"]
     argv += [f"-gcflags={flags}" for flags in tool.go.gcflags]
     argv += ["-o", output, packages]
@@ -88,8 +104,8 @@ def _build(tool: Tool, program: Path, target: Mapping[str, str] | None = None) -
         command.run(
             argv,
             log,
-            failure=f"{name}: go build failed (it needs Go {needed} or newer)",
-            cwd=_module(tool.go),
+            failure=f"{name}: go build failed",
+            cwd=module,
             env={**_cgo(tool.go), "GOFLAGS": "", "GOWORK": "off", **(target or {})},
         )
         for built_program in fresh.iterdir():
@@ -99,11 +115,3 @@ def _build(tool: Tool, program: Path, target: Mapping[str, str] | None = None) -
 
 def _cgo(go: Go) -> dict[str, str]:
     return {"CGO_ENABLED": "1", "CGO_CFLAGS": go.cflags} if go.cflags else {"CGO_ENABLED": "0"}
-
-
-def _go_version(go: Go) -> str:
-    """The oldest Go that the module accepts: the `go` line of its go.mod."""
-    for line in (_module(go) / "go.mod").read_text().splitlines():
-        if line.startswith("go "):
-            return line.split()[1]
-    raise ToolError(f"{_module(go) / 'go.mod'} has no go line")

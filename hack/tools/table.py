@@ -25,11 +25,15 @@ class Debian:
 
 @dataclass(frozen=True)
 class Go:
-    """A main package and the module that pins it; `together`: built with the module's other tools;
-    `cflags`: built with cgo, and these flags of the C compiler."""
+    """A main package, in a `release` of its module with its hash or in a `module` of our own.
 
-    module: str
+    `together`: built with the module's other tools. `cflags`: built with cgo, and these flags of the C compiler.
+    """
+
     package: str
+    release: str = ""
+    sum: str = ""
+    module: str = ""
     tags: str = ""
     ldflags: str = ""
     gcflags: tuple[str, ...] = ()

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from local.settings import REPOSITORY
 
-RESULTS = REPOSITORY / "docs" / "results"
 OUT = REPOSITORY / "loadtests" / "out"
 
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from loadtests import k6, record, summary
 from loadtests.cluster import merge, release, runners
-from loadtests.cluster.kubectl import Kubectl
-from loadtests.cluster.release import Receiver
+from loadtests.cluster.release import Kubectl, Receiver
 from loadtests.record import Server
 from loadtests.report import keep, prometheus
 from loadtests.scenario import SETTINGS, add_out

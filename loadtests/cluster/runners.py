@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from loadtests.cluster.kubectl import Kubectl
-from loadtests.cluster.release import Installed
+from loadtests.cluster.release import Installed, Kubectl
 from tools import progress
 
 PAUSE = 1.0

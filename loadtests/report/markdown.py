@@ -1,6 +1,6 @@
 """The summary of a run in Markdown, as for the job summary of a CI run."""
 
-from loadtests.bench.text import table
+from loadtests.bench.experiment.page import table
 from loadtests.record import ALL, Part, Run
 from loadtests.report import tables
 from loadtests.report.tables import Table

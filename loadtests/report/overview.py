@@ -3,7 +3,7 @@
 from html import escape
 from pathlib import Path
 
-from loadtests.bench.text import table
+from loadtests.bench.experiment.page import table
 from loadtests.record import ALL, Part, Run
 from loadtests.report import html, plots
 from loadtests.report.markdown import verdict

@@ -14,12 +14,11 @@ import pytest
 import yaml
 
 from dashboards.live import assemble, boards, check, parts
-from dashboards.live.asking import well
 from dashboards.live.boards import Dashboard, Query, fill
 from dashboards.live.check import Judge, wrong
 from dashboards.live.options import Options
 from dashboards.live.parts import Part
-from dashboards.live.prometheus import Prometheus, Range, Result
+from dashboards.live.prometheus import Prometheus, Range, Result, well
 from dashboards.live.replicas import with_flags
 from support import REPOSITORY, eventually
 from support.processes import free_ports

@@ -9,7 +9,7 @@ import yaml
 
 from dashboards.metrics import catalogue
 from support import REPOSITORY
-from support.promql import Matcher, Selector, selectors
+from support.exposition import Matcher, Selector, selectors
 
 pytestmark = pytest.mark.fast
 

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from gateway.test_route_changes import MAP, Routes
-from support import REPOSITORY, eventually
+from support import eventually
 from support.apiserver import Api
 from support.client import ask
 from support.envoys import Gateway, gateway_to
@@ -22,6 +22,7 @@ from support.processes import free_ports
 from support.rendering import config_maps, documents
 from support.servers import Server
 from support.slices import READY, Agent, Agents, Slices, Wire, own_address
+from tools import gomodule, table
 
 GROUP = "gateway.networking.k8s.io"
 VALUES = {"routeObjects": {"enabled": True, "allowedNamespaces": "All"}}
@@ -32,7 +33,7 @@ KINDS = {"GatewayClass", "Gateway"}
 def definitions(api: Api) -> None:
     """The definitions of Gateway API that the pinned Envoy Gateway uses."""
     argv = ["go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api"]
-    folder = REPOSITORY / "hack/tools/go/envoy-gateway"
+    folder = gomodule.source(table.find("envoy-gateway"))
     found = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=True)
     files = Path(found.stdout.strip()) / "config/crd/standard"
     established = ("wait", "--for=condition=Established", "crd", "--all")

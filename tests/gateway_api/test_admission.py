@@ -1,34 +1,20 @@
 """The objects, judged by a real API server with the definitions that Envoy Gateway comes with."""
 
-import json
-import subprocess
-from pathlib import Path
-
 import pytest
 import yaml
 
 from charts import golden
-from support import REPOSITORY
 from support.apiserver import Api
 from support.rendering import template
+from tools import gomodule, table
 
 CASES = [case for case in golden.cases() if case.name.endswith("gateway-api")]
-
-MODULE = "github.com/envoyproxy/gateway"
 
 
 @pytest.fixture(scope="module")
 def definitions(api: Api) -> None:
     """The definitions of the pinned module."""
-    argv = ["go", "mod", "download", "-json", MODULE]
-    folder = REPOSITORY / "hack/tools/go/envoy-gateway"
-    found = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False)
-    # With -json Go says on its output, too, what is wrong.
-    assert found.returncode == 0, (
-        f"{MODULE}, which has the definitions, is not in Go's module cache (go env GOMODCACHE), and "
-        f"Go cannot fetch it:\n{found.stderr}{found.stdout}"
-    )
-    files = Path(json.loads(found.stdout)["Dir"]) / "charts/gateway-helm/charts/crds/crds"
+    files = gomodule.source(table.find("envoy-gateway")) / "charts/gateway-helm/charts/crds/crds"
     everything = ["--recursive", "--filename", files]
     # Their text is too long for the annotation of the other kind of apply.
     applied = api.kubectl("apply", "--server-side", *everything)

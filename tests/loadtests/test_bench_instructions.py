@@ -47,7 +47,7 @@ def test_a_row_that_takes_more_than_is_kept_is_named(binary: Path, tmp_path: Pat
     assert (name, int(committed)) == (ROW, before // 2)
     assert abs(int(now) / before - 1) < 0.2
     assert f"times what is committed: {ROW}." in result.stdout
-    assert "instructions --publish" in result.stdout
+    assert "instructions --update" in result.stdout
     # Another compiler makes other instructions.
     Budget({**kept.toolchain, "rustc": "1.0.0"}, {ROW: before // 2}).write(budget)
     result = instructions(binary, tmp_path, "--check", "--budget", str(budget))

@@ -8,7 +8,7 @@ import pytest
 
 from loadtests.bench.experiment.record import Record
 from loadtests.bench.threads.experiment import Threads
-from loadtests.bench.threads.shapes import LANES, ONE, SIXTEEN
+from loadtests.bench.threads.report import LANES, ONE, SIXTEEN
 from support import REPOSITORY
 
 pytestmark = pytest.mark.nightly

@@ -2,6 +2,8 @@
 
 import argparse
 import json
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +16,7 @@ from loadtests.bench.experiment.page import Page, cell, verdict
 from loadtests.bench.experiment.plan import Experiment, Plan, Row, Stand, Task, chosen
 from loadtests.bench.experiment.plots import Panel, Plot, Series
 from loadtests.bench.experiment.record import Record
+from support import PATIENCE, REPOSITORY, eventually
 from tools.errors import ToolError
 
 pytestmark = pytest.mark.nightly
@@ -126,14 +129,11 @@ def test_tasks_are_chosen_by_any_label() -> None:
         chosen(tasks, ("quick",))
 
 
-def test_quick_is_one_short_round_and_is_not_published(tmp_path: Path) -> None:
+def test_quick_is_one_short_round(tmp_path: Path) -> None:
     run(Sorting(), "sorting", "--quick", "--only", "fast", "--out", str(tmp_path))
     record = Record.read(tmp_path / "bench-sorting.json")
     assert {row["round"] for row in record.rows} == {1}
     assert record.plan["scale"] == Sorting.quick
-    for option in (("--quick",), ("--only", "fast"), ("--seconds", "1"), ("--profile", "dev")):
-        with pytest.raises(ToolError, match="--publish: not with"):
-            run(Sorting(), "sorting", "--publish", *option, "--out", str(tmp_path))
 
 
 def test_list_measures_nothing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -198,3 +198,51 @@ def test_the_median_decides_a_verdict() -> None:
     assert verdict([1.0, 1.1, 9.0], 1.15) == "meets the target of at most 1.15"
     assert verdict([1.0, 1.2, 1.3], 1.15) == "misses the target of at most 1.15"
     assert verdict([9.0, 10.5, 11.0], 10, least=True) == "meets the target of at least 10"
+
+
+def descendants(parent: int) -> dict[int, str]:
+    """The processes that a process started, and those started by them: pid and name."""
+    names, parents = {}, {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            # proc(5): pid (name) state ppid ...
+            before, _, after = stat.read_text().rpartition(")")
+        except OSError:  # It has ended meanwhile.
+            continue
+        pid, _, name = before.partition(" (")
+        names[int(pid)], parents[int(pid)] = name, int(after.split()[1])
+    found = {parent}
+    while more := {pid for pid, of in parents.items() if of in found} - found:
+        found |= more
+    return {pid: names[pid] for pid in found - {parent}}
+
+
+MIXED = ["mixed", "--quick", "--only", "postgres"], {"postgres", "corelane-server"}
+TUNED = (
+    ["connections", "--only", "tuned", "--quick", "--rounds", "1000"],
+    {"cat", "corelane-server"},
+)
+"""Arguments, and the processes that are to be under way; `cat` holds a network namespace."""
+
+
+@pytest.mark.parametrize(("arguments", "names"), [MIXED, TUNED], ids=["mixed", "tuned"])
+def test_what_a_benchmark_started_ends_with_it(
+    arguments: list[str], names: set[str], binary: Path, tmp_path: Path
+) -> None:
+    argv = [sys.executable, "loadtests/bench", *arguments]
+    argv += ["--server", binary, "--profile", "dev", "--out", tmp_path]
+    null = subprocess.DEVNULL
+    bench = subprocess.Popen(argv, cwd=REPOSITORY, stdout=null, stderr=null)
+
+    def all_run() -> bool:
+        assert bench.poll() is None, "it has ended before it was told to"
+        return names <= set(descendants(bench.pid).values())
+
+    try:
+        # What it builds first takes its time on a new clone.
+        eventually(all_run, patience=20 * PATIENCE)
+        started = descendants(bench.pid)
+    finally:
+        bench.terminate()
+    assert bench.wait(PATIENCE) == 130
+    eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in started))

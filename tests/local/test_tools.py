@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from support import REPOSITORY, eventually
-from tools import progress, resolve, versions
-from tools.table import Debian, Tool
+from tools import progress, relock, resolve, versions
+from tools.table import FOLDER, Debian, Tool
 
 
 class Machine:
@@ -251,3 +251,9 @@ def test_an_unknown_tool_lists_those_that_are_known(machine: Machine) -> None:
 )
 def test_versions_are_compared_by_number(version: str, wanted: str, suits: bool) -> None:
     assert versions.suits(version, wanted) is suits
+
+
+def test_each_lock_file_pins_what_its_environment_requires() -> None:
+    for name, required in relock.requirements().items():
+        pinned = (FOLDER / "python" / f"{name}.txt").read_text().lower()
+        assert all(f"{each.lower()} \\\n    --hash=sha256:" in pinned for each in required), name

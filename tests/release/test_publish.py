@@ -212,6 +212,8 @@ def test_labels_of_an_image_become_components() -> None:
     envoy, glibc = sbom.labelled(labels, "arm64")
     assert envoy["cpe"].startswith("cpe:2.3:a:envoyproxy:envoy:1.40.1:")
     assert glibc["purl"].startswith("pkg:deb/debian/libc6@2.36-9%2Bdeb12u14?arch=arm64&")
+    (k6,) = sbom.labelled({"corelane.go.module": "go.k6.io/k6@v1.8.1"}, "arm64")
+    assert (k6["version"], k6["purl"]) == ("v1.8.1", "pkg:golang/go.k6.io/k6@v1.8.1")
     assert sbom.labelled({}, "arm64") == []
 
 

@@ -1,14 +1,6 @@
 """The causes of alerts: a function for each drill."""
 
-from dashboards.drill.causes import (
-    agents,
-    certificates,
-    database,
-    gateway,
-    monitoring,
-    replicas,
-    slo,
-)
+from dashboards.drill.causes import agents, certificates, gateway, monitoring, replicas
 from dashboards.drill.drills import TABLE
 
 __all__ = [

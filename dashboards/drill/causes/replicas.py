@@ -5,7 +5,7 @@ import signal
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 
 from dashboards.drill import cgroup
 from dashboards.drill.drills import Labels, drill
@@ -13,6 +13,9 @@ from dashboards.drill.place import Place, Server
 from local.topology import HOST
 from support import credentials
 from support.client import Client, ask
+from support.postgres import Database, Postgres, holding
+from support.processes import running
+from support.rendering import tool
 
 
 @drill("CorelaneReplicaDown", how="SIGKILL of a replica; started again")
@@ -205,3 +208,99 @@ def throttled(place: Place) -> Iterator[Labels]:
         quota.limit(cgroup.PERIOD // 10)
         yield {"pod": server.name}
         quota.limit(None)
+
+
+BOTH = {"latency": {"fixed": "400ms", "jitter": "0s"}}
+"""Above the latency threshold."""
+
+
+@drill(
+    "CorelaneGatewayErrors/warning",
+    "CorelaneGatewayErrors/critical",
+    "CorelaneRouteErrors/warning",
+    "CorelaneRouteErrors/critical",
+    how="10% of 20 requests per second get 500 (fault injection); then good requests by ab "
+    "until less than 0.1% have failed",
+    resolves=300,
+    busy=True,
+)
+def budget_of_errors(place: Place) -> Iterator[Labels]:
+    yield from _burn(place, 0.1, {"error": {"status": 500}})
+
+
+@drill(
+    "CorelaneGatewaySlow/warning",
+    "CorelaneGatewaySlow/critical",
+    "CorelaneRouteSlow/warning",
+    "CorelaneRouteSlow/critical",
+    how="50% of 20 requests per second take 400 ms (fault injection); then fast requests by "
+    "ab until less than 1% were slow",
+    resolves=300,
+    busy=True,
+)
+def budget_of_latency(place: Place) -> Iterator[Labels]:
+    yield from _burn(place, 0.5, BOTH)
+
+
+def _burn(place: Place, share: float, fault: dict) -> Iterator[Labels]:
+    server = place.server("--faults", "on")
+    gateway = place.gateway(server)
+    with place.load(gateway.url, clients=8, rate=20):
+        place.begins()
+        server.fault("/hello", share, **fault)
+        yield {}
+        server.faults()
+    # It runs until the end of the drill, so that the alert resolves.
+    place.stack.enter_context(_good(place, f"{gateway.url}/hello"))
+
+
+@contextmanager
+def _good(place: Place, url: str) -> Iterator[None]:
+    """Good requests on two connections."""
+    argv = ["nice", tool("ab"), "-k", "-q", "-c", "2", "-t", "600", "-n", "5000000", url]
+    with (place.folder / "ab.log").open("wb") as log, running(argv, log, log):
+        yield
+
+
+def _postgres(place: Place) -> Database:
+    folder = place.folder / "postgres"
+    folder.mkdir()
+    server = Postgres(folder)
+    place.stack.callback(server.remove)
+    return server.database()
+
+
+def _lists(place: Place, server: Server) -> None:
+    place.until(
+        lambda: ask(server.url, "/projects").status == 200, f"{server.name} lists its projects"
+    )
+
+
+@drill("CorelaneDatabaseDown", how="PostgreSQL is stopped; started again")
+def database_stopped(place: Place) -> Iterator[Labels]:
+    database = _postgres(place)
+    server = place.server(*database.flags())
+    _lists(place, server)
+    place.begins()
+    database.server.end()
+    with place.again(lambda: ask(server.url, "/projects")):
+        yield {"pod": server.name}
+    database.server.start()
+
+
+@drill(
+    "CorelaneDatabaseExhausted",
+    "CorelaneDatabaseBusy",
+    how="a lock on the table, one connection, a wait of 200 ms, six clients; the lock is released",
+)
+def database_exhausted(place: Place) -> Iterator[Labels]:
+    database = _postgres(place)
+    small = ("--database.connections", "1", "--database.wait", "200ms", "--lanes", "1")
+    server = place.server(*database.flags(), *small, "--database.statement-timeout", "1s")
+    _lists(place, server)
+    place.begins()
+    with (
+        holding(database, "LOCK TABLE projects"),
+        place.load(server.url, "/projects", clients=6, rate=30),
+    ):
+        yield {"pod": server.name}

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from loadtests.bench.experiment.page import verdict
+from loadtests.bench.experiment.page import spread, verdict
 from loadtests.bench.experiment.record import Record
-from loadtests.bench.text import spread
 
 SERVICE_MS = 10.0
 """Mean time that a request holds a replica's lane."""

@@ -120,7 +120,7 @@ class Compare(Experiment):
         costs = differences(chosen([row]), [done])
         return ", ".join(f"{name} {math.exp(one):.3f}" for name, (one,) in costs.items())
 
-    def ended(self, record: Record, *, published: bool) -> int:
+    def ended(self, record: Record) -> int:
         found = _look_of(record).verdict
         if found == verdict.SLOWER:
             return SLOWER

@@ -16,10 +16,9 @@ from loadtests.bench import ab, cpu
 from loadtests.bench.connections.clients import holders, quantiles
 from loadtests.bench.connections.part import ConnectionsStand, Part, Rows
 from loadtests.bench.connections.servers import STATIC, Replica
-from loadtests.bench.experiment.page import Page, cell
+from loadtests.bench.experiment.page import Page, cell, table
 from loadtests.bench.experiment.plan import Row
 from loadtests.bench.networks import COUNTERS, SERVER, Pair, dropped_packets, joined
-from loadtests.bench.text import table
 from tools.errors import ToolError
 
 PROFILE = "web-10k"

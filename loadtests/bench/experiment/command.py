@@ -12,7 +12,7 @@ from typing import Any
 from loadtests.bench.experiment import page as pages
 from loadtests.bench.experiment.plan import Experiment, Plan, Row, Task, chosen, groups
 from loadtests.bench.experiment.record import Record
-from loadtests.bench.options import OUT, RESULTS, positive, program
+from loadtests.bench.options import OUT, positive, program
 from tools import progress
 from tools.errors import ToolError
 
@@ -97,7 +97,7 @@ def _name(task: Task) -> str:
 PROFILE = "PROFILE"
 """Environment variable: cargo's profile of all builds."""
 
-COMMON = ("rounds", "quick", "only", "list", "seconds", "server", "profile", "out", "publish")
+COMMON = ("rounds", "quick", "only", "list", "seconds", "server", "profile", "out")
 
 
 def add(commands: argparse._SubParsersAction, experiment: Experiment) -> None:
@@ -135,9 +135,6 @@ def add(commands: argparse._SubParsersAction, experiment: Experiment) -> None:
     parser.add_argument(
         "--out", type=Path, default=OUT, metavar="FOLDER", help=f"default: {_of(OUT)}"
     )
-    parser.add_argument(
-        "--publish", action="store_true", help=f"write the report to {_of(RESULTS)} too"
-    )
     experiment.add_options(parser)
     parser.set_defaults(run=lambda options: _run(experiment, options))
 
@@ -153,7 +150,7 @@ def add_report(commands: argparse._SubParsersAction, known: Mapping[str, Experim
     def report(options: argparse.Namespace) -> int:
         record = Record.read(options.file)
         experiment = known[record.benchmark]
-        _report(experiment, record, [options.out or options.file.parent])
+        _report(experiment, record, options.out or options.file.parent)
         return 1 if experiment.failed(record) else 0
 
     parser.set_defaults(run=report)
@@ -165,14 +162,12 @@ def _run(experiment: Experiment, options: argparse.Namespace) -> int:
     if options.list:
         print("\n".join(", ".join(task.values()) for task in tasks))
         return 0
-    if options.publish and not plan.publishable:
-        raise ToolError("--publish: not with --quick, --only, --seconds, --server or --profile")
     if reason := experiment.unfit():
         progress.say(experiment.name, f"skipped: {reason}")
         return 0
     record = _record(experiment, plan, tasks, options.out)
-    _report(experiment, record, [options.out, *([RESULTS] if options.publish else [])])
-    return experiment.ended(record, published=options.publish)
+    _report(experiment, record, options.out)
+    return experiment.ended(record)
 
 
 def _plan(experiment: Experiment, options: argparse.Namespace) -> Plan:
@@ -223,12 +218,11 @@ def _record(experiment: Experiment, plan: Plan, tasks: list[Task], out: Path) ->
     return record
 
 
-def _report(experiment: Experiment, record: Record, folders: list[Path]) -> None:
+def _report(experiment: Experiment, record: Record, folder: Path) -> None:
     page = experiment.page(record)
     print(page.markdown)
-    for folder in dict.fromkeys(folders):
-        for file in page.write(folder):
-            progress.say("report", str(file))
+    for file in page.write(folder):
+        progress.say("report", str(file))
 
 
 def _of(folder: Path) -> str:

@@ -8,7 +8,6 @@ from loadtests.bench.experiment import plots
 from loadtests.bench.experiment.plots import Plot
 from loadtests.bench.experiment.record import Record
 from loadtests.bench.machine import others
-from loadtests.bench.text import spread, table
 
 LEGEND = "A figure is the median of the rounds, with the lowest and the highest in brackets."
 
@@ -23,7 +22,7 @@ class Page:
         self._record = record
         self._blocks: list[str] = [f"# {title}"]
         self._plots: dict[str, Plot] = {}
-        written = f"Written by `python3 loadtests/bench {record.benchmark} --publish`."
+        written = f"Written by `python3 loadtests/bench {record.benchmark}`."
         self.text(" ".join([written, *lead]))
         self._blocks.append(_setting(record))
 
@@ -123,3 +122,19 @@ def _setting(record: Record) -> str:
         "load average": load,
     }
     return table(["", ""], [[name, text] for name, text in rows.items() if text])
+
+
+def spread(values: Sequence[float], digits: int) -> str:
+    """The median, with the lowest and the highest in brackets."""
+    low, high = min(values), max(values)
+    return f"{median(values):,.{digits}f} ({low:,.{digits}f}–{high:,.{digits}f})"
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    """A Markdown table whose columns line up."""
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    lines = [head, ["-" * width for width in widths], *rows]
+    return "\n".join(
+        f"| {' | '.join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))} |"
+        for line in lines
+    )

@@ -39,14 +39,6 @@ class Plan:
         """The length of a part that usually takes so long."""
         return max(least, usual * self.scale)
 
-    @property
-    def publishable(self) -> bool:
-        """Whether every part has its usual length, of everything, in the usual build."""
-        return not (self.quick or self.only or self.server) and (self.scale, self.profile) == (
-            1.0,
-            "release",
-        )
-
 
 @dataclass
 class Stand:
@@ -126,7 +118,7 @@ class Experiment:
         """Why this machine cannot measure it, if so: the command says that and ends well."""
         return ""
 
-    def ended(self, record: "Record", *, published: bool) -> int:
+    def ended(self, record: "Record") -> int:
         """What follows the report of a run; the exit status."""
         return 1 if self.failed(record) else 0
 

@@ -22,7 +22,7 @@ FILE = Path(__file__).with_name("budget.toml")
 LIMIT = 1.03
 """Most instructions of a request, in those of the table."""
 
-HEAD = '# Written by `make bench BENCH="instructions --publish"`; `make check-instructions` compares with it.'
+HEAD = '# Written by `make bench BENCH="instructions --update"`; `make check-instructions` compares with it.'
 
 
 @dataclass(frozen=True)

@@ -136,7 +136,7 @@ class Soak(Experiment):
     def brief(self, row: Row) -> str:
         return summary(row)
 
-    def ended(self, record: Record, *, published: bool) -> int:
+    def ended(self, record: Record) -> int:
         return 1 if broken(record.rows[0]) else 0
 
     def page(self, record: Record) -> Page:

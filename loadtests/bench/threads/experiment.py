@@ -17,7 +17,7 @@ from loadtests.bench.experiment.plan import Experiment, Plan, Row, Stand, Task
 from loadtests.bench.experiment.record import Record
 from loadtests.bench.experiment.servers import Running, running
 from loadtests.bench.threads import report
-from loadtests.bench.threads.shapes import LANES, ONE, SHAPES, SIXTEEN, TWO
+from loadtests.bench.threads.report import LANES, ONE, SHAPES, SIXTEEN, TWO
 
 CONNECTIONS = ("1", "20", "100", "1000")
 
