@@ -97,6 +97,6 @@ def program(path: Path, runtime: str, health: str) -> Service:
 
 
 def metadata(manifest: Path) -> dict:
-    """What cargo knows of the packages of a workspace, without their dependencies."""
+    """The packages of a workspace without their dependencies, as cargo describes them."""
     argv = ["cargo", "metadata", "--no-deps", "--format-version", "1", "--manifest-path", manifest]
     return json.loads(command.output(argv, cwd=manifest.parent))

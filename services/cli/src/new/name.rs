@@ -5,8 +5,8 @@ use std::path::PathBuf;
 /// Longest name: Helm appends to it, and the result must be a DNS label.
 const LONGEST: usize = 40;
 
-const ALLOWED: &str = "a name of at most 40 lower case letters, digits and hyphens that begins with a letter, ends with \
-                       a letter or digit, and is neither a word of Rust nor the name of a library that the service uses";
+const ALLOWED: &str = "at most 40 lower case letters, digits and hyphens, from a letter to a letter or digit; \
+                       not a word of Rust or the name of a crate that the service uses";
 
 /// Names that the crate cannot have: keywords of Rust, its libraries, and dependencies of the templates.
 const TAKEN: &[&str] = &[

@@ -15,45 +15,47 @@ pub(super) enum Template {
 
 type File = (&'static str, &'static str);
 
-/// The files of each list, from a folder of `templates`.
+/// Files of `templates`, and their paths in a service.
 macro_rules! files {
-    ($folder:literal: $($source:literal => $path:literal),* $(,)?) => {
-        [$(($path, include_str!(concat!("../../templates/", $folder, "/", $source)))),*]
+    ($($source:literal => $path:literal),* $(,)?) => {
+        [$(($path, include_str!(concat!("../../templates/", $source)))),*]
     };
 }
 
-const COMMON: [File; 5] = files!("common":
-    "Dockerfile" => "Dockerfile",
-    "README.md" => "README.md",
-    "ci.yaml" => ".github/workflows/ci.yaml",
-    "corelane.yaml" => "corelane.yaml",
-    "gitignore" => ".gitignore",
+const COMMON: [File; 4] = files!(
+    "common/Dockerfile" => "Dockerfile",
+    "common/README.md" => "README.md",
+    "common/ci.yaml" => ".github/workflows/ci.yaml",
+    "common/gitignore" => ".gitignore",
 );
 
-const REST: [File; 5] = files!("rest":
-    "package.toml" => "Cargo.toml",
-    "main.rs" => "src/main.rs",
-    "lib.rs" => "src/lib.rs",
-    "test.rs" => "tests/service.rs",
-    "smoke.js" => "loadtest/smoke.js",
+const REST: [File; 6] = files!(
+    "rest/corelane.yaml" => "corelane.yaml",
+    "rest/package.toml" => "Cargo.toml",
+    "rest/main.rs" => "src/main.rs",
+    "rest/lib.rs" => "src/lib.rs",
+    "rest/test.rs" => "tests/service.rs",
+    "rest/smoke.js" => "loadtest/smoke.js",
 );
 
-const GRPC: [File; 7] = files!("grpc":
-    "package.toml" => "Cargo.toml",
-    "build.rs" => "build.rs",
-    "greeter.proto" => "proto/greeter.proto",
-    "main.rs" => "src/main.rs",
-    "lib.rs" => "src/lib.rs",
-    "test.rs" => "tests/service.rs",
-    "smoke.js" => "loadtest/smoke.js",
+const GRPC: [File; 8] = files!(
+    "common/corelane.yaml" => "corelane.yaml",
+    "grpc/package.toml" => "Cargo.toml",
+    "grpc/build.rs" => "build.rs",
+    "grpc/greeter.proto" => "proto/greeter.proto",
+    "grpc/main.rs" => "src/main.rs",
+    "grpc/lib.rs" => "src/lib.rs",
+    "grpc/test.rs" => "tests/service.rs",
+    "grpc/smoke.js" => "loadtest/smoke.js",
 );
 
-const WEBSOCKET: [File; 5] = files!("websocket":
-    "package.toml" => "Cargo.toml",
-    "main.rs" => "src/main.rs",
-    "lib.rs" => "src/lib.rs",
-    "test.rs" => "tests/service.rs",
-    "smoke.js" => "loadtest/smoke.js",
+const WEBSOCKET: [File; 6] = files!(
+    "common/corelane.yaml" => "corelane.yaml",
+    "websocket/package.toml" => "Cargo.toml",
+    "websocket/main.rs" => "src/main.rs",
+    "websocket/lib.rs" => "src/lib.rs",
+    "websocket/test.rs" => "tests/service.rs",
+    "websocket/smoke.js" => "loadtest/smoke.js",
 );
 
 impl Template {
