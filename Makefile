@@ -45,6 +45,10 @@ help: ## Show the targets and variables
 ##   DATABASE            sqlite: a file of all replicas; postgres: one that is started with them; none
 ##   POSTGRES_PORT       5433; also of postgres-up
 ##   INSTANCE            default; another name with other ports runs beside it
+## Another service instead of the reference server, which is then built with the profile dev:
+##   SERVICE             its Cargo.toml; BIN=NAME if it has several binaries
+##   BINARY              or a program; RUNTIME=other if it is not on corelane-service, and HEALTH, its path for probes
+##   WATCH               1: build and roll out again when sources change
 ##
 ## Variables of cluster-up, cluster-down, deploy, undeploy and e2e
 ##   CLUSTER             local: two nodes on this machine, without Docker; kind; or current: the current kubeconfig
@@ -54,8 +58,12 @@ help: ## Show the targets and variables
 ##   VALUES              values files of charts/corelane, separated by commas; those of hack/cluster/values.yaml
 ##   PROFILE             local, the cargo profile of the images' programs; image is that of releases
 
-up: ## Start replicas, gateway and Prometheus as local processes
-	@$(LOCAL) up
+# Some systems set such names in every environment; only make's own count.
+given = $(if $(filter command line,$(origin $(1))),--$(2) "$($(1))")
+
+up: ## Start replicas, gateway and Prometheus as local processes; SERVICE=path/to/Cargo.toml: of another service
+	@$(LOCAL) up $(call given,SERVICE,manifest) $(call given,BIN,bin) $(call given,BINARY,binary) \
+	  $(call given,RUNTIME,runtime) $(call given,HEALTH,health) $(if $(call given,WATCH,watch),--watch)
 
 down: ## Stop what up started
 	@$(LOCAL) down
@@ -63,9 +71,8 @@ down: ## Stop what up started
 status: ## Show every process, its state, CPUs and address
 	@$(LOCAL) status
 
-# Some systems set NAME in every environment; only make's own counts.
 logs: ## Show the last log lines, or follow one process: NAME=server-0
-	@$(LOCAL) logs $(if $(filter command line,$(origin NAME)),$(NAME))
+	@$(LOCAL) logs $(if $(call given,NAME,),$(NAME))
 
 # CLUSTER=kind and CLUSTER=current are other clusters than that of this repository.
 cluster-up: ## Start two Kubernetes nodes without Docker, or others: CLUSTER=kind

@@ -5,12 +5,13 @@ import subprocess
 from pathlib import Path
 
 from local import settings
-from local.up import SERVICES
+from local.settings import REPOSITORY
 from tools import resolve
 from tools.errors import ToolError
 
 TOOLS = ("helm", "envoy", "prometheus", "supervisord", "k6", "openssl")
 KUBERNETES = ("etcd", "kube-apiserver", "kubectl")
+SERVICES = REPOSITORY / "services"
 BUILT = {"server": "corelane-server", "gateway-agent": "gateway-agent", "node-tuner": "node-tuner"}
 
 

@@ -29,8 +29,12 @@ class Options:
 def build(names: Iterable[str] = (), options: Options = Options()) -> list[Archive]:
     """Builds the named images, by default all, as OUT/NAME-ARCH.tar."""
     wanted = [definitions.find(name) for name in names or definitions.DEFINITIONS]
+    return make(wanted, stamp.read(), options)
+
+
+def make(wanted: Iterable[Definition], mark: Stamp, options: Options) -> list[Archive]:
+    """Builds these images as OUT/NAME-ARCH.tar."""
     targets = [platforms.find(arch) for arch in options.arches] or [platforms.native()]
-    mark = stamp.read()
     options.out.mkdir(parents=True, exist_ok=True)
     built = []
     for definition in wanted:
@@ -49,7 +53,7 @@ def _build(definition: Definition, target: Target, mark: Stamp, options: Options
         tag=options.tag or mark.version,
         arch=arch,
         created=mark.created,
-        entrypoint=(definition.entrypoint,),
+        entrypoint=(definition.entrypoint, *definition.arguments),
         ports=definition.ports,
         labels=_labels(definition, content, mark),
     )

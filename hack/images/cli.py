@@ -2,11 +2,15 @@
 
 import argparse
 import re
+import shlex
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
-from images import build, definitions, packages, platforms, push, reproduce, rust
+from images import build, definitions, foreign, packages, platforms, push, reproduce, rust
+from images.archive import Archive
 from images.build import Options
+from images.stamp import Stamp
 from tools import ending
 from tools.errors import ToolError
 
@@ -55,9 +59,49 @@ def _parser() -> argparse.ArgumentParser:
             metavar="ARCH[,ARCH]",
             help=f"of {', '.join(platforms.PLATFORMS)}; default: this machine's",
         )
+    _add_others(commands)
     lock = commands.add_parser("lock", help="write Debian's current packages into debian.json")
     lock.set_defaults(run=lambda _options: packages.lock())
     return parser
+
+
+def _add_others(commands: argparse._SubParsersAction) -> None:
+    """Images of services that are not in this repository."""
+    package = commands.add_parser("project", help="build the image of a binary of any Cargo.toml")
+    package.set_defaults(run=_project)
+    package.add_argument("manifest", type=Path, metavar="Cargo.toml")
+    package.add_argument("--bin", default="", help="binary, if there are several")
+    package.add_argument("--profile", default="release", help="cargo profile; default: %(default)s")
+    package.add_argument(
+        "--file", dest="files", action="append", default=[], metavar="FILE=PATH", help="a file more"
+    )
+    any_files = commands.add_parser("files", help="build an image of files, in any language")
+    any_files.set_defaults(run=_files)
+    any_files.add_argument("name", metavar="NAME")
+    any_files.add_argument("files", nargs="+", metavar="FILE=PATH", help="also whole folders")
+    any_files.add_argument(
+        "--entrypoint", required=True, metavar="'PROGRAM ARGUMENT...'", help="in the image"
+    )
+    for command in (package, any_files):
+        command.add_argument(
+            "--tag", default="", help="default: the version of the package, or dev"
+        )
+        command.add_argument("--out", type=Path, default=build.FOLDER, help="default: .run/images")
+        command.add_argument("--arch", type=_arches, default=[], metavar="ARCH[,ARCH]")
+
+
+def _project(arguments: argparse.Namespace) -> None:
+    options = Options(arguments.tag, arguments.arch, arguments.profile, arguments.out.resolve())
+    found = foreign.project(arguments.manifest, arguments.bin, foreign.entries(arguments.files))
+    _show(build.make([found.definition], found.stamp, options))
+
+
+def _files(arguments: argparse.Namespace) -> None:
+    options = Options(arguments.tag, arguments.arch, out=arguments.out.resolve())
+    definition = foreign.files(
+        arguments.name, shlex.split(arguments.entrypoint), foreign.entries(arguments.files)
+    )
+    _show(build.make([definition], Stamp("dev", "", 0), options))
 
 
 def _arches(text: str) -> list[str]:
@@ -68,7 +112,11 @@ def _arches(text: str) -> list[str]:
 def _build(arguments: argparse.Namespace) -> None:
     out = arguments.out.resolve()
     options = Options(arguments.tag, arguments.arch, arguments.profile, out)
-    for each in build.build(arguments.names, options):
+    _show(build.build(arguments.names, options))
+
+
+def _show(built: Iterable[Archive]) -> None:
+    for each in built:
         size = each.file.stat().st_size / 1e6
         print(f"{each.image.name}:{each.image.tag}  {each.digest}  {size:.1f} MB  {each.file}")
 

@@ -23,6 +23,7 @@ DISCOVERIES = "enable_kubernetes_sd,enable_dns_sd"
 
 PASSWD = b"root:x:0:0:root:/:/none\nnonroot:x:65532:65532:nonroot:/:/none\n"
 GROUP = b"root:x:0:\nnonroot:x:65532:\n"
+USERS = (File("/etc/passwd", PASSWD), File("/etc/group", GROUP))
 
 
 @dataclass(frozen=True)
@@ -53,56 +54,58 @@ class Definition:
     description: str
     licenses: str
     entrypoint: str
+    """The program; `arguments` follow it."""
     ports: tuple[int, ...]
     content: Callable[[Target], Content]
     programs: tuple[str, ...] = ()
     """Programs of the workspace `services`."""
+    arguments: tuple[str, ...] = ()
 
 
 def _server(target: Target) -> Content:
     static = REPOSITORY / "services" / "server" / "static"
     # For static.root: the pages of the load tests.
     pages = [File(f"/static/{file.name}", file) for file in static.iterdir()]
-    return Content([Layered([*_base(), *_rust("server", target), *pages])], {})
+    return Content([Layered([*base(), *_rust("server", target), *pages])], {})
 
 
 def _gateway(target: Target) -> Content:
     pinned, labels = envoy.content(target.platform, target.folder)
-    own = [*_base(), *_rust("gateway", target)]
+    own = [*base(), *_rust("gateway", target)]
     return Content([Layered(pinned, PINNED), Layered(own)], labels)
 
 
 def _cli(target: Target) -> Content:
-    return Content([Layered([*_base(), *_rust("cli", target)])], {})
+    return Content([Layered([*base(), *_rust("cli", target)])], {})
 
 
 def _node_tuner(target: Target) -> Content:
-    return Content([Layered([*_base(), *_rust("node-tuner", target)])], {})
+    return Content([Layered([*base(), *_rust("node-tuner", target)])], {})
 
 
 def _mixed(target: Target) -> Content:
     # It builds in half the time without what other examples need: a database and an HTTP client.
     only = ("--no-default-features",)
     program = rust.build("mixed", target.platform, target.profile, options=only)
-    return Content([Layered([*_base(), layer.program("/mixed", program)])], {})
+    return Content([Layered([*base(), layer.program("/mixed", program)])], {})
 
 
 def _prometheus(target: Target) -> Content:
     tool = table.find("prometheus")
     tool = replace(tool, go=replace(tool.go, tags=f"{tool.go.tags},{DISCOVERIES}"))
-    pinned = [*_base(), _go("/prometheus", tool, target.platform)]
+    pinned = [*base(), _go("/prometheus", tool, target.platform)]
     return Content([Layered(pinned, PINNED)], _module(tool))
 
 
 def _alertmanager(target: Target) -> Content:
     tool = table.find("alertmanager")
-    pinned = [*_base(), _go("/alertmanager", tool, target.platform)]
+    pinned = [*base(), _go("/alertmanager", tool, target.platform)]
     return Content([Layered(pinned, PINNED)], _module(tool))
 
 
 def _k6(target: Target) -> Content:
     tool = table.find("k6")
-    pinned = [*_base(), _go("/k6", tool, target.platform)]
+    pinned = [*base(), _go("/k6", tool, target.platform)]
     scripts = [
         File(f"/loadtests/{file.relative_to(LOADTESTS)}", file)
         for folder in ("lib", "scenarios")
@@ -116,13 +119,9 @@ def _module(tool: Tool) -> dict[str, str]:
     return {"corelane.go.module": tool.go.release}
 
 
-def _base() -> list[Entry]:
+def base() -> list[Entry]:
     """The files of every image: a user with a name, and the licence."""
-    return [
-        File("/etc/passwd", PASSWD),
-        File("/etc/group", GROUP),
-        File("/usr/share/doc/corelane/LICENSE", REPOSITORY / "LICENSE"),
-    ]
+    return [*USERS, File("/usr/share/doc/corelane/LICENSE", REPOSITORY / "LICENSE")]
 
 
 def _go(path: str, tool: Tool, platform: Platform) -> File:

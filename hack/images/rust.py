@@ -1,8 +1,9 @@
-"""The programs of the workspace `services`: static, and the same bytes wherever they are built."""
+"""Rust programs of the workspace `services`, or of any other: static, and the same bytes wherever they are built."""
 
 import os
 import shutil
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from images import platforms
@@ -21,6 +22,19 @@ RELEASE_OTHERS = "image-aside"
 """The profile of all programs of a release but the server: with fat LTO, the agent and its
 Kubernetes client would take minutes to build, for nothing."""
 
+
+@dataclass(frozen=True)
+class Workspace:
+    """Packages of cargo with one lock file."""
+
+    folder: Path
+    target: Path
+    """Where images are built, in a folder for each architecture."""
+    name: str
+    """What programs have in place of the path of the folder."""
+
+
+OURS = Workspace(SERVICES, TARGET, "/corelane/services")
 
 PACKAGES = {"corelane": "corelane-cli", "mixed": "corelane-examples"}
 """The packages of programs with another name."""
@@ -44,33 +58,40 @@ def build(
     so the server would depend on which images are built with it. Any other profile unites the
     features with those of the `others`: then all images compile each dependency once.
     """
-    _need_rust(platform)
-    environment = _environment(platform)
-    # One folder for each architecture: cargo lets only one build into a folder at a time.
-    target = TARGET / platform.arch
-    target.mkdir(parents=True, exist_ok=True)
-    log = target / f"{program}.log"
-    log.unlink(missing_ok=True)
     release = profile == RELEASE
     if release and program != SERVER:
         profile = RELEASE_OTHERS
+    names = [program] if release else sorted({program, *others})
+    packages = [word for name in names for word in ("--package", package(name))]
+    return build_in(OURS, program, platform, profile, [*options, *packages])
+
+
+def build_in(
+    workspace: Workspace, program: str, platform: Platform, profile: str, options: Sequence[str]
+) -> Path:
+    """Builds a program of a workspace and returns its file."""
+    _need_rust(platform)
+    environment = _environment(workspace, platform)
+    # One folder for each architecture: cargo lets only one build into a folder at a time.
+    target = workspace.target / platform.arch
+    target.mkdir(parents=True, exist_ok=True)
+    log = target / f"{program}.log"
+    log.unlink(missing_ok=True)
     argv = ["cargo", "build", "--locked", "--profile", profile]
     argv += ["--target", platform.rust, "--target-dir", str(target)]
     argv += ["--bin", program, *options]
-    for name in [program] if release else sorted({program, *others}):
-        argv += ["--package", package(name)]
     with progress.step(program, f"cargo build --profile {profile} for {platform.arch}", log):
         failure = f"{program} does not build for {platform.rust}"
-        command.run(argv, log, failure=failure, cwd=SERVICES, env=environment)
+        command.run(argv, log, failure=failure, cwd=workspace.folder, env=environment)
     # Cargo's names: the folder of the profile dev is `debug`.
     built = target / platform.rust / ("debug" if profile == "dev" else profile) / program
-    _check(built, platform)
+    _check(workspace, built, platform)
     return built
 
 
-def _environment(platform: Platform) -> dict[str, str]:
+def _environment(workspace: Workspace, platform: Platform) -> dict[str, str]:
     """Flags for a static program that names no folder of this machine."""
-    places = _places()
+    places = _places(workspace)
     # __FILE__ in C follows these.
     c_flags = [f"-ffile-prefix-map={place}={name}" for place, name in places]
     rust_flags = ["-Ctarget-feature=+crt-static"]
@@ -90,7 +111,7 @@ def _environment(platform: Platform) -> dict[str, str]:
     return environment
 
 
-def _places() -> list[tuple[Path, str]]:
+def _places(workspace: Workspace) -> list[tuple[Path, str]]:
     """Folders whose paths must not be in a program, with their substitutes. The last match wins."""
     home = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo")).resolve()
     sysroot = Path(_output("rustc", "--print", "sysroot")).resolve()
@@ -98,22 +119,23 @@ def _places() -> list[tuple[Path, str]]:
         (home, "/cargo"),
         (sysroot, "/rust"),
         (REPOSITORY, "/corelane"),
-        (TARGET, "/corelane/services/target"),
+        (workspace.folder, workspace.name),
+        (workspace.target, f"{workspace.name}/target"),
     ]
 
 
-def _sources() -> list[Path]:
+def _sources(workspace: Workspace) -> list[Path]:
     """Folders whose files are compiled, but not their parents, whose names may be common words."""
-    (cargo, _), (sysroot, _), *_ = _places()
-    return [cargo / "registry", sysroot / "lib" / "rustlib", SERVICES]
+    (cargo, _), (sysroot, _), *_ = _places(workspace)
+    return [cargo / "registry", sysroot / "lib" / "rustlib", SERVICES, workspace.folder]
 
 
-def _check(program: Path, platform: Platform) -> None:
+def _check(workspace: Workspace, program: Path, platform: Platform) -> None:
     found = platforms.read(program)
     if found.machine != platform.machine or found.interpreter or found.needed:
         raise ToolError(f"{program} should be static for {platform.machine}; it is {found}")
     content = program.read_bytes()
-    for folder in _sources():
+    for folder in _sources(workspace):
         if bytes(folder) + b"/" in content:
             raise ToolError(f"{program} names the folder {folder}: it cannot be reproduced")
 

@@ -20,18 +20,32 @@ class Stamp:
     """Seconds since 1970."""
 
 
-def read(repository: Path = REPOSITORY) -> Stamp:
-    """The stamp of a clone as it is."""
-    version = (repository / "VERSION").read_text().strip()
+def read(repository: Path = REPOSITORY, version: str = "") -> Stamp:
+    """The stamp of a clone as it is. Its version is in VERSION unless one is given."""
+    version = version or (repository / "VERSION").read_text().strip()
     revision = _git(repository, "rev-parse", "HEAD")
     if _git(repository, "status", "--porcelain"):
         revision += "-dirty"
     return Stamp(version, revision, _created(repository))
 
 
+def read_any(folder: Path, version: str) -> Stamp:
+    """As `read`, also for a folder that is not a clone or has no commit; its revision is empty then."""
+    try:
+        _git(folder, "rev-parse", "HEAD")
+    except ToolError:
+        return Stamp(version, "", _seconds(os.environ.get("SOURCE_DATE_EPOCH") or "0"))
+    return read(folder, version)
+
+
 def _created(repository: Path) -> int:
     """SOURCE_DATE_EPOCH if it is set (reproducible-builds.org), else the time of the commit."""
-    text = os.environ.get("SOURCE_DATE_EPOCH") or _git(repository, "log", "-1", "--format=%ct")
+    return _seconds(
+        os.environ.get("SOURCE_DATE_EPOCH") or _git(repository, "log", "-1", "--format=%ct")
+    )
+
+
+def _seconds(text: str) -> int:
     if not text.isdecimal():
         raise ToolError(f"SOURCE_DATE_EPOCH={text!r}: expected a number of seconds since 1970")
     return int(text)

@@ -3,7 +3,8 @@
 import argparse
 from pathlib import Path
 
-from local import down, render, settings, status, up
+from local import down, render, service, settings, status, up
+from local.service import Service
 from tools import ending, resolve
 
 
@@ -16,14 +17,24 @@ def main(arguments: list[str]) -> int:
         + ", ".join([*settings.VARIABLES, "REPLICAS", "DATABASE", "POSTGRES_PORT", "INSTANCE"]),
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    commands.add_parser("up", help="start all processes and wait until they are ready")
-    commands.add_parser("down", help="stop all processes")
-    commands.add_parser("remove", help="stop all processes and remove their data")
-    commands.add_parser(
-        "status", help="show the state of every process; exit with 1 unless all run"
-    )
-    show = commands.add_parser("logs", help="show the last log lines, or follow one process")
-    show.add_argument("name", nargs="?", metavar="NAME")
+    start = commands.add_parser("up", help="start all processes and wait until they are ready")
+    _add_service(start)
+    others = [
+        commands.add_parser("down", help="stop all processes"),
+        commands.add_parser("remove", help="stop all processes and remove their data"),
+        commands.add_parser(
+            "status", help="show the state of every process; exit with 1 unless all run"
+        ),
+        commands.add_parser("logs", help="show the last log lines, or follow one process"),
+    ]
+    others[-1].add_argument("name", nargs="?", metavar="NAME")
+    for each in (start, *others):
+        each.add_argument(
+            "--project",
+            type=Path,
+            metavar="FOLDER",
+            help="keep the files of the instance in FOLDER/.corelane; default: in this repository",
+        )
     envoy = commands.add_parser("render", help="print the Envoy configuration of a values file")
     envoy.add_argument("values", type=Path, metavar="VALUES.yaml")
     envoy.add_argument(
@@ -33,15 +44,46 @@ def main(arguments: list[str]) -> int:
     return ending.status_of("local", lambda: _run(options))
 
 
+def _add_service(start: argparse.ArgumentParser) -> None:
+    """What runs in the replicas; by default the reference server."""
+    what = start.add_mutually_exclusive_group()
+    what.add_argument("--manifest", type=Path, metavar="Cargo.toml", help="build this service")
+    what.add_argument("--binary", type=Path, metavar="PROGRAM", help="run this program")
+    start.add_argument("--bin", default="", metavar="NAME", help="binary of the package to run")
+    start.add_argument(
+        "--runtime",
+        choices=service.RUNTIMES,
+        default=service.RUNTIMES[0],
+        help="other: a program that is not on the crate corelane-service; default: %(default)s",
+    )
+    start.add_argument(
+        "--health",
+        default=service.HEALTH,
+        metavar="PATH",
+        help="with --runtime other: path that replies 200 while a replica works; default: %(default)s",
+    )
+    start.add_argument(
+        "--watch", action="store_true", help="build and roll out again when sources change"
+    )
+
+
+def _service(options: argparse.Namespace) -> Service:
+    if options.manifest:
+        return service.package(options.manifest, options.bin, options.runtime, options.health)
+    if options.binary:
+        return service.program(options.binary, options.runtime, options.health)
+    return service.REFERENCE
+
+
 def _run(options: argparse.Namespace) -> int:
     if options.command == "render":
         file = "certificate.yaml" if options.certificate else "envoy.yaml"
         programs = resolve.ensure(("helm", "supervisord"))
         print(render.envoy(options.values, programs, file), end="")
         return 0
-    run = settings.run_folder()
+    run = settings.run_folder(options.project)
     if options.command == "up":
-        return up.main(run)
+        return up.main(run, _service(options), options.watch)
     if options.command == "down":
         return down.main(run)
     if options.command == "remove":

@@ -24,6 +24,28 @@ def server(replica: Replica, pinned: bool, program: Path, more: Sequence[str] = 
     ]
 
 
+def service(replica: Replica, program: Path) -> list[str]:
+    """A replica of any other service; `environment` has its settings."""
+    return ["taskset", "-c", str(replica.cpu), str(program)]
+
+
+def environment(replica: Replica, topology: Topology) -> dict[str, str]:
+    """Settings of a replica as in a cluster: the port, and those of Corelane where it reads them."""
+    port = {"PORT": str(replica.port)}
+    if not topology.service.chassis:
+        return port
+    return port | {
+        "CORELANE_LISTEN": f"{HOST}:{replica.port}",
+        "CORELANE_ADMIN_LISTEN": f"{HOST}:{replica.admin_port}",
+        "CORELANE_REPLICA": replica.name,
+        "CORELANE_LANES": "1",
+        "CORELANE_PIN": "on" if topology.pinned else "off",
+        "CORELANE_DRAIN_SETTLE": "1s",
+        "CORELANE_DRAIN_DEADLINE": "15s",
+        "CORELANE_LOG_FORMAT": "json",
+    }
+
+
 def gateway(program: Path, run: Path) -> list[str]:
     """Envoy with a worker for each CPU. Hot restart would let two instances clash."""
     return [

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from local.service import REFERENCE
 from local.topology import HOST, Topology
 from postgres import instance, process
 from postgres.instance import Instance
@@ -9,8 +10,8 @@ from postgres.instance import Instance
 PART = "postgres"
 """The name of PostgreSQL among the processes."""
 
-KEPT = ("projects.db", "projects.db-wal", "projects.db-shm", PART)
-"""What outlives a restart in the run folder."""
+KEPT = ("*.db", "*.db-wal", "*.db-shm", PART)
+"""What outlives a restart in the run folder. Replicas start there, so it has the SQLite files of any service."""
 
 
 def make(topology: Topology, run: Path) -> Instance | None:
@@ -33,11 +34,24 @@ def flags(topology: Topology, server: Instance | None, run: Path) -> list[str]:
     return [*kind, "--database.password-file", str(server.password_file)]
 
 
+def environment(topology: Topology, server: Instance | None, run: Path) -> dict[str, str]:
+    """The variable by which services other than the reference server find their database."""
+    if topology.database == "none":
+        return {}
+    if server is None:
+        return {"DATABASE_URL": f"sqlite:{run / topology.service.name}.db?mode=rwc"}
+    password = server.password_file.read_text().strip()
+    return {"DATABASE_URL": server.url().replace("@", f":{password}@", 1)}
+
+
 def describe(topology: Topology, run: Path) -> str:
-    """The location of projects, for the output of `up`."""
+    """The location of the data, for the output of `up`."""
     if topology.database == "postgres":
         return f"in PostgreSQL on {HOST}:{topology.postgres_port} (data in {run / PART})"
-    return f"in {run / 'projects.db'}" if topology.database == "sqlite" else "none: DATABASE=none"
+    if topology.database == "none":
+        return "none: DATABASE=none"
+    ours = topology.service == REFERENCE
+    return f"in {run / ('projects.db' if ours else f'{topology.service.name}.db')}"
 
 
 def program(server: Instance) -> dict[str, object]:

@@ -10,23 +10,50 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from local.service import REFERENCE, Service
 from tools import progress
 from tools.errors import ToolError
 
 
-def make(run: Path, server: Path) -> dict[str, str]:
-    """This environment with the mark, without variables that the server would reject.
+def make(run: Path, program: Path, service: Service = REFERENCE) -> dict[str, str]:
+    """This environment with the mark, without variables that the service would reject.
 
-    The server rejects CORELANE_ variables that are not its settings, but the user may have set one
+    A service rejects CORELANE_ variables that are not its settings, but the user may have set one
     for another purpose. Its help lists the valid ones.
     """
-    usage = subprocess.run([server, "--help"], capture_output=True, text=True, check=True)
-    known = set(re.findall(r"CORELANE_[A-Z0-9_]+", usage.stdout))
+    known = _variables(program) if service.chassis else set()
     unknown = {name for name in os.environ if name.startswith("CORELANE_")} - known
     if unknown:
-        progress.say("server", f"ignores {', '.join(sorted(unknown))}: not settings of the server")
+        listed = ", ".join(sorted(unknown))
+        progress.say(service.name, f"ignores {listed}: not settings of the service")
     kept = {name: value for name, value in os.environ.items() if name not in unknown}
     return {**kept, MARK: str(run)}
+
+
+HELP = 10.0
+"""Seconds for the help of a program; one without help may start to serve instead."""
+
+
+def _variables(program: Path) -> set[str]:
+    """The variables of Corelane that a service reads."""
+    try:
+        result = subprocess.run(
+            [program, "--help"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=HELP,
+            check=False,
+        )
+        usage = result.stdout.decode(errors="replace")
+    except (OSError, subprocess.TimeoutExpired):
+        usage = ""
+    known = set(re.findall(r"CORELANE_[A-Z0-9_]+", usage))
+    if "CORELANE_ADMIN_LISTEN" not in known:
+        raise ToolError(
+            f"{program.name} --help does not name CORELANE_ADMIN_LISTEN: it is not on the crate "
+            "corelane-service. Any other program runs with --runtime other"
+        )
+    return known
 
 
 MARK = "LOCAL_RUN_DIR"

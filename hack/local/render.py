@@ -9,11 +9,12 @@ import json
 import secrets
 import shlex
 import subprocess
+import tempfile
 from pathlib import Path
 from string import Template
 
 from local import commands, database, supervisor
-from local.settings import REPOSITORY
+from local.service import REFERENCE, REPOSITORY
 from local.topology import HOST, Topology
 from postgres.instance import Instance
 from tools.errors import ToolError
@@ -31,9 +32,10 @@ CHART = REPOSITORY / "charts" / "gateway"
 
 def render(topology: Topology, programs: dict[str, Path], run: Path) -> None:
     """Writes envoy.yaml, prometheus.yml, supervisord.conf, the token and PostgreSQL's first data."""
-    (run / "envoy.yaml").write_text(gateway_configuration(topology))
+    (run / "envoy.yaml").write_text(gateway_configuration(topology, programs))
     (run / "prometheus.yml").write_text(prometheus(topology, run.name))
-    make_token(run)
+    if topology.service == REFERENCE:
+        make_token(run)
     postgres = database.make(topology, run)
     (run / "supervisord.conf").write_text(supervisord(topology, programs, postgres, run))
 
@@ -85,15 +87,17 @@ def envoy(
 def prometheus(topology: Topology, namespace: str) -> str:
     """Scrapes every part, with the labels that a cluster gives its targets; applies the rules."""
     gateway = {"gateway": topology.gateway_stats_port}
+    replicas = {replica.name: replica.admin_port for replica in topology.replicas}
     configuration = {
         "global": {"scrape_interval": "5s", "scrape_timeout": "4s", "evaluation_interval": "15s"},
         "rule_files": [str(REPOSITORY / "dashboards/rules/*.rules.yaml")],
         "scrape_configs": [
+            # Other programs may have metrics, but nothing says where.
             _job(
                 "service",
-                {replica.name: replica.admin_port for replica in topology.replicas},
+                replicas if topology.service.chassis else {},
                 namespace,
-                "server",
+                topology.service.name,
             ),
             _job("gateway", gateway, namespace) | {"metrics_path": "/stats/prometheus"},
             _job("prometheus", {"prometheus": topology.prometheus_port}, namespace),
@@ -117,12 +121,8 @@ def supervisord(
     topology: Topology, programs: dict[str, Path], postgres: Instance | None, run: Path
 ) -> str:
     """All processes, as supervisord reads them."""
-    more = database.flags(topology, postgres, run)
-    more += ["--auth.tokens", str(hashed_token(run))]
-    parts = {
-        replica.name: commands.server(replica, topology.pinned, programs["server"], more)
-        for replica in topology.replicas
-    }
+    replicas = _replicas(topology, programs["server"], postgres, run)
+    parts: dict[str, list[str]] = {}
     parts["prometheus"] = commands.prometheus(topology, programs["prometheus"], run)
     parts["gateway"] = commands.gateway(programs["envoy"], run)
     sections = [
@@ -140,7 +140,11 @@ def supervisord(
             **{"supervisor.rpcinterface_factory": "supervisor.rpcinterface:make_main_rpcinterface"},
         ),
         # supervisord stops one group after the other, and the processes of one group together.
-        _section("group:corelane", programs=",".join(parts)),
+        _section(f"group:{supervisor.GROUP}", programs=",".join([*replicas, *parts])),
+    ]
+    sections += [
+        _program(name, argv, run, **({"environment": _pairs(own)} if own else {}))
+        for name, (argv, own) in replicas.items()
     ]
     sections += [_program(name, argv, run) for name, argv in parts.items()]
     if postgres is not None:
@@ -149,6 +153,32 @@ def supervisord(
         own = database.program(postgres)
         sections.append(_program(database.PART, postgres.argv(), run, **own))
     return "\n".join(sections)
+
+
+def _replicas(
+    topology: Topology, program: Path, postgres: Instance | None, run: Path
+) -> dict[str, tuple[list[str], dict[str, str]]]:
+    """The command line and the environment of each replica."""
+    if topology.service == REFERENCE:
+        more = database.flags(topology, postgres, run)
+        more += ["--auth.tokens", str(hashed_token(run))]
+        return {
+            replica.name: (commands.server(replica, topology.pinned, program, more), {})
+            for replica in topology.replicas
+        }
+    shared = database.environment(topology, postgres, run)
+    return {
+        replica.name: (
+            commands.service(replica, program),
+            commands.environment(replica, topology) | shared,
+        )
+        for replica in topology.replicas
+    }
+
+
+def _pairs(variables: dict[str, str]) -> str:
+    """Variables as supervisord reads them."""
+    return ",".join(f'{name}="{value}"' for name, value in variables.items())
 
 
 def _program(name: str, argv: list[str], run: Path, **more: object) -> str:
@@ -180,9 +210,37 @@ FIRST = "        - endpoint:\n"
 LAST = "$REPLICA_ADMIN_PORT}\n"
 """How the first line of the replica begins, and how its last line ends."""
 
+READY = 'http_health_check: {path: "/readyz"}'
+"""The health check of replicas with an admin port."""
 
-def gateway_configuration(topology: Topology) -> str:
-    """The configuration of an instance."""
+
+def gateway_configuration(topology: Topology, programs: dict[str, Path]) -> str:
+    """The configuration of an instance. Helm renders it if the service has values for the gateway."""
+    service = topology.service
+    text = _chosen(topology, programs) if service.gateway else _usual(topology)
+    if service.chassis:
+        return text
+    return text.replace(READY, f"http_health_check: {{path: {json.dumps(service.health)}}}")
+
+
+def _chosen(topology: Topology, programs: dict[str, Path]) -> str:
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(_merged(gateway_values(topology), topology.service.gateway), file)
+        file.flush()
+        return envoy(Path(file.name), programs)
+
+
+def _merged(values: dict, more: dict) -> dict:
+    """As Helm merges values: maps key by key, everything else as a whole."""
+    return values | {
+        key: _merged(values[key], value)
+        if isinstance(value, dict) and isinstance(values.get(key), dict)
+        else value
+        for key, value in more.items()
+    }
+
+
+def _usual(topology: Topology) -> str:
     text = ENVOY_TEMPLATE.read_text()
     begin = text.index(FIRST)
     end = text.index(LAST, begin) + len(LAST)

@@ -5,9 +5,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from local.service import REFERENCE, REPOSITORY, Service
 from tools.errors import ToolError
-
-REPOSITORY = Path(__file__).resolve().parent.parent.parent
 
 VARIABLES = {
     "GATEWAY_PORT": 8080,
@@ -21,13 +20,13 @@ VARIABLES = {
 
 
 PROFILES = ("local", "release", "dev", "image")
-"""Cargo's profiles for the server; the first is the default."""
+"""Cargo's profiles for the reference server; the first is the default."""
 
 POSTGRES_PORT = 5433
 """Different from the port of a system PostgreSQL."""
 
 DATABASES = ("sqlite", "postgres", "none")
-"""Storage of projects; the first is the default."""
+"""Storage of the replicas; the first is the default of the reference server, the last of other services."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +37,7 @@ class Settings:
     cpus: tuple[int, ...]
     ports: dict[str, int]
     database: str = DATABASES[0]
+    service: Service = REFERENCE
 
     @property
     def pinned(self) -> bool:
@@ -45,15 +45,26 @@ class Settings:
         return self.replicas <= len(self.cpus)
 
 
-def run_folder() -> Path:
-    """Where the instance keeps its files."""
+FOLDER = ".corelane"
+"""In the folder of a project: the run folders of its instances."""
+
+
+def run_folder(project: Path | None = None) -> Path:
+    """Where the instance keeps its files: in the project, or in this repository."""
     instance = os.environ.get("INSTANCE") or "default"
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", instance):
         raise ToolError(f"INSTANCE={instance}: use letters, digits, - and _ only")
-    return REPOSITORY / ".run" / instance
+    return project.resolve() / FOLDER / instance if project else REPOSITORY / ".run" / instance
 
 
-def load() -> Settings:
+def usage(run: Path, command: str) -> str:
+    """How the user gives a command for this instance."""
+    if run.parent.name == FOLDER:
+        return f"corelane {command}"
+    return f"make {command}" if run.name == "default" else f"make {command} INSTANCE={run.name}"
+
+
+def load(service: Service = REFERENCE) -> Settings:
     """The settings. Replicas get the CPUs that this process may use."""
     cpus = tuple(sorted(os.sched_getaffinity(0)))
     return Settings(
@@ -63,20 +74,22 @@ def load() -> Settings:
             name: number(name, default, 1, 65535)
             for name, default in {**VARIABLES, "POSTGRES_PORT": POSTGRES_PORT}.items()
         },
-        database=_database(),
+        database=_database(DATABASES[0] if service == REFERENCE else DATABASES[-1]),
+        service=service,
     )
 
 
-def profile() -> str:
-    """The cargo profile that builds the server."""
-    name = os.environ.get("PROFILE") or PROFILES[0]
-    if name not in PROFILES:
+def profile(service: Service = REFERENCE) -> str:
+    """The cargo profile that builds the service."""
+    ours = service == REFERENCE
+    name = os.environ.get("PROFILE") or (PROFILES[0] if ours else "dev")
+    if ours and name not in PROFILES:
         raise ToolError(f"PROFILE={name}: use one of {', '.join(PROFILES)}")
     return name
 
 
-def _database() -> str:
-    kind = os.environ.get("DATABASE") or DATABASES[0]
+def _database(default: str) -> str:
+    kind = os.environ.get("DATABASE") or default
     if kind not in DATABASES:
         raise ToolError(
             f"DATABASE={kind}: use sqlite (a file that all replicas share), postgres (started "

@@ -4,7 +4,7 @@ import os
 import time
 from pathlib import Path
 
-from local import processes, supervisor, topology
+from local import processes, settings, supervisor, topology
 from tools import progress
 from tools.errors import ToolError
 
@@ -19,7 +19,10 @@ def main(run: Path) -> int:
         left = processes.find(run)
         print(f"Nothing is up (instance {run.name}).")
         if left:
-            print(f"An incomplete earlier run left {len(left)} processes: run make down.")
+            print(
+                f"An incomplete earlier run left {len(left)} processes: "
+                f"run {settings.usage(run, 'down')}."
+            )
         return 1
     addresses = running.addresses()
     print(ROW.format("NAME", "STATE", "PID", "CPUS", "ADDRESS", "UPTIME"))
@@ -53,7 +56,7 @@ def logs(run: Path, name: str | None) -> int:
     """Prints or follows logs; they stay readable after `down`."""
     logs = {log.stem: log for log in sorted(run.glob("*.log"))}
     if not logs:
-        raise ToolError(f"no logs in {run}: run make up first")
+        raise ToolError(f"no logs in {run}: run {settings.usage(run, 'up')} first")
     if name:
         if name not in logs:
             raise ToolError(f"unknown process {name!r}; use one of {', '.join(logs)}")

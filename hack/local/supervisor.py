@@ -11,11 +11,15 @@ import xmlrpc.client
 from pathlib import Path
 
 from local import processes
+from tools.errors import ToolError
 
 LONGEST_SOCKET = 90
 """A socket's path has at most 107 bytes (unix(7)); supervisord adds its pid to it at first."""
 
 MOST_FILES = 1 << 20
+
+GROUP = "corelane"
+"""The group of all processes but the database."""
 
 
 def socket_path(run: Path) -> Path:
@@ -60,11 +64,36 @@ def pid(run: Path) -> int | None:
 
 def states(run: Path) -> dict[str, dict]:
     """supervisord's state of each process; empty while supervisord does not reply."""
-    proxy = xmlrpc.client.ServerProxy("http://local/RPC2", transport=_Transport(socket_path(run)))
     try:
-        return {info["name"]: info for info in proxy.supervisor.getAllProcessInfo()}
+        return {info["name"]: info for info in _proxy(run).supervisor.getAllProcessInfo()}
     except (OSError, http.client.HTTPException, xmlrpc.client.Error):
         return {}
+
+
+def state(run: Path, name: str) -> str:
+    """The state of one process, such as RUNNING; empty while supervisord does not reply."""
+    return states(run).get(name, {}).get("statename", "")
+
+
+def stop(run: Path, name: str) -> None:
+    """Sends SIGTERM to a process of the platform, which is not started again."""
+    _command(run, "stopProcess", name)
+
+
+def begin(run: Path, name: str) -> None:
+    """Starts a process of the platform that is stopped."""
+    _command(run, "startProcess", name)
+
+
+def _command(run: Path, method: str, name: str) -> None:
+    try:
+        getattr(_proxy(run).supervisor, method)(f"{GROUP}:{name}", False)
+    except (OSError, http.client.HTTPException, xmlrpc.client.Error) as error:
+        raise ToolError(f"supervisord: {method} {name}: {error}") from None
+
+
+def _proxy(run: Path) -> xmlrpc.client.ServerProxy:
+    return xmlrpc.client.ServerProxy("http://local/RPC2", transport=_Transport(socket_path(run)))
 
 
 class _Connection(http.client.HTTPConnection):

@@ -4,6 +4,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from local.service import REFERENCE, Service
 from local.settings import Settings
 
 HOST = "127.0.0.1"
@@ -11,7 +12,7 @@ HOST = "127.0.0.1"
 
 @dataclass(frozen=True)
 class Replica:
-    """One replica of the server."""
+    """One replica of the service. Without an admin port of its own, that is the port for requests."""
 
     name: str
     cpu: int
@@ -31,6 +32,7 @@ class Topology:
     replicas: tuple[Replica, ...]
     database: str = "none"
     postgres_port: int = 0
+    service: Service = REFERENCE
 
     def addresses(self) -> dict[str, str]:
         """The traffic address of each process."""
@@ -44,12 +46,13 @@ class Topology:
 def plan(settings: Settings) -> Topology:
     """Assigns the replicas to the CPUs, round robin."""
     ports = settings.ports
+    admin = "REPLICA_ADMIN_PORT" if settings.service.chassis else "REPLICA_PORT"
     replicas = [
         Replica(
-            name=f"server-{index}",
+            name=f"{settings.service.name}-{index}",
             cpu=settings.cpus[index % len(settings.cpus)],
             port=ports["REPLICA_PORT"] + index,
-            admin_port=ports["REPLICA_ADMIN_PORT"] + index,
+            admin_port=ports[admin] + index,
         )
         for index in range(settings.replicas)
     ]
@@ -62,6 +65,7 @@ def plan(settings: Settings) -> Topology:
         replicas=tuple(replicas),
         database=settings.database,
         postgres_port=ports.get("POSTGRES_PORT", 0),
+        service=settings.service,
     )
 
 
@@ -77,4 +81,5 @@ def read(run: Path) -> Topology | None:
     except FileNotFoundError:
         return None
     raw["replicas"] = tuple(Replica(**replica) for replica in raw["replicas"])
+    raw["service"] = Service(**raw["service"])
     return Topology(**raw)

@@ -19,8 +19,12 @@ def run(
     failure: str,
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
-) -> None:
-    """Runs `argv`; when it fails, the error is `failure` with the end of the log."""
+    lines: int = 0,
+) -> str:
+    """Runs `argv`; when it fails, the error is `failure` with the end of the log.
+
+    With a number of `lines` for the error, the log has only the command's stderr, and its stdout is returned.
+    """
     with open(log, "a") as output:
         print("$", *argv, file=output, flush=True)
         result = subprocess.run(
@@ -28,13 +32,15 @@ def run(
             cwd=cwd,
             env={**os.environ, **(env or {})},
             stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
+            stdout=subprocess.PIPE if lines else output,
+            stderr=output,
+            text=True,
             check=False,
         )
     if result.returncode != 0:
-        lines = "\n".join(f"    {line}" for line in progress.tail(log, TAIL))
-        raise ToolError(f"{failure} (exit {result.returncode}); the end of {log}:\n{lines}")
+        end = "\n".join(f"    {line}" for line in progress.tail(log, lines or TAIL))
+        raise ToolError(f"{failure} (exit {result.returncode}); the end of {log}:\n{end}")
+    return result.stdout or ""
 
 
 def output(

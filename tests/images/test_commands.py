@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from images import packages, platforms
+from images import archive, packages, platforms
 from support import REPOSITORY
 from tools.errors import ToolError
 
@@ -86,3 +86,25 @@ def test_lock_takes_what_debian_offers_and_nothing_else_passes(lock: Path) -> No
     change(lock, sha256="f" * 64)
     with pytest.raises(ToolError, match="expects f{64}"):
         packages.obtain("libc6", platforms.native())
+
+
+def test_an_image_of_files_is_the_same_again(tmp_path: Path) -> None:
+    (tmp_path / "page").mkdir()
+    (tmp_path / "page" / "index.html").write_text("hello")
+    (tmp_path / "web").write_text("#!/bin/sh\n")
+    (tmp_path / "web").chmod(0o755)
+    files = (f"{tmp_path}/web=/bin/web", f"{tmp_path}/page=/srv/page")
+    builds = []
+    for name in ("one", "two"):
+        out = ("--out", tmp_path / name, "--tag", "1.0")
+        status, _, errors = command("files", "web", *files, "--entrypoint", "/bin/web -v", *out)
+        assert status == 0, errors
+        builds.append(next((tmp_path / name).glob("web-*.tar")))
+    assert builds[0].read_bytes() == builds[1].read_bytes()
+    image = archive.read(builds[0]).image
+    assert (image.name, image.tag, image.entrypoint) == ("web", "1.0", ("/bin/web", "-v"))
+    modes = {each.name: each.mode for layer in archive.layers(builds[0]) for each in layer}
+    assert (modes["bin/web"], modes["srv/page/index.html"]) == (0o555, 0o444)
+    status, _, errors = command("files", "web", "page", "--entrypoint", "/bin/web")
+    assert status == 1
+    assert "'page' should be FILE=PATH" in errors

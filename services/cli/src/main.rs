@@ -2,10 +2,15 @@
 //!
 //! `corelane capacity` predicts how many requests a replica carries within a latency target, and how
 //! many replicas a load needs. `corelane check` requests a URL until the reply is the expected one.
+//! `corelane new` writes a service, `corelane up` runs it with the platform on this machine, and `corelane image`
+//! builds its image.
 
 mod capacity;
 mod check;
+mod checkout;
 mod get;
+mod new;
+mod platform;
 
 use std::process::ExitCode;
 
@@ -28,12 +33,26 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    New(new::New),
+    Up(platform::Up),
+    /// Stop what `up` started
+    Down(platform::Running),
+    /// Show every process, its state, CPUs and address
+    Status(platform::Running),
+    Logs(platform::Logs),
+    Image(platform::Image),
     Capacity(Box<capacity::Question>),
     Check(check::Check),
 }
 
 fn main() -> ExitCode {
     match flags::parse::<Arguments>(&PREFIXES).map(|arguments| arguments.command) {
+        Ok(Command::New(new)) => new::run(&new),
+        Ok(Command::Up(up)) => up.run(),
+        Ok(Command::Down(running)) => running.run("down"),
+        Ok(Command::Status(running)) => running.run("status"),
+        Ok(Command::Logs(logs)) => logs.run(),
+        Ok(Command::Image(image)) => image.run(),
         Ok(Command::Capacity(question)) => capacity::run(&question),
         Ok(Command::Check(check)) => check::run(&check),
         Err(code) => code,

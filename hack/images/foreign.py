@@ -1,0 +1,89 @@
+"""Images of services that are not in this repository: a binary of cargo, or any files."""
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from images import layer, rust, stamp
+from images.archive import Layered
+from images.definitions import USERS, Content, Definition, Target, base
+from images.layer import Entry, File
+from images.rust import Workspace
+from images.stamp import Stamp
+from local import service
+from tools.errors import ToolError
+
+PORTS = (8080, 8081)
+
+
+@dataclass(frozen=True)
+class Project:
+    """The image of a binary, and its version."""
+
+    definition: Definition
+    stamp: Stamp
+
+
+def project(manifest: Path, binary: str, more: Sequence[Entry] = ()) -> Project:
+    """The image of a binary of any Cargo.toml: the program and further files."""
+    chosen = service.package(manifest, binary)
+    found = service.metadata(Path(chosen.manifest))
+    root = Path(found["workspace_root"])
+    workspace = Workspace(root, Path(found["target_directory"]) / "corelane", "/project")
+    package = service.owner(found, chosen.program)
+
+    def content(target: Target) -> Content:
+        options = ["--package", package["name"]]
+        built = rust.build_in(workspace, chosen.program, target.platform, target.profile, options)
+        own = layer.program(f"/{chosen.program}", built)
+        return Content([Layered([*base(), own, *more])], {})
+
+    definition = Definition(
+        name=chosen.program,
+        image=chosen.program,
+        description=package["description"] or chosen.program,
+        licenses=package["license"] or "",
+        entrypoint=f"/{chosen.program}",
+        ports=PORTS,
+        content=content,
+    )
+    return Project(definition, stamp.read_any(root, package["version"]))
+
+
+def files(name: str, entrypoint: Sequence[str], entries: Sequence[Entry]) -> Definition:
+    """An image of these files and a user without privileges."""
+    if not entrypoint:
+        raise ToolError("the entry point is empty: give the path of a program in the image")
+    return Definition(
+        name=name,
+        image=name,
+        description=name,
+        licenses="",
+        entrypoint=entrypoint[0],
+        ports=PORTS[:1],
+        content=lambda _target: Content([Layered([*USERS, *entries])], {}),
+        arguments=tuple(entrypoint[1:]),
+    )
+
+
+def entries(pairs: Iterable[str]) -> list[Entry]:
+    """Files, and whole folders, from FILE=PATH. Programs stay executable."""
+    return [entry for pair in pairs for entry in _entries(pair)]
+
+
+def _entries(pair: str) -> list[Entry]:
+    source, separator, path = pair.rpartition("=")
+    if not separator or not path.startswith("/"):
+        raise ToolError(f"{pair!r} should be FILE=PATH with an absolute path of the image")
+    top = Path(source)
+    if not top.exists():
+        raise ToolError(f"{source}: there is no such file")
+    if top.is_file():
+        return [_entry(top, path)]
+    below = sorted(file for file in top.rglob("*") if file.is_file())
+    return [_entry(file, str(PurePosixPath(path) / file.relative_to(top))) for file in below]
+
+
+def _entry(file: Path, path: str) -> File:
+    return layer.program(path, file) if os.access(file, os.X_OK) else File(path, file)

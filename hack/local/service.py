@@ -1,0 +1,102 @@
+"""The service of an instance: the reference server, a package of cargo, or any program."""
+
+import json
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tools import command
+from tools.errors import ToolError
+
+REPOSITORY = Path(__file__).resolve().parent.parent.parent
+
+RUNTIMES = ("corelane", "other")
+"""Whether a service is on the crate corelane-service; the first is the default."""
+
+HEALTH = "/healthz"
+"""The path that says whether a replica of the runtime `other` works, unless another one is given."""
+
+
+@dataclass(frozen=True)
+class Service:
+    """What runs in each replica. The names of replicas begin with its name."""
+
+    name: str
+    program: str
+    """The name of the binary target; without a manifest, the path of the program."""
+    manifest: str = ""
+    """The Cargo.toml that builds it."""
+    runtime: str = RUNTIMES[0]
+    health: str = HEALTH
+    """With the runtime `other`: the path on the port for requests that says whether it works."""
+    gateway: dict = field(default_factory=dict)
+    """Values of the gateway's chart, in addition to those of the local gateway."""
+
+    @property
+    def chassis(self) -> bool:
+        """Whether it has an admin port and reads the variables of Corelane."""
+        return self.runtime == "corelane"
+
+
+REFERENCE = Service("server", "corelane-server", str(REPOSITORY / "services" / "Cargo.toml"))
+
+
+def package(
+    manifest: Path, binary: str, runtime: str = RUNTIMES[0], health: str = HEALTH
+) -> Service:
+    """A binary of cargo. Its package may have values of the gateway's chart in `package.metadata.corelane.gateway`."""
+    if manifest.is_dir():
+        manifest = manifest / "Cargo.toml"
+    if not manifest.is_file():
+        raise ToolError(f"{manifest}: there is no such file; give the Cargo.toml of the service")
+    manifest = manifest.resolve()
+    found = metadata(manifest)
+    wanted = found["workspace_default_members"]
+    packages = [each for each in found["packages"] if each["id"] in wanted]
+    if binary:
+        packages = found["packages"]
+    binaries = _binaries(packages)
+    chosen = binary or _default(binaries)
+    if chosen not in binaries:
+        names = ", ".join(sorted(binaries)) or "none"
+        what = f"no binary {binary!r}" if binary else "not exactly one binary"
+        raise ToolError(f"{manifest}: {what}; choose one by name. Its binaries: {names}")
+    own = (owner(found, chosen)["metadata"] or {}).get("corelane", {}).get("gateway", {})
+    return Service(chosen, chosen, str(manifest), runtime, health, own)
+
+
+def owner(found: dict, binary: str) -> dict:
+    """The package of a binary, in what `metadata` found."""
+    return _binaries(found["packages"])[binary]
+
+
+def _binaries(packages: list[dict]) -> dict[str, dict]:
+    """The package of each binary, by its name."""
+    return {
+        target["name"]: each
+        for each in packages
+        for target in each["targets"]
+        if "bin" in target["kind"]
+    }
+
+
+def _default(binaries: dict[str, dict]) -> str:
+    """The only binary, or the one that `cargo run` takes."""
+    named = {each["default_run"] for each in binaries.values() if each["default_run"]}
+    choice = list(binaries) if len(binaries) == 1 else list(named)
+    return choice[0] if len(choice) == 1 else ""
+
+
+def program(path: Path, runtime: str, health: str) -> Service:
+    """A program that is built already, in any language."""
+    if not os.access(path, os.X_OK) or not path.is_file():
+        raise ToolError(f"{path} is not a program: give the path of an executable file")
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", path.stem)
+    return Service(name, str(path.resolve()), runtime=runtime, health=health)
+
+
+def metadata(manifest: Path) -> dict:
+    """The packages of a workspace without their dependencies, as cargo describes them."""
+    argv = ["cargo", "metadata", "--no-deps", "--format-version", "1", "--manifest-path", manifest]
+    return json.loads(command.output(argv, cwd=manifest.parent))

@@ -1,0 +1,74 @@
+"""`up --watch`: builds the program again when its sources change, and rolls it out."""
+
+import filecmp
+import signal
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from local import build, processes, roll, settings
+from local.build import Built
+from local.topology import Topology
+from tools import progress
+from tools.errors import ToolError
+
+EVERY = 0.2
+"""Seconds between two looks. Cargo knows the sources, so there are few files and no events of other ones."""
+
+Seen = dict[Path, tuple[int, int] | None]
+
+
+def watch(topology: Topology, built: Built, run: Path) -> int:
+    """Returns after SIGINT or SIGTERM, which wait for the end of a build or rollout, or when the instance is down."""
+    ends: list[int] = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, _frame: ends.append(number))
+    if len(topology.replicas) == 1:
+        progress.say("watch", "with one replica, requests fail while it restarts: set REPLICAS=2")
+    progress.say("watch", f"{len(built.sources)} files; Ctrl-C ends only this")
+    seen: Seen = {}
+    while not ends and processes.find(run):
+        now = _look(built.sources)
+        if now == seen:
+            time.sleep(EVERY)
+            continue
+        seen = _settled(built.sources, now)
+        try:
+            built = build.build(topology.service, run, settings.profile(topology.service))
+            # A change during the build is one that the build may not have read.
+            seen = {file: seen.get(file, found) for file, found in _look(built.sources).items()}
+            _roll(topology, built, run)
+        except ToolError as error:
+            progress.say("watch", f"the old program keeps running: {error}")
+    print(f"The platform stays up: {settings.usage(run, 'down')} ends it.")
+    return 0
+
+
+def _roll(topology: Topology, built: Built, run: Path) -> None:
+    """Rolls the program out unless the replicas have it."""
+    if filecmp.cmp(built.program, run / build.FOLDER / built.program.name, shallow=False):
+        return
+    with processes.lock(run), progress.step("watch", "rolls the new program out"):
+        roll.roll(topology, built.program, run)
+
+
+def _settled(sources: Iterable[Path], now: Seen) -> Seen:
+    """The files when nothing changes any more: editors and version control write several."""
+    while True:
+        time.sleep(EVERY)
+        before, now = now, _look(sources)
+        if before == now:
+            return now
+
+
+def _look(sources: Iterable[Path]) -> Seen:
+    """Time and size of each file, also of those in a folder that a build script names."""
+    seen: Seen = {}
+    for source in sources:
+        for file in [source, *(source.rglob("*") if source.is_dir() else ())]:
+            try:
+                status = file.stat()
+                seen[file] = (status.st_mtime_ns, status.st_size)
+            except OSError:
+                seen[file] = None
+    return seen

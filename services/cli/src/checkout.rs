@@ -1,0 +1,84 @@
+//! The checkout of Corelane that has the platform of a project: the one its dependency comes from.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// The crates of Corelane that a service may depend on.
+const CRATES: [&str; 2] = ["corelane-service", "corelane"];
+
+/// What makes a folder a checkout.
+const MARK: &str = "hack/local/__main__.py";
+
+/// A project of cargo, as `cargo metadata` describes it.
+#[derive(Debug)]
+pub(crate) struct Project(Value);
+
+impl Project {
+    /// Reads the project of a manifest.
+    pub(crate) fn read(manifest: &Path) -> Result<Project, String> {
+        if !manifest.is_file() {
+            return Err(format!(
+                "{}: there is no such file; --manifest-path names the Cargo.toml of the service",
+                manifest.display()
+            ));
+        }
+        let mut cargo = Command::new("cargo");
+        cargo.args(["metadata", "--format-version", "1", "--manifest-path"]).arg(manifest);
+        let output = cargo.output().map_err(|error| format!("cargo does not start: {error}"))?;
+        if !output.status.success() {
+            let errors = String::from_utf8_lossy(&output.stderr);
+            return Err(format!("cargo metadata failed:\n{}", errors.trim_end()));
+        }
+        let read = serde_json::from_slice(&output.stdout);
+        read.map(Project).map_err(|error| format!("cargo metadata: {error}"))
+    }
+
+    /// The folder of the workspace.
+    pub(crate) fn root(&self) -> PathBuf {
+        self.0["workspace_root"].as_str().unwrap_or_default().into()
+    }
+
+    /// The checkout that a dependency comes from.
+    fn checkout(&self) -> Result<PathBuf, String> {
+        let packages = self.0["packages"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let manifests = || {
+            CRATES.iter().flat_map(|name| {
+                let named = packages.iter().filter(move |package| package["name"] == *name);
+                named.filter_map(|package| package["manifest_path"].as_str())
+            })
+        };
+        let found = manifests().find_map(|path| {
+            Path::new(path).ancestors().find(|folder| folder.join(MARK).is_file())
+        });
+        let missing = || match manifests().next() {
+            Some(path) => format!("{path} is not in a checkout of Corelane"),
+            None => "no package depends on corelane-service or corelane".to_owned(),
+        };
+        let choices = "depend on it by git or path, or name a checkout with --corelane or \
+                       CORELANE_HOME";
+        found.map(Path::to_path_buf).ok_or_else(|| format!("{}: {choices}", missing()))
+    }
+}
+
+/// The named checkout, or that of the project.
+pub(crate) fn find(named: Option<&Path>, project: Option<&Project>) -> Result<PathBuf, String> {
+    match (named, project) {
+        (Some(path), _) => require(path),
+        (None, Some(project)) => project.checkout(),
+        (None, None) => {
+            Err("without a project, --corelane or CORELANE_HOME must name a checkout of Corelane"
+                .to_owned())
+        }
+    }
+}
+
+/// The absolute path of a checkout.
+pub(crate) fn require(path: &Path) -> Result<PathBuf, String> {
+    let absolute = path.canonicalize().map_err(|error| format!("{}: {error}", path.display()))?;
+    if !absolute.join(MARK).is_file() {
+        return Err(format!("{} is not a checkout of Corelane: it has no {MARK}", path.display()));
+    }
+    Ok(absolute)
+}

@@ -1,0 +1,108 @@
+//! `corelane new`: writes a service that compiles and whose tests pass.
+
+mod name;
+mod source;
+mod template;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use clap::Args;
+use corelane_service::flags::allowed;
+use corelane_service::process;
+
+use self::name::Name;
+use self::source::Source;
+use self::template::Template;
+
+/// Create a service in a new folder
+#[derive(Args, Debug)]
+pub(crate) struct New {
+    /// Folder to create; its last part is the name of the service
+    #[arg(value_name = "NAME", value_parser = allowed(name::read))]
+    name: Name,
+    /// What the service speaks
+    #[arg(long, value_enum, default_value = "rest")]
+    template: Template,
+    /// Checkout of Corelane to depend on, instead of the release of this program
+    #[arg(long, value_name = "PATH")]
+    corelane: Option<PathBuf>,
+    /// Repository of Corelane to depend on, at the tag of this program's version
+    #[arg(long, value_name = "URL", conflicts_with = "corelane")]
+    #[arg(default_value = env!("CARGO_PKG_REPOSITORY"), hide_default_value = true)]
+    git: String,
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(new: &New) -> ExitCode {
+    match new.create() {
+        Ok(()) => {
+            process::print(&format!(
+                "Created {folder}. Next: cd {folder}, then cargo test or corelane up --watch\n",
+                folder = new.name.folder.display()
+            ));
+            ExitCode::SUCCESS
+        }
+        Err(message) => {
+            process::report(crate::NAME, &message);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+impl New {
+    fn create(&self) -> Result<(), String> {
+        let source = Source::find(self.corelane.as_deref(), &self.git)?;
+        let folder = &self.name.folder;
+        let failed = |error: io::Error| format!("{}: {error}", folder.display());
+        require_free(folder)?;
+        // Complete or not at all: the folder gets its name when everything is in it.
+        let parent = folder.parent().filter(|path| !path.as_os_str().is_empty());
+        let fresh = tempfile::Builder::new()
+            .prefix(".corelane-new-")
+            .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))
+            .tempdir_in(parent.unwrap_or(Path::new(".")))
+            .map_err(failed)?;
+        for (path, text) in self.template.files() {
+            let file = fresh.path().join(path);
+            fs::create_dir_all(file.parent().expect("below the folder")).map_err(failed)?;
+            fs::write(file, self.filled(text, &source)).map_err(failed)?;
+        }
+        format(fresh.path());
+        fs::rename(fresh.path(), folder).map_err(failed)?;
+        // It has another name now, so there is nothing to remove.
+        let _ = fresh.keep();
+        Ok(())
+    }
+
+    fn filled(&self, text: &str, source: &Source) -> String {
+        text.replace("__NAME__", &self.name.label)
+            .replace("__CRATE__", &self.name.label.replace('-', "_"))
+            .replace("__CORELANE__", &source.dependency("corelane"))
+            .replace("__SERVICE__", &source.dependency("service"))
+            .replace("__ABOUT__", self.template.about())
+            .replace("__TRY__", self.template.command())
+    }
+}
+
+/// As the length of the name and its place among the imports demand. Without rustfmt, the code only looks worse.
+fn format(folder: &Path) {
+    let rust = ["build.rs", "src/lib.rs", "src/main.rs", "tests/service.rs"];
+    let files = rust.map(|file| folder.join(file)).into_iter().filter(|file| file.exists());
+    let mut rustfmt = Command::new("rustfmt");
+    rustfmt.args(["--edition", "2024", "--config-path"]).arg(folder).args(files);
+    let _ = rustfmt.stdout(Stdio::null()).stderr(Stdio::null()).status();
+}
+
+/// An empty folder may become the service.
+fn require_free(folder: &Path) -> Result<(), String> {
+    let shown = folder.display();
+    match fs::read_dir(folder).map(|mut entries| entries.next().is_none()) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(format!("{shown} is not empty: choose another name or remove it")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(format!("{shown}: {error}")),
+    }
+}

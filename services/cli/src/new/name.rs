@@ -1,0 +1,129 @@
+//! Names of services.
+
+use std::path::PathBuf;
+
+/// Longest name: Helm appends to it, and the result must be a DNS label.
+const LONGEST: usize = 40;
+
+const ALLOWED: &str = "at most 40 lower case letters, digits and hyphens, from a letter to a letter or digit; \
+                       not a word of Rust or the name of a crate that the service uses";
+
+/// Names that the crate cannot have: keywords of Rust, its libraries, and dependencies of the templates.
+const TAKEN: &[&str] = &[
+    "abstract",
+    "alloc",
+    "as",
+    "async",
+    "await",
+    "become",
+    "box",
+    "break",
+    "const",
+    "continue",
+    "core",
+    "crate",
+    "do",
+    "dyn",
+    "else",
+    "enum",
+    "extern",
+    "false",
+    "final",
+    "fn",
+    "for",
+    "gen",
+    "if",
+    "impl",
+    "in",
+    "let",
+    "loop",
+    "macro",
+    "match",
+    "mod",
+    "move",
+    "mut",
+    "override",
+    "priv",
+    "proc-macro",
+    "pub",
+    "ref",
+    "return",
+    "self",
+    "static",
+    "std",
+    "struct",
+    "super",
+    "test",
+    "trait",
+    "true",
+    "try",
+    "type",
+    "typeof",
+    "unsafe",
+    "unsized",
+    "use",
+    "virtual",
+    "where",
+    "while",
+    "yield",
+    "axum",
+    "corelane",
+    "corelane-service",
+    "futures-util",
+    "prost",
+    "protox",
+    "serde",
+    "sqlx",
+    "tempfile",
+    "tokio",
+    "tokio-tungstenite",
+    "tonic",
+    "tonic-prost",
+    "tonic-prost-build",
+    "tracing",
+];
+
+/// The folder of a new service, and its name: of a crate, an image and a Helm release, so a DNS label.
+#[derive(Clone, Debug)]
+pub(super) struct Name {
+    pub(super) folder: PathBuf,
+    pub(super) label: String,
+}
+
+/// Reads a name, or the path of a folder that ends with one.
+pub(super) fn read(text: &str) -> Result<Name, &'static str> {
+    let folder = PathBuf::from(text);
+    let label = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    if !is_label(label) || TAKEN.contains(&label) {
+        return Err(ALLOWED);
+    }
+    let label = label.to_owned();
+    Ok(Name { folder, label })
+}
+
+fn is_label(text: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    text.len() <= LONGEST
+        && text.bytes().all(allowed)
+        && text.starts_with(|first: char| first.is_ascii_lowercase())
+        && !text.ends_with('-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_crates_and_dns_labels() {
+        for name in ["shop", "my-shop2", "./x/shop", "s"] {
+            assert!(read(name).is_ok(), "{name}");
+        }
+        let long = "a".repeat(41);
+        for name in
+            ["", "Shop", "my_shop", "2shop", "shop-", "-shop", "fn", "axum", "..", "/", &long]
+        {
+            assert!(read(name).is_err(), "{name}");
+        }
+        assert_eq!(read("a/b-c").map(|name| name.label), Ok("b-c".to_owned()));
+    }
+}

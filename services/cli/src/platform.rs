@@ -1,0 +1,209 @@
+//! `corelane up`, `down`, `status`, `logs` and `image`: the tools of the checkout, for the user's project.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use clap::{Args, ValueEnum};
+use corelane_service::process;
+
+use crate::checkout::{self, Project};
+
+const MANIFEST: &str = "Cargo.toml";
+
+/// The project, and the checkout of Corelane.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Project")]
+pub(crate) struct Place {
+    /// Cargo.toml of the service
+    #[arg(long, value_name = "FILE", default_value = MANIFEST)]
+    manifest_path: PathBuf,
+    /// Checkout of Corelane. By default the one that the dependency corelane-service comes from
+    #[arg(long, env = "CORELANE_HOME", value_name = "PATH")]
+    corelane: Option<PathBuf>,
+}
+
+/// Start replicas of the service, Envoy and Prometheus on this machine
+///
+/// Each replica has a CPU of its own while there are enough of them. Ports and settings are as in a cluster.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Environment: REPLICAS, PROFILE (cargo profile; dev), INSTANCE, DATABASE (none, sqlite or \
+                        postgres: DATABASE_URL of the replicas), GATEWAY_PORT, ENVOY_ADMIN_PORT, \
+                        GATEWAY_STATS_PORT, PROMETHEUS_PORT, REPLICA_PORT, REPLICA_ADMIN_PORT, POSTGRES_PORT."
+)]
+pub(crate) struct Up {
+    /// Build again when a source changes, and roll out replica by replica
+    #[arg(long)]
+    watch: bool,
+    /// Binary of the project to run, if there are several
+    #[arg(long, value_name = "NAME")]
+    bin: Option<String>,
+    /// Program to run instead of a binary of the project
+    #[arg(long, value_name = "PROGRAM", conflicts_with = "bin")]
+    binary: Option<PathBuf>,
+    /// What the program is built on
+    #[arg(long, value_enum, default_value = "corelane")]
+    runtime: Runtime,
+    /// Path on the port for requests that replies 200 while a replica works; for --runtime other
+    #[arg(long, value_name = "PATH", default_value = "/healthz")]
+    health: String,
+    #[command(flatten)]
+    place: Place,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+enum Runtime {
+    /// The crate corelane-service
+    Corelane,
+    /// Anything that serves on the port in PORT
+    Other,
+}
+
+/// The other commands of the local platform.
+#[derive(Args, Debug)]
+pub(crate) struct Running {
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Show the last log lines, or follow one process
+#[derive(Args, Debug)]
+pub(crate) struct Logs {
+    /// Process to follow, such as gateway
+    name: Option<String>,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Build an image of the service as an OCI archive, without Docker
+///
+/// The program is static, and the same bytes for the same sources and compiler.
+#[derive(Args, Debug)]
+pub(crate) struct Image {
+    /// Binary of the project, if there are several
+    #[arg(long, value_name = "NAME")]
+    bin: Option<String>,
+    /// Architectures: amd64, arm64. By default this machine's
+    #[arg(long, value_name = "ARCH,...")]
+    arch: Option<String>,
+    /// Tag of the image. By default the version of the package
+    #[arg(long)]
+    tag: Option<String>,
+    /// Cargo profile of the program
+    #[arg(long, value_name = "NAME", default_value = "release")]
+    profile: String,
+    /// Folder of the archive. By default .corelane/images of the project
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+    /// File to add at an absolute path of the image
+    #[arg(long = "file", value_name = "FILE=PATH")]
+    files: Vec<String>,
+    #[command(flatten)]
+    place: Place,
+}
+
+impl Up {
+    /// Starts the platform.
+    pub(crate) fn run(&self) -> ExitCode {
+        self.place.execute("local", self.binary.is_none(), |command, root| {
+            command.arg("up").arg("--project").arg(root);
+            match &self.binary {
+                Some(program) => command.arg("--binary").arg(program),
+                None => command.arg("--manifest").arg(&self.place.manifest_path),
+            };
+            option(command, "--bin", &self.bin);
+            let runtime = if self.runtime == Runtime::Other { "other" } else { "corelane" };
+            command.args(["--runtime", runtime, "--health", &self.health]);
+            if self.watch {
+                command.arg("--watch");
+            }
+        })
+    }
+}
+
+impl Running {
+    /// Runs a command of the platform.
+    pub(crate) fn run(&self, name: &str) -> ExitCode {
+        self.place.execute("local", false, |command, root| {
+            command.arg(name).arg("--project").arg(root);
+        })
+    }
+}
+
+impl Logs {
+    /// Shows logs.
+    pub(crate) fn run(&self) -> ExitCode {
+        self.place.execute("local", false, |command, root| {
+            command.arg("logs").args(&self.name).arg("--project").arg(root);
+        })
+    }
+}
+
+impl Image {
+    /// Builds the image.
+    pub(crate) fn run(&self) -> ExitCode {
+        self.place.execute("images", true, |command, root| {
+            command.arg("project").arg(&self.place.manifest_path);
+            option(command, "--bin", &self.bin);
+            option(command, "--arch", &self.arch);
+            option(command, "--tag", &self.tag);
+            command.args(["--profile", &self.profile]);
+            let default = || root.join(".corelane/images");
+            command.arg("--out").arg(self.out.clone().unwrap_or_else(default));
+            for file in &self.files {
+                command.args(["--file", file]);
+            }
+        })
+    }
+}
+
+fn option(command: &mut Command, flag: &str, value: &Option<String>) {
+    if let Some(value) = value {
+        command.args([flag, value]);
+    }
+}
+
+impl Place {
+    /// Becomes a tool of the checkout, which gets signals and the terminal. `extend` adds arguments, and knows the
+    /// folder of the project.
+    fn execute(
+        &self,
+        tool: &str,
+        needs_project: bool,
+        extend: impl FnOnce(&mut Command, &Path),
+    ) -> ExitCode {
+        let command = self.command(tool, needs_project, extend);
+        let error = match command {
+            Ok(mut command) => format!("python3 does not start: {}", command.exec()),
+            Err(message) => message,
+        };
+        process::report(crate::NAME, &error);
+        ExitCode::FAILURE
+    }
+
+    fn command(
+        &self,
+        tool: &str,
+        needs_project: bool,
+        extend: impl FnOnce(&mut Command, &Path),
+    ) -> Result<Command, String> {
+        let chosen = self.manifest_path != Path::new(MANIFEST);
+        let project = match needs_project || chosen || self.manifest_path.is_file() {
+            true => Some(Project::read(&self.manifest_path)?),
+            false => None,
+        };
+        let checkout = checkout::find(self.corelane.as_deref(), project.as_ref())?;
+        let root = match &project {
+            Some(project) => project.root(),
+            None => std::env::current_dir().map_err(|error| error.to_string())?,
+        };
+        let mut command = Command::new("python3");
+        // The checkout may be cargo's, which stays as it is.
+        command.env("PYTHONDONTWRITEBYTECODE", "1").env_remove("CORELANE_HOME");
+        command.arg(OsString::from(checkout.join("hack").join(tool)));
+        extend(&mut command, &root);
+        Ok(command)
+    }
+}

@@ -1,0 +1,97 @@
+//! Notes over HTTP. Each lane has a router and connections to the database of its own.
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use corelane::axum::LearnRoutes;
+use corelane::{Lane, Problem};
+use serde::{Deserialize, Serialize};
+use sqlx::AnyPool;
+use sqlx::any::AnyPoolOptions;
+
+/// Connections to the database over all lanes of this replica.
+const CONNECTIONS: usize = 8;
+
+const TABLE: &str = "CREATE TABLE IF NOT EXISTS notes (name TEXT PRIMARY KEY, text TEXT NOT NULL)";
+
+/// What the handlers of a lane share.
+#[derive(Clone)]
+struct Notes {
+    database: AnyPool,
+    greeting: String,
+}
+
+#[derive(Deserialize, Serialize)]
+struct Note {
+    text: String,
+}
+
+/// The service of one lane. The replica starts only if every lane has its connections.
+pub async fn service(lane: &Lane, url: &str, greeting: String) -> Result<Router, sqlx::Error> {
+    let database = connect(lane, url).await?;
+    Ok(Router::new()
+        .route("/", get(front_page))
+        .route("/notes/{name}", get(read).put(write))
+        // Metrics, logs and the load table name each request by its route.
+        .layer(LearnRoutes)
+        .with_state(Notes { database, greeting }))
+}
+
+async fn connect(lane: &Lane, url: &str) -> Result<AnyPool, sqlx::Error> {
+    sqlx::any::install_default_drivers();
+    let share = (CONNECTIONS / lane.lanes()).max(1) as u32;
+    let database = AnyPoolOptions::new().max_connections(share).connect(url).await?;
+    // Two lanes that create it at the same time can fail once in PostgreSQL.
+    if sqlx::query(TABLE).execute(&database).await.is_err() {
+        sqlx::query(TABLE).execute(&database).await?;
+    }
+    Ok(database)
+}
+
+async fn front_page(State(notes): State<Notes>) -> String {
+    notes.greeting + "\n"
+}
+
+async fn read(State(notes): State<Notes>, Path(name): Path<String>) -> Result<Json<Note>, Failed> {
+    let query = sqlx::query_scalar("SELECT text FROM notes WHERE name = $1").bind(name);
+    let text = query.fetch_optional(&notes.database).await?.ok_or(Failed::NoNote)?;
+    Ok(Json(Note { text }))
+}
+
+async fn write(
+    State(notes): State<Notes>,
+    Path(name): Path<String>,
+    Json(note): Json<Note>,
+) -> Result<StatusCode, Failed> {
+    let write = "INSERT INTO notes (name, text) VALUES ($1, $2)
+                 ON CONFLICT (name) DO UPDATE SET text = excluded.text";
+    sqlx::query(write).bind(name).bind(note.text).execute(&notes.database).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Why a request has no other reply.
+enum Failed {
+    NoNote,
+    Database(sqlx::Error),
+}
+
+impl From<sqlx::Error> for Failed {
+    fn from(error: sqlx::Error) -> Self {
+        Failed::Database(error)
+    }
+}
+
+impl IntoResponse for Failed {
+    fn into_response(self) -> Response {
+        let problem = match self {
+            Failed::NoNote => Problem::new(StatusCode::NOT_FOUND, "no-note").detail("no such note"),
+            Failed::Database(error) => {
+                tracing::error!(%error, "the database failed");
+                Problem::new(StatusCode::SERVICE_UNAVAILABLE, "database-unavailable")
+            }
+        };
+        problem.into_response().into_response()
+    }
+}

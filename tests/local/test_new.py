@@ -1,0 +1,311 @@
+"""A service of one's own: `corelane new`, its own tests, `corelane up`, a rollout on change, `corelane down`."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from local import processes, topology
+from support import REPOSITORY, becomes, eventually
+from support.client import ask
+from support.load import Load
+from support.processes import free_ports, program
+from support.rendering import tool
+
+TARGET = REPOSITORY / "services" / "target"
+
+BUILDING = 600.0
+"""Seconds for a build whose dependencies may not be there."""
+
+OTHER = """#!{python}
+import http.server, os, signal, sys, threading
+{first}
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def do_GET(self):
+        body = b"{word} " + repr(sorted(key for key in os.environ if "CORELANE" in key)).encode()
+        self.send_response(200 if self.path in ("/", "/up") else 404)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *_):
+        pass
+server = http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["PORT"])), Handler)
+signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown).start())
+server.serve_forever()
+"""
+
+
+@dataclass
+class Project:
+    """A folder with a service, and the ports of its platform."""
+
+    folder: Path
+    environment: dict[str, str]
+
+    @property
+    def run(self) -> Path:
+        """The run folder of the platform."""
+        return self.folder / ".corelane" / "default"
+
+    @property
+    def gateway(self) -> str:
+        """URL of the gateway."""
+        return f"http://127.0.0.1:{self.environment['GATEWAY_PORT']}"
+
+    def begin(self, *arguments: object, **more: object) -> subprocess.Popen[str]:
+        """Starts a command in the folder."""
+        return subprocess.Popen(
+            [*map(str, arguments)],
+            cwd=self.folder,
+            env={**os.environ, **self.environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            **more,
+        )
+
+    def command(self, *arguments: object) -> tuple[int, str]:
+        """Runs a command; returns its exit status and output."""
+        with self.begin(*arguments) as process:
+            output, _ = process.communicate()
+        return process.returncode, output
+
+    def corelane(self, *arguments: object) -> str:
+        """Runs `corelane`, which must succeed."""
+        status, output = self.command(program("corelane"), *arguments)
+        assert status == 0, output
+        return output
+
+    def replicas(self) -> set[str | None]:
+        """Who answers."""
+        return {ask(self.gateway).replica for _ in range(20)}
+
+
+def project(folder: Path) -> Project:
+    """A project with two replicas on free ports."""
+    first = free_ports(9)
+    names = ("GATEWAY_PORT", "ENVOY_ADMIN_PORT", "GATEWAY_STATS_PORT", "PROMETHEUS_PORT")
+    variables = {name: str(first + index) for index, name in enumerate(names)}
+    variables |= {"REPLICA_PORT": str(first + 4), "REPLICA_ADMIN_PORT": str(first + 6)}
+    variables |= {"REPLICAS": "2", "CARGO_TARGET_DIR": str(TARGET)}
+    # With those of this repository, dependencies of the same features are compiled only once.
+    variables["CARGO_PROFILE_DEV_DEBUG"] = "0"
+    return Project(folder, variables)
+
+
+def new(name: str, *arguments: object) -> Project:
+    """A service with dependencies on this repository, always at the same place, so that cargo builds it once."""
+    place = TARGET / "new"
+    place.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(place / name, ignore_errors=True)
+    made = project(place)
+    made.corelane("new", name, "--corelane", REPOSITORY, *arguments)
+    made.folder = place / name
+    # The versions that this repository is tested with.
+    shutil.copy(REPOSITORY / "services" / "Cargo.lock", made.folder)
+    return made
+
+
+@pytest.fixture(scope="module")
+def shop() -> Iterator[Project]:
+    """A new service of the template `rest`, built and up."""
+    made = new("shop")
+    try:
+        made.corelane("up")
+        yield made
+    finally:
+        made.command(program("corelane"), "down")
+
+
+@pytest.fixture
+def scripts(tmp_path: Path) -> Iterator[Project]:
+    """A project without cargo: the program `web`, which is not on the library."""
+    made = project(tmp_path)
+    write(tmp_path / "web", "one")
+    try:
+        yield made
+    finally:
+        made.command(program("corelane"), "down", "--corelane", REPOSITORY)
+
+
+def write(file: Path, word: str, first: str = "") -> None:
+    """Replaces the program at once, as a compiler does."""
+    fresh = file.with_suffix(".new")
+    text = OTHER.replace("{python}", sys.executable).replace("{word}", word)
+    fresh.write_text(text.replace("{first}", first))
+    fresh.chmod(0o755)
+    fresh.rename(file)
+
+
+def test_a_new_service_passes_its_own_tests() -> None:
+    passes_its_own_tests(new("shop"))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("name", "template"), [("room", "websocket"), ("my-calls", "grpc")])
+def test_a_new_service_of_each_template_passes_its_own_tests(name: str, template: str) -> None:
+    passes_its_own_tests(new(name, "--template", template))
+
+
+def passes_its_own_tests(made: Project) -> None:
+    for arguments in (("test",), ("fmt", "--check"), ("clippy", "--", "-D", "warnings")):
+        status, output = made.command("cargo", *arguments)
+        assert status == 0, output
+    workflow = made.folder / ".github" / "workflows" / "ci.yaml"
+    status, output = made.command(tool("actionlint"), "-shellcheck", tool("shellcheck"), workflow)
+    assert status == 0, output
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("name", "template"), [("room", "websocket"), ("my-calls", "grpc")])
+def test_its_smoke_test_passes_through_the_gateway(name: str, template: str) -> None:
+    made = new(name, "--template", template)
+    try:
+        made.corelane("up")
+        smoke(made)
+    finally:
+        made.corelane("down")
+
+
+def smoke(made: Project) -> None:
+    made.environment |= {"BASE_URL": made.gateway, "DURATION": "2s"}
+    status, output = made.command(tool("k6"), "run", "--quiet", "loadtest/smoke.js")
+    assert status == 0, output
+
+
+def test_the_gateway_balances_over_the_replicas(shop: Project) -> None:
+    eventually(lambda: shop.replicas() == {"shop-0", "shop-1"}, "replies of both replicas")
+    for replica in topology.read(shop.run).replicas:
+        assert ask(f"http://127.0.0.1:{replica.admin_port}", "/readyz").status == 200
+    smoke(shop)
+
+
+def test_a_second_up_keeps_what_runs(shop: Project) -> None:
+    before = processes.find(shop.run)
+    assert "is already up" in shop.corelane("up")
+    assert processes.find(shop.run) == before
+    assert "shop-1" in shop.corelane("status")
+    assert "==> shop-1" in shop.corelane("logs")
+
+
+def test_a_change_is_rolled_out_without_a_failed_request(shop: Project) -> None:
+    source = shop.folder / "src" / "lib.rs"
+    text = source.read_text()
+    with shop.begin(program("corelane"), "up", "--watch") as watching:
+        try:
+            with Load(shop.gateway, path="/") as load:
+                source.write_text(text.replace('notes.greeting + "\\n"', '"changed\\n".to_owned()'))
+                bodies(shop, {b"changed\n"})
+                load.wait_for(100)
+            assert load.failures == []
+            assert shop.replicas() == {"shop-0", "shop-1"}
+            source.write_text("fn")
+            read_until(watching, "shop does not build")
+            assert {ask(shop.gateway).body for _ in range(20)} == {b"changed\n"}
+            source.write_text(text)
+            bodies(shop, {b"hello\n"})
+        finally:
+            watching.send_signal(signal.SIGINT)
+            watching.communicate()
+    assert watching.returncode == 0
+    assert processes.find(shop.run)
+
+
+def read_until(process: subprocess.Popen[str], text: str) -> None:
+    """Reads the output of a process up to a line with the text."""
+    for line in process.stdout:
+        if text in line:
+            return
+    raise AssertionError(f"it ended without {text!r}")
+
+
+def bodies(made: Project, wanted: set[bytes]) -> None:
+    """Waits for a build and its rollout to all replicas."""
+    eventually(
+        lambda: {ask(made.gateway).body for _ in range(20)} == wanted,
+        f"replies {wanted}",
+        patience=BUILDING,
+        pause=0.2,
+    )
+
+
+def test_down_leaves_nothing(shop: Project) -> None:
+    assert "is down" in shop.corelane("down")
+    assert processes.find(shop.run) == []
+    assert shop.command(program("corelane"), "status")[0] == 1
+
+
+def test_any_program_runs_behind_the_gateway(scripts: Project) -> None:
+    up = ("up", "--binary", "web", "--runtime", "other", "--health", "/up")
+    up = (*up, "--corelane", REPOSITORY)
+    scripts.corelane(*up)
+    assert ask(scripts.gateway).body == b"one []"
+    # The command that runs replaces the program only where it has changed.
+    with scripts.begin(program("corelane"), *up, "--watch") as watching:
+        try:
+            write(scripts.folder / "web", "two")
+            bodies(scripts, {b"two []"})
+            write(scripts.folder / "web", "three", first="sys.exit('no luck')")
+            read_until(watching, "web-0 exited right after the start")
+            bodies(scripts, {b"two []"})
+        finally:
+            watching.send_signal(signal.SIGTERM)
+            watching.communicate()
+    assert watching.returncode == 0
+
+
+def test_a_program_without_the_library_is_refused(scripts: Project) -> None:
+    write(scripts.folder / "web", "one", first="sys.exit(0)")
+    up = ("up", "--binary", "web", "--corelane", REPOSITORY)
+    status, output = scripts.command(program("corelane"), *up)
+    assert status == 1
+    assert "Any other program runs with --runtime other" in output
+    assert processes.find(scripts.run) == []
+
+
+@pytest.mark.parametrize("name", ["Shop", "my_shop", "fn", "axum", "shop-", "1st"])
+def test_a_name_must_be_one_of_a_crate_and_a_dns_label(tmp_path: Path, name: str) -> None:
+    made = project(tmp_path)
+    status, output = made.command(program("corelane"), "new", name, "--corelane", REPOSITORY)
+    assert status == 64
+    assert f"'{name}'" in output
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_with_files_stays_as_it_is(tmp_path: Path) -> None:
+    made = project(tmp_path)
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "mine").touch()
+    status, output = made.command(program("corelane"), "new", "shop", "--corelane", REPOSITORY)
+    assert (status, output.count("shop is not empty")) == (1, 1)
+    assert [file.name for file in tmp_path.rglob("*")] == ["shop", "mine"]
+
+
+def test_corelane_comes_from_a_checkout_or_a_tag(tmp_path: Path) -> None:
+    made = project(tmp_path)
+    status, output = made.command(program("corelane"), "new", "shop", "--corelane", tmp_path)
+    assert status == 1
+    assert "is not a checkout of Corelane" in output
+    assert list(tmp_path.iterdir()) == []
+    made.corelane("new", "shop", "--git", "https://git.example/corelane")
+    version = (REPOSITORY / "VERSION").read_text().strip()
+    manifest = (tmp_path / "shop" / "Cargo.toml").read_text()
+    assert f'git = "https://git.example/corelane", tag = "v{version}"' in manifest
+
+
+def test_a_project_must_depend_on_a_checkout(tmp_path: Path) -> None:
+    made = project(tmp_path)
+    status, output = made.command("cargo", "init", "--vcs", "none", "--name", "plain")
+    assert status == 0, output
+    status, output = made.command(program("corelane"), "up")
+    assert status == 1
+    assert "no package depends on corelane-service or corelane" in output
+    assert "CORELANE_HOME" in output
+    becomes(lambda: processes.find(made.run), [])
