@@ -2,6 +2,7 @@
 
 import json
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -135,6 +136,35 @@ def test_envoy_takes_the_file_and_spares_replicas_that_end(
             slices.put("a", (address, ENDED), ports=first)
             eventually(lambda: members(gateway) == {second[0]}, "one replica left")
             load.wait_for(50)
+        assert not load.failures, load.failures[:10]
+
+
+def test_a_replica_that_returns_at_its_address_has_no_ejection_left(
+    start: Callable[..., Server], slices: Slices, starter: Agents, tmp_path: Path
+) -> None:
+    address = own_address()
+    (_, good), (killed, ports) = (replica(start, name) for name in ("good", "killed"))
+    slices.put("a", (address, READY), ports=good)
+    slices.put("b", (address, READY), ports=ports)
+    # An ejection does not end by itself within the test.
+    outliers = {"ejectionTime": "10m", "maxEjectionTime": "10m"}
+    values = {"upstream": {**in_front()["upstream"], "outliers": outliers}}
+    with starter.run() as agent:
+        agent.wait_until_ready()
+        with gateway_to([], tmp_path, values) as gateway, Load(gateway.url, clients=4) as load:
+            load.wait_for(20, "killed")
+            killed.process.kill()
+            ejected = "cluster.server.outlier_detection.ejections_active"
+            eventually(lambda: gateway.counted(ejected) == 1, "an ejection")
+            slices.put("b", (address, STARTING), ports=ports)
+            eventually(lambda: members(gateway) == {good[0]}, "one replica left")
+            again = subprocess.Popen(killed.process.args, stderr=subprocess.DEVNULL)
+            try:
+                slices.put("b", (address, READY), ports=ports)
+                load.wait_for(20, "killed")
+            finally:
+                again.kill()
+                again.wait()
         assert not load.failures, load.failures[:10]
 
 

@@ -1,9 +1,11 @@
 """A replica that fails what it is asked: what is repeated, and what leaves the rotation."""
 
+import socket
 import subprocess
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -137,6 +139,65 @@ def test_a_replica_that_never_answers_is_left_out_though_its_check_is_good(
             assert {client.ask("/hello").status for _ in range(50)} == {200}
             client.close()
             assert seen.total() == before
+
+
+@contextmanager
+def full() -> Iterator[tuple[str, Callable[[], None]]]:
+    """URL of a replica to which new connections wait: the kernel drops their SYNs until it accepts one."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        address = listener.getsockname()
+
+        def serve() -> None:
+            listener.accept()[0].close()
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+
+        with socket.create_connection(address):
+            yield f"http://127.0.0.1:{address[1]}", serve
+
+
+def connecting(url: str) -> bool:
+    """Whether a connection to a port of this machine waits for its handshake: SYN_SENT in proc_net_tcp(5)."""
+    port = f":{int(url.rpartition(':')[2]):04X}"
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return any(row[2].endswith(port) and row[3] == "02" for row in rows)
+
+
+def test_a_connection_whose_first_packet_was_lost_is_waited_for(tmp_path: Path) -> None:
+    """TCP sends it again after a second (RFC 6298): a shorter limit is one for networks that lose nothing."""
+    values = {"upstream": {"retries": {"attempts": 0}, "outliers": {"consecutiveFailures": 100}}}
+    with (
+        full() as (url, serve),
+        failing("answer") as (healthy, _),
+        gateway_to([endpoint(url, healthy)], tmp_path, values=values) as gateway,
+        ThreadPoolExecutor() as pool,
+    ):
+        eventually(lambda: gateway.counted("cluster.server.membership_healthy") == 1)
+        reply = pool.submit(ask, gateway.url, "/hello")
+        eventually(lambda: connecting(url))
+        serve()
+        assert reply.result().status == 200
+
+
+def test_a_replica_that_takes_no_connection_is_left_out_and_fails_no_request(
+    server: Server, tmp_path: Path
+) -> None:
+    """As where a node is gone: nothing refuses its connections, and here the health check still passes."""
+    name = "cluster.server.outlier_detection.ejections_enforced_consecutive_gateway_failure"
+    with full() as (url, _), failing("answer") as (healthy, _):
+        replicas = [endpoint(url, healthy), endpoint(server.url, server.admin)]
+        # Requests that wait at the same time fail together, so one connectTimeout is enough.
+        with gateway_to(replicas, tmp_path) as gateway:
+            eventually(lambda: gateway.counted("cluster.server.membership_healthy") == 2)
+            with Load(gateway.url, clients=8) as load:
+                eventually(lambda: gateway.counted(name) > 0, "an ejection")
+            assert not load.failures
+            assert gateway.counted("cluster.server.upstream_cx_connect_timeout") >= 1
+            assert gateway.counted("cluster.server.upstream_rq_retry_success") >= 1
 
 
 def test_a_replica_that_is_back_waits_for_its_health_check_only(

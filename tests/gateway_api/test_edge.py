@@ -68,7 +68,8 @@ def test_bootstrap_has_what_envoy_gateway_has_no_field_for(platform: Any) -> Non
     bootstrap = platform.running.configuration()["BootstrapConfigDump"]["bootstrap"]
     assert bootstrap["enable_worker_cpu_affinity"] is True
     layers = bootstrap["layered_runtime"]["layers"]
-    assert {"name": "static", "static_layer": {"example": 1}} in layers
+    (values,) = (each["static_layer"] for each in layers if each["name"] == "static")
+    assert values == {"example": 1, "http.max_requests_per_io_cycle": 5}
 
 
 def test_replicas_are_balanced_by_their_reports(platform: Any) -> None:

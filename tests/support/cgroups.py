@@ -33,6 +33,7 @@ class Cgroup:
     """A cgroup that is empty at first; its processes must have ended when it goes."""
 
     def __init__(self, controller: str) -> None:
+        self.controller = controller
         self.directory = base(controller) / f"corelane-test-{controller}-{os.getpid()}"
         self.directory.mkdir()
 
@@ -47,6 +48,14 @@ class Cgroup:
     def write(self, name: str, text: str) -> None:
         """Sets what one of its files is about."""
         (self.directory / name).write_text(text)
+
+    def within(self) -> list[str]:
+        """What runs a command in it, to which it is the whole hierarchy, as in a container."""
+        place = base(self.controller)
+        while place.parent != MOUNTED.parent and not os.path.ismount(place):
+            place = place.parent
+        script = 'echo $$ >"$1/cgroup.procs" && mount --bind "$1" "$2" && shift 2 && exec "$@"'
+        return ["unshare", "--mount", "sh", "-ec", script, "sh", str(self.directory), str(place)]
 
     def take(self, server: Server) -> None:
         """Moves a server in."""

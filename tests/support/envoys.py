@@ -1,8 +1,9 @@
 """A real Envoy, alone, with the configuration that the gateway chart renders."""
 
 import json
+import re
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,6 +65,12 @@ def endpoint(url: str, admin: str) -> dict:
     return {"address": address.hostname, "port": address.port, "adminPort": admin_port}
 
 
+def peak(gateway: Gateway) -> int:
+    """The most memory in KiB that the gateway has ever had."""
+    status = Path(f"/proc/{gateway.process.pid}/status").read_text()
+    return int(re.search(r"VmHWM:\s+(\d+)", status)[1])
+
+
 def merged(values: dict, more: dict) -> dict:
     """Values with others over them, as Helm lays one values file over another."""
     both = {
@@ -82,11 +89,13 @@ def gateway_to(
     change: Callable[[dict], None] | None = None,
     *,
     dynamic: bool = False,
+    within: Sequence[str] = (),
 ) -> Iterator[Gateway]:
     """Envoy with one worker in front of these replicas; it logs every request.
 
     Further `values` of the chart are laid over those of the fixture. `change` is for what the chart has
-    no value for. A `dynamic` one reads routes from the files of an agent, which must exist.
+    no value for. A `dynamic` one reads routes from the files of an agent, which must exist. `within` is a
+    command that runs Envoy.
     """
     first = free_ports(4)
     own = {
@@ -116,7 +125,7 @@ def gateway_to(
     with (
         log.open("ab") as output,
         errors.open("ab") as words,
-        running([tool("envoy"), *arguments], output, words) as process,
+        running([*within, tool("envoy"), *arguments], output, words) as process,
     ):
         ports = (first, first + 1, own["admin"]["port"])
         urls = (f"http://127.0.0.1:{port}" for port in ports)

@@ -369,11 +369,14 @@ Values of what faces clients that the schema cannot judge.
 {{- end -}}
 
 {{- define "gateway.guards.overload" -}}
-{{- range $key := list "reduceTimeouts" "resetStreams" -}}
-{{- with get $.Values.overload $key -}}
+{{- with .Values.overload.reduceTimeouts -}}
 {{- if and .from (ge (int .from) (int .to)) -}}
-{{- fail (printf "overload.%s.from (%d) must be below overload.%s.to (%d)" $key (int .from) $key (int .to)) -}}
+{{- fail (printf "overload.reduceTimeouts.from (%d) must be below overload.reduceTimeouts.to (%d)" (int .from) (int .to)) -}}
 {{- end -}}
+{{- end -}}
+{{- range $key, $value := .Values.overload.resetStreams -}}
+{{- if ge (int $value) 100 -}}
+{{- fail (printf "overload.resetStreams.%s (%d) must be below 100" $key (int $value)) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -41,7 +41,7 @@ GATEWAY_VALUES = {
             "requests": 20_000,
         },
         # One turn of its loop serves thousands of clients before it processes the answer to its own
-        # SYN. With the default of 500 ms it would reject the requests that wait for it.
+        # SYN. With the default of 2 s it may reject the requests that wait for it.
         "connectTimeout": "10s",
     },
 }

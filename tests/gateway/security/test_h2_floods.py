@@ -7,14 +7,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 import yaml
 
 from support import eventually
 from support.client import ask
-from support.envoys import Gateway, endpoint, gateway_to
+from support.envoys import Gateway, endpoint, gateway_to, peak
 from support.h2 import (
     CONTINUATION,
     DATA,
@@ -192,12 +191,6 @@ def aftermath(target: tuple[Gateway, Recorder, dict]) -> Aftermath:
             recorder.take(),
             peak(gateway) - before,
         )
-
-
-def peak(gateway: Gateway) -> int:
-    """The most memory in KiB that the gateway has ever had."""
-    status = Path(f"/proc/{gateway.process.pid}/status").read_text()
-    return int(re.search(r"VmHWM:\s+(\d+)", status)[1])
 
 
 @pytest.mark.parametrize("name", ENDED)

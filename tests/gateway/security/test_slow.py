@@ -10,8 +10,9 @@ import pytest
 
 from support import eventually
 from support.attacks import HOST
+from support.cgroups import cgroup
 from support.client import ask
-from support.envoys import Gateway, endpoint, gateway_to
+from support.envoys import Gateway, endpoint, gateway_to, peak
 from support.h2 import (
     DATA,
     END_HEADERS,
@@ -194,6 +195,64 @@ def test_many_clients_that_do_not_read_take_little_and_fail_no_request_of_others
             for each in (gateway, server):
                 assert kept_by_the_kernel(each.url) < count * 512 * 1024
         assert not load.failures
+
+
+MEBIBYTES = 256
+"""Memory of a gateway whose clients ask for more than that by streams that they do not read."""
+
+STREAMS, CONNECTIONS = 100, 30
+
+
+def unread(connection: Connection) -> int:
+    """Opens as many streams as one may have, until each has a reply that goes no further, or was reset; how
+    many were reset."""
+    streams = [2 * index + 1 for index in range(STREAMS)]
+    connection.send(b"".join(request(each, get(LARGE)) for each in streams))
+
+    def begun() -> bool:
+        seen = {each.stream for each in connection.of(HEADERS, RST_STREAM)}
+        return seen.issuperset(streams)
+
+    connection.until(begun)
+    assert begun()
+    return len(connection.of(RST_STREAM))
+
+
+@pytest.mark.parametrize("monitor", ["heap", "cgroup"])
+def test_streams_without_a_window_stay_within_the_memory_and_fail_no_request_of_others(
+    start_once: Callable[..., Server], tmp_path: Path, monitor: str
+) -> None:
+    """Without a limit they would take 128 KiB each: one and a half times the memory."""
+    with (tmp_path / "large.bin").open("wb") as file:
+        file.truncate(FILE)
+    server = start_once(static=tmp_path)
+    values = {"memory": f"{MEBIBYTES}Mi", "overload": {"monitor": monitor}}
+    with ExitStack() as stack:
+        within = []
+        if monitor == "cgroup":
+            # The kernel ends Envoy where it takes more.
+            limits = ("memory.max", "memory.limit_in_bytes")
+            memory = stack.enter_context(cgroup("memory", *limits))
+            (limit,) = (each for each in limits if memory.has(each))
+            memory.write(limit, f"{MEBIBYTES}M")
+            within = memory.within()
+        replicas = [endpoint(server.url, server.admin)]
+        gateway = stack.enter_context(gateway_to(replicas, tmp_path, values=values, within=within))
+        eventually(lambda: ask(gateway.url, "/hello").status == 200)
+        before = peak(gateway)
+        with Load(gateway.url, clients=4) as load:
+            resets = 0
+            for _ in range(CONNECTIONS):
+                resets += unread(stack.enter_context(Connection(gateway.url, WINDOW_0)))
+            load.wait_for(200)
+        assert resets
+        assert not load.failures
+        assert peak(gateway) - before < MEBIBYTES * 1024
+        # New clients of either protocol are served, whatever the old ones still hold.
+        with Connection(gateway.url) as connection:
+            connection.send(request(1, get(b"/hello")))
+            assert connection.outcome() == 200
+        assert ask(gateway.url, "/hello").status == 200
 
 
 def test_clients_that_do_not_read_are_ended(gateways: tuple[Gateway, Gateway]) -> None:

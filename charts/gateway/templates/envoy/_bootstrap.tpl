@@ -57,9 +57,14 @@ layered_runtime:
   - name: chart
     static_layer: {envoy.reloadable_features.strict_chunk_parsing: true}
   - name: static
-    static_layer: {{ .Values.runtime | toJson }}
+    static_layer: {{ include "gateway.envoy.runtimeKeys" . }}
   - name: admin
     admin_layer: {}
+{{- end -}}
+
+{{/* Those of values, in both modes. */}}
+{{- define "gateway.envoy.runtimeKeys" -}}
+{{- merge dict .Values.runtime (dict "http.max_requests_per_io_cycle" (int .Values.listener.http2.requestsPerTurn)) | toJson -}}
 {{- end -}}
 
 {{/* A series that is not listed costs nothing: Envoy then does not even count it. */}}

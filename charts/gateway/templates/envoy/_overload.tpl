@@ -5,9 +5,11 @@ name without an error; the tests look for each in the binary.
 {{- define "gateway.envoy.overload" -}}
 {{- $monitor := include "gateway.overload.monitor" . -}}
 overload_manager:
-  refresh_interval: 0.250s
-  # Streams are accounted for from 2^20 bytes on; without it none is reset.
-  buffer_factory_config: {minimum_account_to_track_power_of_two: 20}
+  # resetStreams resets at most 50 streams of a worker each time, and only if the pressure has changed since.
+  refresh_interval: 0.010s
+  # Streams are accounted for from 4 KiB on, in eight classes, each twice as large as the one before. One that
+  # its client does not read holds about 128 KiB.
+  buffer_factory_config: {minimum_account_to_track_power_of_two: 12}
   resource_monitors:
   - name: envoy.resource_monitors.global_downstream_max_connections
     typed_config:
@@ -17,7 +19,8 @@ overload_manager:
   - name: envoy.resource_monitors.cgroup_memory
     typed_config:
       "@type": type.googleapis.com/envoy.extensions.resource_monitors.cgroup_memory.v3.CgroupMemoryConfig
-  {{- else if eq $monitor "heap" }}
+  {{- end }}
+  {{- if ne $monitor "none" }}
   - name: envoy.resource_monitors.fixed_heap
     typed_config:
       "@type": type.googleapis.com/envoy.extensions.resource_monitors.fixed_heap.v3.FixedHeapConfig
@@ -51,7 +54,7 @@ cgroup
 {{- mul (regexFind "^[0-9]+" .Values.memory | int64) (get $units (regexFind "[KMG]i$" .Values.memory)) -}}
 {{- end -}}
 
-{{/* The name of the monitor that triggers. */}}
+{{/* The name of the monitor that triggers, except where the heap does. */}}
 {{- define "gateway.overload.trigger" -}}
 envoy.resource_monitors.{{ get (dict "cgroup" "cgroup_memory" "heap" "fixed_heap") (include "gateway.overload.monitor" .) }}
 {{- end -}}
@@ -61,9 +64,9 @@ envoy.resource_monitors.{{ get (dict "cgroup" "cgroup_memory" "heap" "fixed_heap
 {{- printf "%.2f" (divf . 100) -}}
 {{- end -}}
 
+{{/* Takes the name of the monitor and two percentages. */}}
 {{- define "gateway.overload.scaled" -}}
-{{- $range := index . 1 -}}
-triggers: [{name: {{ include "gateway.overload.trigger" (index . 0) }}, scaled: {scaling_threshold: {{ include "gateway.overload.fraction" $range.from }}, saturation_threshold: {{ include "gateway.overload.fraction" $range.to }}}}]
+{name: {{ index . 0 }}, scaled: {scaling_threshold: {{ include "gateway.overload.fraction" (index . 1) }}, saturation_threshold: {{ include "gateway.overload.fraction" (index . 2) }}}}
 {{- end -}}
 
 {{- define "gateway.overload.threshold" -}}
@@ -74,7 +77,8 @@ triggers: [{name: {{ include "gateway.overload.trigger" (index . 0) }}, threshol
 {{- with .Values.overload }}
 {{- if .reduceTimeouts.from }}
 - name: envoy.overload_actions.reduce_timeouts
-  {{- include "gateway.overload.scaled" (list $ .reduceTimeouts) | nindent 2 }}
+  triggers:
+  - {{ include "gateway.overload.scaled" (list (include "gateway.overload.trigger" $) .reduceTimeouts.from .reduceTimeouts.to) }}
   typed_config:
     "@type": type.googleapis.com/envoy.config.overload.v3.ScaleTimersOverloadActionConfig
     timer_scale_factors:
@@ -83,12 +87,24 @@ triggers: [{name: {{ include "gateway.overload.trigger" (index . 0) }}, threshol
 {{- end }}
 {{- if .resetStreams.from }}
 - name: envoy.overload_actions.reset_high_memory_stream
-  {{- include "gateway.overload.scaled" (list $ .resetStreams) | nindent 2 }}
+  triggers:
+  # The heap shrinks with each stream. The cgroup also counts what the allocator keeps for the next ones, so it comes late.
+  - {{ include "gateway.overload.scaled" (list "envoy.resource_monitors.fixed_heap" .resetStreams.from 100) }}
+  {{- if and .resetStreams.pod (eq (include "gateway.overload.monitor" $) "cgroup") }}
+  - {{ include "gateway.overload.scaled" (list "envoy.resource_monitors.cgroup_memory" .resetStreams.pod 100) }}
+  {{- end }}
 {{- end }}
 {{- range $key, $name := dict "shrinkHeap" "shrink_heap" "disableKeepalive" "disable_http_keepalive" "refuseRequests" "stop_accepting_requests" }}
 {{- with get $.Values.overload $key }}
 - name: envoy.overload_actions.{{ $name }}
   {{- include "gateway.overload.threshold" (list $ .) | nindent 2 }}
+  {{- if eq $key "shrinkHeap" }}
+  # By default the allocator may keep 100 MB, with which a small pod could refuse requests indefinitely.
+  typed_config:
+    "@type": type.googleapis.com/envoy.config.overload.v3.ShrinkHeapConfig
+    timer_interval: 1s
+    max_unfreed_memory_bytes: {{ div (include "gateway.overload.heapBytes" $) 16 }}
+  {{- end }}
 {{- end }}
 {{- end }}
 {{- end }}

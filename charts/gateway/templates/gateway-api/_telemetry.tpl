@@ -17,14 +17,11 @@ bootstrap:
       path: /{{ $key }}
       value: {{ $value }}
     {{- end }}
-    {{- with .Values.runtime }}
     - op: add
       path: /layered_runtime/layers/-
       value:
         name: static
-        static_layer:
-          {{- toYaml . | nindent 10 }}
-    {{- end }}
+        static_layer: {{ include "gateway.envoy.runtimeKeys" . }}
 {{- end -}}
 
 {{- define "gateway.api.accessLog" -}}
