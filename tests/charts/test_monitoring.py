@@ -83,7 +83,7 @@ def test_the_operator_takes_every_object(api: Api) -> None:
 @pytest.mark.nightly
 @pytest.mark.usefixtures("definitions")
 def test_what_the_operator_does_not_know_is_refused(api: Api) -> None:
-    monitor = of_kind("PodMonitor")["corelane-monitoring-server"]
+    monitor = of_kind("PodMonitor")["corelane-monitoring-service"]
     monitor["spec"]["podMetricsEndpoints"][0]["interval"] = "often"
     rule = of_kind("PrometheusRule")["corelane-monitoring-server"]
     rule["spec"]["groups"][0]["rules"][0]["expression"] = "1"
