@@ -202,7 +202,7 @@ def test_the_schema_describes_every_key(binary: Path, schema: Path) -> None:
         'lanes = 3\npin = "on"\nload_reports = "json"\nlisten = "[::1]:80, unix:/run/a.sock"',
         '[limits]\nheaders = 1_000\nbody_bytes = 0\nsend_rate = "off"\nuri_bytes = "8 KiB"',
         '[drain]\nsettle = 0\ndeadline = "1min 2.5s"\n[otlp]\nratio = 1\n[work]\nmax_ops = "7"',
-        '[static]\ncache_control = "*: no-store"\n[database]\nkind = "postgres"\nmigrate = "off"',
+        '[static]\ncache_control = "*: no-store"\n[database]\nkind = "sqlite"\nmigrate = "off"',
     ],
 )
 def test_a_file_that_the_server_accepts_follows_the_schema(

@@ -13,8 +13,6 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::Endpoint;
-use super::otlp::ExportResponse;
-use super::spans::Fate;
 use crate::http::exchange;
 
 /// Attempts to send a request before it is dropped, with a pause that doubles in between.
@@ -35,6 +33,16 @@ pub(super) trait Signal: Send + 'static {
 
     /// Counts the result of so many spans or points.
     fn count(&self, items: u64, fate: Fate);
+}
+
+/// The result of what was to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Exported,
+    /// The collector rejected them.
+    Refused,
+    /// The collector was unreachable for too long.
+    Unreachable,
 }
 
 /// An encoded request.
@@ -90,6 +98,20 @@ impl Drop for Exporter {
         drop(self.stop.take());
         let _ = self.thread.take().map(JoinHandle::join);
     }
+}
+
+/// The reply of a collector to spans, and to metrics.
+#[derive(Clone, PartialEq, Message)]
+struct ExportResponse {
+    #[prost(message, optional, tag = "1")]
+    partial_success: Option<PartialSuccess>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct PartialSuccess {
+    /// Spans, or points of metrics.
+    #[prost(int64, tag = "1")]
+    rejected: i64,
 }
 
 struct Sending<S> {

@@ -6,9 +6,8 @@ use std::time::SystemTime;
 
 use prost::Message;
 
-use super::exporter::{Batch, Signal};
+use super::exporter::{Batch, Fate, Signal};
 use super::otlp::{KeyValue, Resource, Scope, nanos, scope, text};
-use super::spans::Fate;
 
 /// opentelemetry/proto/collector/metrics/v1/metrics_service.proto.
 #[derive(Clone, PartialEq, Message)]

@@ -72,7 +72,7 @@ pub(crate) fn traces(config: &Otlp, request_ids: bool) -> Traces {
 
 /// What is sent once the server is built.
 pub(crate) struct Telemetry {
-    spans: Option<(Target, spans::Sent)>,
+    spans: Option<(Target, otlp::Sent)>,
     metrics: Option<Target>,
     resource: otlp::Resource,
     start: SystemTime,
@@ -96,7 +96,7 @@ pub(crate) fn prepare(
         return (builder.observer(log_only), Telemetry { spans: None, metrics, resource, start });
     };
     let (spans, tls) = (Spans::default(), source.tls);
-    let sent = spans::Sent { spans: spans.clone(), resource: resource.clone() };
+    let sent = otlp::Sent { spans: spans.clone(), resource: resource.clone() };
     let builder = builder.collector(spans.clone());
     let observed = builder.observer(move |lane| {
         let (log, queue) = (RequestLog::new(lane.index()), spans.queue(lane.index(), tls));

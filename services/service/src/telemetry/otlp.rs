@@ -6,26 +6,41 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use prost::Message;
 
 use super::Source;
-use super::spans::Record;
+use super::exporter::{Batch, Fate, Signal};
+use super::spans::{Record, Spans};
+
+/// Maximum spans per request.
+const BATCH: usize = 512;
+
+/// Spans with the attributes that all share.
+pub(super) struct Sent {
+    pub(super) spans: Spans,
+    pub(super) resource: Resource,
+}
+
+impl Signal for Sent {
+    const NAME: &'static str = "spans";
+
+    fn next(&mut self) -> Option<Batch> {
+        let records = self.spans.take(BATCH);
+        let batch = || Batch {
+            items: records.len() as u64,
+            request: request(&self.resource, &records).into(),
+            more: records.len() == BATCH,
+        };
+        (!records.is_empty()).then(batch)
+    }
+
+    fn count(&self, spans: u64, fate: Fate) {
+        self.spans.count(spans, fate);
+    }
+}
 
 /// opentelemetry/proto/collector/trace/v1/trace_service.proto.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct ExportRequest {
     #[prost(message, repeated, tag = "1")]
     resource_spans: Vec<ResourceSpans>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct ExportResponse {
-    #[prost(message, optional, tag = "1")]
-    pub(super) partial_success: Option<PartialSuccess>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct PartialSuccess {
-    /// Spans, or points of metrics.
-    #[prost(int64, tag = "1")]
-    pub(super) rejected: i64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -164,7 +179,7 @@ pub(super) fn scope() -> Scope {
 }
 
 /// A request that sends these spans.
-pub(super) fn request(resource: &Resource, records: &[Record]) -> Vec<u8> {
+fn request(resource: &Resource, records: &[Record]) -> Vec<u8> {
     let spans = records.iter().map(span).collect();
     let scope_spans = vec![ScopeSpans { scope: Some(scope()), spans }];
     let resource_spans = vec![ResourceSpans { resource: Some(resource.clone()), scope_spans }];

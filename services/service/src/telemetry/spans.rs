@@ -15,14 +15,10 @@ use corelane::prometheus_client::metrics::counter::ConstCounter;
 use corelane::{Finished, RequestId, Times};
 use http::{HeaderValue, Version};
 
-use super::exporter::{Batch, Signal};
-use super::otlp::{self, Resource};
+use super::exporter::Fate;
 
 /// Maximum spans in the queue of a lane.
 const QUEUE: usize = 2048;
-
-/// Maximum spans per request.
-const BATCH: usize = 512;
 
 /// A request as a span.
 #[derive(Debug)]
@@ -76,16 +72,6 @@ pub(super) struct Input {
     full: Arc<AtomicU64>,
 }
 
-/// The result of spans that were to be sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
-    Exported,
-    /// The collector rejected them.
-    Refused,
-    /// The collector was unreachable for too long.
-    Unreachable,
-}
-
 impl Spans {
     /// The queue of a lane. `tls`: whether its port uses TLS.
     pub(super) fn queue(&self, lane: usize, tls: bool) -> Input {
@@ -109,29 +95,9 @@ impl Spans {
         let waiting = lanes.iter().flat_map(|lane| lane.records.try_iter());
         waiting.take(most).map(|record| *record).collect()
     }
-}
 
-/// Spans with the attributes that all share.
-pub(super) struct Sent {
-    pub(super) spans: Spans,
-    pub(super) resource: Resource,
-}
-
-impl Signal for Sent {
-    const NAME: &'static str = "spans";
-
-    fn next(&mut self) -> Option<Batch> {
-        let records = self.spans.take(BATCH);
-        let batch = || Batch {
-            items: records.len() as u64,
-            request: otlp::request(&self.resource, &records).into(),
-            more: records.len() == BATCH,
-        };
-        (!records.is_empty()).then(batch)
-    }
-
-    fn count(&self, spans: u64, fate: Fate) {
-        let Inner { exported, refused, unreachable, .. } = &*self.spans.0;
+    pub(super) fn count(&self, spans: u64, fate: Fate) {
+        let Inner { exported, refused, unreachable, .. } = &*self.0;
         let count = match fate {
             Fate::Exported => exported,
             Fate::Refused => refused,
