@@ -156,7 +156,11 @@ def test_a_collector_gets_what_the_admin_port_shows(
     assert {ask(server.url, "/div/4").status for _ in range(3)} == {200}
     requests = {"route": "/div/{n}", "method": "GET", "code": "200"}
     eventually(
-        lambda: any(p.attributes.items() >= requests.items() for p in sum(pushed.metrics, []))
+        lambda: any(
+            point.attributes.items() >= requests.items()
+            for points in pushed.metrics
+            for point in points
+        )
     )
     shown = families(ask(server.admin, "/metrics").body.decode())
     values = server.metrics()

@@ -1,16 +1,15 @@
 """Monitoring that is down, cannot evaluate rules, or cannot notify."""
 
-import signal
-from collections.abc import Iterator
-
-from dashboards.drill.drills import Labels, drill
-from dashboards.drill.place import Place
 import json
+import signal
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
+
 from dashboards.drill import watch
+from dashboards.drill.drills import Labels, drill
 from dashboards.drill.place import Place
 from dashboards.drill.watch import ready
 from local.topology import HOST
@@ -148,9 +147,7 @@ def gateways_gone(place: Place) -> Iterator[Labels]:
     place.begins()
     place.watch.remove(place.namespace)
     yield {"job": "gateway", "service": "gateway"}
-    place.watch.add(
-        "gateway", port_of(gateway.stats), namespace=place.namespace, pod="gateway"
-    )
+    place.watch.add("gateway", port_of(gateway.stats), namespace=place.namespace, pod="gateway")
 
 
 @drill(
