@@ -1,6 +1,6 @@
 """Shows a run as a short table."""
 
-from loadtests.k6_summary import tagged
+from loadtests.k6 import tagged
 from loadtests.record import ALL, Figure, Part, Route, Run
 from loadtests.report import tables
 

@@ -9,7 +9,7 @@ runner's next to it.
 from collections.abc import Iterable
 from datetime import datetime
 
-from loadtests import k6_summary
+from loadtests import k6
 from loadtests.bench import machine
 from loadtests.cluster.release import Installed, Wanted
 from loadtests.cluster.runners import Ended
@@ -43,9 +43,9 @@ def record_of(
     failed = [
         f"runner {index}: {threshold}"
         for index, data in found.items()
-        for threshold in k6_summary.failed_thresholds(data)
+        for threshold in k6.failed_thresholds(data)
     ]
-    merged = parts([k6_summary.parts(data) for data in found.values()])
+    merged = parts([k6.parts(data) for data in found.values()])
     return Run(
         name=wanted.name,
         tool="k6",

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from loadtests import k6_summary
+from loadtests import k6
 from loadtests.cluster.runners import find_summary
 from support import PATIENCE, REPOSITORY, eventually
 from support.apiserver import Api
@@ -123,8 +123,8 @@ def test_runners_share_the_load_and_begin_together(server: Server, tmp_path: Pat
     assert all(summaries), [each.log.read_text()[-500:] for each in started]
     # Each a third: what a busy machine could not start in time is counted too, and some may begin at the very end.
     due = [
-        k6_summary.value(summary["metrics"], "http_reqs", "count")
-        + k6_summary.value(summary["metrics"], "dropped_iterations", "count")
+        k6.value(summary["metrics"], "http_reqs", "count")
+        + k6.value(summary["metrics"], "dropped_iterations", "count")
         for summary in summaries
     ]
     assert all(60 <= count <= 63 for count in due), due

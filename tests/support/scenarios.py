@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from loadtests.k6_summary import failed_thresholds
+from loadtests.k6 import failed_thresholds
 from support import REPOSITORY
 from support.client import ask
 from support.servers import Server

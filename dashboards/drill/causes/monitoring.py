@@ -1,16 +1,108 @@
 """Monitoring that is down, cannot evaluate rules, or cannot notify."""
 
+import json
 import signal
+import subprocess
 from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
 
-from dashboards.drill import watchers
+from dashboards.drill import watch
 from dashboards.drill.drills import Labels, drill
 from dashboards.drill.place import Place
+from dashboards.drill.watch import ready
+from local.topology import HOST
+from support.client import ask
+from support.processes import free_ports
+
+
+def port() -> int:
+    """A free port."""
+    return free_ports(1)
+
+
+def port_of(url: str) -> int:
+    """The port of a URL."""
+    return urlsplit(url).port
+
+
+def wait_for_history(place: Place, job: str) -> None:
+    """Waits until the targets have existed for as long as the alert looks back."""
+    past = f'up{{namespace="{place.namespace}", job="{job}"}} offset 35s'
+    place.until(lambda: place.watch.query(past), f"{job} is there for 35 s", 120)
+
+
+@dataclass
+class Watcher:
+    """A Prometheus of a drill, with the same rules."""
+
+    process: subprocess.Popen[bytes]
+    url: str
+    file: Path
+    configuration: dict
+
+    def federate(self, url: str) -> None:
+        """Lets it scrape the records of another one; "" ends that."""
+        extra = [_federation(url)] if url else []
+        jobs = [*self.configuration["scrape_configs"], *extra]
+        self.file.write_text(json.dumps({**self.configuration, "scrape_configs": jobs}))
+        reply = ask(self.url, "/-/reload", "POST")
+        assert reply.status == 200, reply.body
+
+
+def _federation(url: str) -> dict:
+    return {
+        "job_name": "federation",
+        "metrics_path": "/federate",
+        "params": {"match[]": ['{__name__=~"(slo|service_slo|route_slo):.+"}']},
+        "static_configs": [{"targets": [urlsplit(url).netloc]}],
+    }
+
+
+def prometheus(place: Place, alertmanager: int = 0, absent: int = 0) -> Watcher:
+    """A second Prometheus, scraped by the first one; `absent` is a target that does not exist."""
+    folder = place.folder / "prometheus"
+    folder.mkdir()
+    number = port()
+    configuration = {
+        "global": dict.fromkeys(
+            ("scrape_interval", "scrape_timeout", "evaluation_interval"), watch.SCRAPE
+        ),
+        "rule_files": [str(place.watch.folder / "rules" / "*.rules.yaml")],
+        "scrape_configs": [],
+    }
+    if absent:
+        target = {
+            "targets": [f"{HOST}:{absent}"],
+            "labels": {"namespace": place.namespace, "service": "server", "pod": "absent"},
+        }
+        configuration["scrape_configs"] = [{"job_name": "service", "static_configs": [target]}]
+    if alertmanager:
+        address = {"static_configs": [{"targets": [f"{HOST}:{alertmanager}"]}]}
+        configuration["alerting"] = {"alertmanagers": [address]}
+    file = folder / "prometheus.yml"
+    file.write_text(json.dumps(configuration))
+    argv = [*watch.prometheus_argv(folder, number, place.watch.factor), "--web.enable-lifecycle"]
+    process = place.stack.enter_context(watch.logged(argv, folder, "prometheus"))
+    made = Watcher(process, f"http://{HOST}:{number}", file, configuration)
+    place.until(lambda: ready(made.url), "the second Prometheus is ready")
+    place.scraped("prometheus", number, "prometheus")
+    return made
+
+
+def alertmanager(place: Place, number: int) -> None:
+    """A second Alertmanager at a port."""
+    folder = place.folder / "alertmanager"
+    folder.mkdir()
+    (folder / "alertmanager.yml").write_text((place.watch.folder / "alertmanager.yml").read_text())
+    argv = watch.alertmanager_argv(folder, number)
+    place.stack.enter_context(watch.logged(argv, folder, "alertmanager"))
 
 
 @drill("CorelaneTargetDown", how="SIGSTOP of a Prometheus; SIGCONT")
 def prometheus_stopped(place: Place) -> Iterator[Labels]:
-    watcher = watchers.prometheus(place)
+    watcher = prometheus(place)
     place.begins()
     watcher.process.send_signal(signal.SIGSTOP)
     yield {"service": "prometheus", "pod": "prometheus"}
@@ -22,12 +114,12 @@ def prometheus_stopped(place: Place) -> Iterator[Labels]:
     how="the Alertmanager of a Prometheus does not run; started",
 )
 def notifications_fail(place: Place) -> Iterator[Labels]:
-    port = watchers.port()
+    to = port()
     # A missing replica: an alert that it has to send.
-    watchers.prometheus(place, alertmanager=port, absent=watchers.port())
+    prometheus(place, alertmanager=to, absent=port())
     place.begins()
     yield {"service": "prometheus", "pod": "prometheus"}
-    watchers.alertmanager(place, port)
+    alertmanager(place, to)
 
 
 @drill(
@@ -36,7 +128,7 @@ def notifications_fail(place: Place) -> Iterator[Labels]:
 )
 def targets_gone(place: Place) -> Iterator[Labels]:
     server = place.server()
-    watchers.wait_for_history(place, "service")
+    wait_for_history(place, "service")
     place.begins()
     place.watch.remove(place.namespace)
     yield {"job": "service", "service": "server"}
@@ -51,13 +143,11 @@ def targets_gone(place: Place) -> Iterator[Labels]:
 )
 def gateways_gone(place: Place) -> Iterator[Labels]:
     gateway = place.gateway(place.server())
-    watchers.wait_for_history(place, "gateway")
+    wait_for_history(place, "gateway")
     place.begins()
     place.watch.remove(place.namespace)
     yield {"job": "gateway", "service": "gateway"}
-    place.watch.add(
-        "gateway", watchers.port_of(gateway.stats), namespace=place.namespace, pod="gateway"
-    )
+    place.watch.add("gateway", port_of(gateway.stats), namespace=place.namespace, pod="gateway")
 
 
 @drill(
@@ -69,7 +159,7 @@ def rules_fail(place: Place) -> Iterator[Labels]:
     server = place.server()
     gateway = place.gateway(server)
     with place.load(gateway.url, rate=20, clients=1):
-        watcher = watchers.prometheus(place)
+        watcher = prometheus(place)
         place.begins()
         watcher.federate(place.watch.prometheus)
         yield {"service": "prometheus", "pod": "prometheus"}
