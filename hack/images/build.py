@@ -62,7 +62,7 @@ def _build(definition: Definition, target: Target, mark: Stamp, options: Options
 
 def _labels(definition: Definition, content: Content, mark: Stamp) -> dict[str, str]:
     """Labels of the image and annotations of its manifest (OCI image-spec, annotations.md)."""
-    return {
+    labels = {
         "org.opencontainers.image.title": definition.image,
         "org.opencontainers.image.description": definition.description,
         "org.opencontainers.image.version": mark.version,
@@ -71,3 +71,4 @@ def _labels(definition: Definition, content: Content, mark: Stamp) -> dict[str, 
         "org.opencontainers.image.licenses": definition.licenses,
         **content.labels,
     }
+    return {name: value for name, value in labels.items() if value}

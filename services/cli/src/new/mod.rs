@@ -92,7 +92,7 @@ fn format(folder: &Path) {
     let rust = ["build.rs", "src/lib.rs", "src/main.rs", "tests/service.rs"];
     let files = rust.map(|file| folder.join(file)).into_iter().filter(|file| file.exists());
     let mut rustfmt = Command::new("rustfmt");
-    rustfmt.args(["--edition", "2024", "--config-path"]).arg(folder).args(files);
+    rustfmt.args(["--edition", "2024"]).args(files);
     let _ = rustfmt.stdout(Stdio::null()).stderr(Stdio::null()).status();
 }
 

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 /// Longest name: Helm appends to it, and the result must be a DNS label.
 const LONGEST: usize = 40;
 
-const ALLOWED: &str = "at most 40 lower case letters, digits and hyphens, from a letter to a letter or digit; \
-                       not a word of Rust or the name of a crate that the service uses";
+const ALLOWED: &str = "up to 40 of a-z, 0-9 and hyphens, a letter first and no hyphen last. Keywords of Rust and \
+                       names of dependencies are taken";
 
 /// Names that the crate cannot have: keywords of Rust, its libraries, and dependencies of the templates.
 const TAKEN: &[&str] = &[

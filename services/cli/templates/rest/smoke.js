@@ -5,7 +5,7 @@ import http from "k6/http";
 export const options = {
   vus: 4,
   duration: __ENV.DURATION || "10s",
-  thresholds: { checks: ["rate==1"], http_req_failed: ["rate==0"], http_req_duration: ["p(99)<500"] },
+  thresholds: { checks: ["rate==1"], http_req_failed: ["rate==0"], http_req_duration: [`p(99)<${__ENV.P99_MS || 500}`] },
 };
 
 const url = __ENV.BASE_URL || "http://127.0.0.1:8080";

@@ -5,7 +5,7 @@ import ws from "k6/ws";
 export const options = {
   vus: 4,
   duration: __ENV.DURATION || "10s",
-  thresholds: { checks: ["rate==1"], ws_connecting: ["p(99)<500"] },
+  thresholds: { checks: ["rate==1"], ws_connecting: [`p(99)<${__ENV.P99_MS || 500}`] },
 };
 
 const url = (__ENV.BASE_URL || "http://127.0.0.1:8080").replace("http", "ws");
