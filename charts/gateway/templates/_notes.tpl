@@ -26,15 +26,11 @@ It must also be allowed to list and watch the ConfigMap {{ include "gateway.rout
 {{- include "common.notes.sysctls" . }}
 
 Send a request:
-  {{- if eq .Values.mode "gatewayAPI" }}
-  kubectl --namespace {{ include "gateway.api.podNamespace" . }} port-forward service/{{ include "gateway.api.podName" . }} 8080:{{ .Values.service.port }} &
-  {{- else }}
-  kubectl --namespace {{ .Release.Namespace }} port-forward service/{{ $name }} 8080:{{ .Values.service.port }} &
-  {{- end }}
-  curl -i http://127.0.0.1:8080/
+  {{- $namespace := ternary (include "gateway.api.podNamespace" .) .Release.Namespace (eq .Values.mode "gatewayAPI") }}
+  {{- $service := ternary (include "gateway.api.podName" .) $name (eq .Values.mode "gatewayAPI") }}
+  kubectl --namespace {{ $namespace }} port-forward service/{{ $service }} 8080:{{ .Values.service.port }} >/dev/null & curl -i --retry 9 --retry-connrefused http://127.0.0.1:8080/; kill $!
   {{- if and .Values.tls.enabled (eq .Values.mode "envoy") }}
-  kubectl --namespace {{ .Release.Namespace }} port-forward service/{{ $name }} 8443:{{ .Values.service.httpsPort }} &
-  curl -ik https://127.0.0.1:8443/
+  kubectl --namespace {{ .Release.Namespace }} port-forward service/{{ $name }} 8443:{{ .Values.service.httpsPort }} >/dev/null & curl -ik --retry 9 --retry-connrefused https://127.0.0.1:8443/; kill $!
   {{- end }}
 
 {{ if .Values.routes -}}

@@ -34,6 +34,9 @@ objects (routeObjects.enabled):
       health: {path: {{ .Values.probes.path | default "/" | quote }}, port: {{ .Values.probes.port | default .Values.ports.traffic }}}
       {{- else if ne .Values.probes.type "admin" }}
       health: { {{- .Values.probes.type }}: true}
+      {{- if eq .Values.probes.type "grpc" }}
+      protocol: grpc
+      {{- end }}
       {{- end }}
 {{- end -}}
 {{- end -}}
