@@ -113,8 +113,8 @@ def test_a_replica_that_fails_everything_is_left_out_though_its_check_is_good(
 
 @pytest.mark.parametrize(
     "times",
-    [{"timeout": "800ms"}, {"retries": {"perTryTimeout": "200ms"}}],
-    ids=lambda each: str(*each),
+    [{"timeout": "800ms", "connectTimeout": "500ms"}, {"retries": {"perTryTimeout": "200ms"}}],
+    ids=lambda each: next(iter(each)),
 )
 def test_a_replica_that_never_answers_is_left_out_though_its_check_is_good(
     server: Server, tmp_path: Path, times: dict

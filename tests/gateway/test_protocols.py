@@ -25,6 +25,8 @@ from support.websockets import AWAY, CLOSE, WebSocket, WebSocketOverHttp2
 TIMEOUT = "1s"
 """Of a gateway whose replicas are silent: it ends what the default would end after 30 s."""
 
+SILENCE = {"timeout": TIMEOUT, "connectTimeout": "500ms"}
+
 
 @dataclass
 class Example:
@@ -105,7 +107,7 @@ def test_events_outlast_every_timeout(
     run: Callable[..., Example], gateway: Callable[..., Gateway]
 ) -> None:
     # Ten events in each of these times.
-    times = {"upstream": {"timeout": TIMEOUT}}
+    times = {"upstream": SILENCE}
     times["listener"] = {"timeouts": {"request": TIMEOUT, "stream": TIMEOUT, "header": TIMEOUT}}
     replica = run(example("sse"), "100")
     running = gateway(times, replica.url)
@@ -120,14 +122,14 @@ def test_events_outlast_every_timeout(
 def test_a_replica_that_does_not_answer_is_504(
     gateway: Callable[..., Gateway], silent: str
 ) -> None:
-    reply = ask(gateway({"upstream": {"timeout": TIMEOUT}}, silent).url, "/")
+    reply = ask(gateway({"upstream": SILENCE}, silent).url, "/")
     assert (reply.status, reply.headers["content-type"]) == (504, "application/problem+json")
 
 
 def test_a_reply_that_falls_silent_is_cut(gateway: Callable[..., Gateway]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        running = gateway({"upstream": {"timeout": TIMEOUT}}, url)
+        running = gateway({"upstream": SILENCE}, url)
         with connect(running.url) as client:
             client.sendall(GET)
             replica, _ = listener.accept()

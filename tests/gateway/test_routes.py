@@ -290,7 +290,7 @@ def test_times_of_a_route_are_its_own(
     running = gateway(
         {"name": "short", "service": service, "hosts": ["short.test"], "timeout": "600ms"},
         {"name": "idle", "service": service, "timeout": "0s", "idleTimeout": "600ms"},
-        upstream={"timeout": "30m"},
+        upstream={"timeout": "30m", "connectTimeout": "500ms"},
         listener={"timeouts": {"stream": "30m"}},
         shutdown={"deadline": "1m"},
     )

@@ -9,7 +9,7 @@ from support.client import Client, ask
 from support.envoy_gateway import cluster, policy, unhappy
 from support.rendering import envoy_config
 
-SETTINGS = ["upstream.timeout=2s"]
+SETTINGS = ["upstream.timeout=3s"]
 
 NO_ADDRESS = {
     ("Gateway", "corelane-gateway"): {
@@ -33,7 +33,7 @@ def test_both_rules_share_one_cluster_with_the_settings_of_mode_envoy(configurat
     ours = cluster(configuration)
     (envoy,) = [
         each
-        for each in envoy_config("upstream.timeout=2s")["static_resources"]["clusters"]
+        for each in envoy_config("upstream.timeout=3s")["static_resources"]["clusters"]
         if each["name"] == "server"
     ]
     assert policy(configuration) == "least_request"
@@ -62,7 +62,7 @@ def test_what_is_retried_depends_on_the_method(configuration: dict) -> None:
     found = {}
     for route in host["routes"]:
         methods = [each["string_match"]["exact"] for each in route["match"].get("headers", [])]
-        assert (route["route"]["timeout"], route["route"]["idle_timeout"]) == ("0s", "2s")
+        assert (route["route"]["timeout"], route["route"]["idle_timeout"]) == ("0s", "3s")
         found["".join(methods) or "other"] = route["route"]["retry_policy"]
     assert found.keys() == {"GET", "HEAD", "OPTIONS", "other"}
     # Not by a status: a 503 does not say whether the handler has run.
