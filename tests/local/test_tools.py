@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from support import REPOSITORY, eventually
-from tools import progress, relock, resolve, versions
+from tools import progress, relock, resolve, table, versions
 from tools.table import FOLDER, Debian, Tool
 
 
@@ -158,8 +158,23 @@ def test_without_go_the_error_says_what_needs_it(machine: Machine) -> None:
     assert "helm.sh/helm/v4/cmd/helm" in errors
 
 
+def downloading(build: str, sum_of: str = table.find("helm").go.sum) -> str:
+    """A go that downloads a module with this hash, and then builds."""
+    return f"""\
+[ "$1" = mod ] && {{ echo '{{"Sum": "{sum_of}", "Dir": "/"}}'; exit; }}
+{build}"""
+
+
+def test_a_module_of_another_hash_is_not_built(machine: Machine) -> None:
+    machine.add("bin", "go", downloading("echo built; exit 3", "h1:other"))
+    status, _, errors = machine.tools("ensure", "helm")
+    assert status == 1
+    assert "helm.sh/helm/v4@v4.3.1 has the hash h1:other, but tools.toml says" in errors
+    assert "built" not in errors
+
+
 def test_a_failed_build_shows_the_end_of_its_log(machine: Machine) -> None:
-    machine.add("bin", "go", "echo no space left on device; exit 3")
+    machine.add("bin", "go", downloading("echo no space left on device; exit 3"))
     status, _, errors = machine.tools("ensure", "helm")
     assert status == 1
     assert "no space left on device" in errors
@@ -167,7 +182,7 @@ def test_a_failed_build_shows_the_end_of_its_log(machine: Machine) -> None:
 
 
 def test_what_was_obtained_must_suit(machine: Machine) -> None:
-    machine.add("bin", "go", FAKE_GO.format(version="v3.0.0", before=":"))
+    machine.add("bin", "go", downloading(FAKE_GO.format(version="v3.0.0", before=":")))
     status, _, errors = machine.tools("ensure", "helm")
     assert status == 1
     assert "prints the version 3.0.0" in errors
@@ -183,9 +198,8 @@ def test_two_runs_at_once_obtain_a_tool_once(machine: Machine) -> None:
     built, gate = machine.folder / "built", machine.folder / "gate"
     os.mkfifo(gate)
     machine.path.append(Path("/usr/bin"))
-    machine.add(
-        "bin", "go", FAKE_GO.format(version="v4.0.1", before=f"echo x >>{built}; <{gate} read _")
-    )
+    build = FAKE_GO.format(version="v4.0.1", before=f"echo x >>{built}; <{gate} read _")
+    machine.add("bin", "go", downloading(build))
     machine.path.reverse()
     with machine.start("path", "helm") as first, machine.start("path", "helm") as second:
         # Opening a pipe waits for its other end, which is there when the build has started.
