@@ -358,7 +358,7 @@ mod tests {
         );
         registry.register("build", "Build", Info::new([("version", "1")]));
         let waits = histogram::Histogram::new([0.5, 2.0]);
-        [0.1, 0.2, 1.0, 9.0].map(|wait| waits.observe(wait));
+        [0.1, 0.2, 1.0, 9.0].into_iter().for_each(|wait| waits.observe(wait));
         registry.register_with_unit("waits", "Waits", Unit::Seconds, waits);
         let found = metrics(&registry);
         let names: Vec<_> = found.iter().map(|it| (it.name.as_str(), it.unit.as_str())).collect();
