@@ -1,7 +1,7 @@
 //! Each example runs as a process: its settings, its replies, its metrics, its drain.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -162,6 +162,31 @@ fn a_service_answers_counts_and_drains() {
     let (code, log) = shop.terminate();
     assert_eq!(code, Some(0), "{log}");
     assert!(log.contains("drain"), "{log}");
+}
+
+#[test]
+fn metrics_of_the_service_are_pushed_too() {
+    let collector = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = collector.local_addr().expect("an address");
+    let endpoint = format!("--otlp.metrics-endpoint=http://{address}");
+    let shop = Running::start("shop", &[&endpoint]);
+    let received = std::thread::spawn(move || {
+        let (mut socket, _) = collector.accept().expect("a request");
+        let (mut request, mut part) = (Vec::new(), [0; 65_536]);
+        // The last request is sent when the service ends, which closes the connection.
+        while !request.windows(17).any(|text| text == b"shop_orders_total") {
+            match socket.read(&mut part).expect("read") {
+                0 => break,
+                length => request.extend(&part[..length]),
+            }
+        }
+        let _ = socket.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+        request
+    });
+    assert_eq!(shop.terminate().0, Some(0));
+    let request = String::from_utf8_lossy(&received.join().expect("no panic")).into_owned();
+    assert!(request.starts_with("POST /v1/metrics HTTP/1.1\r\n"), "{request}");
+    assert!(request.contains("shop_orders_total"), "{request}");
 }
 
 /// Its tasks run on, and the service answers.
