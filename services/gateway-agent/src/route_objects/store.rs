@@ -23,7 +23,7 @@ use super::translate::World;
 use crate::endpoints::Pauses;
 
 /// The API server ends a watch after this time, which shows that it is reachable.
-const WATCH_SECONDS: u32 = 60;
+pub(crate) const WATCH_SECONDS: u32 = 60;
 
 /// A change of any object, or why one kind of objects cannot be read now.
 pub(crate) type Changes = SelectAll<BoxStream<'static, Result<(), String>>>;
