@@ -6,7 +6,6 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::grants::Grants;
-use super::listeners::Pods;
 use super::objects::{Listener, Reference};
 use super::secrets::{Found, Name};
 use super::status::Verdict;
@@ -33,7 +32,8 @@ pub(crate) struct Chain {
 pub(crate) struct References<'a> {
     /// Of the Gateway.
     pub(crate) namespace: &'a str,
-    pub(crate) pods: &'a Pods,
+    /// The Secret that the pods mount, which the agent does not read.
+    pub(crate) mounted: Option<&'a str>,
     pub(crate) grants: Grants<'a>,
 }
 
@@ -87,7 +87,7 @@ impl References<'_> {
             let words = format!("certificateRefs: {namespace}/{name}: {words}");
             return Err(Verdict::no("RefNotPermitted", &words));
         }
-        match namespace == self.namespace && self.pods.secret.as_deref() == Some(name) {
+        match namespace == self.namespace && self.mounted == Some(name) {
             true => Ok(Source::Mounted),
             false => Ok(Source::Secret(format!("{namespace}/{name}"))),
         }

@@ -63,6 +63,7 @@ impl Served<'_> {
 /// Judges the listeners of a Gateway.
 pub(crate) fn served<'a>(
     all: &'a [Listener],
+    pods: &Pods,
     references: &References<'_>,
     secrets: &Found,
 ) -> Vec<Served<'a>> {
@@ -70,7 +71,7 @@ pub(crate) fn served<'a>(
         let conflict = all.iter().find_map(|other| conflict(listener, other));
         let accepted = match &conflict {
             Some(conflict) => Verdict::no(conflict.reason, &conflict.message),
-            None => accepted(listener, references.pods),
+            None => accepted(listener, pods),
         };
         let (kinds, known) = kinds(listener);
         let mut certificates = Vec::new();

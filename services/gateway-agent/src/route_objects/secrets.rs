@@ -14,9 +14,11 @@ use kube::{Api, Client};
 use tokio::sync::Notify;
 use tracing::warn;
 
-use super::store::WATCH_SECONDS;
 use crate::endpoints::{Pauses, Task};
 use crate::routes::Certificate;
+
+/// The API server ends a watch after this time, which shows that it is reachable.
+pub(crate) const WATCH_SECONDS: u32 = 60;
 
 /// `NAMESPACE/NAME`, which is also the name for Envoy.
 pub(crate) type Name = String;
@@ -119,7 +121,7 @@ fn read(secret: &Secret) -> Result<Arc<Certificate>, String> {
     certificate.map(Arc::new).map_err(|error| error.to_string())
 }
 
-/// What all agents are told in the same way, unlike a failure on the way to the API server.
+/// What the API server answers to all agents alike, unlike a broken connection.
 fn refusal(error: &Error) -> Option<String> {
     match error {
         Error::InitialListFailed(kube::Error::Api(status)) if status.code == 403 => Some(

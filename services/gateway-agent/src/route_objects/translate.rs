@@ -106,7 +106,7 @@ impl<'a> World<'a> {
 
     fn references(&self) -> References<'_> {
         let grants = Grants(self.grants.clone());
-        References { namespace: self.gateway.0, pods: &self.pods, grants }
+        References { namespace: self.gateway.0, mounted: self.pods.secret.as_deref(), grants }
     }
 
     /// What follows for Envoy, and the status of each object. Without a Gateway of this controller: only
@@ -116,7 +116,8 @@ impl<'a> World<'a> {
         let mut statuses: Vec<_> =
             self.classes.iter().filter(ours).map(|it| class_status(it)).collect();
         let Some(gateway) = self.own() else { return (Contribution::default(), statuses) };
-        let listeners = served(&gateway.spec.listeners, &self.references(), &self.secrets);
+        let listeners =
+            served(&gateway.spec.listeners, &self.pods, &self.references(), &self.secrets);
         let outcomes = self.outcomes(&listeners, prototypes);
         statuses.push(self.gateway_status(gateway, &listeners, &outcomes));
         statuses.extend(outcomes.iter().map(|it| self.route_status(it)));

@@ -84,7 +84,7 @@ pub(crate) fn path(folder: &Path, name: &str) -> PathBuf {
     folder.join(FOLDER).join(format!("{}.json", name.replace('/', "_")))
 }
 
-/// Certificates by the name under which Envoy asks for them.
+/// Certificates by their name in Envoy's configuration.
 pub(crate) type Certificates = BTreeMap<String, Arc<Certificate>>;
 
 /// The files of all certificates.
@@ -201,7 +201,7 @@ pub(crate) mod tests {
         assert_eq!(text, both["shop/a"].resource("shop/a"));
         let mode = fs::metadata(at("b/a")).expect("a file").permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        // Of a later agent, which knows of no file.
+        // A later agent has written no file.
         Files::new(folder.path()).retain(&first);
         assert!(at("shop/a").exists() && !at("b/a").exists());
     }
