@@ -11,12 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from math import sqrt
+from typing import Any
 
 import pytest
 
 from deploy import images
-from support import eventually
-from support.client import Client, ask
+from support import envoy_gateway, eventually
+from support.client import Client, Reply, ask
 from support.exchanges import HEARTBEAT, Exchanges, Seen, calls, events, messages, talks
 from support.kubernetes import PAUSE, ROLL_OUT, Cluster
 from support.load import Load
@@ -325,3 +326,98 @@ def test_routes_change_under_load_without_new_gateways(routed: Release, number: 
     for kind in (messages, talks):
         assert not exchanges.seen(kind).ends
     assert gateways(routed) == before
+
+
+GROUP = "gateway.networking.k8s.io"
+TEAM = "team.test"
+
+
+class TeamClient(Client):
+    """Asks for the host of the route of the team."""
+
+    def ask(self, path: str, *arguments: Any, **options: Any) -> Reply:
+        """One request."""
+        return super().ask(path, *arguments, headers={"host": TEAM}, **options)
+
+
+def team_route(release: Release, *names: str) -> str:
+    """The HTTPRoute of the other namespace, to one of its services or to several alike."""
+    parent = {"name": f"{release.name}-gateway", "namespace": release.cluster.namespace}
+    backends = [{"name": name, "port": 8080, "weight": 1} for name in names]
+    rules = [{"backendRefs": backends}]
+    spec = {"parentRefs": [parent], "hostnames": [TEAM], "rules": rules}
+    kind = {"apiVersion": f"{GROUP}/v1", "kind": "HTTPRoute", "metadata": {"name": "team"}}
+    return json.dumps({**kind, "spec": spec})
+
+
+@pytest.fixture
+def objects(routed: Release, mixed: Cluster) -> Iterator[Release]:
+    """The platform with routes of objects in all namespaces, beside those of its values."""
+    definitions = str(envoy_gateway.definitions())
+    mixed.kubectl("apply", "--server-side", "--filename", definitions)
+    mixed.kubectl("wait", "--for=condition=Established", "crd", "--all")
+    more = {"routeObjects": {"enabled": True, "allowedNamespaces": "All"}}
+    before = routed.values[-1].read_text()
+    routed.values[-1].write_text(json.dumps({"gateway": {"routes": ROUTES, **more}}))
+    routed.upgrade()
+    routed.cluster.wait_for_pods("gateway", 2)
+    yield routed
+    routed.values[-1].write_text(before)
+    routed.upgrade()
+    routed.cluster.wait_for_pods("gateway", 2)
+    mixed.kubectl("delete", "--filename", definitions)
+
+
+def team(url: str) -> str:
+    """The version that answers for the host of the team, or the status of the error."""
+    reply = ask(url, "/", headers={"host": TEAM})
+    return reply.body.split()[1].decode() if reply.status == 200 else str(reply.status)
+
+
+@pytest.mark.nightly
+def test_a_team_adds_changes_and_deletes_its_route_under_load(
+    objects: Release, mixed: Cluster
+) -> None:
+    cluster = objects.cluster
+    for namespace in (cluster.namespace, NAMESPACE):
+        labels = cluster.get("namespace", namespace)["metadata"]["labels"]
+        assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
+    policies = [it["metadata"]["name"] for it in cluster.items("networkpolicies")]
+    assert f"{objects.name}-gateway" in policies
+
+    def apply(*names: str) -> None:
+        mixed.kubectl("apply", "--filename", "-", stdin=team_route(objects, *names))
+
+    def everywhere(wanted: Callable[[str], bool], what: str) -> None:
+        for url in urls:
+            eventually(lambda url=url: wanted(team(url)), what, patience=ROLL_OUT)
+
+    before = gateways(objects)
+    with ExitStack() as stack:
+        urls = [
+            stack.enter_context(cluster.forwarded(pod.name, 8080))
+            for pod in cluster.ready_pods("gateway")
+        ]
+        others = stack.enter_context(objects.load(path="/mixed"))
+        everywhere(lambda version: version == "404", "no route yet")
+        apply("mixed")
+        everywhere(lambda version: version in ("mixed", "new"), "the route")
+        (parent,) = mixed.get("httproute", "team")["status"]["parents"]
+        assert {it["type"]: it["status"] for it in parent["conditions"]} == {
+            "Accepted": "True",
+            "ResolvedRefs": "True",
+        }
+        with objects.load(path="/", connect=TeamClient) as own:
+            apply("mixed-next")
+            everywhere(lambda version: version == "mixed-next", "another service")
+            own.wait_for(500, patience=ROLL_OUT)
+            apply("mixed", "mixed-next")
+            everywhere(lambda version: version in ("mixed", "new"), "both services")
+            own.wait_for(500, patience=ROLL_OUT)
+        mixed.kubectl("delete", "httproute", "team")
+        everywhere(lambda version: version == "404", "no route any more")
+        others.wait_for(500, patience=ROLL_OUT)
+    print(f"\n{own.total} and {others.total} requests")
+    assert not own.failures, own.failures[:10]
+    assert not others.failures, others.failures[:10]
+    assert gateways(objects) == before

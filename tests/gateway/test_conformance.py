@@ -4,7 +4,6 @@ They run on the real API server without nodes: each Gateway gets an agent and an
 Deployment one process with a Pod that says that it is ready.
 """
 
-import base64
 import json
 import os
 import re
@@ -22,6 +21,7 @@ import yaml
 from gateway.test_route_objects import GROUP, definitions
 from support import REPOSITORY, eventually
 from support.apiserver import Api
+from support.credentials import certificate
 from support.envoys import gateway_to
 from support.processes import free_ports, program
 from support.rendering import config_maps, documents, tool
@@ -31,9 +31,6 @@ __all__ = ["definitions"]
 
 CLASS = "corelane"
 REPORT = REPOSITORY / "docs/results/gateway-api-conformance.yaml"
-SECRET = "tls-validity-checks-certificate"
-"""The certificate that the operator of the Gateways has given their pods."""
-
 WITHOUT_NODES = (
     # They read the logs of pods.
     "HTTPRouteRequestMirror",
@@ -44,7 +41,6 @@ WITHOUT_NODES = (
 )
 
 VALUES = {"routeObjects": {"enabled": True}, "listener": {"address": "127.0.0.1"}}
-TLS = {"tls": {"enabled": True, "plain": "serve"}}
 
 
 @dataclass
@@ -170,26 +166,24 @@ class World:
         folder.mkdir()
         own, admin = f"gateway-{number}", free_ports(1)
         service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": own}}
-        data = self._rendered(gateway, folder, admin).items()
-        routes = {key: text.replace("/run/corelane", str(folder)) for key, text in data}
+        data = self._rendered(folder, admin)
+        listeners = json.loads(data["listeners.json"])
+        place = {"socket_address": {"address": address, "port_value": 443}}
+        data["listeners.json"] = json.dumps([{**each, "address": place} for each in listeners])
+        routes = {key: text.replace("/run/corelane", str(folder)) for key, text in data.items()}
         config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": own}}
         ports = {"ports": [{"port": 80}], "type": "LoadBalancer"}
         self.apply(namespace, {**service, "spec": ports}, {**config_map, "data": routes})
         balancer = {"loadBalancer": {"ingress": [{"ip": address}]}}
         self._status(namespace, "service", own, balancer)
         flags = (f"--gateway={namespace}/{name}", f"--gateway-service={own}")
-        flags += (
-            "--gateway-http-port=80",
-            "--gateway-https-port=443",
-            f"--gateway-secret={SECRET}",
-        )
+        flags += ("--gateway-http-port=80", "--gateway-https-port=443")
         flags += (f"--routes={namespace}/{own}", f"--envoy-admin=127.0.0.1:{admin}")
 
         def listen(configuration: dict) -> None:
             for listener in configuration["static_resources"]["listeners"]:
-                port = {"ingress": 80, "ingress_tls": 443}.get(listener["name"])
-                if port:
-                    place = {"address": address, "port_value": port}
+                if listener["name"] == "ingress":
+                    place = {"address": address, "port_value": 80}
                     listener["address"] = {"socket_address": place}
 
         values = yaml.safe_load((folder / "routes.yaml").read_text())
@@ -197,30 +191,14 @@ class World:
         agent.wait_until_ready()
         stack.enter_context(gateway_to([], folder, values, listen, dynamic=True))
 
-    def _rendered(self, gateway: dict, folder: Path, admin: int) -> dict[str, str]:
+    def _rendered(self, folder: Path, admin: int) -> dict[str, str]:
         """The routes of the chart, whose values stay in a file."""
+        # Of the operator of the Gateways, for names that are none of theirs.
+        chain, key = certificate(folder, "tls", "ec")
+        files = {"certificate": str(chain), "key": str(key), "sds": f"{folder}/certificate.yaml"}
+        tls = {"enabled": True, "plain": "serve", "files": files}
         upstream = {"upstream": {"discovery": "eds"}, "admin": {"port": admin}}
-        values = {**VALUES, **upstream}
-        listeners = gateway["spec"]["listeners"]
-        if any(each["protocol"] == "HTTPS" for each in listeners):
-            files = {"certificate": "tls.crt", "key": "tls.key"}
-            # The suite writes it after the Gateways.
-            found: list[dict] = []
-            kind = "secrets"
-            eventually(
-                lambda: (
-                    found.extend(it for it in self._all(kind) if it["metadata"]["name"] == SECRET)
-                    or found
-                ),
-                SECRET,
-                patience=60,
-                pause=0.5,
-            )
-            for file in files.values():
-                (folder / file).write_bytes(base64.b64decode(found[0]["data"][file]))
-            places = {key: str(folder / file) for key, file in files.items()}
-            places["sds"] = str(folder / "certificate.yaml")
-            values["tls"] = {**TLS["tls"], "files": places}
+        values = {**VALUES, **upstream, "tls": tls}
         file = folder / "routes.yaml"
         file.write_text(yaml.safe_dump(values))
         return config_maps(values=file)[1]

@@ -1,10 +1,12 @@
 """HTTPRoutes and GRPCRoutes of a real API server, served by the real Envoy while they change."""
 
+import base64
 import json
-import subprocess
+import socket
+import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -13,16 +15,16 @@ import pytest
 import yaml
 
 from gateway.test_route_changes import MAP, Routes
-from support import eventually
+from support import envoy_gateway, eventually
 from support.apiserver import Api
 from support.client import ask
+from support.credentials import certificate
 from support.envoys import Gateway, gateway_to
 from support.load import Load
 from support.processes import free_ports
 from support.rendering import config_maps, documents
 from support.servers import Server
 from support.slices import READY, Agent, Agents, Slices, Wire, own_address
-from tools import gomodule, table
 
 GROUP = "gateway.networking.k8s.io"
 VALUES = {"routeObjects": {"enabled": True, "allowedNamespaces": "All"}}
@@ -31,11 +33,8 @@ KINDS = {"GatewayClass", "Gateway"}
 
 @pytest.fixture(scope="module")
 def definitions(api: Api) -> None:
-    """The definitions of Gateway API that the pinned Envoy Gateway uses."""
-    argv = ["go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api"]
-    folder = gomodule.source(table.find("envoy-gateway"))
-    found = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=True)
-    files = Path(found.stdout.strip()) / "config/crd/standard"
+    """The definitions of Gateway API on the API server."""
+    files = envoy_gateway.definitions()
     established = ("wait", "--for=condition=Established", "crd", "--all")
     for arguments in (("apply", "--server-side", "--filename", files), established):
         done = api.kubectl(*arguments)
@@ -47,6 +46,8 @@ class Objects(Routes):
     """A Gateway object, and the agent and Envoy that follow it."""
 
     other: Slices
+    more: dict = field(default_factory=dict)
+    """Values beside those for routes."""
 
     def apply(self, *objects: dict, namespace: str = "") -> None:
         """Writes objects, in the namespace of the gateway unless another is named."""
@@ -93,7 +94,7 @@ class Objects(Routes):
     def values(self) -> Path:
         """The file of the chart's values."""
         file = self.folder / "objects.yaml"
-        file.write_text(yaml.safe_dump(VALUES))
+        file.write_text(yaml.safe_dump({**VALUES, **self.more}))
         return file
 
     def start(self) -> None:
@@ -117,7 +118,7 @@ class Objects(Routes):
         (pods,) = (it for it in self.rendered_objects() if it["kind"] == "Deployment")
         (container,) = pods["spec"]["template"]["spec"]["initContainers"]
         given = [each for each in container["args"] if each.startswith("--gateway")]
-        assert len(given) == 3, given
+        assert len(given) == 3 + 2 * ("tls" in self.more), given
         own = [
             each.replace("prod/", f"{here}/").replace("corelane-gateway", "edge") for each in given
         ]
@@ -128,7 +129,8 @@ class Objects(Routes):
     @contextmanager
     def envoy(self) -> Iterator[Gateway]:
         """Envoy with what does not depend on routes."""
-        values = {**VALUES, "upstream": {"discovery": "eds"}, "admin": {"port": self.admin}}
+        upstream = {"upstream": {"discovery": "eds"}, "admin": {"port": self.admin}}
+        values = {**VALUES, **self.more, **upstream}
         with gateway_to([], self.folder, values, dynamic=True) as gateway:
             yield gateway
 
@@ -327,6 +329,93 @@ def test_calls_of_grpc_and_upgrades_reach_their_services(
             )
             known = {each["cluster"]["name"]: each["cluster"] for each in found["configs"]}
             assert set(known) == {f"{here}_{name}" for name in names}
+
+
+def secret(name: str, chain: Path, key: Path) -> dict:
+    """A Secret with a certificate."""
+    data = {"tls.crt": chain.read_bytes(), "tls.key": key.read_bytes()}
+    data = {key: base64.b64encode(text).decode() for key, text in data.items()}
+    kind = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls"}
+    return {**kind, "metadata": {"name": name}, "data": data}
+
+
+def opened(port: int, host: str) -> ssl.SSLSocket:
+    """A connection for a host, whatever certificate it gets."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    plain = socket.create_connection(("127.0.0.1", port), timeout=20)
+    return context.wrap_socket(plain, server_hostname=host)
+
+
+def presents(port: int, host: str, chain: Path) -> bool:
+    """Whether new connections for a host get a certificate."""
+    with opened(port, host) as connection:
+        return connection.getpeercert(binary_form=True) == ssl.PEM_cert_to_DER_cert(
+            chain.read_text()
+        )
+
+
+def test_a_listener_has_the_certificate_of_another_namespace_while_a_grant_permits_it(
+    objects: Objects, served: Callable[..., dict], tmp_path: Path
+) -> None:
+    pairs = {name: certificate(tmp_path, name, "ec") for name in ("own", "web", "renewed")}
+    here, there, port = objects.slices.namespace, objects.other.namespace, free_ports(1)
+    places = dict(zip(("certificate", "key"), map(str, pairs["own"]), strict=True))
+    files = {**places, "sds": f"{tmp_path}/certificate.yaml"}
+    objects.more["listener"] = {"address": "127.0.0.1"}
+    objects.more["tls"] = {"enabled": True, "plain": "serve", "port": port, "files": files}
+    objects.start()
+    gateway_object = objects.slices.api.get("gateway", "edge", "--namespace", here)
+    (https,) = (it for it in gateway_object["spec"]["listeners"] if it["name"] == "https")
+    reference = {"certificateRefs": [{"name": "web", "namespace": there}], "mode": "Terminate"}
+    web = {**https, "name": "web", "hostname": "web.example", "tls": reference}
+    spec = {**gateway_object["spec"], "listeners": [*gateway_object["spec"]["listeners"], web]}
+    kind = {"apiVersion": f"{GROUP}/v1", "kind": "Gateway", "metadata": {"name": "edge"}}
+    objects.apply({**kind, "spec": spec}, objects.route_object("a", rule(served("one"))))
+    objects.apply(secret("web", *pairs["web"]), namespace=there)
+    grant = {
+        "from": [{"group": GROUP, "kind": "Gateway", "namespace": here}],
+        "to": [{"group": "", "kind": "Secret", "name": "web"}],
+    }
+    kind = {"apiVersion": f"{GROUP}/v1beta1", "kind": "ReferenceGrant", "metadata": {"name": "a"}}
+
+    def resolved(reason: str) -> None:
+        def found() -> str:
+            status = objects.slices.api.get("gateway", "edge", "--namespace", here)["status"]
+            (own,) = (it for it in status["listeners"] if it["name"] == "web")
+            return {it["type"]: it["reason"] for it in own["conditions"]}["ResolvedRefs"]
+
+        objects.expect("gateway", "edge", Programmed="Programmed")
+        eventually(lambda: found() == reason, f"{reason}, not {found()}")
+
+    def shown(host: str, name: str) -> None:
+        eventually(lambda: presents(port, host, pairs[name][0]), f"{name} for {host}")
+
+    with objects.agent() as agent:
+        agent.wait_until_ready()
+        with objects.envoy() as gateway, Load(gateway.url, clients=2) as load:
+            resolved("RefNotPermitted")
+            shown("web.example", "own")
+            with opened(port, "other.example") as kept:
+                objects.apply({**kind, "spec": grant}, namespace=there)
+                resolved("ResolvedRefs")
+                shown("web.example", "web")
+                shown("other.example", "own")
+                objects.apply(secret("web", *pairs["renewed"]), namespace=there)
+                shown("web.example", "renewed")
+                objects.apply(secret("web", pairs["web"][0], pairs["own"][1]), namespace=there)
+                resolved("InvalidCertificateRef")
+                objects.apply(secret("web", *pairs["web"]), namespace=there)
+                shown("web.example", "web")
+                objects.delete("referencegrant", "a", namespace=there)
+                resolved("RefNotPermitted")
+                shown("web.example", "own")
+                assert not list((tmp_path / "certificates").iterdir())
+                # Listeners have changed five times under this connection.
+                kept.sendall(b"GET /hello HTTP/1.1\r\nHost: other.example\r\n\r\n")
+                assert kept.recv(65536).startswith(b"HTTP/1.1 200 ")
+            load.wait_for(50, "one")
+        assert not load.failures, load.failures[:10]
 
 
 def _lines(agent: Agent, words: str) -> list[dict]:

@@ -21,6 +21,7 @@ from support import PATIENCE, envoys, eventually
 from support.client import ask
 from support.processes import running as process_of
 from support.rendering import tool
+from tools import gomodule, table
 
 NAMESPACE = "prod"
 GROUPS = ("gateway.networking.k8s.io", "gateway.envoyproxy.io")
@@ -38,6 +39,16 @@ TURN = 300.0
 STATUS = re.compile(
     r'Got new status for (\w+)\n(.*?)\t\{"runner": "provider", "key": "(.*?)"\}', re.DOTALL
 )
+
+
+def definitions() -> Path:
+    """The definitions of Gateway API that the pinned Envoy Gateway uses: the standard channel."""
+    argv = ["go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api"]
+    folder = gomodule.source(table.find("envoy-gateway"))
+    # Without a folder, the module is not on this machine yet.
+    for command in (["go", "mod", "download", "sigs.k8s.io/gateway-api"], argv):
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    return Path(done.stdout.strip()) / "config/crd/standard"
 
 
 @dataclass(frozen=True)

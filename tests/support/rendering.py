@@ -116,6 +116,7 @@ def _include(configuration: dict, routes: dict) -> None:
     del configuration["dynamic_resources"]
     resources = configuration["static_resources"]
     resources["clusters"] = routes["clusters.json"] + resources["clusters"]
+    resources["listeners"] += routes.get("listeners.json", [])
     for listener in resources["listeners"]:
         (chain,) = listener["filter_chains"]
         manager = chain["filters"][0]["typed_config"]

@@ -58,10 +58,10 @@ struct Namespace {
 
 /// A task that ends when nobody needs it.
 #[derive(Debug)]
-struct Task(AbortHandle);
+pub(crate) struct Task(AbortHandle);
 
 impl Task {
-    fn start(work: impl Future<Output = ()> + Send + 'static) -> Self {
+    pub(crate) fn start(work: impl Future<Output = ()> + Send + 'static) -> Self {
         Self(tokio::spawn(work).abort_handle())
     }
 }

@@ -42,7 +42,7 @@ pub(crate) async fn keep(settings: &Endpoints) -> Result<(), KeepError> {
     match (&settings.routes, status) {
         (Some(name), Some(status)) => {
             let source = Source::new(&client, name, Arc::clone(&status));
-            let objects = RouteObjects::new(&client, &settings.objects, Arc::clone(&status));
+            let objects = RouteObjects::new(&client, settings, Arc::clone(&status));
             let applier = Applier::new(settings, fleet, status);
             tokio::spawn(corelane_service::http::serve(listener, replies));
             let (values, mut wanted) = tokio::sync::watch::channel(None);

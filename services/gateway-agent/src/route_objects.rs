@@ -5,7 +5,9 @@ mod attach;
 mod backends;
 #[cfg(test)]
 mod cases;
+mod certificates;
 mod filters;
+mod grants;
 mod hostnames;
 mod hosts;
 mod listeners;
@@ -13,11 +15,13 @@ mod matches;
 mod objects;
 mod prototypes;
 mod rules;
+mod secrets;
 mod status;
 mod store;
 mod tell;
 mod translate;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,14 +32,16 @@ use tokio::sync::watch::{Receiver, Sender, channel};
 use tokio::time::{Instant, timeout_at};
 use tracing::{info, warn};
 
+use self::certificates::listeners;
 use self::hosts::merged;
 use self::listeners::Pods;
 use self::prototypes::Prototypes;
-use self::store::Store;
+use self::secrets::Secrets;
+use self::store::{Objects, Store};
 use self::tell::tell;
 use self::translate::World;
 use crate::routes::{Desired, Status};
-use crate::settings::Objects;
+use crate::settings::Endpoints;
 
 /// How long to wait for more changes, because a release often changes several objects.
 const GATHER: Duration = Duration::from_millis(20);
@@ -46,12 +52,15 @@ pub(crate) struct RouteObjects {
     gateway: (String, String),
     service: String,
     pods: Pods,
+    /// Of the files that Envoy reads.
+    folder: PathBuf,
     status: Arc<Status>,
 }
 
 impl RouteObjects {
     /// `None` if no Gateway is set.
-    pub(crate) fn new(client: &Client, settings: &Objects, status: Arc<Status>) -> Option<Self> {
+    pub(crate) fn new(client: &Client, settings: &Endpoints, status: Arc<Status>) -> Option<Self> {
+        let Endpoints { objects: settings, folder, .. } = settings;
         let gateway = settings.gateway.as_ref()?;
         let default = || client.default_namespace().to_owned();
         let namespace = gateway.namespace.clone().unwrap_or_else(default);
@@ -66,6 +75,7 @@ impl RouteObjects {
             gateway: (namespace, gateway.name.clone()),
             service: settings.gateway_service.clone().unwrap_or_default(),
             pods,
+            folder: folder.clone(),
             status,
         })
     }
@@ -78,12 +88,14 @@ impl RouteObjects {
         newest: Sender<Option<Arc<Desired>>>,
     ) {
         let (store, mut changes) = Store::new(&self.client, &self.gateway.0);
+        let mut secrets = Secrets::new(&self.client);
         let (statuses, told) = channel(Vec::new());
         let follow = async {
             let mut served = None;
             loop {
                 tokio::select! {
                     change = changes.next() => self.note(change),
+                    () = secrets.changed() => {}
                     _ = values.changed() => {}
                 }
                 let until = Instant::now() + GATHER;
@@ -94,7 +106,12 @@ impl RouteObjects {
                 if !store.is_complete() {
                     continue;
                 }
-                match self.merged(&known, &store, &mut served) {
+                let objects = store.objects();
+                let mut world = self.world(&objects);
+                secrets.follow(&world.wanted_secrets());
+                let Some(found) = secrets.found() else { continue };
+                world.secrets = found;
+                match self.merged(&known, &world, &mut served) {
                     Ok((desired, said)) => {
                         replace(&newest, Some(Arc::new(desired)));
                         replace(&statuses, said);
@@ -106,24 +123,32 @@ impl RouteObjects {
         tokio::join!(follow, tell(&self.client, told));
     }
 
+    fn world<'a>(&'a self, objects: &'a Objects) -> World<'a> {
+        let gateway = (self.gateway.0.as_str(), self.gateway.1.as_str());
+        let (service, pods) = (self.service.as_str(), self.pods.clone());
+        World { gateway, service, pods, ..objects.world() }
+    }
+
     /// The routes of the values with those of the objects, and the status of the objects.
     fn merged(
         &self,
         values: &Desired,
-        store: &Store,
+        world: &World<'_>,
         served: &mut Option<bool>,
     ) -> serde_json::Result<(Desired, Vec<translate::Status>)> {
         let prototypes = Prototypes::deserialize(&values.prototypes)?;
-        let objects = store.objects();
-        let gateway = (self.gateway.0.as_str(), self.gateway.1.as_str());
-        let (service, pods) = (self.service.as_str(), self.pods.clone());
-        let world = World { gateway, service, pods, ..objects.world() };
         if served.replace(world.is_served()) != Some(world.is_served()) {
             self.say(world.is_served());
         }
         let (more, said) = world.translate(&prototypes);
         let mut desired = values.clone();
         desired.virtual_hosts = merged(&desired.virtual_hosts, &more.hosts);
+        if let Some(prototypes) = &values.listeners {
+            desired.listeners = Some(listeners(prototypes, &more.chains, &self.folder));
+            let read = world.secrets.iter().filter(|(name, _)| more.uses(name));
+            let read = read.filter_map(|(name, it)| Some((name.clone(), it.clone().ok()?)));
+            desired.certificates = read.collect();
+        }
         desired.clusters.extend(more.clusters);
         Ok((desired, said))
     }

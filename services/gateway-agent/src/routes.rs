@@ -4,11 +4,15 @@
 //! request lacks its cluster.
 
 mod apply;
+mod certificates;
 mod desired;
 mod source;
 mod status;
 
 pub(crate) use self::apply::Applier;
+#[cfg(test)]
+pub(crate) use self::certificates::tests::certificate;
+pub(crate) use self::certificates::{Certificate, path as certificate_path};
 pub(crate) use self::desired::Desired;
 pub(crate) use self::source::Source;
 pub(crate) use self::status::Status;

@@ -142,7 +142,7 @@ pub(crate) struct Objects {
     )]
     #[arg(value_parser = allowed(value::number(1, 65_535)))]
     pub(crate) gateway_https_port: Option<u64>,
-    /// Secret with the certificate that Envoy uses for HTTPS listeners. The agent does not read it
+    /// Secret with the certificate that Envoy has from a mounted folder. The agent reads others, but not this one
     #[arg(long, env = "GATEWAY_AGENT_GATEWAY_SECRET", value_name = "NAME", requires = "gateway")]
     pub(crate) gateway_secret: Option<String>,
 }

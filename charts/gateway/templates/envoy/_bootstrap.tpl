@@ -11,6 +11,9 @@ node: {id: gateway, cluster: corelane}
 {{- if include "gateway.dynamic" . }}
 dynamic_resources:
   cds_config: {{ include "gateway.envoy.file" "all_clusters" }}
+  {{- if include "gateway.objects.tls" . }}
+  lds_config: {{ include "gateway.envoy.file" "all_listeners" }}
+  {{- end }}
 {{- end }}
 static_resources:
   listeners:

@@ -5,6 +5,12 @@ against clients, those of _upstream.tpl against replicas.
 */}}
 {{- define "gateway.envoy.ingress" -}}
 {{- include "gateway.envoy.plainListener" . }}
+{{- if not (include "gateway.objects.tls" .) }}
+{{- include "gateway.envoy.encryptedListeners" . }}
+{{- end }}
+{{- end -}}
+
+{{- define "gateway.envoy.encryptedListeners" -}}
 {{- if .Values.tls.enabled }}
 {{ include "gateway.envoy.tlsListener" . }}
 {{- end }}

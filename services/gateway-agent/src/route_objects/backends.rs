@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::attach::Route;
-use super::objects::{GROUP, GrantSpec, Reference, ReferenceGrant, Service, ServicePort};
+use super::grants::Grants;
+use super::objects::{Reference, Service, ServicePort};
 use super::status::Verdict;
 use crate::settings;
 
@@ -45,7 +46,7 @@ impl Target {
 #[derive(Debug, Default)]
 pub(crate) struct Backends<'a> {
     pub(crate) services: BTreeMap<(&'a str, &'a str), &'a Service>,
-    pub(crate) grants: Vec<&'a ReferenceGrant>,
+    pub(crate) grants: Grants<'a>,
 }
 
 impl Backends<'_> {
@@ -67,7 +68,8 @@ impl Backends<'_> {
         }
         let namespace = to.namespace.as_deref().unwrap_or(route.namespace());
         let name = format!("{namespace}/{}", to.name);
-        if namespace != route.namespace() && !self.granted(route, namespace, &to.name) {
+        let from = (route.kind.name(), route.namespace());
+        if !self.grants.permit(from, kind, (namespace, &to.name)) {
             let words = format!("backendRef {name}: no ReferenceGrant of its namespace permits it");
             return no("RefNotPermitted", words);
         }
@@ -97,23 +99,6 @@ impl Backends<'_> {
             health_port: None,
         };
         Ok(Target { service, protocol, admin })
-    }
-
-    fn granted(&self, route: &Route<'_>, namespace: &str, name: &str) -> bool {
-        let permits = |spec: &GrantSpec| {
-            let from = spec.from.iter().any(|it| {
-                let kind = (it.group.as_str(), it.kind.as_str());
-                kind == (GROUP, route.kind.name()) && it.namespace == route.namespace()
-            });
-            let named =
-                |it: &Option<String>| it.as_deref().is_none_or(|it| it.is_empty() || it == name);
-            let to = |it: &super::objects::Grantee| {
-                (it.group.as_str(), it.kind.as_str()) == ("", "Service") && named(&it.name)
-            };
-            from && spec.to.iter().any(to)
-        };
-        let there = |it: &&&ReferenceGrant| it.metadata.namespace.as_deref() == Some(namespace);
-        self.grants.iter().filter(there).any(|it| permits(&it.spec))
     }
 }
 

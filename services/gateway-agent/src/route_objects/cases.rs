@@ -1,15 +1,18 @@
 //! Runs the cases of the translation.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::attach::Route;
+use super::certificates::{Chain, Source};
 use super::listeners::Pods;
 use super::objects::{Kind, RouteObject};
 use super::prototypes::Prototypes;
+use super::secrets::Found;
 use super::translate::{Of, Status, World};
+use crate::routes::certificate;
 
 fn read<T: DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).expect("an object")
@@ -114,6 +117,30 @@ fn said(statuses: &[Status]) -> Value {
     json!(found)
 }
 
+/// The certificates of each hostname; null without any listener for TLS.
+fn chains(all: &[Chain]) -> Value {
+    let name = |source: &Source| match source {
+        Source::Mounted => "mounted".to_owned(),
+        Source::Secret(name) => name.clone(),
+    };
+    let chain = |it: &Chain| {
+        let names: Vec<_> = it.certificates.iter().map(name).collect();
+        (it.hostname.clone().unwrap_or_else(|| "*".to_owned()), json!(names))
+    };
+    let found: Map<_, _> = all.iter().map(chain).collect();
+    if found.is_empty() { Value::Null } else { json!(found) }
+}
+
+/// Secrets that the agent finds if it asks, and one that is malformed.
+fn secrets(wanted: &BTreeSet<String>) -> Found {
+    let found = |name: &String| match name.as_str() {
+        "gateways/other" | "data/certificate" | "data/second" => Ok(certificate("a.io")),
+        "gateways/malformed" => Err("tls.crt has no certificate in PEM".to_owned()),
+        _ => Err("there is no such Secret".to_owned()),
+    };
+    wanted.iter().map(|name| (name.clone(), found(name))).collect()
+}
+
 #[test]
 fn cases() {
     let cases: Vec<Value> = serde_saphyr::from_str(include_str!("cases.yaml")).expect("cases");
@@ -150,7 +177,7 @@ fn cases() {
             .collect();
         let tls =
             listeners.as_array().is_some_and(|all| all.iter().any(|it| it["protocol"] == "HTTPS"));
-        let world = World {
+        let mut world = World {
             gateway: ("gateways", "edge"),
             service: "edge",
             pods: Pods {
@@ -164,7 +191,9 @@ fn cases() {
             grants: grants.iter().collect(),
             services: services.iter().collect(),
             namespaces: vec![&shop],
+            secrets: Found::new(),
         };
+        world.secrets = secrets(&world.wanted_secrets());
         let (found, statuses) = world.translate(&prototypes);
         let hosts: BTreeMap<_, Vec<_>> = found
             .hosts
@@ -172,6 +201,8 @@ fn cases() {
             .map(|(host, routes)| (host, routes.into_iter().map(short).collect()))
             .collect();
         let name = &case["case"];
+        let chains = chains(&found.chains);
+        assert!(chains == case["chains"], "{name}: {chains:#}");
         let (hosts, said) = (json!(hosts), said(&statuses));
         assert!(hosts == case["hosts"], "{name}: {hosts:#}");
         assert!(said == case["status"], "{name}: {said:#}");

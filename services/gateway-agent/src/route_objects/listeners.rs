@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
+use super::certificates::{References, Source};
 use super::objects::{GROUP, Kind, Listener, Reference};
+use super::secrets::Found;
 use super::status::Verdict;
 
 /// What the pods of this gateway listen on.
@@ -12,7 +14,7 @@ pub(crate) struct Pods {
     pub(crate) http: Option<u16>,
     /// Port of the Service for TLS.
     pub(crate) https: Option<u16>,
-    /// The Secret with the certificate, which is mounted in the pods. The agent reads no Secrets.
+    /// The Secret of the chart's values, which is mounted in the pods: the agent does not read it.
     pub(crate) secret: Option<String>,
 }
 
@@ -22,6 +24,7 @@ pub(crate) struct Served<'a> {
     pub(crate) listener: &'a Listener,
     /// Of the routes that it takes.
     pub(crate) kinds: Vec<Kind>,
+    pub(crate) certificates: Vec<Source>,
     pub(crate) accepted: Verdict,
     pub(crate) resolved: Verdict,
     pub(crate) conflicted: Verdict,
@@ -57,8 +60,13 @@ impl Served<'_> {
     }
 }
 
-/// Judges the listeners of a Gateway in a namespace.
-pub(crate) fn served<'a>(all: &'a [Listener], namespace: &str, pods: &Pods) -> Vec<Served<'a>> {
+/// Judges the listeners of a Gateway.
+pub(crate) fn served<'a>(
+    all: &'a [Listener],
+    pods: &Pods,
+    references: &References<'_>,
+    secrets: &Found,
+) -> Vec<Served<'a>> {
     let judge = |listener: &'a Listener| {
         let conflict = all.iter().find_map(|other| conflict(listener, other));
         let accepted = match &conflict {
@@ -66,16 +74,23 @@ pub(crate) fn served<'a>(all: &'a [Listener], namespace: &str, pods: &Pods) -> V
             None => accepted(listener, pods),
         };
         let (kinds, known) = kinds(listener);
+        let mut certificates = Vec::new();
         let resolved = match (known, listener.protocol == "HTTPS") {
             (false, _) => {
                 let words = "allowedRoutes.kinds has more than HTTPRoute and GRPCRoute";
                 Verdict::no("InvalidRouteKinds", words)
             }
-            (true, true) => certificate(listener, namespace, pods),
+            (true, true) => match references.certificates(listener, secrets) {
+                Ok(all) => {
+                    certificates = all;
+                    Verdict::yes("ResolvedRefs")
+                }
+                Err(verdict) => verdict,
+            },
             (true, false) => Verdict::yes("ResolvedRefs"),
         };
         let conflicted = conflict.unwrap_or_else(|| Verdict::no("NoConflicts", ""));
-        Served { listener, kinds, accepted, resolved, conflicted }
+        Served { listener, kinds, certificates, accepted, resolved, conflicted }
     };
     all.iter().map(judge).collect()
 }
@@ -136,20 +151,4 @@ fn kinds(listener: &Listener) -> (Vec<Kind>, bool) {
     }
     let known = Kind::ALL.iter().map(named).sum::<usize>() == wanted.len();
     (Kind::ALL.into_iter().filter(|kind| named(kind) > 0).collect(), known)
-}
-
-fn certificate(listener: &Listener, namespace: &str, pods: &Pods) -> Verdict {
-    let secret = pods.secret.as_deref().unwrap_or_default();
-    let words =
-        format!("certificateRefs: the gateway has only the Secret {secret} of its namespace");
-    let [wanted] = listener.tls.certificate_refs.as_slice() else {
-        return Verdict::no("InvalidCertificateRef", &words);
-    };
-    let kind = (wanted.group.as_deref().unwrap_or(""), wanted.kind.as_deref().unwrap_or("Secret"));
-    let own = wanted.namespace.as_deref().unwrap_or(namespace) == namespace;
-    match kind == ("", "Secret") && own && wanted.name == secret {
-        true => Verdict::yes("ResolvedRefs"),
-        false if !own => Verdict::no("RefNotPermitted", &words),
-        false => Verdict::no("InvalidCertificateRef", &words),
-    }
 }

@@ -19,11 +19,9 @@ use super::attach::Route;
 use super::objects::{
     GROUP, Gateway, GatewayClass, Kind, Namespace, ReferenceGrant, RouteObject, Service,
 };
+use super::secrets::WATCH_SECONDS;
 use super::translate::World;
 use crate::endpoints::Pauses;
-
-/// The API server ends a watch after this time, which shows that it is reachable.
-const WATCH_SECONDS: u32 = 60;
 
 /// A change of any object, or why one kind of objects cannot be read now.
 pub(crate) type Changes = SelectAll<BoxStream<'static, Result<(), String>>>;

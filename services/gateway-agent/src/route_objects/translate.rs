@@ -6,11 +6,14 @@ use serde_json::{Value, json};
 
 use super::attach::{Attachment, Route, Taken, attach};
 use super::backends::Backends;
+use super::certificates::{Chain, References, Source};
+use super::grants::Grants;
 use super::hosts::{Hosts, Place, hosts};
 use super::listeners::{Pods, Served, served};
 use super::objects::{Gateway, GatewayClass, Kind, Namespace, Reference, ReferenceGrant, Service};
 use super::prototypes::Prototypes;
 use super::rules::{Rules, rules};
+use super::secrets::{Found, Name};
 use super::status::{CONTROLLER, Verdict, parents};
 
 /// All that is read, and what the gateway itself is.
@@ -27,6 +30,7 @@ pub(crate) struct World<'a> {
     pub(crate) grants: Vec<&'a ReferenceGrant>,
     pub(crate) services: Vec<&'a Service>,
     pub(crate) namespaces: Vec<&'a Namespace>,
+    pub(crate) secrets: Found,
 }
 
 /// What objects contribute to the configuration of Envoy.
@@ -34,6 +38,15 @@ pub(crate) struct World<'a> {
 pub(crate) struct Contribution {
     pub(crate) hosts: Hosts,
     pub(crate) clusters: BTreeMap<String, Value>,
+    pub(crate) chains: Vec<Chain>,
+}
+
+impl Contribution {
+    /// Whether a chain has the certificate of a Secret.
+    pub(crate) fn uses(&self, name: &str) -> bool {
+        let of = |it: &Source| matches!(it, Source::Secret(own) if own == name);
+        self.chains.iter().flat_map(|it| &it.certificates).any(of)
+    }
 }
 
 /// The status of an object, without the times of conditions.
@@ -85,6 +98,17 @@ impl<'a> World<'a> {
         self.own().is_some()
     }
 
+    /// The Secrets that the listeners name and may use.
+    pub(crate) fn wanted_secrets(&self) -> BTreeSet<Name> {
+        let wanted = |it: &Gateway| self.references().wanted(&it.spec.listeners);
+        self.own().map(wanted).unwrap_or_default()
+    }
+
+    fn references(&self) -> References<'_> {
+        let grants = Grants(self.grants.clone());
+        References { namespace: self.gateway.0, mounted: self.pods.secret.as_deref(), grants }
+    }
+
     /// What follows for Envoy, and the status of each object. Without a Gateway of this controller: only
     /// that of classes.
     pub(crate) fn translate(&self, prototypes: &Prototypes) -> (Contribution, Vec<Status>) {
@@ -92,7 +116,8 @@ impl<'a> World<'a> {
         let mut statuses: Vec<_> =
             self.classes.iter().filter(ours).map(|it| class_status(it)).collect();
         let Some(gateway) = self.own() else { return (Contribution::default(), statuses) };
-        let listeners = served(&gateway.spec.listeners, self.gateway.0, &self.pods);
+        let listeners =
+            served(&gateway.spec.listeners, &self.pods, &self.references(), &self.secrets);
         let outcomes = self.outcomes(&listeners, prototypes);
         statuses.push(self.gateway_status(gateway, &listeners, &outcomes));
         statuses.extend(outcomes.iter().map(|it| self.route_status(it)));
@@ -103,7 +128,8 @@ impl<'a> World<'a> {
         let services = self.services.iter().filter_map(|it| {
             Some(((it.metadata.namespace.as_deref()?, it.metadata.name.as_deref()?), *it))
         });
-        let backends = Backends { services: services.collect(), grants: self.grants.clone() };
+        let grants = Grants(self.grants.clone());
+        let backends = Backends { services: services.collect(), grants };
         let none = BTreeMap::new();
         let labels = |namespace: &str| {
             let found =
@@ -315,5 +341,10 @@ fn contribution(
         }
     }
     let clusters = clusters.into_iter().map(|(name, it)| (name, prototypes.cluster(it))).collect();
-    Contribution { hosts: hosts(listeners, &places), clusters }
+    let of_tls = listeners.iter().filter(|it| it.tls() && it.programmed());
+    let chains = of_tls.map(|it| Chain {
+        hostname: it.listener.hostname.clone().filter(|it| !it.is_empty()),
+        certificates: it.certificates.clone(),
+    });
+    Contribution { hosts: hosts(listeners, &places), clusters, chains: chains.collect() }
 }

@@ -18,6 +18,7 @@ use tokio::time::{Instant, sleep};
 use tracing::{error, info, warn};
 
 use self::envoy::{Envoy, Kind, Outcome};
+use super::certificates::Files;
 use super::desired::{self, Desired, Update};
 use super::status::Status;
 use crate::admin::AdminError;
@@ -27,7 +28,7 @@ use crate::settings::Endpoints;
 /// Pause after a failure that is not Envoy's verdict.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Files that Envoy watches in addition to those of endpoints, at most: of this agent, certificates, tokens.
+/// Files that Envoy watches in addition to those that routes and listeners name, at most: of this agent, mounted ones.
 const OTHER_WATCHES: usize = 12;
 
 /// Interval between questions to an Envoy that does not run yet.
@@ -53,7 +54,7 @@ enum ApplyError {
     #[error("Envoy's admin interface: {0}")]
     Admin(#[from] AdminError),
     #[error(
-        "{0} new or changed services need as many inotify instances, without which Envoy aborts: \
+        "{0} new or changed services and certificates need as many inotify instances, without which Envoy aborts: \
          increase fs.inotify.max_user_instances of the node"
     )]
     Watches(usize),
@@ -69,7 +70,8 @@ pub(crate) struct Applier {
     /// The clusters in the file: what is desired, and what is not removed yet.
     clusters: BTreeMap<String, Value>,
     /// One for each of [`Kind::ALL`].
-    files: [File; 3],
+    files: [File; 4],
+    certificates: Files,
     /// Whether a file differs from before the state that is being applied.
     changed: bool,
 }
@@ -78,7 +80,7 @@ pub(crate) struct Applier {
 #[derive(Debug)]
 struct Former {
     clusters: BTreeMap<String, Value>,
-    texts: [Option<String>; 3],
+    texts: [Option<String>; 4],
 }
 
 impl Applier {
@@ -90,17 +92,18 @@ impl Applier {
         let clusters = clusters.and_then(desired::clusters_of_file).unwrap_or_default();
         remove_stale(folder, &clusters);
         fleet.set(&desired::services(&clusters));
-        if files.iter().all(File::exists) {
+        if complete(&files) {
             status.written();
         }
         let envoy = Envoy::new(settings.envoy_admin);
-        Self { envoy, fleet, status, clusters, files, changed: false }
+        let certificates = Files::new(folder);
+        Self { envoy, fleet, status, clusters, files, certificates, changed: false }
     }
 
     /// Applies the newest state whenever there is one. Never returns.
     pub(crate) async fn run(mut self, mut newest: Receiver<Option<Arc<Desired>>>) {
         let mut failure = String::new();
-        if self.files.iter().all(File::exists) {
+        if complete(&self.files) {
             tokio::select! {
                 () = self.adopt() => {}
                 _ = newest.changed() => {}
@@ -160,22 +163,31 @@ impl Applier {
             () = self.fleet.written(wanted.clusters.keys()) => {}
             _ = newest.changed() => return Err(ApplyError::Superseded),
         }
-        self.check_watches(&wanted.clusters).await?;
-        let updates = [Update::of_clusters(&both), wanted.rate_limits_file(), wanted.routes_file()];
+        self.check_watches(wanted).await?;
+        let updates = [
+            Some(Update::of_clusters(&both)),
+            Some(wanted.rate_limits_file()),
+            wanted.listeners_file(),
+            Some(wanted.routes_file()),
+        ];
+        let updates = Kind::ALL.into_iter().zip(updates);
+        let updates: Vec<_> = updates.filter_map(|(kind, it)| Some((kind, it?))).collect();
         self.clusters = both;
-        for (kind, update) in Kind::ALL.into_iter().zip(&updates) {
-            self.write(kind, update).await?;
-            if kind == Kind::Clusters {
+        self.changed |= self.certificates.write(&wanted.certificates)?;
+        for (kind, update) in &updates {
+            self.write(*kind, update).await?;
+            if *kind == Kind::Clusters {
                 self.envoy.warmed().await?;
             }
         }
         self.status.written();
-        for (kind, update) in Kind::ALL.into_iter().zip(&updates) {
+        for (kind, update) in &updates {
             tokio::select! {
-                result = self.confirm(kind, update) => result?,
+                result = self.confirm(*kind, update) => result?,
                 _ = newest.changed() => return Err(ApplyError::Superseded),
             }
         }
+        self.certificates.retain(&wanted.certificates);
         let clusters = wanted.clusters.len();
         self.status.applied(self.changed);
         info!(clusters, changed = self.changed, "routes: applied");
@@ -185,10 +197,11 @@ impl Applier {
 
     /// Envoy aborts where the kernel has no instance for a file. The kernel counts the instances of a user, and
     /// all containers of the pod have the same.
-    async fn check_watches(&self, wanted: &BTreeMap<String, Value>) -> Result<(), ApplyError> {
+    async fn check_watches(&self, wanted: &Desired) -> Result<(), ApplyError> {
         let starts = self.envoy.subscription(Kind::Clusters).await?.is_none();
         let new = |(name, it): &(&String, &Value)| starts || self.clusters.get(*name) != Some(it);
-        let number = wanted.iter().filter(new).count();
+        let clusters = wanted.clusters.iter().filter(new).count();
+        let number = clusters + self.certificates.missing(&wanted.certificates);
         let more = if starts { number + OTHER_WATCHES } else { number };
         let held: Result<Vec<_>, _> =
             (0..more).map(|_| inotify::init(CreateFlags::CLOEXEC)).collect();
@@ -251,7 +264,7 @@ impl Applier {
     }
 
     fn former(&self) -> Former {
-        let texts = [0, 1, 2].map(|index: usize| self.files[index].content().map(str::to_owned));
+        let texts = [0, 1, 2, 3].map(|index: usize| self.files[index].content().map(str::to_owned));
         Former { clusters: self.clusters.clone(), texts }
     }
 
@@ -273,6 +286,12 @@ impl Applier {
         let found = self.envoy.subscription(Kind::Routes).await;
         found.ok().flatten().is_some_and(|it| !it.version.is_empty())
     }
+}
+
+/// Whether Envoy can start with the files. That of listeners is older than that of routes, if there is one.
+fn complete(files: &[File; 4]) -> bool {
+    let needed = Kind::ALL.into_iter().filter(|kind| *kind != Kind::Listeners);
+    needed.into_iter().all(|kind| files[kind as usize].exists())
 }
 
 /// Removes files of clusters that an earlier agent did not get to remove: their endpoints are out of date.

@@ -5,6 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde_json::{Map, Value, json};
 
+use super::certificates::Certificates;
 use crate::settings::{self, Service};
 
 /// The keys of the ConfigMap.
@@ -13,6 +14,8 @@ const ROUTES: &str = "routes.json";
 const RATE_LIMITS: &str = "rate-limits.json";
 /// Only where routes of objects are served.
 const PROTOTYPES: &str = "prototypes.json";
+/// Only where they are served by TLS, too.
+const LISTENERS: &str = "listeners.json";
 
 /// The name under which Envoy subscribes to the rate limits of routes.
 const FILTER: &str = "corelane.route_rate_limits";
@@ -42,6 +45,10 @@ pub(crate) struct Desired {
     pub(crate) rate_limits: Value,
     /// Routes and clusters to make others of.
     pub(crate) prototypes: Value,
+    /// `envoy.config.listener.v3.Listener` of those with TLS. `None`: they are a fixed part of Envoy's configuration.
+    pub(crate) listeners: Option<Vec<Value>>,
+    /// The certificates that the listeners name.
+    pub(crate) certificates: Certificates,
 }
 
 impl Desired {
@@ -60,7 +67,21 @@ impl Desired {
         };
         let rate_limits = key(RATE_LIMITS)?;
         let prototypes = data.get(PROTOTYPES).map_or(Ok(Value::Null), |_| key(PROTOTYPES))?;
-        Ok(Self { clusters, routes, virtual_hosts, rate_limits, prototypes })
+        let listeners = match data.get(LISTENERS).map(|_| key(LISTENERS)).transpose()? {
+            None => None,
+            Some(Value::Array(all)) => Some(all),
+            Some(_) => return Err(DesiredError::Form(LISTENERS, "not a list".to_owned())),
+        };
+        let certificates = Certificates::new();
+        Ok(Self {
+            clusters,
+            routes,
+            virtual_hosts,
+            rate_limits,
+            prototypes,
+            listeners,
+            certificates,
+        })
     }
 
     /// Envoy's file of routes.
@@ -68,6 +89,11 @@ impl Desired {
         let mut routes = self.routes.clone();
         routes.insert("virtual_hosts".to_owned(), Value::Array(self.virtual_hosts.clone()));
         Update::of("envoy.config.route.v3.RouteConfiguration", [&Value::Object(routes)])
+    }
+
+    /// Envoy's file of listeners, if it has one.
+    pub(crate) fn listeners_file(&self) -> Option<Update> {
+        self.listeners.as_ref().map(|all| Update::of("envoy.config.listener.v3.Listener", all))
     }
 
     /// Envoy's file of rate limits.

@@ -24,17 +24,20 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_m
 pub(crate) enum Kind {
     Clusters,
     RateLimits,
+    Listeners,
     Routes,
 }
 
 impl Kind {
     /// In the order in which they are applied.
-    pub(crate) const ALL: [Self; 3] = [Self::Clusters, Self::RateLimits, Self::Routes];
+    pub(crate) const ALL: [Self; 4] =
+        [Self::Clusters, Self::RateLimits, Self::Listeners, Self::Routes];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Clusters => "clusters",
             Self::RateLimits => "rate limits",
+            Self::Listeners => "listeners",
             Self::Routes => "routes",
         }
     }
@@ -44,6 +47,7 @@ impl Kind {
         match self {
             Self::Clusters => "all_clusters.json",
             Self::RateLimits => "rate_limits.json",
+            Self::Listeners => "all_listeners.json",
             Self::Routes => "all_routes.json",
         }
     }
@@ -53,6 +57,7 @@ impl Kind {
         match self {
             Self::Clusters => "cluster_manager.cds",
             Self::RateLimits => "extension_config_discovery.http_filter.corelane.route_rate_limits",
+            Self::Listeners => "listener_manager.lds",
             Self::Routes => "http.ingress.rds.ingress",
         }
     }

@@ -1,0 +1,208 @@
+//! Certificates of Envoy's listeners, each in a file of its own that Envoy watches (SDS).
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Debug, Formatter};
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::SignatureAlgorithm;
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+use serde_json::json;
+
+/// In the folder of Envoy's files.
+const FOLDER: &str = "certificates";
+
+/// Why Envoy could not use a certificate. One that it rejects would hold back all other listeners.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CertificateError {
+    #[error("tls.crt has no certificate in PEM")]
+    NoChain,
+    #[error("tls.crt: {0}")]
+    Chain(pem::Error),
+    #[error("tls.key: {0}")]
+    Key(pem::Error),
+    #[error("tls.crt and tls.key: {0}")]
+    Pair(#[from] rustls::Error),
+    #[error("tls.key: the key is neither RSA nor ECDSA")]
+    Algorithm,
+}
+
+/// A chain of certificates and the key of the first, both in PEM.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Certificate {
+    chain: String,
+    key: String,
+}
+
+impl Debug for Certificate {
+    /// Without the key, which must not get into a log.
+    fn fmt(&self, to: &mut Formatter<'_>) -> fmt::Result {
+        to.debug_struct("Certificate").finish_non_exhaustive()
+    }
+}
+
+impl Certificate {
+    /// Reads both, and checks that they belong together.
+    pub(crate) fn read(chain: &[u8], key: &[u8]) -> Result<Self, CertificateError> {
+        let certificates: Vec<_> = CertificateDer::pem_slice_iter(chain)
+            .collect::<Result<_, _>>()
+            .map_err(CertificateError::Chain)?;
+        if certificates.is_empty() {
+            return Err(CertificateError::NoChain);
+        }
+        let secret = PrivateKeyDer::from_pem_slice(key).map_err(CertificateError::Key)?;
+        let pair = CertifiedKey::from_der(certificates, secret, &default_provider())?;
+        match pair.key.algorithm() {
+            SignatureAlgorithm::RSA | SignatureAlgorithm::ECDSA => {}
+            _ => return Err(CertificateError::Algorithm),
+        }
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Ok(Self { chain: text(chain), key: text(key) })
+    }
+
+    /// As Envoy reads it under a name.
+    fn resource(&self, name: &str) -> String {
+        let kind = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret";
+        let certificate = json!({
+            "certificate_chain": {"inline_string": self.chain},
+            "private_key": {"inline_string": self.key},
+        });
+        let secret = json!({"@type": kind, "name": name, "tls_certificate": certificate});
+        json!({"resources": [secret]}).to_string()
+    }
+}
+
+/// The file of a certificate in the folder of Envoy's files.
+pub(crate) fn path(folder: &Path, name: &str) -> PathBuf {
+    // Names of Kubernetes have no `_`, so no two Secrets have the same.
+    folder.join(FOLDER).join(format!("{}.json", name.replace('/', "_")))
+}
+
+/// Certificates by their name in Envoy's configuration.
+pub(crate) type Certificates = BTreeMap<String, Arc<Certificate>>;
+
+/// The files of all certificates.
+#[derive(Debug)]
+pub(crate) struct Files {
+    folder: PathBuf,
+    written: Certificates,
+}
+
+impl Files {
+    /// Those of an earlier agent stay until [`Self::retain`], because Envoy uses them.
+    pub(crate) fn new(folder: &Path) -> Self {
+        Self { folder: folder.to_owned(), written: Certificates::new() }
+    }
+
+    /// How many of these have no file of this agent yet.
+    pub(crate) fn missing(&self, wanted: &Certificates) -> usize {
+        wanted.keys().filter(|name| !self.written.contains_key(*name)).count()
+    }
+
+    /// Replaces the files of those that differ, by a rename. Returns whether there were any.
+    pub(crate) fn write(&mut self, wanted: &Certificates) -> io::Result<bool> {
+        let mut changed = false;
+        for (name, certificate) in wanted {
+            if self.written.get(name) == Some(certificate) {
+                continue;
+            }
+            let path = path(&self.folder, name);
+            let fresh = path.with_extension("new");
+            let folder = self.folder.join(FOLDER);
+            DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+            let mut file = OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .mode(0o600)
+                .open(&fresh)?;
+            file.write_all(certificate.resource(name).as_bytes())?;
+            fs::rename(&fresh, &path)?;
+            self.written.insert(name.clone(), Arc::clone(certificate));
+            changed = true;
+        }
+        Ok(changed)
+    }
+
+    /// Removes the files of all others, also those of an earlier agent.
+    pub(crate) fn retain(&mut self, wanted: &Certificates) {
+        self.written.retain(|name, _| wanted.contains_key(name));
+        let kept: Vec<_> = wanted.keys().map(|name| path(&self.folder, name)).collect();
+        let Ok(entries) = fs::read_dir(self.folder.join(FOLDER)) else { return };
+        for path in entries.flatten().map(|entry| entry.path()) {
+            if !kept.contains(&path) {
+                let _ = fs::remove_file(&path);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use rcgen::{KeyPair, PKCS_ED25519, generate_simple_self_signed};
+
+    use super::*;
+
+    /// A chain and its key in PEM.
+    fn pair(host: &str) -> (String, String) {
+        let made = generate_simple_self_signed([host.to_owned()]).expect("a certificate");
+        (made.cert.pem(), made.signing_key.serialize_pem())
+    }
+
+    /// A certificate for a host.
+    pub(crate) fn certificate(host: &str) -> Arc<Certificate> {
+        let (chain, key) = pair(host);
+        Arc::new(Certificate::read(chain.as_bytes(), key.as_bytes()).expect("a certificate"))
+    }
+
+    #[test]
+    fn a_pair_that_envoy_would_reject_is_found() {
+        let ((chain, key), (_, other)) = (pair("a.io"), pair("b.io"));
+        let ed25519 = KeyPair::generate_for(&PKCS_ED25519).expect("a key");
+        let params = rcgen::CertificateParams::new(["a.io".to_owned()]).expect("parameters");
+        let modern = params.self_signed(&ed25519).expect("a certificate").pem();
+        for (chain, key, words) in [
+            ("", key.as_str(), "tls.crt has no certificate"),
+            ("-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n", &key, "tls.crt: "),
+            (&chain, "", "tls.key: "),
+            (&chain, &chain, "tls.key: "),
+            (&chain, &other, "tls.crt and tls.key: "),
+            (&modern, &ed25519.serialize_pem(), "tls.key: the key is neither"),
+        ] {
+            let error = Certificate::read(chain.as_bytes(), key.as_bytes()).expect_err(words);
+            assert!(error.to_string().starts_with(words), "{error}");
+        }
+        let good = Certificate::read(chain.as_bytes(), key.as_bytes()).expect("a pair");
+        assert_eq!(format!("{good:?}"), "Certificate { .. }");
+    }
+
+    #[test]
+    fn files_follow_the_certificates_and_are_private() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut files = Files::new(folder.path());
+        let first = Certificates::from([("shop/a".to_owned(), certificate("a.io"))]);
+        let both =
+            [("shop/a".to_owned(), certificate("a.io")), ("b/a".to_owned(), certificate("b"))];
+        assert!(files.write(&first).expect("written"));
+        assert!(!files.write(&first).expect("the same"));
+        let both = Certificates::from(both);
+        assert_eq!(files.missing(&both), 1);
+        assert!(files.write(&both).expect("written"));
+        let at = |name| path(folder.path(), name);
+        let text = fs::read_to_string(at("shop/a")).expect("a file");
+        assert_eq!(text, both["shop/a"].resource("shop/a"));
+        let mode = fs::metadata(at("b/a")).expect("a file").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        // A later agent has written no file.
+        Files::new(folder.path()).retain(&first);
+        assert!(at("shop/a").exists() && !at("b/a").exists());
+    }
+}
