@@ -183,6 +183,8 @@ fn metrics_of_the_service_are_pushed_too() {
         let _ = socket.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
         request
     });
+    // From the first reply on, a signal starts the drain.
+    assert_eq!(shop.ask(shop.address, "GET /", "").0, 200);
     assert_eq!(shop.terminate().0, Some(0));
     let request = String::from_utf8_lossy(&received.join().expect("no panic")).into_owned();
     assert!(request.starts_with("POST /v1/metrics HTTP/1.1\r\n"), "{request}");
