@@ -206,7 +206,13 @@ def test_what_is_scraped_is_what_the_charts_run(target: str, chart: str, contain
         for port in each.get("ports", [])
     }
     # One target for each pod, not one for each container with such a port.
-    assert [name for name in ports if name[1] == wanted["port"]] == [(container, wanted["port"])]
+    if wanted["port"]:
+        found = [name for name in ports if name[1] == wanted["port"]]
+        assert found == [(container, wanted["port"])]
+    else:
+        annotated = int(pod["metadata"]["annotations"]["prometheus.io/port"])
+        found = [name for name, port in ports.items() if port == annotated]
+        assert found == [(container, "admin")]
     if "nodePort" in wanted:
         assert ports[container, wanted["port"]] == wanted["nodePort"]
     if target != "gateway-agent":

@@ -65,7 +65,12 @@ remote_write:
           label: {{ include "monitoring.selector" .selector | quote }}
   relabel_configs:
     - {source_labels: [__meta_kubernetes_pod_phase], regex: Succeeded|Failed, action: drop}
+    {{- if .port }}
     - {source_labels: [__meta_kubernetes_pod_container_port_name], regex: {{ .port }}, action: keep}
+    {{- else }}
+    - {source_labels: [__meta_kubernetes_pod_annotation_prometheus_io_port], target_label: __meta_kubernetes_pod_container_port_number, action: keepequal}
+    - {source_labels: [__meta_kubernetes_pod_annotation_prometheus_io_path], regex: (.+), target_label: __metrics_path__}
+    {{- end }}
     - {source_labels: [__meta_kubernetes_namespace], target_label: namespace}
     - {source_labels: [__meta_kubernetes_pod_name], target_label: pod}
     - {source_labels: [__meta_kubernetes_pod_node_name], target_label: node}
