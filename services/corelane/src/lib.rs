@@ -69,7 +69,7 @@
 //! | [`Listen`] | where a server listens: TCP, Unix sockets, inherited sockets, PROXY protocol |
 //! | [`Limits`], [`Timeouts`] | limits and timeouts for clients |
 //! | [`RouteLimits`] | limits of one route |
-//! | [`set_route`], `axum::LearnRoutes` | the route of a request, for metrics and the load table |
+//! | [`set_route`], `axum::LearnRoutes`, [`LearnCalls`] | the route of a request, for metrics and the load table |
 //! | [`Drain`], [`Draining`], [`Phase`], [`ServerHandle`], [`Drained`] | graceful shutdown |
 //! | [`Incoming`], [`BodyError`] | request bodies |
 //! | [`blocking`], [`BlockingError`] | run blocking code from a handler |
@@ -120,6 +120,7 @@ pub use os::cpu::{Lanes, Pin};
 pub use prometheus_client;
 pub use request::blocking::{Blocking, BlockingError, blocking};
 pub use request::body::{BodyError, Incoming};
+pub use request::calls::{CallLearner, LearnCalls, LearntCall};
 pub use request::client::{ConnectionInfo, Protocol, TlsInfo};
 pub use request::current::{
     client_addr, connection, deadline, request_id, set_route, trace_context,

@@ -1,7 +1,8 @@
-//! A plain `tower::Service` in a program that has a tokio runtime already, and a task of its own.
+//! A program that was there before: with a runtime of tokio, a log, a flag and a variable of its own. The keys
+//! of the platform are flags after `--`.
 //!
 //! ```sh
-//! cargo run -p corelane-service --example tokio_main
+//! PORT=8090 cargo run -p corelane-service --example tokio_main -- --step=2 -- --lanes=1
 //! ```
 
 use std::convert::Infallible;
@@ -14,23 +15,40 @@ use corelane::Incoming;
 use corelane_service::App;
 use http::{Request, Response};
 
-#[tokio::main]
-async fn main() -> ExitCode {
+/// Counts on, in a task of its own.
+async fn counter(step: u64) -> Arc<AtomicU64> {
     let ticks = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&ticks);
     tokio::spawn(async move {
         loop {
             tokio::time::sleep(Duration::from_millis(10)).await;
-            counted.fetch_add(1, Relaxed);
+            counted.fetch_add(step, Relaxed);
         }
     });
-    App::<()>::new("tokio_main", env!("CARGO_PKG_VERSION"), "Counts").run(|(), start| {
-        Ok(start.serve(move |_lane| {
-            let ticks = Arc::clone(&ticks);
-            tower::service_fn(move |_request: Request<Incoming>| {
-                let reply = Response::new(format!("{}\n", ticks.load(Relaxed)));
-                async move { Ok::<_, Infallible>(reply) }
-            })
-        })?)
-    })
+    ticks
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    tracing_subscriber::fmt().with_ansi(false).with_writer(std::io::stderr).init();
+    let mut arguments = std::env::args().skip(1);
+    let own = arguments.by_ref().take_while(|argument| argument != "--");
+    let step = own.filter_map(|argument| argument.strip_prefix("--step=")?.parse().ok()).last();
+    let port = std::env::var("PORT").unwrap_or_else(|_| "8080".to_owned());
+
+    let ours = counter(step.unwrap_or(1)).await;
+    App::<()>::new("tokio_main", env!("CARGO_PKG_VERSION"), "Counts")
+        .arguments(arguments)
+        .preset("listen", format!("127.0.0.1:{port}"))
+        .run(|(), start| {
+            let aside = start.block_on(counter(1))?;
+            Ok(start.serve(move |_lane| {
+                let counters = [Arc::clone(&ours), Arc::clone(&aside)];
+                tower::service_fn(move |_request: Request<Incoming>| {
+                    let [ours, aside] = counters.each_ref().map(|counter| counter.load(Relaxed));
+                    let reply = Response::new(format!("{ours} {aside}\n"));
+                    async move { Ok::<_, Infallible>(reply) }
+                })
+            })?)
+        })
 }

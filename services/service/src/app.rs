@@ -1,6 +1,5 @@
 //! The whole of a service's process: from its command line to its exit code.
 
-#[cfg(feature = "fuzzing")]
 use std::ffi::OsString;
 use std::fmt;
 #[cfg(feature = "fuzzing")]
@@ -11,7 +10,7 @@ use std::sync::Arc;
 
 use corelane::{Builder, Drained};
 
-use crate::config::{ConfigErrors, Invocation, Keys, Program, Settings};
+use crate::config::{ConfigErrors, Invocation, Key, Keys, Program, Settings};
 #[cfg(feature = "faults")]
 use crate::faults::Faults;
 use crate::process;
@@ -31,6 +30,8 @@ pub struct App<C = ()> {
     name: &'static str,
     version: &'static str,
     about: &'static str,
+    arguments: Option<Vec<OsString>>,
+    presets: Vec<(&'static str, &'static str)>,
     routes: Vec<&'static str>,
     check: fn(&C, &str) -> Result<(), ConfigErrors>,
     extend: Box<dyn FnOnce(Builder) -> Builder>,
@@ -60,7 +61,37 @@ impl<C: Keys> App<C> {
             assert!(!twice, "the key {} is declared twice", key.name);
         }
         let extend = Box::new(|builder| builder);
-        App { name, version, about, routes: Vec::new(), check: |_, _| Ok(()), extend }
+        App {
+            name,
+            version,
+            about,
+            arguments: None,
+            presets: Vec::new(),
+            routes: Vec::new(),
+            check: |_, _| Ok(()),
+            extend,
+        }
+    }
+
+    /// The arguments after the name of the program. The default are those of the process. A program with
+    /// flags or subcommands of its own passes what is left of them.
+    pub fn arguments<A: Into<OsString>>(mut self, arguments: impl IntoIterator<Item = A>) -> Self {
+        self.arguments = Some(arguments.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// The default of a key in this service, in place of the platform's: such as `listen` from a variable
+    /// that the service has had before.
+    ///
+    /// # Panics
+    ///
+    /// There is no such key.
+    pub fn preset(mut self, key: &'static str, value: impl Into<String>) -> Self {
+        let known = Config::<C>::keys().iter().any(|known| known.name == key);
+        assert!(known, "there is no key {key}");
+        // As long as the other defaults.
+        self.presets.push((key, Box::leak(value.into().into_boxed_str())));
+        self
     }
 
     /// The templates of the routes, such as `/orders/{id}`: for metrics, the load table and faults. See
@@ -118,7 +149,16 @@ impl<C: Keys> App<C> {
 
     fn program(&self) -> Program {
         let App { name, version, about, .. } = *self;
-        Program { name, version, about, prefix: PREFIX, keys: Config::<C>::keys() }
+        Program { name, version, about, prefix: PREFIX, keys: self.keys() }
+    }
+
+    /// All keys with the defaults of this service.
+    fn keys(&self) -> Vec<Key> {
+        let mut keys = Config::<C>::keys();
+        for (name, default) in &self.presets {
+            keys.iter_mut().filter(|key| key.name == *name).for_each(|key| key.default = default);
+        }
+        keys
     }
 
     fn attempt<F>(self, serve: F) -> Result<Drained, BoxError>
@@ -126,22 +166,27 @@ impl<C: Keys> App<C> {
         F: FnOnce(C, Start) -> Result<Drained, BoxError>,
     {
         let program = self.program();
-        match program.read(std::env::args_os(), std::env::vars_os())? {
+        let arguments: Vec<OsString> = match &self.arguments {
+            Some(arguments) => [program.name.into()].into_iter().chain(arguments.clone()).collect(),
+            None => std::env::args_os().collect(),
+        };
+        match program.read(arguments, std::env::vars_os())? {
             Invocation::Print(text) => process::print(&text),
             Invocation::Check(settings) => {
-                let ready = self.prepare(&settings)?;
+                let ready = self.prepare(settings)?;
                 ready.builder.validate()?;
                 ready.config.runtime.tls()?.map_or(Ok(()), |tls| tls.check())?;
                 process::print(&ready.shown);
             }
-            Invocation::Run(settings) => return self.prepare(&settings)?.run(serve),
+            Invocation::Run(settings) => return self.prepare(settings)?.run(serve),
         }
         Ok(Drained { cut: 0 })
     }
 
     /// Parses and checks the settings.
-    fn prepare(self, settings: &Settings) -> Result<Ready<C>, ConfigErrors> {
-        let config = Config::<C>::parse(settings)?;
+    fn prepare(self, mut settings: Settings) -> Result<Ready<C>, ConfigErrors> {
+        self.presets.iter().for_each(|(key, value)| settings.preset(key, value));
+        let config = Config::<C>::parse(&settings)?;
         let Config { runtime, own, .. } = &config;
         let tls = runtime.tls()?;
         #[cfg(feature = "auth")]

@@ -1,7 +1,10 @@
 //! The parts of a service's process, from their creation to their end.
 
 use std::error::Error;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::io;
+use std::panic::resume_unwind;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
 
 use bytes::Bytes;
 use corelane::prometheus_client::registry::Registry;
@@ -44,13 +47,15 @@ impl<C> Ready<C> {
         F: FnOnce(C, Start) -> Result<Drained, BoxError>,
     {
         let Ready { name, version, config, shown, .. } = self;
-        let (_flush_at_end, log_level) = logging::start(&config.log)?;
+        let (_flush_at_end, log_level) = logging::start(&config.log)?.unzip();
         let replica = config.runtime.replica_name();
         let registry = Arc::<Mutex<Registry>>::default();
         let builder = named(self.builder, &replica)
             .registry(Arc::clone(&registry))
-            .admin_route(logging::LEVEL_PATH, move |request| log_level.answer(&request))
             .admin_route("/config", move |_request| text(shown.clone()));
+        let builder = log_level.into_iter().fold(builder, |builder, level| {
+            builder.admin_route(logging::LEVEL_PATH, move |request| level.answer(&request))
+        });
         #[cfg(feature = "faults")]
         let builder = with_drills(builder, &self.faults);
         let tls = config.runtime.tls_certificate.is_some();
@@ -64,6 +69,7 @@ impl<C> Ready<C> {
             server,
             replica,
             registry,
+            aside: OnceLock::new(),
             #[cfg(feature = "auth")]
             auth: self.auth,
             #[cfg(feature = "faults")]
@@ -112,6 +118,7 @@ pub struct Start {
     server: Server,
     replica: String,
     registry: Arc<Mutex<Registry>>,
+    aside: OnceLock<Aside>,
     #[cfg(feature = "auth")]
     auth: Arc<Auth>,
     #[cfg(feature = "faults")]
@@ -119,6 +126,32 @@ pub struct Start {
 }
 
 impl Start {
+    /// Runs a future before the lanes start: one that migrates a database, for instance, or connects a pool
+    /// that all lanes share. What it spawns and connects continues on a thread of its own until the service
+    /// has ended. What each lane has for itself belongs to the factory of [`Start::try_serve`].
+    ///
+    /// This works within `#[tokio::main]`, too.
+    ///
+    /// # Errors
+    ///
+    /// The thread cannot be started.
+    pub fn block_on<F>(&self, future: F) -> io::Result<F::Output>
+    where
+        F: Future<Output: Send> + Send,
+    {
+        if self.aside.get().is_none() {
+            // Another one that was started meanwhile ends at once.
+            let _ = self.aside.set(Aside::start()?);
+        }
+        let aside = self.aside.get().ok_or(io::ErrorKind::NotFound)?;
+        // Not on this thread, which may be one of a runtime.
+        let ended = thread::scope(|scope| {
+            let waiting = thread::Builder::new().name("start".to_owned());
+            Ok(waiting.spawn_scoped(scope, || aside.runtime.block_on(future))?.join())
+        });
+        ended.map(|ended: thread::Result<_>| ended.unwrap_or_else(|panic| resume_unwind(panic)))
+    }
+
     /// Serves until the drain has ended, which SIGTERM and SIGINT start. `factory` makes the service of each
     /// lane, on the lane's thread. See [`Server::serve`].
     ///
@@ -181,5 +214,27 @@ impl Start {
     #[cfg(feature = "faults")]
     pub fn faults(&self) -> Arc<Faults> {
         Arc::clone(&self.faults)
+    }
+}
+
+/// The runtime of what belongs to no lane.
+#[derive(Debug)]
+struct Aside {
+    runtime: tokio::runtime::Handle,
+    /// Ends the runtime when it is dropped.
+    _ends: tokio::sync::oneshot::Sender<()>,
+}
+
+impl Aside {
+    fn start() -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (_ends, ended) = tokio::sync::oneshot::channel::<()>();
+        let aside = Aside { runtime: runtime.handle().clone(), _ends };
+        let thread = thread::Builder::new().name("aside".to_owned());
+        thread.spawn(move || {
+            let _ = runtime.block_on(ended);
+            runtime.shutdown_background();
+        })?;
+        Ok(aside)
     }
 }

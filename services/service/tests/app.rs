@@ -5,7 +5,6 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
 
 /// The program of an example, which cargo builds before the tests.
 fn program(name: &str) -> Command {
@@ -22,6 +21,12 @@ fn output(name: &str, arguments: &[&str]) -> Output {
     program(name).args(arguments).output().expect("it runs")
 }
 
+/// An address in a line of the log, JSON or text.
+fn place(line: &str, field: &str) -> Option<SocketAddr> {
+    let rest = line.split_once(field)?.1.trim_start_matches(['"', ':', '=']);
+    rest.split(['"', ' ', ',']).next()?.parse().ok()
+}
+
 /// A running example; it is killed when dropped.
 struct Running {
     process: Child,
@@ -32,15 +37,23 @@ struct Running {
 
 impl Running {
     fn start(name: &str, arguments: &[&str]) -> Running {
+        Running::start_with(name, &[], arguments)
+    }
+
+    /// With arguments of its own before those of the platform.
+    fn start_with(name: &str, own: &[&str], arguments: &[&str]) -> Running {
         let mut command = program(name);
-        command.args(["--listen=127.0.0.1:0", "--admin.listen=127.0.0.1:0", "--log.format=json"]);
+        command.args(own).args([
+            "--listen=127.0.0.1:0",
+            "--admin.listen=127.0.0.1:0",
+            "--log.format=json",
+        ]);
         command.args(["--drain.settle=0s", "--replica=here"]).args(arguments);
         let mut process = command.stderr(Stdio::piped()).spawn().expect("it starts");
         let mut log = BufReader::new(process.stderr.take().expect("a pipe"));
         let found = (&mut log).lines().find_map(|line| {
-            let line: Value = serde_json::from_str(&line.expect("text")).expect("JSON");
-            let place = |key: &str| line[key].as_str().and_then(|text| text.parse().ok());
-            Some((place("address")?, place("admin")?))
+            let line = line.expect("text");
+            Some((place(&line, "address")?, place(&line, "admin")?))
         });
         let (address, admin) = found.unwrap_or_else(|| panic!("{name} ended"));
         Running { process, log, address, admin }
@@ -191,16 +204,29 @@ fn metrics_of_the_service_are_pushed_too() {
     assert!(request.contains("shop_orders_total"), "{request}");
 }
 
-/// Its tasks run on, and the service answers.
+/// Tasks run on, of its own runtime and of what ran before the lanes, and the service answers.
 #[test]
-fn a_service_starts_within_a_runtime_of_tokio() {
-    let running = Running::start("tokio_main", &[]);
-    let ticks = || -> u64 {
+fn a_program_with_a_runtime_a_log_and_flags_of_its_own_is_a_service() {
+    let own = ["--step=2", "--"];
+    let running = Running::start_with("tokio_main", &own, &[]);
+    let ticks = || -> [u64; 2] {
         let (status, reply) = running.ask(running.address, "GET /", "");
         assert_eq!(status, 200, "{reply}");
-        reply.lines().last().and_then(|line| line.parse().ok()).expect("a number")
+        let numbers = reply.lines().last().map(|line| line.split(' ').map(str::parse));
+        let numbers: Result<Vec<_>, _> = numbers.expect("a line").collect();
+        numbers.expect("numbers").try_into().expect("two")
     };
     let first = ticks();
-    assert!((0..10_000).any(|_| ticks() != first), "the task does not run");
-    assert_eq!(running.terminate().0, Some(0));
+    let later = (0..10_000).map(|_| ticks()).find(|now| (0..2).all(|at| now[at] != first[at]));
+    let later = later.expect("both tasks run");
+    assert_eq!(later[0] % 2, 0, "its own flag is read");
+    let (status, reply) = running.ask(running.admin, "GET /log-level", "");
+    assert_eq!(status, 404, "the level of its own log is not ours: {reply}");
+    let (code, log) = running.terminate();
+    assert_eq!(code, Some(0), "{log}");
+    assert!(log.contains("drain: closing"), "its own log has our lines: {log}");
+
+    let check = program("tokio_main").env("PORT", "8123").args(["--", "--check"]).output();
+    let text = String::from_utf8(check.expect("it runs").stdout).expect("text");
+    assert!(text.contains("listen = \"127.0.0.1:8123\"  # default\n"), "{text}");
 }

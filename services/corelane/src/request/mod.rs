@@ -4,6 +4,7 @@
 pub(crate) mod blocking;
 pub(crate) mod body;
 pub(crate) mod body_watch;
+pub(crate) mod calls;
 pub(crate) mod client;
 pub(crate) mod connection;
 pub(crate) mod current;

@@ -180,8 +180,8 @@ async fn watch_routes(shared: &Shared) {
         tracing::warn!(
             requests = finished(),
             "no request has a route, so cheap and expensive ones are not told apart: list the \
-             templates (Builder::routes), or name them (set_route, or the layer \
-             axum::LearnRoutes)"
+             templates (Builder::routes), or name them (set_route, or the layers \
+             axum::LearnRoutes, and LearnCalls for gRPC)"
         );
     }
     pending().await

@@ -17,11 +17,12 @@ use axum::extract::{DefaultBodyLimit, State};
 use axum::routing::{get, post};
 use bytes::Bytes;
 use corelane::axum::LearnRoutes;
-use corelane::{Incoming, Lane, Limits, RouteLimits, Timeouts};
+use corelane::{Incoming, Lane, LearnCalls, Limits, RouteLimits, Timeouts};
 use http::{Request, Response};
 use http_body_util::Full;
 use rstest::rstest;
 use tokio::sync::Semaphore;
+use tower::Layer;
 
 /// Requests to a route, by the server's own count.
 fn requests(server: &Running, route: &str, code: u16) -> f64 {
@@ -128,6 +129,29 @@ fn any_service_names_its_routes() {
     assert_eq!(requests(&server, "/{op}", 200), 1.0, "the last name counts");
     assert_eq!(requests(&server, "/never/{seen}", 200), 1.0);
     corelane::set_route("/outside");
+}
+
+#[rstest]
+fn calls_of_grpc_are_named_by_their_paths(#[values(Plain, Hyper)] way: Way) {
+    let server = Running::start(way.builder(), |_lane: &Lane| {
+        LearnCalls.layer(tower::service_fn(async |request: Request<Incoming>| {
+            let path = request.uri().path();
+            let reply = Response::builder();
+            let reply = match path {
+                "/page" => reply.header("content-type", "text/plain"),
+                _ => reply.header("content-type", "application/grpc"),
+            };
+            let unknown = path != "/page" && path != "/shop.Orders/Place";
+            let reply = if unknown { reply.header("grpc-status", "12") } else { reply };
+            reply.body(Full::<Bytes>::default())
+        }))
+    });
+    for path in ["/shop.Orders/Place", "/shop.Orders/Place?x=1", "/page", "/shop.Orders/None", "/{"]
+    {
+        assert_eq!(server.get(path).status, 200, "{path}");
+    }
+    assert_eq!(requests(&server, "/shop.Orders/Place", 200), 2.0);
+    assert_eq!(requests(&server, "other", 200), 3.0);
 }
 
 #[test]

@@ -107,6 +107,13 @@ fn lossy(text: OsString) -> String {
 }
 
 impl Settings {
+    /// Replaces the default of a key.
+    #[cfg(feature = "server")]
+    pub(crate) fn preset(&mut self, key: &'static str, text: &str) {
+        let preset = || Setting { text: text.to_owned(), origin: Origin::Default };
+        self.0.entry(key).or_insert_with(preset);
+    }
+
     /// The setting of a key: what was given last, or its default.
     pub fn get(&self, key: &Key) -> Setting {
         self.0

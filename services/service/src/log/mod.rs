@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::reload;
-use tracing_subscriber::util::SubscriberInitExt;
 
 pub use level::Level;
 pub use lines::Context;
@@ -52,11 +51,13 @@ pub struct Log {
 }
 
 impl Log {
-    /// Starts logging, once per process. Dropping [`Flush`] writes the remaining lines.
+    /// Starts logging, once per process. Dropping [`Flush`] writes the remaining lines. Records of the crate
+    /// `log` are lines, too, unless the program has installed a logger for them.
     ///
     /// # Errors
     ///
-    /// The thread that writes lines cannot be started.
+    /// The thread that writes lines cannot be started. [`io::ErrorKind::AlreadyExists`]: the program has
+    /// installed a subscriber of `tracing`, which remains.
     pub fn start(&self) -> io::Result<(Flush, Handle)> {
         let (filter, handle) = reload::Layer::new(self.level.targets());
         let opened = self.file.as_deref().map(append).transpose();
@@ -65,14 +66,20 @@ impl Log {
             Ok(None) => (Box::new(io::stderr()), None),
             Err(error) => (Box::new(io::stderr()), Some(error)),
         };
-        let ansi = self.file.is_none() && io::stderr().is_terminal();
+        let ansi = self.format == Format::Text && self.file.is_none() && io::stderr().is_terminal();
         let (writer, flush) = writer::start(out)?;
         let lines = tracing_subscriber::fmt::layer()
             .with_writer(writer)
+            // Also for the fields of spans.
+            .with_ansi(ansi)
             // By default a failed write is reported by `eprintln!`, which panics.
             .log_internal_errors(false)
             .event_format(Lines::new(self.format, self.targets, ansi, self.context));
-        tracing_subscriber::registry().with(lines.with_filter(filter)).init();
+        let subscriber = tracing_subscriber::registry().with(lines.with_filter(filter));
+        tracing::subscriber::set_global_default(subscriber)
+            .map_err(|error| io::Error::new(io::ErrorKind::AlreadyExists, error))?;
+        // Its error is that of a second logger.
+        let _ = tracing_log::LogTracer::init();
         if let Some(error) = failed {
             tracing::warn!("cannot write to the log file {error}");
         }

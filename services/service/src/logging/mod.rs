@@ -22,8 +22,8 @@ settings! {
 }
 
 /// Starts logging. Dropping [`Flush`] writes the remaining lines. The level can be changed from now
-/// on.
-pub(crate) fn start(config: &Logging) -> io::Result<(Flush, Control)> {
+/// on. `None` if the program logs by a subscriber of its own.
+pub(crate) fn start(config: &Logging) -> io::Result<Option<(Flush, Control)>> {
     let level = &config.log_level;
     let log = Log {
         level: level.clone(),
@@ -32,8 +32,18 @@ pub(crate) fn start(config: &Logging) -> io::Result<(Flush, Control)> {
         context: Some(request),
         ..Log::default()
     };
-    let (flush, handle) = log.start()?;
-    Ok((flush, Control::new(level.clone(), move |level| handle.set(level))))
+    match log.start() {
+        Ok((flush, handle)) => {
+            Ok(Some((flush, Control::new(level.clone(), move |level| handle.set(level)))))
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            tracing::info!(
+                "the program has a subscriber of its own: log.level and log.format are not used"
+            );
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// The ID of a trace as hexadecimal text.

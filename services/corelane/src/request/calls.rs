@@ -1,0 +1,96 @@
+//! Names the route of each gRPC call by its path.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use http::header::CONTENT_TYPE;
+use http::uri::PathAndQuery;
+use http::{Request, Response};
+use pin_project_lite::pin_project;
+use tower::{Layer, Service};
+
+use crate::request::current::set_route;
+
+/// A layer that names the route of each gRPC call by its path, such as `/shop.Orders/Place`, as
+/// [`set_route`] does. It works around tonic's `Routes`, and around a router that serves pages, too:
+/// only replies of gRPC count.
+///
+/// A call of a method that the service does not implement counts as `other`, so clients cannot add names.
+///
+/// ```
+/// use corelane::LearnCalls;
+/// use tower::Layer;
+///
+/// # fn routes() {}
+/// let service = LearnCalls.layer(routes());
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LearnCalls;
+
+impl<S> Layer<S> for LearnCalls {
+    type Service = CallLearner<S>;
+
+    fn layer(&self, inner: S) -> CallLearner<S> {
+        CallLearner { inner }
+    }
+}
+
+/// A service whose gRPC calls are named by their paths; made by [`LearnCalls`].
+#[derive(Clone, Copy, Debug)]
+pub struct CallLearner<S> {
+    inner: S,
+}
+
+impl<S, A, B> Service<Request<A>> for CallLearner<S>
+where
+    S: Service<Request<A>, Response = Response<B>>,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = LearntCall<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<A>) -> Self::Future {
+        let path = request.uri().path_and_query().cloned();
+        LearntCall { path, future: self.inner.call(request) }
+    }
+}
+
+pin_project! {
+    /// The future of [`CallLearner`].
+    #[derive(Debug)]
+    pub struct LearntCall<F> {
+        path: Option<PathAndQuery>,
+        #[pin]
+        future: F,
+    }
+}
+
+impl<F, B, E> Future for LearntCall<F>
+where
+    F: Future<Output = Result<Response<B>, E>>,
+{
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        let reply = ready!(this.future.poll(cx));
+        if let (Ok(reply), Some(path)) = (&reply, this.path)
+            && is_implemented(reply)
+        {
+            set_route(path.path());
+        }
+        Poll::Ready(reply)
+    }
+}
+
+/// Whether a reply is one of gRPC, and not that of an unknown method: its whole reply is then a head with
+/// the status.
+fn is_implemented<B>(reply: &Response<B>) -> bool {
+    let kind = reply.headers().get(CONTENT_TYPE).map(|kind| kind.as_bytes());
+    let status = reply.headers().get("grpc-status").map(|status| status.as_bytes());
+    kind.is_some_and(|kind| kind.starts_with(b"application/grpc")) && status != Some(b"12")
+}

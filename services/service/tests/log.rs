@@ -1,0 +1,27 @@
+//! The log of a process, which is one for the whole process.
+
+use std::io;
+
+use corelane_service::log::{Format, Log};
+
+#[test]
+fn records_of_the_crate_log_are_lines_and_a_second_log_is_an_error() {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let (format, path) = (Format::Json, file.path().to_owned());
+    let log = Log { format, file: Some(path), targets: true, ..Log::default() };
+    let (flush, _level) = log.start().expect("the first");
+
+    tracing::info_span!("order", id = 7).in_scope(|| {
+        log::info!(target: "old::module", "{} begun", 1);
+    });
+    log::debug!(target: "old::module", "hidden");
+    let second = log.start().map(|_| ()).map_err(|error| error.kind());
+    assert_eq!(second, Err(io::ErrorKind::AlreadyExists));
+    drop(flush);
+
+    let text = std::fs::read_to_string(file.path()).expect("text");
+    let line: serde_json::Value = serde_json::from_str(&text).expect("one line of JSON");
+    assert_eq!((&line["level"], &line["message"]), (&"INFO".into(), &"1 begun".into()));
+    assert_eq!((&line["target"], &line["span"]), (&"old::module".into(), &"order{id=7}".into()));
+    assert!(line.get("log.target").is_none(), "{text}");
+}
