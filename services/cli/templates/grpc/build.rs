@@ -3,6 +3,9 @@
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed=proto");
     let files = protox::compile(["greeter.proto"], ["proto"])?;
-    tonic_prost_build::configure().compile_fds(files)?;
+    // Clients bring their connection: tonic then needs its transport only in tests.
+    tonic_prost_build::configure()
+        .build_transport(false)
+        .compile_fds(files)?;
     Ok(())
 }
