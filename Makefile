@@ -128,7 +128,7 @@ NIGHTLY := test-nightly e2e check-dashboards drill soak chaos-long fuzz-long mir
 
 lint: ## Check formats, and what linters find without a build
 	cd services && cargo fmt --check
-	test -z "$$(gofmt -l loadtests/bench/peers/go | tee /dev/stderr)"
+	test -z "$$(gofmt -l loadtests/bench/peers/go services/examples/go | tee /dev/stderr)"
 	$(TOOLS) run ruff format --check
 	$(TOOLS) run ruff check
 	$(TOOLS) run shellcheck $(SHELL_FILES)

@@ -1,6 +1,6 @@
 """Two services behind one gateway: the reference server, and one that somebody else could have written.
 
-That is services/examples/mixed.rs, which charts/server does not install: it has a namespace and manifests of its own.
+That is services/examples/mixed.rs, two releases of charts/service in another namespace.
 """
 
 import json
@@ -19,20 +19,21 @@ from deploy import images
 from support import envoy_gateway, eventually
 from support.client import Client, Reply, ask
 from support.exchanges import HEARTBEAT, Exchanges, Seen, calls, events, messages, talks
-from support.kubernetes import PAUSE, ROLL_OUT, Cluster
+from support.kubernetes import PAUSE, ROLL_OUT
 from support.load import Load
 from support.raw import connect
-from support.releases import Release
+from support.releases import Release, beside
 
 NAMESPACE = "corelane-services"
 MIXED = {"name": "mixed", "namespace": NAMESPACE}
 NEXT = {"name": "mixed-next", "namespace": NAMESPACE}
+CALLS = {"name": "mixed-calls", "namespace": NAMESPACE}
 REFERENCE = {"name": "corelane-server"}
 ROUTES = [
     {
         "name": "calls",
         "path": {"prefix": "/example.Talk"},
-        "service": {**MIXED, "port": "grpc"},
+        "service": CALLS,
         "protocol": "grpc",
     },
     {
@@ -61,69 +62,35 @@ ROUTES = [
 ]
 
 
-def service(name: str, tag: str, replicas: int) -> list[dict]:
-    """A Deployment whose version is its name, and a Service. It asks for no CPU: the nodes have none to spare."""
-    labels = {"app": name}
-    ports = {"http": 8080, "admin": 8081}
-    container = {
-        "name": "mixed",
-        "image": f"corelane-mixed:{tag}",
-        "imagePullPolicy": "Never",
-        "args": [f"0.0.0.0:{port}" for port in ports.values()],
-        "env": [{"name": "VERSION", "value": name}],
-        "readinessProbe": {"httpGet": {"path": "/readyz", "port": 8081}, "periodSeconds": 1},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-            "runAsNonRoot": True,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
-    }
-    pod = {"containers": [container], "terminationGracePeriodSeconds": 40}
-    deployment = {
-        "replicas": replicas,
-        # The gateway knows a new replica before an old one goes.
-        "minReadySeconds": 3,
-        "strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
-        "selector": {"matchLabels": labels},
-        "template": {"metadata": {"labels": labels}, "spec": pod},
-    }
-    # Calls have a port of their own in the Service, because they go to replicas by another protocol.
-    named = [{"name": key, "port": port} for key, port in [*ports.items()]]
-    named.append({"name": "grpc", "port": 8082, "targetPort": 8080})
-    return [
-        {
-            "apiVersion": "apps/v1",
-            "kind": "Deployment",
-            "metadata": {"name": name},
-            "spec": deployment,
-        },
-        {
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": {"name": name},
-            "spec": {"selector": labels, "ports": named},
-        },
-    ]
+# Calls have a Service of their own, because they go to replicas by another protocol.
+CALLS_SERVICE = {
+    "apiVersion": "v1",
+    "kind": "Service",
+    "metadata": {"name": CALLS["name"]},
+    "spec": {
+        "selector": {"app.kubernetes.io/instance": "mixed", "app.kubernetes.io/name": "mixed"},
+        "ports": [{"name": "http", "port": 8080}],
+    },
+}
 
 
 @pytest.fixture(scope="module")
-def mixed(cluster: Cluster) -> Iterator[Cluster]:
-    """The other service in its namespace: two replicas, and one of its next version."""
-    own = replace(cluster, namespace=NAMESPACE)
-    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
-    namespace = {"apiVersion": "v1", "kind": "Namespace"}
-    namespace["metadata"] = {"name": NAMESPACE, "labels": labels}
-    tag = images.load_as("mixed", "")
-    # That of a run before may still be on its way out.
-    own.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found")
-    made = [namespace, *service("mixed", tag, 2), *service("mixed-next", tag, 1)]
-    listed = {"apiVersion": "v1", "kind": "List", "items": made}
-    own.kubectl("apply", "--filename", "-", stdin=json.dumps(listed))
-    for name in ("mixed", "mixed-next"):
-        own.kubectl("rollout", "status", f"deployment/{name}")
-    yield own
-    own.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
+def mixed(deployed: Release, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Release]:
+    """The other service: two replicas, and one of its next version. The version is the name."""
+    image = {"repository": "corelane-mixed", "tag": images.load_as("mixed", "")}
+    folder = tmp_path_factory.mktemp("mixed")
+    with deployed.cluster.restricted(NAMESPACE) as own:
+        own.kubectl("apply", "--filename", "-", stdin=json.dumps(CALLS_SERVICE))
+        for name, replicas in (("mixed-next", 1), ("mixed", 2)):
+            values = {
+                "image": {**image, "pullPolicy": "Never"},
+                "args": ["0.0.0.0:8080", "0.0.0.0:8081"],
+                "env": [{"name": "VERSION", "value": name}],
+                "replicas": replicas,
+            }
+            release = beside(deployed, own, name, folder, values)
+            release.upgrade()
+        yield release
 
 
 def write(release: Release, routes: list[dict]) -> None:
@@ -132,7 +99,7 @@ def write(release: Release, routes: list[dict]) -> None:
 
 
 @pytest.fixture(scope="module")
-def routed(deployed: Release, mixed: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Release:
+def routed(deployed: Release, mixed: Release, tmp_path_factory: pytest.TempPathFactory) -> Release:
     """The platform with routes to both services."""
     del mixed
     file = tmp_path_factory.mktemp("routes") / "routes.yaml"
@@ -145,11 +112,8 @@ def routed(deployed: Release, mixed: Cluster, tmp_path_factory: pytest.TempPathF
     return found
 
 
-def test_hosts_and_paths_lead_to_both_services(routed: Release, mixed: Cluster) -> None:
-    replicas = {
-        name: {pod["metadata"]["name"] for pod in mixed.items("pods", "--selector", f"app={name}")}
-        for name in ("mixed", "mixed-next")
-    }
+def test_hosts_and_paths_lead_to_both_services(routed: Release, mixed: Release) -> None:
+    replicas = {name: replace(mixed, name=name).pods() for name in ("mixed", "mixed-next")}
     servers = {pod.name for pod in routed.cluster.ready_pods("server")}
     for path, host, expected in [
         ("/mixed", "any.test", replicas["mixed"]),
@@ -207,25 +171,23 @@ class Rolled:
 
 
 @pytest.fixture(scope="module")
-def rolled(routed: Release, mixed: Cluster) -> Rolled:
+def rolled(routed: Release, mixed: Release) -> Rolled:
     """One roll-out for clients of all kinds, half a minute long: each replica drains for five seconds."""
-
-    def pods() -> set[str]:
-        return {pod["metadata"]["name"] for pod in mixed.items("pods", "--selector", "app=mixed")}
-
-    old = pods()
+    old = mixed.pods()
     kinds = {messages: 8, events: 4, calls: 4, talks: 4}
     with (
         routed.load(path="/mixed", rate=100.0) as load,
         Exchanges(routed.gateway, kinds) as exchanges,
     ):
         exchanges.wait_for(8)
-        mixed.kubectl("set", "env", "deployment/mixed", "VERSION=new")
-        mixed.kubectl("rollout", "status", "deployment/mixed")
-        eventually(lambda: not old & pods(), "the end of the old", patience=ROLL_OUT, pause=PAUSE)
+        mixed.cluster.kubectl("set", "env", "deployment/mixed", "VERSION=new")
+        mixed.cluster.kubectl("rollout", "status", "deployment/mixed")
+        eventually(
+            lambda: not old & mixed.pods(), "the end of the old", patience=ROLL_OUT, pause=PAUSE
+        )
         exchanges.wait_for(8)
         load.wait_for(200)
-        new = pods()
+        new = mixed.pods()
     for kind in kinds:
         seen = exchanges.seen(kind)
         print(f"\n{kind.__name__}: {seen.got} in {seen.begun} sessions, {dict(seen.ends)}", end="")

@@ -8,7 +8,7 @@ import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from support import eventually
@@ -22,6 +22,9 @@ COMMAND = 600.0
 
 PAUSE = 0.5
 """Seconds between two questions to the API server, each of which takes a process."""
+
+KEPT = {"kube-root-ca.crt", "default"}
+"""What every namespace has: the cluster's certificate and the default service account."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +149,27 @@ class Cluster:
             return Ended(phase() == "Succeeded", self.kubectl("logs", name).stdout)
         finally:
             self.kubectl("delete", "pod", name, "--now", "--wait=false")
+
+    @contextmanager
+    def restricted(self, name: str) -> Iterator["Cluster"]:
+        """A namespace that takes restricted pods only, until the end of the block."""
+        labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+        made = {"apiVersion": "v1", "kind": "Namespace"}
+        made["metadata"] = {"name": name, "labels": labels}
+        # That of a run before may still be on its way out.
+        self.kubectl("delete", "namespace", name, "--ignore-not-found")
+        self.kubectl("apply", "--filename", "-", stdin=json.dumps(made))
+        yield replace(self, namespace=name)
+        self.kubectl("delete", "namespace", name, "--wait=false")
+
+    def leftovers(self) -> list[str]:
+        """Every object of the namespace that is not the cluster's own."""
+        kinds = self.kubectl(
+            "api-resources", "--namespaced", "--verbs=list", "--output=name"
+        ).stdout.split()
+        wanted = ",".join(kind for kind in kinds if not kind.startswith("events"))
+        found = self.kubectl("get", wanted, "--output=name").stdout.split()
+        return [name for name in found if name.split("/")[1] not in KEPT]
 
     @contextmanager
     def last_words(self, pod: str, file: Path) -> Iterator[None]:

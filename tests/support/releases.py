@@ -20,6 +20,7 @@ from support.load import Load
 from support.rendering import tool
 
 CHART = REPOSITORY / "charts" / "corelane"
+SERVICE = REPOSITORY / "charts" / "service"
 
 AT_ONCE = ("service.rollout.maxUnavailable=2", "gateway.rollout.maxUnavailable=2")
 """A roll-out for which pods do not wait for each other."""
@@ -27,12 +28,13 @@ AT_ONCE = ("service.rollout.maxUnavailable=2", "gateway.rollout.maxUnavailable=2
 
 @dataclass
 class Release:
-    """A release of the umbrella chart."""
+    """A release of a chart, by default the umbrella chart."""
 
     cluster: Cluster
     name: str
     values: list[Path]
     settings: list[str] = field(default_factory=list)
+    chart: Path = CHART
     served: tuple[object, ...] = ()
     """What `serve` was asked for last, and what there was then."""
 
@@ -53,7 +55,7 @@ class Release:
         self,
         *settings: str,
         strings: tuple[str, ...] = (),
-        chart: Path = CHART,
+        chart: Path | None = None,
         check: bool = True,
         wait: bool = True,
         patience: float = ROLL_OUT,
@@ -62,7 +64,7 @@ class Release:
 
         `strings` are values that Helm would take for numbers.
         """
-        arguments: list[str | Path] = ["upgrade", "--install", self.name, chart]
+        arguments: list[str | Path] = ["upgrade", "--install", self.name, chart or self.chart]
         for file in self.values:
             arguments += ["--values", file]
         for setting in [*self.settings, *settings]:
@@ -101,6 +103,12 @@ class Release:
             elif "ownerReferences" in metadata:
                 seen.append(Pod.of(found))
         return seen
+
+    def pods(self) -> set[str]:
+        """The names of the replicas of a release of charts/service, those that end included."""
+        chosen = f"corelane/service,app.kubernetes.io/instance={self.name}"
+        found = self.cluster.items("pods", "--selector", chosen)
+        return {pod["metadata"]["name"] for pod in found}
 
     def rollback(self, revision: int) -> None:
         """Goes back to a revision, and waits."""
@@ -151,6 +159,22 @@ class Release:
             return wanted <= seen
 
         eventually(all_seen, f"replies of {wanted}", patience=ROLL_OUT)
+
+
+def beside(platform: Release, own: Cluster, name: str, folder: Path, values: dict) -> Release:
+    """A service in another namespace, for the gateway of the platform. It requests no CPU: the nodes have none to spare."""
+    tags = dict(setting.split("=") for setting in platform.settings)
+    common = {
+        "global": {"registry": "docker.io/library"},
+        "resources": {"requests": {"memory": "64Mi"}, "limits": {"memory": "128Mi"}},
+        # The gateway knows a new replica before an old one goes.
+        "minReadySeconds": 3,
+        "routes": {"gateway": {"namespace": platform.cluster.namespace}},
+        "test": {"image": {"tag": tags["service.test.image.tag"], "pullPolicy": "Never"}},
+    }
+    file = folder / f"{name}.yaml"
+    file.write_text(json.dumps(common | values))
+    return Release(own, name, [file], chart=SERVICE)
 
 
 @pytest.fixture(scope="session")

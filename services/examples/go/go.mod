@@ -1,0 +1,3 @@
+module corelane.example/web
+
+go 1.22
