@@ -205,7 +205,8 @@ def test_a_change_is_rolled_out_without_a_failed_request(shop: Project) -> None:
                 bodies(shop, {b"changed\n"})
                 load.wait_for(100)
             assert load.failures == []
-            assert shop.replicas() == {"shop-0", "shop-1"}
+            both = {"shop-0", "shop-1"}
+            eventually(lambda: shop.replicas() == both, "replies of both replicas")
             source.write_text("fn")
             read_until(watching, "shop does not build")
             assert {ask(shop.gateway).body for _ in range(20)} == {b"changed\n"}
