@@ -313,11 +313,11 @@ def team_route(release: Release, *names: str) -> str:
 
 
 @pytest.fixture
-def objects(routed: Release, mixed: Cluster) -> Iterator[Release]:
+def objects(routed: Release, mixed: Release) -> Iterator[Release]:
     """The platform with routes of objects in all namespaces, beside those of its values."""
     definitions = str(envoy_gateway.definitions())
-    mixed.kubectl("apply", "--server-side", "--filename", definitions)
-    mixed.kubectl("wait", "--for=condition=Established", "crd", "--all")
+    mixed.cluster.kubectl("apply", "--server-side", "--filename", definitions)
+    mixed.cluster.kubectl("wait", "--for=condition=Established", "crd", "--all")
     more = {"routeObjects": {"enabled": True, "allowedNamespaces": "All"}}
     before = routed.values[-1].read_text()
     routed.values[-1].write_text(json.dumps({"gateway": {"routes": ROUTES, **more}}))
@@ -327,7 +327,7 @@ def objects(routed: Release, mixed: Cluster) -> Iterator[Release]:
     routed.values[-1].write_text(before)
     routed.upgrade()
     routed.cluster.wait_for_pods("gateway", 2)
-    mixed.kubectl("delete", "--filename", definitions)
+    mixed.cluster.kubectl("delete", "--filename", definitions)
 
 
 def team(url: str) -> str:
@@ -338,7 +338,7 @@ def team(url: str) -> str:
 
 @pytest.mark.nightly
 def test_a_team_adds_changes_and_deletes_its_route_under_load(
-    objects: Release, mixed: Cluster
+    objects: Release, mixed: Release
 ) -> None:
     cluster = objects.cluster
     for namespace in (cluster.namespace, NAMESPACE):
@@ -348,7 +348,7 @@ def test_a_team_adds_changes_and_deletes_its_route_under_load(
     assert f"{objects.name}-gateway" in policies
 
     def apply(*names: str) -> None:
-        mixed.kubectl("apply", "--filename", "-", stdin=team_route(objects, *names))
+        mixed.cluster.kubectl("apply", "--filename", "-", stdin=team_route(objects, *names))
 
     def everywhere(wanted: Callable[[str], bool], what: str) -> None:
         for url in urls:
@@ -364,7 +364,7 @@ def test_a_team_adds_changes_and_deletes_its_route_under_load(
         everywhere(lambda version: version == "404", "no route yet")
         apply("mixed")
         everywhere(lambda version: version in ("mixed", "new"), "the route")
-        (parent,) = mixed.get("httproute", "team")["status"]["parents"]
+        (parent,) = mixed.cluster.get("httproute", "team")["status"]["parents"]
         assert {it["type"]: it["status"] for it in parent["conditions"]} == {
             "Accepted": "True",
             "ResolvedRefs": "True",
@@ -376,7 +376,7 @@ def test_a_team_adds_changes_and_deletes_its_route_under_load(
             apply("mixed", "mixed-next")
             everywhere(lambda version: version in ("mixed", "new"), "both services")
             own.wait_for(500, patience=ROLL_OUT)
-        mixed.kubectl("delete", "httproute", "team")
+        mixed.cluster.kubectl("delete", "httproute", "team")
         everywhere(lambda version: version == "404", "no route any more")
         others.wait_for(500, patience=ROLL_OUT)
     print(f"\n{own.total} and {others.total} requests")
