@@ -180,8 +180,7 @@ async fn watch_routes(shared: &Shared) {
         tracing::warn!(
             requests = finished(),
             "no request has a route, so cheap and expensive ones are not told apart: list the \
-             templates (Builder::routes), or name them (set_route, or the layers \
-             axum::LearnRoutes, and LearnCalls for gRPC)"
+             templates (Builder::routes), call set_route, or use axum::LearnRoutes or LearnCalls"
         );
     }
     pending().await

@@ -167,11 +167,11 @@ mod tests {
         };
         let rest = Chain { hostname: None, certificates: vec![Source::Secret("b/c".to_owned())] };
         let of = |chains: &[Chain]| {
-            let found = listeners(&[prototype.clone()], chains, Path::new("/run"));
+            let found = listeners(std::slice::from_ref(&prototype), chains, Path::new("/run"));
             found[0]["filter_chains"].clone()
         };
         assert_eq!(of(&[]), json!([chain]));
-        let found = of(&[named.clone()]);
+        let found = of(std::slice::from_ref(&named));
         let configs = |chain: &Value| {
             let tls = &chain["transport_socket"]["downstream_tls_context"];
             tls["tls_certificate_sds_secret_configs"].clone()
