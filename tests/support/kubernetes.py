@@ -159,16 +159,18 @@ class Cluster:
         # That of a run before may still be on its way out.
         self.kubectl("delete", "namespace", name, "--ignore-not-found")
         self.kubectl("apply", "--filename", "-", stdin=json.dumps(made))
-        yield replace(self, namespace=name)
-        self.kubectl("delete", "namespace", name, "--wait=false")
+        try:
+            yield replace(self, namespace=name)
+        finally:
+            self.kubectl("delete", "namespace", name, "--wait=false")
 
-    def leftovers(self) -> list[str]:
-        """Every object of the namespace that is not the cluster's own."""
+    def leftovers(self, *options: str) -> list[str]:
+        """Every object of the namespace that is not the cluster's own; `options` of kubectl select from them."""
         kinds = self.kubectl(
             "api-resources", "--namespaced", "--verbs=list", "--output=name"
         ).stdout.split()
         wanted = ",".join(kind for kind in kinds if not kind.startswith("events"))
-        found = self.kubectl("get", wanted, "--output=name").stdout.split()
+        found = self.kubectl("get", wanted, "--output=name", *options).stdout.split()
         return [name for name in found if name.split("/")[1] not in KEPT]
 
     @contextmanager
