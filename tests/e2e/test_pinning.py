@@ -81,7 +81,7 @@ def test_a_gateway_pod_owns_its_cpu_too_where_it_is_told_to(release: Release) ->
         f"service.{hostname}={first['metadata']['name']}",
         "gateway.replicas=1",
         f"gateway.{hostname}={second['metadata']['name']}",
-        "gateway.exclusive=true",
+        "gateway.pinning=exclusive",
         "gateway.resources=null",
         "gateway.agent.resources=null",
     )
