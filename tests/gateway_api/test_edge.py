@@ -15,6 +15,7 @@ from support.envoy_gateway import policy, unhappy
 
 SETTINGS = [
     "cpus=2",
+    "pinning=exclusive",
     "tls.enabled=true",
     "tls.secret=certificate",
     "tls.minVersion=1.3",

@@ -26,7 +26,7 @@ def generate(*arguments: str) -> str:
     return printed("generate", *arguments)
 
 
-@pytest.mark.parametrize("role", ["server", "gateway"])
+@pytest.mark.parametrize("role", ["service", "gateway"])
 def test_sysctls_of_pods_are_values_of_the_charts(role: str) -> None:
     safe = yaml.safe_load(generate(role))
     assert list(safe) == ["sysctls"]
@@ -39,13 +39,13 @@ def test_sysctls_of_pods_are_values_of_the_charts(role: str) -> None:
     assert all(isinstance(value, str) for value in both["unsafeSysctls"].values())
     # Whoever listens would ask for a shorter queue.
     length = int(both["unsafeSysctls"]["net.core.somaxconn"])
-    if role == "server":
+    if role == "service":
         assert both["config"] == {"backlog": length, "limits": {"queue": length}}
     else:
         assert both["listener"] == {"backlog": length}
 
 
-@pytest.mark.parametrize("role", ["server", "gateway"])
+@pytest.mark.parametrize("role", ["service", "gateway"])
 def test_the_charts_take_the_values(role: str, tmp_path: Path) -> None:
     values = tmp_path / "values.yaml"
     values.write_text(generate(role, "--profile=web-100k"))

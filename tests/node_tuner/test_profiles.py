@@ -89,7 +89,7 @@ def test_the_settings_of_the_c10k_run_are_in_every_profile(tree: Tree, profile: 
     low, high = map(int, rows["net.ipv4.ip_local_port_range gateway"]["wanted"].split())
     assert low <= 15000 and high >= 61000
     assert rows["net.ipv4.tcp_tw_reuse gateway"]["wanted"] == "1"
-    for role in ("server", "gateway"):
+    for role in ("service", "gateway"):
         assert rows[f"net.ipv4.tcp_fin_timeout {role}"]["wanted"] == "20"
     assert int(rows["containerd.nofile"]["wanted"]) >= 100_000
     assert int(rows["fs.nr_open"]["wanted"]) >= int(rows["containerd.nofile"]["wanted"])

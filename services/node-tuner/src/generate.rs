@@ -23,7 +23,7 @@ pub(crate) fn run(settings: &Settings, generate: Generate) -> ExitCode {
     let profile =
         Profile::new(&settings.profile, &settings.knobs).expect("the settings were validated");
     let text = match generate.what {
-        What::Server => Ok(sysctls::values(&profile, Role::Server, generate.with_unsafe)),
+        What::Service => Ok(sysctls::values(&profile, Role::Service, generate.with_unsafe)),
         What::Gateway => Ok(sysctls::values(&profile, Role::Gateway, generate.with_unsafe)),
         What::Kubelet => kubelet::snippet(&profile, &settings.housekeeping, generate.with_unsafe),
         What::Containerd => Ok(containerd(&profile)),

@@ -63,7 +63,7 @@ impl Profile {
             Place::Pod(pods) => pods.safe.is_none(),
             _ => false,
         };
-        let both = [Role::Server, Role::Gateway].map(|role| self.sysctls(role)).concat();
+        let both = [Role::Service, Role::Gateway].map(|role| self.sysctls(role)).concat();
         let names = both.iter().map(|(knob, _)| *knob).filter(is_unsafe).map(|knob| knob.name);
         let mut names: Vec<_> = names.collect();
         names.sort_unstable();
@@ -124,7 +124,7 @@ fn belongs_to_pods(name: &str, value: &str, safe: Option<&str>) -> String {
     };
     format!(
         "not a setting of the host: every pod has its own, which begins with the kernel's value. It belongs to \
-         the values of charts/service or charts/gateway: {how}. `node-tuner generate server` and `node-tuner \
+         the values of charts/service or charts/gateway: {how}. `node-tuner generate service` and `node-tuner \
          generate gateway` show those of a profile"
     )
 }

@@ -231,7 +231,7 @@ pub(crate) struct Generate {
 /// Consumers of a generated file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum What {
-    Server,
+    Service,
     Gateway,
     Kubelet,
     Containerd,

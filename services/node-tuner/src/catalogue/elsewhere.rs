@@ -68,7 +68,7 @@ pub(super) static KNOBS: &[Knob] = &[
         place: Place::Kubelet("allowedUnsafeSysctls"),
         values: all("auto"),
         summary: "Unsafe sysctls that pods of this node may set",
-        reason: "auto: those of `generate server --unsafe` and `generate gateway --unsafe`; \
+        reason: "auto: those of `generate service --unsafe` and `generate gateway --unsafe`; \
                  otherwise such pods do not start here. `generate kubelet` includes them only \
                  with `--unsafe`",
         source: "kubernetes.io: Using sysctls in a Kubernetes Cluster",

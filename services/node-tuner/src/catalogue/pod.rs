@@ -1,4 +1,4 @@
-//! Sysctls of a pod's own network namespace: `generate server` and `generate gateway` show them.
+//! Sysctls of a pod's own network namespace: `generate service` and `generate gateway` show them.
 
 use super::{CHOSEN, Kind, Knob, Place, Rule, Values, all};
 
@@ -10,21 +10,21 @@ pub(crate) struct Pods {
     /// The Kubernetes version from which every pod may set it; empty for all versions. `None` if
     /// the kubelet must allow it.
     pub(crate) safe: Option<&'static str>,
-    pub(crate) server: Values,
+    pub(crate) service: Values,
     pub(crate) gateway: Values,
 }
 
 /// The kind of pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    Server,
+    Service,
     Gateway,
 }
 
 impl Role {
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Role::Server => "server",
+            Role::Service => "service",
             Role::Gateway => "gateway",
         }
     }
@@ -33,7 +33,7 @@ impl Role {
 impl Pods {
     pub(crate) fn of(&self, role: Role) -> Values {
         match role {
-            Role::Server => self.server,
+            Role::Service => self.service,
             Role::Gateway => self.gateway,
         }
     }
@@ -44,8 +44,8 @@ const SAFE: Option<&str> = Some("");
 const SAFE_FROM_1_29: Option<&str> = Some("1.29");
 const SAFE_FROM_1_32: Option<&str> = Some("1.32");
 
-const fn pods(safe: Option<&'static str>, server: Values, gateway: Values) -> Place {
-    Place::Pod(Pods { safe, server, gateway })
+const fn pods(safe: Option<&'static str>, service: Values, gateway: Values) -> Place {
+    Place::Pod(Pods { safe, service, gateway })
 }
 
 /// One that the profiles do not set.

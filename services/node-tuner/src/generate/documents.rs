@@ -71,14 +71,14 @@ fn rows(knob: &Knob) -> String {
         Some(version) => format!("safe from Kubernetes {version} on"),
         None => "unsafe".to_owned(),
     };
-    match (pods.of(Role::Server), pods.of(Role::Gateway)) {
-        (server, gateway) if server == gateway => cells(format!("{name} ({safe})"), server),
-        (server, gateway) => {
-            let of_server = cells(format!("{name} of server ({safe})"), server);
+    match (pods.of(Role::Service), pods.of(Role::Gateway)) {
+        (service, gateway) if service == gateway => cells(format!("{name} ({safe})"), service),
+        (service, gateway) => {
+            let of_service = cells(format!("{name} of service ({safe})"), service);
             // Omits a role that no profile sets.
-            match server == catalogue::CHOSEN {
+            match service == catalogue::CHOSEN {
                 true => cells(format!("{name} of gateway ({safe})"), gateway),
-                false => of_server + &cells(format!("{name} of gateway ({safe})"), gateway),
+                false => of_service + &cells(format!("{name} of gateway ({safe})"), gateway),
             }
         }
     }
@@ -117,7 +117,7 @@ pub(super) fn json() -> String {
         match knob.place {
             Place::Pod(pods) => {
                 value["safe"] = json!(pods.safe);
-                value["server"] = json!(values(pods.server));
+                value["service"] = json!(values(pods.service));
                 value["gateway"] = json!(values(pods.gateway));
             }
             _ => value["profiles"] = json!(values(knob.values)),

@@ -42,7 +42,7 @@ pub(super) fn values(profile: &Profile, role: Role, with_unsafe: bool) -> String
 fn accepting(role: Role, sysctls: &[(&'static Knob, &'static str)]) -> String {
     let longest = sysctls.iter().find(|(knob, _)| knob.name == "net.core.somaxconn");
     match (role, longest) {
-        (Role::Server, Some((_, length))) => {
+        (Role::Service, Some((_, length))) => {
             let words = "The server requests a queue of this length. What it accepts from it waits \
                          for a slot, and above limits.queue it is rejected with 503";
             let why = comment("", words);

@@ -10,7 +10,7 @@ impl Sight<'_> {
     /// Rows of pods, the kubelet, the container runtime and the kernel's command line.
     pub(super) fn elsewhere(&self, kubelet: Option<&Kubelet>) -> Vec<Row> {
         let mut rows = Vec::new();
-        for role in [Role::Server, Role::Gateway] {
+        for role in [Role::Service, Role::Gateway] {
             for (knob, value) in self.profile.sysctls(role) {
                 let mut row = row(knob, value.to_owned());
                 role.name().clone_into(&mut row.target);
