@@ -66,6 +66,11 @@
 //! - [`http`]: probes and metrics on a small server, and one HTTP/1.1 request;
 //! - [`process`]: exit codes, signals, output, the runtime of a small program.
 
+/// Compiles the program in the README.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
 // Before the modules that use its macro.
 #[macro_use]
 pub mod config;
