@@ -24,7 +24,7 @@ CLIPPY_FLAGS = $(if $(filter 1.95.%,$(shell rustc --version)),-D warnings)
 .DEFAULT_GOAL := help
 .PHONY: help up down status logs cluster-up cluster-down cluster-status deploy undeploy e2e parts \
   postgres-up postgres-down check test test-all lint check-charts check-python clippy test-rust test-processes \
-  test-nightly chaos chaos-long fuzz fuzz-long miri prose fmt charts metrics dashboards check-dashboards loadtest \
+  test-nightly chaos chaos-long fuzz fuzz-long miri prose book fmt charts metrics dashboards check-dashboards loadtest \
   loadtest-suite loadtest-compare drill pgo bench check-instructions soak release-dry-run images tools clean
 
 help: ## Show the targets and variables
@@ -138,6 +138,7 @@ lint: ## Check formats, and what linters find without a build
 	$(PYTHON) hack/release version check
 	$(TOOLS) run actionlint -shellcheck "$$($(TOOLS) path shellcheck)" $(WORKFLOWS)
 	$(PYTHON) hack/prose
+	$(PYTHON) hack/book.py check
 
 check-charts: ## Lint the charts, run their unit tests, compare what is generated from them
 	$(TOOLS) run helm lint --strict $(CHARTS)
@@ -199,6 +200,9 @@ miri: ## Look for undefined behaviour in what the library calls; needs nightly R
 prose: ## Check the English of docs, comments and messages: PROSE="docs charts/service"
 	@$(PYTHON) hack/prose $(PROSE)
 
+book: ## Make the site of docs/ in .run/book/site
+	$(PYTHON) hack/book.py build $(if $(REPOSITORY),--repository $(REPOSITORY))
+
 fmt: ## Format Rust and Python
 	cd services && cargo fmt
 	$(TOOLS) run ruff format
@@ -252,5 +256,5 @@ tools: ## Obtain the tools of make check and make test
 
 clean: ## Stop the instance; remove builds, logs and recorded data
 	@$(LOCAL) remove
-	rm -rf .run/compare .run/images .run/deploy .run/release .pytest_cache .ruff_cache loadtests/out
+	rm -rf .run/book .run/compare .run/images .run/deploy .run/release .pytest_cache .ruff_cache loadtests/out
 	cd services && cargo clean

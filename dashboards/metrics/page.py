@@ -10,7 +10,7 @@ HEAD = """\
 
 # Metrics
 
-Every series that Corelane exposes. Tests compare this catalogue with the running parts, in both directions: names, types,
+*Reference.* Every series that Corelane exposes. Tests compare this catalogue with the running parts, in both directions: names, types,
 labels, help texts, and the number of series. They also check that dashboards and rules use nothing else.
 
 Units are base units, and counters end in `_total`, as Prometheus recommends. Without a unit a value is a count, or 1 for

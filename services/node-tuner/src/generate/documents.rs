@@ -8,7 +8,7 @@ use crate::profile::PROFILES;
 const HEAD: &str = "\
 # Settings of the node tuner
 
-All settings that `node-tuner` can change, and their values in its profiles: the output of `node-tuner knobs`. A
+*Reference.* All settings that `node-tuner` can change, and their values in its profiles: the output of `node-tuner knobs`. A
 setting with an empty cell is not changed. A limit is never lowered. `auto` is determined on each node. Paths of
 sources are those of the kernel's documentation, unless stated otherwise.
 ";

@@ -1,0 +1,173 @@
+"""Checks the links of all Markdown files, and makes the site of those that docs/SUMMARY.md lists.
+
+    python3 hack/book.py check
+    python3 hack/book.py build [--repository URL]     # into .run/book/site
+
+Pages keep their paths, so links between them stay as they are. Links to other files lead to the repository.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SUMMARY = Path("docs/SUMMARY.md")
+WORK = ROOT / ".run/book"
+REPOSITORY = "https://github.com/OWNER/corelane"
+
+CODE = re.compile(r"^( *)(```|~~~).*?^\1\2[^\n]*$|`[^`\n]*`", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"(\]\(|\b(?:src|srcset|href)=\")([^\s)\"]+)")
+HEADING = re.compile(r"^#{1,6} +(.+?) *#* *$", re.MULTILINE)
+EXTERNAL = re.compile(r"[a-z]+:|#$")
+
+
+def main(arguments: list[str]) -> int:
+    """Runs one command; the status is 1 if a link is broken."""
+    parser = argparse.ArgumentParser(
+        prog="python3 hack/book.py", description=__doc__.split("\n\n")[0]
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands.add_parser("check", help="check the links of all Markdown files")
+    build = commands.add_parser("build", help="check, and make the site")
+    build.add_argument(
+        "--repository", default=REPOSITORY, metavar="URL", help="default: %(default)s"
+    )
+    options = parser.parse_args(arguments)
+    found = list(problems(sources()))
+    for line in found:
+        print(line, file=sys.stderr)
+    if found:
+        return 1
+    if options.command == "build":
+        stage(options.repository)
+        return subprocess.run([*mdbook(), "build", WORK], check=False).returncode
+    return 0
+
+
+def sources() -> list[Path]:
+    """The Markdown files of the repository, also new ones."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    files = (Path(name) for name in sorted(set(listed.splitlines())))
+    # Links in a template are those of the service that is made from it.
+    return [file for file in files if (ROOT / file).is_file() and "templates" not in file.parts]
+
+
+def problems(files: list[Path]) -> Iterator[str]:
+    """Links without a target, and pages of docs that the summary lacks."""
+    for page in files:
+        text = blank((ROOT / page).read_text())
+        for match in LINK.finditer(text):
+            wrong = broken(page, match[2])
+            if wrong:
+                yield f"{page}:{text.count(chr(10), 0, match.start()) + 1}: {match[2]}: {wrong}"
+    listed = set(pages())
+    for page in files:
+        if page.parts[0] == "docs" and page != SUMMARY and page not in listed:
+            yield f"{SUMMARY}: {page} is not listed"
+
+
+def blank(text: str) -> str:
+    """The text without code, which has no links, on the same lines."""
+    return CODE.sub(lambda code: "\n" * code[0].count("\n") or "code", text)
+
+
+def broken(page: Path, link: str) -> str | None:
+    """Why a link leads nowhere; None if it is external or has its target."""
+    if EXTERNAL.match(link):
+        return None
+    path, _, anchor = link.partition("#")
+    file = ROOT / target(page, path) if path else ROOT / page
+    if not file.exists():
+        return "no such file"
+    if anchor and file.suffix == ".md" and anchor not in anchors(file):
+        return "no such heading"
+    return None
+
+
+def target(page: Path, path: str) -> Path:
+    """The file in the repository that a page links to."""
+    return Path(os.path.normpath(page.parent / path))
+
+
+def anchors(file: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub and mdBook make them."""
+    found: dict[str, int] = {}
+    for heading in HEADING.findall(
+        re.sub(r"^( *)(```|~~~).*?^\1\2", "", file.read_text(), flags=re.S | re.M)
+    ):
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()
+        name = re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
+        found[name] = found.get(name, -1) + 1
+        if found[name]:
+            found[f"{name}-{found[name]}"] = 0
+    return set(found)
+
+
+def pages() -> list[Path]:
+    """The pages of the site, in order."""
+    return [target(SUMMARY, match[2]) for match in LINK.finditer((ROOT / SUMMARY).read_text())]
+
+
+def stage(repository: str) -> None:
+    """Copies the pages and their pictures to where mdBook reads them."""
+    shutil.rmtree(WORK, ignore_errors=True)
+    own = set(pages())
+    pictures: set[Path] = set()
+    for page in [*own, SUMMARY]:
+        text = rewritten(page, (ROOT / page).read_text(), own, pictures, repository)
+        place = WORK / "src" / ("SUMMARY.md" if page == SUMMARY else staged(page))
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+    for picture in pictures:
+        (WORK / "src" / picture).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / picture, WORK / "src" / picture)
+    config = (ROOT / "docs/book.toml").read_text()
+    config = config.replace("[build]\n", '[build]\nbuild-dir = "site"\n')
+    config = config.replace(
+        "[output.html]\n", f'[output.html]\ngit-repository-url = "{repository}"\n'
+    )
+    (WORK / "book.toml").write_text(config)
+
+
+def staged(page: Path) -> Path:
+    """The path of a page on the site: a README is the index of its folder."""
+    return page.with_name("index.md") if page.name == "README.md" else page
+
+
+def rewritten(page: Path, text: str, own: set[Path], pictures: set[Path], repository: str) -> str:
+    """The text of a page with the links of the site; collects the pictures."""
+    here = Path() if page == SUMMARY else page.parent
+
+    def link(match: re.Match) -> str:
+        path, mark, anchor = match[2].partition("#")
+        if EXTERNAL.match(match[2]) or not path:
+            return match[0]
+        file = target(page, path)
+        if file in own:
+            return match[1] + os.path.relpath(staged(file), here) + mark + anchor
+        if file.suffix in (".svg", ".png"):
+            pictures.add(file)
+            return match[1] + os.path.relpath(file, here)
+        return f"{match[1]}{repository}/blob/main/{file}{mark}{anchor}"
+
+    # Code stays as it is.
+    parts, end = [], 0
+    for code in CODE.finditer(text):
+        parts += [LINK.sub(link, text[end : code.start()]), code[0]]
+        end = code.end()
+    return "".join([*parts, LINK.sub(link, text[end:])])
+
+
+def mdbook() -> list[str]:
+    """The pinned mdBook."""
+    return [sys.executable, str(ROOT / "hack/tools"), "run", "mdbook"]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
