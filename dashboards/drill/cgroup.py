@@ -21,8 +21,8 @@ PERIOD = 100_000
 
 
 @dataclass(frozen=True)
-class Quota:
-    """A cgroup whose CPU time can be limited."""
+class Limited:
+    """A cgroup in which a process can run."""
 
     folder: Path
 
@@ -30,6 +30,19 @@ class Quota:
     def enters(self) -> tuple[str, ...]:
         """A command that runs another one in the cgroup."""
         return ("sh", "-ec", f'echo $$ > {self.folder}/cgroup.procs && exec "$@"', "sh")
+
+
+class Memory(Limited):
+    """A cgroup whose memory can be limited."""
+
+    def limit(self, size: int) -> None:
+        """Limits the memory to this many bytes (kernel.org, memory and cgroup-v2)."""
+        old = self.folder / "memory.limit_in_bytes"
+        (old if old.exists() else self.folder / "memory.max").write_text(str(size))
+
+
+class Quota(Limited):
+    """A cgroup whose CPU time can be limited."""
 
     def limit(self, microseconds: int | None) -> None:
         """Limits the CPU time per period; None removes the limit (kernel.org, sched-bwc and cgroup-v2)."""
@@ -48,6 +61,16 @@ def quota() -> Iterator[Quota]:
         made = Quota(folder)
         if not any((folder / name).exists() for name in ("cpu.cfs_quota_us", "cpu.max")):
             raise DrillError(f"{folder.parent} does not delegate the controller cpu")
+        yield made
+
+
+@contextmanager
+def memory() -> Iterator[Memory]:
+    """A cgroup with the controller for memory."""
+    with _cgroup(_mounted("cgroup", "memory") or _mounted("cgroup2")) as folder:
+        made = Memory(folder)
+        if not any((folder / name).exists() for name in ("memory.limit_in_bytes", "memory.max")):
+            raise DrillError(f"{folder.parent} does not delegate the controller memory")
         yield made
 
 
@@ -80,7 +103,9 @@ def freezer() -> Iterator[Freezer]:
 
 def sweep() -> None:
     """Removes cgroups of a drill that was killed."""
-    for mounted in filter(None, (_mounted("cgroup", "cpu"), _mounted("cgroup2"))):
+    for mounted in filter(
+        None, (_mounted("cgroup", "cpu"), _mounted("cgroup", "memory"), _mounted("cgroup2"))
+    ):
         for folder in mounted.glob(f"{NAME}*-*"):
             if not Path("/proc", folder.name.removeprefix(NAME).split("-")[0]).exists():
                 _remove(folder)

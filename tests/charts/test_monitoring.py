@@ -6,6 +6,7 @@ import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import yaml
@@ -99,10 +100,44 @@ def test_rules_are_those_of_the_dashboards_folder() -> None:
         name.removeprefix("corelane-monitoring-") + ".rules.yaml": each["spec"]
         for name, each in of_kind("PrometheusRule").items()
     }
-    assert own == RULES
     assert "{{ $labels." in json.dumps(own)
     mounted = of_kind("ConfigMap", *STANDALONE)["corelane-monitoring-prometheus-rules"]["data"]
-    assert {name: yaml.safe_load(text) for name, text in mounted.items()} == RULES
+    rules = {name: yaml.safe_load(text) for name, text in mounted.items()}
+    assert rules.pop("watchdog.rules.yaml")["groups"][0]["rules"][0]["alert"] == "Watchdog"
+    assert rules == own
+    for annotations in every_annotations(own):
+        assert annotations.pop("runbook_url").endswith("/" + annotations["runbook"])
+        del annotations["dashboard_url"]
+    assert own == RULES
+
+
+def every_annotations(files: dict[str, dict]) -> list[dict[str, str]]:
+    """Those of every alert."""
+    groups = [group for file in files.values() for group in file["groups"]]
+    return [rule["annotations"] for group in groups for rule in group["rules"] if "alert" in rule]
+
+
+@pytest.mark.fast
+def test_each_alert_leads_to_its_runbook_and_to_a_dashboard_that_is_there() -> None:
+    boards = {
+        board["uid"]: {variable["name"] for variable in board["templating"]["list"]}
+        for file in (REPOSITORY / "dashboards" / "json").glob("*.json")
+        for board in [json.loads(file.read_text())]
+    }
+    where = (
+        "rules.runbookUrl=https://books.example/x",
+        "rules.dashboardUrl=https://grafana.example",
+    )
+    found = of_kind("PrometheusRule", *where)
+    alerts = every_annotations({name: each["spec"] for name, each in found.items()})
+    assert alerts
+    for annotations in alerts:
+        assert annotations["runbook_url"] == f"https://books.example/x/{annotations['runbook']}"
+        url = urlsplit(annotations["dashboard_url"])
+        assert url.netloc == "grafana.example"
+        assert {name.removeprefix("var-") for name in parse_qs(url.query)} <= boards[
+            url.path.removeprefix("/d/")
+        ]
 
 
 @pytest.mark.fast

@@ -13,8 +13,41 @@ rules/slo-objectives.rules.yaml
 {{- if eq (last .) (include "monitoring.objectives.file" .) -}}
 {{- include "monitoring.objectives" $root -}}
 {{- else -}}
-{{- last . | $root.Files.Get -}}
+{{- $text := last . | $root.Files.Get -}}
+{{- with get (include "monitoring.rules.boards" $root | fromYaml) (last . | base | trimSuffix ".rules.yaml") -}}
+{{- $runbooks := default (printf "%s/blob/v%s" $root.Chart.Home $root.Chart.Version) $root.Values.rules.runbookUrl -}}
+{{- $board := printf "%s/d/%s" $root.Values.rules.dashboardUrl . | replace "$" "$$" -}}
+{{- printf "${1}runbook: ${2}\n${1}runbook_url: %s/${2}\n${1}dashboard_url: \"%s\"" ($runbooks | replace "$" "$$") $board | regexReplaceAll "(?m)^( +)runbook: (.+)$" $text -}}
+{{- else -}}
+{{- $text -}}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The dashboard of each file of alerts, with its variables. */}}
+{{- define "monitoring.rules.boards" -}}
+{{- $service := "var-namespace={{ $labels.namespace }}&var-service={{ $labels.service }}" -}}
+certificate-alerts: corelane-overview?var-namespace={{ "{{ $labels.namespace }}" }}
+database-alerts: corelane-service?{{ $service }}
+gateway-alerts: corelane-gateway?var-namespace={{ "{{ $labels.namespace }}" }}&var-gateway={{ "{{ $labels.service }}" }}
+lane-alerts: corelane-lanes?{{ $service }}
+monitoring-alerts: corelane-overview?var-namespace={{ "{{ $labels.namespace }}" }}
+node-alerts: corelane-nodes?var-node={{ "{{ $labels.node }}" }}
+server-alerts: corelane-lanes?{{ $service }}
+slo-alerts: corelane-overview?var-namespace={{ "{{ $labels.namespace }}" }}
+{{- end -}}
+
+{{/* An alert that always fires, of mode standalone: kube-prometheus has its own. */}}
+{{- define "monitoring.rules.watchdog" -}}
+groups:
+  - name: corelane-watchdog
+    rules:
+      - alert: Watchdog
+        expr: vector(1)
+        labels: {severity: none}
+        annotations:
+          summary: This alert always fires
+          description: If it stops, Prometheus or Alertmanager is down. The value is 1; so is the threshold.
 {{- end -}}
 
 {{/* The file of objectives with the numbers of the values in place of its own. */}}

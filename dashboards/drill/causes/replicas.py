@@ -1,11 +1,13 @@
 """Replicas that crash, hang, stall, shed or reject; lanes that are saturated, uneven or throttled."""
 
 import json
+import os
 import signal
 import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 from dashboards.drill import cgroup
 from dashboards.drill.drills import Labels, drill
@@ -116,6 +118,41 @@ def connections_refused(place: Place) -> Iterator[Labels]:
             stack.enter_context(socket.create_connection((HOST, server.replica.port)))
         with place.again(lambda: ask(server.url, "/hello")):
             yield {"pod": server.name, "reason": "limit"}
+
+
+@drill(
+    "CorelaneMemoryHigh",
+    how="the memory limit of a replica falls to 1.05 times its resident memory, and rises again",
+)
+def memory_high(place: Place) -> Iterator[Labels]:
+    limited = place.stack.enter_context(cgroup.memory())
+    ample = 2**30
+    limited.limit(ample)
+    server = place.server(within=limited.enters)
+    place.begins()
+    pages = int(Path(f"/proc/{server.pid}/statm").read_text().split()[1])
+    limited.limit(pages * os.sysconf("SC_PAGE_SIZE") * 105 // 100)
+    yield {"pod": server.name}
+    limited.limit(ample)
+
+
+FILES = 256
+
+
+@drill(
+    "CorelaneOpenFilesHigh",
+    how="connections until a replica has 90% of its open files; closed",
+)
+def files_high(place: Place) -> Iterator[Labels]:
+    few = ("sh", "-ec", f'ulimit -n {FILES} && exec "$@"', "sh")
+    server = place.server("--limits.connections", str(FILES // 2 + 64), within=few)
+    place.begins()
+    with ExitStack() as stack:
+        while len(os.listdir(f"/proc/{server.pid}/fd")) < FILES * 9 // 10:
+            client = Client(server.url)
+            stack.callback(client.close)
+            client.ask("/hello")
+        yield {"pod": server.name}
 
 
 @drill("CorelaneTokensNotReloaded", how="an invalid token file; restored")

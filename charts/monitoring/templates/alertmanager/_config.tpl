@@ -12,5 +12,12 @@ values in its receivers. Takes the root context.
 {{- $_ := unset $receiver "webhook_configs" -}}
 {{- end -}}
 {{- end -}}
+{{- $watchdog := dict "name" "watchdog" -}}
+{{- with .Values.alertmanager.watchdog -}}
+{{- $_ := dict "url" . "send_resolved" false | list | set $watchdog "webhook_configs" -}}
+{{- end -}}
+{{- $_ := append $file.receivers $watchdog | set $file "receivers" -}}
+{{- $route := dict "receiver" "watchdog" "matchers" (list "alertname=\"Watchdog\"") "group_wait" "0s" "group_interval" "1m" "repeat_interval" "1m" -}}
+{{- $_ := prepend $file.route.routes $route | set $file.route "routes" -}}
 {{- $file | toYaml -}}
 {{- end -}}

@@ -1,6 +1,7 @@
-//! The available CPUs, the number of lanes, and whether lanes are pinned.
+//! The available CPUs and memory, the number of lanes, and whether lanes are pinned.
 
 pub(crate) mod cgroup;
+mod memory;
 mod plan;
 mod repin;
 mod throttling;
@@ -11,6 +12,7 @@ mod view;
 use std::fmt;
 use std::str::FromStr;
 
+pub(crate) use memory::memory_limit;
 pub(crate) use plan::{CpuPlan, plan};
 pub(crate) use repin::{Cpus, LaneCpu, watch};
 pub(crate) use throttling::Throttling;

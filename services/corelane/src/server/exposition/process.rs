@@ -1,4 +1,4 @@
-//! Metrics of the process, read from procfs(5), and of CPU time: available, used and throttled.
+//! Metrics of the process, read from procfs(5), and of its cgroup: CPUs, throttling and the limit of memory.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
 use crate::metrics::{Family, Value};
-use crate::os::cpu::Throttling;
+use crate::os::cpu::{Throttling, memory_limit};
 use crate::server::shared::Shared;
 
 const CPUS: Family = Family::gauge(
@@ -17,6 +17,9 @@ const CPUS: Family = Family::gauge(
     "CPUs that the server may use, by source: online CPUs, the cgroup's cpuset, the affinity \
      mask, the CFS quota",
 );
+
+const MEMORY_LIMIT: Family =
+    Family::gauge("corelane_memory_limit_bytes", "Memory limit of the server's cgroup");
 
 type OfThrottling = (Family, fn(&Throttling) -> Value);
 
@@ -55,6 +58,9 @@ impl Collector for CpuCollector {
         let mut series = CPUS.begin(&mut out)?;
         for (source, n) in self.shared.cpus.view().counts() {
             series.add(&[("source", source)], n)?;
+        }
+        if let Some(bytes) = memory_limit() {
+            MEMORY_LIMIT.single(&mut out, bytes)?;
         }
         let Some(counted) = Throttling::read() else { return Ok(()) };
         OF_THROTTLING.iter().try_for_each(|(family, read)| family.single(&mut out, read(&counted)))
