@@ -28,7 +28,8 @@ CLIPPY_FLAGS = $(if $(filter 1.95.%,$(shell rustc --version)),-D warnings)
   loadtest-suite loadtest-compare drill pgo bench check-instructions soak release-dry-run images tools clean
 
 help: ## Show the targets and variables
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^##@ / {printf "\n%s\n", substr($$0, 5)} \
+	  /^[a-z0-9-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@awk '/^##( |$$)/ {print substr($$0, 4)}' $(MAKEFILE_LIST)
 
 ##
@@ -61,6 +62,8 @@ help: ## Show the targets and variables
 # Some systems set such names in every environment; only make's own count.
 given = $(if $(filter command line,$(origin $(1))),--$(2) "$($(1))")
 
+##@ Run
+
 up: ## Start replicas, gateway and Prometheus as local processes; SERVICE=path/to/Cargo.toml: of another service
 	@$(LOCAL) up $(call given,SERVICE,manifest) $(call given,BIN,bin) $(call given,BINARY,binary) \
 	  $(call given,RUNTIME,runtime) $(call given,HEALTH,health) $(if $(call given,WATCH,watch),--watch)
@@ -73,6 +76,14 @@ status: ## Show every process, its state, CPUs and address
 
 logs: ## Show the last log lines, or follow one process: NAME=server-0
 	@$(LOCAL) logs $(if $(call given,NAME,),$(NAME))
+
+postgres-up: ## Start a disposable PostgreSQL
+	@$(PYTHON) hack/postgres up
+
+postgres-down: ## End that PostgreSQL, and remove its data
+	@$(PYTHON) hack/postgres down
+
+##@ Cluster
 
 # CLUSTER=kind and CLUSTER=current are other clusters than that of this repository.
 cluster-up: ## Start two Kubernetes nodes without Docker, or others: CLUSTER=kind
@@ -100,11 +111,7 @@ parts:
 	@$(TOOLS) ensure kubectl coredns containerd ip valgrind
 	@$(PYTHON) hack/images build --profile local server gateway cli node-tuner mixed
 
-postgres-up: ## Start a disposable PostgreSQL
-	@$(PYTHON) hack/postgres up
-
-postgres-down: ## End that PostgreSQL, and remove its data
-	@$(PYTHON) hack/postgres down
+##@ Test
 
 # Three tiers of checks; each includes the one before it.
 CHECK_TOOLS := ruff pytest shellcheck actionlint vale promtool helm helm-docs helm-unittest
@@ -197,16 +204,24 @@ miri: ## Look for undefined behaviour in what the library calls; needs nightly R
 	  echo "miri: skipped; it takes: rustup toolchain install nightly --component miri,rust-src"; \
 	fi
 
+check-dashboards: ## Run every query of every dashboard on a platform under load and with faults: PROFILE=release
+	$(PYTHON) dashboards/live
+
+drill: ## Trigger each alert, and check that Alertmanager sends it: ALERTS="CorelaneStall CorelaneReplicaDown"; needs root
+	$(PYTHON) dashboards/drill $(ALERTS)
+
 prose: ## Check the English of docs, comments and messages: PROSE="docs charts/service"
 	@$(PYTHON) hack/prose $(PROSE)
 
-book: ## Make the site of docs/ in .run/book/site
-	$(PYTHON) hack/book.py build $(if $(REPOSITORY),--repository $(REPOSITORY))
+##@ Write
 
 fmt: ## Format Rust and Python
 	cd services && cargo fmt
 	$(TOOLS) run ruff format
 	$(TOOLS) run ruff check --fix
+
+book: ## Make the site of docs/ in .run/book/site
+	$(PYTHON) hack/book.py build $(if $(REPOSITORY),--repository $(REPOSITORY))
 
 charts: ## Write what is generated from the charts: schemas, READMEs, golden renders, the local gateway
 	@$(PYTHON) hack/charts generate
@@ -217,8 +232,7 @@ metrics: ## Write docs/metrics.md from the catalogue of series in dashboards/met
 dashboards: ## Write the dashboards of Grafana, dashboards/json, from dashboards/grafana
 	$(TOOLS) run dashboards-python dashboards/grafana
 
-check-dashboards: ## Run every query of every dashboard on a platform under load and with faults: PROFILE=release
-	$(PYTHON) dashboards/live
+##@ Benchmark
 
 loadtest: ## Run a load test through the gateway: SCENARIO=smoke, or another of python3 loadtests list
 	$(PYTHON) loadtests $(or $(SCENARIO),smoke)
@@ -228,9 +242,6 @@ loadtest-suite: ## Run every load test, short, with one page over all of them
 
 loadtest-compare: ## Tell whether this tree is slower than another commit: BASE=main
 	$(PYTHON) loadtests/bench compare $(BASE)
-
-drill: ## Trigger each alert, and check that Alertmanager sends it: ALERTS="CorelaneStall CorelaneReplicaDown"; needs root
-	$(PYTHON) dashboards/drill $(ALERTS)
 
 pgo: ## Build the server with the profile of its own load, for less CPU per request
 	hack/pgo
@@ -245,11 +256,15 @@ check-instructions: ## Fail where a request takes more than 1.03 times the instr
 soak: ## Keep one server under clients that come and go for 5 minutes: SECONDS=60
 	$(PYTHON) loadtests/bench soak $(if $(filter command line,$(origin SECONDS)),--seconds $(SECONDS))
 
+##@ Release
+
 release-dry-run: ## Make a release in a registry of its own, and verify it from there
 	$(PYTHON) hack/release dry-run
 
 images: ## Build the images as OCI archives in .run/images: IMAGES="server gateway" ARCH=arm64
 	$(PYTHON) hack/images build $(IMAGES) $(if $(ARCH),--arch $(ARCH)) $(if $(TAG),--tag $(TAG))
+
+##@ Other
 
 tools: ## Obtain the tools of make check and make test
 	@$(TOOLS) ensure $(CHECK_TOOLS) $(TEST_TOOLS)

@@ -99,7 +99,7 @@ def anchors(file: Path) -> set[str]:
     """The anchors of a page's headings, as GitHub and mdBook make them."""
     found: dict[str, int] = {}
     for heading in HEADING.findall(
-        re.sub(r"^( *)(```|~~~).*?^\1\2", "", file.read_text(), flags=re.S | re.M)
+        re.sub(r"^( *)(```|~~~).*?^\1\2", "", file.read_text(), flags=re.DOTALL | re.MULTILINE)
     ):
         plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()
         name = re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")

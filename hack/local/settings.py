@@ -98,6 +98,11 @@ def _database(default: str) -> str:
     return kind
 
 
+def given(name: str) -> bool:
+    """Whether the environment sets it."""
+    return bool(os.environ.get(name))
+
+
 def number(name: str, default: int, least: int, most: int) -> int:
     """A whole number that the environment may set."""
     text = os.environ.get(name) or str(default)

@@ -75,6 +75,11 @@ def _running(run: Path, service: Service) -> Topology | None:
         raise ToolError(f"an incomplete earlier run left {names}: {down_first}")
     if running.service != service:
         raise ToolError(f"instance {run.name} is up with {running.service.program}: {down_first}")
+    wanted, replicas = settings.load(service).replicas, len(running.replicas)
+    if settings.given("REPLICAS") and wanted != replicas:
+        raise ToolError(
+            f"instance {run.name} is up with REPLICAS={replicas}, and REPLICAS={wanted} needs a new start: {down_first}"
+        )
     print("Corelane is already up.")
     print(describe(running, run))
     return running

@@ -17,6 +17,7 @@ import pytest
 from local import processes, supervisor
 from support import REPOSITORY, becomes, eventually
 from support.client import ask
+from support.load import Load
 from support.platforms import Platform
 
 
@@ -41,6 +42,16 @@ def test_second_up_says_it_is_up_and_changes_nothing(platform: Platform) -> None
     assert result.returncode == 0
     assert "is already up" in result.stdout
     assert platform.gateway in result.stdout
+    assert sorted(platform.pids()) == before
+
+
+def test_another_number_of_replicas_needs_a_new_start(platform: Platform) -> None:
+    before = sorted(platform.pids())
+    result = platform.command("up", REPLICAS="4")
+    assert result.returncode == 1
+    assert "REPLICAS=2" in result.stderr
+    assert "REPLICAS=4" in result.stderr
+    assert "make down" in result.stderr
     assert sorted(platform.pids()) == before
 
 
@@ -86,13 +97,48 @@ def test_logs_show_every_process_and_know_no_other(platform: Platform) -> None:
     assert "server-1" in unknown.stderr
 
 
-def test_a_killed_replica_comes_back(platform: Platform) -> None:
-    before = platform.pid("server-1")
+def end_and_return(platform: Platform, name: str, kind: signal.Signals) -> None:
+    """Ends a replica by a signal, and waits for the replies of the one that follows it."""
+    before = platform.pid(name)
     # Pid 0 would be every process of this group.
     assert before
-    os.kill(before, signal.SIGKILL)
-    eventually(lambda: platform.pid("server-1") not in (0, before), "a new process")
-    eventually(lambda: ask(platform.gateway, "/hello").replica == "server-1", "its replies")
+    os.kill(before, kind)
+    eventually(lambda: platform.pid(name) not in (0, before), "a new process")
+    eventually(lambda: ask(platform.gateway, "/hello").replica == name, "its replies")
+
+
+def test_a_killed_replica_comes_back(platform: Platform) -> None:
+    end_and_return(platform, "server-1", signal.SIGKILL)
+
+
+def test_broken_replicas_fail_no_request_and_faults_do(
+    new_platform: Callable[[int], Platform],
+) -> None:
+    # The commands of docs/break-things.md.
+    platform = new_platform(2)
+    result = platform.command("up", CORELANE_FAULTS="on")
+    assert result.returncode == 0, result.stderr
+    for name, kind in (("server-0", signal.SIGKILL), ("server-1", signal.SIGTERM)):
+        with Load(platform.gateway) as load:
+            end_and_return(platform, name, kind)
+            load.wait_for(100)
+        assert load.failures == [], kind
+    replica = platform.replicas[0]
+    faults = [
+        {"route": "/hello", "share": 1, "error": {"status": 503}, "expires_in": "1m"},
+        {
+            "route": "/div/{n}",
+            "share": 1,
+            "latency": {"fixed": "300ms", "jitter": "0s"},
+            "expires_in": "1m",
+        },
+    ]
+    wanted = json.dumps({"seed": 7, "faults": faults}).encode()
+    assert ask(replica.admin, "/faults", "PUT", body=wanted).status == 200
+    assert ask(replica.url, "/hello").status == 503
+    assert ask(replica.url, "/div/4").headers["corelane-fault"]
+    assert ask(replica.admin, "/faults", "DELETE").status in (200, 204)
+    assert ask(replica.url, "/hello").status == 200
 
 
 def test_prometheus_scrapes_every_part(platform: Platform) -> None:

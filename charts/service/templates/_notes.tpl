@@ -1,16 +1,19 @@
 {{- define "service.notes" -}}
-{{- $name := include "common.fullname" . -}}
-{{ $name }}: {{ if .Values.autoscaling.enabled }}{{ .Values.autoscaling.minReplicas }} to {{ .Values.autoscaling.maxReplicas }}{{ else }}{{ .Values.replicas }}{{ end }} replicas of {{ include "common.image" . }}
-{{ include "common.notes.cpus" . }}
+{{ include "common.fullname" . }}: {{ if .Values.autoscaling.enabled }}{{ .Values.autoscaling.minReplicas }} to {{ .Values.autoscaling.maxReplicas }}{{ else }}{{ .Values.replicas }}{{ end }} replicas of {{ include "common.image" . }}
 {{- include "common.notes.sysctls" . }}
-
-Send a request to a replica directly:
-  kubectl --namespace {{ .Release.Namespace }} port-forward deployment/{{ $name }} 8080:{{ .Values.ports.traffic }} >/dev/null & curl -ik --retry 9 --retry-connrefused http{{ if .Values.tls.secret }}s{{ end }}://127.0.0.1:8080/; kill $!
 {{- if .Values.networkPolicy.enabled }}
 
 A NetworkPolicy admits gateways of {{ .Values.routes.gateway.namespace | default "this namespace" }}, and Prometheus on the port of the metrics. It lets the service
 itself reach {{ if .Values.networkPolicy.presets.dns }}DNS and {{ end }}what networkPolicy.presets and networkPolicy.egress name.
 {{- end }}
+{{- end -}}
+
+{{/* What a release without a gateway shows in addition. */}}
+{{- define "service.notes.alone" -}}
+{{ include "common.notes.cpus" . }}
+
+Send a request to a replica directly:
+  kubectl --namespace {{ .Release.Namespace }} port-forward deployment/{{ include "common.fullname" . }} 8080:{{ .Values.ports.traffic }} >/dev/null & curl -ik --retry 9 --retry-connrefused http{{ if .Values.tls.secret }}s{{ end }}://127.0.0.1:8080/; kill $!
 {{- end -}}
 
 {{/* How a gateway finds the service. */}}

@@ -64,7 +64,7 @@ cookie:
 {{- $root := first . -}}
 {{- $service := last . -}}
 healthCheck:
-  panicThreshold: {{ int $root.Values.upstream.health.panicPercent }}
+  panicThreshold: {{ $root.Values.upstream.health.panicPercent | float64 | int }}
   {{- with $root.Values.upstream.health }}
   active:
     {{- if hasKey $service.health "grpc" }}
