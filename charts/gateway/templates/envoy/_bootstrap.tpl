@@ -78,6 +78,7 @@ stats_config:
       patterns:
       - {prefix: server.}
       - {prefix: overload.}
+      - {prefix: envoy.overload_actions.}
       - {prefix: listener_manager.}
       - {prefix: listener.ingress.downstream_}
       - {prefix: http.ingress.downstream_}
