@@ -173,7 +173,8 @@ def _k6_version(image: str) -> str:
 
 def _replicas(kubectl: Kubectl) -> list[str]:
     """The names of the replicas that serve now: each of them is to answer."""
-    pods = kubectl.items("pods", "--selector", "app.kubernetes.io/name=corelane-server")
+    chosen = f"app.kubernetes.io/component=replica,app.kubernetes.io/instance={settings.release()}"
+    pods = kubectl.items("pods", "--selector", chosen)
     ready = {"type": "Ready", "status": "True"}
     return sorted(
         pod["metadata"]["name"]
