@@ -24,7 +24,7 @@ CLIPPY_FLAGS = $(if $(filter 1.95.%,$(shell rustc --version)),-D warnings)
 .DEFAULT_GOAL := help
 .PHONY: help up down status logs cluster-up cluster-down cluster-status deploy undeploy e2e parts \
   postgres-up postgres-down check test test-all lint check-charts check-python clippy test-rust test-processes \
-  test-nightly chaos chaos-long fuzz fuzz-long miri prose book fmt charts metrics dashboards check-dashboards loadtest \
+  test-nightly chaos chaos-long fuzz fuzz-long miri prose book fmt charts metrics settings dashboards check-dashboards loadtest \
   loadtest-suite loadtest-compare drill pgo bench check-instructions soak release-dry-run images tools clean
 
 help: ## Show the targets and variables
@@ -228,6 +228,9 @@ charts: ## Write what is generated from the charts: schemas, READMEs, golden ren
 
 metrics: ## Write docs/metrics.md from the catalogue of series in dashboards/metrics
 	@$(PYTHON) dashboards/metrics
+
+settings: ## Write docs/settings.md, the keys of every service and of the reference service
+	cd services && cargo run --quiet --locked -p corelane-server -- --schema | $(PYTHON) ../hack/settings.py > ../docs/settings.md
 
 dashboards: ## Write the dashboards of Grafana, dashboards/json, from dashboards/grafana
 	$(TOOLS) run dashboards-python dashboards/grafana

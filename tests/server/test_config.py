@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import settings
+from support import REPOSITORY
 from support.rendering import tool
 
 
@@ -194,6 +196,12 @@ def test_the_schema_describes_every_key(binary: Path, schema: Path) -> None:
     # The defaults as the schema has them, and as text, which --check prints.
     assert valid(schema, "")
     assert valid(schema, defaults)
+
+
+def test_the_page_of_settings_is_that_of_the_schema(schema: Path) -> None:
+    # make settings
+    page = settings.page(json.loads(schema.read_text()))
+    assert page == (REPOSITORY / "docs" / "settings.md").read_text()
 
 
 @pytest.mark.parametrize(
