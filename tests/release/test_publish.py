@@ -65,9 +65,9 @@ def test_every_chart_but_the_library_is_packaged(packages: dict[str, Path]) -> N
 @pytest.mark.nightly
 def test_packages_use_the_pushed_images_by_digest(packages: dict[str, Path]) -> None:
     references = {image.name: {image.reference} for image in PUSHED}
-    own = ("image.repository=registry.example/shop", "image.tag=1")
+    own = ("image.repository=registry.example/shop", "image.tag=v1")
     found = images_of(packages["service"], *own)
-    assert found == references["cli"] | {"registry.example/shop:1"}
+    assert found == references["cli"] | {"registry.example/shop:v1"}
     assert images_of(packages["gateway"]) == references["gateway"] | references["cli"]
     assert images_of(packages["node-tuning"], "mode=apply") == references["node-tuner"]
     monitoring = images_of(packages["monitoring"], *STANDALONE)

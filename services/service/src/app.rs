@@ -24,7 +24,27 @@ const PREFIX: &str = "CORELANE_";
 /// A service, before it is run. `C` is the type of its own settings, made by
 /// [`settings!`](crate::settings); `()` has none.
 ///
-/// The [crate](crate) has a complete example.
+/// The [crate](crate) has an example with settings and metrics.
+///
+/// ```no_run
+/// use std::convert::Infallible;
+/// use std::process::ExitCode;
+///
+/// use corelane::Incoming;
+/// use corelane_service::App;
+/// use http::{Request, Response};
+///
+/// fn main() -> ExitCode {
+///     let app = App::<()>::new("ping", env!("CARGO_PKG_VERSION"), "Replies pong").preset("listen", "0.0.0.0:8080");
+///     app.run(|(), start| {
+///         Ok(start.serve(|_lane| {
+///             tower::service_fn(|_request: Request<Incoming>| async {
+///                 Ok::<_, Infallible>(Response::new("pong\n".to_owned()))
+///             })
+///         })?)
+///     })
+/// }
+/// ```
 #[must_use = "an app does nothing until it is run"]
 pub struct App<C = ()> {
     name: &'static str,

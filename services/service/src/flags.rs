@@ -14,6 +14,27 @@ use crate::{config, process};
 ///
 /// Variables with one of `prefixes` that belong to no flag are errors, because they are probably
 /// misspelt.
+///
+/// ```no_run
+/// use std::process::ExitCode;
+///
+/// use corelane_service::flags;
+///
+/// #[derive(clap::Parser)]
+/// struct Arguments {
+///     /// Number of steps
+///     #[arg(long, env = "DEMO_STEPS", default_value = "3")]
+///     steps: u64,
+/// }
+///
+/// fn main() -> ExitCode {
+///     match flags::parse::<Arguments>(&["DEMO_"]) {
+///         Ok(arguments) => println!("{}", arguments.steps),
+///         Err(code) => return code,
+///     }
+///     ExitCode::SUCCESS
+/// }
+/// ```
 pub fn parse<T: Parser>(prefixes: &[&str]) -> Result<T, ExitCode> {
     let command = T::command();
     let matches = read(&command, prefixes)?;

@@ -45,6 +45,20 @@ pub fn block_on<F: Future>(future: F, detach: bool) -> io::Result<F::Output> {
 }
 
 /// Receives SIGTERM and SIGINT once created.
+///
+/// ```no_run
+/// use corelane_service::process::{self, Termination};
+///
+/// process::block_on(
+///     async {
+///         let mut termination = Termination::new()?;
+///         termination.wait().await;
+///         Ok::<_, std::io::Error>(())
+///     },
+///     false,
+/// )??;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Termination {
     terminate: Signal,

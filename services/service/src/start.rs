@@ -113,6 +113,20 @@ fn with_tokens(builder: Builder, auth: &Arc<Auth>) -> Builder {
 }
 
 /// A service whose sockets are open, and whose log and traces work.
+///
+/// ```no_run
+/// use axum::Router;
+/// use axum::routing::get;
+/// use corelane_service::App;
+///
+/// # async fn migrate() -> u64 { 3 }
+/// let app = App::<()>::new("shop", "1.0.0", "Sells things");
+/// app.run(|(), start| {
+///     let steps = start.block_on(migrate())?;
+///     tracing::info!(steps, replica = start.replica(), "the database is migrated");
+///     Ok(start.serve(|_lane| Router::new().route("/", get(|| async { "welcome" })))?)
+/// });
+/// ```
 #[derive(Debug)]
 pub struct Start {
     server: Server,

@@ -62,6 +62,21 @@ impl AuthKeys {
 }
 
 /// The active tokens of the process.
+///
+/// ```no_run
+/// use axum::Router;
+/// use axum::routing::{get, put};
+/// use corelane_service::App;
+///
+/// let app = App::<()>::new("shop", "1.0.0", "Sells things");
+/// app.run(|(), start| {
+///     let auth = start.auth();
+///     Ok(start.serve(move |_lane| {
+///         let orders = put(|| async { "ordered" }).layer(auth.lane());
+///         Router::new().route("/orders", orders).route("/", get(|| async { "welcome" }))
+///     })?)
+/// });
+/// ```
 #[derive(Debug, Default)]
 pub struct Auth {
     current: RwLock<Arc<Tokens>>,

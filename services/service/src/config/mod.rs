@@ -164,6 +164,27 @@ macro_rules! settings {
 }
 
 /// A program and its keys.
+///
+/// ```
+/// use corelane_service::config::{Invocation, Keys, Program};
+/// use corelane_service::{settings, value};
+///
+/// settings! {
+///     /// How the demo works.
+///     struct Demo {
+///         "steps" => steps: u64 = "3", value::number(1, 9), "Number of steps";
+///     }
+/// }
+///
+/// let keys = Demo::KEYS.to_vec();
+/// let program = Program { name: "demo", version: "1", about: "Shows keys", prefix: "DEMO_", keys };
+/// let arguments = ["demo", "--steps", "5"].map(Into::into);
+/// let Ok(Invocation::Run(settings)) = program.read(arguments, []) else { panic!("valid") };
+/// let demo = Demo::parse(&settings, &mut Vec::new()).expect("valid");
+/// assert_eq!(demo.steps, 5);
+/// let wrong = program.read(["demo".into()], [("DEMO_STEP".into(), "5".into())]).expect_err("unknown");
+/// assert!(wrong.to_string().contains("did you mean DEMO_STEPS?"));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Program {
     /// Its name on the command line.

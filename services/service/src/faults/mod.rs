@@ -40,6 +40,21 @@ settings! {
 }
 
 /// The active faults of the process. The default ones are disabled, as without `faults = on`.
+///
+/// ```no_run
+/// use axum::Router;
+/// use axum::routing::get;
+/// use corelane_service::App;
+///
+/// // The templates of routes are those that faults name.
+/// let app = App::<()>::new("shop", "1.0.0", "Sells things").routes(["/"]);
+/// app.run(|(), start| {
+///     let faults = start.faults();
+///     Ok(start.serve(move |lane| {
+///         Router::new().route("/", get(|| async { "welcome" })).layer(faults.lane(lane.index()))
+///     })?)
+/// });
+/// ```
 #[derive(Debug, Default)]
 pub struct Faults {
     enabled: bool,

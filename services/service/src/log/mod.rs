@@ -36,6 +36,15 @@ impl Format {
 }
 
 /// Settings of the log.
+///
+/// ```
+/// use corelane_service::log::{Format, Log};
+///
+/// let log = Log { format: Format::Json, ..Log::default() };
+/// let (_written_at_end, _level) = log.start()?;
+/// tracing::info!(port = 8080, "listening");
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Log {
     /// The minimum level of messages.
