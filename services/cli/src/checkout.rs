@@ -49,16 +49,14 @@ impl Project {
                 named.filter_map(|package| package["manifest_path"].as_str())
             })
         };
-        let found = manifests().find_map(|path| {
-            Path::new(path).ancestors().find(|folder| folder.join(MARK).is_file())
-        });
+        let found = manifests().find_map(|path| above(Path::new(path)));
         let missing = || match manifests().next() {
             Some(path) => format!("{path} is not in a checkout of Corelane"),
             None => "no package depends on corelane-service or corelane".to_owned(),
         };
         let choices = "depend on it by git or path, or name a checkout with --corelane or \
                        CORELANE_HOME";
-        found.map(Path::to_path_buf).ok_or_else(|| format!("{}: {choices}", missing()))
+        found.ok_or_else(|| format!("{}: {choices}", missing()))
     }
 }
 
@@ -72,6 +70,15 @@ pub(crate) fn find(named: Option<&Path>, project: Option<&Project>) -> Result<Pa
                 .to_owned())
         }
     }
+}
+
+/// The checkout around the working directory.
+pub(crate) fn around() -> Option<PathBuf> {
+    above(&std::env::current_dir().ok()?)
+}
+
+fn above(path: &Path) -> Option<PathBuf> {
+    path.ancestors().find(|folder| folder.join(MARK).is_file()).map(Path::to_path_buf)
 }
 
 /// The absolute path of a checkout.

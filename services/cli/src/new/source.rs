@@ -12,13 +12,16 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// The checkout if there is one, otherwise the tag of this version.
+    /// The named checkout, otherwise the tag of this version. Without a repository for it, the checkout around the
+    /// working directory.
     pub(super) fn find(checkout: Option<&Path>, git: &str) -> Result<Source, String> {
         match checkout {
             Some(path) => checkout::require(path).map(Source::Path),
-            None if git.is_empty() => Err("this build does not know the repository of Corelane: \
-                                           pass --git URL, or --corelane PATH for a checkout"
-                .to_owned()),
+            None if git.is_empty() => checkout::around().map(Source::Path).ok_or_else(|| {
+                "this build does not know the repository of Corelane: pass --git URL, pass --corelane PATH for a \
+                 checkout, run this in a checkout, or set repository in services/cli/Cargo.toml and build again"
+                    .to_owned()
+            }),
             None => Ok(Source::Tag(git.to_owned())),
         }
     }

@@ -1,0 +1,333 @@
+"""The tutorial docs/own-service.md, command by command, and what the platform then shows of such a service."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from dashboards.live import boards
+from dashboards.live.check import evidence, wrong
+from dashboards.live.prometheus import Prometheus, Range
+from images import archive
+from support import REPOSITORY, eventually
+from support.client import ask
+from support.kubernetes import PAUSE, ROLL_OUT
+from support.processes import free_ports
+from support.releases import CHART, SERVICE, Release
+
+TARGET = REPOSITORY / "services" / "target"
+GATEWAY = "http://10.213.0.11:30080"
+"""The gateway in the tutorial."""
+
+BUILDING = 900.0
+"""Seconds for a build whose dependencies may not be there."""
+
+ROUTES = {"/", "/notes/{name}"}
+
+
+@dataclass
+class Reader:
+    """Types the commands of the tutorial, one block after the other, in one shell and in others beside it."""
+
+    home: Path
+    blocks: list[str]
+    environment: dict[str, str]
+
+    @property
+    def gateway(self) -> str:
+        """URL of the local gateway."""
+        return f"http://localhost:{self.environment['GATEWAY_PORT']}"
+
+    def _next(self) -> str:
+        block = self.blocks.pop(0)
+        return block.replace("localhost:8080", self.gateway.removeprefix("http://"))
+
+    def types(self) -> str:
+        """Runs the next block, in which no command fails; what it prints."""
+        state = self.home / "state"
+        script = f"{self._next()}\nenv -0 >{state}"
+        done = self._bash(script, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        output, _ = done.communicate()
+        assert done.returncode == 0, output
+        self.environment = dict(
+            each.split("=", 1) for each in state.read_text().split("\0") if each
+        )
+        return output
+
+    @contextmanager
+    def elsewhere(self) -> Iterator[tuple[Path, subprocess.Popen]]:
+        """Runs the next block in another terminal; the file of what it prints, and its shell."""
+        file = self.home / f"{len(self.blocks)}.log"
+        with file.open("wb") as output:
+            shell = self._bash(
+                self._next(), stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+            )
+        try:
+            yield file, shell
+        finally:
+            # A test that runs in the background passes on that it ignores SIGINT.
+            os.killpg(shell.pid, signal.SIGTERM)
+            shell.wait()
+
+    def _bash(self, script: str, **options: object) -> subprocess.Popen:
+        argv = ["bash", "-euo", "pipefail", "-c", script]
+        return subprocess.Popen(argv, cwd=self.environment["PWD"], env=self.environment, **options)
+
+
+@pytest.fixture(scope="module")
+def reader() -> Iterator[Reader]:
+    """A reader with an empty home folder, always at the same place, so that cargo builds the service once."""
+    home = TARGET / "new" / "home"
+    shutil.rmtree(home, ignore_errors=True)
+    (home / "bin").mkdir(parents=True)
+    blocks = re.findall(
+        r"^```sh\n(.*?)^```",
+        (REPOSITORY / "docs/own-service.md").read_text(),
+        re.DOTALL | re.MULTILINE,
+    )
+    real = Path.home()
+    first = free_ports(9)
+    names = ("GATEWAY_PORT", "ENVOY_ADMIN_PORT", "GATEWAY_STATS_PORT", "PROMETHEUS_PORT")
+    environment = {
+        **os.environ,
+        **{name: str(first + index) for index, name in enumerate(names)},
+        "REPLICA_PORT": str(first + 4),
+        "REPLICA_ADMIN_PORT": str(first + 6),
+        "REPLICAS": "2",
+        "HOME": str(home),
+        "PWD": str(REPOSITORY),
+        "PATH": f"{home / 'bin'}:{os.environ['PATH']}",
+        "CARGO_INSTALL_ROOT": str(home),
+        "CARGO_TARGET_DIR": str(TARGET),
+        "CARGO_PROFILE_DEV_DEBUG": "0",
+    }
+    # What a reader has, too: tools and what was built before.
+    for name, folder in {
+        "CARGO_HOME": ".cargo",
+        "RUSTUP_HOME": ".rustup",
+        "XDG_CACHE_HOME": ".cache",
+        "GOPATH": "go",
+    }.items():
+        environment.setdefault(name, str(real / folder))
+    yield Reader(home, blocks, environment)
+
+
+@pytest.fixture(scope="module")
+def created(reader: Reader) -> Reader:
+    """After section 1."""
+    reader.types()
+    # The versions that this repository is tested with.
+    shutil.copy(REPOSITORY / "services" / "Cargo.lock", reader.environment["PWD"])
+    return reader
+
+
+@pytest.fixture(scope="module")
+def rolled(created: Reader) -> list[str]:
+    """The replies that the loop of section 3 got, after it."""
+    reader = created
+    try:
+        with reader.elsewhere() as (said, up):
+            eventually(
+                lambda: up.poll() is not None or answers(reader.gateway),
+                "a reply",
+                patience=BUILDING,
+                pause=0.2,
+            )
+            assert up.poll() is None, said.read_text()
+            assert len(set(reader.types().splitlines())) == 2
+            with reader.elsewhere() as (replies, loop):
+                eventually(lambda: "hello\n" in replies.read_text(), "a first reply")
+                reader.types()
+                eventually(
+                    lambda: loop.poll() is not None or only(replies, "welcome"),
+                    "the new text",
+                    patience=BUILDING,
+                    pause=0.2,
+                )
+                assert loop.poll() is None, replies.read_text()[-1000:]
+    finally:
+        down = reader.types()
+    assert "is down" in down
+    return replies.read_text().splitlines()
+
+
+@pytest.fixture(scope="module")
+def packed(created: Reader, rolled: list[str]) -> Reader:
+    """With an image."""
+    del rolled
+    created.types()
+    return created
+
+
+@pytest.fixture(scope="module")
+def shop(packed: Reader, deployed: Release) -> Iterator[Release]:
+    """The service after section 4."""
+    reader = packed
+    reader.types()
+    reader.types()
+    assert deployed.gateway == GATEWAY
+    assert reader.types().endswith("\nhello\n")
+    found = Release(deployed.cluster, "shop", [], chart=SERVICE)
+    yield found
+    found.helm("uninstall", "shop", "--wait", "--ignore-not-found")
+
+
+def answers(url: str) -> bool:
+    """Whether there is a reply."""
+    try:
+        return ask(url).status == 200
+    except OSError:
+        return False
+
+
+def only(replies: Path, text: str) -> bool:
+    """Whether the last replies are of every replica's new program."""
+    return set(replies.read_text().splitlines()[-20:]) == {text}
+
+
+@pytest.fixture(scope="module")
+def prometheus(
+    deployed: Release, shop: Release, monitoring_images: tuple[str, ...]
+) -> Iterator[Prometheus]:
+    """That of the platform, which scrapes every two seconds; there is some load on the service."""
+    values = [
+        "monitoring.enabled=true",
+        "monitoring.scrape.interval=2s",
+        "monitoring.scrape.timeout=2s",
+    ]
+    sets = [word for value in values for word in ("--set", value)]
+    strings = [word for value in monitoring_images for word in ("--set-string", value)]
+    more = ("--reuse-values", "--wait", "--timeout", f"{ROLL_OUT:.0f}s")
+    deployed.helm("upgrade", deployed.name, CHART, *more, *sets, *strings)
+    pod = f"{deployed.name}-monitoring-prometheus-0"
+    with (
+        deployed.load(path="/", clients=2, rate=20.0),
+        deployed.cluster.forwarded(pod, 9090) as url,
+    ):
+        yield Prometheus(url)
+
+
+def test_it_is_created(created: Reader) -> None:
+    assert (Path(created.environment["PWD"]) / "corelane.yaml").is_file()
+
+
+def test_a_change_fails_no_request_on_this_machine(rolled: list[str]) -> None:
+    print(f"\n{len(rolled)} requests, none failed", end="")
+    assert set(rolled) == {"hello", "welcome"}
+
+
+def test_its_image_has_the_program_alone(packed: Reader) -> None:
+    (file,) = (Path(packed.environment["PWD"]) / ".corelane" / "images").glob("shop-*.tar")
+    image = archive.read(file).image
+    assert (image.name, image.tag, image.entrypoint) == ("shop", "0.1.0", ("/shop",))
+    programs = [
+        it.name for layer in archive.layers(file) for it in layer if it.mode & 0o111 and it.isfile()
+    ]
+    assert programs == ["shop"]
+
+
+def test_a_roll_out_and_its_rollback_fail_no_request(
+    deployed: Release, shop: Release, reader: Reader
+) -> None:
+    first = shop.pods()
+    with deployed.load(path="/", rate=400.0) as load:
+        reader.types()
+        load.wait_for(max(0, 10_000 - load.total), patience=ROLL_OUT)
+    print(f"\n{load.total} requests, {len(load.failures)} failed", end="")
+    assert not load.failures, load.failures[:10]
+    assert first | shop.pods() < set(load.replies)
+    assert shop.revision == 3
+
+
+def test_helm_test_passes(deployed: Release, shop: Release) -> None:
+    tag = deployed.program.rpartition(":")[2]
+    image = f"test.image.tag={tag},test.image.pullPolicy=Never"
+    shop.helm("upgrade", "shop", SERVICE, "--reuse-values", "--wait", "--set", image)
+    assert "Phase:          Succeeded" in shop.helm("test", "shop").stdout
+
+
+def test_the_dashboards_show_it(deployed: Release, prometheus: Prometheus) -> None:
+    """Every query whose series the service has, with its routes; the boards of nodes and load tests are not of a service."""
+    chosen = {
+        "namespace": deployed.cluster.namespace,
+        "service": "shop",
+        "gateway": f"{deployed.name}-gateway",
+    }
+    begun = time.time()
+    selected = f'{{namespace="{chosen["namespace"]}", service="shop"}}'
+
+    def over() -> Range:
+        return Range(begun, time.time())
+
+    def routes() -> set[str]:
+        ask(
+            deployed.gateway,
+            "/notes/one",
+            "PUT",
+            b'{"text": "1"}',
+            {"content-type": "application/json"},
+        )
+        return set(
+            prometheus.label_values("route", f"route:corelane_requests:rate1m{selected}", over())
+        )
+
+    eventually(lambda: routes() >= ROUTES, f"the routes {ROUTES}", patience=ROLL_OUT, pause=PAUSE)
+    own = set(prometheus.label_values("__name__", selected, over()))
+    asked = 0
+    for board in boards.load():
+        values, _ = boards.choose(board, prometheus, over(), chosen)
+        if values.get("service") != "shop":
+            continue
+        for panel in board.panels:
+            for query in panel.queries:
+                names = set(re.findall(r"\b(?:\w+:)?corelane_\w+(?::\w+)?", query.expression))
+                if not names or not names <= own:
+                    continue
+                asked += 1
+
+                def empty(query: boards.Query = query, values: dict = values) -> str:
+                    return wrong(evidence(prometheus, query, values, over())[1])
+
+                what = f"{board.title} | {panel.title} | {query.expression}"
+                eventually(lambda: not empty(), what, patience=ROLL_OUT, pause=PAUSE)
+    print(f"\n{asked} queries of dashboards have data", end="")
+    assert asked > 20
+
+
+def test_rules_and_alerts_are_of_each_service(deployed: Release, prometheus: Prometheus) -> None:
+    """What is recorded of the reference service is recorded of this one, and an alert names this one alone."""
+    begun = time.time()
+
+    def recorded(service: str) -> set[str]:
+        series = (
+            f'{{namespace="{deployed.cluster.namespace}", service="{service}", __name__=~".+:.+"}}'
+        )
+        return set(prometheus.label_values("__name__", series, Range(begun, time.time())))
+
+    reference = recorded("corelane-server")
+    assert {"route_slo:corelane_slo_objective:ratio", "route:corelane_requests:rate1m"} <= reference
+    eventually(
+        lambda: reference <= recorded("shop"),
+        f"the records {reference}",
+        patience=ROLL_OUT,
+        pause=PAUSE,
+    )
+
+
+def test_uninstalling_leaves_nothing_behind(
+    deployed: Release, shop: Release, reader: Reader
+) -> None:
+    own = ("--selector", "app.kubernetes.io/instance=shop")
+    assert deployed.cluster.leftovers(*own)
+    reader.types()
+    assert reader.blocks == []
+    eventually(lambda: not deployed.cluster.leftovers(*own), "nothing", patience=ROLL_OUT)
+    assert shop.revision == 0
