@@ -1,7 +1,7 @@
 """The conformance tests of Gateway API against the agent and the real Envoy.
 
 They run on the real API server without nodes: each Gateway gets an agent and an Envoy with what the chart renders, and each
-Deployment one process with a Pod that says that it is ready.
+Deployment one process in a network namespace, with a Pod that has its address and says that it is ready. That needs root.
 """
 
 import json
@@ -25,7 +25,7 @@ from support.credentials import certificate
 from support.envoys import gateway_to
 from support.processes import free_ports, program
 from support.rendering import config_maps, documents, tool
-from support.slices import Agents, Wire, own_address
+from support.slices import Agents, Wire
 
 __all__ = ["definitions"]
 
@@ -36,9 +36,9 @@ WITHOUT_NODES = (
     "HTTPRouteRequestMirror",
     "HTTPRouteRequestMultipleMirrors",
     "HTTPRouteRequestPercentageMirror",
-    # It makes slices of the addresses of pods.
-    "HTTPRouteServiceTypes",
 )
+PORTS = (3000, 3001, 8443)
+"""Of the container: HTTP, HTTP/2 without TLS, HTTPS."""
 
 VALUES = {"routeObjects": {"enabled": True}, "listener": {"address": "127.0.0.1"}}
 
@@ -52,10 +52,11 @@ class World:
     wire: Wire
     stack: ExitStack
     gateways: dict[str, ExitStack] = field(default_factory=dict)
-    pods: dict[str, dict[str, int]] = field(default_factory=dict)
+    pods: dict[str, str] = field(default_factory=dict)
     slices: set[str] = field(default_factory=set)
     failures: list[BaseException] = field(default_factory=list)
     numbers: Iterator[int] = field(default_factory=lambda: iter(range(1, 250)))
+    links: Iterator[int] = field(default_factory=lambda: iter(range(1, 250)))
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(8))
 
     def follow(self, stop: threading.Event) -> None:
@@ -101,14 +102,14 @@ class World:
         done = self.api.kubectl("patch", kind, name, *where)
         assert done.returncode == 0, done.stderr
 
-    def _pod(self, deployment: dict) -> dict[str, int]:
-        """Starts the process of a Deployment; its ports by those of the container."""
+    def _pod(self, deployment: dict) -> str:
+        """Starts the process of a Deployment; its address."""
         metadata, template = deployment["metadata"], deployment["spec"]["template"]
         namespace, (container, *_) = metadata["namespace"], template["spec"]["containers"]
         # As those of a Deployment: the suite cuts off the last two parts.
         pod = f"{metadata['name']}-0-0"
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
-        spec = {"containers": [{"name": "echo", "image": "echo"}]}
+        spec = {"nodeName": "none", "containers": [{"name": "echo", "image": "echo"}]}
         labels = template["metadata"]["labels"]
         described = {"name": pod, "labels": labels}
         self.apply(
@@ -116,20 +117,45 @@ class World:
             account,
             {"apiVersion": "v1", "kind": "Pod", "metadata": described, "spec": spec},
         )
-        ready = [{"type": "Ready", "status": "True"}]
-        self._status(namespace, "pod", pod, {"phase": "Running", "conditions": ready})
-        if "echo-basic" not in container["image"]:
-            return {}
-        first = free_ports(3, "0.0.0.0")
-        given = {it["name"]: it["value"] for it in container.get("env", []) if "value" in it}
-        own = {"POD_NAME": pod, "NAMESPACE": namespace, "HTTP_PORT": first, "H2C_PORT": first + 1}
-        known = {**given, **own, "HTTPS_PORT": first + 2}
-        env = {**os.environ, **{name: str(value) for name, value in known.items()}}
-        env.pop("TLS_SERVER_CERT", None)
-        with (self.folder / f"{namespace}-{pod}.log").open("wb") as log:
-            process = subprocess.Popen([tool("gateway-echo")], stdout=log, stderr=log, env=env)
+        status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+        address = ""
+        if "echo-basic" in container["image"]:
+            given = {it["name"]: it["value"] for it in container.get("env", []) if "value" in it}
+            env = {**os.environ, **given, "POD_NAME": pod, "NAMESPACE": namespace}
+            env.pop("TLS_SERVER_CERT", None)
+            address = self._run(f"{namespace}-{pod}", env)
+            status |= {"podIP": address, "podIPs": [{"ip": address}]}
+        self._status(namespace, "pod", pod, status)
+        return address
+
+    def _run(self, name: str, env: dict[str, str]) -> str:
+        """Starts a process in a network namespace with an address of its own, which ends with it."""
+        number = next(self.links)
+        ours, theirs = f"10.222.{number}.1", f"10.222.{number}.2"
+        # It begins when it has its address.
+        script = 'read -r _; exec "$0"'
+        argv = ["unshare", "--net", "bash", "-c", script, str(tool("gateway-echo"))]
+        with (self.folder / f"{name}.log").open("wb") as log:
+            process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=log, stderr=log, env=env)
         self.stack.callback(process.kill)
-        return {"3000": first, "3001": first + 1, "8443": first + 2}
+        place = Path(f"/proc/{process.pid}/ns/net")
+        eventually(
+            lambda: place.readlink() != Path("/proc/self/ns/net").readlink(), "a network namespace"
+        )
+        link = f"conformance{number}"
+        ip, inside = tool("ip"), ("nsenter", f"--net={place}")
+        for command in (
+            (ip, "link", "add", link, "type", "veth", "peer", "eth0", "netns", f"{process.pid}"),
+            (ip, "address", "add", f"{ours}/30", "dev", link),
+            (ip, "link", "set", link, "up"),
+            (*inside, ip, "address", "add", f"{theirs}/30", "dev", "eth0"),
+            (*inside, ip, "link", "set", "eth0", "up"),
+            (*inside, ip, "link", "set", "lo", "up"),
+        ):
+            subprocess.run(command, check=True)
+        process.stdin.write(b"\n")
+        process.stdin.close()
+        return theirs
 
     def _slice(self, service: dict) -> bool:
         """Writes the slice of a Service with a selector; whether its pods are known."""
@@ -137,14 +163,15 @@ class World:
         namespace = service["metadata"]["namespace"]
         if not selector:
             return True
-        ports = self.pods.get(f"{namespace}/{selector}")
-        if ports is None:
+        address = self.pods.get(f"{namespace}/{selector}")
+        if address is None:
             return False
         described = [
-            {"name": it.get("name", ""), "port": ports[str(it["targetPort"])], "protocol": "TCP"}
+            {"name": it.get("name", ""), "port": it["targetPort"], "protocol": "TCP"}
             for it in service["spec"]["ports"]
-            if str(it["targetPort"]) in ports
+            if address and it["targetPort"] in PORTS
         ]
+        endpoints = [{"addresses": [address], "conditions": {"ready": True}}] if address else []
         name = service["metadata"]["name"]
         labels = {"kubernetes.io/service-name": name}
         slice_ = {
@@ -152,7 +179,7 @@ class World:
             "kind": "EndpointSlice",
             "metadata": {"name": f"{name}-0", "labels": labels},
             "addressType": "IPv4",
-            "endpoints": [{"addresses": [own_address()], "conditions": {"ready": True}}],
+            "endpoints": endpoints,
             "ports": described,
         }
         self.apply(namespace, slice_)
