@@ -16,6 +16,7 @@ use super::accept::{Admission, PhaseWatch, Source, accept_until_drained};
 use super::inbox::Inboxes;
 use super::moving::mailbox::Mailbox;
 use super::moving::{self, LaneMoves};
+use super::slow::SlowLane;
 use super::sweep::{self, Sweep};
 use crate::base::error::{BoxError, Error};
 use crate::base::phase::{Lifecycle, Phase, StartGate};
@@ -83,10 +84,10 @@ pub(crate) fn run<F, T, S, E>(
     source: Source,
     settings: LaneSettings,
     parts: ServerParts,
-    factory: &F,
+    factory: &Arc<F>,
 ) -> Result<u64, Error>
 where
-    F: Fn(Lane) -> T,
+    F: Fn(Lane) -> T + Send + Sync + 'static,
     T: Future<Output = Result<S, E>>,
     S: HttpService,
     E: Into<BoxError>,
@@ -95,7 +96,7 @@ where
     let pass = parts.start.pass();
     let _occupied = shared.cpu.enter().map_err(Error::system("pinning a lane to its CPU"))?;
     let limits = &settings.requests.limits;
-    Pool::new(lane.clone(), limits).enter();
+    Pool::new(lane.clone(), limits, None).enter();
     let (connections, moves) = connections(&lane, &settings, &parts);
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     watch_sleep(&mut runtime, parts.inboxes.as_ref(), lane.index);
@@ -106,11 +107,12 @@ where
         .thread_name(format!("lane-{}-blocking", lane.index))
         .build_local(Default::default())
         .map_err(Error::system("starting a lane's event loop"))?;
+    let mut slow = SlowLane::start(&lane, &settings, &parts, factory)?;
     // Each lane has one thread, so this is the only call.
     let _ = shared.runtime.set(runtime.handle().metrics());
     let ended = runtime.block_on(async {
         let source = source.watch().map_err(Error::system("watching a listener"))?;
-        let made = create(&lane, factory, &parts.lifecycle).await?;
+        let made = create(&lane, &**factory, &parts.lifecycle).await?;
         let Some(service) = made else { return Ok(0) };
         if settings.park_after.is_some() {
             let opened = connections.parking_lot.open();
@@ -131,6 +133,9 @@ where
         }));
         let state = &connections.lane;
         spawn_local(queue::run(Rc::clone(&state.queue)));
+        if let Some(slow) = &mut slow {
+            slow.accompany(state);
+        }
         let sender = Rc::clone(state);
         spawn_local(async move { sender.sends.run().await });
         let host = Rc::new(LaneService::new(Rc::clone(&connections), service));
@@ -147,6 +152,10 @@ where
         Ok(unanswered)
     });
     connections.strays.end();
+    // After an error, a slow lane that does not end must not hide it.
+    if let (Some(slow), Ok(_)) = (slow, &ended) {
+        slow.join()?;
+    }
     let calls = shared.calls.unfinished();
     if calls > 0 {
         // The runtime waits for these calls when it is dropped, and cannot log that.
@@ -156,7 +165,7 @@ where
 }
 
 /// Creates the lane's service. `None`: a drain began before it was ready.
-async fn create<F, T, S, E>(
+pub(super) async fn create<F, T, S, E>(
     lane: &Lane,
     factory: &F,
     lifecycle: &Lifecycle,

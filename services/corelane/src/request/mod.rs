@@ -25,6 +25,8 @@ pub(crate) mod route_limits;
 pub(crate) mod routes;
 pub(crate) mod send_batch;
 pub(crate) mod service;
+pub(crate) mod slow;
 pub(crate) mod streams;
 pub(crate) mod unsent;
 pub(crate) mod upload;
+pub(crate) mod urgent;

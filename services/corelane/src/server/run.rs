@@ -314,11 +314,11 @@ where
 {
     let mut started = 0;
     for (index, source) in sources.into_iter().enumerate() {
-        let lane = Lane { index, lanes: Arc::clone(&shared.lanes) };
+        let lane = Lane { index, lanes: Arc::clone(&shared.lanes), is_slow: false };
         let (settings, parts) = (settings.lane.clone(), shared.parts.clone());
         let factory = Arc::clone(factory);
         let thread = spawn(Thread::Lane(index), events, move || {
-            lane::run::run(lane, source, settings, parts, &*factory)
+            lane::run::run(lane, source, settings, parts, &factory)
         });
         if let Err(error) = thread {
             return (started, Some(error));

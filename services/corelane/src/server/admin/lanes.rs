@@ -244,22 +244,24 @@ fn rounded(share: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::load::tail::LongestPoll;
     use crate::metrics::kind::KindIndex;
 
     #[test]
     fn routes_are_listed_by_the_time_they_held_the_lane() {
-        let table = LoadTable::new((20, 0));
+        let table = LoadTable::new((20, 0), None);
+        let short = LongestPoll { nanos: 0, is_cpu: false };
         for route in 0..20 {
-            table.observe(KindIndex::new(route, 0), 1_000_000, 2_000_000);
+            table.observe(KindIndex::new(route, 0), 1_000_000, 2_000_000, short);
         }
-        (0..99).for_each(|_| table.observe(KindIndex::new(7, 0), 1_000_000, 2_000_000));
-        table.observe(KindIndex::new(3, 2), 50_000_000, 50_000_000);
+        (0..99).for_each(|_| table.observe(KindIndex::new(7, 0), 1_000_000, 2_000_000, short));
+        table.observe(KindIndex::new(3, 2), 50_000_000, 50_000_000, short);
         let rows = top(&table, |route| format!("/{route}"));
         assert_eq!(rows.len(), TOP);
         let seen = |row: &RouteView| (row.route.clone(), row.method, row.observations, row.share);
         assert_eq!(seen(&rows[0]), ("/7".to_owned(), "GET", 100, 0.592));
         assert_eq!(seen(&rows[1]), ("/3".to_owned(), "POST", 1, 0.296));
         assert_eq!((rows[0].lane_ms.mean, rows[0].service_ms.mean), (1.0, 2.0));
-        assert!(top(&LoadTable::new((1, 0)), |_| String::new()).is_empty());
+        assert!(top(&LoadTable::new((1, 0), None), |_| String::new()).is_empty());
     }
 }
