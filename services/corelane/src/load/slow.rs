@@ -17,8 +17,6 @@ pub(crate) struct SlowShared {
     pub(crate) gave_way: Count,
     /// Requests of other lanes that the slow lane took over. Written by the slow lane.
     pub(crate) stolen: Count,
-    /// Blocking calls of the slow lane's handlers that found the pool full. Written by the slow lane.
-    pub(crate) pool_full: Count,
     /// Requests of the lane that wait.
     pub(crate) waiting: AtomicU64,
     /// Requests that run on the slow lane.

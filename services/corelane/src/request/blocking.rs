@@ -66,7 +66,7 @@ impl Pool {
         }
         match self.relay {
             None => shared.metrics.refuse_request(RequestRefusal::PoolFull),
-            Some(_) => shared.slow.pool_full.add(1),
+            Some(_) => shared.metrics.slow_pool_full.add(1),
         }
         None
     }

@@ -32,6 +32,9 @@ use crate::request::unsent::Sending;
 /// more costs more than a new connection.
 pub(crate) const DISCARDED: u64 = 64 * 1024;
 
+/// Requests after which the first of another kind runs on the slow lane.
+const ESTABLISHED: u64 = 1000;
+
 /// The start of the header line with the request id ([`ID_FIELD`]).
 const ID_LINE: &[u8] = b"x-request-id: ";
 
@@ -247,12 +250,12 @@ impl InFlightRequest {
         }
     }
 
-    /// Where a request of unknown cost hurts least: on an idle slow lane, if it could delay others on
-    /// the lane.
+    /// Where a request of unknown cost hurts least: on an idle slow lane, once the lane has traffic to
+    /// protect.
     #[cold]
     fn hurts_less_there(&self) -> bool {
         let shared = self.lane.shared();
-        shared.metrics.in_flight.get() > 1 && shared.slow.is_idle()
+        shared.metrics.finished.get() >= ESTABLISHED && shared.slow.is_idle()
     }
 
     /// The slow lane serves it, so it delays no other request of the lane.

@@ -52,7 +52,7 @@ pub(crate) struct Away {
     answer: oneshot::Receiver<Box<Answer>>,
     link: Arc<Link>,
     ticket: Ticket,
-    urgent: Urgent,
+    _urgent: Urgent,
     answered: bool,
 }
 
@@ -74,7 +74,7 @@ impl Away {
         let ticket = queues.push(lane.index, job, now)?;
         in_flight.delegate();
         let urgent = lane.urgent.enter(in_flight.begun(), link.allowed());
-        Some(Box::new(Away { answer: receiver, link, ticket, urgent, answered: false }))
+        Some(Box::new(Away { answer: receiver, link, ticket, _urgent: urgent, answered: false }))
     }
 
     /// Waits for the answer; `None` if the slow lane has ended.
