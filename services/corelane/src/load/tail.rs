@@ -95,6 +95,9 @@ impl Tail {
         }
         let was_slow = word & SLOW != 0;
         let is_slow = share >= SLOW_FROM || (was_slow && share >= SLOW_UNTIL);
+        if was_slow && !is_slow {
+            watch = WATCHED;
+        }
         self.0.set(share | watch << SHARE_BITS | if is_slow { SLOW } else { 0 });
     }
 }

@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn the_work_of_a_slow_lane_counts() {
         let mut sampler = Sampler::new(1);
-        let report = (1..=100).filter_map(|tick| {
+        let report = (1..=300).filter_map(|tick| {
             let slow = Duration::from_millis(20 * tick);
             sampler.sample(TICK, &[Reading { slow, ..after(tick, 30) }])
         });
