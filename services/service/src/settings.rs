@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use corelane::{
-    Builder, Cost, Drain, ForwardedHeader, Lanes, Limits, Listen, LoadReports, Moving, Pin, Placement,
-    Server, SlowLanes, Timeouts, Tls, TrustedProxy,
+    Builder, Cost, Drain, ForwardedHeader, Lanes, Limits, Listen, LoadReports, Moving, Pin,
+    Placement, Server, SlowLanes, Timeouts, Tls, TrustedProxy,
 };
 use serde_json::json;
 
@@ -20,9 +20,8 @@ use crate::faults::FaultKeys;
 use crate::logging::Logging;
 use crate::telemetry::Otlp;
 use crate::value::{
-    self,
-    Allowed, HOUR, MILLISECOND, address, choice, duration, file, list, name, number, optional,
-    size, switch, unless, word,
+    self, Allowed, HOUR, MILLISECOND, address, choice, duration, file, list, name, number,
+    optional, size, switch, unless, word,
 };
 
 /// As in humantime: 365.25 days.
@@ -170,9 +169,11 @@ impl Runtime {
             builder.listen(place.proxy_protocol(self.proxy_protocol))
         });
         let cheap = self.slow_lanes_cheap.iter().map(|template| (template, Cost::Cheap));
-        let expensive = self.slow_lanes_expensive.iter().map(|template| (template, Cost::Expensive));
+        let expensive =
+            self.slow_lanes_expensive.iter().map(|template| (template, Cost::Expensive));
         let costs = cheap.chain(expensive);
-        let listening = costs.fold(listening, |builder, (template, cost)| builder.cost(template, cost));
+        let listening =
+            costs.fold(listening, |builder, (template, cost)| builder.cost(template, cost));
         listening
             .admin(self.admin_listen)
             .lanes(self.lanes)

@@ -6,17 +6,17 @@
 //! | [`run`] | the thread of a lane |
 //! | [`accept`] | the source of a lane's connections, and their admission |
 //! | [`acceptor`], [`inbox`] | pass connections to the least loaded lane, and let others steal them |
-//! | [`slow`], [`give_way`] | the thread of a slow lane, and its share of the CPU |
+//! | [`slow`], [`yielding`] | the thread of a slow lane, and its share of the CPU |
 //! | [`moving`] | moves connections between lanes |
 //! | [`sweep`] | ends what is overdue, and parks what is idle |
 //! | [`watchdog`] | detects stalled lanes |
 
 pub(crate) mod accept;
 pub(crate) mod acceptor;
-mod give_way;
 pub(crate) mod inbox;
 pub(crate) mod moving;
 pub(crate) mod run;
 mod slow;
 pub(crate) mod sweep;
 pub(crate) mod watchdog;
+mod yielding;

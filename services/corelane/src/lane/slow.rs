@@ -7,8 +7,8 @@ use std::thread::{self, JoinHandle};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::spawn_local;
 
-use super::give_way;
 use super::run::{LaneSettings, ServerParts, create};
+use super::yielding;
 use crate::base::error::{BoxError, Error};
 use crate::load::lane::Lane;
 use crate::os::priority;
@@ -58,7 +58,7 @@ impl SlowLane {
         if let Some(calls) = self.calls.take() {
             spawn_local(blocking::relay(calls));
         }
-        spawn_local(give_way::run(std::rc::Rc::clone(state), Arc::clone(&self.queues)));
+        spawn_local(yielding::run(std::rc::Rc::clone(state), Arc::clone(&self.queues)));
     }
 
     /// Ends it, and waits for that: a handler that is being polled may take any time.

@@ -94,10 +94,10 @@ impl LaneShared {
     }
 
     /// [`LaneShared::loop_busy`], and the CPU time of the slow lane, which the lane's CPU has less
-    /// for others. The time in which the lane gave way to it counts once.
+    /// for others. The time for which the lane yielded to it counts once.
     pub(crate) fn busy(&self) -> Duration {
-        let gave_way = Duration::from_nanos(self.slow.gave_way.get());
-        (self.loop_busy() + self.slow_time()).saturating_sub(gave_way)
+        let yielded = Duration::from_nanos(self.slow.yielded.get());
+        (self.loop_busy() + self.slow_time()).saturating_sub(yielded)
     }
 
     /// CPU time of the slow lane's thread.

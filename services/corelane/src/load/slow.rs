@@ -1,4 +1,4 @@
-//! The state of a slow lane that other threads can read, and how its lane gives way to it.
+//! The state of a slow lane that other threads can read, and how its lane yields to it.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -13,8 +13,8 @@ use crate::os::priority::Priority;
 pub(crate) struct SlowShared {
     /// Requests that the lane handed over. Written by the lane.
     pub(crate) handed_over: Count,
-    /// Nanoseconds for which the lane gave way. Written by the lane.
-    pub(crate) gave_way: Count,
+    /// Nanoseconds for which the lane yielded. Written by the lane.
+    pub(crate) yielded: Count,
     /// Requests of other lanes that the slow lane took over. Written by the slow lane.
     pub(crate) stolen: Count,
     /// Requests of the lane that wait.
@@ -70,7 +70,7 @@ impl SlowShared {
 
     /// Blocks the calling thread, which is the lane's, until the slow lane waits, but for at most
     /// `time`.
-    pub(crate) fn give_way(&self, time: Duration) {
+    pub(crate) fn yield_for(&self, time: Duration) {
         self.yields.store(true, Ordering::SeqCst);
         let guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         let busy = |_: &mut ()| self.awake.load(Ordering::SeqCst);

@@ -85,7 +85,7 @@ struct Times {
 /// One kind of request: a method and a route.
 #[derive(Debug, Default)]
 struct Kind {
-    /// Beside the mean, because both are read for each request.
+    /// Next to the mean, because both are read for each request.
     tail: Tail,
     /// Time for which its handler was being polled.
     lane: Times,

@@ -113,11 +113,12 @@ mod tests {
 
     /// Observes until `done`, and returns after how many.
     fn observe(tail: &Tail, from: u64, what: LongestPoll, done: impl Fn(&Tail) -> bool) -> u64 {
-        (from..).find(|&before| {
-            tail.observe(before, what, BOUND);
-            done(tail)
-        })
-        .expect("endless")
+        (from..)
+            .find(|&before| {
+                tail.observe(before, what, BOUND);
+                done(tail)
+            })
+            .expect("endless")
     }
 
     #[test]

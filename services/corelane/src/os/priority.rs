@@ -1,11 +1,11 @@
 //! The priority of threads.
 
 use rustix::process::setpriority_process;
+use thread_priority::ThreadPriority;
 use thread_priority::unix::{
     NormalThreadSchedulePolicy, ThreadSchedulePolicy, set_thread_priority_and_policy,
     thread_native_id,
 };
-use thread_priority::ThreadPriority;
 
 /// The lowest priority by nice(2).
 const NICEST: i32 = 19;
@@ -16,7 +16,7 @@ pub(crate) enum Priority {
     /// It is not.
     #[default]
     Normal,
-    /// By `nice`: the thread gets a small share beside others, and delays them by a slice.
+    /// By `nice`: the thread gets a small share while others run, and delays them by a slice.
     Nice,
     /// By the policy `SCHED_IDLE`: others interrupt the thread at once.
     Idle,

@@ -33,7 +33,7 @@ pub(crate) struct Pool {
     relay: Option<Relay>,
 }
 
-/// A call on its way to the lane.
+/// A call for the lane to make.
 pub(crate) type RelayedCall = Box<dyn FnOnce() + Send>;
 
 /// Passes calls of a slow lane to its lane. The threads that a slow lane starts inherit its priority,

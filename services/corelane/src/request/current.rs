@@ -119,8 +119,7 @@ pub fn client_addr(headers: &HeaderMap) -> Option<IpAddr> {
 /// assert_eq!(corelane::deadline(), None);
 /// ```
 pub fn deadline() -> Option<Instant> {
-    let deadline =
-        |of: &Current| Instant::from(of.begun).checked_add(of.allowed.get().into());
+    let deadline = |of: &Current| Instant::from(of.begun).checked_add(of.allowed.get().into());
     read(deadline).or_else(|| guest::read(|guest| guest.deadline())).flatten()
 }
 
@@ -148,8 +147,9 @@ pub fn set_route(template: &str) {
 
 /// Time since the current poll of the current handler began.
 fn held() -> Option<Duration> {
-    let of_lane =
-        |of: &Current| of.connection.lane().shared().running.get(Instant::now()).map(|(_, held)| held);
+    let of_lane = |of: &Current| {
+        of.connection.lane().shared().running.get(Instant::now()).map(|(_, held)| held)
+    };
     read(of_lane).flatten().or_else(|| guest::read(|guest| guest.held()))
 }
 

@@ -14,11 +14,11 @@ use tokio::task::spawn_local;
 
 use crate::base::clock::Tick;
 use crate::base::phase::Phase;
-use crate::message::request_id::{ID_FIELD, X_REQUEST_ID};
 use crate::load::table::Expectation;
 use crate::load::tail::LongestPoll;
-use crate::metrics::{RequestPhase, RequestRefusal};
+use crate::message::request_id::{ID_FIELD, X_REQUEST_ID};
 use crate::metrics::kind::{KindIndex, method_index};
+use crate::metrics::{RequestPhase, RequestRefusal};
 use crate::request::body_watch::BodyWatch;
 use crate::request::connection::{Connection, Order};
 use crate::request::current::{self, Current};

@@ -183,7 +183,11 @@ impl<S: HttpService> Progress<S> {
         }
         if in_flight.is_slow() {
             let now = in_flight.begun();
-            return Progress::handed_over(request.take().expect("it is taken once"), in_flight, now);
+            return Progress::handed_over(
+                request.take().expect("it is taken once"),
+                in_flight,
+                now,
+            );
         }
         let mut service = service.clone();
         match lane.queue.admit(in_flight.expected(), in_flight.begun()) {
@@ -201,11 +205,7 @@ impl<S: HttpService> Progress<S> {
 
     /// Hands a request over to the slow lane.
     #[cold]
-    fn handed_over(
-        request: Request<Incoming>,
-        in_flight: &mut InFlightRequest,
-        now: Tick,
-    ) -> Self {
+    fn handed_over(request: Request<Incoming>, in_flight: &mut InFlightRequest, now: Tick) -> Self {
         match Away::hand_over(request, in_flight, now) {
             Some(away) => Progress::Away { away },
             None => Progress::shed(&in_flight.lane),

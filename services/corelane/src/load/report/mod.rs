@@ -34,7 +34,7 @@ const EVERY: Duration = Duration::from_millis(100);
 ///
 /// | key | value |
 /// |---|---|
-/// | `application_utilization` | share of wall-clock time in which lanes and their slow lanes ran tasks, the mean over the lanes, at least 0.02. A task that waits for its CPU counts, so CPU contention shows |
+/// | `application_utilization` | share of wall-clock time in which lanes and slow lanes ran tasks. It is the mean over the lanes, at least 0.02. A task that waits for its CPU counts, so CPU contention shows |
 /// | `rps_fractional` | requests finished per second, whatever their status; above 0 |
 /// | `eps` | replies with a status of 5xx per second |
 /// | `named_metrics.expected_wait` | expected remaining lane time of queued and running requests in seconds, the mean over the lanes |
@@ -117,7 +117,7 @@ fn read(lane: &LaneShared, now: Instant) -> Reading {
     let (metrics, runtime) = (&lane.metrics, lane.runtime.get());
     Reading {
         busy: lane.loop_busy(),
-        slow: lane.slow_time().saturating_sub(Duration::from_nanos(lane.slow.gave_way.get())),
+        slow: lane.slow_time().saturating_sub(Duration::from_nanos(lane.slow.yielded.get())),
         // A lane that has not started counts as waiting.
         waits: runtime.map_or(1, |runtime| runtime.worker_park_unpark_count(0)),
         finished: metrics.finished.get(),

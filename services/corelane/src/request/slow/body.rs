@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 use crate::base::error::BoxError;
 
-/// A part of a body on its way to the lane.
+/// A part of a body, for the lane.
 pub(crate) enum Part {
     Frame {
         frame: Frame<Bytes>,

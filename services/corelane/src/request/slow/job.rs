@@ -1,4 +1,4 @@
-//! A request on its way to a slow lane.
+//! A request for a slow lane.
 
 use std::cmp::Ordering;
 

