@@ -3,7 +3,7 @@
 //!
 //! | part | does |
 //! |---|---|
-//! | [`run`] | the thread of a lane |
+//! | [`run`], [`parts`] | the thread of a lane, and what it is made of |
 //! | [`accept`] | the source of a lane's connections, and their admission |
 //! | [`acceptor`], [`inbox`] | pass connections to the least loaded lane, and let others steal them |
 //! | [`slow`], [`yielding`] | the thread of a slow lane, and its share of the CPU |
@@ -15,6 +15,7 @@ pub(crate) mod accept;
 pub(crate) mod acceptor;
 pub(crate) mod inbox;
 pub(crate) mod moving;
+pub(crate) mod parts;
 pub(crate) mod run;
 mod slow;
 pub(crate) mod sweep;

@@ -1,13 +1,14 @@
 //! The thread of a slow lane.
 
 use std::panic::resume_unwind;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-use tokio::sync::mpsc::unbounded_channel;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::spawn_local;
 
-use super::run::{LaneSettings, ServerParts, create};
+use super::parts::{LaneSettings, ServerParts, create};
 use super::yielding;
 use crate::base::error::{BoxError, Error};
 use crate::load::lane::Lane;
@@ -15,8 +16,8 @@ use crate::os::priority;
 use crate::request::blocking::{self, Pool, Relay, RelayedCall, unpin_current_thread};
 use crate::request::lane_state::LaneState;
 use crate::request::service::HttpService;
-use crate::request::slow;
 use crate::request::slow::queue::SlowQueues;
+use crate::request::slow_lane;
 
 /// The slow lane of a lane, as that has it. It is closed when this is dropped.
 pub(super) struct SlowLane {
@@ -24,7 +25,7 @@ pub(super) struct SlowLane {
     queues: Arc<SlowQueues>,
     thread: Option<JoinHandle<Result<(), Error>>>,
     /// Blocking calls of its handlers.
-    calls: Option<tokio::sync::mpsc::UnboundedReceiver<RelayedCall>>,
+    calls: Option<UnboundedReceiver<RelayedCall>>,
 }
 
 impl SlowLane {
@@ -54,11 +55,11 @@ impl SlowLane {
     }
 
     /// Starts what the lane does for it.
-    pub(super) fn accompany(&mut self, state: &std::rc::Rc<LaneState>) {
+    pub(super) fn accompany(&mut self, state: &Rc<LaneState>) {
         if let Some(calls) = self.calls.take() {
             spawn_local(blocking::relay(calls));
         }
-        spawn_local(yielding::run(std::rc::Rc::clone(state), Arc::clone(&self.queues)));
+        spawn_local(yielding::run(Rc::clone(state), Arc::clone(&self.queues)));
     }
 
     /// Ends it, and waits for that: a handler that is being polled may take any time.
@@ -129,7 +130,7 @@ where
         if lane.index == 0 {
             tracing::info!(priority = priority.name(), "slow lanes");
         }
-        slow::run::run(Arc::clone(queues), lane.index, service).await;
+        slow_lane::run(Arc::clone(queues), lane.index, service).await;
         Ok(())
     });
     drop(runtime);

@@ -18,8 +18,8 @@ use crate::metrics::kind::KindIndex;
 use crate::request::body_watch::BodyWatch;
 use crate::request::client::ConnectionInfo;
 use crate::request::connection::Connection;
+use crate::request::guest;
 use crate::request::record::RequestRecord;
-use crate::request::slow::guest;
 
 /// What a handler can learn and change of its request.
 #[derive(Debug)]

@@ -19,6 +19,7 @@ use crate::base::error::BoxError;
 use crate::message::conformance::offers_upgrade;
 use crate::message::problem::Problem;
 use crate::metrics::RequestRefusal;
+use crate::request::away::Away;
 use crate::request::body::Incoming;
 use crate::request::connection::Connection;
 use crate::request::current::{self, Current};
@@ -32,7 +33,6 @@ use crate::request::refusal::{
 use crate::request::reply_body::ReplyBody;
 use crate::request::retry_budget::NOT_STARTED;
 use crate::request::service::HttpService;
-use crate::request::slow::answer::Away;
 use crate::request::slow::body::OwnBody;
 
 /// A reply whose head is ready.

@@ -9,7 +9,7 @@ use prometheus_client::registry::Registry;
 use crate::base::listen::Listen;
 use crate::base::settings::{Limits, Placement, Timeouts};
 use crate::base::slow::SlowLanes;
-use crate::lane::run::LaneSettings;
+use crate::lane::parts::LaneSettings;
 use crate::message::forwarded::Trust;
 use crate::os::cpu::{Lanes, Pin};
 use crate::request::routes::LEARNT_ROUTES;

@@ -6,7 +6,7 @@ use crate::base::phase::{Lifecycle, Phase, StartGate};
 use crate::base::settings::Placement;
 use crate::lane::inbox::Inboxes;
 use crate::lane::moving::mailbox::Mailbox;
-use crate::lane::run::ServerParts;
+use crate::lane::parts::ServerParts;
 use crate::load::lane::{LaneGroup, LaneShared};
 use crate::load::report::Published;
 use crate::metrics::PlanCounts;

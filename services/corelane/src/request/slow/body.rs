@@ -28,12 +28,12 @@ pub(crate) enum Part {
 /// A body that comes from a slow lane. It ends as the service's body did, panics included.
 pub(crate) struct FarBody {
     /// What was ready with the head.
-    pub(super) ready: VecDeque<Part>,
+    pub(crate) ready: VecDeque<Part>,
     /// What follows.
-    pub(super) rest: Option<mpsc::Receiver<Part>>,
+    pub(crate) rest: Option<mpsc::Receiver<Part>>,
     /// Of what is not given yet.
-    pub(super) hint: SizeHint,
-    pub(super) has_ended: bool,
+    pub(crate) hint: SizeHint,
+    pub(crate) has_ended: bool,
 }
 
 impl FarBody {

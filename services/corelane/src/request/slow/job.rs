@@ -7,9 +7,9 @@ use tokio::sync::oneshot;
 
 use crate::base::clock::Tick;
 use crate::request::body::Incoming;
+use crate::request::guest::Guest;
 use crate::request::record::RequestRecord;
 use crate::request::slow::answer::Answer;
-use crate::request::slow::guest::Guest;
 
 /// A request that a slow lane is to serve.
 #[derive(Debug)]

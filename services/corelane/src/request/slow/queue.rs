@@ -134,7 +134,7 @@ impl SlowQueues {
     }
 
     /// The next job for a slow lane, and its slot: its own, or one of a lane whose slow lane is busy.
-    pub(super) fn next(self: &Arc<Self>, lane: usize) -> Option<(Box<Job>, Slot)> {
+    pub(crate) fn next(self: &Arc<Self>, lane: usize) -> Option<(Box<Job>, Slot)> {
         let running = self.shared(lane).running.load(Relaxed) as usize;
         if running >= self.slots {
             return None;
@@ -159,7 +159,7 @@ impl SlowQueues {
     }
 
     /// Waits until [`SlowQueues::next`] may have a job, or the queue is closed.
-    pub(super) async fn changed(&self, lane: usize) {
+    pub(crate) async fn changed(&self, lane: usize) {
         self.queues[lane].changed.notified().await;
     }
 
@@ -201,7 +201,7 @@ pub(crate) struct Ticket {
 
 impl Ticket {
     /// Removes the job if it still waits.
-    pub(super) fn withdraw(&self) {
+    pub(crate) fn withdraw(&self) {
         let job = self.queues.queues[self.lane].waiting().jobs.remove(&self.place);
         if let Some(job) = job {
             self.queues.forget(self.lane, &job);

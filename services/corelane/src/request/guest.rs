@@ -12,13 +12,12 @@ use atomic_waker::AtomicWaker;
 use http::HeaderMap;
 use scoped_tls::scoped_thread_local;
 
-use crate::base::clock::{Millis, Tick};
+use crate::base::clock::Tick;
 use crate::message::forwarded::Trust;
 use crate::metrics::RequestRefusal;
 use crate::metrics::kind::KindIndex;
 use crate::request::body_watch::BodyWatch;
 use crate::request::client::ConnectionInfo;
-use crate::request::current::Current;
 use crate::request::routes::Routes;
 
 /// What the lane and the slow lane share of a request.
@@ -31,7 +30,7 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    fn new(allowed: Duration) -> Self {
+    pub(crate) fn new(allowed: Duration) -> Self {
         Link { allowed: AtomicU64::new(allowed.as_millis() as u64), lane: AtomicWaker::new() }
     }
 
@@ -45,23 +44,23 @@ impl Link {
     }
 }
 
-/// A copy of what [`Current`] has.
+/// A copy of what the lane has of the current request.
 #[derive(Debug)]
 pub(crate) struct Guest {
-    info: ConnectionInfo,
+    pub(crate) info: ConnectionInfo,
     /// The client's address, as far as the connection tells.
-    ip: Option<IpAddr>,
-    trust: Arc<Trust>,
-    routes: Arc<Routes>,
-    begun: Tick,
-    kind: KindIndex,
-    body: Option<Arc<BodyWatch>>,
+    pub(crate) ip: Option<IpAddr>,
+    pub(crate) trust: Arc<Trust>,
+    pub(crate) routes: Arc<Routes>,
+    pub(crate) begun: Tick,
+    pub(crate) kind: KindIndex,
+    pub(crate) body: Option<Arc<BodyWatch>>,
     pub(crate) link: Arc<Link>,
     /// When the handler's current poll began.
-    pub(super) polled: Cell<Tick>,
+    pub(crate) polled: Cell<Tick>,
     /// The template that the handler named, if it differs from that of the kind.
-    route: RefCell<Option<Box<str>>>,
-    refused: Cell<Option<RequestRefusal>>,
+    pub(crate) route: RefCell<Option<Box<str>>>,
+    pub(crate) refused: Cell<Option<RequestRefusal>>,
 }
 
 scoped_thread_local! {
@@ -70,31 +69,13 @@ scoped_thread_local! {
 }
 
 impl Guest {
-    pub(crate) fn of(current: &Current) -> Self {
-        let connection = &current.connection;
-        let lane = connection.lane();
-        Guest {
-            info: connection.info(),
-            ip: connection.client.ip(),
-            trust: Arc::clone(&lane.trust),
-            routes: Arc::clone(lane.routes.all()),
-            begun: current.begun,
-            kind: current.kind.get(),
-            body: current.body.as_ref().map(|(_, watch)| Arc::clone(watch)),
-            link: Arc::new(Link::new(Millis::into(current.allowed.get()))),
-            polled: Cell::new(current.begun),
-            route: RefCell::default(),
-            refused: Cell::new(None),
-        }
-    }
-
     /// Runs `poll` with this as the current request.
-    pub(super) fn within<T>(&self, poll: impl FnOnce() -> T) -> T {
+    pub(crate) fn within<T>(&self, poll: impl FnOnce() -> T) -> T {
         GUEST.set(self, poll)
     }
 
     /// What the handler changed: the template of its route, and why the limits of that reject it.
-    pub(super) fn changes(&self) -> (Option<Box<str>>, Option<RequestRefusal>) {
+    pub(crate) fn changes(&self) -> (Option<Box<str>>, Option<RequestRefusal>) {
         (self.route.take(), self.refused.get())
     }
 
