@@ -96,7 +96,7 @@ impl Body for FarBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.hint.clone()
+        self.hint
     }
 }
 
