@@ -19,7 +19,7 @@ use corelane::{Lane, Server};
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
 
-/// Connections to the database over all lanes.
+/// Connections to the database over all lanes and slow lanes.
 const CONNECTIONS: u32 = 16;
 
 /// What a lane has for itself.
@@ -32,7 +32,7 @@ struct Parts {
 
 /// Connects the parts of a lane. The server starts only if every lane has them.
 async fn connect(lane: &Lane, url: &str, upstream: String) -> Result<Parts, sqlx::Error> {
-    let share = (CONNECTIONS / lane.lanes() as u32).max(1);
+    let share = (CONNECTIONS / lane.instances() as u32).max(1);
     let database = PgPoolOptions::new().max_connections(share).connect(url).await?;
     Ok(Parts { database, client: reqwest::Client::new(), upstream })
 }

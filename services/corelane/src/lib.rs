@@ -66,6 +66,7 @@
 //! | [`Lanes`], [`Pin`], [`Placement`] | number of lanes, their CPUs, and how connections are assigned to lanes |
 //! | [`Moving`] | whether a connection may move to another lane between two requests |
 //! | [`Lane`] | the lane that a service is created for |
+//! | [`SlowLanes`], [`Cost`], [`turn`] | requests that would hold their lane for long |
 //! | [`Listen`] | where a server listens: TCP, Unix sockets, inherited sockets, PROXY protocol |
 //! | [`Limits`], [`Timeouts`] | limits and timeouts for clients |
 //! | [`RouteLimits`] | limits of one route |
@@ -110,6 +111,7 @@ pub use base::error::Error;
 pub use base::listen::Listen;
 pub use base::phase::Phase;
 pub use base::settings::{Drain, ForwardedHeader, Limits, Moving, Placement, Timeouts, Traces};
+pub use base::slow::{Cost, SlowLanes};
 pub use load::lane::{Draining, Lane};
 pub use load::report::LoadReports;
 pub use message::forwarded::TrustedProxy;
@@ -123,7 +125,7 @@ pub use request::body::{BodyError, Incoming};
 pub use request::calls::{CallLearner, LearnCalls, LearntCall};
 pub use request::client::{ConnectionInfo, Protocol, TlsInfo};
 pub use request::current::{
-    client_addr, connection, deadline, request_id, set_route, trace_context,
+    client_addr, connection, deadline, request_id, set_route, trace_context, turn,
 };
 pub use request::finished::{Cut, Finished, Span, Times};
 pub use request::queue::{BRIEF, HANDICAP};

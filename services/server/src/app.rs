@@ -97,7 +97,7 @@ impl App {
             spawn_local(give_back());
             ready(Ok(App(Rc::new(Instance {
                 root: Root::new(&replica, &lane),
-                projects: common.database.as_ref().map(|of| Rc::new(Projects::new(of.lane()))),
+                projects: common.database.as_ref().map(|of| Rc::new(Projects::new(of.lane(&lane)))),
                 files,
                 max_ops: config.work_max_ops,
                 documents: documents.clone(),

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use corelane::{
-    Builder, Drain, ForwardedHeader, Lanes, Limits, Listen, LoadReports, Moving, Pin, Placement,
-    Server, Timeouts, Tls, TrustedProxy,
+    Builder, Cost, Drain, ForwardedHeader, Lanes, Limits, Listen, LoadReports, Moving, Pin,
+    Placement, Server, SlowLanes, Timeouts, Tls, TrustedProxy,
 };
+use serde_json::json;
 
 #[cfg(feature = "auth")]
 use crate::auth::AuthKeys;
@@ -19,8 +20,8 @@ use crate::faults::FaultKeys;
 use crate::logging::Logging;
 use crate::telemetry::Otlp;
 use crate::value::{
-    Allowed, HOUR, MILLISECOND, address, choice, duration, file, list, name, number, optional,
-    size, switch, unless, word,
+    self, Allowed, HOUR, MILLISECOND, address, choice, duration, file, list, name, number,
+    optional, size, switch, unless, word,
 };
 
 /// As in humantime: 365.25 days.
@@ -126,6 +127,17 @@ settings! {
             "Whether each reply has the x-request-id of its request, or a new one: on or off";
         "plain_requests" => plain_requests: bool = "on", switch,
             "Whether plain HTTP/1.1 requests take the fast path: on or off";
+        "slow_lanes.mode" => slow_lanes_mode: bool = "on", switch,
+            "Whether each lane has a slow lane, which serves expensive requests at a lower priority: on or off";
+        "slow_lanes.bound" => slow_lanes_bound: Duration = "500us",
+            duration(Duration::from_micros(20), Duration::from_secs(1)),
+            "Time for which a handler may hold its lane before its route counts as expensive";
+        "slow_lanes.share" => slow_lanes_share: f64 = "0.15", share,
+            "Least share of a CPU for a slow lane while its lane is busy";
+        "slow_lanes.expensive" => slow_lanes_expensive: Vec<String> = "", list(value::text),
+            "Templates of routes, separated by commas, that slow lanes serve from the first request";
+        "slow_lanes.cheap" => slow_lanes_cheap: Vec<String> = "", list(value::text),
+            "Templates of routes, separated by commas, that slow lanes never serve";
     }
 }
 
@@ -156,6 +168,12 @@ impl Runtime {
         let listening = self.listen.iter().cloned().fold(Server::builder(), |builder, place| {
             builder.listen(place.proxy_protocol(self.proxy_protocol))
         });
+        let cheap = self.slow_lanes_cheap.iter().map(|template| (template, Cost::Cheap));
+        let expensive =
+            self.slow_lanes_expensive.iter().map(|template| (template, Cost::Expensive));
+        let costs = cheap.chain(expensive);
+        let listening =
+            costs.fold(listening, |builder, (template, cost)| builder.cost(template, cost));
         listening
             .admin(self.admin_listen)
             .lanes(self.lanes)
@@ -200,6 +218,10 @@ impl Runtime {
             .load_reports(self.load_reports)
             .request_ids(self.request_ids)
             .plain_requests(self.plain_requests)
+            .slow_lanes(self.slow_lanes_mode.then_some(SlowLanes {
+                bound: self.slow_lanes_bound,
+                share: self.slow_lanes_share,
+            }))
             .trusted_proxies(self.trusted_proxies.iter().cloned())
             .forwarded_header(self.forwarded_header)
     }
@@ -210,6 +232,17 @@ fn places(text: &str) -> Result<Vec<Listen>, Allowed> {
     let places = list(word::<Listen>)(text)?;
     // An empty text gives the message for one place.
     if places.is_empty() { Ok(vec![word::<Listen>(text)?]) } else { Ok(places) }
+}
+
+/// Parses the share of a slow lane.
+fn share(text: &str) -> Result<f64, Allowed> {
+    match text.parse() {
+        Ok(share) if (0.01..=0.5).contains(&share) => Ok(share),
+        _ => Err(Allowed::new(
+            "a number from 0.01 to 0.5",
+            json!({"type": ["number", "string"], "minimum": 0.01, "maximum": 0.5, "pattern": "^[+.0-9Ee-]+$"}),
+        )),
+    }
 }
 
 /// Parses the number of lanes.

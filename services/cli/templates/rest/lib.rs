@@ -41,7 +41,7 @@ pub async fn service(lane: &Lane, url: &str, greeting: String) -> Result<Router,
 
 async fn connect(lane: &Lane, url: &str) -> Result<AnyPool, sqlx::Error> {
     sqlx::any::install_default_drivers();
-    let share = (CONNECTIONS / lane.lanes()).max(1) as u32;
+    let share = (CONNECTIONS / lane.instances()).max(1) as u32;
     let database = AnyPoolOptions::new().max_connections(share).connect(url).await?;
     // Two lanes that create it at the same time can fail once in PostgreSQL.
     if sqlx::query(TABLE).execute(&database).await.is_err() {

@@ -29,6 +29,12 @@ impl Tick {
         Tick(now.map_or(0, |now| now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64))
     }
 
+    /// CPU time of the calling thread, in nanoseconds. This is a system call.
+    pub(crate) fn of_thread() -> u64 {
+        let now = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID);
+        now.map_or(0, |now| now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64)
+    }
+
     /// Nanoseconds since `earlier`; 0 if that is not earlier.
     pub(crate) fn since(self, earlier: Tick) -> u64 {
         self.0.saturating_sub(earlier.0)

@@ -28,7 +28,7 @@ impl Phase {
     ];
 }
 
-/// Opens once every lane has its service. No lane serves before.
+/// Opens once every lane and slow lane has its service. No lane serves before.
 #[derive(Debug)]
 pub(crate) struct StartGate {
     /// Lanes without a service; `None` once one of them will never have it.

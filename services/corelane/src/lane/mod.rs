@@ -3,9 +3,10 @@
 //!
 //! | part | does |
 //! |---|---|
-//! | [`run`] | the thread of a lane |
+//! | [`run`], [`parts`] | the thread of a lane, and what it is made of |
 //! | [`accept`] | the source of a lane's connections, and their admission |
 //! | [`acceptor`], [`inbox`] | pass connections to the least loaded lane, and let others steal them |
+//! | [`slow`], [`yielding`] | the thread of a slow lane, and its share of the CPU |
 //! | [`moving`] | moves connections between lanes |
 //! | [`sweep`] | ends what is overdue, and parks what is idle |
 //! | [`watchdog`] | detects stalled lanes |
@@ -14,6 +15,9 @@ pub(crate) mod accept;
 pub(crate) mod acceptor;
 pub(crate) mod inbox;
 pub(crate) mod moving;
+pub(crate) mod parts;
 pub(crate) mod run;
+mod slow;
 pub(crate) mod sweep;
 pub(crate) mod watchdog;
+mod yielding;

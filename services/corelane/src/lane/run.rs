@@ -1,80 +1,31 @@
 //! A lane: one thread, one event loop, its listener, its connections, its service.
 
-use std::any::Any;
-use std::future::poll_fn;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
-use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::task::spawn_local;
 
 use super::accept::{Admission, PhaseWatch, Source, accept_until_drained};
 use super::inbox::Inboxes;
-use super::moving::mailbox::Mailbox;
 use super::moving::{self, LaneMoves};
+use super::parts::{LaneSettings, ServerParts, create};
+use super::slow::SlowLane;
 use super::sweep::{self, Sweep};
 use crate::base::error::{BoxError, Error};
-use crate::base::phase::{Lifecycle, Phase, StartGate};
-use crate::base::settings::{Drain, Moving, PARK_AFTER};
+use crate::base::phase::Phase;
 use crate::load::lane::{Lane, Left};
 use crate::request::blocking::{Pool, unpin_current_thread};
-use crate::request::lane_state::{LaneState, RequestSettings, RequestShared};
+use crate::request::lane_state::LaneState;
 #[cfg(feature = "chaos")]
 use crate::request::polls::Polls;
 use crate::request::queue;
 use crate::request::service::HttpService;
 #[cfg(feature = "chaos")]
-use crate::transport::chaos::{Chaos, LaneChaos};
+use crate::transport::chaos::LaneChaos;
 use crate::transport::connections::Connections;
 use crate::transport::host::LaneService;
 use crate::transport::parking;
-use crate::transport::tls::Termination;
-
-/// Settings of lanes and their connections.
-#[derive(Clone, Debug)]
-pub(crate) struct LaneSettings {
-    pub(crate) requests: RequestSettings,
-    /// Whether the fast path is enabled.
-    pub(crate) fast_path: bool,
-    /// Idle time after which a connection parks.
-    pub(crate) park_after: Option<Duration>,
-    /// Whether connections may move to other lanes.
-    pub(crate) moving: Moving,
-    pub(crate) drain: Drain,
-    #[cfg(feature = "chaos")]
-    pub(crate) chaos: Option<Chaos>,
-}
-
-impl Default for LaneSettings {
-    fn default() -> Self {
-        LaneSettings {
-            requests: RequestSettings::default(),
-            fast_path: true,
-            park_after: Some(PARK_AFTER),
-            moving: Moving::default(),
-            drain: Drain::default(),
-            #[cfg(feature = "chaos")]
-            chaos: None,
-        }
-    }
-}
-
-/// What the lanes of a server share with its other threads.
-#[derive(Clone, Debug)]
-pub(crate) struct ServerParts {
-    pub(crate) requests: RequestShared,
-    /// Set if the port uses TLS.
-    pub(crate) tls: Option<Arc<Termination>>,
-    pub(crate) lifecycle: Arc<Lifecycle>,
-    pub(crate) start: Arc<StartGate>,
-    pub(crate) mailboxes: Arc<[Mailbox]>,
-    /// The inboxes of the lanes, if an acceptor fills them.
-    pub(crate) inboxes: Option<Arc<Inboxes>>,
-}
 
 /// Runs a lane on the calling thread until it is drained or stopped. Returns the number of requests
 /// that were cut.
@@ -83,10 +34,10 @@ pub(crate) fn run<F, T, S, E>(
     source: Source,
     settings: LaneSettings,
     parts: ServerParts,
-    factory: &F,
+    factory: &Arc<F>,
 ) -> Result<u64, Error>
 where
-    F: Fn(Lane) -> T,
+    F: Fn(Lane) -> T + Send + Sync + 'static,
     T: Future<Output = Result<S, E>>,
     S: HttpService,
     E: Into<BoxError>,
@@ -95,7 +46,7 @@ where
     let pass = parts.start.pass();
     let _occupied = shared.cpu.enter().map_err(Error::system("pinning a lane to its CPU"))?;
     let limits = &settings.requests.limits;
-    Pool::new(lane.clone(), limits).enter();
+    Pool::new(lane.clone(), limits, None).enter();
     let (connections, moves) = connections(&lane, &settings, &parts);
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     watch_sleep(&mut runtime, parts.inboxes.as_ref(), lane.index);
@@ -106,11 +57,12 @@ where
         .thread_name(format!("lane-{}-blocking", lane.index))
         .build_local(Default::default())
         .map_err(Error::system("starting a lane's event loop"))?;
+    let mut slow = SlowLane::start(&lane, &settings, &parts, factory)?;
     // Each lane has one thread, so this is the only call.
     let _ = shared.runtime.set(runtime.handle().metrics());
     let ended = runtime.block_on(async {
         let source = source.watch().map_err(Error::system("watching a listener"))?;
-        let made = create(&lane, factory, &parts.lifecycle).await?;
+        let made = create(&lane, &**factory, &parts.lifecycle).await?;
         let Some(service) = made else { return Ok(0) };
         if settings.park_after.is_some() {
             let opened = connections.parking_lot.open();
@@ -131,6 +83,9 @@ where
         }));
         let state = &connections.lane;
         spawn_local(queue::run(Rc::clone(&state.queue)));
+        if let Some(slow) = &mut slow {
+            slow.accompany(state);
+        }
         let sender = Rc::clone(state);
         spawn_local(async move { sender.sends.run().await });
         let host = Rc::new(LaneService::new(Rc::clone(&connections), service));
@@ -147,48 +102,16 @@ where
         Ok(unanswered)
     });
     connections.strays.end();
+    // After an error, a slow lane that does not end must not hide it.
+    if let (Some(slow), Ok(_)) = (slow, &ended) {
+        slow.join()?;
+    }
     let calls = shared.calls.unfinished();
     if calls > 0 {
         // The runtime waits for these calls when it is dropped, and cannot log that.
         tracing::info!(lane = lane.index, calls, "drain: waiting for blocking calls");
     }
     ended
-}
-
-/// Creates the lane's service. `None`: a drain began before it was ready.
-async fn create<F, T, S, E>(
-    lane: &Lane,
-    factory: &F,
-    lifecycle: &Lifecycle,
-) -> Result<Option<S>, Error>
-where
-    F: Fn(Lane) -> T,
-    T: Future<Output = Result<S, E>>,
-    E: Into<BoxError>,
-{
-    let failed = |source| Error::Factory { lane: lane.index, source };
-    let mut made = pin!(async { factory(lane.clone()).await });
-    let made = poll_fn(|cx| {
-        let caught = catch_unwind(AssertUnwindSafe(|| made.as_mut().poll(cx)));
-        caught.map_or_else(
-            |panic| Poll::Ready(Err(failed(message(&*panic)))),
-            |polled| polled.map_err(|error| failed(error.into())),
-        )
-    });
-    let mut phase = lifecycle.watch();
-    tokio::select! {
-        // A service that is ready at once is served: clients may wait for it already.
-        biased;
-        made = made => made.map(Some),
-        _ = phase.wait_for(|phase| *phase > Phase::Serving) => Ok(None),
-    }
-}
-
-/// What a panic said.
-fn message(panic: &(dyn Any + Send)) -> BoxError {
-    let text = panic.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    format!("panic: {}", text.unwrap_or("without a message")).into()
 }
 
 /// Waits until every lane has its service. False: one of them never has, or the server has stopped.

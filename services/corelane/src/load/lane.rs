@@ -12,8 +12,10 @@ use std::time::{Duration, Instant};
 use tokio::runtime::RuntimeMetrics;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
+use crate::base::slow::SlowLanes;
 use crate::load::activity::{Calls, Running, Stalls};
 use crate::load::peers::{PeerPlace, Peers};
+use crate::load::slow::SlowShared;
 use crate::load::table::LoadTable;
 use crate::metrics::{LaneMetrics, Refusal};
 use crate::os::cpu::LaneCpu;
@@ -27,6 +29,7 @@ pub(crate) struct LaneShared {
     pub(crate) cpu: LaneCpu,
     pub(crate) stalls: Stalls,
     pub(crate) calls: Arc<Calls>,
+    pub(crate) slow: SlowShared,
     /// Set when the event loop ends. The thread may then still wait for blocking calls.
     pub(crate) left: OnceLock<Left>,
     /// Metrics of the lane's event loop, set when it runs.
@@ -46,14 +49,15 @@ pub(crate) struct Left {
 }
 
 impl LaneShared {
-    fn new(cpu: Option<usize>, routes: (usize, usize)) -> Self {
+    fn new(cpu: Option<usize>, routes: (usize, usize), slow: Option<SlowLanes>) -> Self {
         LaneShared {
             metrics: LaneMetrics::new(routes),
-            load_table: LoadTable::new(routes),
+            load_table: LoadTable::new(routes, slow.map(|slow| slow.bound)),
             running: Running::new(),
             cpu: LaneCpu::new(cpu),
             stalls: Stalls::new(routes),
             calls: Arc::default(),
+            slow: SlowShared::default(),
             left: OnceLock::new(),
             runtime: OnceLock::new(),
             listening: AtomicBool::new(false),
@@ -85,8 +89,20 @@ impl LaneShared {
     }
 
     /// Wall-clock time for which the event loop was not waiting, up to its last turn.
-    pub(crate) fn busy(&self) -> Duration {
+    pub(crate) fn loop_busy(&self) -> Duration {
         self.runtime.get().map_or(Duration::ZERO, |runtime| runtime.worker_total_busy_duration(0))
+    }
+
+    /// [`LaneShared::loop_busy`], and the CPU time of the slow lane, which the lane's CPU has less
+    /// for others. The time for which the lane yielded to it counts once.
+    pub(crate) fn busy(&self) -> Duration {
+        let yielded = Duration::from_nanos(self.slow.yielded.get());
+        (self.loop_busy() + self.slow_time()).saturating_sub(yielded)
+    }
+
+    /// CPU time of the slow lane's thread.
+    pub(crate) fn slow_time(&self) -> Duration {
+        self.cpu.slow_time().unwrap_or_else(|| self.slow.ended_at())
     }
 
     /// Number of times that the event loop had no work and waited.
@@ -109,6 +125,8 @@ impl LaneShared {
 #[derive(Debug)]
 pub(crate) struct LaneGroup {
     lanes: Box<[LaneShared]>,
+    /// Whether each lane has a slow lane.
+    has_slow_lanes: bool,
     /// Open connections over all lanes, for the limit. Changed only on accept and close.
     open: Open,
     /// Those of each address, if they are limited.
@@ -136,9 +154,18 @@ impl LaneGroup {
         cpus: &[Option<usize>],
         routes: (usize, usize),
         of_address: Option<usize>,
+        slow: Option<SlowLanes>,
     ) -> Arc<Self> {
-        let lanes = cpus.iter().map(|&cpu| LaneShared::new(cpu, routes)).collect();
-        Arc::new(LaneGroup { lanes, open: Open::default(), peers: of_address.map(Peers::new) })
+        Arc::new(LaneGroup {
+            lanes: cpus.iter().map(|&cpu| LaneShared::new(cpu, routes, slow)).collect(),
+            has_slow_lanes: slow.is_some(),
+            open: Open::default(),
+            peers: of_address.map(Peers::new),
+        })
+    }
+
+    pub(crate) fn has_slow_lanes(&self) -> bool {
+        self.has_slow_lanes
     }
 
     /// Reserves one of the `limit` open connections, and one of those of its address, unless there
@@ -199,7 +226,7 @@ impl LaneGroup {
 }
 
 /// The lane that a service is created for, passed to the closure of
-/// [`Server::serve`](crate::Server::serve), once on each lane's own thread.
+/// [`Server::serve`](crate::Server::serve), once on the thread of each lane and of each slow lane.
 ///
 /// ```
 /// use std::convert::Infallible;
@@ -233,11 +260,14 @@ impl LaneGroup {
 pub struct Lane {
     pub(crate) index: usize,
     pub(crate) lanes: Arc<LaneGroup>,
+    pub(crate) is_slow: bool,
 }
 
 impl fmt::Debug for Lane {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lane").field("index", &self.index).field("cpu", &self.cpu()).finish()
+        let mut lane = f.debug_struct("Lane");
+        lane.field("index", &self.index).field("cpu", &self.cpu());
+        lane.field("is_slow", &self.is_slow).finish()
     }
 }
 
@@ -247,10 +277,21 @@ impl Lane {
         self.index
     }
 
-    /// Number of lanes of the server, to divide by it what they share, such as the connections that a
-    /// database allows.
+    /// Number of lanes of the server, without slow lanes.
     pub fn lanes(&self) -> usize {
         self.lanes.len()
+    }
+
+    /// Number of instances of the service: one per lane, and one per slow lane. Divide by it what the
+    /// instances share, such as the connections that a database allows.
+    pub fn instances(&self) -> usize {
+        self.lanes() * if self.lanes.has_slow_lanes() { 2 } else { 1 }
+    }
+
+    /// Whether this is the slow lane of the lane with this index; see
+    /// [`Builder::slow_lanes`](crate::Builder::slow_lanes).
+    pub fn is_slow(&self) -> bool {
+        self.is_slow
     }
 
     pub(crate) fn shared(&self) -> &LaneShared {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::load::tail::{LongestPoll, Tail};
 use crate::metrics::kind::{KindIndex, METHODS};
 use crate::metrics::{Count, Rows};
 
@@ -84,6 +85,8 @@ struct Times {
 /// One kind of request: a method and a route.
 #[derive(Debug, Default)]
 struct Kind {
+    /// Next to the mean, because both are read for each request.
+    tail: Tail,
     /// Time for which its handler was being polled.
     lane: Times,
     /// From the start of its handler to the head of its reply, including waits.
@@ -97,6 +100,29 @@ pub(crate) struct LoadTable {
     kinds: Rows<Kind>,
     /// Lane time over all kinds.
     overall: Estimate,
+    /// Nanoseconds above which a poll is long; `None` without slow lanes.
+    bound: Option<u64>,
+}
+
+/// What the load table expects of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Expected {
+    /// Lane time in nanoseconds.
+    pub(crate) nanos: u64,
+    pub(crate) kind: Expectation,
+}
+
+/// What kind of request the load table expects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Expectation {
+    /// Short polls.
+    Short,
+    /// Short polls, but a recent one was long.
+    Doubtful,
+    /// A long poll.
+    Long,
+    /// No request of this kind was observed.
+    Unknown,
 }
 
 /// A row of the load table, merged over lanes.
@@ -110,11 +136,54 @@ pub(crate) struct Row {
     pub(crate) service: (Duration, Duration),
     pub(crate) lane_sums: Moments,
     pub(crate) service_sums: Moments,
+    /// Whether a lane serves it on its slow lane.
+    pub(crate) is_slow: bool,
 }
 
 impl LoadTable {
-    pub(crate) fn new(routes: (usize, usize)) -> Self {
-        LoadTable { kinds: Rows::new(routes, METHODS.len()), overall: Estimate::default() }
+    /// `bound`: the time from which a poll is long; `None` without slow lanes.
+    pub(crate) fn new(routes: (usize, usize), bound: Option<Duration>) -> Self {
+        LoadTable {
+            kinds: Rows::new(routes, METHODS.len()),
+            overall: Estimate::default(),
+            bound: bound.map(|bound| bound.as_nanos() as u64),
+        }
+    }
+
+    /// The service has said whether the requests of a route are slow. Only the lane's thread may call
+    /// this.
+    pub(crate) fn fix(&self, route: usize, slow: bool) {
+        for method in 0..METHODS.len() {
+            let kind = KindIndex::new(route, method);
+            self.kinds.at(usize::from(kind.bits())).tail.fix(slow);
+        }
+    }
+
+    /// What is expected of a request.
+    #[inline]
+    pub(crate) fn foresee(&self, kind: KindIndex) -> Expected {
+        let Some(row) = self.kinds.get(usize::from(kind.bits())) else { return self.unknown() };
+        let Some(nanos) = row.lane.estimate.mean() else {
+            let unknown = self.unknown();
+            return match (row.tail.is_fixed(), row.tail.is_slow()) {
+                (true, true) => Expected { kind: Expectation::Long, ..unknown },
+                (true, false) => Expected { kind: Expectation::Short, ..unknown },
+                (false, _) => unknown,
+            };
+        };
+        let kind = match (row.tail.is_slow(), row.tail.is_watched()) {
+            (true, _) => Expectation::Long,
+            (false, true) => Expectation::Doubtful,
+            (false, false) => Expectation::Short,
+        };
+        Expected { nanos, kind }
+    }
+
+    #[cold]
+    fn unknown(&self) -> Expected {
+        let known = self.bound.is_none();
+        let kind = if known { Expectation::Short } else { Expectation::Unknown };
+        Expected { nanos: self.expect_any(), kind }
     }
 
     /// Expected lane time of a request in nanoseconds. An unseen kind uses the mean over all kinds;
@@ -131,8 +200,17 @@ impl LoadTable {
     }
 
     /// Adds an observation. Only the lane's thread may call this.
-    pub(crate) fn observe(&self, kind: KindIndex, lane_nanos: u64, service_nanos: u64) {
+    pub(crate) fn observe(
+        &self,
+        kind: KindIndex,
+        lane_nanos: u64,
+        service_nanos: u64,
+        longest: LongestPoll,
+    ) {
         let kind = self.kinds.at(usize::from(kind.bits()));
+        if let Some(bound) = self.bound {
+            kind.tail.observe(kind.lane.estimate.observations.get(), longest, bound);
+        }
         for (times, nanos) in [(&kind.lane, lane_nanos), (&kind.service, service_nanos)] {
             times.estimate.observe(nanos);
             times.sums.observe(nanos);
@@ -155,6 +233,7 @@ impl LoadTable {
                 lane: merge(kinds.clone().map(|kind| &kind.lane.estimate)),
                 service: merge(kinds.clone().map(|kind| &kind.service.estimate)),
                 lane_sums: add_up(kinds.clone().map(|kind| &kind.lane.sums)),
+                is_slow: kinds.clone().any(|kind| kind.tail.is_slow()),
                 service_sums: add_up(kinds.map(|kind| &kind.service.sums)),
             })
         });
@@ -186,14 +265,15 @@ mod tests {
     use super::*;
 
     const SLOW: KindIndex = KindIndex::from_bits(3);
+    const SHORT: LongestPoll = LongestPoll { nanos: 0, is_cpu: true };
 
     #[test]
     fn an_unknown_kind_is_like_the_mean_of_all() {
-        let table = LoadTable::new((2, 0));
+        let table = LoadTable::new((2, 0), None);
         assert_eq!(table.expect(SLOW), 0, "nothing is known yet");
-        table.observe(KindIndex::new(0, 0), 1000, 2000);
+        table.observe(KindIndex::new(0, 0), 1000, 2000, SHORT);
         assert_eq!(table.expect(SLOW), 1000);
-        table.observe(SLOW, 5000, 5000);
+        table.observe(SLOW, 5000, 5000, SHORT);
         assert_eq!(table.expect(SLOW), 5000);
         assert_eq!(table.expect_any(), 1500, "one eighth of the way from 1000 to 5000");
     }
@@ -210,9 +290,9 @@ mod tests {
 
     #[test]
     fn lanes_are_merged_by_their_observations() {
-        let (one, two) = (LoadTable::new((0, 1)), LoadTable::new((0, 1)));
-        (0..3).for_each(|_| one.observe(SLOW, 1000, 4000));
-        two.observe(SLOW, 5000, 8000);
+        let (one, two) = (LoadTable::new((0, 1), None), LoadTable::new((0, 1), None));
+        (0..3).for_each(|_| one.observe(SLOW, 1000, 4000, SHORT));
+        two.observe(SLOW, 5000, 8000, SHORT);
         let rows = LoadTable::merge([&one, &two].into_iter());
         let [row] = rows.as_slice() else { panic!("one kind: {rows:?}") };
         assert_eq!((row.route, row.method, row.observations), (0, METHODS[3], 4));

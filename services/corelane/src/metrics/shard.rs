@@ -179,6 +179,8 @@ pub(crate) struct LaneMetrics {
     pub(crate) unsent: Count,
     /// Busy share of the time between the last two sweeps, in millionths.
     pub(crate) busy: Count,
+    /// Blocking calls of the slow lane's handlers that found the pool full. Written by the slow lane.
+    pub(crate) slow_pool_full: Count,
     woken: [Count; Woken::ALL.len()],
     moved: [Count; Moved::ALL.len()],
     refused: [Count; Refusal::ALL.len()],
@@ -210,6 +212,7 @@ impl LaneMetrics {
             active: Count::default(),
             unsent: Count::default(),
             busy: Count::default(),
+            slow_pool_full: Count::default(),
             woken: Default::default(),
             moved: Default::default(),
             refused: Default::default(),
@@ -298,8 +301,7 @@ impl LaneMetrics {
     }
 
     pub(crate) fn refused_requests(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        let all = RequestRefusal::ALL.iter();
-        all.map(|(reason, name)| (*name, self.refused_requests[*reason as usize].get()))
+        RequestRefusal::ALL.iter().map(|(reason, name)| (*name, self.refused_for(*reason)))
     }
 
     pub(crate) fn woken(&self) -> impl Iterator<Item = (&'static str, u64)> {
@@ -332,7 +334,11 @@ impl LaneMetrics {
 
     /// Requests that were answered without their service for `reason`.
     pub(crate) fn refused_for(&self, reason: RequestRefusal) -> u64 {
-        self.refused_requests[reason as usize].get()
+        let of_slow = match reason {
+            RequestRefusal::PoolFull => self.slow_pool_full.get(),
+            _ => 0,
+        };
+        self.refused_requests[reason as usize].get() + of_slow
     }
 
     /// Durations of each route that had a request.

@@ -1,14 +1,17 @@
 //! Runs blocking code without stopping the lane.
 
 use std::cell::RefCell;
-use std::panic::resume_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::task::{Context, Poll};
+use std::thread;
 
 use rustix::thread::{sched_getaffinity, sched_setaffinity};
-use tokio::task::JoinHandle;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio::sync::oneshot;
+use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::base::settings::Limits;
 use crate::load::activity::Calls;
@@ -26,12 +29,28 @@ thread_local! {
 pub(crate) struct Pool {
     lane: Lane,
     allowed: u64,
+    /// On the thread of a slow lane: the lane, which makes the calls.
+    relay: Option<Relay>,
+}
+
+/// A call for the lane to make.
+pub(crate) type RelayedCall = Box<dyn FnOnce() + Send>;
+
+/// Passes calls of a slow lane to its lane. The threads that a slow lane starts inherit its priority,
+/// which is too low for calls that may hold a lock.
+pub(crate) type Relay = UnboundedSender<RelayedCall>;
+
+/// Makes the calls that a slow lane passes to the lane of this thread.
+pub(crate) async fn relay(mut calls: UnboundedReceiver<RelayedCall>) {
+    while let Some(call) = calls.recv().await {
+        spawn_blocking(call);
+    }
 }
 
 impl Pool {
-    pub(crate) fn new(lane: Lane, limits: &Limits) -> Self {
+    pub(crate) fn new(lane: Lane, limits: &Limits, relay: Option<Relay>) -> Self {
         let allowed = limits.blocking_threads.saturating_add(limits.blocking_queue) as u64;
-        Pool { lane, allowed }
+        Pool { lane, allowed, relay }
     }
 
     /// Makes this the pool of the calling thread.
@@ -45,7 +64,10 @@ impl Pool {
         if shared.calls.try_begin(self.allowed) {
             return Some(Call { state: AtomicU8::new(0), calls: Arc::clone(&shared.calls) });
         }
-        shared.metrics.refuse_request(RequestRefusal::PoolFull);
+        match self.relay {
+            None => shared.metrics.refuse_request(RequestRefusal::PoolFull),
+            Some(_) => shared.metrics.slow_pool_full.add(1),
+        }
         None
     }
 }
@@ -88,19 +110,47 @@ pub(crate) fn unpin_current_thread() {
 /// }
 /// ```
 pub fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Blocking<T> {
-    let call = POOL.with_borrow(|pool| {
-        pool.as_ref().expect("blocking is called on the thread of a lane").admit()
+    let (call, relay) = POOL.with_borrow(|pool| {
+        let pool = pool.as_ref().expect("blocking is called on the thread of a lane");
+        (pool.admit(), pool.relay.clone())
     });
     let Some(call) = call else { return Blocking(None) };
     let call = Arc::new(call);
     let permit = Permit(Arc::clone(&call));
     let request_record = current::named();
-    let result = tokio::task::spawn_blocking(move || {
+    let work = move || {
         permit.begin();
         let _request = OnBehalf::of(request_record);
         work()
-    });
+    };
+    let result = match relay {
+        None => Pending::Own(spawn_blocking(work)),
+        Some(relay) => Pending::relayed(&relay, work),
+    };
     Blocking(Some((result, call)))
+}
+
+/// The result of a call that was not read yet.
+#[derive(Debug)]
+enum Pending<T> {
+    Own(JoinHandle<T>),
+    /// The lane makes it.
+    Relayed(oneshot::Receiver<thread::Result<T>>),
+}
+
+impl<T: Send + 'static> Pending<T> {
+    fn relayed(relay: &Relay, work: impl FnOnce() -> T + Send + 'static) -> Self {
+        let (sender, result) = oneshot::channel();
+        let call = move || {
+            // A call whose future was dropped does not run.
+            if !sender.is_closed() {
+                let _ = sender.send(catch_unwind(AssertUnwindSafe(work)));
+            }
+        };
+        // If the lane has ended, the call is dropped.
+        let _ = relay.send(Box::new(call));
+        Pending::Relayed(result)
+    }
 }
 
 /// One call, shared by its future and the thread that runs it.
@@ -148,7 +198,7 @@ impl Drop for Permit {
 /// The future result of [`blocking`].
 #[derive(Debug)]
 #[must_use = "a call whose future is dropped may not run"]
-pub struct Blocking<T>(Option<(JoinHandle<T>, Arc<Call>)>);
+pub struct Blocking<T>(Option<(Pending<T>, Arc<Call>)>);
 
 /// All threads of the pool are busy and its queue is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -160,17 +210,26 @@ impl<T> Future for Blocking<T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Some((result, _)) = &mut self.0 else { return Poll::Ready(Err(BlockingError)) };
-        Pin::new(result).poll(cx).map(|ended| match ended {
-            Ok(result) => Ok(result),
-            Err(error) => resume_unwind(error.into_panic()),
-        })
+        match result {
+            Pending::Own(result) => Pin::new(result).poll(cx).map(|ended| match ended {
+                Ok(result) => Ok(result),
+                Err(error) => resume_unwind(error.into_panic()),
+            }),
+            Pending::Relayed(result) => Pin::new(result).poll(cx).map(|ended| match ended {
+                Ok(Ok(result)) => Ok(result),
+                Ok(Err(panic)) => resume_unwind(panic),
+                Err(_) => Err(BlockingError),
+            }),
+        }
     }
 }
 
 impl<T> Drop for Blocking<T> {
     fn drop(&mut self) {
         if let Some((result, call)) = &self.0 {
-            result.abort();
+            if let Pending::Own(result) = result {
+                result.abort();
+            }
             call.note(LEFT);
         }
     }

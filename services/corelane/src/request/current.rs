@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use http::HeaderMap;
 use scoped_tls::scoped_thread_local;
+use tokio::task::yield_now;
 
 use crate::base::clock::{Millis, Tick};
 use crate::message::request_id::{Id, RequestId};
@@ -17,6 +18,7 @@ use crate::metrics::kind::KindIndex;
 use crate::request::body_watch::BodyWatch;
 use crate::request::client::ConnectionInfo;
 use crate::request::connection::Connection;
+use crate::request::guest;
 use crate::request::record::RequestRecord;
 
 /// What a handler can learn and change of its request.
@@ -32,6 +34,17 @@ pub(crate) struct Current {
     /// What watches its body, and the key of that, if part of it was not read when the request
     /// began.
     pub(crate) body: Option<(usize, Arc<BodyWatch>)>,
+}
+
+impl Current {
+    /// The service named the route.
+    pub(super) fn settle(&self, template: &str) {
+        let before = self.kind.get();
+        let route = self.connection.lane().routes.settle(before.route(), template);
+        if route != before.route() {
+            self.kind.set(before.on_route(route));
+        }
+    }
 }
 
 scoped_thread_local! {
@@ -58,7 +71,7 @@ fn read<T>(read: impl FnOnce(&Current) -> T) -> Option<T> {
 /// assert!(corelane::connection().is_none());
 /// ```
 pub fn connection() -> Option<ConnectionInfo> {
-    read(|current| current.connection.info())
+    read(|current| current.connection.info()).or_else(|| guest::read(|guest| guest.info()))
 }
 
 /// The IP address of the client of the current request, whose headers these are. Without
@@ -85,7 +98,8 @@ pub fn connection() -> Option<ConnectionInfo> {
 /// assert_eq!(corelane::client_addr(&HeaderMap::new()), None);
 /// ```
 pub fn client_addr(headers: &HeaderMap) -> Option<IpAddr> {
-    read(|current| current.connection.client_addr(headers)).flatten()
+    let of_guest = || guest::read(|guest| guest.client_addr(headers));
+    read(|current| current.connection.client_addr(headers)).or_else(of_guest).flatten()
 }
 
 /// The deadline of the current request: [`Timeouts::request`](crate::Timeouts::request) after its
@@ -105,7 +119,8 @@ pub fn client_addr(headers: &HeaderMap) -> Option<IpAddr> {
 /// assert_eq!(corelane::deadline(), None);
 /// ```
 pub fn deadline() -> Option<Instant> {
-    read(|current| Instant::from(current.begun).checked_add(current.allowed.get().into())).flatten()
+    let deadline = |of: &Current| Instant::from(of.begun).checked_add(of.allowed.get().into());
+    read(deadline).or_else(|| guest::read(|guest| guest.deadline())).flatten()
 }
 
 /// Names the route of the current request by its template, such as `/div/{n}`, in the syntax of axum
@@ -125,30 +140,65 @@ pub fn deadline() -> Option<Instant> {
 /// }
 /// ```
 pub fn set_route(template: &str) {
-    read(|current| {
-        let before = current.kind.get();
-        let route = current.connection.lane().routes.settle(before.route(), template);
-        if route != before.route() {
-            current.kind.set(before.on_route(route));
-        }
-    });
+    if read(|current| current.settle(template)).is_none() {
+        guest::read(|guest| guest.set_route(template));
+    }
+}
+
+/// Time since the current poll of the current handler began.
+fn held() -> Option<Duration> {
+    let of_lane = |of: &Current| {
+        of.connection.lane().shared().running.get(Instant::now()).map(|(_, held)| held)
+    };
+    read(of_lane).flatten().or_else(|| guest::read(|guest| guest.held()))
+}
+
+/// Time for which a handler may hold its lane until [`turn`] gives it back.
+const TURN: Duration = Duration::from_micros(100);
+
+/// Gives the lane back to other requests if this poll of the handler has held it for more than 100 µs.
+/// Otherwise it is ready at once, and costs a reading of the clock.
+///
+/// Call it in loops that compute. The handler then never holds its lane for long, so its requests stay
+/// on the lane, however much they compute. Outside a handler, as in a task that the handler spawned, it
+/// always gives the lane back.
+///
+/// ```
+/// async fn sum(numbers: &[u64]) -> u64 {
+///     let mut sum = 0;
+///     for part in numbers.chunks(4096) {
+///         sum += part.iter().sum::<u64>();
+///         corelane::turn().await;
+///     }
+///     sum
+/// }
+/// ```
+pub async fn turn() {
+    if held().is_none_or(|held| held > TURN) {
+        yield_now().await;
+    }
 }
 
 /// Changes limits of the current request, if there is one.
 pub(super) fn set_limits(body_bytes: Option<u64>, allowed: Option<Duration>) {
-    read(|current| {
+    let set = |current: &Current| {
         if let Some(allowed) = allowed {
             current.allowed.set(allowed.into());
         }
         if let (Some(bytes), Some((_, body))) = (body_bytes, &current.body) {
             body.set_limit(bytes);
         }
-    });
+    };
+    if read(set).is_none() {
+        guest::read(|guest| guest.set_limits(body_bytes, allowed));
+    }
 }
 
 /// The limits of a route reject the current request, if there is one.
 pub(super) fn refuse(reason: RequestRefusal) {
-    read(|current| current.refused.set(Some(reason)));
+    if read(|current| current.refused.set(Some(reason))).is_none() {
+        guest::read(|guest| guest.refuse(reason));
+    }
 }
 
 /// The id of the current request, in its handler, the body of its reply, or a
@@ -219,6 +269,13 @@ impl Drop for Lent<'_> {
 /// The parts of the current request that another thread needs.
 pub(crate) fn named() -> Option<Box<RequestRecord>> {
     peek(|request_record| Some(request_record.named()))
+}
+
+/// The same of another request.
+pub(super) fn named_of(
+    request_record: &Cell<Option<Box<RequestRecord>>>,
+) -> Option<Box<RequestRecord>> {
+    lending(request_record, named)
 }
 
 /// Sets the current request of another thread until it is dropped.

@@ -14,9 +14,11 @@ use tokio::task::spawn_local;
 
 use crate::base::clock::Tick;
 use crate::base::phase::Phase;
+use crate::load::table::Expectation;
+use crate::load::tail::LongestPoll;
 use crate::message::request_id::{ID_FIELD, X_REQUEST_ID};
-use crate::metrics::RequestPhase;
 use crate::metrics::kind::{KindIndex, method_index};
+use crate::metrics::{RequestPhase, RequestRefusal};
 use crate::request::body_watch::BodyWatch;
 use crate::request::connection::{Connection, Order};
 use crate::request::current::{self, Current};
@@ -29,6 +31,9 @@ use crate::request::unsent::Sending;
 /// Maximum bytes of an unread request body that are discarded to keep the connection. Discarding
 /// more costs more than a new connection.
 pub(crate) const DISCARDED: u64 = 64 * 1024;
+
+/// Requests after which the first of another kind runs on the slow lane.
+const ESTABLISHED: u64 = 1000;
 
 /// The start of the header line with the request id ([`ID_FIELD`]).
 const ID_LINE: &[u8] = b"x-request-id: ";
@@ -51,6 +56,11 @@ pub(crate) struct InFlightRequest {
     expected: u64,
     /// Nanoseconds for which its handler held the lane in earlier polls.
     held: u64,
+    /// The longest of these polls, likewise.
+    longest: u64,
+    expectation: Expectation,
+    /// CPU time of the thread when the current poll began, if that is measured; else 0.
+    poll_time: Cell<u64>,
     /// Its reply, once that is sent over HTTP/2.
     sending: Option<Rc<Sending>>,
     /// Set while the body of its reply is streamed.
@@ -72,7 +82,7 @@ impl InFlightRequest {
         let shared = lane.shared();
         let route = lane.routes.find(request.uri().path());
         let kind = KindIndex::new(route, method_index(request.method()));
-        let expected = shared.load_table.expect(kind);
+        let foreseen = shared.load_table.foresee(kind);
         let accept = accepted.map(|accepted| begun.since(accepted));
         if let Some(accept) = accept {
             shared.metrics.observe_phase(kind, RequestPhase::Accept, accept);
@@ -81,7 +91,7 @@ impl InFlightRequest {
         let body =
             has_body.then(|| connection.bodies.watch(lane.clock.get(), limit, lane.receive_pace));
         shared.metrics.in_flight.add(1);
-        shared.metrics.expected.add(expected);
+        shared.metrics.expected.add(foreseen.nanos);
         InFlightRequest {
             current: Current {
                 connection: Rc::clone(connection),
@@ -97,8 +107,11 @@ impl InFlightRequest {
             version: request.version(),
             made: None,
             status: None,
-            expected,
+            expected: foreseen.nanos,
             held: 0,
+            longest: 0,
+            expectation: foreseen.kind,
+            poll_time: Cell::new(0),
             sending: None,
             streaming: OnceCell::new(),
             request_record: Cell::new(lane.request_records.as_ref().map(|request_records| {
@@ -221,9 +234,41 @@ impl InFlightRequest {
     /// Updates the expected lane time from the load table and returns it.
     pub(crate) fn expect_anew(&mut self) -> u64 {
         self.settle_expected();
-        self.expected = self.lane.shared().load_table.expect(self.kind());
+        let foreseen = self.lane.shared().load_table.foresee(self.kind());
+        (self.expected, self.expectation) = (foreseen.nanos, foreseen.kind);
         self.lane.metrics().expected.add(self.expected);
         self.expected
+    }
+
+    /// Whether the slow lane is to serve it.
+    #[inline]
+    pub(crate) fn is_slow(&self) -> bool {
+        match self.expectation {
+            Expectation::Short | Expectation::Doubtful => false,
+            Expectation::Long => !self.offers_upgrade,
+            Expectation::Unknown => !self.offers_upgrade && self.hurts_less_there(),
+        }
+    }
+
+    /// Where a request of unknown cost hurts least: on an idle slow lane, once the lane has traffic to
+    /// protect.
+    #[cold]
+    fn hurts_less_there(&self) -> bool {
+        let shared = self.lane.shared();
+        shared.metrics.finished.get() >= ESTABLISHED && shared.slow.is_idle()
+    }
+
+    /// The slow lane serves it, so it delays no other request of the lane.
+    pub(super) fn delegate(&mut self) {
+        self.settle_expected();
+    }
+
+    /// What the handler on the slow lane changed.
+    pub(super) fn settle(&self, route: Option<&str>, refused: Option<RequestRefusal>) {
+        if let Some(template) = route {
+            self.current.settle(template);
+        }
+        self.current.refused.set(refused);
     }
 
     /// When the head of the reply was ready.
@@ -254,11 +299,33 @@ impl InFlightRequest {
     pub(crate) fn begin_poll(&self, now: Tick) {
         self.lane.sends.before_handler(now, self.expected);
         self.lane.shared().running.begin(self.kind(), now);
+        if matches!(self.expectation, Expectation::Doubtful | Expectation::Unknown) {
+            self.begin_measured_poll();
+        }
+    }
+
+    #[cold]
+    fn begin_measured_poll(&self) {
+        // A handler that is called is polled at once.
+        if self.poll_time.get() == 0 {
+            self.poll_time.set(Tick::of_thread());
+        }
+    }
+
+    /// Nanoseconds of the poll that ends: by the CPU clock if it was measured.
+    #[inline]
+    fn take_poll(&self, by_wall: u64) -> u64 {
+        match self.poll_time.take() {
+            0 => by_wall,
+            begun => Tick::of_thread().saturating_sub(begun),
+        }
     }
 
     /// The handler was polled since `begun` and is not ready.
     pub(crate) fn end_poll(&mut self, begun: Tick) {
-        self.held += Tick::now().since(begun);
+        let held = Tick::now().since(begun);
+        self.held += held;
+        self.longest = self.longest.max(self.take_poll(held));
         self.lane.shared().running.end();
     }
 
@@ -273,8 +340,20 @@ impl InFlightRequest {
         let shared = self.lane.shared();
         shared.running.end();
         let service = now.since(started);
-        let held = self.held + now.since(polled);
-        shared.load_table.observe(self.kind(), held, service);
+        let held = now.since(polled);
+        let is_cpu = self.poll_time.get() != 0;
+        let longest = LongestPoll { nanos: self.longest.max(self.take_poll(held)), is_cpu };
+        shared.load_table.observe(self.kind(), self.held + held, service, longest);
+        let queued = started.since(self.begun());
+        shared.metrics.observe_phase(self.kind(), RequestPhase::Queue, queued);
+        shared.metrics.observe_phase(self.kind(), RequestPhase::Handler, service);
+    }
+
+    /// As [`InFlightRequest::learn`], for a handler that ran on the slow lane.
+    pub(super) fn learn_of_slow(&self, started: Tick, held: u64, longest: LongestPoll) {
+        let (shared, now) = (self.lane.shared(), Tick::now());
+        let service = now.since(started);
+        shared.load_table.observe(self.kind(), held, service, longest);
         let queued = started.since(self.begun());
         shared.metrics.observe_phase(self.kind(), RequestPhase::Queue, queued);
         shared.metrics.observe_phase(self.kind(), RequestPhase::Handler, service);

@@ -10,6 +10,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use crate::base::clock::Millis;
 use crate::base::phase::Phase;
 use crate::base::settings::{Limits, Timeouts, Traces};
+use crate::base::slow::{Cost, SlowLanes};
 use crate::load::lane::{Lane, LaneGroup, LaneShared};
 use crate::load::report::{LaneReports, LoadReports, Published};
 use crate::message::forwarded::Trust;
@@ -26,11 +27,13 @@ use crate::request::record::{RequestRecord, RequestRecords};
 use crate::request::retry_budget::RetryBudget;
 use crate::request::routes::{LaneRoutes, Routes};
 use crate::request::send_batch::SendBatch;
+use crate::request::slow::queue::SlowQueues;
 use crate::request::streams::Streams;
 use crate::request::unsent::LaneUnsent;
+use crate::request::urgent::UrgentRequests;
 
 /// Settings of requests.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct RequestSettings {
     pub(crate) limits: Limits,
     pub(crate) timeouts: Timeouts,
@@ -42,6 +45,26 @@ pub(crate) struct RequestSettings {
     /// Whether observers get the address of the client.
     pub(crate) client_addresses: bool,
     pub(crate) observers: Option<Observers>,
+    pub(crate) slow_lanes: Option<SlowLanes>,
+    /// The cost of routes by their templates.
+    pub(crate) costs: Vec<(String, Cost)>,
+}
+
+impl Default for RequestSettings {
+    fn default() -> Self {
+        RequestSettings {
+            limits: Limits::default(),
+            timeouts: Timeouts::default(),
+            replica: None,
+            load_reports: LoadReports::default(),
+            ids: false,
+            traces: Traces::default(),
+            client_addresses: false,
+            observers: None,
+            slow_lanes: Some(SlowLanes::default()),
+            costs: Vec::new(),
+        }
+    }
 }
 
 /// What the requests of a server share across its lanes.
@@ -53,6 +76,8 @@ pub(crate) struct RequestShared {
     /// Whether requests arrive over TLS.
     pub(crate) secure: bool,
     pub(crate) trust: Arc<Trust>,
+    /// The queues of the slow lanes, if there are any.
+    pub(crate) slow: Option<Arc<SlowQueues>>,
 }
 
 pub(crate) const REPLICA: &str = "corelane-replica";
@@ -84,6 +109,9 @@ pub(crate) struct LaneState {
     pub(crate) polls: Polls,
     pub(crate) queue: Rc<Queue>,
     pub(crate) pending: Rc<Pending>,
+    /// The queues of the slow lanes, if there are any.
+    pub(crate) slow: Option<Arc<SlowQueues>>,
+    pub(crate) urgent: Rc<UrgentRequests>,
     retries: RetryBudget,
     /// Replies that are sent at the end of the turn.
     pub(crate) sends: SendBatch,
@@ -108,12 +136,18 @@ pub(crate) struct LaneState {
 impl LaneState {
     pub(crate) fn new(lane: Lane, settings: &RequestSettings, shared: RequestShared) -> Self {
         let RequestSettings { limits, timeouts, replica, load_reports, .. } = settings;
-        let RequestShared { routes, load_report, secure, trust } = shared;
+        let RequestShared { routes, load_report, secure, trust, slow } = shared;
         let index = lane.index();
+        let lane_routes = LaneRoutes::new(Arc::clone(&routes));
+        if slow.is_some() {
+            fix_costs(lane.shared(), &lane_routes, &settings.costs);
+        }
         LaneState {
             index,
             queue: Rc::new(Queue::new(lane.clone(), limits, timeouts.request)),
             pending: Rc::default(),
+            slow,
+            urgent: Rc::default(),
             retries: RetryBudget::new(),
             sends: SendBatch::new(),
             streams: Rc::default(),
@@ -140,7 +174,7 @@ impl LaneState {
             load_reports: (*load_reports != LoadReports::Off)
                 .then(|| LaneReports::new(load_report)),
             lane,
-            routes: Rc::new(LaneRoutes::new(routes)),
+            routes: Rc::new(lane_routes),
             trust,
             secure,
             phase: Cell::new(Phase::Serving),
@@ -201,6 +235,16 @@ impl LaneState {
     /// The route template of a kind of request.
     pub(crate) fn route(&self, kind: KindIndex) -> &str {
         self.routes.name(kind.route())
+    }
+}
+
+/// Notes what the service says about the cost of routes, which the lane knows from then on.
+fn fix_costs(shared: &LaneShared, routes: &LaneRoutes, costs: &[(String, Cost)]) {
+    for (template, cost) in costs.iter().filter(|(_, cost)| *cost != Cost::Auto) {
+        let route = routes.index_of(template);
+        if routes.name(route) == template {
+            shared.load_table.fix(route, *cost == Cost::Expensive);
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Requests and the connections that carry them: their state, their order and their limits, without
 //! the input and output of connections.
 
+pub(crate) mod away;
 pub(crate) mod blocking;
 pub(crate) mod body;
 pub(crate) mod body_watch;
@@ -10,6 +11,7 @@ pub(crate) mod connection;
 pub(crate) mod current;
 pub(crate) mod exchanges;
 pub(crate) mod finished;
+pub(crate) mod guest;
 pub(crate) mod in_flight;
 pub(crate) mod lane_state;
 pub(crate) mod pace;
@@ -25,6 +27,9 @@ pub(crate) mod route_limits;
 pub(crate) mod routes;
 pub(crate) mod send_batch;
 pub(crate) mod service;
+pub(crate) mod slow;
+pub(crate) mod slow_lane;
 pub(crate) mod streams;
 pub(crate) mod unsent;
 pub(crate) mod upload;
+pub(crate) mod urgent;

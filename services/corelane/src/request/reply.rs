@@ -1,10 +1,10 @@
 //! Runs each request through the user's service: checks it, counts it and produces the reply.
 
 use std::convert::Infallible;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
 use http::header::{CONNECTION, EXPECT, HeaderValue};
@@ -19,6 +19,7 @@ use crate::base::error::BoxError;
 use crate::message::conformance::offers_upgrade;
 use crate::message::problem::Problem;
 use crate::metrics::RequestRefusal;
+use crate::request::away::Away;
 use crate::request::body::Incoming;
 use crate::request::connection::Connection;
 use crate::request::current::{self, Current};
@@ -32,6 +33,7 @@ use crate::request::refusal::{
 use crate::request::reply_body::ReplyBody;
 use crate::request::retry_budget::NOT_STARTED;
 use crate::request::service::HttpService;
+use crate::request::slow::body::OwnBody;
 
 /// A reply whose head is ready.
 pub(crate) type Made<S> = Response<ReplyBody<<S as HttpService>::Body>>;
@@ -74,7 +76,7 @@ impl<S: HttpService> hyper::service::Service<Request<hyper::body::Incoming>> for
                 } else {
                     // The previous reply is complete, so hyper polls the future at once, with a
                     // working waker.
-                    Progress::admitted(service, lane, &mut Some(request), &in_flight)
+                    Progress::admitted(service, lane, &mut Some(request), &mut in_flight)
                 }
             }
         };
@@ -117,6 +119,8 @@ pin_project! {
         // The service was not ready when it was first polled.
         Unready { future: Pin<Box<Oneshot<S, Request<Incoming>>>>, slot: Slot },
         Running { #[pin] future: S::Future, slot: Slot },
+        // The slow lane has it.
+        Away { away: Box<Away> },
         Done,
     }
 }
@@ -138,7 +142,7 @@ impl<S: HttpService> Reply<S> {
         if has_body {
             asked.body_mut().set_watch(in_flight.body_watch());
         }
-        let work = Progress::admitted(service, lane, request, &in_flight);
+        let work = Progress::admitted(service, lane, request, &mut in_flight);
         Reply::new(in_flight, work)
     }
 
@@ -172,10 +176,18 @@ impl<S: HttpService> Progress<S> {
         service: &S,
         lane: &Rc<LaneState>,
         request: &mut Option<Request<Incoming>>,
-        in_flight: &InFlightRequest,
+        in_flight: &mut InFlightRequest,
     ) -> Self {
         if lane.unsent.is_above_limit() {
             return Progress::crowded_out(lane);
+        }
+        if in_flight.is_slow() {
+            let now = in_flight.begun();
+            return Progress::handed_over(
+                request.take().expect("it is taken once"),
+                in_flight,
+                now,
+            );
         }
         let mut service = service.clone();
         match lane.queue.admit(in_flight.expected(), in_flight.begun()) {
@@ -188,6 +200,15 @@ impl<S: HttpService> Progress<S> {
                 Progress::Waiting { queued, call }
             }
             Admission::Shed => Progress::shed(lane),
+        }
+    }
+
+    /// Hands a request over to the slow lane.
+    #[cold]
+    fn handed_over(request: Request<Incoming>, in_flight: &mut InFlightRequest, now: Tick) -> Self {
+        match Away::hand_over(request, in_flight, now) {
+            Some(away) => Progress::Away { away },
+            None => Progress::shed(&in_flight.lane),
         }
     }
 
@@ -234,6 +255,8 @@ impl<S: HttpService> Future for Reply<S> {
             let lane = &in_flight.lane;
             this.work.set(if lane.unsent.is_above_limit() {
                 Progress::crowded_out(lane)
+            } else if in_flight.is_slow() {
+                Progress::handed_over(call.1, in_flight, polled)
             } else {
                 match lane.queue.admit(expected, in_flight.begun()) {
                     Admission::Start(slot) => {
@@ -273,6 +296,7 @@ impl<S: HttpService> Future for Reply<S> {
             ProgressProjection::Unready { future, .. } => {
                 run(future.as_mut(), in_flight, polled, cx)
             }
+            ProgressProjection::Away { away } => returned(away, in_flight, cx),
             ProgressProjection::Waiting { .. } => Poll::Pending,
             ProgressProjection::Arrived { .. } => unreachable!("it was admitted above"),
             ProgressProjection::Done => unreachable!("its in_flight is gone"),
@@ -289,10 +313,11 @@ impl<S: HttpService> Future for Reply<S> {
             return Poll::Pending;
         };
         let now = Tick::now();
-        if matches!(*this.work, Progress::Refused { .. }) {
-            in_flight.abandon_poll();
-        } else {
-            in_flight.learn(*this.started, polled, now);
+        match *this.work {
+            Progress::Refused { .. } => in_flight.abandon_poll(),
+            // The answer of the slow lane says what it cost.
+            Progress::Away { .. } => {}
+            _ => in_flight.learn(*this.started, polled, now),
         }
         // Releases the slot and everything that the handler holds.
         this.work.set(Progress::Done);
@@ -306,9 +331,9 @@ impl<S: HttpService> Future for Reply<S> {
                     // Of a server behind this one, whose handler of this request has run.
                     response.headers_mut().remove(NOT_STARTED);
                 }
-                response.map(Either::Left)
+                response
             }
-            Err(problem) => problem.into_response().map(Either::Right),
+            Err(problem) => problem.into_response().map(own),
         };
         let in_flight = this.in_flight.take().expect("taken only here");
         Poll::Ready(Ok(ReplyBody::reply(response, in_flight, now)))
@@ -320,16 +345,21 @@ impl<S: HttpService> Future for Reply<S> {
 #[cold]
 #[inline(never)]
 fn informational<B>(
-    response: Response<B>,
+    response: Response<Either<B, OwnBody>>,
     in_flight: &InFlightRequest,
-) -> Response<Either<B, Full<Bytes>>> {
+) -> Response<Either<B, OwnBody>> {
     let status = response.status();
     if in_flight.is_upgraded_by(status) {
-        return response.map(|_| Either::Right(Full::default()));
+        return response.map(|_| own(Full::default()));
     }
     tracing::error!(lane = in_flight.lane.index, %status, "a service returned no final reply");
     let problem = Problem::from(StatusCode::INTERNAL_SERVER_ERROR);
-    problem.into_response().map(Either::Right)
+    problem.into_response().map(own)
+}
+
+/// The body of a reply that the server makes itself.
+fn own<B>(body: Full<Bytes>) -> Either<B, OwnBody> {
+    Either::Right(OwnBody::Whole(body))
 }
 
 pin_project! {
@@ -369,7 +399,7 @@ fn run<F, B, E>(
     in_flight: &mut InFlightRequest,
     polled: Tick,
     cx: &mut Context<'_>,
-) -> Poll<Result<Response<B>, Problem>>
+) -> Poll<Result<Response<Either<B, OwnBody>>, Problem>>
 where
     F: Future<Output = Result<Response<B>, E>>,
     E: Into<BoxError>,
@@ -386,7 +416,33 @@ where
         lane.metrics().refuse_request(RequestRefusal::BodyTooLarge);
         return Poll::Ready(Err(too_large(in_flight.body_limit())));
     }
-    made?.map(|result| result.map_err(|error| failure(error.into(), in_flight)))
+    made?.map(|result| match result {
+        Ok(response) => Ok(response.map(Either::Left)),
+        Err(error) => Err(failure(error.into(), in_flight)),
+    })
+}
+
+/// Polls for the answer of the slow lane.
+fn returned<B>(
+    away: &mut Away,
+    in_flight: &mut InFlightRequest,
+    cx: &mut Context<'_>,
+) -> Poll<Result<Response<Either<B, OwnBody>>, Problem>> {
+    let outcome = ready!(away.poll(in_flight, cx));
+    let lane = &in_flight.lane;
+    if in_flight.body_is_too_large() {
+        lane.metrics().refuse_request(RequestRefusal::BodyTooLarge);
+        return Poll::Ready(Err(too_large(in_flight.body_limit())));
+    }
+    Poll::Ready(match outcome {
+        Some(Ok(Ok(response))) => {
+            Ok(response.map(|body| Either::Right(OwnBody::Far(Box::new(body)))))
+        }
+        Some(Ok(Err(error))) => Err(failure(error, in_flight)),
+        // Counted and logged as on the lane.
+        Some(Err(panic)) => guard(in_flight, || resume_unwind(panic)),
+        None => Err(Problem::from(StatusCode::INTERNAL_SERVER_ERROR)),
+    })
 }
 
 /// Runs code of the service for one request. A panic affects only this request, because the state

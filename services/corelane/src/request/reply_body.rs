@@ -8,13 +8,14 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http::Response;
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::{Either, Full};
+use http_body_util::Either;
 use pin_project_lite::pin_project;
 
 use crate::base::clock::Tick;
 use crate::base::error::BoxError;
 use crate::request::current;
 use crate::request::in_flight::InFlightRequest;
+use crate::request::slow::body::OwnBody;
 use crate::request::unsent::Piece;
 
 /// Maximum bytes that an HTTP/2 stream hands to hyper at a time. hyper keeps them until the
@@ -27,7 +28,7 @@ pin_project! {
     /// The body of a reply. The request ends when it is dropped.
     pub(crate) struct ReplyBody<B> {
         #[pin]
-        inner: Either<B, Full<Bytes>>,
+        inner: Either<B, OwnBody>,
         // The rest of the last frame, over HTTP/2.
         rest: Option<Box<Piece>>,
         // It has had a frame.
@@ -39,7 +40,7 @@ pin_project! {
 impl<B> ReplyBody<B> {
     /// Completes the reply to a request, which was made `now`.
     pub(crate) fn reply(
-        response: Response<Either<B, Full<Bytes>>>,
+        response: Response<Either<B, OwnBody>>,
         mut in_flight: Box<InFlightRequest>,
         now: Tick,
     ) -> Response<Self>
@@ -50,7 +51,7 @@ impl<B> ReplyBody<B> {
         let (mut head, mut inner) = response.into_parts();
         in_flight.complete(&mut head, &inner, now);
         if in_flight.asks_head() {
-            inner = Either::Right(Full::default());
+            inner = Either::Right(OwnBody::default());
         }
         Response::from_parts(head, ReplyBody { inner, rest: None, given: false, in_flight })
     }

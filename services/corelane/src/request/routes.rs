@@ -100,6 +100,17 @@ impl LaneRoutes {
         self.all.name(index)
     }
 
+    /// The templates of the server.
+    pub(crate) fn all(&self) -> &Arc<Routes> {
+        &self.all
+    }
+
+    /// Index of a template, which the lane learns if the settings do not have it.
+    pub(crate) fn index_of(&self, template: &str) -> usize {
+        let given = self.all.names[..self.all.other()].iter().position(|name| name == template);
+        given.unwrap_or_else(|| self.learn(template))
+    }
+
     /// Index of the template that matches `path`, or of [`OTHER`].
     pub(crate) fn find(&self, path: &str) -> usize {
         let other = self.all.other();

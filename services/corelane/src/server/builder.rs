@@ -16,6 +16,7 @@ use crate::base::listen::Listen;
 use crate::base::settings::{
     self, Drain, ForwardedHeader, Limits, Moving, Placement, Timeouts, Traces,
 };
+use crate::base::slow::{Cost, SlowLanes};
 use crate::lane::accept;
 use crate::load::lane::Lane;
 use crate::load::report::LoadReports;
@@ -211,6 +212,32 @@ impl Builder {
         self
     }
 
+    /// Whether each lane has a slow lane: a thread on the same CPU, of a lower priority, with its own
+    /// event loop and its own instance of the service. It serves the kinds of requests that would hold
+    /// their lane for long, so that they do not delay others. The lane learns which those are. `None`: no
+    /// slow lanes. Default [`SlowLanes::default`].
+    ///
+    /// Handlers behave the same on both. Offers to upgrade a connection stay on the lane.
+    pub fn slow_lanes(mut self, slow_lanes: Option<SlowLanes>) -> Self {
+        self.0.lane.requests.slow_lanes = slow_lanes;
+        self
+    }
+
+    /// Says what the requests of a route cost, by its template, where the lanes need not learn it. A
+    /// template that is not one of [`Builder::routes`] counts as learnt. Without slow lanes this has no
+    /// effect.
+    ///
+    /// ```
+    /// use corelane::{Cost, Server};
+    ///
+    /// let builder = Server::builder().cost("/report/{id}", Cost::Expensive);
+    /// assert!(builder.validate().is_ok());
+    /// ```
+    pub fn cost(mut self, template: impl Into<String>, cost: Cost) -> Self {
+        self.0.lane.requests.costs.push((template.into(), cost));
+        self
+    }
+
     /// Adds two headers to each reply: `corelane-replica` with this name and `corelane-lane` with the
     /// index of the lane that served the request. Default: neither.
     pub fn replica(mut self, name: HeaderValue) -> Self {
@@ -367,6 +394,13 @@ impl Builder {
             &self.0.lane.drain,
         )
         .map_err(Error::Setting)?;
+        if let Some(slow_lanes) = &self.0.lane.requests.slow_lanes {
+            slow_lanes.check().map_err(Error::Setting)?;
+        }
+        for (template, _) in &self.0.lane.requests.costs {
+            Routes::new(std::slice::from_ref(template), 0)
+                .map_err(|error| Error::Setting(format!("cost: {error}")))?;
+        }
         if let Traces::Record { ratio } = self.0.lane.requests.traces
             && !(0.0..=1.0).contains(&ratio)
         {

@@ -118,7 +118,8 @@ impl Server {
 
     /// Serves until the drain has ended; blocks the calling thread.
     ///
-    /// `factory` is called once on each lane's thread, so the service it creates need not be `Send`
+    /// `factory` is called once on the thread of each lane and of each slow lane
+    /// ([`Builder::slow_lanes`](crate::Builder::slow_lanes)), so the service it creates need not be `Send`
     /// and may hold `Rc` and `RefCell`. A clone of the service handles each connection, and a clone of
     /// that handles each request. A request whose handler panics is answered 500; the lane continues.
     ///
@@ -314,11 +315,11 @@ where
 {
     let mut started = 0;
     for (index, source) in sources.into_iter().enumerate() {
-        let lane = Lane { index, lanes: Arc::clone(&shared.lanes) };
+        let lane = Lane { index, lanes: Arc::clone(&shared.lanes), is_slow: false };
         let (settings, parts) = (settings.lane.clone(), shared.parts.clone());
         let factory = Arc::clone(factory);
         let thread = spawn(Thread::Lane(index), events, move || {
-            lane::run::run(lane, source, settings, parts, &*factory)
+            lane::run::run(lane, source, settings, parts, &factory)
         });
         if let Err(error) = thread {
             return (started, Some(error));

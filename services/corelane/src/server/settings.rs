@@ -8,7 +8,8 @@ use prometheus_client::registry::Registry;
 
 use crate::base::listen::Listen;
 use crate::base::settings::{Limits, Placement, Timeouts};
-use crate::lane::run::LaneSettings;
+use crate::base::slow::SlowLanes;
+use crate::lane::parts::LaneSettings;
 use crate::message::forwarded::Trust;
 use crate::os::cpu::{Lanes, Pin};
 use crate::request::routes::LEARNT_ROUTES;
@@ -71,6 +72,10 @@ impl Settings {
 
     pub(crate) fn limits(&self) -> &Limits {
         &self.lane.requests.limits
+    }
+
+    pub(crate) fn slow_lanes(&self) -> Option<&SlowLanes> {
+        self.lane.requests.slow_lanes.as_ref()
     }
 
     pub(crate) fn timeouts(&self) -> &Timeouts {

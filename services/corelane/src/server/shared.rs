@@ -6,7 +6,7 @@ use crate::base::phase::{Lifecycle, Phase, StartGate};
 use crate::base::settings::Placement;
 use crate::lane::inbox::Inboxes;
 use crate::lane::moving::mailbox::Mailbox;
-use crate::lane::run::ServerParts;
+use crate::lane::parts::ServerParts;
 use crate::load::lane::{LaneGroup, LaneShared};
 use crate::load::report::Published;
 use crate::metrics::PlanCounts;
@@ -14,6 +14,7 @@ use crate::os::cpu::{CpuPlan, Cpus};
 use crate::os::listener_group::ListenerGroup;
 use crate::request::lane_state::RequestShared;
 use crate::request::routes::Routes;
+use crate::request::slow::queue::SlowQueues;
 use crate::server::dependency::Dependencies;
 use crate::server::settings::Settings;
 use crate::transport::tls::Termination;
@@ -45,8 +46,14 @@ impl Shared {
         let of_address = settings.limits().connections_per_address;
         let count = plan.lanes.len();
         let least_loaded = placement == Placement::LeastLoaded;
+        let slow_lanes = settings.lane.requests.slow_lanes;
+        let lanes = LaneGroup::new(&plan.lanes, routes.rows(), of_address, slow_lanes);
+        let (limits, timeout) = (settings.limits(), settings.timeouts().request);
+        let queues = |slow_lanes| SlowQueues::new(slow_lanes, &lanes, limits, timeout);
+        let slow = slow_lanes.map(queues);
+        let services = count * if slow.is_some() { 2 } else { 1 };
         Arc::new(Shared {
-            lanes: LaneGroup::new(&plan.lanes, routes.rows(), of_address),
+            lanes,
             plan,
             cpus,
             parts: ServerParts {
@@ -55,10 +62,11 @@ impl Shared {
                     load_report: Arc::new(Published::default()),
                     secure: tls.is_some(),
                     trust: Arc::new(settings.trust.clone()),
+                    slow,
                 },
                 tls: tls.map(Arc::new),
                 lifecycle: Arc::new(Lifecycle::new()),
-                start: Arc::new(StartGate::new(count)),
+                start: Arc::new(StartGate::new(services)),
                 mailboxes: (0..count).map(|_| Mailbox::new()).collect(),
                 inboxes: least_loaded.then(|| Arc::new(Inboxes::new(count))),
             },

@@ -48,9 +48,18 @@ impl Moves for NoMoves {
 
 fn connections() -> Rc<Connections> {
     let routes = Arc::new(Routes::new(&[], 0).expect("no templates"));
-    let lane = Lane { index: 0, lanes: LaneGroup::new(&[None], routes.rows(), None) };
-    let shared =
-        RequestShared { routes, load_report: Arc::default(), secure: false, trust: Arc::default() };
+    let lane = Lane {
+        index: 0,
+        lanes: LaneGroup::new(&[None], routes.rows(), None, None),
+        is_slow: false,
+    };
+    let shared = RequestShared {
+        routes,
+        load_report: Arc::default(),
+        secure: false,
+        trust: Arc::default(),
+        slow: None,
+    };
     let lane = Rc::new(LaneState::new(lane, &RequestSettings::default(), shared));
     Rc::new(Connections::new(lane, Rc::new(NoMoves), None, true))
 }

@@ -25,6 +25,7 @@ mod requests;
 mod rfc;
 mod routes;
 mod scheduling;
+mod slow;
 mod stalls;
 mod start;
 mod tls;

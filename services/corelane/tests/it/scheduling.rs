@@ -73,7 +73,8 @@ fn start(limits: Limits, timeouts: Timeouts) -> Control {
         gate: Arc::new(Semaphore::new(0)),
     };
     let service = notes.clone();
-    let builder = builder().routes(ROUTES).limits(limits).timeouts(timeouts);
+    // What is slow here is to hold the lane.
+    let builder = builder().routes(ROUTES).limits(limits).timeouts(timeouts).slow_lanes(None);
     let server = Running::start(builder, move |_lane: &Lane| -> TestService {
         let notes = service.clone();
         BoxCloneSyncService::new(tower::service_fn(move |request: http::Request<_>| {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use corelane::ServerHandle;
+use corelane::{Lane, ServerHandle};
 use corelane_service::config::ConfigErrors;
 use uuid::Uuid;
 
@@ -70,14 +70,15 @@ impl Database {
         Ok(Some(Database { kind, metrics }))
     }
 
-    /// The database for a lane.
-    pub(crate) fn lane(&self) -> Store {
+    /// The database for a lane or a slow lane.
+    pub(crate) fn lane(&self, lane: &Lane) -> Store {
         let backend = match &self.kind {
             Kind::Sqlite(sqlite) => Backend::Sqlite(sqlite.lane()),
             Kind::Postgres(settings, server) => {
                 let dependency = server.dependency("database");
                 let metrics = Arc::clone(&self.metrics);
-                Backend::Postgres(Postgres::start(settings, dependency, metrics))
+                let settings = settings.share_of(lane);
+                Backend::Postgres(Postgres::start(&settings, dependency, metrics))
             }
         };
         Store::new(backend, Arc::clone(&self.metrics))

@@ -31,7 +31,7 @@ impl RecentLoad {
     pub(crate) fn sweep(&self, lane: &LaneState, active: usize) {
         let now = Instant::now();
         let (before, busy_before) = self.swept.get();
-        let busy = lane.shared().busy();
+        let busy = lane.shared().loop_busy();
         self.swept.set((now, busy));
         let passed = now.saturating_duration_since(before).as_secs_f64().max(1e-6);
         let share = (busy.saturating_sub(busy_before).as_secs_f64() / passed).min(1.0);

@@ -34,7 +34,7 @@ const EVERY: Duration = Duration::from_millis(100);
 ///
 /// | key | value |
 /// |---|---|
-/// | `application_utilization` | share of wall-clock time in which lanes ran tasks, the mean over the lanes, at least 0.02. A task that waits for its CPU counts, so CPU contention shows |
+/// | `application_utilization` | share of wall-clock time in which lanes and slow lanes ran tasks. It is the mean over the lanes, at least 0.02. A task that waits for its CPU counts, so CPU contention shows |
 /// | `rps_fractional` | requests finished per second, whatever their status; above 0 |
 /// | `eps` | replies with a status of 5xx per second |
 /// | `named_metrics.expected_wait` | expected remaining lane time of queued and running requests in seconds, the mean over the lanes |
@@ -101,7 +101,8 @@ pub(crate) fn of_one_lane(samples: impl Iterator<Item = [u64; 7]>) -> Vec<[Strin
     let reports =
         samples.filter_map(|[elapsed, busy, waits, finished, failed, in_flight, left]| {
             let (busy, expected) = (Duration::from_nanos(busy), Duration::from_nanos(left));
-            let reading = Reading { busy, waits, finished, failed, in_flight, expected };
+            let slow = Duration::ZERO;
+            let reading = Reading { busy, slow, waits, finished, failed, in_flight, expected };
             sampler.sample(Duration::from_nanos(elapsed), &[reading])
         });
     let text = |report: &sampler::Report, form| {
@@ -115,7 +116,8 @@ pub(crate) fn of_one_lane(samples: impl Iterator<Item = [u64; 7]>) -> Vec<[Strin
 fn read(lane: &LaneShared, now: Instant) -> Reading {
     let (metrics, runtime) = (&lane.metrics, lane.runtime.get());
     Reading {
-        busy: runtime.map_or(Duration::ZERO, |runtime| runtime.worker_total_busy_duration(0)),
+        busy: lane.loop_busy(),
+        slow: lane.slow_time().saturating_sub(Duration::from_nanos(lane.slow.yielded.get())),
         // A lane that has not started counts as waiting.
         waits: runtime.map_or(1, |runtime| runtime.worker_park_unpark_count(0)),
         finished: metrics.finished.get(),

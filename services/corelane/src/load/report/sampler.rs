@@ -17,6 +17,8 @@ const LEAST_RPS: f64 = 0.1;
 pub(super) struct Reading {
     /// Busy time of its event loop. It is updated at the end of a turn.
     pub(super) busy: Duration,
+    /// CPU time of its slow lane, without what the event loop waited for.
+    pub(super) slow: Duration,
     /// How often the event loop started or ended a wait: odd while it waits.
     pub(super) waits: u64,
     /// Requests finished.
@@ -60,7 +62,8 @@ impl Sampler {
         for (lane, reading) in self.lanes.iter_mut().zip(readings) {
             finished += reading.finished.saturating_sub(lane.last.finished);
             failed += reading.failed.saturating_sub(lane.last.failed);
-            busy += lane.busy(elapsed, reading);
+            let slow = reading.slow.saturating_sub(lane.last.slow);
+            busy += (lane.busy(elapsed, reading) + slow).min(elapsed);
             lane.last = *reading;
         }
         let (seconds, lanes) = (elapsed.as_secs_f64(), self.lanes.len() as f64);
@@ -195,6 +198,16 @@ mod tests {
             assert_eq!(lane.busy(TICK, &now), millis(counted), "tick {index}");
             lane.last = now;
         }
+    }
+
+    #[test]
+    fn the_work_of_a_slow_lane_counts() {
+        let mut sampler = Sampler::new(1);
+        let report = (1..=300).filter_map(|tick| {
+            let slow = Duration::from_millis(20 * tick);
+            sampler.sample(TICK, &[Reading { slow, ..after(tick, 30) }])
+        });
+        near(report.last().expect("a report").utilization, 0.5);
     }
 
     #[test]

@@ -29,6 +29,8 @@ const UNPINNED: usize = usize::MAX;
 pub(crate) struct LaneCpu {
     /// Id of the lane's thread; 0 if there is none.
     thread: AtomicI32,
+    /// Id of its slow lane's thread, likewise.
+    slow_thread: AtomicI32,
     cpu: AtomicUsize,
     repins: AtomicU64,
 }
@@ -37,6 +39,7 @@ impl LaneCpu {
     pub(crate) fn new(cpu: Option<usize>) -> Self {
         LaneCpu {
             thread: AtomicI32::new(0),
+            slow_thread: AtomicI32::new(0),
             cpu: AtomicUsize::new(cpu.unwrap_or(UNPINNED)),
             repins: AtomicU64::new(0),
         }
@@ -54,18 +57,39 @@ impl LaneCpu {
 
     /// CPU time of the lane's thread; 0 if there is none.
     pub(crate) fn time(&self) -> Duration {
-        let Some(thread) = self.thread() else { return Duration::ZERO };
-        // The result of pthread_getcpuclockid(3) for a thread id of this process: its inverted
-        // bits, then the flags of a per-thread clock (4) for scheduler time (2).
-        let clock = ClockId::from_raw(!thread.as_raw_nonzero().get() << 3 | 4 | 2);
-        clock.now().map_or(Duration::ZERO, Duration::from)
+        self.thread().map_or(Duration::ZERO, time_of)
+    }
+
+    /// CPU time of its slow lane's thread; `None` if there is none.
+    pub(crate) fn slow_time(&self) -> Option<Duration> {
+        self.slow_thread().map(time_of)
+    }
+
+    /// Time for which its slow lane's thread could run and another thread ran instead; 0 if there is
+    /// none, or if the kernel does not say.
+    pub(crate) fn slow_wait(&self) -> Duration {
+        let stat = self.slow_thread().and_then(|thread| {
+            let thread = thread.as_raw_nonzero();
+            std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()
+        });
+        let wait = stat.as_deref().and_then(|stat| stat.split(' ').nth(1)?.parse().ok());
+        wait.map_or(Duration::ZERO, Duration::from_nanos)
     }
 
     /// Registers the calling thread as the lane's and pins it to the lane's CPU, until the guard is
     /// dropped.
     pub(crate) fn enter(&self) -> io::Result<Occupied<'_>> {
-        self.thread.store(gettid().as_raw_nonzero().get(), Relaxed);
-        let occupied = Occupied(self);
+        self.occupy(&self.thread)
+    }
+
+    /// As [`LaneCpu::enter`], for the slow lane.
+    pub(crate) fn enter_slow(&self) -> io::Result<Occupied<'_>> {
+        self.occupy(&self.slow_thread)
+    }
+
+    fn occupy<'a>(&self, thread: &'a AtomicI32) -> io::Result<Occupied<'a>> {
+        thread.store(gettid().as_raw_nonzero().get(), Relaxed);
+        let occupied = Occupied(thread);
         if let Some(cpu) = self.get() {
             sched_setaffinity(None, &mask(&[cpu]))?;
         }
@@ -76,20 +100,37 @@ impl LaneCpu {
         Pid::from_raw(self.thread.load(Relaxed))
     }
 
+    fn slow_thread(&self) -> Option<Pid> {
+        Pid::from_raw(self.slow_thread.load(Relaxed))
+    }
+
+    /// The threads that run on its CPU.
+    fn threads(&self) -> impl Iterator<Item = Pid> {
+        self.thread().into_iter().chain(self.slow_thread())
+    }
+
     fn set(&self, cpu: Option<usize>) {
         self.cpu.store(cpu.unwrap_or(UNPINNED), Relaxed);
         self.repins.fetch_add(1, Relaxed);
     }
 }
 
+/// CPU time of a thread of this process.
+fn time_of(thread: Pid) -> Duration {
+    // The result of pthread_getcpuclockid(3) for a thread id of this process: its inverted
+    // bits, then the flags of a per-thread clock (4) for scheduler time (2).
+    let clock = ClockId::from_raw(!thread.as_raw_nonzero().get() << 3 | 4 | 2);
+    clock.now().map_or(Duration::ZERO, Duration::from)
+}
+
 /// Marks that the lane has a thread. The id of a thread that has ended may be reused.
 #[derive(Debug)]
 #[must_use]
-pub(crate) struct Occupied<'a>(&'a LaneCpu);
+pub(crate) struct Occupied<'a>(&'a AtomicI32);
 
 impl Drop for Occupied<'_> {
     fn drop(&mut self) {
-        self.0.thread.store(0, Relaxed);
+        self.0.store(0, Relaxed);
     }
 }
 
@@ -189,9 +230,10 @@ impl<'a> Watch<'a> {
 
     /// Whether a lane may run on other CPUs than configured.
     fn has_strayed(&self, lane: usize) -> bool {
+        let Some(wanted) = self.masks[lane] else { return false };
         // The call fails for a thread that has ended.
-        let mask = || sched_getaffinity(Some(self.lanes[lane].thread()?)).ok();
-        self.masks[lane].is_some_and(|wanted| mask().is_some_and(|mask| mask != wanted))
+        let strays = |thread| sched_getaffinity(Some(thread)).is_ok_and(|mask| mask != wanted);
+        self.lanes[lane].threads().any(strays)
     }
 
     /// Sets the mask of a lane if it has to change: to its CPU, or to all CPUs of the view if it
@@ -205,9 +247,9 @@ impl<'a> Watch<'a> {
         if same && !self.has_strayed(lane) {
             return;
         }
-        // A lane whose thread has not started pins itself.
-        let set = state.thread().map_or(Ok(()), |thread| sched_setaffinity(Some(thread), &wanted));
-        match set {
+        // A lane whose threads have not started pins itself.
+        let mut threads = state.threads();
+        match threads.try_for_each(|thread| sched_setaffinity(Some(thread), &wanted)) {
             Ok(()) => {
                 self.masks[lane] = Some(wanted);
                 state.set(cpu);

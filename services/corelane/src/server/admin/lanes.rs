@@ -1,11 +1,13 @@
 //! The data of `/lanes`: the current state of every lane. `docs/admin.md` describes each field.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
 use crate::base::phase::Phase;
 use crate::load::busy::BusyShares;
+use crate::load::lane::LaneShared;
 use crate::load::table::{LoadTable, Row};
 use crate::metrics::RequestRefusal;
 use crate::metrics::kind::METHODS;
@@ -77,8 +79,39 @@ pub(super) struct LaneView {
     pub(super) upgraded: u64,
     pub(super) queued: u64,
     pub(super) expected_work_ms: f64,
+    /// `None` without slow lanes.
+    pub(super) slow: Option<SlowView>,
     pub(super) totals: Totals,
     pub(super) routes: Vec<RouteView>,
+}
+
+/// The slow lane.
+#[derive(Debug, Serialize)]
+pub(super) struct SlowView {
+    pub(super) priority: &'static str,
+    pub(super) waiting: u64,
+    pub(super) running: u64,
+    pub(super) expected_work_ms: f64,
+    pub(super) requests: u64,
+    pub(super) stolen: u64,
+    pub(super) cpu_seconds: f64,
+    pub(super) yielded_seconds: f64,
+}
+
+impl SlowView {
+    fn take(lane: &LaneShared) -> SlowView {
+        let slow = &lane.slow;
+        SlowView {
+            priority: slow.priority(),
+            waiting: slow.waiting.load(Relaxed),
+            running: slow.running.load(Relaxed),
+            expected_work_ms: millis(Duration::from_nanos(slow.expected.load(Relaxed))),
+            requests: slow.handed_over.get(),
+            stolen: slow.stolen.get(),
+            cpu_seconds: lane.slow_time().as_secs_f64(),
+            yielded_seconds: Duration::from_nanos(slow.yielded.get()).as_secs_f64(),
+        }
+    }
 }
 
 /// The handler that the lane is polling.
@@ -108,6 +141,8 @@ pub(super) struct Totals {
 pub(super) struct RouteView {
     pub(super) route: String,
     pub(super) method: &'static str,
+    /// Whether the slow lane serves it.
+    pub(super) slow: bool,
     pub(super) observations: u64,
     pub(super) share: f64,
     pub(super) lane_ms: Spread,
@@ -192,6 +227,7 @@ impl LaneView {
             upgraded: metrics.upgraded.get(),
             queued: metrics.queued.get(),
             expected_work_ms: millis(lane.expected_work(now)),
+            slow: shared.lanes.has_slow_lanes().then(|| SlowView::take(lane)),
             totals: Totals {
                 accepted: metrics.accepted.get(),
                 stolen: metrics.stolen.get(),
@@ -217,6 +253,7 @@ fn top(table: &LoadTable, route: impl Fn(usize) -> String) -> Vec<RouteView> {
     let view = |row: &Row| RouteView {
         route: route(row.route),
         method: row.method,
+        slow: row.is_slow,
         observations: row.observations,
         share: rounded(held(row) / all.max(f64::MIN_POSITIVE)),
         lane_ms: Spread::new(row.lane),
@@ -244,22 +281,24 @@ fn rounded(share: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::load::tail::LongestPoll;
     use crate::metrics::kind::KindIndex;
 
     #[test]
     fn routes_are_listed_by_the_time_they_held_the_lane() {
-        let table = LoadTable::new((20, 0));
+        let table = LoadTable::new((20, 0), None);
+        let short = LongestPoll { nanos: 0, is_cpu: false };
         for route in 0..20 {
-            table.observe(KindIndex::new(route, 0), 1_000_000, 2_000_000);
+            table.observe(KindIndex::new(route, 0), 1_000_000, 2_000_000, short);
         }
-        (0..99).for_each(|_| table.observe(KindIndex::new(7, 0), 1_000_000, 2_000_000));
-        table.observe(KindIndex::new(3, 2), 50_000_000, 50_000_000);
+        (0..99).for_each(|_| table.observe(KindIndex::new(7, 0), 1_000_000, 2_000_000, short));
+        table.observe(KindIndex::new(3, 2), 50_000_000, 50_000_000, short);
         let rows = top(&table, |route| format!("/{route}"));
         assert_eq!(rows.len(), TOP);
         let seen = |row: &RouteView| (row.route.clone(), row.method, row.observations, row.share);
         assert_eq!(seen(&rows[0]), ("/7".to_owned(), "GET", 100, 0.592));
         assert_eq!(seen(&rows[1]), ("/3".to_owned(), "POST", 1, 0.296));
         assert_eq!((rows[0].lane_ms.mean, rows[0].service_ms.mean), (1.0, 2.0));
-        assert!(top(&LoadTable::new((1, 0)), |_| String::new()).is_empty());
+        assert!(top(&LoadTable::new((1, 0), None), |_| String::new()).is_empty());
     }
 }

@@ -112,6 +112,24 @@ const NUMBERS: &[OfSettings] = &[
     ),
     (
         Family::gauge(
+            "corelane_config_slow_lane_share",
+            "Least share of a CPU for a slow lane while its lane is busy; 0 without slow lanes",
+        ),
+        |settings| settings.slow_lanes().map_or(0.0, |slow_lanes| slow_lanes.share).into(),
+    ),
+    (
+        Family::gauge(
+            "corelane_config_slow_lane_bound_seconds",
+            "Time for which a handler may hold its lane before its route counts as expensive; \
+             +Inf without slow lanes",
+        ),
+        |settings| {
+            let bound = settings.slow_lanes().map(|slow_lanes| slow_lanes.bound);
+            bound.map_or(Value::Real(f64::INFINITY), Value::from)
+        },
+    ),
+    (
+        Family::gauge(
             "corelane_config_drain_settle_seconds",
             "How long a drain keeps accepting connections after readiness fails",
         ),

@@ -11,7 +11,8 @@ pub(crate) mod registry;
 use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, text};
@@ -38,7 +39,8 @@ const OF_LANES: &[OfLane] = &[
     (
         Family::counter(
             "corelane_lane_busy_seconds",
-            "Wall-clock time for which the lane's event loop was not waiting",
+            "Wall-clock time for which the lane's event loop was not waiting, and CPU time of its \
+             slow lane",
         ),
         |lane, _| lane.busy().into(),
     ),
@@ -78,6 +80,46 @@ const OF_LANES: &[OfLane] = &[
             "Times that the lane was pinned again because its CPUs changed",
         ),
         |lane, _| lane.cpu.repins().into(),
+    ),
+    (
+        Family::counter(
+            "corelane_slow_requests",
+            "Requests that the lane handed over to its slow lane",
+        ),
+        |lane, _| lane.slow.handed_over.get().into(),
+    ),
+    (
+        Family::gauge("corelane_slow_requests_waiting", "Requests that wait for the slow lane"),
+        |lane, _| lane.slow.waiting.load(Relaxed).into(),
+    ),
+    (
+        Family::gauge("corelane_slow_requests_running", "Requests that run on the slow lane"),
+        |lane, _| lane.slow.running.load(Relaxed).into(),
+    ),
+    (
+        Family::counter(
+            "corelane_slow_requests_stolen",
+            "Requests of other lanes that the slow lane took over",
+        ),
+        |lane, _| lane.slow.stolen.get().into(),
+    ),
+    (
+        Family::counter("corelane_slow_cpu_seconds", "CPU time of the slow lane's thread"),
+        |lane, _| lane.slow_time().into(),
+    ),
+    (
+        Family::counter(
+            "corelane_slow_run_queue_seconds",
+            "Time for which the slow lane's thread could run and another thread ran instead",
+        ),
+        |lane, _| lane.cpu.slow_wait().into(),
+    ),
+    (
+        Family::counter(
+            "corelane_slow_yielded_seconds",
+            "Time for which the lane waited so that its slow lane got its share of the CPU",
+        ),
+        |lane, _| Duration::from_nanos(lane.slow.yielded.get()).into(),
     ),
     (Family::counter("corelane_panics", "Handlers and reply bodies that panicked"), |lane, _| {
         lane.metrics.panics.get().into()
@@ -214,6 +256,11 @@ const DRAIN_STARTED: Family = Family::gauge(
     "Start of the drain since the Unix epoch; 0 before",
 );
 
+const SLOW_LANE_INFO: Family = Family::gauge(
+    "corelane_slow_lane_info",
+    "How the priority of the slow lane's thread is lowered: idle, nice, or normal if it cannot be; \
+     always 1",
+);
 const LANE_INFO: Family =
     Family::gauge("corelane_lane_info", "CPU of each lane, and whether it is pinned; always 1");
 
@@ -372,6 +419,12 @@ impl LaneCollector {
             let pinned = cpu.is_some().to_string();
             let cpu = cpu.map_or(String::new(), |cpu| cpu.to_string());
             series.add(&[("lane", lane), ("cpu", &cpu), ("pinned", &pinned)], true)?;
+        }
+        if self.shared.lanes.has_slow_lanes() {
+            let mut series = SLOW_LANE_INFO.begin(out)?;
+            for (lane, shared) in self.each() {
+                series.add(&[("lane", lane), ("priority", shared.slow.priority())], true)?;
+            }
         }
         let now = Instant::now();
         for (family, read) in OF_LANES {

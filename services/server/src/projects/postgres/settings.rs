@@ -3,8 +3,10 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
+use corelane::Lane;
 use tokio_postgres::Config as Url;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
@@ -20,13 +22,13 @@ const KEEPALIVE_RETRIES: u32 = 3;
 const UNACKNOWLEDGED: Duration = Duration::from_secs(15);
 
 /// The connection settings, without secrets.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Settings {
     /// One for each host of the URL, tried in this order.
     pub(super) hosts: Vec<Url>,
     password_file: Option<PathBuf>,
     ca_file: Option<PathBuf>,
-    /// Connections per lane.
+    /// Connections per lane, of which its slow lane has one.
     pub(super) connections: usize,
     /// Maximum operations of a lane that wait for a connection, and for how long.
     pub(super) queue: usize,
@@ -52,6 +54,17 @@ impl fmt::Debug for Credentials {
 }
 
 impl Settings {
+    /// The settings of one instance of the service. Operations wait and do not compute, so a slow lane
+    /// needs few connections.
+    pub(crate) fn share_of(self: &Arc<Self>, lane: &Lane) -> Arc<Self> {
+        let connections = match (lane.is_slow(), lane.instances() > lane.lanes()) {
+            (true, _) => 1,
+            (false, true) => (self.connections - 1).max(1),
+            (false, false) => return Arc::clone(self),
+        };
+        Arc::new(Settings { connections, ..(**self).clone() })
+    }
+
     /// Checks the configuration. The error says what to change and never contains the URL.
     pub(crate) fn new(config: &Config, replica: &str) -> Result<Self, String> {
         let mut url = parse(&config.database_url)?;

@@ -1,0 +1,57 @@
+//! Settings of slow lanes.
+
+use std::time::Duration;
+
+/// How slow lanes work; see [`Builder::slow_lanes`](crate::Builder::slow_lanes).
+///
+/// ```
+/// use corelane::SlowLanes;
+///
+/// let slow_lanes = SlowLanes { share: 0.25, ..SlowLanes::default() };
+/// let builder = corelane::Server::builder().slow_lanes(Some(slow_lanes));
+/// assert!(builder.validate().is_ok());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SlowLanes {
+    /// Longest time for which a handler may hold its lane without waiting before its kind of request
+    /// counts as slow. Time in which the handler waits does not count. Default 500 µs; 20 µs to 1 s.
+    pub bound: Duration,
+    /// Least share of a CPU that a slow lane gets while it has work and its lane is busy. Default 0.15;
+    /// 0.01 to 0.5. It is doubled while a request has used half of its time limit.
+    pub share: f64,
+}
+
+impl Default for SlowLanes {
+    fn default() -> Self {
+        SlowLanes { bound: Duration::from_micros(500), share: 0.15 }
+    }
+}
+
+impl SlowLanes {
+    /// Largest share of a slow lane, also where it is doubled.
+    pub(crate) const MOST: f64 = 0.5;
+
+    /// An error that names the first setting that is out of bounds.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if !(Duration::from_micros(20)..=Duration::from_secs(1)).contains(&self.bound) {
+            return Err("slow_lanes.bound: 20us to 1s".to_owned());
+        }
+        if !(0.01..=SlowLanes::MOST).contains(&self.share) {
+            return Err("slow_lanes.share: 0.01 to 0.5".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// What is known of the requests of a route before they are served; see
+/// [`Builder::cost`](crate::Builder::cost).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Cost {
+    /// The lane learns it.
+    #[default]
+    Auto,
+    /// They are served on the lane, whatever they cost.
+    Cheap,
+    /// They are served on the slow lane, from the first.
+    Expensive,
+}

@@ -1,0 +1,95 @@
+//! The share of the CPU that a slow lane gets while its lane is busy.
+//!
+//! A thread of the policy `SCHED_IDLE` runs only while its CPU has nothing else to do, and cannot leave
+//! that policy without a privilege. So the lane itself waits for a while, if the slow lane got less than
+//! its share.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::time::sleep;
+
+use crate::base::clock::Tick;
+use crate::base::slow::SlowLanes;
+use crate::request::lane_state::LaneState;
+use crate::request::slow::queue::SlowQueues;
+
+/// Interval between looks at a slow lane that has work.
+const EVERY: Duration = Duration::from_millis(4);
+
+/// Less than this is not worth the switch between the threads.
+const LEAST: f64 = 50e-6;
+
+/// The CPU time that a slow lane got too little, in seconds.
+#[derive(Debug, Default)]
+struct Debt(f64);
+
+impl Debt {
+    /// Adds what the slow lane was due in `elapsed` and what it `got`. What it got too much counts for
+    /// as long as what it got too little.
+    fn add(&mut self, share: f64, elapsed: Duration, got: Duration) {
+        let most = longest_wait(share);
+        let owed = self.0 + share * elapsed.as_secs_f64() - got.as_secs_f64();
+        self.0 = owed.clamp(-most, most);
+    }
+
+    /// How long the lane has to wait now.
+    fn due(&self) -> Option<Duration> {
+        (self.0 >= LEAST).then(|| Duration::from_secs_f64(self.0))
+    }
+}
+
+/// What the slow lane is due of [`EVERY`] and of the wait itself, and half as much again to catch up.
+fn longest_wait(share: f64) -> f64 {
+    EVERY.as_secs_f64() * share / (1.0 - share) * 1.5
+}
+
+/// Runs for as long as the lane runs.
+pub(super) async fn run(lane: Rc<LaneState>, queues: Arc<SlowQueues>) {
+    let shared = lane.shared();
+    let SlowLanes { share, .. } = queues.settings;
+    loop {
+        queues.begun(lane.index).await;
+        let (mut debt, mut looked, mut got) = (Debt::default(), Instant::now(), shared.slow_time());
+        while !shared.slow.is_idle() || shared.slow.is_awake() {
+            sleep(EVERY).await;
+            let (now, now_got) = (Instant::now(), shared.slow_time());
+            if shared.slow.is_awake() {
+                let urgent = lane.urgent.any(Tick::now());
+                let share = if urgent { (2.0 * share).min(SlowLanes::MOST) } else { share };
+                debt.add(share, now - looked, now_got.saturating_sub(got));
+            } else {
+                // It waits, so it lacks nothing.
+                debt = Debt::default();
+            }
+            (looked, got) = (now, now_got);
+            if let Some(due) = debt.due() {
+                shared.slow.yield_for(due);
+                let waited = now.elapsed().as_nanos() as u64;
+                shared.slow.yielded.add(waited);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lane_waits_for_what_the_slow_lane_lacks() {
+        let millis = Duration::from_millis;
+        let mut debt = Debt::default();
+        debt.add(0.15, millis(4), Duration::ZERO);
+        assert_eq!(debt.due(), Some(Duration::from_micros(600)));
+        // The wait gave it as much.
+        debt.add(0.15, millis(4), Duration::from_micros(600));
+        assert_eq!(debt.due(), Some(Duration::from_micros(600)));
+        debt.add(0.15, millis(4), millis(2));
+        assert_eq!(debt.due(), None);
+        debt.add(0.15, millis(1000), Duration::ZERO);
+        let most = debt.due().expect("it lacks much");
+        assert!(most < millis(2), "{most:?}");
+    }
+}

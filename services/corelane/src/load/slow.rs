@@ -1,0 +1,90 @@
+//! The state of a slow lane that other threads can read, and how its lane yields to it.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::metrics::Count;
+use crate::os::priority::Priority;
+
+/// The counters of a slow lane, on cache lines of their own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct SlowShared {
+    /// Requests that the lane handed over. Written by the lane.
+    pub(crate) handed_over: Count,
+    /// Nanoseconds for which the lane yielded. Written by the lane.
+    pub(crate) yielded: Count,
+    /// Requests of other lanes that the slow lane took over. Written by the slow lane.
+    pub(crate) stolen: Count,
+    /// Requests of the lane that wait.
+    pub(crate) waiting: AtomicU64,
+    /// Requests that run on the slow lane.
+    pub(crate) running: AtomicU64,
+    /// Expected time of both in nanoseconds.
+    pub(crate) expected: AtomicU64,
+    /// Nanoseconds of CPU time of the slow lane's thread, once that has ended.
+    ended_at: AtomicU64,
+    priority: AtomicU8,
+    /// Its event loop does not wait.
+    awake: AtomicBool,
+    /// The lane waits for the slow lane.
+    yields: AtomicBool,
+    lock: Mutex<()>,
+    waits: Condvar,
+}
+
+impl SlowShared {
+    pub(crate) fn set_priority(&self, priority: Priority) {
+        self.priority.store(priority as u8, Ordering::Relaxed);
+    }
+
+    /// How the thread's priority is lowered.
+    pub(crate) fn priority(&self) -> &'static str {
+        Priority::NAMES[usize::from(self.priority.load(Ordering::Relaxed))]
+    }
+
+    /// Whether it has no work that it was given.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.running.load(Ordering::Relaxed) == 0 && self.waiting.load(Ordering::Relaxed) == 0
+    }
+
+    /// Whether its event loop has something to do.
+    pub(crate) fn is_awake(&self) -> bool {
+        self.awake.load(Ordering::Acquire)
+    }
+
+    /// Its event loop stops waiting.
+    pub(crate) fn wake_up(&self) {
+        self.awake.store(true, Ordering::Release);
+    }
+
+    /// Its event loop begins to wait.
+    pub(crate) fn fall_asleep(&self) {
+        self.awake.store(false, Ordering::SeqCst);
+        if self.yields.load(Ordering::SeqCst) {
+            drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner));
+            self.waits.notify_all();
+        }
+    }
+
+    /// Blocks the calling thread, which is the lane's, until the slow lane waits, but for at most
+    /// `time`.
+    pub(crate) fn yield_for(&self, time: Duration) {
+        self.yields.store(true, Ordering::SeqCst);
+        let guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let busy = |_: &mut ()| self.awake.load(Ordering::SeqCst);
+        drop(self.waits.wait_timeout_while(guard, time, busy));
+        self.yields.store(false, Ordering::SeqCst);
+    }
+
+    /// The thread ends, after so much CPU time.
+    pub(crate) fn end(&self, time: Duration) {
+        self.ended_at.store(time.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    /// CPU time of a thread that has ended.
+    pub(crate) fn ended_at(&self) -> Duration {
+        Duration::from_nanos(self.ended_at.load(Ordering::Relaxed))
+    }
+}

@@ -1,0 +1,236 @@
+//! The jobs that wait for the slow lanes of a server.
+//!
+//! Locks are held for some instructions only: a thread of low priority may be interrupted while it has
+//! one.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::base::clock::Tick;
+use crate::base::settings::Limits;
+use crate::base::slow::SlowLanes;
+use crate::load::lane::LaneGroup;
+use crate::load::slow::SlowShared;
+use crate::request::queue::HANDICAP;
+use crate::request::slow::job::{Job, Place};
+
+/// The queues of all slow lanes.
+#[derive(Debug)]
+pub(crate) struct SlowQueues {
+    pub(crate) settings: SlowLanes,
+    queues: Box<[JobQueue]>,
+    lanes: Arc<LaneGroup>,
+    slots: usize,
+    /// Jobs of a lane that wait or run, at most.
+    most: usize,
+    /// Longest expected wait of a job that is admitted.
+    timeout: Duration,
+}
+
+/// The jobs of one slow lane.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct JobQueue {
+    waiting: Mutex<Waiting>,
+    /// Notified when a job arrives, a slot is released, or the queue is closed.
+    changed: Notify,
+    /// Notified when the slow lane gets work, for the lane.
+    begun: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    jobs: BTreeMap<Place, Box<Job>>,
+    arrivals: u64,
+    is_closed: bool,
+}
+
+impl JobQueue {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl SlowQueues {
+    pub(crate) fn new(
+        settings: SlowLanes,
+        lanes: &Arc<LaneGroup>,
+        limits: &Limits,
+        timeout: Duration,
+    ) -> Arc<Self> {
+        Arc::new(SlowQueues {
+            settings,
+            queues: lanes.iter().map(|_| JobQueue::default()).collect(),
+            lanes: Arc::clone(lanes),
+            slots: limits.slots,
+            most: limits.slots.saturating_add(limits.queue),
+            timeout,
+        })
+    }
+
+    fn shared(&self, lane: usize) -> &SlowShared {
+        &self.lanes[lane].slow
+    }
+
+    /// Queues a job of a lane that arrived at `now`. `None`: it would wait for too long, or the slow
+    /// lane has ended.
+    pub(crate) fn push(self: &Arc<Self>, lane: usize, job: Box<Job>, now: Tick) -> Option<Ticket> {
+        let (queue, shared) = (&self.queues[lane], self.shared(lane));
+        let late = Duration::from_nanos(shared.expected.load(Relaxed)) > self.timeout;
+        let (waiting, running) = (shared.waiting.load(Relaxed), shared.running.load(Relaxed));
+        if late || (waiting + running) as usize >= self.most {
+            return None;
+        }
+        let expected = job.expected;
+        let since = now.later(expected.saturating_mul(HANDICAP));
+        let mut inside = queue.waiting();
+        if inside.is_closed {
+            return None;
+        }
+        inside.arrivals += 1;
+        let place = Place { since, arrival: inside.arrivals };
+        inside.jobs.insert(place, job);
+        drop(inside);
+        shared.waiting.fetch_add(1, Relaxed);
+        shared.expected.fetch_add(expected, Relaxed);
+        shared.handed_over.add(1);
+        queue.changed.notify_one();
+        queue.begun.notify_one();
+        if running > 0 {
+            self.offer(lane);
+        }
+        Some(Ticket { queues: Arc::clone(self), lane, place })
+    }
+
+    /// Wakes an idle slow lane of another lane, if there is one.
+    fn offer(&self, lane: usize) {
+        let others = (lane + 1..self.queues.len()).chain(0..lane);
+        let mut idle = others.filter(|&other| self.shared(other).is_idle());
+        if let Some(other) = idle.next() {
+            self.queues[other].changed.notify_one();
+        }
+    }
+
+    /// Takes the next job of a lane.
+    fn pop(&self, lane: usize) -> Option<Box<Job>> {
+        let shared = self.shared(lane);
+        if shared.waiting.load(Relaxed) == 0 {
+            return None;
+        }
+        let (_, job) = self.queues[lane].waiting().jobs.pop_first()?;
+        self.forget(lane, &job);
+        Some(job)
+    }
+
+    /// A job does not wait any more.
+    fn forget(&self, lane: usize, job: &Job) {
+        let shared = self.shared(lane);
+        shared.waiting.fetch_sub(1, Relaxed);
+        shared.expected.fetch_sub(job.expected, Relaxed);
+    }
+
+    /// The next job for a slow lane, and its slot: its own, or one of a lane whose slow lane is busy.
+    pub(crate) fn next(self: &Arc<Self>, lane: usize) -> Option<(Box<Job>, Slot)> {
+        let running = self.shared(lane).running.load(Relaxed) as usize;
+        if running >= self.slots {
+            return None;
+        }
+        let job = self.pop(lane).or_else(|| self.steal(lane, running))?;
+        let slot = Slot::take(self, lane, job.expected);
+        Some((job, slot))
+    }
+
+    fn steal(&self, lane: usize, running: usize) -> Option<Box<Job>> {
+        if running > 0 {
+            return None;
+        }
+        let mut others = (lane + 1..self.queues.len()).chain(0..lane);
+        let job = others.find_map(|other| {
+            let is_busy = self.shared(other).running.load(Relaxed) > 0;
+            is_busy.then(|| self.pop(other)).flatten()
+        })?;
+        self.shared(lane).stolen.add(1);
+        self.queues[lane].begun.notify_one();
+        Some(job)
+    }
+
+    /// Waits until [`SlowQueues::next`] may have a job, or the queue is closed.
+    pub(crate) async fn changed(&self, lane: usize) {
+        self.queues[lane].changed.notified().await;
+    }
+
+    /// Waits until a slow lane gets work.
+    pub(crate) async fn begun(&self, lane: usize) {
+        self.queues[lane].begun.notified().await;
+    }
+
+    /// The slow lane serves nothing more; what waits is dropped.
+    pub(crate) fn close(&self, lane: usize) {
+        let queue = &self.queues[lane];
+        let mut inside = queue.waiting();
+        inside.is_closed = true;
+        let jobs = std::mem::take(&mut inside.jobs);
+        drop(inside);
+        jobs.values().for_each(|job| self.forget(lane, job));
+        queue.changed.notify_one();
+    }
+
+    pub(crate) fn is_closed(&self, lane: usize) -> bool {
+        self.queues[lane].waiting().is_closed
+    }
+
+    /// Waits until the queue is closed.
+    pub(crate) async fn closed(&self, lane: usize) {
+        while !self.is_closed(lane) {
+            self.changed(lane).await;
+        }
+    }
+}
+
+/// The right to withdraw a job.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    queues: Arc<SlowQueues>,
+    lane: usize,
+    place: Place,
+}
+
+impl Ticket {
+    /// Removes the job if it still waits.
+    pub(crate) fn withdraw(&self) {
+        let job = self.queues.queues[self.lane].waiting().jobs.remove(&self.place);
+        if let Some(job) = job {
+            self.queues.forget(self.lane, &job);
+        }
+    }
+}
+
+/// A slot of a slow lane, released when dropped.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    queues: Arc<SlowQueues>,
+    lane: usize,
+    expected: u64,
+}
+
+impl Slot {
+    fn take(queues: &Arc<SlowQueues>, lane: usize, expected: u64) -> Self {
+        let shared = queues.shared(lane);
+        shared.running.fetch_add(1, Relaxed);
+        shared.expected.fetch_add(expected, Relaxed);
+        Slot { queues: Arc::clone(queues), lane, expected }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let shared = self.queues.shared(self.lane);
+        shared.running.fetch_sub(1, Relaxed);
+        shared.expected.fetch_sub(self.expected, Relaxed);
+        self.queues.queues[self.lane].changed.notify_one();
+    }
+}
