@@ -1,4 +1,4 @@
-//! A replica of the corelane library whose requests hold its one lane for a given time without
+//! A replica of the corelane library whose requests hold their lane for a given time without
 //! using CPU. Many of them fit on a small machine, and queues, load reports and probes are real.
 //!
 //! Lines on standard input change it while it runs. `speed 0.4` slows its virtual CPU to 0.4.
@@ -27,7 +27,7 @@ use rustix::thread::set_current_timer_slack;
 use crate::virtual_cpu::{Condition, Kind, VirtualCpu};
 
 #[derive(Debug, Parser)]
-#[command(about = "A replica with one lane of a virtual CPU")]
+#[command(about = "A replica whose lanes have virtual CPUs")]
 struct Options {
     /// Address to serve.
     #[arg(long)]
@@ -35,6 +35,9 @@ struct Options {
     /// Address of the admin port.
     #[arg(long)]
     admin: SocketAddr,
+    /// Lanes, each with a virtual CPU of its own.
+    #[arg(long, default_value_t = 1)]
+    lanes: usize,
     /// Name in replies.
     #[arg(long)]
     name: HeaderValue,
@@ -46,7 +49,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let server = Server::builder()
         .bind(options.listen)
         .admin(options.admin)
-        .lanes(Lanes::Count(1))
+        .lanes(Lanes::Count(options.lanes))
         .pin(Pin::Off)
         .replica(options.name)
         .load_reports(LoadReports::Text)
