@@ -90,7 +90,7 @@ class Field(Experiment):
         return report.page(self.title, record)
 
     def failed(self, record: Record) -> int:
-        """What a peer does not carry as load grows, or leaves unanswered beside long requests, is a finding; what
+        """What a peer does not carry as load grows, or leaves unanswered during long requests, is a finding; what
         Corelane does not carry is an error."""
         return sum(
             row.get("wrong", 0)

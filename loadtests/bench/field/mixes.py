@@ -1,5 +1,6 @@
-"""Two kinds of requests on one CPU: what the short ones pay for the long ones, and what the long ones get when the
-short ones would take the whole CPU."""
+"""Two kinds of requests on one CPU: what the short ones pay for the long ones.
+
+And what the long ones get when the short ones would take the whole CPU."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ OVER = 1.5
 """Of what the CPU can do, where the load is too much."""
 
 HELLO_MS = 0.02
-"""About what `/hello` takes with waking up: nearly nothing beside the long ones."""
+"""About what `/hello` takes with waking up: nearly nothing compared with the long ones."""
 
 OPEN, ALONE, SATURATED, STARVING = "open", "alone", "saturated", "starving"
 
@@ -179,8 +180,9 @@ def _latency(row: Row, kind: str) -> Mapping[str, float]:
 
 
 SHORT_P99_MS, OF_BEST, OF_ALONE, LONGER, KEPT = 0.5, 0.1, 2.0, 1.25, 0.97
-"""Targets: the p99 of short requests beside those of 7 ms, the same in the best peer's, and beside multiples in its
-p99 without long ones; the p99 of long ones in that of a held lane; and throughput in that of a held lane."""
+"""Targets. The p99 of short requests: in ms, in that of the best peer, and in their own without long ones.
+
+The p99 of long requests and the throughput: in those of a held lane."""
 
 
 def reading(record: Record, part: str) -> Iterator[str]:
@@ -328,7 +330,7 @@ METHOD = (
 
 LIMITS = (
     f"*Both kinds*: an open loop of {OVER:.0%} of what the CPU can do, on {CONNECTIONS} connections, until every request "
-    f"is answered. *Share*: {SENDERS} connections send requests of {FIRST.long_ms:g} ms one after the other, while an "
-    f"open loop of `/hello` is {OVER:.0%} of what the server alone can answer; it is the part of the CPU that the long "
-    "ones get. The CPU time of `/hello` is that of a closed loop just before, when the server knows both kinds."
+    f"is answered. *Share* is the part of the CPU that long requests get: {SENDERS} connections send those of "
+    f"{FIRST.long_ms:g} ms one after the other. Meanwhile an open loop of `/hello` is {OVER:.0%} of what the server can "
+    "answer of them. The CPU time of `/hello` is that of a closed loop just before, when the server knows both kinds."
 )

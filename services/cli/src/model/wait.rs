@@ -92,8 +92,8 @@ pub fn cobham(wait: f64, busy: f64, busy_first: f64) -> (f64, f64) {
 }
 
 /// The time from the start of a request that others interrupt to its end, S / (1 − σ): its service
-/// time, and those of the requests that go first meanwhile, at this `rate` and with these `times`. σ is
-/// their load. Infinite, as 1 s of infinite deviation cannot be told, from a load of 1: `None`.
+/// time, and those of the requests that go first meanwhile. σ is the load of these. `None` for a load of
+/// 1 or more, with which it is endless.
 ///
 /// Its variance is Var\[S\] / (1 − σ)² + λ E\[S₁²\] E\[S\] / (1 − σ)³. H. White and L. S. Christie,
 /// "Queuing with preemptive priorities or with breakdown", Operations Research 6, 1958; L. Kleinrock,
