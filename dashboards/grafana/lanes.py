@@ -242,8 +242,8 @@ BOARD.row(
         ranked=True,
     ),
     lines(
-        "Time given way",
-        "Do lanes give way to their slow lanes? Seconds per second. Above 0: cheap requests would "
+        "Time left to slow lanes",
+        "Do lanes wait for their slow lanes? Seconds per second. Above 0: cheap requests would "
         "take the whole CPU, and expensive ones get their share.",
         "percentunit",
         {LANE: sum_rate("corelane_slow_lane_owed_seconds_total", POD, "pod, lane")},
