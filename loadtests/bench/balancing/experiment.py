@@ -44,7 +44,7 @@ SETTLE = 3.0
 SETTLE_LOAD = 40.0
 
 
-def scenario(stacks: dict[str, Stack], what: Scenario, shape: Shape, seed: int) -> list[dict]:
+def _climb(stacks: dict[str, Stack], what: Scenario, shape: Shape, seed: int) -> list[dict]:
     """Its cells: one for each policy and load."""
     stacks = {
         name: stack for name, stack in stacks.items() if what.name in ONLY.get(name, (what.name,))
@@ -225,7 +225,7 @@ class Balancing(Experiment):
                 # Quick runs take the first seed alone, which all have.
                 if number <= scenario.seeds:
                     with _watched() as machine:
-                        rows = scenario(stacks, scenario, shape, number)
+                        rows = _climb(stacks, scenario, shape, number)
                     yield from ({**task, **row, **machine} for row in rows)
 
     def abort(self) -> None:
