@@ -22,6 +22,7 @@ from loadtests.bench.balancing.scenarios import (
     SLOWEST,
     TRIES,
     WARM_UP,
+    WITHOUT_SLOW_LANES,
     Scenario,
     answers,
     fits,
@@ -213,7 +214,11 @@ class Balancing(Experiment):
             stacks = {
                 name: stack.enter_context(
                     Stack(
-                        stand.programs, shape, upstream, stand.folder / f"{number}-{shape}-{index}"
+                        stand.programs,
+                        shape,
+                        upstream,
+                        stand.folder / f"{number}-{shape}-{index}",
+                        held=name in WITHOUT_SLOW_LANES,
                     )
                 )
                 for index, (name, upstream) in enumerate(

@@ -149,7 +149,8 @@ machine affect all of them.
 
 The last replica fails. *Half the capacity*: its speed is 0.5 throughout. *Preempted*: its speed is 0.4 for
 4 s of 8 s. *5% of the requests 20 times as long*: 5.1 ms and 103 ms, 10 ms on average. Each kind is judged by its own
-time: 51 ms and 1,026 ms. *Joins*: it starts after 3 s in
+time: 51 ms and 1,026 ms. The slow ones run on slow lanes, whose virtual CPU the lane interrupts; *held lanes*
+has none. *Joins*: it starts after 3 s in
 which the others had 110% of their capacity. *Fails fast*: it answers 500 at once for 5 s.
 
 Shapes of 30 pairs of a replica and a gateway or more are measured with two policies and without failures: the

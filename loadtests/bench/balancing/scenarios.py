@@ -135,6 +135,12 @@ def rate(scenario: Scenario, load: float, lanes: int) -> float:
 DEFAULT = "least-request"
 KEEPING = "least-request, no ejection"
 
+DIRECT = "direct"
+"""No gateway: what the lanes of one replica carry."""
+
+HELD = "least-request, held lanes"
+DIRECT_HELD = "direct, held lanes"
+
 POLICIES: dict[str, dict] = {
     DEFAULT: {"balancing": {"policy": "least-request"}},
     "least-request-p2c": {"balancing": {"policy": "least-request-p2c"}},
@@ -144,14 +150,15 @@ POLICIES: dict[str, dict] = {
         "balancing": {"policy": "least-request"},
         "outliers": {"failurePercent": 0},
     },
+    HELD: {"balancing": {"policy": "least-request"}},
 }
 """Below `upstream`, by the name in the tables."""
 
-ONLY = {KEEPING: ("failing",)}
-"""What is measured in some scenarios alone."""
+WITHOUT_SLOW_LANES = (HELD, DIRECT_HELD)
+"""Their replicas have no slow lanes."""
 
-DIRECT = "direct"
-"""No gateway: what the lanes of one replica carry."""
+ONLY = {KEEPING: ("failing",), HELD: ("mixed",), DIRECT_HELD: ("mixed",)}
+"""What is measured in some scenarios alone."""
 
 LARGE = 30
 """Pairs of a gateway and a replica from which on a small machine has room for few policies."""
@@ -163,10 +170,10 @@ STEADY = ("homogeneous", "half", "mixed")
 def policies(replicas: int, gateways: int) -> dict[str, dict]:
     """Those that a shape is measured with."""
     if not gateways:
-        return {DIRECT: {}}
+        return {DIRECT: {}, DIRECT_HELD: {}}
     if replicas * gateways < LARGE:
         return POLICIES
-    return {name: POLICIES[name] for name in (DEFAULT, "least-request-p2c")}
+    return {name: POLICIES[name] for name in (DEFAULT, "least-request-p2c", HELD)}
 
 
 def fits(scenario: str, replicas: int, gateways: int) -> bool:

@@ -52,12 +52,15 @@ class Stack(ExitStack):
         shape: Shape,
         upstream: dict,
         folder: Path,
+        *,
+        held: bool = False,
     ) -> None:
         super().__init__()
         self.shape = shape
         self._programs = programs
         self._upstream = upstream
         self._folder = folder
+        self._held = held
         self._ports = [(free_ports(), free_ports()) for _ in range(shape.replicas)]
         self._replicas: list[subprocess.Popen] = []
         self._gateways: list[subprocess.Popen] = []
@@ -97,7 +100,7 @@ class Stack(ExitStack):
         listen, admin = self._ports[index]
         argv = [self._programs.peers / "virtual-replica", "--name", f"replica-{index}"]
         argv += ["--listen", f"{HOST}:{listen}", "--admin", f"{HOST}:{admin}"]
-        argv += ["--lanes", str(self.shape.lanes_each)]
+        argv += ["--lanes", str(self.shape.lanes_each), *(["--held"] if self._held else [])]
         return self._run(argv, f"replica-{index}")
 
     def _gateway(self, index: int) -> str:
