@@ -188,14 +188,14 @@ BOARD.row(
             Column("Value #B", "± deviation", "s"),
             Column("Value #C", "Request rate", "reqps"),
             Column("Value #D", "Share of lane time", "percentunit"),
-            Column("Value #E", "On slow lanes", "percentunit"),
+            Column("Value #E", "On a slow lane", values={"0": ("no", "text"), "1": ("yes", "blue")}),
         ),
         f"avg by (route, method) (corelane_load_table_lane_seconds{{{POD_ROUTE}}})",
         f"avg by (route, method) (corelane_load_table_lane_deviation_seconds{{{POD_ROUTE}}})",
         f"sum by (route, method) (rate(corelane_load_table_observations_total{{{POD_ROUTE}}}[5m]))",
         f"sum by (route, method) ({lane_time(POD_ROUTE)})"
         f" / on () group_left () (sum({lane_time(POD)}) > 0)",
-        f"avg by (route, method) (corelane_load_table_slow{{{POD_ROUTE}}})",
+        f"max by (route, method) (corelane_load_table_slow{{{POD_ROUTE}}})",
         sort="Share of lane time",
     ),
     widths=(13, 11),
@@ -209,7 +209,7 @@ BOARD.row(
         "How much of each CPU do expensive requests use? At the configured share with a busy lane "
         "they starve: more replicas, or a larger slow_lanes.share.",
         "percentunit",
-        {LANE: f"pod_lane:corelane_slow_lane_cpu:ratio_rate1m{{{POD}}}"},
+        {LANE: f"pod_lane:corelane_slow_cpu:ratio_rate1m{{{POD}}}"},
         ranked=True,
     ),
     lines(
@@ -217,7 +217,7 @@ BOARD.row(
         "How many requests go to slow lanes? Per second. The load table decides by route: "
         "*Load table* shows which. None with expensive routes: see slow_lanes.bound.",
         "reqps",
-        {LANE: sum_rate("corelane_slow_lane_requests_total", POD, "pod, lane")},
+        {LANE: sum_rate("corelane_slow_requests_total", POD, "pod, lane")},
         ranked=True,
     ),
     lines(
@@ -225,7 +225,7 @@ BOARD.row(
         "Do expensive requests wait? Requests in the queue of each slow lane. A rising line is more "
         "work than the CPU has left: *Utilisation by lane*.",
         "none",
-        {LANE: by_lane("corelane_slow_lane_requests_waiting")},
+        {LANE: by_lane("corelane_slow_requests_waiting")},
         limits=Limits(10, 100),
         ranked=True,
     ),
@@ -233,12 +233,12 @@ BOARD.row(
 BOARD.row(
     7,
     lines(
-        "Longest wait for a slow lane",
-        "For how long has the oldest of them waited? At timeouts.request it gets 503. Cheap requests "
-        "do not wait for it: *Queue time p99 by lane*.",
-        "s",
-        {LANE: by_lane("corelane_slow_lane_oldest_wait_seconds")},
-        limits=Limits(1, 10),
+        "Run-queue time of slow lanes",
+        "Do cheap requests displace expensive ones? Seconds per second for which a slow lane could run "
+        "and its CPU was busy. Expensive requests take longer by it.",
+        "percentunit",
+        {LANE: sum_rate("corelane_slow_run_queue_seconds_total", POD, "pod, lane")},
+        limits=Limits(0.5, 0.8),
         ranked=True,
     ),
     lines(
@@ -246,7 +246,7 @@ BOARD.row(
         "Do lanes wait for their slow lanes? Seconds per second. Above 0: cheap requests would "
         "take the whole CPU, and expensive ones get their share.",
         "percentunit",
-        {LANE: sum_rate("corelane_slow_lane_owed_seconds_total", POD, "pod, lane")},
+        {LANE: sum_rate("corelane_slow_gave_way_seconds_total", POD, "pod, lane")},
         limits=NONZERO,
     ),
     lines(
@@ -254,7 +254,7 @@ BOARD.row(
         "Do idle slow lanes help? Requests per second taken from the queue of another slow lane of "
         "the pod. Many: connections are unevenly placed.",
         "reqps",
-        {LANE: sum_rate("corelane_slow_lane_stolen_total", POD, "pod, lane")},
+        {LANE: sum_rate("corelane_slow_requests_stolen_total", POD, "pod, lane")},
     ),
 )
 

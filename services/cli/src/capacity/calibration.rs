@@ -27,7 +27,7 @@ const COUNTERS: [&str; 8] = [
 ];
 
 /// CPU time of slow lanes; absent without them.
-const SLOW_CPU: &str = "corelane_slow_lane_cpu_seconds_total";
+const SLOW_CPU: &str = "corelane_slow_cpu_seconds_total";
 
 /// A lane that slept less often than this share of its requests was always busy.
 const SELDOM: f64 = 0.05;
@@ -223,7 +223,7 @@ impl Told {
             queue: setting("corelane_config_queue").unwrap_or(usual.queue),
             sharing: placement.map_or(usual.sharing, sharing),
             outside: outside.min(1.0),
-            slow_share: self.now.sum("corelane_slow_lane_share").unwrap_or(usual.slow_share),
+            slow_share: self.now.sum("corelane_config_slow_lane_share").unwrap_or(usual.slow_share),
             wake: wake.min(1.0),
             ..usual
         }
