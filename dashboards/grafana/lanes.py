@@ -246,7 +246,7 @@ BOARD.row(
         "Do lanes wait for their slow lanes? Seconds per second. Above 0: cheap requests would "
         "take the whole CPU, and expensive ones get their share.",
         "percentunit",
-        {LANE: sum_rate("corelane_slow_gave_way_seconds_total", POD, "pod, lane")},
+        {LANE: sum_rate("corelane_slow_yielded_seconds_total", POD, "pod, lane")},
         limits=NONZERO,
     ),
     lines(
