@@ -138,7 +138,7 @@ CPU = (
 )
 
 METHOD = """\
-A replica is a process of the `corelane` library with one lane, its real queue, probes and load reports. A
+A replica is a process of the `corelane` library with one lane or four, its real queue, probes and load reports. A
 request holds the lane for 10 ms of wall-clock time, in which the thread sleeps: a virtual CPU, so that many
 replicas fit on a small machine. Its queue never fills and no timeout is reached, so nothing is shed.
 
@@ -153,8 +153,8 @@ time: 51 ms and 1,026 ms. The slow ones run on slow lanes, whose virtual CPU the
 has none. *Joins*: it starts after 3 s in
 which the others had 110% of their capacity. *Fails fast*: it answers 500 at once for 5 s.
 
-Shapes of 30 pairs of a replica and a gateway or more are measured with two policies and without failures: the
-machine has no room for more. *4 lanes* is one replica of four lanes without a gateway, whose connections are
+Shapes of 30 pairs of a replica and a gateway or more have few policies and no failures: the machine has no
+room for more. *4 lanes* is one replica of four lanes without a gateway, whose connections are
 placed by a hash.
 
 A policy that misses the objective climbs no further, except that all are measured at 70%. A request without a

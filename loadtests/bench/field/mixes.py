@@ -32,6 +32,9 @@ WARM_UP, BRIEFLY = 0.6, 0.5
 """Seconds before each load, in which a server may learn what the kinds cost, and of the load that finds what
 `/hello` costs."""
 
+CROWD = 512
+"""Connections of the short ones meanwhile: whenever a long one ends, so many wait."""
+
 SENDERS = 4
 """Connections of the long requests that starve."""
 
@@ -152,7 +155,7 @@ def _starving(stand: FieldStand, process: Running, number: int) -> Row:
             "open",
             process.address,
             seconds=seconds,
-            connections=CONNECTIONS,
+            connections=CROWD,
             **short,
         ) as cheap,
     ):
@@ -190,19 +193,22 @@ def reading(record: Record, part: str) -> Iterator[str]:
     for name in record.labels("of", part=part):
         best = _best(record, part, name)
         ours = _figure(record, CORELANE, part, name, "cheap_ms.p99")
-        if not (ours and best):
+        if not ours:
             continue
-        ratios = _ratios(record, "cheap_ms.p99", best, part, name)
-        told = f"{name}: the p99 of short requests is {cell(ours, 2)} ms, {cell(ratios, 2)} of that of {best}, the best other"
+        told = [f"the p99 of short requests is {cell(ours, 2)} ms"]
         if name == FIRST.name:
-            told += f"; that {verdict(ours, SHORT_P99_MS)} ms and {verdict(ratios, OF_BEST)}"
+            told[0] += f", which {verdict(ours, SHORT_P99_MS)} ms"
         else:
             both = {"part": part, "of": name, "server": CORELANE}
             alone = record.ratios("cheap_ms.p99", {"loop": OPEN}, {"loop": ALONE}, **both)
-            told += (
-                f"; {cell(alone, 2)} of that without long ones, which {verdict(alone, OF_ALONE)}"
+            told.append(
+                f"{cell(alone, 2)} of that without long ones, which {verdict(alone, OF_ALONE)}"
             )
-        yield f"{told}."
+        if ratios := _ratios(record, "cheap_ms.p99", best, part, name):
+            told.append(
+                f"{cell(ratios, 2)} of that of {best}, the best other, which {verdict(ratios, OF_BEST)}"
+            )
+        yield f"{name}: {'; '.join(told)}."
         if held := _ratios(record, "expensive_ms.p99", HELD, part, name):
             yield (
                 f"{name}: the p99 of long requests is {cell(held, 2)} of that of {HELD}, which "
@@ -331,6 +337,6 @@ METHOD = (
 LIMITS = (
     f"*Both kinds*: an open loop of {OVER:.0%} of what the CPU can do, on {CONNECTIONS} connections, until every request "
     f"is answered. *Share* is the part of the CPU that long requests get: {SENDERS} connections send those of "
-    f"{FIRST.long_ms:g} ms one after the other. Meanwhile an open loop of `/hello` is {OVER:.0%} of what the server can "
+    f"{FIRST.long_ms:g} ms one after the other. Meanwhile an open loop of `/hello` on {CROWD} connections is {OVER:.0%} of what the server can "
     "answer of them. The CPU time of `/hello` is that of a closed loop just before, when the server knows both kinds."
 )
