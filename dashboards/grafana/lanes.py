@@ -199,6 +199,63 @@ BOARD.row(
     widths=(13, 11),
 )
 
+BOARD.folded("Slow lanes")
+BOARD.row(
+    7,
+    lines(
+        "Slow lane's share of the CPU",
+        "How much of each CPU do expensive requests use? At the configured share with a busy lane "
+        "they starve: more replicas, or a larger slow_lanes.share.",
+        "percentunit",
+        {LANE: f"pod_lane:corelane_slow_cpu:ratio_rate1m{{{POD}}}"},
+        ranked=True,
+    ),
+    lines(
+        "Expensive requests by lane",
+        "How many requests go to slow lanes? Per second. The load table decides by route: "
+        "*Load table* shows which. None with expensive routes: see slow_lanes.bound.",
+        "reqps",
+        {LANE: sum_rate("corelane_slow_requests_total", POD, "pod, lane")},
+        ranked=True,
+    ),
+    lines(
+        "Waiting expensive requests",
+        "Do expensive requests wait? Requests in the queue of each slow lane. A rising line is more "
+        "work than the CPU has left: *Utilisation by lane*.",
+        "none",
+        {LANE: by_lane("corelane_slow_requests_waiting")},
+        limits=Limits(10, 100),
+        ranked=True,
+    ),
+)
+BOARD.row(
+    7,
+    lines(
+        "Run-queue time of slow lanes",
+        "Do cheap requests displace expensive ones? Seconds per second for which a slow lane could run "
+        "and its CPU was busy. Expensive requests take longer by it.",
+        "percentunit",
+        {LANE: sum_rate("corelane_slow_run_queue_seconds_total", POD, "pod, lane")},
+        limits=Limits(0.5, 0.8),
+        ranked=True,
+    ),
+    lines(
+        "Time left to slow lanes",
+        "Do lanes wait for their slow lanes? Seconds per second. Above 0: cheap requests would "
+        "take the whole CPU, and expensive ones get their share.",
+        "percentunit",
+        {LANE: sum_rate("corelane_slow_yielded_seconds_total", POD, "pod, lane")},
+        limits=NONZERO,
+    ),
+    lines(
+        "Stolen expensive requests",
+        "Do idle slow lanes help? Requests per second taken from the queue of another slow lane of "
+        "the pod. Many: connections are unevenly placed.",
+        "reqps",
+        {LANE: sum_rate("corelane_slow_requests_stolen_total", POD, "pod, lane")},
+    ),
+)
+
 BOARD.folded("Placement")
 BOARD.row(
     7,

@@ -28,7 +28,16 @@ PARTS = catalogue.read()
 SERVER = [PARTS[name] for name in ("server", "settings", "service")]
 GATEWAY = PARTS["gateway"]
 
-READS = ("/", "/hello", "/div/4", "/work?ops=1", "/static/", "/static/4k.txt", "/openapi.json")
+READS = (
+    "/",
+    "/hello",
+    "/div/4",
+    "/work?ops=1",
+    "/work/a?ops=1",
+    "/static/",
+    "/static/4k.txt",
+    "/openapi.json",
+)
 READS += ("/docs", "/projects", "/none")
 """A path of each route that needs nothing before it."""
 

@@ -9,7 +9,7 @@ import pytest
 
 from loadtests.bench.balancing import scenarios
 from loadtests.bench.balancing.experiment import Balancing
-from loadtests.bench.balancing.scenarios import REFERENCE, SCENARIOS, SLO_MS
+from loadtests.bench.balancing.scenarios import REFERENCE, SCENARIOS, SERVICE_MS, SLO_MS
 from loadtests.bench.experiment.record import Record
 from support import REPOSITORY
 
@@ -22,12 +22,12 @@ SEEDS = (1, 2)
 @pytest.mark.parametrize(
     ("p99", "expected"),
     [
-        ({40: 200.0, 50: 300.0}, 0.0),
-        ({40: 20.0, 50: 30.0}, 50.0),
+        ({40: 20.0, 50: 30.0}, 0.0),
+        ({40: 2.0, 50: 3.0}, 50.0),
         # Halfway in the logarithm.
-        ({40: 20.0, 50: 50.0, 60: 200.0}, 55.0),
+        ({40: 2.0, 50: 5.0, 60: 20.0}, 55.0),
         # Measured beyond the first miss for comparison only.
-        ({40: 50.0, 50: 200.0, 70: 90.0}, 45.0),
+        ({40: 5.0, 50: 20.0, 70: 9.0}, 45.0),
     ],
     ids=["below", "all of it", "between", "the first miss ends it"],
 )
@@ -35,6 +35,13 @@ def test_capacity_is_where_the_p99_leaves_the_objective(
     p99: dict[float, float], expected: float
 ) -> None:
     assert scenarios.capacity(p99) == pytest.approx(expected)
+
+
+def test_each_kind_is_judged_by_its_own_time() -> None:
+    fast, slow = SCENARIOS["mixed"].service_ms
+    assert SCENARIOS["mixed"].slowdown(2 * fast, 3 * slow) == pytest.approx(3)
+    assert SCENARIOS["mixed"].slowdown(9 * fast, 3 * slow) == pytest.approx(9)
+    assert SCENARIOS["half"].slowdown(50.0, 0.0) == pytest.approx(5)
 
 
 def answered(latency: dict[float, float]) -> list[scenarios.Answer]:
@@ -76,12 +83,14 @@ def row(scenario: str, shape: str, policy: str, number: int, load: float) -> dic
         "policy": policy,
         "round": number,
         "load": load,
-        "mixed": False,
+        "mixed": SCENARIOS[scenario].mixed,
         "requests": 1000,
         "wrong": 5,
         "p50": 10.0,
         "p99": p99,
         "p99_fast": p99,
+        "p99_slow": 0.0,
+        "slowdown": p99 / SERVICE_MS,
         "recovery": None if policy == "round-robin" else 0.5,
         "gateway_us": 50.0,
         "lag_p99": 1.0,
@@ -105,6 +114,7 @@ def test_the_report_judges_by_the_target() -> None:
     assert "meets the target of at least 10" in text
     assert "load-aware carries 1.00 (1.00–1.00) of what least-request does" in text
     assert "does not replace the default" in text
+    assert "By the former objective" in text
     for scenario in SCENARIOS.values():
         assert scenario.title in text
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from loadtests.bench.experiment.record import Record
-from loadtests.bench.field import scaling, stand
+from loadtests.bench.field import mixes, scaling, stand
 from loadtests.bench.field.contender import Contender, first_of
 from loadtests.bench.field.contenders import CONTENDERS
 from loadtests.bench.field.experiment import Field
@@ -172,13 +172,18 @@ def test_a_run_is_measured_and_written(binary: Path, tmp_path: Path) -> None:
     tasks = {(task["server"], task["part"]) for task in Field().tasks(None)}
     assert measured == {task for task in tasks if task[0] in chosen and task[1] in parts}
     assert not [row for row in record.rows if row.get("error") or row.get("wrong")]
-    for row in record.select(loop="open"):
+    for row in record.select(part="hello", loop="open"):
         latency = row["latency_ms"]
         assert 0 < latency["p50"] <= latency["p99"] <= latency["p999"] <= latency["max"]
     for row in record.select(part="c10k"):
         assert (row["requests"], row["failed"]) == (260, 0)
-    for row in record.select(part="mixed"):
-        assert row["expensive_ms"]["p50"] > row["cheap_ms"]["p50"]
+    mixed = record.select(part="mixed", server="corelane-server")
+    assert {row["of"] for row in mixed} == set(mixes.MIXES)
+    for row in mixed:
+        if row["loop"] == "open":
+            assert row["expensive_ms"]["p50"] > row["cheap_ms"]["p50"]
+        elif row["loop"] == "starving":
+            assert row["share"] > 0 and row["cheap_per_second"] > 0
     assert (tmp_path / "bench-field.md").read_text() == Field().page(record).markdown
 
 

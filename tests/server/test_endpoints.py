@@ -106,6 +106,7 @@ def test_a_bad_parameter_is_named_with_its_bound(
         ("/work?%6fps=%31%30", "/work?ops=10"),
         ("/work?utm=x&ops=10&other=1", "/work?ops=10"),
         ("/work?ops=0010", "/work?ops=10"),
+        ("/work/short?ops=10", "/work?ops=10"),
         ("/hello?any=thing", "/hello"),
     ],
 )
@@ -122,6 +123,7 @@ def test_two_ways_to_write_the_same(server: Server, path: str, same: str) -> Non
         "/hello/",
         "/work/",
         "/work/?ops=1",
+        "/work/a/b?ops=1",
         "/div",
         "/div/4/",
         "/div/4/2",

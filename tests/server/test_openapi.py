@@ -55,7 +55,15 @@ def test_its_paths_are_the_routes_of_the_server(whole: Server, document: dict) -
 def test_what_is_not_served_is_not_in_it(binary: Path, start: Callable[..., Server]) -> None:
     server = start("--work.max-ops", "7", static="")
     bare = json.loads(ask(server.url, "/openapi.json").body)
-    assert set(bare["paths"]) == {"/", "/hello", "/div/{n}", "/work", "/openapi.json", "/docs"}
+    assert set(bare["paths"]) == {
+        "/",
+        "/hello",
+        "/div/{n}",
+        "/work",
+        "/work/{name}",
+        "/openapi.json",
+        "/docs",
+    }
     assert "Project" not in bare["components"]["schemas"]
     (ops,) = bare["paths"]["/work"]["get"]["parameters"]
     assert ops["schema"]["maximum"] == 7

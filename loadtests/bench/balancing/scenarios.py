@@ -12,7 +12,11 @@ from loadtests.bench.experiment.record import Record
 SERVICE_MS = 10.0
 """Mean time that a request holds a replica's lane."""
 
-SLO_MS = 10 * SERVICE_MS
+SLOWEST = 10.0
+"""The objective: the p99 of each kind of request, in its own service time."""
+
+SLO_MS = SLOWEST * SERVICE_MS
+"""The same where there is one kind. Of mixed requests the former objective: for the fast ones alone."""
 
 SLOW = 20
 """How much longer a slow request takes than a fast one, where there are both."""
@@ -71,6 +75,11 @@ class Scenario:
         fast = SERVICE_MS / (1 - SLOW_SHARE + SLOW_SHARE * SLOW)
         return fast, fast * SLOW
 
+    def slowdown(self, fast: float, slow: float) -> float:
+        """The worst p99 of a kind, in its own service time."""
+        alone, longer = self.service_ms
+        return max(fast / alone, slow / longer if self.mixed else 0.0)
+
 
 SCENARIOS = {
     scenario.name: scenario
@@ -89,7 +98,12 @@ SCENARIOS = {
             seeds=3,
         ),
         Scenario(
-            "mixed", "5% of the requests 20 times as long", mixed=True, ladder=(30, 40, *CLIMB)
+            "mixed",
+            "5% of the requests 20 times as long",
+            seconds=10.0,
+            mixed=True,
+            ladder=(30, 40, *CLIMB),
+            seeds=3,
         ),
         Scenario(
             "joining",
@@ -112,14 +126,20 @@ SCENARIOS = {
 }
 
 
-def rate(scenario: Scenario, load: float, replicas: int) -> float:
-    """Requests per second of a load in percent."""
-    counted = replicas - 1 if scenario.of_others else replicas
+def rate(scenario: Scenario, load: float, lanes: int) -> float:
+    """Requests per second of a load in percent of so many lanes."""
+    counted = lanes - 1 if scenario.of_others else lanes
     return load / 100 * counted * 1000 / SERVICE_MS
 
 
 DEFAULT = "least-request"
 KEEPING = "least-request, no ejection"
+
+DIRECT = "direct"
+"""No gateway: what the lanes of one replica carry."""
+
+HELD = "least-request, held lanes"
+DIRECT_HELD = "direct, held lanes"
 
 POLICIES: dict[str, dict] = {
     DEFAULT: {"balancing": {"policy": "least-request"}},
@@ -130,11 +150,37 @@ POLICIES: dict[str, dict] = {
         "balancing": {"policy": "least-request"},
         "outliers": {"failurePercent": 0},
     },
+    HELD: {"balancing": {"policy": "least-request"}},
 }
 """Below `upstream`, by the name in the tables."""
 
-ONLY = {KEEPING: ("failing",)}
+WITHOUT_SLOW_LANES = (HELD, DIRECT_HELD)
+"""Their replicas have no slow lanes."""
+
+ONLY = {KEEPING: ("failing",), HELD: ("mixed",), DIRECT_HELD: ("mixed",)}
 """What is measured in some scenarios alone."""
+
+LARGE = 30
+"""Pairs of a gateway and a replica from which on a small machine has room for few policies."""
+
+STEADY = ("homogeneous", "half", "mixed")
+"""The scenarios of large shapes."""
+
+
+def policies(replicas: int, gateways: int) -> dict[str, dict]:
+    """Those that a shape is measured with."""
+    if not gateways:
+        return {DIRECT: {}, DIRECT_HELD: {}}
+    if replicas * gateways < LARGE:
+        return POLICIES
+    return {name: POLICIES[name] for name in (DEFAULT, "least-request-p2c", HELD)}
+
+
+def fits(scenario: str, replicas: int, gateways: int) -> bool:
+    """Whether a shape is measured with a scenario."""
+    if not gateways:
+        return scenario == "mixed"
+    return replicas * gateways < LARGE or scenario in STEADY
 
 
 WINDOW_MS = 500.0
@@ -167,8 +213,8 @@ def percentile(values: Sequence[float], share: float) -> float:
     return ranked[max(0, math.ceil(share * len(ranked)) - 1)]
 
 
-def capacity(p99: dict[float, float], limit: float = SLO_MS) -> float:
-    """The highest load of a ladder whose p99 is within the limit.
+def capacity(p99: dict[float, float], limit: float = SLOWEST) -> float:
+    """The highest load of a ladder whose p99, in service times, is within the limit.
 
     log(p99) is interpolated linearly between the last load within it and the first beyond.
     Below the ladder it is 0; the top of the ladder means that or more.
@@ -216,18 +262,24 @@ def ladders(record: Record) -> list[str]:
     return [name for name in record.labels("scenario") if SCENARIOS[name].ladder]
 
 
-def objective(cell: dict) -> float:
-    """The p99 that has to stay within the objective. Of mixed requests it is that of the fast
-    ones: the slow ones take longer than the objective by themselves."""
-    return cell["p99_fast"] if cell["mixed"] else cell["p99"]
-
-
-def capacities(record: Record, scenario: str, shape: str, policy: str) -> list[float]:
+def capacities(
+    record: Record,
+    scenario: str,
+    shape: str,
+    policy: str,
+    figure: str = "slowdown",
+    limit: float = SLOWEST,
+) -> list[float]:
     """The capacity in each round."""
     rounds: dict[int, dict[float, float]] = {}
     for row in record.select(scenario=scenario, shape=shape, policy=policy):
-        rounds.setdefault(row["round"], {})[row["load"]] = objective(row)
-    return [capacity(loads) for loads in rounds.values()]
+        rounds.setdefault(row["round"], {})[row["load"]] = row[figure]
+    return [capacity(loads, limit) for loads in rounds.values()]
+
+
+def former(record: Record, scenario: str, shape: str, policy: str) -> list[float]:
+    """The capacity of mixed requests by the former objective, in each round."""
+    return capacities(record, scenario, shape, policy, "p99_fast", SLO_MS)
 
 
 def reference(scenario: str) -> float:

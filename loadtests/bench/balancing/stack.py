@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import socket
 import subprocess
 import time
 from collections.abc import Callable
@@ -28,9 +29,18 @@ class Shape:
 
     replicas: int
     gateways: int
+    """Without any, requests go to the replicas."""
+    lanes_each: int = 1
 
     def __str__(self) -> str:
-        return f"{self.replicas}x{self.gateways}"
+        if self.gateways:
+            return f"{self.replicas}x{self.gateways}"
+        return f"{self.lanes_each} lanes"
+
+    @property
+    def lanes(self) -> int:
+        """Of all replicas."""
+        return self.replicas * self.lanes_each
 
 
 class Stack(ExitStack):
@@ -42,12 +52,15 @@ class Stack(ExitStack):
         shape: Shape,
         upstream: dict,
         folder: Path,
+        *,
+        held: bool = False,
     ) -> None:
         super().__init__()
         self.shape = shape
         self._programs = programs
         self._upstream = upstream
         self._folder = folder
+        self._held = held
         self._ports = [(free_ports(), free_ports()) for _ in range(shape.replicas)]
         self._replicas: list[subprocess.Popen] = []
         self._gateways: list[subprocess.Popen] = []
@@ -66,6 +79,9 @@ class Stack(ExitStack):
         self._replicas = [self._replica(index) for index in range(self.shape.replicas)]
         listeners = [self._gateway(index) for index in range(self.shape.gateways)]
         self.wait_until_healthy(self.shape.replicas)
+        if not listeners:
+            _eventually(lambda: all(_listens(port) for port, _ in self._ports))
+            listeners = [f"{HOST}:{port}" for port, _ in self._ports]
         argv = [self._programs.generator, "turns", "--to", ",".join(listeners)]
         argv += ["--connections", str(CONNECTIONS)]
         self._generator = self._run(argv, "generator", stdout=subprocess.PIPE)
@@ -84,6 +100,7 @@ class Stack(ExitStack):
         listen, admin = self._ports[index]
         argv = [self._programs.peers / "virtual-replica", "--name", f"replica-{index}"]
         argv += ["--listen", f"{HOST}:{listen}", "--admin", f"{HOST}:{admin}"]
+        argv += ["--lanes", str(self.shape.lanes_each), *(["--held"] if self._held else [])]
         return self._run(argv, f"replica-{index}")
 
     def _gateway(self, index: int) -> str:
@@ -169,11 +186,19 @@ def _healthy(admin: int) -> int | None:
     return sum(line.endswith("::healthy") for line in flags)
 
 
+def _listens(port: int) -> bool:
+    """Whether something accepts connections there."""
+    with socket.socket() as tried:
+        return tried.connect_ex((HOST, port)) == 0
+
+
 def _eventually(check: Callable[[], bool]) -> None:
     deadline = time.monotonic() + PATIENCE
     while not check():
         if time.monotonic() > deadline:
-            raise ToolError(f"the gateways did not find their replicas within {PATIENCE:.0f} s")
+            raise ToolError(
+                f"the gateways did not find their replicas, or these did not listen, within {PATIENCE:.0f} s"
+            )
         time.sleep(0.1)
 
 

@@ -17,6 +17,9 @@ PARTS = (HELLO, DIV, FILE_4K, FILE_10K, WORK, MIXED, CORES, CONNECTIONS, IDLE, C
 FILES = (FILE_4K, FILE_10K, C10K)
 """The parts for servers of static files."""
 
+HELD = f"{servers.CORELANE} without slow lanes"
+"""Its lanes are held by long requests, like any event loop."""
+
 PLAIN = frozenset({HELLO, IDLE})
 COMPUTING = PLAIN | {DIV, WORK, MIXED}
 

@@ -6,19 +6,17 @@ from collections.abc import Callable, Iterator, Mapping
 from loadtests.bench.connections.clients import holders
 from loadtests.bench.experiment.generator import (
     CONNECTIONS,
-    SLOW_MS,
-    SLOW_SHARE,
     Generator,
     cpu_of,
     measured,
 )
 from loadtests.bench.experiment.plan import Row
 from loadtests.bench.field import contender as parts
-from loadtests.bench.field import scaling
+from loadtests.bench.field import mixes, scaling
 from loadtests.bench.field.contender import REQUESTS, Workload, first_of
 from loadtests.bench.field.stand import FieldStand, Running, check, settled
 
-CLOSED, OPEN, MIXED = 0.8, 1.3, 3.0
+CLOSED, OPEN = 0.8, 1.3
 """Seconds of the loops."""
 
 OPEN_WARM_UP = 0.2
@@ -29,9 +27,6 @@ SETTLING = 6.0
 
 IDLE = 0.5
 """Waited for memory that goes back to the system."""
-
-LOAD = 1 / 3
-"""Of what keeps a CPU busy with the expensive requests of the mix alone."""
 
 CORES_OPS = 200_000
 """Iterations of `/work` where CPUs are counted: some 0.3 ms, so that the load generator, which shares them,
@@ -59,14 +54,6 @@ def requests(workload: Workload) -> Part:
         yield {"loop": "open", **row, "latency_ms": _latency(row, "all")}
 
     return measure
-
-
-def mixed(stand: FieldStand, process: Running, number: int) -> Iterator[Row]:
-    """Latencies of cheap requests during expensive ones, open loop."""
-    rate = LOAD * 1e3 / (SLOW_SHARE * SLOW_MS)
-    options = {"ops": stand.ops(SLOW_MS), "work_share": SLOW_SHARE, "rate": round(rate, 1)}
-    row = _open(stand, process, MIXED, min(1.0, MIXED / 4), seed=number, **options)
-    yield {**row, "cheap_ms": _latency(row, "hello"), "expensive_ms": _latency(row, "work")}
 
 
 def cores(stand: FieldStand, process: Running, _round: int) -> Iterator[Row]:
@@ -155,7 +142,7 @@ def _latency(row: Row, kind: str) -> Mapping[str, float]:
 
 SHARED: dict[str, Part] = {
     **{name: requests(workload) for name, workload in REQUESTS.items()},
-    parts.MIXED: mixed,
+    parts.MIXED: mixes.measure,
     parts.CORES: cores,
 }
 """Measured one after the other of a server on one CPU that runs and is warm."""

@@ -8,7 +8,7 @@ from loadtests.bench.experiment.plots import Panel, Plot, Series
 from loadtests.bench.experiment.record import Record
 from loadtests.bench.experiment.servers import CORELANE
 from loadtests.bench.field import contender as parts
-from loadtests.bench.field import rows, scaling
+from loadtests.bench.field import mixes, rows, scaling
 from loadtests.bench.field.contender import REQUESTS
 from loadtests.bench.field.rows import BEHIND, FIRST, FLOOR, LEVEL, Place
 from loadtests.bench.field.scaling import PUBLISHED
@@ -26,7 +26,8 @@ def page(title: str, record: Record) -> Page:
     """The report of a record."""
     found = Page(title, record, LEGEND, LEAD)
     found.section("Reading")
-    found.points([*_standings(record), *_floor(record), *_own(record), *found.quality()])
+    points = [*_standings(record), *_floor(record), *mixes.reading(record, parts.MIXED)]
+    found.points([*points, *_own(record), *found.quality()])
     _places(found, record)
     costs = _costs(record)
     if costs.panels:
@@ -157,11 +158,6 @@ def _latencies(page: Page, record: Record, part: str, figure: str, head: str, **
     page.table(head, names, *columns, ("CPU busy", busy))
 
 
-def _mixed(page: Page, record: Record, part: str) -> None:
-    _latencies(page, record, part, "cheap_ms", "cheap requests")
-    _latencies(page, record, part, "expensive_ms", "expensive requests")
-
-
 def _idle(page: Page, record: Record, part: str) -> None:
     def values(figure: str, name: str) -> list[float]:
         return record.values(figure, server=name, part=part)
@@ -227,7 +223,7 @@ def _ordered(record: Record, figure: str, **where: str) -> list[str]:
 
 TABLES = {
     **dict.fromkeys(REQUESTS, _requests),
-    parts.MIXED: _mixed,
+    parts.MIXED: mixes.tables,
     parts.CORES: scaling.cores,
     parts.CONNECTIONS: scaling.connections,
     parts.IDLE: _idle,
@@ -250,10 +246,7 @@ METHODS = {
     parts.FILE_4K: "A static file of 4,096 bytes, as each server's project recommends; the floor from memory.",
     parts.FILE_10K: "A static file of 10,831 bytes, the index page.",
     parts.WORK: "A loop of arithmetic: here the server hardly matters.",
-    parts.MIXED: (
-        "Open loop: 90% `/hello` and 10% `/work` of 7 ms, a third of what keeps one CPU busy. A cheap request may meet "
-        "an expensive one."
-    ),
+    parts.MIXED: mixes.METHOD,
     parts.CORES: scaling.CORES,
     parts.CONNECTIONS: scaling.CONNECTIONS,
     parts.IDLE: (

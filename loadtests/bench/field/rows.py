@@ -7,13 +7,13 @@ from statistics import median
 from loadtests.bench.experiment.record import Record, figure_of
 from loadtests.bench.experiment.servers import CORELANE
 from loadtests.bench.field import contender as parts
-from loadtests.bench.field.contender import REQUESTS
+from loadtests.bench.field.contender import HELD, REQUESTS
 from loadtests.bench.field.contenders.compiled import TRAINED
 from loadtests.bench.field.scaling import MOST_DROPPED
 
 FLOOR = "floor"
 
-ASIDE = {FLOOR, TRAINED}
+ASIDE = {FLOOR, TRAINED, HELD}
 """Shown and not ranked."""
 
 TITLES = {
@@ -22,7 +22,7 @@ TITLES = {
     parts.FILE_4K: "a file of 4 KiB",
     parts.FILE_10K: "a file of 10.8 kB",
     parts.WORK: "`GET /work`",
-    parts.MIXED: "cheap requests among expensive ones",
+    parts.MIXED: "short requests among long ones",
     parts.CORES: "cores",
     parts.CONNECTIONS: "busy connections",
     parts.IDLE: "start and memory",
@@ -82,8 +82,11 @@ def _rows(record: Record) -> Iterator[Row]:
         yield _row(record, "CPU per request, µs", OWN, "cpu_us", **labels)
         yield _rate(record, **labels)
         yield from _latencies(record, "latency_ms", "", part=part, loop="open")
-    yield from _latencies(record, "cheap_ms", "cheap ", part=parts.MIXED)
-    yield from _latencies(record, "expensive_ms", "expensive ", part=parts.MIXED)
+    for of in record.labels("of", part=parts.MIXED):
+        labels = {"part": parts.MIXED, "of": of}
+        for kind, figure in {"short": "cheap_ms", "long": "expensive_ms"}.items():
+            yield from _latencies(record, figure, f"{of}, {kind} ", **labels, loop="open")
+    yield _rate(record, part=parts.MIXED, loop="saturated")
     idle = {"part": parts.IDLE}
     yield _row(record, "start to first reply, ms", OWN, "start_ms", **idle)
     yield _row(record, "resident when idle, KiB", OWN, "resident_kib", **idle)

@@ -32,11 +32,12 @@ use crate::projects::database::Database;
 use crate::projects::{self, Projects, Resource};
 
 /// Route templates, as in metrics.
-const ROUTES: [&str; 10] = [
+const ROUTES: [&str; 11] = [
     "/",
     "/hello",
     "/div/{n}",
     "/work",
+    "/work/{name}",
     "/static/",
     "/static/{*path}",
     "/projects",
@@ -199,7 +200,9 @@ impl Instance {
             // `*` is the server as a whole and allows only OPTIONS (RFC 9110 section 9.3.7).
             "/" | "/hello" | "/work" | "/openapi.json" | "/docs" | "*" => true,
             _ => {
-                path.strip_prefix("/div/").is_some_and(|n| !n.contains('/'))
+                let named = |prefix| path.strip_prefix(prefix).filter(|name| !name.contains('/'));
+                named("/div/").is_some()
+                    || named("/work/").is_some_and(|name| !name.is_empty())
                     || (self.files.is_some() && path.starts_with("/static/"))
             }
         };
@@ -215,7 +218,10 @@ impl Instance {
             "/openapi.json" => self.documents.json(&fields),
             "/docs" => self.documents.page(&fields),
             "/work" => work::reply(fields, uri.query().unwrap_or(""), self.max_ops),
-            _ => div::reply(fields, path.strip_prefix("/div/").unwrap_or("")),
+            _ => match path.strip_prefix("/div/") {
+                Some(n) => div::reply(fields, n),
+                None => work::reply(fields, uri.query().unwrap_or(""), self.max_ops),
+            },
         }
     }
 }

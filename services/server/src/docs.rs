@@ -13,7 +13,7 @@ use crate::projects;
 /// What a server with this configuration answers.
 pub(crate) fn document(config: &Config) -> Value {
     let mut paths = vec![root::describe(), hello::describe(), div::describe()];
-    paths.push(work::describe(config.work_max_ops));
+    paths.extend(work::describe(config.work_max_ops));
     if config.static_root.is_some() {
         paths.extend(files::describe());
     }

@@ -113,7 +113,7 @@ pub(crate) fn reply(description: &str, content: Option<(&str, Value)>) -> Value 
 }
 
 /// A parameter of an operation.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Parameter(Value);
 
 impl Parameter {

@@ -37,6 +37,7 @@ func serve(given options) error {
 	routes.HandleFunc("GET /hello", hello)
 	routes.HandleFunc("GET /div/{n}", div)
 	routes.HandleFunc("GET /work", work)
+	routes.HandleFunc("GET /work/{name}", work)
 	if given.static != "" {
 		routes.Handle("GET /static/", http.StripPrefix("/static/", files(given.static)))
 	}

@@ -103,7 +103,7 @@ function route(request, response) {
     hello(response);
   } else if (path.startsWith("/div/")) {
     div(response, path.slice("/div/".length));
-  } else if (path === "/work") {
+  } else if (path === "/work" || path.startsWith("/work/")) {
     work(response, mark < 0 ? "" : url.slice(mark + 1));
   } else if (options.static && path.startsWith("/static/")) {
     // As in Express, because Node has no file server.

@@ -15,7 +15,7 @@ const NO_WAIT: f64 = 1e-6;
 const SAME_START: f64 = 2.0;
 
 /// Counters that are read at both ends of the window.
-const COUNTERS: [&str; 7] = [
+const COUNTERS: [&str; 8] = [
     "corelane_load_table_observations_total",
     "corelane_load_table_lane_time_seconds_total",
     "corelane_load_table_lane_time_squared_seconds_total",
@@ -23,7 +23,11 @@ const COUNTERS: [&str; 7] = [
     "corelane_load_table_service_time_squared_seconds_total",
     "corelane_lane_cpu_seconds_total",
     "corelane_lane_sleeps_total",
+    SLOW_CPU,
 ];
+
+/// CPU time of slow lanes; absent without them.
+const SLOW_CPU: &str = "corelane_slow_cpu_seconds_total";
 
 /// A lane that slept less often than this share of its requests was always busy.
 const SELDOM: f64 = 0.05;
@@ -178,10 +182,20 @@ impl Told {
                 "corelane_load_table_service_time_squared_seconds_total",
             );
             let name = format!("{} {}", row.label("method"), row.label("route"));
-            let kind = Kind { name, share: 0.0, lane, wait: wait(lane, service) };
+            let slow = self.on_slow_lanes(row);
+            let kind = Kind { name, share: 0.0, lane, wait: wait(lane, service), slow };
             (count > 0.0).then_some((kind, count))
         });
         rows.collect()
+    }
+
+    /// Whether the kind of a row runs on the slow lane, on most lanes.
+    fn on_slow_lanes(&self, row: &Series) -> bool {
+        let slow = self.now.series("corelane_load_table_slow").iter();
+        let same = |each: &&Series| {
+            ["route", "method"].iter().all(|label| each.label(label) == row.label(label))
+        };
+        slow.filter(same).any(|each| each.value >= 0.5)
     }
 
     /// Its settings, and the cost per request outside handlers over this number of requests.
@@ -194,7 +208,7 @@ impl Told {
         let lane_time = total("corelane_load_table_lane_time_seconds_total");
         // Not the busy time, which excludes sleeping and waking up, and grows while a lane is
         // preempted.
-        let taken = total("corelane_lane_cpu_seconds_total");
+        let taken = total("corelane_lane_cpu_seconds_total") + total(SLOW_CPU);
         let besides = (taken - lane_time).max(0.0) / requests.max(1.0);
         let sleeps = total("corelane_lane_sleeps_total");
         // The cost per request on a busy lane is measurable only if the lane rarely slept.
@@ -209,6 +223,7 @@ impl Told {
             queue: setting("corelane_config_queue").unwrap_or(usual.queue),
             sharing: placement.map_or(usual.sharing, sharing),
             outside: outside.min(1.0),
+            slow_share: self.now.sum("corelane_config_slow_lane_share").unwrap_or(usual.slow_share),
             wake: wake.min(1.0),
             ..usual
         }

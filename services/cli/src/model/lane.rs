@@ -3,12 +3,13 @@
 //! The event loop polls its sockets and takes what has arrived. It reads each request. A cheap one
 //! runs at once if a slot is free, any other waits for its turn. When everything that arrived is
 //! read, one waiting request has its turn, and the loop polls again. It sleeps when there is
-//! nothing to do.
+//! nothing to do. Requests of slow kinds go to the slow lane, which answers by the lane.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use super::Replica;
+use super::slow::SlowModel;
 use corelane::{BRIEF, HANDICAP};
 
 /// A request.
@@ -24,6 +25,8 @@ pub(super) struct Job {
     pub(super) wait: f64,
     /// Its lane time according to the load table.
     pub(super) expected: f64,
+    /// Whether it runs on the slow lane.
+    pub(super) slow: bool,
 }
 
 /// A task of the event loop.
@@ -33,6 +36,8 @@ enum Task {
     Read(Job),
     /// Continue a handler whose wait has ended.
     Resume(Job),
+    /// Write the reply of the slow lane.
+    Answer(Job),
 }
 
 /// A time and a sequence number: the order of the heaps.
@@ -55,7 +60,7 @@ impl Ord for Order {
 
 /// Jobs in order; the smallest is first.
 #[derive(Debug, Default)]
-struct Heap {
+pub(super) struct Heap {
     orders: BinaryHeap<Reverse<(Order, usize)>>,
     jobs: Vec<Job>,
     free: Vec<usize>,
@@ -63,7 +68,7 @@ struct Heap {
 }
 
 impl Heap {
-    fn push(&mut self, at: f64, job: Job) {
+    pub(super) fn push(&mut self, at: f64, job: Job) {
         let place = self.free.pop().unwrap_or(self.jobs.len());
         if place == self.jobs.len() {
             self.jobs.push(job);
@@ -75,17 +80,17 @@ impl Heap {
     }
 
     /// When the first is due.
-    fn first(&self) -> Option<f64> {
+    pub(super) fn first(&self) -> Option<f64> {
         self.orders.peek().map(|Reverse((order, _))| order.0)
     }
 
-    fn pop(&mut self) -> Option<Job> {
+    pub(super) fn pop(&mut self) -> Option<Job> {
         let Reverse((_, place)) = self.orders.pop()?;
         self.free.push(place);
         Some(self.jobs[place])
     }
 
-    fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.orders.len()
     }
 }
@@ -112,6 +117,7 @@ pub(super) struct LaneModel {
     /// Requests that wait for their turn.
     waiting: Heap,
     running: usize,
+    slow: SlowModel,
     /// A waiting request found every slot taken: the next free slot is reserved for it.
     owed: bool,
     /// A request had its turn: the sockets are polled next.
@@ -133,6 +139,7 @@ impl LaneModel {
             away: Heap::default(),
             waiting: Heap::default(),
             running: 0,
+            slow: SlowModel::new(replica.slots, replica.slow_share),
             owed: false,
             to_look: false,
         }
@@ -156,6 +163,7 @@ impl LaneModel {
     /// with the time of their end, or none if they were shed.
     pub(super) fn run_until(&mut self, until: f64, finished: &mut Vec<(Job, Option<f64>)>) {
         while self.now < until {
+            self.give_way();
             if std::mem::take(&mut self.to_look) {
                 self.look();
             }
@@ -184,10 +192,37 @@ impl LaneModel {
         }
     }
 
-    /// Sleeps until something arrives. Returns whether that is before `until`.
+    /// Gives the slow lane what it is owed.
+    fn give_way(&mut self) {
+        let end = self.now + self.slow.owed(self.now);
+        while self.now < end && self.slow.is_ready(self.now) {
+            self.lower(end);
+        }
+    }
+
+    /// The slow lane runs until this time, or the end of a request.
+    fn lower(&mut self, until: f64) {
+        let (used, ended) = self.slow.run(self.now, until - self.now);
+        self.spend(used);
+        self.ready.extend(ended.map(Task::Answer));
+    }
+
+    /// Sleeps until something arrives, or lets the slow lane run. Returns whether that is before
+    /// `until`.
     fn sleep(&mut self, until: f64) -> bool {
         let socket = self.sockets.front().map(|job| job.at);
         let next = [socket, self.away.first()].into_iter().flatten().min_by(f64::total_cmp);
+        if self.slow.is_ready(self.now) {
+            self.lower(next.map_or(until, |next| next.min(until)));
+            // An answer or an arrival ends the sleep.
+            if self.ready.is_empty() && next.is_none_or(|next| self.now < next) {
+                return self.now < until;
+            }
+            self.look();
+            self.now += self.wake;
+            return true;
+        }
+        let next = [next, self.slow.due()].into_iter().flatten().min_by(f64::total_cmp);
         let Some(next) = next.filter(|next| *next < until) else { return false };
         self.asleep += next - self.now;
         self.now = next;
@@ -206,6 +241,10 @@ impl LaneModel {
         match task {
             Task::Read(job) => self.read(job, finished),
             Task::Resume(job) => self.end(job, job.lane / 2.0, finished),
+            Task::Answer(job) => {
+                self.spend(self.half_outside);
+                finished.push((job, Some(self.now)));
+            }
         }
     }
 
@@ -213,15 +252,24 @@ impl LaneModel {
     fn read(&mut self, job: Job, finished: &mut Vec<(Job, Option<f64>)>) {
         self.spend(self.half_outside);
         let owed = self.owed && self.waiting.len() > 0;
-        if job.expected < BRIEF as f64 / 1e9 && self.running + usize::from(owed) < self.slots {
+        if job.slow && self.slow.len() < self.slots + self.queue {
+            self.slow.push(self.now, job);
+        } else if job.slow {
+            self.shed(job, finished);
+        } else if job.expected < BRIEF as f64 / 1e9 && self.running + usize::from(owed) < self.slots
+        {
             self.start(job, finished);
         } else if self.running + self.waiting.len() >= self.slots + self.queue {
-            self.spend(self.half_outside);
-            self.backlog -= job.lane;
-            finished.push((job, None));
+            self.shed(job, finished);
         } else {
             self.waiting.push(self.now + HANDICAP as f64 * job.expected, job);
         }
+    }
+
+    fn shed(&mut self, job: Job, finished: &mut Vec<(Job, Option<f64>)>) {
+        self.spend(self.half_outside);
+        self.backlog -= job.lane;
+        finished.push((job, None));
     }
 
     /// Starts a handler. One that waits holds the lane for half of its lane time before that.

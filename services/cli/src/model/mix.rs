@@ -20,6 +20,8 @@ pub struct Kind {
     /// Time for which the handler waits for something else, such as a database, holding its slot but
     /// not the lane.
     pub wait: Time,
+    /// Whether it runs on the slow lane, where the requests of the lane interrupt it.
+    pub slow: bool,
 }
 
 impl Kind {
@@ -32,9 +34,9 @@ impl Kind {
 /// Kinds whose shares add up to 1.
 ///
 /// The text form is a comma-separated list of kinds,
-/// `KIND=SHARE%[:MEAN[:DEVIATION]][+WAIT[:DEVIATION]]`. `MEAN` is how long the handler holds its lane,
-/// `WAIT` how long it waits without the lane; without a standard deviation a time is fixed. Times that
-/// are not given are 0. Durations have units.
+/// `KIND=SHARE%[:MEAN[:DEVIATION]][+WAIT[:DEVIATION]][@slow]`. `MEAN` is how long the handler holds its
+/// lane, `WAIT` how long it waits without the lane; without a standard deviation a time is fixed. Times
+/// that are not given are 0. Durations have units. `@slow` is a kind that runs on the slow lane.
 ///
 /// ```
 /// use corelane_cli::model::Mix;
@@ -95,8 +97,10 @@ impl FromStr for Mix {
 fn kind(text: &str) -> Result<Kind, CapacityError> {
     let read = || {
         let (name, rest) = text.rsplit_once('=')?;
+        let (rest, slow) = rest.strip_suffix("@slow").map_or((rest, false), |rest| (rest, true));
+        let unfinished = rest.ends_with('+');
         let (rest, wait) = rest.split_once('+').map_or((rest, ""), |(rest, wait)| (rest, wait));
-        if text.ends_with('+') || name.trim().is_empty() {
+        if unfinished || name.trim().is_empty() {
             return None;
         }
         let (share, lane) = rest.split_once(':').map_or((rest, ""), |(share, lane)| (share, lane));
@@ -106,7 +110,8 @@ fn kind(text: &str) -> Result<Kind, CapacityError> {
         let share: f64 = share.trim().strip_suffix('%')?.trim().parse().ok()?;
         let name = name.split_whitespace().collect::<Vec<_>>().join(" ");
         let finite = share.is_finite();
-        finite.then_some(Kind { name, share: share / 100.0, lane: time(lane)?, wait: time(wait)? })
+        let (lane, wait) = (time(lane)?, time(wait)?);
+        finite.then_some(Kind { name, share: share / 100.0, lane, wait, slow })
     };
     read().ok_or_else(|| CapacityError::Form(text.to_owned()))
 }
@@ -150,6 +155,9 @@ impl fmt::Display for Mix {
                     write!(f, ":{}s", time.deviation())?;
                 }
             }
+            if kind.slow {
+                f.write_str("@slow")?;
+            }
         }
         Ok(())
     }
@@ -161,7 +169,7 @@ mod tests {
 
     #[test]
     fn each_part_of_a_kind_is_read() {
-        let text = "GET /a=b=25%:1.5ms:500us+2ms:1s\nPOST  /projects=74.95%+3ms, x=0.05%";
+        let text = "GET /a=b=25%:1.5ms:500us+2ms:1s\nPOST  /projects=74.95%+3ms, x=0.05%@slow";
         let mix: Mix = text.parse().expect("it is of the form");
         let [first, second, third] = mix.kinds() else { panic!("three: {mix:?}") };
         assert_eq!((first.name.as_str(), second.name.as_str()), ("GET /a=b", "POST /projects"));
@@ -169,6 +177,7 @@ mod tests {
         assert_eq!(first.wait, Time::new(0.002, 1.0).expect("a time"));
         assert_eq!((second.lane, second.wait.mean()), (Time::ZERO, 0.003));
         assert!((third.share - 0.0005).abs() < 1e-12);
+        assert_eq!([first.slow, second.slow, third.slow], [false, false, true]);
         assert_eq!(
             mix.to_string().parse::<Mix>().map(|again| again.to_string()),
             Ok(mix.to_string())
@@ -186,6 +195,8 @@ mod tests {
             "a=100%:1ms:",
             "a=100%+",
             "a=1e2%:-1ms",
+            "a=100%@fast",
+            "a=100%+@slow",
             "a=100%:1ms:1ms:1ms",
             "a=100%:1e3s",
             "a=NaN%",

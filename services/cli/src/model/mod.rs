@@ -9,7 +9,7 @@
 //! | Which requests arrive, and what do they cost? | [`Mix`] of [`Kind`]s, each with its [`Time`]s |
 //! | What serves them? | [`Replica`], [`Sharing`] |
 //! | What is the maximum load, and what limits it? | [`Model::knee`], [`pauley`] |
-//! | How long is the wait at a load? | [`Model::estimate`] by formulas, [`Model::simulate`] with the scheduling of a lane, [`Waiting`] as a whole distribution |
+//! | How long is the wait at a load? | [`Model::estimate`] by formulas, [`Model::simulate`] with the scheduling of a lane and its slow lane, [`Waiting`] as a whole distribution |
 //! | Which load meets a latency target? | [`Model::highest`] |
 //! | How many replicas, and when to add one? | [`Model::plan`], [`Model::autoscaling`] |
 //!
@@ -37,6 +37,7 @@ mod plan;
 mod predict;
 mod replica;
 mod simulation;
+mod slow;
 mod time;
 pub mod wait;
 
@@ -52,8 +53,8 @@ pub use time::Time;
 const KINDS: usize = 650;
 
 /// The text form of one kind.
-const FORM: &str = "KIND=SHARE%[:MEAN[:DEVIATION]][+WAIT[:DEVIATION]], such as \
-                               GET /work=10%:7ms:500us, or GET /projects=5%:200us+2ms:1ms. Times \
+const FORM: &str = "KIND=SHARE%[:MEAN[:DEVIATION]][+WAIT[:DEVIATION]][@slow], such as \
+                               GET /work=10%:7ms:500us@slow, or GET /projects=5%:200us+2ms:1ms. Times \
                                have a unit (ns, us, ms, s) and are at most 3600s, deviations at \
                                most 1000000 times the mean";
 

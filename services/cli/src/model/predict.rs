@@ -1,7 +1,7 @@
 //! A mix on a replica: its knee, and estimates for a load.
 
 use super::simulation::{Simulated, Simulation};
-use super::wait::{cobham, lee_longton, shed_share, wake_up};
+use super::wait::{cobham, erlang_c, interrupted, lee_longton, shed_share, wake_up};
 use super::{CapacityError, Kind, Mix, Replica, Time};
 use corelane::BRIEF;
 
@@ -39,8 +39,9 @@ pub struct Estimated {
     pub shed: f64,
     /// By kind: waits outside queues.
     besides: f64,
-    /// The share of requests that wait.
-    waiting: f64,
+    /// The share of requests that wait, by kind.
+    waiting: Vec<f64>,
+    /// With the time from start to end of those that are interrupted.
     kinds: Vec<Kind>,
     outside: f64,
 }
@@ -87,6 +88,12 @@ impl Model {
         kind.lane.plus(Time::fixed(self.replica.outside).unwrap_or_default())
     }
 
+    /// The part of the lane time that no other request interrupts.
+    fn on_lane(&self, kind: &Kind) -> Time {
+        let lane = if kind.slow { Time::ZERO } else { kind.lane };
+        self.of_lane(&Kind { lane, ..kind.clone() })
+    }
+
     /// The time of a request of any kind, from those of each.
     fn mixed(&self, of: impl Fn(&Kind) -> Time) -> Time {
         let mean = self.mix.mean(|kind| of(kind).mean());
@@ -110,27 +117,50 @@ impl Model {
     /// Estimates for a load of the replica in requests per second, at least 0.
     ///
     /// The wait for the lane follows Pollaczek and Khinchine; for lanes that share their work, Lee and
-    /// Longton. Welch's formula adds the wake-up, and cheap kinds go first (Cobham). Where slots are the bound, the wait for one of them is Lee and Longton's.
+    /// Longton. Welch's formula adds the wake-up, and cheap kinds go first (Cobham). Kinds of the slow
+    /// lane wait for all others and are interrupted by them (White and Christie). Where slots are the bound, the wait for one of them is Lee and Longton's.
     pub fn estimate(&self, rate: f64) -> Estimated {
         let rate = rate * self.replica.busiest();
         let servers = self.replica.servers();
         let lane = self.lane_time();
         let lane_busy = rate * lane.mean() / servers as f64;
-        let is_brief = |kind: &Kind| kind.lane.mean() < BRIEF as f64 / 1e9;
-        let brief = |kind: &Kind| if is_brief(kind) { self.of_lane(kind).mean() } else { 0.0 };
+        let express = |kind: &Kind| self.on_lane(kind);
+        let first_time = self.mixed(express);
+        let first_busy = rate * first_time.mean() / servers as f64;
+        let is_brief = |kind: &Kind| kind.slow || kind.lane.mean() < BRIEF as f64 / 1e9;
+        let brief = |kind: &Kind| if is_brief(kind) { express(kind).mean() } else { 0.0 };
         let brief_busy = rate * self.mix.mean(brief) / servers as f64;
-        let for_lane = lee_longton(rate, servers, lane);
-        let (first, after) = cobham(for_lane, lane_busy, brief_busy);
+        // The lane does not wait for its slow lane, which waits for both.
+        let for_lane = lee_longton(rate, servers, first_time);
+        let (first, after) = cobham(for_lane, first_busy, brief_busy);
+        let (_, slow) = cobham(lee_longton(rate, servers, lane), lane_busy, first_busy);
         let slot = self.slot_time();
         let slots = servers * self.replica.slots;
         let for_slot = lee_longton(rate, slots, slot);
         let slot_busy = rate * slot.mean() / slots as f64;
         // A request that waits for a slot also waits for the lane: the longer of both is the queue.
-        let wait = |kind: &Kind| if is_brief(kind) { first } else { after }.max(for_slot);
+        let wait = |kind: &Kind| {
+            let queue = match kind.slow {
+                true => slow,
+                false if is_brief(kind) => first,
+                false => after,
+            };
+            queue.max(for_slot)
+        };
+        // What interrupts a handler on the slow lane makes it take longer.
+        let stretched = |kind: &Kind| {
+            let time = interrupted(kind.lane, rate / servers as f64, first_time);
+            let lane = if kind.slow { time.unwrap_or(kind.lane) } else { kind.lane };
+            Kind { lane, ..kind.clone() }
+        };
         let (taken, load) = if slot_busy > lane_busy {
             (slots, rate * slot.mean())
         } else {
             (servers, rate * lane.mean())
+        };
+        let waiting = |kind: &Kind| match kind.slow || first_busy == lane_busy {
+            true => erlang_c(taken, load),
+            false => erlang_c(servers, rate * first_time.mean()),
         };
         let places = servers * (self.replica.slots + self.replica.queue);
         // Cheap requests that wait for their lane wait in its sockets, which are not a separate
@@ -143,8 +173,8 @@ impl Model {
             waits: self.mix.kinds().iter().map(wait).collect(),
             shed: if queues { shed() } else { 0.0 },
             besides: wake_up(rate / servers as f64, self.replica.wake) + self.replica.network,
-            waiting: super::wait::erlang_c(taken, load),
-            kinds: self.mix.kinds().to_vec(),
+            waiting: self.mix.kinds().iter().map(waiting).collect(),
+            kinds: self.mix.kinds().iter().map(stretched).collect(),
             outside: self.replica.outside,
         }
     }
@@ -209,7 +239,8 @@ impl Estimated {
         if t <= 0.0 {
             return 1.0;
         }
-        let mean = (self.waits[kind] / self.waiting.max(f64::MIN_POSITIVE)).max(f64::MIN_POSITIVE);
+        let waiting = self.waiting[kind];
+        let mean = (self.waits[kind] / waiting.max(f64::MIN_POSITIVE)).max(f64::MIN_POSITIVE);
         let beyond = |t: f64| (-t / mean).exp();
         let upto = if service.is_fixed() {
             if t > service.mean() {
@@ -223,7 +254,7 @@ impl Estimated {
             let weight = |n: u32| beyond(at(n) - 0.5 * step) - beyond(at(n) + 0.5 * step);
             (0..STEPS).map(|n| weight(n) * service.tail(t - at(n))).sum()
         };
-        (1.0 - self.waiting) * service.tail(t) + self.waiting * (beyond(t) + upto)
+        (1.0 - waiting) * service.tail(t) + waiting * (beyond(t) + upto)
     }
 }
 
@@ -258,6 +289,7 @@ mod tests {
         unevenness: 1.0,
         outside: 0.0,
         wake: 0.0,
+        slow_share: 0.15,
         network: 0.0,
     };
 
@@ -310,6 +342,43 @@ mod tests {
             close(estimated.mean(Some(kind)), simulated.mean(Some(kind)), 0.1);
         }
         close(estimated.quantile(Some(1), 0.99), simulated.quantile(Some(1), 0.99), 0.2);
+    }
+
+    #[test]
+    fn brief_ones_do_not_wait_for_the_slow_lane() {
+        let simulation = Simulation { requests: 60_000, seed: 2 };
+        let replica = Replica { outside: 1e-5, slow_share: 0.0, ..BARE };
+        for text in ["a=90%,b=10%:7ms@slow", "a=90%:200us:200us,b=10%:7ms:7ms@slow"] {
+            let model = model(text, replica);
+            let rate = 0.7 * model.knee().rate;
+            let simulated = model.simulate(&simulation, rate);
+            let estimated = model.estimate(rate);
+            for kind in [0, 1] {
+                close(estimated.mean(Some(kind)), simulated.mean(Some(kind)), 0.1);
+                let p99 = simulated.quantile(Some(kind), 0.99);
+                close(estimated.quantile(Some(kind), 0.99), p99, 0.2);
+            }
+            close(simulated.busy, 0.7, 0.03);
+        }
+        let held = model("a=90%,b=10%:7ms", replica);
+        let free = model("a=90%,b=10%:7ms@slow", replica);
+        let p99 = |model: &Model| model.simulate(&simulation, 900.0).quantile(Some(0), 0.99);
+        assert!(p99(&free) < 0.01 * p99(&held), "{} {}", p99(&free), p99(&held));
+    }
+
+    #[test]
+    fn a_lane_that_is_always_busy_leaves_its_slow_lane_a_share() {
+        // Cheap requests alone are 1.5 times what the lane can do.
+        let replica = Replica { queue: 1 << 20, ..BARE };
+        let model = model("a=99.9%:100us,b=0.1%:2ms@slow", replica);
+        let rate = 15_000.0;
+        let seconds = SIMULATION.requests as f64 / rate;
+        let seen = model.simulate(&SIMULATION, rate);
+        // The slow ones need 3% of the CPU, which is less than their share.
+        assert!(seen.quantile(Some(1), 0.99) < 0.1 * seconds, "{}", seen.quantile(Some(1), 0.99));
+        let starved = Model::new(model.mix().clone(), Replica { slow_share: 0.0, ..replica });
+        let starved = starved.expect("a model").simulate(&SIMULATION, rate);
+        assert!(starved.quantile(Some(1), 0.5) > 0.4 * seconds);
     }
 
     #[test]

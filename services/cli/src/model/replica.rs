@@ -33,6 +33,8 @@ pub struct Replica {
     /// Cost of a sleep and a wake-up of a lane, in seconds. The first request of a busy period pays it,
     /// so its effect fades as the load grows.
     pub wake: f64,
+    /// The least share of a CPU that a slow lane gets while its lane is always busy, from 0 to 0.5.
+    pub slow_share: f64,
     /// Network time of a request and its reply, in seconds, independent of the load.
     pub network: f64,
 }
@@ -50,6 +52,7 @@ impl Default for Replica {
             unevenness: 1.0,
             outside: 10e-6,
             wake: 25e-6,
+            slow_share: 0.15,
             network: 0.0,
         }
     }
@@ -73,6 +76,7 @@ impl Replica {
             ("outside", self.outside, short(self.outside), "0 s to 1 s"),
             ("wake", self.wake, short(self.wake), "0 s to 1 s"),
             ("network", self.network, short(self.network), "0 s to 1 s"),
+            ("slow share", self.slow_share, (0.0..=0.5).contains(&self.slow_share), "0 to 0.5"),
         ];
         let wrong = rules.into_iter().find(|(_, _, holds, _)| !holds);
         wrong.map_or(Ok(()), |(name, value, _, allowed)| {

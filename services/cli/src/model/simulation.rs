@@ -79,7 +79,7 @@ impl Simulation {
             let least =
                 |a: &&mut LaneModel, b: &&mut LaneModel| a.left(now).total_cmp(&b.left(now));
             let chosen = lanes.iter_mut().min_by(least).expect("a replica has a lane");
-            chosen.arrive(Job { kind, counted, at: now, lane, wait, expected });
+            chosen.arrive(Job { kind, counted, at: now, lane, wait, expected, slow: of.slow });
         }
         let seconds = (now - begun) * lanes.len() as f64;
         let busy = 1.0 - (asleep(&lanes) - idle) / seconds.max(f64::MIN_POSITIVE);
@@ -137,7 +137,7 @@ mod tests {
 
     fn simulate(time: Time, replica: &Replica, rate: f64) -> Simulated {
         let name = "GET /work".to_owned();
-        let kind = Kind { name, share: 1.0, lane: time, wait: Time::ZERO };
+        let kind = Kind { name, share: 1.0, lane: time, wait: Time::ZERO, slow: false };
         let mix = Mix::new(vec![kind]).expect("a mix");
         Simulation { requests: 400_000, seed: 7 }.run(&mix, replica, rate)
     }
@@ -203,7 +203,7 @@ mod tests {
         let replica = Replica { slots: 4, queue: 6, ..bare(1, Sharing::Apart) };
         let name = "GET /".to_owned();
         let wait = Time::exponential(10e-3).expect("a time");
-        let kind = Kind { name, share: 1.0, lane: Time::ZERO, wait };
+        let kind = Kind { name, share: 1.0, lane: Time::ZERO, wait, slow: false };
         let mix = Mix::new(vec![kind]).expect("a mix");
         let seen = Simulation { requests: 200_000, seed: 3 }.run(&mix, &replica, 500.0);
         close(seen.shed, crate::model::wait::shed_share(4, 6, 5.0), 0.03, "shed");

@@ -91,6 +91,30 @@ pub fn cobham(wait: f64, busy: f64, busy_first: f64) -> (f64, f64) {
     (wait * (1.0 - busy) / after_first, wait / after_first)
 }
 
+/// The time from the start of a request that others interrupt to its end, S / (1 − σ): its service
+/// time, and those of the requests that go first meanwhile. σ is the load of these. `None` for a load of
+/// 1 or more, with which it is endless.
+///
+/// Its variance is Var\[S\] / (1 − σ)² + λ E\[S₁²\] E\[S\] / (1 − σ)³. H. White and L. S. Christie,
+/// "Queuing with preemptive priorities or with breakdown", Operations Research 6, 1958; L. Kleinrock,
+/// *Queueing Systems*, volume 2, 1976, section 3.4.
+///
+/// ```
+/// use corelane_cli::model::{Time, wait::interrupted};
+///
+/// let first = Time::fixed(1e-3).unwrap();
+/// let time = interrupted(Time::fixed(7e-3).unwrap(), 500.0, first).unwrap();
+/// assert!((time.mean() - 14e-3).abs() < 1e-12);
+/// ```
+pub fn interrupted(time: Time, rate: f64, first: Time) -> Option<Time> {
+    let free = 1.0 - rate * first.mean();
+    if free <= 0.0 {
+        return None;
+    }
+    let others = rate * first.second_moment() * time.mean() / free.powi(3);
+    Time::new(time.mean() / free, (time.deviation().powi(2) / free.powi(2) + others).sqrt()).ok()
+}
+
 /// The share of requests that find all places taken: k servers, a bounded queue, exponential times.
 ///
 /// Tijms, *A First Course in Stochastic Models*, 2003, section 5.1 (M/M/c/c+N).

@@ -1,4 +1,5 @@
-//! `GET /work?ops=N`: N iterations of arithmetic, all on the lane.
+//! `GET /work?ops=N`: N iterations of arithmetic, all on the lane. `/work/{name}` is a route of its own, so that
+//! the load table can tell two sizes apart.
 
 use std::hint::black_box;
 
@@ -19,14 +20,22 @@ pub(crate) fn reply(map: HeaderMap, query: &str, max_ops: u64) -> Response<Full<
     }
 }
 
-pub(crate) fn describe(max_ops: u64) -> openapi::Path {
+pub(crate) fn describe(max_ops: u64) -> [openapi::Path; 2] {
     let ops = json!({ "type": "integer", "minimum": 0, "maximum": max_ops });
     let result = json!({ "type": "string", "pattern": "^[0-9a-f]{16}\\n$" });
-    let get = Operation::new("work", "Steps of arithmetic, all on the lane")
-        .description("What else the query says is ignored")
-        .parameters([Parameter::required("query", "ops", "How many steps", ops)])
-        .reply(200, openapi::reply("The result", Some(("text/plain; charset=utf-8", result))));
-    ("/work", json!({ "get": Value::from(get) }))
+    let ops = Parameter::required("query", "ops", "How many steps", ops);
+    let name =
+        Parameter::required("path", "name", "Tells kinds apart", json!({ "type": "string" }));
+    let get = |id, parameters: Vec<Parameter>| {
+        let reply =
+            openapi::reply("The result", Some(("text/plain; charset=utf-8", result.clone())));
+        let get = Operation::new(id, "Steps of arithmetic, all on the lane")
+            .description("What else the query says is ignored")
+            .parameters(parameters)
+            .reply(200, reply);
+        json!({ "get": Value::from(get) })
+    };
+    [("/work", get("work", vec![ops.clone()])), ("/work/{name}", get("namedWork", vec![name, ops]))]
 }
 
 /// The number of iterations. Other parameters are ignored, such as those for tracking.

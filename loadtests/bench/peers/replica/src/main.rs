@@ -1,4 +1,4 @@
-//! A replica of the corelane library whose requests hold its one lane for a given time without
+//! A replica of the corelane library whose requests hold their lane for a given time without
 //! using CPU. Many of them fit on a small machine, and queues, load reports and probes are real.
 //!
 //! Lines on standard input change it while it runs. `speed 0.4` slows its virtual CPU to 0.4.
@@ -19,15 +19,15 @@ use std::thread;
 
 use bytes::Bytes;
 use clap::Parser;
-use corelane::{Incoming, Lanes, LoadReports, Pin, Server};
+use corelane::{Cost, Incoming, Lane, Lanes, LoadReports, Pin, Server, SlowLanes};
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
 use rustix::thread::set_current_timer_slack;
 
-use crate::virtual_cpu::{Condition, Kind, VirtualCpu};
+use crate::virtual_cpu::{Condition, Kind, Used, VirtualCpu};
 
 #[derive(Debug, Parser)]
-#[command(about = "A replica with one lane of a virtual CPU")]
+#[command(about = "A replica whose lanes have virtual CPUs")]
 struct Options {
     /// Address to serve.
     #[arg(long)]
@@ -35,6 +35,12 @@ struct Options {
     /// Address of the admin port.
     #[arg(long)]
     admin: SocketAddr,
+    /// Lanes, each with a virtual CPU of its own.
+    #[arg(long, default_value_t = 1)]
+    lanes: usize,
+    /// Without slow lanes: `/work` holds its lane.
+    #[arg(long)]
+    held: bool,
     /// Name in replies.
     #[arg(long)]
     name: HeaderValue,
@@ -46,20 +52,30 @@ fn main() -> Result<(), Box<dyn Error>> {
     let server = Server::builder()
         .bind(options.listen)
         .admin(options.admin)
-        .lanes(Lanes::Count(1))
+        .lanes(Lanes::Count(options.lanes))
         .pin(Pin::Off)
         .replica(options.name)
         .load_reports(LoadReports::Text)
+        .routes(["/hello", "/work"])
+        // A virtual CPU uses no CPU time that a lane could learn from, and none can be given to it.
+        .cost("/hello", Cost::Cheap)
+        .cost("/work", Cost::Expensive)
+        .slow_lanes((!options.held).then_some(SlowLanes { share: 0.01, ..SlowLanes::default() }))
         .build()?;
     let told = Arc::clone(&condition);
     thread::spawn(move || obey(&told));
     // Only a signal ends it in an orderly way. Requests that are cut then do not matter.
-    let _drained = server.serve(move |_lane| {
+    let used: Vec<Arc<Used>> = (0..options.lanes).map(|_| Arc::default()).collect();
+    let _drained = server.serve(move |lane: &Lane| {
         // Sleeps end when they are due instead of up to 50 µs later (prctl(2), PR_SET_TIMERSLACK).
         if let Err(error) = set_current_timer_slack(Some(NonZeroU64::MIN)) {
             eprintln!("virtual-replica: timer slack: {error}");
         }
-        let cpu = Rc::new(VirtualCpu::new(Arc::clone(&condition)));
+        let cpu = Rc::new(VirtualCpu::new(
+            Arc::clone(&condition),
+            Arc::clone(&used[lane.index()]),
+            lane.is_slow(),
+        ));
         tower::service_fn(move |request: Request<Incoming>| {
             let cpu = Rc::clone(&cpu);
             async move { Ok::<_, Infallible>(answer(&cpu, request.uri().path())) }

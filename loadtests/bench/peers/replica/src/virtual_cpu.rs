@@ -1,8 +1,8 @@
 //! Simulates the time that a request takes on a CPU.
 
 use std::cell::Cell;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -73,18 +73,42 @@ impl Condition {
     }
 }
 
+/// When a lane used its virtual CPU: what the slow lane next to it does not have.
+#[derive(Debug, Default)]
+pub(crate) struct Used(Mutex<(Duration, Option<Instant>)>);
+
+impl Used {
+    /// Until `now`, since the start.
+    fn until(&self, now: Instant) -> Duration {
+        let (before, begun) = *self.0.lock().expect("no thread panics with it");
+        before + begun.map_or(Duration::ZERO, |begun| now.saturating_duration_since(begun))
+    }
+
+    fn begin(&self) {
+        self.0.lock().expect("no thread panics with it").1 = Some(Instant::now());
+    }
+
+    fn end(&self) {
+        let used = self.until(Instant::now());
+        *self.0.lock().expect("no thread panics with it") = (used, None);
+    }
+}
+
 /// The virtual CPU of one lane.
 #[derive(Debug)]
 pub(crate) struct VirtualCpu {
     condition: Arc<Condition>,
+    used: Arc<Used>,
+    /// Whether it is that of the slow lane, which the lane interrupts.
+    slow: bool,
     /// When the last work should have ended, and when it did: a sleep ends late, which must not
     /// delay the next work.
     over: Cell<Option<(Instant, Instant)>>,
 }
 
 impl VirtualCpu {
-    pub(crate) fn new(condition: Arc<Condition>) -> Self {
-        VirtualCpu { condition, over: Cell::new(None) }
+    pub(crate) fn new(condition: Arc<Condition>, used: Arc<Used>, slow: bool) -> Self {
+        VirtualCpu { condition, used, slow, over: Cell::new(None) }
     }
 
     pub(crate) fn fails(&self) -> bool {
@@ -93,6 +117,33 @@ impl VirtualCpu {
 
     /// Returns when the work of a request is done.
     pub(crate) fn hold(&self, kind: Kind) {
+        let time = Duration::from_micros(self.condition.times[kind as usize].load(Relaxed));
+        if self.slow {
+            return self.hold_slowly(time);
+        }
+        self.used.begin();
+        self.hold_at_once(time);
+        self.used.end();
+    }
+
+    /// The same on the slow lane: only the time in which the lane does not use the CPU counts.
+    fn hold_slowly(&self, mut left: Duration) {
+        let mut seen = Instant::now();
+        let mut used = self.used.until(seen);
+        while !left.is_zero() {
+            let speed = self.condition.speed();
+            thread::sleep(left.div_f64(speed).min(SLICE));
+            let (now, now_used) = {
+                let now = Instant::now();
+                (now, self.used.until(now))
+            };
+            let got = (now - seen).saturating_sub(now_used.saturating_sub(used));
+            (seen, used) = (now, now_used);
+            left = left.saturating_sub(got.mul_f64(speed) + Duration::from_nanos(10));
+        }
+    }
+
+    fn hold_at_once(&self, mut left: Duration) {
         let now = Instant::now();
         let mut at = match self.over.get() {
             Some((due, was))
@@ -102,7 +153,6 @@ impl VirtualCpu {
             }
             _ => now,
         };
-        let mut left = Duration::from_micros(self.condition.times[kind as usize].load(Relaxed));
         while !left.is_zero() {
             let speed = self.condition.speed();
             let slice = left.div_f64(speed).min(SLICE);
@@ -123,7 +173,7 @@ mod tests {
         let condition = Arc::new(Condition::default());
         condition.change("times 1 8").expect("a right line");
         condition.change(speed).expect("a right line");
-        let cpu = VirtualCpu::new(condition);
+        let cpu = VirtualCpu::new(condition, Arc::default(), false);
         let begun = Instant::now();
         (0..5).for_each(|_| cpu.hold(Kind::Work));
         begun.elapsed()
@@ -133,6 +183,21 @@ mod tests {
     fn work_takes_its_time_divided_by_the_speed() {
         assert!(times("speed 1") >= Duration::from_millis(39));
         assert!(times("speed 0.4") >= Duration::from_millis(99));
+    }
+
+    #[test]
+    fn a_lane_takes_the_cpu_from_its_slow_lane() {
+        let condition = Arc::new(Condition::default());
+        condition.change("times 20 30").expect("a right line");
+        let used = Arc::new(Used::default());
+        let lane = VirtualCpu::new(Arc::clone(&condition), Arc::clone(&used), false);
+        let slow = VirtualCpu::new(condition, used, true);
+        let begun = Instant::now();
+        thread::scope(|scope| {
+            scope.spawn(move || slow.hold(Kind::Work));
+            scope.spawn(move || (0..3).for_each(|_| lane.hold(Kind::Hello)));
+        });
+        assert!(begun.elapsed() >= Duration::from_millis(88));
     }
 
     #[test]

@@ -115,6 +115,12 @@ pub struct Work {
 }
 
 impl Work {
+    /// Parses the target `/work?ops=N`, or `/work/NAME?ops=N`, for peers without a router.
+    pub fn of(target: &str) -> Option<Work> {
+        let (path, query) = target.split_once('?')?;
+        (path == "/work" || path.starts_with("/work/")).then(|| Work::parse(query))?
+    }
+
     /// Parses `ops=N`, for peers without a query parser.
     pub fn parse(query: &str) -> Option<Work> {
         Some(Work { ops: query.strip_prefix("ops=")?.parse().ok()? })

@@ -52,7 +52,8 @@ fn routes(config: &mut ServiceConfig, command: &Command) {
     config
         .route("/hello", web::get().to(hello))
         .route("/div/{n}", web::get().to(div))
-        .route("/work", web::get().to(work));
+        .route("/work", web::get().to(work))
+        .route("/work/{name}", web::get().to(work));
     if let Some(folder) = &command.folder {
         let files = Files::new("/static", folder).index_file("index.html");
         config.service(files.read_mode_threshold(READ_AT_ONCE));

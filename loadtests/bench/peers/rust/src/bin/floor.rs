@@ -157,9 +157,9 @@ impl Replies {
             return Cow::Borrowed(reply);
         }
         let text = str::from_utf8(target).unwrap_or_default();
-        let made = match (text.strip_prefix("/div/"), text.strip_prefix("/work")) {
+        let made = match (text.strip_prefix("/div/"), text.starts_with("/work")) {
             (Some(n), _) => half(n),
-            (_, Some(query)) => query.strip_prefix('?').and_then(Work::parse).map(Work::reply),
+            (_, true) => Work::of(text).map(Work::reply),
             _ => return Cow::Borrowed(&self.not_found),
         };
         made.map_or(Cow::Borrowed(&self.bad_request), |body| {

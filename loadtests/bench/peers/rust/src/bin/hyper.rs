@@ -25,7 +25,9 @@ fn answer(request: &Request<Incoming>) -> Answer {
     let target = request.uri();
     let found = match target.path() {
         "/hello" => Some(text(HELLO)),
-        "/work" => target.query().and_then(Work::parse).map(|work| text(work.reply())),
+        path if path == "/work" || path.starts_with("/work/") => {
+            target.query().and_then(Work::parse).map(|work| text(work.reply()))
+        }
         path => match path.strip_prefix("/div/") {
             Some(n) => half(n).map(text),
             None => return empty(StatusCode::NOT_FOUND),

@@ -24,8 +24,8 @@ impl HttpService for Service {
                 Some(half) => reply.body_vec(half.into_bytes()),
                 None => bad_request(reply),
             }
-        } else if let Some(query) = path.strip_prefix("/work") {
-            match query.strip_prefix('?').and_then(Work::parse) {
+        } else if path.starts_with("/work") {
+            match Work::of(path) {
                 Some(work) => reply.body_vec(work.reply().into_bytes()),
                 None => bad_request(reply),
             }

@@ -41,7 +41,7 @@ class Plain {
     }
 
     /** Steps of a linear congruential generator: each needs the one before it. */
-    @GetMapping(path = "/work", produces = TEXT)
+    @GetMapping(path = {"/work", "/work/{name}"}, produces = TEXT)
     String work(@RequestParam long ops) {
         if (ops < 0) {
             throw new ResponseStatusException(HttpStatus.BAD_REQUEST);
