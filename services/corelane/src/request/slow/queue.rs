@@ -93,10 +93,11 @@ impl SlowQueues {
         }
         inside.arrivals += 1;
         let place = Place { since, arrival: inside.arrivals };
-        inside.jobs.insert(place, job);
-        drop(inside);
+        // Counted before another slow lane can take it.
         shared.waiting.fetch_add(1, Relaxed);
         shared.expected.fetch_add(expected, Relaxed);
+        inside.jobs.insert(place, job);
+        drop(inside);
         shared.handed_over.add(1);
         queue.changed.notify_one();
         queue.begun.notify_one();

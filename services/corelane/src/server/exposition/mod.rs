@@ -187,6 +187,10 @@ const OF_LOAD_TABLE: &[OfRow] = &[
         |row| row.lane.0.into(),
     ),
     (
+        Family::gauge("corelane_load_table_slow", "1 if a lane serves the kind on its slow lane"),
+        |row| row.is_slow.into(),
+    ),
+    (
         Family::gauge(
             "corelane_load_table_lane_deviation_seconds",
             "Mean deviation of the lane time of a request",
