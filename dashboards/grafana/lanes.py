@@ -188,7 +188,9 @@ BOARD.row(
             Column("Value #B", "± deviation", "s"),
             Column("Value #C", "Request rate", "reqps"),
             Column("Value #D", "Share of lane time", "percentunit"),
-            Column("Value #E", "On a slow lane", values={"0": ("no", "text"), "1": ("yes", "blue")}),
+            Column(
+                "Value #E", "On a slow lane", values={"0": ("no", "text"), "1": ("yes", "blue")}
+            ),
         ),
         f"avg by (route, method) (corelane_load_table_lane_seconds{{{POD_ROUTE}}})",
         f"avg by (route, method) (corelane_load_table_lane_deviation_seconds{{{POD_ROUTE}}})",
