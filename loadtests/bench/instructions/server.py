@@ -113,6 +113,8 @@ def _argv(program: Path, settings: Settings, pem: Pem, folder: Path, port: int) 
     argv = [str(program), "--listen", f"127.0.0.1:{port:05}", "--admin.listen", "127.0.0.1:0"]
     argv += ["--lanes", "1", "--pin", "off", "--replica", "bench", "--log.level", "warn"]
     argv += ["--drain.settle", "0s", "--static.root", str(static)]
+    # A program takes some fifty times as long under callgrind, and no request of these is an expensive one.
+    argv += ["--slow-lanes.mode", "on", "--slow-lanes.bound", "1s"]
     if settings.database:
         tokens = folder / "tokens"
         tokens.write_text(f"bench sha256:{hashlib.sha256(TOKEN.encode()).hexdigest()}\n")

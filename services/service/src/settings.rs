@@ -27,6 +27,20 @@ use crate::value::{
 /// As in humantime: 365.25 days.
 const YEAR: Duration = Duration::from_secs(31_557_600);
 
+/// When lanes have slow lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SlowMode {
+    /// Where they are pinned.
+    Auto,
+    On,
+    Off,
+}
+
+impl SlowMode {
+    const WORDS: &[(&str, Self)] =
+        &[("auto", SlowMode::Auto), ("on", SlowMode::On), ("off", SlowMode::Off)];
+}
+
 settings! {
     /// The settings of the library.
     pub(crate) struct Runtime {
@@ -127,8 +141,9 @@ settings! {
             "Whether each reply has the x-request-id of its request, or a new one: on or off";
         "plain_requests" => plain_requests: bool = "on", switch,
             "Whether plain HTTP/1.1 requests take the fast path: on or off";
-        "slow_lanes.mode" => slow_lanes_mode: bool = "on", switch,
-            "Whether each lane has a slow lane, which serves expensive requests at a lower priority: on or off";
+        "slow_lanes.mode" => slow_lanes_mode: SlowMode = "auto", choice(SlowMode::WORDS),
+            "Whether each lane has a slow lane, which serves expensive requests at a lower priority: on, off, \
+             or auto, which means on where lanes are pinned";
         "slow_lanes.bound" => slow_lanes_bound: Duration = "500us",
             duration(Duration::from_micros(20), Duration::from_secs(1)),
             "Time for which a handler may hold its lane before its route counts as expensive";
@@ -218,9 +233,10 @@ impl Runtime {
             .load_reports(self.load_reports)
             .request_ids(self.request_ids)
             .plain_requests(self.plain_requests)
-            .slow_lanes(self.slow_lanes_mode.then_some(SlowLanes {
+            .slow_lanes((self.slow_lanes_mode != SlowMode::Off).then_some(SlowLanes {
                 bound: self.slow_lanes_bound,
                 share: self.slow_lanes_share,
+                unpinned: self.slow_lanes_mode == SlowMode::On,
             }))
             .trusted_proxies(self.trusted_proxies.iter().cloned())
             .forwarded_header(self.forwarded_header)

@@ -117,14 +117,14 @@ def _build_ours(profile: str) -> Path:
     return builds.build(["corelane-server"], profile) / "corelane-server"
 
 
-def _argv_ours(program: Path, start: Start) -> list[str]:
+def _argv_ours(program: Path, start: Start, slow: str = "on") -> list[str]:
     argv = servers.corelane(program, start.address, start.threads)
     argv += ["--static.root", str(start.static), "--limits.queue", str(servers.CONNECTIONS)]
-    return [*argv, "--slow-lanes.bound", BOUND]
+    return [*argv, "--slow-lanes.mode", slow, "--slow-lanes.bound", BOUND]
 
 
 def _argv_held(program: Path, start: Start) -> list[str]:
-    return [*_argv_ours(program, start), "--slow-lanes.mode", "off"]
+    return _argv_ours(program, start, slow="off")
 
 
 def _version_ours(_program: Path) -> str:

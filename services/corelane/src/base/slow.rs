@@ -19,11 +19,15 @@ pub struct SlowLanes {
     /// Least share of a CPU that a slow lane gets while it has work and its lane is busy. Default 0.15;
     /// 0.01 to 0.5. It is doubled while a request has used half of its time limit.
     pub share: f64,
+    /// Whether lanes that are not pinned have slow lanes, too. Default `false`: on CPUs that other
+    /// processes use, they take the time that a lane leaves to its slow lane, whose requests may then wait
+    /// until their deadline.
+    pub unpinned: bool,
 }
 
 impl Default for SlowLanes {
     fn default() -> Self {
-        SlowLanes { bound: Duration::from_micros(500), share: 0.15 }
+        SlowLanes { bound: Duration::from_micros(500), share: 0.15, unpinned: false }
     }
 }
 

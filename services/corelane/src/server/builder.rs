@@ -215,7 +215,7 @@ impl Builder {
     /// Whether each lane has a slow lane: a thread on the same CPU, of a lower priority, with its own
     /// event loop and its own instance of the service. It serves the kinds of requests that would hold
     /// their lane for long, so that they do not delay others. The lane learns which those are. `None`: no
-    /// slow lanes. Default [`SlowLanes::default`].
+    /// slow lanes. Default [`SlowLanes::default`]: slow lanes where lanes are pinned.
     ///
     /// Handlers behave the same on both. Offers to upgrade a connection stay on the lane.
     pub fn slow_lanes(mut self, slow_lanes: Option<SlowLanes>) -> Self {
@@ -479,16 +479,19 @@ impl Builder {
         let routes = Routes::new(&self.0.routes, self.0.learnt_routes).map_err(Error::Setting)?;
         let (tls, certificates) = self.0.tls.as_ref().map(Termination::load).transpose()?.unzip();
         let (view, plan) = self.plan()?;
-        let (listens, lanes) = (self.0.listens(), plan.lanes.len());
-        raise_file_limit(self.0.lane.requests.limits.connections, lanes, listens.len())?;
-        let sockets = accept::listeners(self.0.placement, lanes);
-        let ports = listens.into_iter().map(|listen| open(listen, self.0.backlog, sockets));
+        let mut settings = self.0;
+        let are_pinned = plan.lanes.iter().all(Option::is_some);
+        settings.lane.requests.slow_lanes.take_if(|slow| !slow.unpinned && !are_pinned);
+        let (listens, lanes) = (settings.listens(), plan.lanes.len());
+        raise_file_limit(settings.lane.requests.limits.connections, lanes, listens.len())?;
+        let sockets = accept::listeners(settings.placement, lanes);
+        let ports = listens.into_iter().map(|listen| open(listen, settings.backlog, sockets));
         let ports = ports.collect::<Result<_, _>>()?;
-        let admin = self.0.admin.map(|address| bind(address, 128, false)).transpose()?;
+        let admin = settings.admin.map(|address| bind(address, 128, false)).transpose()?;
         let (sender, requests) = unbounded_channel();
-        let cpus = Cpus::new(self.0.lanes, self.0.pin, view);
-        let shared = Shared::new(plan, cpus, routes, tls, &self.0);
+        let cpus = Cpus::new(settings.lanes, settings.pin, view);
+        let shared = Shared::new(plan, cpus, routes, tls, &settings);
         let handle = ServerHandle { requests: sender, shared };
-        Ok(Server { settings: self.0, ports, admin, certificates, requests, handle })
+        Ok(Server { settings, ports, admin, certificates, requests, handle })
     }
 }

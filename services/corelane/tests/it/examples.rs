@@ -107,15 +107,6 @@ fn hello() {
 }
 
 #[test]
-fn the_readme_shows_hello_as_it_is() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-    let read = |path: &str| std::fs::read_to_string(format!("{folder}/{path}")).expect(path);
-    let program = read("services/corelane/examples/hello.rs");
-    let (_imports, shown) = program.split_at(program.find("async fn hello").expect("its start"));
-    assert!(read("README.md").contains(&format!("```rust\n{shown}```\n")), "{shown}");
-}
-
-#[test]
 fn axum_router() {
     let example = Example::start("axum_router");
     assert_eq!(example.get("/greet/Ada"), "Hello, Ada!\n");

@@ -60,7 +60,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         // A virtual CPU uses no CPU time that a lane could learn from, and none can be given to it.
         .cost("/hello", Cost::Cheap)
         .cost("/work", Cost::Expensive)
-        .slow_lanes((!options.held).then_some(SlowLanes { share: 0.01, ..SlowLanes::default() }))
+        .slow_lanes((!options.held).then_some(SlowLanes {
+            share: 0.01,
+            unpinned: true,
+            ..SlowLanes::default()
+        }))
         .build()?;
     let told = Arc::clone(&condition);
     thread::spawn(move || obey(&told));

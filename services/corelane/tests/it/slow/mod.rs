@@ -80,8 +80,12 @@ impl Holding {
     }
 }
 
+/// Also where lanes are not pinned.
+const ON: SlowLanes = SlowLanes { bound: Duration::from_micros(500), share: 0.15, unpinned: true };
+
 fn settings() -> Builder {
-    builder().routes(["/", "/hold", "/turns", "/burn/{micros}"]).cost("/hold", Cost::Expensive)
+    let builder = builder().slow_lanes(Some(ON));
+    builder.routes(["/", "/hold", "/turns", "/burn/{micros}"]).cost("/hold", Cost::Expensive)
 }
 
 fn ask(client: &mut Client, target: &str) -> String {
@@ -258,7 +262,7 @@ fn what_waits_for_a_slow_lane_is_taken_by_an_idle_one() {
 
 #[test]
 fn a_slow_lane_without_a_service_is_an_error_of_the_start() {
-    let server = builder().build().expect("it binds");
+    let server = settings().build().expect("it binds");
     let failed = server.try_serve(|lane| async move {
         match lane.is_slow() {
             false => Ok(Holding::default().factory()(&lane)),
@@ -271,10 +275,10 @@ fn a_slow_lane_without_a_service_is_an_error_of_the_start() {
 
 #[test]
 fn each_lane_and_slow_lane_has_an_instance() {
-    for (slow_lanes, instances) in [(None, 2), (Some(SlowLanes::default()), 4)] {
+    for (slow_lanes, instances) in [(None, 2), (Some(SlowLanes::default()), 2), (Some(ON), 4)] {
         let made = Arc::new(Mutex::new(Vec::new()));
         let noted = Arc::clone(&made);
-        let builder = builder().lanes(Lanes::Count(2)).slow_lanes(slow_lanes);
+        let builder = builder().lanes(Lanes::Count(2)).pin(Pin::Off).slow_lanes(slow_lanes);
         let server = Running::start(builder, move |lane: &Lane| {
             noted.lock().expect("no panic").push((lane.index(), lane.is_slow()));
             assert_eq!((lane.lanes(), lane.instances()), (2, instances));

@@ -45,7 +45,12 @@ const ROUTES: [&str; 10] = [
 ];
 
 fn settings(way: Way) -> Builder {
-    let builder = way.builder().routes(ROUTES).request_ids(true).traces(Traces::PassOn);
+    let builder = way
+        .builder()
+        .slow_lanes(Some(super::ON))
+        .routes(ROUTES)
+        .request_ids(true)
+        .traces(Traces::PassOn);
     ROUTES.into_iter().fold(builder, |builder, route| builder.cost(route, Cost::Expensive))
 }
 
