@@ -5,29 +5,12 @@
 //! read, one waiting request has its turn, and the loop polls again. It sleeps when there is
 //! nothing to do. Requests of slow kinds go to the slow lane, which answers by the lane.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 
 use super::Replica;
+use super::job::{Heap, Job};
 use super::slow::SlowModel;
 use corelane::{BRIEF, HANDICAP};
-
-/// A request.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Job {
-    /// Its index in the mix.
-    pub(super) kind: usize,
-    pub(super) counted: bool,
-    /// When it arrives.
-    pub(super) at: f64,
-    /// Its lane time, and how long it waits without the lane.
-    pub(super) lane: f64,
-    pub(super) wait: f64,
-    /// Its lane time according to the load table.
-    pub(super) expected: f64,
-    /// Whether it runs on the slow lane.
-    pub(super) slow: bool,
-}
 
 /// A task of the event loop.
 #[derive(Clone, Copy, Debug)]
@@ -38,61 +21,6 @@ enum Task {
     Resume(Job),
     /// Write the reply of the slow lane.
     Answer(Job),
-}
-
-/// A time and a sequence number: the order of the heaps.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Order(f64, u64);
-
-impl Eq for Order {}
-
-impl PartialOrd for Order {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Order {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.0.total_cmp(&other.0).then(self.1.cmp(&other.1))
-    }
-}
-
-/// Jobs in order; the smallest is first.
-#[derive(Debug, Default)]
-pub(super) struct Heap {
-    orders: BinaryHeap<Reverse<(Order, usize)>>,
-    jobs: Vec<Job>,
-    free: Vec<usize>,
-    count: u64,
-}
-
-impl Heap {
-    pub(super) fn push(&mut self, at: f64, job: Job) {
-        let place = self.free.pop().unwrap_or(self.jobs.len());
-        if place == self.jobs.len() {
-            self.jobs.push(job);
-        } else {
-            self.jobs[place] = job;
-        }
-        self.orders.push(Reverse((Order(at, self.count), place)));
-        self.count += 1;
-    }
-
-    /// When the first is due.
-    pub(super) fn first(&self) -> Option<f64> {
-        self.orders.peek().map(|Reverse((order, _))| order.0)
-    }
-
-    pub(super) fn pop(&mut self) -> Option<Job> {
-        let Reverse((_, place)) = self.orders.pop()?;
-        self.free.push(place);
-        Some(self.jobs[place])
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.orders.len()
-    }
 }
 
 /// One lane in simulated time.

@@ -31,6 +31,7 @@
 
 mod exact;
 mod gamma;
+mod job;
 mod lane;
 mod mix;
 mod plan;

@@ -1,7 +1,8 @@
 //! Simulates random arrivals at lanes with their scheduling.
 
 use super::gamma::exponential;
-use super::lane::{Job, LaneModel};
+use super::job::Job;
+use super::lane::LaneModel;
 use super::{Mix, Replica};
 use fastrand::Rng;
 

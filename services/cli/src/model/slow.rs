@@ -3,7 +3,7 @@
 
 use corelane::HANDICAP;
 
-use super::lane::{Heap, Job};
+use super::job::{Heap, Job};
 
 /// Interval at which a lane compares what its slow lane got with its share, in seconds.
 const WINDOW: f64 = 5e-3;
