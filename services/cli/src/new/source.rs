@@ -18,8 +18,8 @@ impl Source {
         match checkout {
             Some(path) => checkout::require(path).map(Source::Path),
             None if git.is_empty() => checkout::around().map(Source::Path).ok_or_else(|| {
-                "this build does not know the repository of Corelane: pass --git URL, pass --corelane PATH for a \
-                 checkout, run this in a checkout, or set repository in services/cli/Cargo.toml and build again"
+                "this build does not know the repository of Corelane: pass --git URL or --corelane PATH, or run \
+                 this in a checkout"
                     .to_owned()
             }),
             None => Ok(Source::Tag(git.to_owned())),
