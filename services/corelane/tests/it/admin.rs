@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::limits::abuse::connect_from;
 use crate::support::{Answer, Client, Handlers, Running, builder};
-use corelane::Lanes;
+use corelane::{Lanes, SlowLanes};
 use serde_json::Value;
 
 const DOCS: &str = include_str!("../../../../docs/admin.md");
@@ -96,7 +96,10 @@ fn first_name(row: &str) -> Option<&str> {
 
 #[test]
 fn the_docs_list_every_field_of_lanes() {
-    let view: Value = serde_json::from_slice(&start().admin_get("/lanes").body).expect("JSON");
+    let slow_lanes = SlowLanes { unpinned: true, ..SlowLanes::default() };
+    let server = Running::start(builder().slow_lanes(Some(slow_lanes)), Handlers::new().factory());
+    assert_eq!(server.get("/hello").status, 200);
+    let view: Value = serde_json::from_slice(&server.admin_get("/lanes").body).expect("JSON");
     let mut shown = BTreeSet::new();
     paths(&view, "", &mut shown);
     let documented = documented("Lanes");
