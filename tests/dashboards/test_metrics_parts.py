@@ -62,6 +62,7 @@ def test_server(start: Callable[..., Server], tmp_path: Path) -> None:
     trusted, key = certificate(tmp_path, "tls", "ec")
     flags = ["--lanes", "2", "--placement", "least-loaded", *writer.flags()]
     flags += ["--tls.certificate", trusted, "--tls.key", key, "--faults", "on"]
+    flags += ["--slow-lanes.mode", "on"]
     flags += ["--database.path", tmp_path / "projects.db"]
     server = start(*flags, "--otlp.endpoint", f"http://127.0.0.1:{free_ports(1)}")
     url = f"https://localhost:{urlsplit(server.url).port}"

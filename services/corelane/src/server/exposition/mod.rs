@@ -263,7 +263,7 @@ const DRAIN_STARTED: Family = Family::gauge(
 const SLOW_LANE_INFO: Family = Family::gauge(
     "corelane_slow_lane_info",
     "How the priority of the slow lane's thread is lowered: idle, nice, or normal if it cannot be; \
-     always 1",
+     always 1. Missing without slow lanes",
 );
 const LANE_INFO: Family =
     Family::gauge("corelane_lane_info", "CPU of each lane, and whether it is pinned; always 1");
