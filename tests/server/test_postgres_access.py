@@ -128,7 +128,7 @@ def test_a_rotated_password_is_taken_into_use(
     copy.write_text(password + "\n")
     url = ["--database.kind", "postgres", "--database.url", database.url]
     # One connection: none is being opened, with the old password, when they are ended.
-    one = ("--lanes", "1", "--slow-lanes.mode", "off", "--database.connections", "1")
+    one = ("--lanes", "1", "--database.connections", "1")
     server = start(*url, "--database.password-file", copy, *one)
     connected(server)
     try:

@@ -111,8 +111,7 @@ def test_hanging(
 ) -> None:
     # Whoever waited for a connection, or for one to open, would wait for longer than a client does.
     waits = ("--database.wait", "1h", "--database.connect-timeout", "1h")
-    one = ("--lanes", "1", "--slow-lanes.mode", "off", "--database.connections", "1")
-    few = (*one, "--database.statement-timeout", "100ms")
+    few = ("--database.connections", "1", "--lanes", "1", "--database.statement-timeout", "100ms")
     server = start(*database.flags(), *writer.flags(), *waits, *few)
     connected(server)
     mortal.freeze()

@@ -13,7 +13,7 @@ from support.postgres import Database, holding
 from support.projects import Writer, connected, database_line, lists
 from support.servers import Server
 
-ONE = ("--lanes", "1", "--slow-lanes.mode", "off", "--database.connections", "1")
+ONE = ("--lanes", "1", "--database.connections", "1")
 ENDLESS = ("--database.statement-timeout", "1h")
 PATIENT = ("--database.wait", "1h")
 """Longer than a client waits: what is answered did not wait for these."""
