@@ -3,7 +3,8 @@
 //! A *lane* is one core's worth of server: a thread with its own event loop, its own connections, its
 //! own instance of the service and its own counters. It is pinned to a CPU where the process has its
 //! CPUs to itself. A request never leaves its lane, so its memory stays in that core's cache, and
-//! serving it takes no lock and touches no shared atomic.
+//! serving it takes no lock and touches no shared atomic. The exception are requests that would hold
+//! the lane for long: a pinned lane has a second thread for them ([`Builder::slow_lanes`]).
 //!
 //! ```
 //! use std::{cell::Cell, convert::Infallible, rc::Rc};

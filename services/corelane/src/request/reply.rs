@@ -359,7 +359,7 @@ fn informational<B>(
 
 /// The body of a reply that the server makes itself.
 fn own<B>(body: Full<Bytes>) -> Either<B, OwnBody> {
-    Either::Right(OwnBody::Whole(body))
+    Either::Right(Either::Left(body))
 }
 
 pin_project! {
@@ -436,7 +436,7 @@ fn returned<B>(
     }
     Poll::Ready(match outcome {
         Some(Ok(Ok(response))) => {
-            Ok(response.map(|body| Either::Right(OwnBody::Far(Box::new(body)))))
+            Ok(response.map(|body| Either::Right(Either::Right(Box::new(body)))))
         }
         Some(Ok(Err(error))) => Err(failure(error, in_flight)),
         // Counted and logged as on the lane.

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::Full;
+use http_body_util::{Either, Full};
 use tokio::sync::mpsc;
 
 use crate::base::error::BoxError;
@@ -101,42 +101,4 @@ impl Body for FarBody {
 }
 
 /// A body that the server has, and not the service of the lane.
-pub(crate) enum OwnBody {
-    Whole(Full<Bytes>),
-    Far(Box<FarBody>),
-}
-
-impl Default for OwnBody {
-    fn default() -> Self {
-        OwnBody::Whole(Full::default())
-    }
-}
-
-impl Body for OwnBody {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        match &mut *self {
-            OwnBody::Whole(body) => Pin::new(body).poll_frame(cx).map_err(|never| match never {}),
-            OwnBody::Far(body) => Pin::new(&mut **body).poll_frame(cx),
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match self {
-            OwnBody::Whole(body) => body.is_end_stream(),
-            OwnBody::Far(body) => body.is_end_stream(),
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match self {
-            OwnBody::Whole(body) => body.size_hint(),
-            OwnBody::Far(body) => body.size_hint(),
-        }
-    }
-}
+pub(crate) type OwnBody = Either<Full<Bytes>, Box<FarBody>>;
