@@ -90,10 +90,12 @@ def render(case: Case) -> list[dict]:
 
 
 def canonical(objects: list[dict]) -> str:
-    """Objects as text: keys sorted, without comments, and files of other folders by their names."""
+    """Objects as text: keys sorted, without comments, and files of other folders by their names. What holds no other
+    collection is on one line, as in the values."""
     for each in objects:
         _shorten(each)
-    return yaml.dump_all(objects, Dumper=_Dumper, width=100, explicit_start=True)
+    style = {"width": 120, "default_flow_style": None}
+    return yaml.dump_all(objects, Dumper=_Dumper, explicit_start=True, **style)
 
 
 class _Dumper(yaml.SafeDumper):
