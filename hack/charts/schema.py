@@ -1,16 +1,13 @@
 """The schema of a chart's values: JSON Schema draft-07, as Helm reads it.
 
-The type of a value is that of its default, and maps take only the keys that values.yaml has. A block
+The type of a value is that of its default, and maps take only the keys that values.yaml has. A line
 above a key, before its `# -- description`, says more; it is YAML and may hold whatever draft-07 has:
 
-    # @schema
-    # type: [integer, string]
-    # minimum: 1
-    # @schema
+    # @schema {type: [integer, string], minimum: 1}
     # -- Number of replicas
     replicas: 2
 
-A map with `properties` in a block is closed too, unless the block has `additionalProperties`. The
+What is too long for a line is a block between two lines `# @schema`. A map with `properties` in a block is closed too, unless the block has `additionalProperties`. The
 first lines of the file may have a block between `# @schema.root` marks, for the whole chart. Its
 `definitions` are added to those of definitions.yaml. Only those that a `$ref` names are written.
 """
@@ -78,15 +75,20 @@ class Comments:
         return self._block(comment, "# @schema", number + 1), _description(comment)
 
     def _block(self, comment: list[str], mark: str, number: int) -> Schema:
-        marks = [index for index, line in enumerate(comment) if line == mark]
-        if not marks:
+        found = [i for i, line in enumerate(comment) if line == mark or line.startswith(f"{mark} ")]
+        if not found:
             return {}
-        if len(marks) != 2:
-            return self.refuse(number, f"a block begins and ends with {mark!r}, each once")
+        first, last = found[0], found[-1]
+        whole = comment[first] != mark
+        if len(found) != (1 if whole else 2):
+            return self.refuse(
+                number, f"a block is a line, or begins and ends with {mark!r}, each once"
+            )
         described = [index for index, line in enumerate(comment) if line.startswith("# -- ")]
-        if mark == "# @schema" and described and described[0] < marks[1]:
+        if mark == "# @schema" and described and described[0] < last:
             return self.refuse(number, "the @schema block must precede the description")
-        text = "\n".join(re.sub("^# ?", "", line) for line in comment[marks[0] + 1 : marks[1]])
+        lines = [re.sub("^# ?", "", line) for line in comment[first + 1 : last]]
+        text = comment[first].removeprefix(mark) if whole else "\n".join(lines)
         try:
             block = yaml.load(text, Loader=_Loader)
         except yaml.YAMLError as error:

@@ -34,7 +34,7 @@ _TEMPLATE = re.compile(
 _TITLE = re.compile(rf'"title": (?P<title>{_STRING})|"description": (?P<string>{_STRING})')
 _MAKE = re.compile(r"(?m)^(?P<comment># [^\n]*)|^[a-z0-9-]+:[^\n]*?## (?P<text>[^\n]*)")
 
-_SCHEMA = re.compile(r"(?ms)^ *# @schema\n.*?^ *# @schema$")
+_SCHEMA = re.compile(r"(?ms)^ *# @schema(?: [^\n]*|\n.*?^ *# @schema)$")
 """What the chart's schema says of a value, which is YAML."""
 
 _WORDS = re.compile(r"[A-Za-z,]+ [a-z,]+ [a-z]+")

@@ -72,17 +72,13 @@ open: {}
         assert not accepts(tmp_path, refused), refused
 
 
-def test_a_block_says_more_than_the_default(tmp_path: Path) -> None:
-    values = """
-# @schema
-# type: [integer, string]
-# minimum: 1
-# pattern: ^[0-9]+%$
-# @schema
-# -- How many,
-# or which part
-number: 2
-"""
+BLOCK = "# @schema\n# type: [integer, string]\n# minimum: 1\n# pattern: ^[0-9]+%$\n# @schema\n"
+LINE = "# @schema {type: [integer, string], minimum: 1, pattern: '^[0-9]+%$'}\n"
+
+
+@pytest.mark.parametrize("block", [BLOCK, LINE], ids=["lines", "line"])
+def test_a_block_says_more_than_the_default(tmp_path: Path, block: str) -> None:
+    values = f"{block}# -- How many,\n# or which part\nnumber: 2\n"
     assert generated(tmp_path, values)["properties"]["number"] == {
         "description": "How many, or which part",
         "type": ["integer", "string"],
@@ -135,6 +131,7 @@ def test_global_values_are_judged_as_far_as_the_chart_knows_them(tmp_path: Path)
         ("nothing:\n", "nothing: a default of null needs a block with its type"),
         ("# -- Any\n# @schema\n# minimum: 1\n# @schema\na: 1\n", "precede the description"),
         ("# @schema\n# minimum: 1\na: 1\n", "begins and ends with '# @schema'"),
+        ("# @schema {minimum: 1}\n# @schema {minimum: 2}\na: 1\n", "a block is a line"),
         ("# @schema\n# - 1\n# @schema\na: 1\n", "is not a map"),
         ("# @schema\n# a: b: c\n# @schema\na: 1\n", "is not YAML"),
         ('# @schema\n# $ref: "#/definitions/nowhere"\n# @schema\na: 1\n', "nowhere: there are"),
@@ -178,7 +175,7 @@ def test_every_value_says_what_it_is_for(chart: str) -> None:
     for line in (CHARTS / chart / "values.yaml").read_text().splitlines():
         if line.lstrip().startswith("#"):
             # What the schema says of a key is no description.
-            comment = [] if line.lstrip() == "# @schema" else [*comment, line.lstrip()]
+            comment = [] if line.lstrip().startswith("# @schema") else [*comment, line.lstrip()]
             continue
         if re.match(r" *[\w.]+: *\S", line):
             assert comment and comment[0].startswith("# -- "), f"{line.strip()!r} has no comment"
