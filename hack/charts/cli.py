@@ -1,10 +1,13 @@
 """The commands of `python3 hack/charts`."""
 
 import argparse
+import subprocess
+from pathlib import Path
 
-from charts import compare, golden, local_gateway, readme, schema
+from charts import compare, golden, local_gateway, schema
 from charts.golden import CHARTS
-from tools import ending
+from tools import errors, resolve
+from tools.errors import ToolError
 
 
 def main(arguments: list[str]) -> int:
@@ -14,7 +17,7 @@ def main(arguments: list[str]) -> int:
     commands.add_parser("generate", help="write schemas, READMEs, golden renders and envoy.yaml")
     commands.add_parser("check", help="show where they differ from what generate would write")
     options = parser.parse_args(arguments)
-    return ending.status_of("charts", lambda: _COMMANDS[options.command]())
+    return errors.status_of("charts", lambda: _COMMANDS[options.command]())
 
 
 def _generate() -> None:
@@ -38,8 +41,31 @@ def _references() -> compare.Files:
     files: compare.Files = {}
     for chart in sorted(file.parent for file in CHARTS.glob("*/Chart.yaml")):
         files[chart / "values.schema.json"] = schema.of_chart(chart)
-        files[chart / "README.md"] = readme.of_chart(chart)
+        files[chart / "README.md"] = readme_of(chart)
     return files
 
 
 _COMMANDS = {"generate": _generate, "check": _check}
+
+
+TEMPLATE = "_README.gotmpl"
+"""In the folder above the charts; a chart's own README.gotmpl adds to it."""
+
+
+def readme_of(chart: Path) -> str:
+    """The text that charts/<name>/README.md should have."""
+    argv = [resolve.ensure(["helm-docs"])["helm-docs"], "--dry-run", "--log-level", "warning"]
+    argv += ["--chart-search-root", chart, "--sort-values-order", "file"]
+    for template in _templates(chart):
+        argv += ["--template-files", template]
+    result = subprocess.run(argv, cwd=chart, capture_output=True, text=True, check=False)
+    # helm-docs exits with 0 also when a template failed; then it says so.
+    if result.returncode != 0 or "level=" in result.stderr:
+        raise ToolError(f"helm-docs failed for {chart.name}:\n{result.stderr.strip()}")
+    lines = [line.rstrip() for line in result.stdout.strip().splitlines()]
+    return "\n".join(lines) + "\n"
+
+
+def _templates(chart: Path) -> list[str]:
+    own = ["README.gotmpl"] if (chart / "README.gotmpl").exists() else []
+    return [*own, f"../{TEMPLATE}"]

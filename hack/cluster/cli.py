@@ -1,17 +1,18 @@
 """The commands of `python3 hack/cluster`."""
 
 import argparse
+import os
 from pathlib import Path
 
-from cluster import current, down, kind, local, policies, settings, up
-from tools import ending
+from cluster import down, kind, local, policies, settings, up
+from tools import errors
 from tools.errors import ToolError
 
 
 def main(arguments: list[str]) -> int:
     """Runs one command and returns its exit status."""
     options = _parser().parse_args(arguments)
-    return ending.status_of("cluster", lambda: _run(options))
+    return errors.status_of("cluster", lambda: _run(options))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -75,8 +76,8 @@ def _kind(options: argparse.Namespace) -> int:
 
 def _current(options: argparse.Namespace) -> int:
     if options.command not in ("status", "kubeconfig"):
-        return current.refuse(options.command)
-    return _show(options, current.kubeconfig())
+        return refuse(options.command)
+    return _show(options, current_kubeconfig())
 
 
 def _show(options: argparse.Namespace, file: Path) -> int:
@@ -84,3 +85,25 @@ def _show(options: argparse.Namespace, file: Path) -> int:
         return local.show(file)
     print(file)
     return 0
+
+
+def current_kubeconfig() -> Path:
+    """The file that kubectl would read; $KUBECONFIG may list several."""
+    text = os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
+    files = [Path(part) for part in text.split(os.pathsep) if part]
+    if not any(file.is_file() for file in files):
+        raise ToolError(f"CLUSTER=current needs a kubeconfig, and there is none at {text}")
+    return Path(text)
+
+
+def refuse(command: str) -> int:
+    """Rejects a command that only our own clusters have."""
+    if command == "load":
+        raise ToolError(
+            "images cannot be loaded into the cluster of the current kubeconfig: push them to a "
+            "registry that it reaches, and set the charts' values image.registry and image.tag"
+        )
+    raise ToolError(
+        f"{command}: the cluster of the current kubeconfig is not ours; "
+        "leave CLUSTER unset for the local one"
+    )

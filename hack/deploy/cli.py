@@ -2,8 +2,8 @@
 
 import argparse
 
-from deploy import images, releases, run, settings
-from tools import ending, progress
+from deploy import images, releases, run
+from tools import errors, progress
 
 
 def main(arguments: list[str]) -> int:
@@ -11,20 +11,20 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="python3 hack/deploy",
         description="Installs the platform on a cluster, with the images of this tree.",
-        epilog=f"Environment: {', '.join(settings.VARIABLES)}; make help explains them",
+        epilog=f"Environment: {', '.join(run.VARIABLES)}; make help explains them",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("up", help="build and load the images, install the charts, wait")
     commands.add_parser("down", help="uninstall, and delete the namespace if up made it")
     options = parser.parse_args(arguments)
-    return ending.status_of("deploy", lambda: _up() if options.command == "up" else _down())
+    return errors.status_of("deploy", lambda: _up() if options.command == "up" else _down())
 
 
 def _up() -> int:
     kubeconfig = run.kubeconfig()
     # The values of another cluster name the registry of its images.
-    built = None if settings.cluster() == "current" else images.load(releases.images_named())
-    with progress.step("charts", f"installing {settings.release()} in {settings.namespace()}"):
+    built = None if run.cluster() == "current" else images.load(releases.images_named())
+    with progress.step("charts", f"installing {run.release()} in {run.namespace()}"):
         releases.install(built)
     print(f"gateway     {releases.address()}")
     print(f"kubectl     export KUBECONFIG={kubeconfig}")
@@ -33,7 +33,7 @@ def _up() -> int:
 
 def _down() -> int:
     if releases.uninstall():
-        print(f"uninstalled {settings.release()} from {settings.namespace()}")
+        print(f"uninstalled {run.release()} from {run.namespace()}")
     else:
-        print(f"there is no release {settings.release()} in {settings.namespace()}")
+        print(f"there is no release {run.release()} in {run.namespace()}")
     return 0

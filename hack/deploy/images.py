@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploy import run, settings
+from deploy import run
 from tools import progress
 
 PLACES = {
@@ -21,7 +21,7 @@ PLACES = {
 }
 """The images, each with the umbrella chart's values that have its `image`."""
 ALWAYS = ("server", "gateway", "cli", "node-tuner")
-FOLDER = settings.REPOSITORY / ".run" / "deploy"
+FOLDER = run.REPOSITORY / ".run" / "deploy"
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,9 @@ def settings_of(images: Images) -> list[str]:
 
 def build(name: str, suffix: str = "") -> Built:
     """Builds one image."""
-    version = (settings.REPOSITORY / "VERSION").read_text().strip()
+    version = (run.REPOSITORY / "VERSION").read_text().strip()
     tag = "-".join(filter(None, [version, "{digest}", suffix]))
-    options = ["--tag", tag, "--profile", settings.profile(), "--out", FOLDER / (suffix or "plain")]
+    options = ["--tag", tag, "--profile", run.profile(), "--out", FOLDER / (suffix or "plain")]
     reference, *_, archive = run.ours("images", "build", name, *options).split()
     return Built(name, Path(archive), reference.partition(":")[2])
 

@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
-from deploy import images, run, settings
+from deploy import images, run
 
-CHART = settings.REPOSITORY / "charts" / "corelane"
+CHART = run.REPOSITORY / "charts" / "corelane"
 TIMEOUT = "15m"
 OURS = {"app.kubernetes.io/managed-by": "corelane-deploy"}
 """Labels of a namespace that this made, and may delete."""
@@ -21,11 +21,11 @@ def install(built: images.Images | None) -> None:
 def arguments(built: images.Images | None) -> list[str | Path]:
     """Helm's arguments: release, chart, namespace and values."""
     values: list[str | Path] = []
-    for file in settings.values():
+    for file in run.values():
         values += ["--values", file]
     for setting in images.settings_of(built) if built else []:
         values += ["--set-string", setting]
-    return [settings.release(), CHART, "--namespace", settings.namespace(), *values]
+    return [run.release(), CHART, "--namespace", run.namespace(), *values]
 
 
 def images_named() -> list[str]:
@@ -36,37 +36,37 @@ def images_named() -> list[str]:
 
 def prepare_namespace() -> None:
     """Makes the namespace if it is missing. It admits restricted pods only."""
-    if run.tool("kubectl", "get", "namespace", settings.namespace(), "--ignore-not-found"):
+    if run.tool("kubectl", "get", "namespace", run.namespace(), "--ignore-not-found"):
         return
     labels = {f"{POD_SECURITY}/enforce": "restricted", f"{POD_SECURITY}/warn": "restricted"}
     labels |= OURS
     namespace = {
         "apiVersion": "v1",
         "kind": "Namespace",
-        "metadata": {"name": settings.namespace(), "labels": labels},
+        "metadata": {"name": run.namespace(), "labels": labels},
     }
     run.tool("kubectl", "create", "--filename", "-", stdin=json.dumps(namespace))
 
 
 def uninstall() -> bool:
     """Removes the release, and its namespace if this made it; returns whether there was a release."""
-    where = ("--namespace", settings.namespace())
-    name = settings.release()
+    where = ("--namespace", run.namespace())
+    name = run.release()
     found = json.loads(
         run.tool("helm", "list", "--filter", f"^{name}$", *where, "--output", "json")
     )
     if found:
         run.tool("helm", "uninstall", name, *where, "--wait", "--timeout", TIMEOUT)
     label = ",".join(f"{key}={value}" for key, value in OURS.items())
-    named = f"metadata.name={settings.namespace()}"
+    named = f"metadata.name={run.namespace()}"
     run.tool("kubectl", "delete", "namespace", "--selector", label, "--field-selector", named)
     return bool(found)
 
 
 def address() -> str:
     """How to reach the gateway from this machine."""
-    name = f"{settings.release()}-gateway"
-    where = ("--namespace", settings.namespace(), "--output", "json")
+    name = f"{run.release()}-gateway"
+    where = ("--namespace", run.namespace(), "--output", "json")
     service = json.loads(run.tool("kubectl", "get", "service", name, *where))
     port = service["spec"]["ports"][0]
     if "nodePort" in port:
@@ -75,6 +75,6 @@ def address() -> str:
         ip = next(each["address"] for each in addresses if each["type"] == "InternalIP")
         return f"http://{ip}:{port['nodePort']}"
     return (
-        f"kubectl --namespace {settings.namespace()} port-forward service/{name} "
+        f"kubectl --namespace {run.namespace()} port-forward service/{name} "
         f"8080:{port['port']}, then http://127.0.0.1:8080"
     )

@@ -11,14 +11,14 @@ from images import build, definitions, foreign, packages, platforms, push, repro
 from images.archive import Archive
 from images.build import Options
 from images.stamp import Stamp
-from tools import ending
+from tools import errors
 from tools.errors import ToolError
 
 
 def main(arguments: list[str]) -> int:
     """Runs one command and returns its exit status."""
     options = _parser().parse_args(arguments)
-    return ending.status_of("images", lambda: options.run(options))
+    return errors.status_of("images", lambda: options.run(options))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from local import down, render, service, settings, status, up
 from local.service import Service
-from tools import ending, resolve
+from tools import errors, resolve
 
 
 def main(arguments: list[str]) -> int:
@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> int:
         "--certificate", action="store_true", help="print the file for tls.files.sds instead"
     )
     options = parser.parse_args(arguments)
-    return ending.status_of("local", lambda: _run(options))
+    return errors.status_of("local", lambda: _run(options))
 
 
 def _add_service(start: argparse.ArgumentParser) -> None:

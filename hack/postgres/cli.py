@@ -1,14 +1,17 @@
 """The commands of `python3 hack/postgres`."""
 
 import argparse
+import ipaddress
 import os
 import shutil
 from pathlib import Path
 
 from local import ports, processes
-from postgres import instance, process, settings
-from postgres.instance import Instance
-from tools import ending
+from local import settings as local
+from postgres import instance, process
+from postgres.instance import Instance, Settings
+from tools import errors
+from tools.errors import ToolError
 
 
 def main(arguments: list[str]) -> int:
@@ -16,7 +19,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="python3 hack/postgres",
         description="Runs a disposable PostgreSQL.",
-        epilog="Environment: " + ", ".join(settings.VARIABLES),
+        epilog="Environment: " + ", ".join(VARIABLES),
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("up", help="start PostgreSQL and wait until it accepts connections")
@@ -26,11 +29,11 @@ def main(arguments: list[str]) -> int:
     options, words = parser.parse_known_args(arguments)
     if words and options.command != "psql":
         parser.error(f"unrecognized arguments: {' '.join(words)}")
-    return ending.status_of("postgres", lambda: _run(options.command, words))
+    return errors.status_of("postgres", lambda: _run(options.command, words))
 
 
 def _run(command: str, words: list[str]) -> int:
-    folder = settings.folder()
+    folder = _instance()
     if command == "up":
         return _up(folder)
     if command == "down":
@@ -54,7 +57,7 @@ def _up(folder: Path) -> int:
             print("PostgreSQL is up already.")
             print(describe(instance.read(folder)))
             return 0
-        wanted = settings.load()
+        wanted = _settings()
         ports.require_free_port(wanted.port, "PostgreSQL", "POSTGRES_PORT", wanted.address)
         started = instance.make(folder, wanted)
         process.start(started)
@@ -92,3 +95,27 @@ def describe(running: Instance) -> str:
         "  python3 hack/postgres psql -c '\\l'",
     ]
     return "\n".join(lines)
+
+
+VARIABLES = ("POSTGRES_PORT", "POSTGRES_ADDRESS", "POSTGRES_TLS", "INSTANCE")
+
+
+def _instance() -> Path:
+    """The folder of the instance. Those of `make up` do not begin with a dot."""
+    return local.REPOSITORY / ".run" / ".postgres" / local.run_folder().name
+
+
+def _settings() -> Settings:
+    """The settings of the environment."""
+    address = os.environ.get("POSTGRES_ADDRESS") or "127.0.0.1"
+    try:
+        ipaddress.ip_address(address)
+    except ValueError:
+        raise ToolError(
+            f"POSTGRES_ADDRESS={address}: must be an IP address of this machine"
+        ) from None
+    tls = os.environ.get("POSTGRES_TLS") or "off"
+    if tls not in ("on", "off"):
+        raise ToolError(f"POSTGRES_TLS={tls}: must be on or off")
+    port = local.number("POSTGRES_PORT", local.POSTGRES_PORT, 1, 65535)
+    return Settings(port, address, tls=tls == "on")

@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 
 from release import artefacts, dry_run, images, provenance, publish, signer, version
-from tools import ending
+from tools import errors
 from tools.errors import ToolError
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
@@ -16,7 +16,7 @@ FOLDER = REPOSITORY / ".run" / "release"
 def main(arguments: list[str]) -> int:
     """Runs one command and returns its exit status."""
     options = _parser().parse_args(arguments)
-    return ending.status_of("release", lambda: options.run(options))
+    return errors.status_of("release", lambda: options.run(options))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -3,7 +3,7 @@
 import argparse
 import os
 
-from tools import ending, relock, resolve, table, versions
+from tools import errors, pythonlock, resolve, table, versions
 
 
 def main(arguments: list[str]) -> int:
@@ -19,9 +19,9 @@ def main(arguments: list[str]) -> int:
     path.add_argument("name", metavar="NAME")
     commands.add_parser("list", help="show which tools are here, and where")
     lock = commands.add_parser("lock", help="write the lock files of Python tools again")
-    lock.add_argument("names", nargs="*", choices=[*relock.requirements(), []], metavar="NAME")
+    lock.add_argument("names", nargs="*", choices=[*pythonlock.requirements(), []], metavar="NAME")
     options = parser.parse_args(arguments)
-    return ending.status_of("tools", lambda: _COMMANDS[options.command](options))
+    return errors.status_of("tools", lambda: _COMMANDS[options.command](options))
 
 
 def _ensure(options: argparse.Namespace) -> int:
@@ -48,8 +48,8 @@ def _list(_options: argparse.Namespace) -> int:
 
 
 def _lock(options: argparse.Namespace) -> int:
-    for name in options.names or relock.requirements():
-        relock.write(name)
+    for name in options.names or pythonlock.requirements():
+        pythonlock.write(name)
     return 0
 
 

@@ -1,5 +1,28 @@
-"""The error whose text the user sees."""
+"""The error whose text the user sees, and the exit status of the commands of hack."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable
 
 
 class ToolError(Exception):
     """Its text names the object, the cause and the remedy."""
+
+
+def status_of(name: str, command: Callable[[], int | None]) -> int:
+    """Runs a command of hack/NAME and returns its exit status; none is 0."""
+    try:
+        status = command()
+        sys.stdout.flush()
+        return status or 0
+    except ToolError as error:
+        print(f"hack/{name}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # As under head(1). At exit Python flushes once more, which must not fail again
+        # (Python's documentation of signal, "Note on SIGPIPE").
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE

@@ -6,7 +6,7 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from deploy import images, run, settings
+from deploy import images, run
 from tools import progress, resolve, table, versions
 from tools.errors import ToolError
 
@@ -15,7 +15,7 @@ class Kubectl:
     """Asks the API server; which cluster it is, is found out once."""
 
     def __init__(self) -> None:
-        self.namespace = settings.namespace()
+        self.namespace = run.namespace()
         self.environment = {**os.environ, "KUBECONFIG": str(run.kubeconfig())}
         self._programs = resolve.ensure(["kubectl", "helm"])
 
@@ -42,8 +42,8 @@ class Kubectl:
         return result.stdout
 
 
-CHART = settings.REPOSITORY / "charts" / "loadtest"
-OF_OUR_CLUSTERS = settings.REPOSITORY / "hack" / "cluster" / "loadtest.yaml"
+CHART = run.REPOSITORY / "charts" / "loadtest"
+OF_OUR_CLUSTERS = run.REPOSITORY / "hack" / "cluster" / "loadtest.yaml"
 RECEIVER = "--web.enable-remote-write-receiver"
 TIMEOUT = "2m"
 
@@ -142,7 +142,7 @@ def _arguments(
 ) -> list[str | Path]:
     """The values, those of the user last."""
     arguments: list[str | Path] = []
-    if settings.cluster() != "current":
+    if run.cluster() != "current":
         built = images.build("k6")
         images.bring([built.archive])
         arguments += ["--values", OF_OUR_CLUSTERS, "--set-string", f"image.tag={built.tag}"]
@@ -173,7 +173,7 @@ def _k6_version(image: str) -> str:
 
 def _replicas(kubectl: Kubectl) -> list[str]:
     """The names of the replicas that serve now: each of them is to answer."""
-    chosen = f"app.kubernetes.io/component=replica,app.kubernetes.io/instance={settings.release()}"
+    chosen = f"app.kubernetes.io/component=replica,app.kubernetes.io/instance={run.release()}"
     pods = kubectl.items("pods", "--selector", chosen)
     ready = {"type": "Ready", "status": "True"}
     return sorted(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from support import REPOSITORY, eventually
-from tools import progress, relock, resolve, table, versions
+from tools import progress, pythonlock, resolve, table, versions
 from tools.table import FOLDER, Debian, Tool
 
 
@@ -268,6 +268,6 @@ def test_versions_are_compared_by_number(version: str, wanted: str, suits: bool)
 
 
 def test_each_lock_file_pins_what_its_environment_requires() -> None:
-    for name, required in relock.requirements().items():
+    for name, required in pythonlock.requirements().items():
         pinned = (FOLDER / "python" / f"{name}.txt").read_text().lower()
         assert all(f"{each.lower()} \\\n    --hash=sha256:" in pinned for each in required), name

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy import images, releases, run, settings
+from deploy import images, releases, run
 from support import REPOSITORY, eventually
 from support.client import ask
 from support.kubernetes import COMMAND, ROLL_OUT, Cluster, Pod
@@ -180,7 +180,7 @@ def beside(platform: Release, own: Cluster, name: str, folder: Path, values: dic
 @pytest.fixture(scope="session")
 def cluster() -> Cluster:
     """The cluster that is up."""
-    return Cluster(run.kubeconfig(), settings.namespace())
+    return Cluster(run.kubeconfig(), run.namespace())
 
 
 @pytest.fixture(scope="session")
@@ -188,7 +188,7 @@ def deployed(cluster: Cluster, pytestconfig: pytest.Config) -> Iterator[Release]
     """The release with this tree's images; it stays deployed, as `make deploy` leaves it, if its cluster stays."""
     built = images.load()
     releases.install(built)
-    yield Release(cluster, settings.release(), settings.values(), images.settings_of(built))
+    yield Release(cluster, run.release(), run.values(), images.settings_of(built))
     if not pytestconfig.getoption("--ends"):
         releases.install(built)
 
