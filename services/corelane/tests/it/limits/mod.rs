@@ -3,8 +3,6 @@
 pub(crate) mod abuse;
 mod deadlines;
 mod http2;
-mod http2_age;
-mod load;
 mod retirement;
 mod sizes;
 

@@ -9,7 +9,6 @@ mod messages;
 mod semantics;
 mod service;
 mod smuggling;
-mod summary;
 mod wire;
 
 use crate::support::{
@@ -87,7 +86,7 @@ fn the_table_is_large_and_no_case_is_there_twice() {
 fn the_documentation_says_what_the_table_says() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/conformance.md");
     let text = std::fs::read_to_string(path).expect("docs/conformance.md");
-    for block in [summary::sections(&cases()), summary::departures(&cases())] {
+    for block in [case::sections(&cases()), case::departures(&cases())] {
         assert!(text.contains(&block), "docs/conformance.md lacks\n\n{block}");
     }
 }
