@@ -232,6 +232,13 @@ def certificate(openssl: Path, folder: Path) -> Pem:
     files = folder / "certificate.pem", folder / "key.pem"
     argv = [str(openssl), "req", "-x509", "-newkey", "ec", "-pkeyopt"]
     argv += ["ec_paramgen_curve:prime256v1", "-noenc", "-subj", "/CN=bench"]
+    # Its clients trust it alone, and an authority's certificate is none of a server (RFC 5280 section 4.2.1.9).
+    argv += [
+        "-addext",
+        f"subjectAltName=IP:{HOST}",
+        "-addext",
+        "basicConstraints=critical,CA:FALSE",
+    ]
     argv += ["-out", str(files[0]), "-keyout", str(files[1])]
     result = subprocess.run(argv, capture_output=True, text=True, check=False)
     if result.returncode != 0:

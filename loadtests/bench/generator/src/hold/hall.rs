@@ -18,6 +18,9 @@ use crate::reply::Fault;
 /// Longest wait for anything to happen; a SYN is sent again after 1, 3, 7 and 15 s (RFC 6298).
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Time between two bytes of a slow connection.
+const PAUSE: Duration = Duration::from_secs(1);
+
 /// Maximum events per poll.
 const EVENTS: usize = 4096;
 
@@ -38,8 +41,6 @@ pub(crate) struct Setting {
     pub(crate) from: Vec<IpAddr>,
     pub(crate) manner: Manner,
     pub(crate) way: Way,
-    /// Time between two bytes of a slow connection.
-    pub(crate) pause: Duration,
     pub(crate) exchanges: Exchanges,
 }
 
@@ -203,7 +204,7 @@ impl Hall {
                 manner => slowly(guest, manner, exchange),
             }
             if self.setting.manner != Manner::Idle {
-                self.slow.push_back((Instant::now() + self.setting.pause, index));
+                self.slow.push_back((Instant::now() + PAUSE, index));
             }
         }
         match guest.state {
@@ -244,7 +245,7 @@ impl Hall {
                 // A failed write is reported by an event.
                 _ => _ = guest.send(b"a"),
             }
-            self.slow.push_back((due + self.setting.pause, index));
+            self.slow.push_back((due + PAUSE, index));
         }
         None
     }

@@ -8,11 +8,10 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustls::client::Resumption;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme};
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, Error, RootCertStore};
 
 /// The TLS settings of all connections.
 #[derive(Clone, Debug)]
@@ -26,15 +25,13 @@ impl Security {
     /// connection represents another client.
     pub(crate) fn new(certificate: &Path, to: SocketAddr) -> Result<Self, String> {
         let problem = |error: &dyn std::fmt::Display| format!("{}: {error}", certificate.display());
-        let certificate =
-            CertificateDer::from_pem_file(certificate).map_err(|error| problem(&error))?;
-        let provider = Arc::new(ring::default_provider());
-        let pinned = Pinned { certificate, provider: Arc::clone(&provider) };
-        let mut config = ClientConfig::builder_with_provider(provider)
+        let own = CertificateDer::from_pem_file(certificate).map_err(|error| problem(&error))?;
+        let mut trusted = RootCertStore::empty();
+        trusted.add(own).map_err(|error| problem(&error))?;
+        let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(|error| error.to_string())?
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(pinned))
+            .with_root_certificates(trusted)
             .with_no_client_auth();
         config.resumption = Resumption::disabled();
         Ok(Security { config: Arc::new(config), name: ServerName::IpAddress(to.ip().into()) })
@@ -42,54 +39,6 @@ impl Security {
 
     fn client(&self) -> Result<ClientConnection, Error> {
         ClientConnection::new(Arc::clone(&self.config), self.name.clone())
-    }
-}
-
-/// Accepts one certificate only, whatever its authority or name.
-#[derive(Debug)]
-struct Pinned {
-    certificate: CertificateDer<'static>,
-    provider: Arc<CryptoProvider>,
-}
-
-impl ServerCertVerifier for Pinned {
-    fn verify_server_cert(
-        &self,
-        certificate: &CertificateDer<'_>,
-        _chain: &[CertificateDer<'_>],
-        _name: &ServerName<'_>,
-        _ocsp: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        if *certificate == self.certificate {
-            Ok(ServerCertVerified::assertion())
-        } else {
-            Err(Error::General("the server has another certificate".to_owned()))
-        }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let known = &self.provider.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signed, known)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let known = &self.provider.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signed, known)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }
 

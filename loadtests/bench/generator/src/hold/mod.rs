@@ -62,9 +62,6 @@ pub(crate) struct Options {
     /// Behaviour of held connections.
     #[arg(long, value_enum, default_value = "idle")]
     manner: Manner,
-    /// Seconds between two bytes of a slow connection.
-    #[arg(long, default_value_t = 1.0)]
-    pause: f64,
 }
 
 /// An input line.
@@ -128,9 +125,8 @@ pub(crate) fn run(options: Options) -> Result<(), Lost> {
     let security = options.certificate.as_ref().map(|file| Security::new(file, options.to[0]));
     let security = security.transpose().map_err(io::Error::other)?;
     let Options { to, from, manner, .. } = options;
-    let pause = Duration::from_secs_f64(options.pause);
     let way = Way { reset: true, small: manner == Manner::SlowRead, security };
-    let mut hall = Hall::new(Setting { to, from, manner, way, pause, exchanges })?;
+    let mut hall = Hall::new(Setting { to, from, manner, way, exchanges })?;
     hall.listen(io::stdin())?;
     say("\"ready\"")?;
     let mut lines = Lines::default();

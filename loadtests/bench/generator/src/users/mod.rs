@@ -27,6 +27,9 @@ use crate::tally::own_cpu;
 use crowd::{Crowd, Due};
 use user::{Kind, Site};
 
+/// Path of the page.
+const PAGE: &str = "/static/4k.txt";
+
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Address of the server.
@@ -38,9 +41,6 @@ pub(crate) struct Options {
     /// The file behind the page.
     #[arg(long)]
     page: PathBuf,
-    /// Path of the page.
-    #[arg(long, default_value = "/static/4k.txt")]
-    page_target: String,
     /// File with the bearer token of saves.
     #[arg(long)]
     token: PathBuf,
@@ -63,7 +63,7 @@ enum Part {
 pub(crate) fn run(options: Options) -> Result<(), Lost> {
     let site = Site {
         to: options.to,
-        page: (options.page_target, std::fs::read(options.page)?),
+        page: (PAGE.into(), std::fs::read(options.page)?),
         token: std::fs::read_to_string(options.token)?.trim().to_owned(),
     };
     let mut crowd = Crowd::new(site, options.users, options.seed)?;
