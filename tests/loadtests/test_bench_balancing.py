@@ -1,8 +1,6 @@
 """The figures of `bench balancing`, and its replica of a virtual CPU."""
 
 import itertools
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +9,7 @@ from loadtests.bench.balancing import scenarios
 from loadtests.bench.balancing.experiment import Balancing
 from loadtests.bench.balancing.scenarios import REFERENCE, SCENARIOS, SERVICE_MS, SLO_MS
 from loadtests.bench.experiment.record import Record
-from support import REPOSITORY
+from support.processes import bench
 
 pytestmark = pytest.mark.nightly
 
@@ -121,8 +119,7 @@ def test_the_report_judges_by_the_target() -> None:
 
 def test_a_run_measures_every_policy_under_the_same_arrivals(tmp_path: Path) -> None:
     plan = ["--only", "2x1,failing", "--rounds", "1", "--profile", "dev"]
-    argv = [sys.executable, "loadtests/bench", "balancing", *plan, "--out", tmp_path]
-    result = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    result = bench("balancing", tmp_path, *plan)
     assert result.returncode == 0, result.stderr
     record = Record.read(tmp_path / "bench-balancing.json")
     assert {found["policy"] for found in record.rows} == set(scenarios.POLICIES)

@@ -18,8 +18,8 @@ from loadtests.bench.connections.part import Rows
 from loadtests.bench.experiment import builds
 from loadtests.bench.experiment.generator import Generator, Place
 from loadtests.bench.experiment.record import Record
-from support import REPOSITORY, becomes
-from support.processes import program
+from support import becomes
+from support.processes import bench, program
 from support.servers import Server
 
 pytestmark = pytest.mark.nightly
@@ -38,11 +38,9 @@ os.execv("{server}", ["{server}", *arguments])
 """
 
 
-def bench(out: Path, server: Path, only: str) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "loadtests/bench", "connections", "--quick", "--share", "0.02"]
-    argv += ["--profile", "dev", "--only", only, "--out", out, "--server", server]
-    argv = [*map(str, argv), "--tuner", str(program("node-tuner"))]
-    return subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+def connections(out: Path, server: Path, only: str) -> subprocess.CompletedProcess[str]:
+    plan = ("--quick", "--share", "0.02", "--profile", "dev", "--only", only)
+    return bench("connections", out, *plan, "--server", server, "--tuner", program("node-tuner"))
 
 
 def record_of(out: Path) -> Record:
@@ -121,7 +119,7 @@ CHECKS = {
 def test_a_part_is_measured_and_written(part: str, binary: Path, tmp_path: Path) -> None:
     files = [Path("/proc/self/ns/net"), Path("/proc/sys/net/core/somaxconn")]
     before = os.readlink(files[0]), files[1].read_text()
-    result = bench(tmp_path, binary, part)
+    result = connections(tmp_path, binary, part)
     assert result.returncode == 0, result.stderr
     record = record_of(tmp_path)
     assert record.labels("part") == [part]
@@ -133,7 +131,7 @@ def test_a_part_is_measured_and_written(part: str, binary: Path, tmp_path: Path)
 
 @root
 def test_refused_connections_fail_the_run(refusing: Path, tmp_path: Path) -> None:
-    result = bench(tmp_path, refusing, "floor,server")
+    result = connections(tmp_path, refusing, "floor,server")
     assert result.returncode == 1, result.stderr
     record = record_of(tmp_path)
     line = f"server: {ladder.MOMENT}"
@@ -145,7 +143,7 @@ def test_refused_connections_fail_the_run(refusing: Path, tmp_path: Path) -> Non
 def test_a_connection_that_is_not_there_to_wait_ends_the_run(
     refusing: Path, tmp_path: Path
 ) -> None:
-    result = bench(tmp_path, refusing, "climb")
+    result = connections(tmp_path, refusing, "climb")
     assert result.returncode == 1
     assert "connections failed: {'" in result.stderr
     assert not (tmp_path / "bench-connections.json").exists()

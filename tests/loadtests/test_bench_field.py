@@ -17,7 +17,8 @@ from loadtests.bench.field import mixes, scaling, stand
 from loadtests.bench.field.contender import Contender, first_of
 from loadtests.bench.field.contenders import CONTENDERS
 from loadtests.bench.field.experiment import Field
-from support import REPOSITORY, eventually
+from support import eventually
+from support.processes import bench
 
 pytestmark = pytest.mark.nightly
 
@@ -138,9 +139,7 @@ CPU = min(os.sched_getaffinity(0))
 
 
 def field(out: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "loadtests/bench", "field", "--quick", "--profile", "dev"]
-    argv += ["--out", str(out), *map(str, arguments)]
-    return subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    return bench("field", out, "--quick", "--profile", "dev", *arguments)
 
 
 def contender(folder: Path, text: str, **changes: object) -> Contender:

@@ -1,7 +1,6 @@
 """`bench gateway` and `bench levers`: every proxy answers from the same pool, and rounds and pairs are judged within themselves."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -22,23 +21,19 @@ from loadtests.bench.gateway.proxies import (
     Endpoint,
     PoolStand,
 )
-from support import REPOSITORY
+from support.processes import bench
 from tools import resolve
 
 pytestmark = pytest.mark.nightly
 
+QUICK = ("--quick", "--profile", "dev")
+
 COMPARED = [MINIMAL, LEAN, GATEWAY, GATEWAY + LOGS, NGINX + LOGS, HAPROXY + LOGS]
-
-
-def bench(name: str, out: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "loadtests/bench", name, "--quick", "--profile", "dev", "--out", out]
-    argv = [*map(str, argv), *map(str, arguments)]
-    return subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False)
 
 
 def test_a_run_is_measured_and_written(binary: Path, tmp_path: Path) -> None:
     chosen = ["--only", ",".join(COMPARED), "--rate", "200", "--server", binary]
-    result = bench("gateway", tmp_path, *chosen)
+    result = bench("gateway", tmp_path, *QUICK, *chosen)
     assert result.returncode == 0, result.stderr
     record = Record.read(tmp_path / "bench-gateway.json")
     assert record.labels("proxy") == [name for name in proxies.NAMES if name in COMPARED]
@@ -105,7 +100,7 @@ def test_a_lever_is_a_change_that_envoy_accepts(
 
 def test_a_lever_is_measured_in_pairs(binary: Path, tmp_path: Path) -> None:
     chosen = ["--only", "no HTTP/1.0", "--rate", "200", "--server", binary]
-    result = bench("levers", tmp_path, *chosen)
+    result = bench("levers", tmp_path, *QUICK, *chosen)
     assert result.returncode == 0, result.stderr
     record = Record.read(tmp_path / "bench-levers.json")
     assert len(record.rows) == 2 * 2 * PAIRS

@@ -1,7 +1,6 @@
 """The soak on a real server, for seconds; and what it must find."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -9,18 +8,11 @@ import pytest
 from loadtests.bench.experiment.record import Record
 from loadtests.bench.soak import clients
 from loadtests.bench.soak.experiment import broken
-from support import REPOSITORY
+from support.processes import bench
 
 
 def run(out: Path, program: Path, seconds: int = 5) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "loadtests/bench", "soak", "--seconds", str(seconds)]
-    return subprocess.run(
-        [*argv, "--clients", "50", "--out", str(out), "--server", str(program)],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return bench("soak", out, "--seconds", seconds, "--clients", "50", "--server", program)
 
 
 def test_every_kind_of_client_comes_and_goes(binary: Path, tmp_path: Path) -> None:

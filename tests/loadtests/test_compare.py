@@ -10,6 +10,7 @@ import pytest
 from loadtests.bench.compare import builds
 from loadtests.bench.experiment.record import Record
 from support import REPOSITORY
+from support.processes import bench
 
 pytestmark = pytest.mark.nightly
 
@@ -23,9 +24,7 @@ os.execv("{server}", ["{server}", *flags])
 
 
 def compare(base: str, out: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "loadtests/bench", "compare", base, "--quick", "--profile", "dev"]
-    argv += ["--out", out, *arguments]
-    return subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    return bench("compare", out, base, "--quick", "--profile", "dev", *arguments)
 
 
 def worktrees() -> list[str]:

@@ -184,50 +184,6 @@ def test_head_equals_get_without_body(server: Server, path: str) -> None:
     client.close()
 
 
-@pytest.mark.parametrize(
-    ("path", "name", "size"),
-    [
-        ("/static/", "index.html", 10_831),
-        ("/static/index.html", "index.html", 10_831),
-        ("/static/4k.txt", "4k.txt", 4_096),
-    ],
-)
-def test_files_are_served_whole(server: Server, path: str, name: str, size: int) -> None:
-    reply = ask(server.url, path)
-    assert reply.status == 200
-    assert reply.body == (STATIC / name).read_bytes()
-    assert len(reply.body) == size
-
-
-def test_files_answer_conditional_and_range_requests(server: Server) -> None:
-    etag = ask(server.url, "/static/4k.txt").headers["etag"]
-    unchanged = ask(server.url, "/static/4k.txt", headers={"If-None-Match": etag})
-    assert (unchanged.status, unchanged.body) == (304, b"")
-    part = ask(server.url, "/static/4k.txt", headers={"Range": "bytes=0-9"})
-    assert (part.status, len(part.body)) == (206, 10)
-    beyond = ask(server.url, "/static/4k.txt", headers={"Range": "bytes=5000-"})
-    assert beyond.status == 416
-    assert beyond.headers["content-range"] == "bytes */4096"
-    problem(beyond)
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/static/../../Cargo.toml",
-        "/static/%2e%2e/%2e%2e/Cargo.toml",
-        "/static/..%2f..%2fCargo.toml",
-        "/static//etc/passwd",
-        "/static/%00",
-    ],
-)
-def test_files_outside_the_root_stay_hidden(server: Server, path: str) -> None:
-    reply = ask(server.url, path)
-    assert reply.status in (400, 404)
-    assert b"workspace" not in reply.body
-    problem(reply)
-
-
 def test_the_committed_files_are_the_generated_ones() -> None:
     import static_files
 

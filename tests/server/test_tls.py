@@ -9,7 +9,6 @@ from urllib.parse import urlsplit
 import pytest
 
 from support import PATIENCE, eventually
-from support.client import ask
 from support.credentials import certificate
 from support.servers import Server
 
@@ -73,11 +72,3 @@ def test_a_certificate_is_replaced_under_the_running_server(
     assert code == 0, log
     assert log.count("TLS certificate not reloaded") == 1
     assert str(used_key) in log
-
-
-def test_a_request_without_tls_is_told_so(start: Callable[..., Server], tmp_path: Path) -> None:
-    used, key = certificate(tmp_path, "tls", "ec")
-    server = start("--tls.certificate", used, "--tls.key", key)
-    reply = ask(server.url, "/hello")
-    assert (reply.status, reply.replica) == (400, "test")
-    assert b"urn:corelane:problem:plain-http" in reply.body

@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -30,6 +31,13 @@ def running(
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+def bench(name: str, out: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Runs a benchmark to its end; the caller judges the result."""
+    argv = [sys.executable, "loadtests/bench", name, "--out", out, *arguments]
+    argv = [str(argument) for argument in argv]
+    return subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False)
 
 
 def program(name: str) -> Path:
