@@ -1,7 +1,6 @@
-"""The tests of the five systems with the tools that they were first run with.
+"""The tests of the five systems with the tools that they were first run with: S0 and S1 with ab, S4 with vegeta.
 
-S0 and S1 were run with ab, S4 with vegeta. S2 and S3 had clients of their own: wrk keeps what it can of
-their pattern, a closed loop of so many connections.
+S2 and S3 had clients of their own; the benchmarks `threads`, `mixed` and `connections` have their patterns.
 """
 
 from collections.abc import Callable
@@ -9,16 +8,13 @@ from pathlib import Path
 
 from loadtests.record import Run
 from loadtests.target import Target
-from loadtests.tools import ab, vegeta, wrk
+from loadtests.tools import ab, vegeta
 from loadtests.tools.outcome import Job, Outcome, record
 from loadtests.usage import UsageError
 
 _TESTS: dict[tuple[str, str], Callable[[Job], Outcome]] = {
     ("s0-direct-vs-gateway", "ab"): ab.direct_and_gateway,
     ("s1-c10k-static", "ab"): ab.ten_thousand,
-    ("s2-cpu-matrix", "wrk"): wrk.matrix,
-    ("s3-mixed-projects", "wrk"): wrk.projects,
-    ("s3-c10k-20000", "wrk"): wrk.at_once,
     ("s4-keepalive-div", "vegeta"): vegeta.full_rate,
 }
 
