@@ -141,9 +141,11 @@ def _path(digest: str) -> str:
 
 
 def _index(image: Image, manifest: Blob) -> dict:
+    # A name with a registry is complete.
+    library = "" if "." in image.name.partition("/")[0] else LIBRARY
     names = {
         # containerd reads the first, tools that know only the specification the second.
-        NAME: f"{LIBRARY}{image.name}:{image.tag}",
+        NAME: f"{library}{image.name}:{image.tag}",
         "org.opencontainers.image.ref.name": image.tag,
     }
     platform = {"architecture": image.arch, "os": "linux"}

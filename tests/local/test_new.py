@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -299,6 +300,21 @@ def test_corelane_comes_from_a_checkout_or_a_tag(tmp_path: Path) -> None:
     version = (REPOSITORY / "VERSION").read_text().strip()
     manifest = (tmp_path / "shop" / "Cargo.toml").read_text()
     assert f'git = "https://git.example/corelane", tag = "v{version}"' in manifest
+
+
+def test_without_a_flag_it_comes_from_the_checkout_around_it(tmp_path: Path) -> None:
+    place = TARGET / "new"
+    place.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(place / "around", ignore_errors=True)
+    project(place).corelane("new", "around")
+    manifest = tomllib.loads((place / "around" / "Cargo.toml").read_text())
+    found = [it for it in manifest["dependencies"].values() if "path" in it]
+    assert found
+    assert {Path(it["path"]).parent for it in found} == {REPOSITORY / "services"}
+    status, output = project(tmp_path).command(program("corelane"), "new", "shop")
+    assert status == 1
+    assert "pass --git URL or --corelane PATH" in output
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_project_must_depend_on_a_checkout(tmp_path: Path) -> None:

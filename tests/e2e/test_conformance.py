@@ -1,0 +1,154 @@
+"""The conformance tests of Gateway API with pods: each Gateway gets a release of the chart.
+
+The platform is not deployed meanwhile: its replicas have all CPUs, and the pods of these tests request some.
+"""
+
+import platform
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cluster.images import ARCHITECTURES
+from deploy import images, releases
+from gateway.test_conformance import (
+    VALUES,
+    World,
+    definitions,
+    test_the_profiles_of_http_and_grpc,
+)
+from images import archive, layer
+from images.archive import Image
+from support import envoy_gateway
+from support.apiserver import PROGRAMS, Api
+from support.credentials import certificate
+from support.kubernetes import Cluster
+from support.rendering import CHARTS, tool
+from tools import gomodule, resolve, table
+
+__all__ = ["definitions", "test_the_profiles_of_http_and_grpc"]
+
+PROGRAMS_OF = {"gateway-api/echo-basic": "gateway-echo", "coredns/coredns": "coredns"}
+"""The tools that are the programs of the images which the tests name."""
+
+CHART = {
+    **VALUES,
+    "listener": {},
+    "global": {"registry": "docker.io/library"},
+    "replicas": 1,
+    "upstream": {"discovery": "eds"},
+    "tls": {"enabled": True, "plain": "serve"},
+    "resources": {
+        "requests": {"cpu": "10m", "memory": "64Mi"},
+        "limits": {"memory": "256Mi"},
+    },
+    "agent": {"cpu": "5m"},
+    "shutdown": {"settle": "1s"},
+}
+"""Dozens of such pods have room on the nodes."""
+
+
+@dataclass
+class Pods(World):
+    """A whole cluster, on which an operator installs a gateway for each Gateway."""
+
+    tag: str = field(kw_only=True)
+
+    def serve(self, gateway: dict, stack: ExitStack) -> None:
+        """Installs the chart beside the Gateway."""
+        metadata, number = gateway["metadata"], next(self.numbers)
+        namespace, name = metadata["namespace"], f"gateway-{number}"
+        folder = self.folder / name
+        folder.mkdir()
+        chain, key = (file.read_text() for file in certificate(folder, "tls", "ec"))
+        # Of the operator of the Gateways, for names that are none of theirs.
+        secret = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls"}
+        secret |= {"metadata": {"name": name}, "stringData": {"tls.crt": chain, "tls.key": key}}
+        self.apply(namespace, secret)
+        objects = {
+            **VALUES["routeObjects"],
+            "createClass": False,
+            "gateway": metadata["name"],
+            "certificates": self._certificates(gateway),
+        }
+        image = {"tag": self.tag, "pullPolicy": "Never"}
+        tls = {**CHART["tls"], "secret": name}
+        values = {**CHART, "image": image, "routeObjects": objects, "tls": tls}
+        file = folder / "values.yaml"
+        file.write_text(yaml.safe_dump(values))
+        where = (name, "--namespace", namespace)
+        stack.callback(self._helm, "uninstall", *where, "--ignore-not-found")
+        self._helm("install", *where, CHARTS / "gateway", "--values", file)
+
+    def _certificates(self, gateway: dict) -> list[dict]:
+        """The Secrets that a Gateway names, which its agent may read then."""
+        own = gateway["metadata"]["namespace"]
+        found = [
+            {"name": it["name"], "namespace": it.get("namespace", own)}
+            for listener in gateway["spec"]["listeners"]
+            for it in listener.get("tls", {}).get("certificateRefs", [])
+            if it.get("kind", "Secret") == "Secret"
+        ]
+        return [it for number, it in enumerate(found) if it not in found[:number]]
+
+    def _helm(self, *arguments: str | Path) -> None:
+        done = self.api.helm(*arguments)
+        assert done.returncode == 0, done.stderr
+
+
+def bring(folder: Path) -> None:
+    """Loads the images that the tests name into the nodes, each with the program of this repository's tools."""
+    source = gomodule.source(table.find("gateway-conformance"))
+    argv = ["go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api/conformance"]
+    done = subprocess.run(argv, cwd=source, capture_output=True, text=True, check=True)
+    text = "".join(
+        file.read_text()
+        for part in ("base", "tests")
+        for file in Path(done.stdout.strip(), part).glob("*.yaml")
+    )
+    archives = []
+    for name, tag in sorted(set(re.findall(r"image: (registry\.k8s\.io/\S+):(\S+)", text))):
+        program = PROGRAMS_OF[name.partition("/")[2]]
+        # CoreDNS listens on port 53.
+        user = "0:0" if program == "coredns" else archive.USER
+        arch = ARCHITECTURES[platform.machine()]
+        image = Image(name, tag, arch, created=0, entrypoint=(f"/{program}",), user=user)
+        file = folder / f"{program}-{tag}.tar"
+        archive.write(image, [[layer.program(f"/{program}", tool(program))]], file)
+        archives.append(file)
+    images.bring(archives)
+
+
+@pytest.fixture(scope="module")
+def api(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    """The API server of the cluster, which has no platform and afterwards nothing of the tests."""
+    named = releases.images_named()
+    was = releases.uninstall()
+    # Beside it, tools keep what they learn.
+    file = tmp_path_factory.mktemp("cluster") / "kubeconfig"
+    file.write_text(cluster.kubeconfig.read_text())
+    try:
+        yield Api(file, resolve.ensure(PROGRAMS))
+        cluster.kubectl("delete", "namespace", "--selector", "gateway-conformance")
+        cluster.kubectl("delete", "--filename", str(envoy_gateway.definitions()))
+    finally:
+        if was:
+            releases.install(images.load(named))
+
+
+@pytest.fixture
+def world(api: Api, cluster: Cluster, definitions: None, tmp_path: Path) -> Iterator[World]:
+    """The cluster with its images, and the class of the chart."""
+    built = images.build("gateway")
+    images.bring([built.archive])
+    bring(tmp_path)
+    with cluster.restricted("gateway-conformance-first") as first:
+        found = Pods(api, tmp_path, first.namespace, tag=built.tag)
+        with found.following():
+            yield found
+    assert not found.failures, found.failures
