@@ -55,6 +55,8 @@ def test_each_lane_is_pinned_to_its_cpu_of_the_pod(release: Release) -> None:
         assert all(lane["pinned"] for lane in lanes)
         assert {lane["cpu"] for lane in lanes} == process.cpus
         assert len(lanes) == len(process.cpus)
+        # Pinned lanes have slow lanes by default. Lowering a priority is allowed under "restricted".
+        assert {lane["slow"]["priority"] for lane in lanes} == {"idle"}
 
 
 @pytest.mark.parametrize("app", ["server", "gateway"])

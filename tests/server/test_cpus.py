@@ -1,14 +1,16 @@
-"""A server whose CPUs change: the kubelet rewrites its cpuset, or a CFS quota stops it."""
+"""What the system gives a server: CPUs that change, a CFS quota, and the priority of its slow lanes."""
 
 import json
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from support import eventually
 from support.cgroups import Cgroup, cgroup
 from support.client import ask
+from support.seccomp import without
 from support.servers import Server
 
 
@@ -92,3 +94,39 @@ def test_throttling_is_shown_as_the_kernel_counts_it(
             now,
             most,
         )
+
+
+POLICIES = ("sched_setscheduler", "sched_setattr")
+
+
+@pytest.mark.parametrize(
+    ("rejected", "priority"),
+    [
+        ((), ("idle", os.SCHED_IDLE, 0)),
+        (POLICIES, ("nice", os.SCHED_OTHER, 19)),
+        ((*POLICIES, "setpriority"), ("normal", os.SCHED_OTHER, 0)),
+    ],
+    ids=["idle", "nice", "normal"],
+)
+def test_a_slow_lane_has_the_lowest_priority_that_is_allowed(
+    start: Callable[..., Server], rejected: tuple[str, ...], priority: tuple[str, int, int]
+) -> None:
+    flags = ["--lanes", "1", "--slow-lanes.mode", "on", "--slow-lanes.expensive", "/work"]
+    server = start(*flags, within=without(*rejected) if rejected else ())
+    # The priority is lowered before the first request.
+    assert ask(server.url, "/work?ops=1").status == 200
+    assert server.metrics()['corelane_slow_requests_total{lane="0"}'] == 1
+    thread = thread_of(server, "slow-0")
+    found = (os.sched_getscheduler(thread), os.getpriority(os.PRIO_PROCESS, thread))
+    (lane,) = json.loads(ask(server.admin, "/lanes").body)["lanes"]
+    assert (lane["slow"]["priority"], *found) == priority
+    assert server.metrics()[f'corelane_slow_lane_info{{lane="0",priority="{priority[0]}"}}'] == 1
+    others = os.getpriority(os.PRIO_PROCESS, thread_of(server, "lane-0"))
+    assert others == os.getpriority(os.PRIO_PROCESS, 0), "the lane keeps its own"
+
+
+def thread_of(server: Server, name: str) -> int:
+    """The thread with this name."""
+    tasks = Path(f"/proc/{server.process.pid}/task")
+    (found,) = (task for task in tasks.iterdir() if (task / "comm").read_text().strip() == name)
+    return int(found.name)

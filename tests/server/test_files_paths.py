@@ -3,7 +3,6 @@
 import os
 import socket
 import stat
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,25 +10,10 @@ import pytest
 
 from support.client import ask
 from support.raw import exchange
+from support.seccomp import without
 from support.servers import Server, start
 
 SECRET = b"not for clients"
-
-SECCOMP = """\
-#!{python}
-import ctypes, os, struct, sys
-# openat2 fails as under systemd-nspawn (seccomp(2)): number 437 on every architecture.
-code = [(0x20, 0, 0, 0), (0x15, 0, 1, 437), (0x06, 0, 0, 0x50001), (0x06, 0, 0, 0x7FFF0000)]
-text = b"".join(struct.pack("HBBI", *line) for line in code)
-text = ctypes.create_string_buffer(text)
-program = struct.pack("HxxxxxxP", len(code), ctypes.addressof(text))
-prctl = ctypes.CDLL(None, use_errno=True).prctl
-PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, FILTER = 38, 22, 2
-assert prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
-assert prctl(PR_SET_SECCOMP, FILTER, ctypes.create_string_buffer(program), 0, 0) == 0
-os.execv({server!r}, [{server!r}, *sys.argv[1:]])
-"""
-"""Starts the server without openat2, the way in which it opens files if it can."""
 
 
 @pytest.fixture(scope="module")
@@ -71,16 +55,11 @@ def site(
     request: pytest.FixtureRequest,
     binary: Path,
     root: Path,
-    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Server]:
     """A server over the root; it opens files in one way or the other."""
-    if request.param == "no openat2":
-        wrapper = tmp_path_factory.mktemp("bin") / "server"
-        wrapper.write_text(SECCOMP.format(python=sys.executable, server=str(binary)))
-        wrapper.chmod(0o755)
-        binary = wrapper
+    within = without("openat2") if request.param == "no openat2" else ()
     maker = start.__wrapped__(binary)
-    yield next(maker)("--lanes", "1", static=root)
+    yield next(maker)("--lanes", "1", static=root, within=within)
     next(maker, None)
 
 

@@ -3,6 +3,7 @@
 And what the long ones get when the short ones would take the whole CPU."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from statistics import median
 
@@ -30,7 +31,7 @@ SECONDS = {OPEN: 3.0, ALONE: 1.2, SATURATED: 1.8, STARVING: 2.5}
 
 WARM_UP, BRIEFLY = 0.6, 0.5
 """Seconds before each load, in which a server may learn what the kinds cost, and of the load that finds what
-`/hello` costs."""
+short requests cost."""
 
 CROWD = 512
 """Connections of the short ones meanwhile: whenever a long one ends, so many wait."""
@@ -70,6 +71,10 @@ class Mix:
 
 
 FIRST = Mix("10% of 7 ms", 0.1, 7.0)
+
+CROWDED = Mix("crowded", 0.0, FIRST.long_ms, 0.05)
+"""Short ones that take the server longer than the generator, so that one CPU can send 1.5 times as many."""
+
 MIXES = {
     mix.name: mix
     for mix in (
@@ -128,51 +133,60 @@ def _open(
 
 def _starving(stand: FieldStand, process: Running, number: int) -> Row:
     """Long requests, one after the other on few connections, while short ones would take the CPU 1.5 times."""
-    place, seconds = stand.place(process), stand.plan.seconds(SECONDS[STARVING])
+    seconds, options = stand.plan.seconds(SECONDS[STARVING]), CROWDED.options(stand)
+    short = {"page": options["page"], "file": options["file"]}
     alone = measured(
         process,
         stand.generator,
-        place,
+        stand.place(process),
         "closed",
         seconds=stand.plan.seconds(BRIEFLY),
         warm_up=stand.plan.seconds(BRIEFLY, 0.1),
         spin=True,
+        **short,
     )
-    short = {"rate": round(OVER * alone["requests_per_second"], 1), "seed": number, "warm_up": 0.1}
-    long = {"ops": stand.ops(FIRST.long_ms), "connections": SENDERS, "warm_up": 0.1}
-    with (
-        Generator(
-            stand.generator,
-            stand.place(process, first=True),
-            "closed",
-            process.address,
-            seconds=seconds,
-            **long,
-        ) as dear,
-        Generator(
-            stand.generator,
-            place,
-            "open",
-            process.address,
-            seconds=seconds,
-            connections=CROWD,
-            **short,
-        ) as cheap,
-    ):
+    # By the CPU time: replies per second would also depend on who else uses the CPU.
+    short |= {"rate": round(OVER * 1e6 / alone["cpu_us"], 1), "seed": number, "cut": True}
+    loads = {
+        "open": {**short, "work_share": 0.0, "connections": CROWD},
+        "closed": {"ops": options["ops"], "connections": SENDERS},
+    }
+    with ExitStack() as stack:
+        cheap, dear = (
+            stack.enter_context(
+                Generator(
+                    stand.generator,
+                    stand.place(process, first=True),
+                    mode,
+                    process.address,
+                    seconds=seconds,
+                    warm_up=0.1,
+                    **load,
+                )
+            )
+            for mode, load in loads.items()
+        )
         cheap.tell("")
         dear.tell("")
         found, beside = dear.answer(), cheap.answer()
-    done = found["requests"] - found["wrong"]
+    done, cheaply = (load["requests"] - load["wrong"] for load in (found, beside))
+    silent = found["faults"].get("silence", 0)
     return {
         "of": FIRST.name,
         "loop": STARVING,
         "requests": found["requests"] + beside["requests"],
         "wrong": found["wrong"] + beside["wrong"],
-        "hello_us": alone["cpu_us"],
+        "short_us": alone["cpu_us"],
+        "offered": (beside["requests"] + beside["cut"]) * alone["cpu_us"] / 1e6 / seconds,
+        "lag_ms": beside["lag_us"]["99"] / 1e3,
         "share": done * FIRST.long_ms / 1e3 / found["seconds"],
-        "unanswered": found["wrong"],
+        "expensive_per_second": done / found["seconds"],
         "expensive_ms": _latency(found, "work"),
-        "cheap_per_second": (beside["requests"] - beside["wrong"]) / beside["seconds"],
+        "refused": found["wrong"] - silent,
+        "unanswered": silent,
+        "cheap_per_second": cheaply / beside["seconds"],
+        "cheap_share": cheaply * alone["cpu_us"] / 1e6 / beside["seconds"],
+        "cheap_ms": _latency(beside, "hello"),
     }
 
 
@@ -182,10 +196,11 @@ def _latency(row: Row, kind: str) -> Mapping[str, float]:
     return {name: found[key] / 1e3 for name, key in QUANTILES.items()} if found else {}
 
 
-SHORT_P99_MS, OF_BEST, OF_ALONE, LONGER, KEPT = 0.5, 0.1, 2.0, 1.25, 0.97
+SHORT_P99_MS, OF_BEST, OF_ALONE, LONGER, KEPT, LEFT = 0.5, 0.1, 2.0, 1.25, 0.97, 0.15
 """Targets. The p99 of short requests: in ms, in that of the best peer, and in their own without long ones.
 
-The p99 of long requests and the throughput: in those of a held lane."""
+The p99 of long requests and the throughput: in those of a held lane. What long requests get of the CPU while short
+ones starve them: the default of `slow_lanes.share`."""
 
 
 def reading(record: Record, part: str) -> Iterator[str]:
@@ -218,6 +233,12 @@ def reading(record: Record, part: str) -> Iterator[str]:
         yield (
             f"Saturated with {FIRST.name}: throughput is {cell(kept, 3)} of that of {HELD}, which "
             f"{verdict(kept, KEPT, least=True)}."
+        )
+    if left := _figure(record, CORELANE, part, FIRST.name, "share", STARVING):
+        silent = sum(_figure(record, CORELANE, part, FIRST.name, "unanswered", STARVING))
+        yield (
+            f"Starved by short requests of {OVER:.0%} of the CPU: long ones get {cell(left, 3)} of it, which "
+            f"{verdict(left, LEFT, least=True)}; {silent:,.0f} were not answered."
         )
 
 
@@ -300,17 +321,23 @@ def _limits(page: Page, record: Record, part: str) -> None:
     def starving(server: str, figure: str) -> list[float]:
         return _figure(record, server, part, FIRST.name, figure, STARVING)
 
+    def share(figure: str):
+        return lambda name: percent(starving(name, figure), 1, sign=False)
+
     names = [name for name in record.labels("server", part=part) if saturated(name)]
     page.table(
         "",
         names,
         ("both kinds, requests/s", lambda name: cell(saturated(name), 0)),
-        ("share of long ones", lambda name: percent(starving(name, "share"), 1, sign=False)),
+        ("offered short ones", share("offered")),
+        ("CPU for short ones", share("cheap_share")),
+        ("CPU for long ones", share("share")),
+        ("long ones/s", lambda name: cell(starving(name, "expensive_per_second"), 0)),
         ("their p99, ms", lambda name: cell(starving(name, "expensive_ms.p99"), 0)),
         ("longest, ms", lambda name: cell(starving(name, "expensive_ms.max"), 0)),
+        ("rejected", lambda name: f"{sum(starving(name, 'refused')):,.0f}"),
         ("unanswered", lambda name: f"{sum(starving(name, 'unanswered')):,.0f}"),
-        ("short ones/s", lambda name: cell(starving(name, "cheap_per_second"), 0)),
-        ("CPU of `/hello`, µs", lambda name: cell(starving(name, "hello_us"), 2)),
+        ("p99 of short ones, ms", lambda name: cell(starving(name, "cheap_ms.p99"), 0)),
     )
 
 
@@ -336,7 +363,9 @@ METHOD = (
 
 LIMITS = (
     f"*Both kinds*: an open loop of {OVER:.0%} of what the CPU can do, on {CONNECTIONS} connections, until every request "
-    f"is answered. *Share* is the part of the CPU that long requests get: {SENDERS} connections send those of "
-    f"{FIRST.long_ms:g} ms one after the other. Meanwhile an open loop of `/hello` on {CROWD} connections is {OVER:.0%} of what the server can "
-    "answer of them. The CPU time of `/hello` is that of a closed loop just before, when the server knows both kinds."
+    f"is answered. The other rows: {SENDERS} connections send long requests of {FIRST.long_ms:g} ms, each after the reply "
+    f"to the last. Meanwhile an open loop of short ones, which compute for {CROWDED.short_ms:g} ms, on {CROWD} connections "
+    f"would take {OVER:.0%} of the CPU. What a short one takes is the CPU time in a closed loop just before, when the "
+    "server knows both kinds. Its latency counts from when it was due, so it grows while the load lasts. *Rejected*: long "
+    "requests with another reply than the right one, such as at their deadline."
 )

@@ -79,9 +79,15 @@ pub(crate) enum Next {
     Any(Rng),
 }
 
-/// Sends the requests of a trace, then waits for the last replies.
-pub(crate) fn open(pool: &mut Pool, trace: &[Arrival], next: Next) -> Result<Tally, Lost> {
-    open_into(Tally::default(), Instant::now(), pool, trace, next)
+/// Sends the requests of a trace, then waits for the last replies. `cut`: requests that still wait for
+/// a connection when the last one is due are not sent.
+pub(crate) fn open(
+    pool: &mut Pool,
+    trace: &[Arrival],
+    next: Next,
+    cut: bool,
+) -> Result<Tally, Lost> {
+    open_into(Tally::default(), Instant::now(), pool, trace, next, cut)
 }
 
 /// The same, with a given tally and start time.
@@ -91,6 +97,7 @@ fn open_into(
     pool: &mut Pool,
     trace: &[Arrival],
     mut next_free: Next,
+    cut: bool,
 ) -> Result<Tally, Lost> {
     let targets = pool.targets();
     let mut events = Vec::with_capacity(pool.len());
@@ -109,6 +116,9 @@ fn open_into(
             queue.send(pool, begun, &mut next_free)?;
         }
         let next = coming.as_slice().first().map(|arrival| arrival.due);
+        if cut && next.is_none() {
+            tally.cut(queues.iter_mut().map(|queue| queue.waiting.drain(..).len()).sum());
+        }
         if next.is_none() && pool.in_flight() == 0 {
             break;
         }
@@ -158,8 +168,14 @@ pub(crate) fn turns(to: Vec<SocketAddr>, connections: usize) -> Result<(), Lost>
         let plan = Plan { rate, works, targets };
         let trace = plan.trace(Duration::from_secs_f64(seconds), seed);
         let (before, begun) = (own_cpu(), Instant::now());
-        let tally =
-            open_into(Tally::with_samples(begun), begun, &mut pool, &trace, Next::LongestFree)?;
+        let tally = open_into(
+            Tally::with_samples(begun),
+            begun,
+            &mut pool,
+            &trace,
+            Next::LongestFree,
+            false,
+        )?;
         say(&tally.json(own_cpu() - before))?;
     }
     Ok(())

@@ -74,6 +74,10 @@ enum Mode {
         /// Choice of the free connection for the next request.
         #[arg(long, value_enum, default_value = "longest-free")]
         next: Choice,
+        /// Do not send what waits for a connection when the last request is due: for more load than
+        /// the server can take.
+        #[arg(long)]
+        cut: bool,
     },
     /// Several open loops on the same connections to several servers. Each line of standard input
     /// starts one, as JSON: rate, seconds, work_share, seed. The report lists every reply.
@@ -161,15 +165,16 @@ fn run(mode: Mode) -> Result<(), Lost> {
             loops::closed(&mut pool, all.clone(), kind, period.warm_up())?;
             measure(pool, |pool| loops::closed(pool, all.clone(), kind, period.measured()))
         }
-        Mode::Open { target, period, rate, work_share, works, seed, next } => {
+        Mode::Open { target, period, rate, work_share, works, seed, next, cut } => {
             let one = target.ops.map(|ops| Mix::one(ops, work_share));
             let works = works.or(one).unwrap_or_default();
             let exchanges = target.exchanges(works.sizes())?;
             let mut pool = target.opened(exchanges)?;
             let plan = Plan { rate, works, targets: 1 };
-            loops::open(&mut pool, &plan.trace(period.warm_up(), !seed), next.seeded(!seed))?;
+            let warm_up = plan.trace(period.warm_up(), !seed);
+            loops::open(&mut pool, &warm_up, next.seeded(!seed), cut)?;
             let trace = plan.trace(period.measured(), seed);
-            measure(pool, |pool| loops::open(pool, &trace, next.seeded(seed)))
+            measure(pool, |pool| loops::open(pool, &trace, next.seeded(seed), cut))
         }
         Mode::Turns { to, connections } => loops::turns(to, connections),
         Mode::Users { options } => users::run(options),

@@ -28,6 +28,8 @@ pub(crate) struct Tally {
     lag: Histogram<u64>,
     /// Requests that found no free connection.
     queued: u64,
+    /// Requests that were due and not sent before the end.
+    cut: u64,
     reopened: u64,
     took: Duration,
     /// All answers, if they are reported one by one.
@@ -52,6 +54,7 @@ impl Default for Tally {
             lanes: BTreeMap::new(),
             lag: histogram(),
             queued: 0,
+            cut: 0,
             reopened: 0,
             took: Duration::ZERO,
             samples: None,
@@ -121,6 +124,11 @@ impl Tally {
         self.fault(Fault::Silence, count as u64);
     }
 
+    /// Counts requests that the end of an open loop leaves unsent.
+    pub(crate) fn cut(&mut self, count: usize) {
+        self.cut += count as u64;
+    }
+
     fn fault(&mut self, fault: Fault, count: u64) {
         *self.faults.entry(fault).or_default() += count;
     }
@@ -169,6 +177,7 @@ impl Tally {
             "latency_us": self.by_name(),
             "lag_us": summary(&self.lag),
             "queued": self.queued,
+            "cut": self.cut,
             "reopened": self.reopened,
             "lanes": lanes,
         });

@@ -151,9 +151,7 @@ fn spinner(_lane: &Lane) -> TestService {
 
 #[test]
 fn utilization_follows_the_lane_and_never_leaves_its_floor() {
-    // Of a slow lane only CPU time counts, and other processes may have the CPU.
-    let builder = builder().load_reports(LoadReports::Json).slow_lanes(None);
-    let server = Running::start(builder, spinner);
+    let server = Running::start(builder().load_reports(LoadReports::Json), spinner);
     let mut client = server.connect();
     let idle = |report: &Report| report["application_utilization"] == 0.02;
     let busy = |report: &Report| report["application_utilization"] > 0.5;
@@ -191,9 +189,7 @@ fn a_lane_inside_one_long_call_is_busy() {
 
 #[test]
 fn what_waits_is_expected_to_take_its_time() {
-    // A slow lane would take these requests off the lane.
-    let builder = builder().load_reports(LoadReports::Text).slow_lanes(None);
-    let server = Running::start(builder, spinner);
+    let server = Running::start(builder().load_reports(LoadReports::Text), spinner);
     let mut clients: Vec<_> = (0..4).map(|_| server.connect()).collect();
     server.wait_until("expected", || {
         for client in &mut clients {

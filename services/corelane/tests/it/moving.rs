@@ -60,9 +60,7 @@ fn lanes(moving: Moving) -> Builder {
     let limits = Limits { slots: 1, ..Limits::default() };
     let park_after = Some(Duration::from_millis(100));
     let routes = ["/", "/gate", "/spin/{n}"];
-    // The work of these handlers is to hold their lanes.
     builder()
-        .slow_lanes(None)
         .lanes(Lanes::Count(2))
         .limits(limits)
         .routes(routes)

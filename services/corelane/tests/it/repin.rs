@@ -9,7 +9,7 @@ use std::process::Stdio;
 use crate::support::process::ignored_tests;
 use crate::support::{BoxError, Running, builder};
 use bytes::Bytes;
-use corelane::{Incoming, Lane, Lanes, Pin};
+use corelane::{Incoming, Lane, Lanes, Pin, SlowLanes};
 use http::{Request, Response};
 use http_body_util::Full;
 use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
@@ -114,12 +114,13 @@ fn affinity(thread: Option<Pid>) -> Vec<usize> {
     (0..CpuSet::MAX_CPU).filter(|&cpu| mask.is_set(cpu)).collect()
 }
 
-fn lane_thread(index: usize) -> Pid {
+/// The thread of a lane (`lane`) or of its slow lane (`slow`).
+fn thread(kind: &str, index: usize) -> Pid {
     let tasks = fs::read_dir("/proc/self/task").expect("the threads of this process");
     let ids = tasks.map(|task| task.expect("a thread").file_name());
     let named = |id: &std::ffi::OsString| {
         let name = fs::read_to_string(Path::new("/proc/self/task").join(id).join("comm"));
-        name.is_ok_and(|name| name.trim() == format!("lane-{index}"))
+        name.is_ok_and(|name| name.trim() == format!("{kind}-{index}"))
     };
     let id = ids.into_iter().find(named).expect("the thread of a lane");
     Pid::from_raw(id.to_str().and_then(|id| id.parse().ok()).expect("a number")).expect("not 0")
@@ -135,10 +136,12 @@ fn service(lane: &Lane) -> crate::support::TestService {
 }
 
 fn start(lanes: usize, pin: Pin) -> Running {
-    Running::start(builder().lanes(Lanes::Count(lanes)).pin(pin), service)
+    let slow_lanes = SlowLanes { unpinned: true, ..SlowLanes::default() };
+    let builder = builder().lanes(Lanes::Count(lanes)).pin(pin).slow_lanes(Some(slow_lanes));
+    Running::start(builder, service)
 }
 
-/// Waits until the metric and the kernel's mask of each lane's thread say this.
+/// Waits until the metric and the kernel's masks of each lane's threads say this.
 fn wait_for_lanes(server: &Running, lanes: &[Option<usize>], all: &[usize]) {
     let info = |lane: usize, cpu: Option<usize>| {
         let (name, pinned) = (cpu.map_or(String::new(), |cpu| cpu.to_string()), cpu.is_some());
@@ -148,7 +151,8 @@ fn wait_for_lanes(server: &Running, lanes: &[Option<usize>], all: &[usize]) {
         let metrics = server.admin_get("/metrics").text();
         lanes.iter().enumerate().all(|(lane, &cpu)| {
             let wanted = cpu.map_or(all.to_vec(), |cpu| vec![cpu]);
-            metrics.contains(&info(lane, cpu)) && affinity(Some(lane_thread(lane))) == wanted
+            let moved = |kind| affinity(Some(thread(kind, lane))) == wanted;
+            metrics.contains(&info(lane, cpu)) && ["lane", "slow"].into_iter().all(moved)
         })
     });
 }
@@ -213,9 +217,11 @@ fn a_lane_whose_mask_is_changed_is_pinned_again() {
     wait_for_lanes(&server, &both, &cpuset.cpus);
     let mut all = CpuSet::new();
     cpuset.cpus.iter().for_each(|&cpu| all.set(cpu));
-    sched_setaffinity(Some(lane_thread(1)), &all).expect("a thread of this process");
-    server.wait_until("pinned again", || repins(&server, 1) == 1.0);
-    wait_for_lanes(&server, &both, &cpuset.cpus);
+    for (kind, times) in [("lane", 1.0), ("slow", 2.0)] {
+        sched_setaffinity(Some(thread(kind, 1)), &all).expect("a thread of this process");
+        server.wait_until("pinned again", || repins(&server, 1) == times);
+        wait_for_lanes(&server, &both, &cpuset.cpus);
+    }
     assert_eq!(repins(&server, 0), 0.0, "the other lane was where it should be");
 }
 

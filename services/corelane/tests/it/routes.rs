@@ -67,9 +67,7 @@ fn a_learnt_route_is_estimated_before_the_call() {
     let gate = Arc::new(Semaphore::new(0));
     let open = Arc::clone(&gate);
     let limits = Limits { slots: 1, ..Limits::default() };
-    // A slow lane would take the request that is to wait.
-    let builder = builder().limits(limits).slow_lanes(None);
-    let server = Running::start(builder, move |_lane: &Lane| {
+    let server = Running::start(builder().limits(limits), move |_lane: &Lane| {
         async fn wait(State(gate): State<Arc<Semaphore>>) -> &'static str {
             gate.acquire().await.expect("open").forget();
             "through"

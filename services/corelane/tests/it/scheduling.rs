@@ -73,8 +73,7 @@ fn start(limits: Limits, timeouts: Timeouts) -> Control {
         gate: Arc::new(Semaphore::new(0)),
     };
     let service = notes.clone();
-    // What is slow here is to hold the lane.
-    let builder = builder().routes(ROUTES).limits(limits).timeouts(timeouts).slow_lanes(None);
+    let builder = builder().routes(ROUTES).limits(limits).timeouts(timeouts);
     let server = Running::start(builder, move |_lane: &Lane| -> TestService {
         let notes = service.clone();
         BoxCloneSyncService::new(tower::service_fn(move |request: http::Request<_>| {

@@ -72,9 +72,7 @@ impl Body for Parts {
 fn parts(way: Way, limits: Limits) -> (Running, Arc<AtomicUsize>) {
     let made = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&made);
-    // A slow lane would ask for parts ahead.
-    let builder = way.builder().limits(limits).slow_lanes(None);
-    let server = Running::start(builder, move |_lane: &Lane| {
+    let server = Running::start(way.builder().limits(limits), move |_lane: &Lane| {
         let made = Arc::clone(&count);
         tower::service_fn(move |_request: Request<Incoming>| {
             let body = Parts { left: WHOLE, begun: false, made: Arc::clone(&made) };

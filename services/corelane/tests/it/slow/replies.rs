@@ -254,17 +254,21 @@ fn a_handler_is_dropped_with_its_client_whether_it_runs_or_waits(#[values(Plain,
 #[rstest]
 fn what_is_too_much_or_too_late_is_answered_503(#[values(Plain, Hyper)] way: Way) {
     let every = Every::new();
-    let limits = Limits { slots: 1, queue: 0, ..Limits::default() };
-    let timeouts = Timeouts { request: Duration::from_millis(200), ..Timeouts::default() };
+    let limits = Limits { slots: 1, queue: 1, ..Limits::default() };
+    let timeouts = Timeouts { request: Duration::from_secs(2), ..Timeouts::default() };
     let server = Running::start(settings(way).limits(limits).timeouts(timeouts), every.factory());
-    let mut running = server.connect();
+    let [mut running, mut waiting] = [server.connect(), server.connect()];
     running.send_get("/gate");
     server.wait_for_metric("corelane_slow_requests_running{lane=\"0\"}", 1.0);
+    waiting.send_get("/gate");
+    server.wait_for_metric("corelane_slow_requests_waiting{lane=\"0\"}", 1.0);
     let shed = server.get("/gate");
     assert!(shed.status == 503 && shed.header("retry-after").is_some(), "{shed:?}");
     assert_eq!(server.refused_requests("queue_full"), 1.0);
-    let late = running.read_answer();
-    assert!(late.status == 503 && late.text().contains("deadline"), "{late:?}");
+    for client in [&mut running, &mut waiting] {
+        let late = client.read_answer();
+        assert!(late.status == 503 && late.text().contains("deadline"), "{late:?}");
+    }
     server.wait_until("dropped", || every.alive() == 0);
 }
 

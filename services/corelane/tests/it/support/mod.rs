@@ -60,12 +60,13 @@ impl Way {
     }
 }
 
-/// One lane, free ports, no signal handlers, a drain that does not wait for load balancers.
+/// One lane, free ports, no signal handlers, a drain that does not wait for load balancers. No slow lanes, wherever
+/// lanes are pinned: many handlers of tests hold their lane.
 pub(crate) fn builder() -> Builder {
     let free = "127.0.0.1:0".parse().expect("an address");
     let drain = Drain { settle: Duration::ZERO, deadline: DISTANT, ..Drain::default() };
     let builder = Server::builder().bind(free).admin(free).lanes(Lanes::Count(1));
-    builder.signals(false).drain(drain)
+    builder.signals(false).drain(drain).slow_lanes(None)
 }
 
 impl Running {

@@ -72,7 +72,7 @@ impl Pair {
                 connection_age: None,
                 ..Timeouts::default()
             };
-            let builder = builder.timeouts(timeouts).park_after(None).slow_lanes(None);
+            let builder = builder.timeouts(timeouts).park_after(None);
             let server = builder.plain_requests(plain).build().expect("a server");
             let address = server.local_addr().expect("an address");
             let (lanes, lane) = mpsc::channel();
