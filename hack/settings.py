@@ -15,7 +15,7 @@ HEAD = """\
 
 # Settings
 
-Every service on the crate `corelane-service` has these keys, in addition to its own: `--help`, `--schema` and `--check` of
+*Reference.* Every service on the crate `corelane-service` has these keys, in addition to its own: `--help`, `--schema` and `--check` of
 the service list both. A key of a table such as `limits.slots` is `slots` in `[limits]` of the file, `CORELANE_LIMITS_SLOTS` in
 the environment and `--limits.slots` on the command line. Flags override the environment, and the environment overrides the
 file. The table `auth` needs the Cargo feature `auth`, and `faults` the Cargo feature `faults`.
