@@ -37,6 +37,7 @@ help: ## Show the targets and variables
 ## INSTANCE is also for down, status, logs, loadtest, clean, postgres-up and postgres-down.
 ##   REPLICAS            replicas of the server; one per CPU
 ##   PROFILE             local, the cargo profile that builds the server; release is faster and takes minutes to build
+##   DASHBOARD_PORT      8070, the page over all parts
 ##   GATEWAY_PORT        8080, where requests go
 ##   ENVOY_ADMIN_PORT    9901
 ##   GATEWAY_STATS_PORT  9902
