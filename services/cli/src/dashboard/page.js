@@ -20,7 +20,7 @@ const set = (element, name, value) => { if (element.getAttribute(name) !== value
 const make = (tag, className, text = "") => Object.assign(document.createElement(tag), { className, textContent: text });
 
 function note(text, mark = false) {
-  const line = make("li", "");
+  const line = make("p", "");
   line.append(make("time", "", new Date().toLocaleTimeString("en-GB")), text);
   const events = byId("events");
   if (!events.querySelector("time")) events.replaceChildren();
@@ -57,11 +57,12 @@ function newReplica(name) {
   const path = `/replicas/${encodeURIComponent(name)}/`;
   parts.kill = button(parts.actions, "Kill", () => act(path + "kill", `Killed ${name} (SIGKILL)`));
   parts.drain = button(parts.actions, "Drain", () => act(path + "drain", `Drains ${name} (SIGTERM)`));
-  parts.delay = button(parts.actions, "", () => (parts.delayed
+  parts.delay = button(parts.actions, "Delay by 100 ms", () => (parts.delayed
     ? act(path + "undelay", `${name} is as fast as before`)
     : act(path + "delay", `Every request of ${name} takes 100 ms more, for 30 s`)));
   set(parts.kill, "aria-label", `Kill ${name}`);
   set(parts.drain, "aria-label", `Drain ${name}`);
+  set(parts.delay, "aria-label", `Delay by 100 ms: ${name}`);
   byId("replicas").append(item);
   return parts;
 }
@@ -93,8 +94,6 @@ function showReplica(replica, rateOf) {
   parts.delay.hidden = replica.faults == null && !parts.hadFaults;
   parts.hadFaults ||= replica.faults != null;
   parts.delayed = replica.faults > 0;
-  put(parts.delay, parts.delayed ? "End the delay" : "Delay by 100 ms");
-  set(parts.delay, "aria-label", `Delay ${replica.name} by 100 ms`);
   set(parts.delay, "aria-pressed", String(parts.delayed));
   set(parts.delay, "aria-disabled", works);
 }
@@ -164,7 +163,8 @@ function showRoutes(routes) {
     put(name, route.name);
     [rate(route.rate), rate(route.errors), millis(route.p50), millis(route.p99)].forEach((text, cell) => put(cells[cell], text));
     cells[1].className = route.errors > 0 ? "state bad" : "";
-    row.style.setProperty("--share", index && most > 0 ? `${(100 * route.rate) / most}%` : "0%");
+    cells[0].className = "share";
+    cells[0].style.setProperty("--share", index && most > 0 ? `${(100 * route.rate) / most}%` : "0%");
   });
   while (body.children.length > routes.length) body.lastChild.remove();
 }
@@ -200,7 +200,7 @@ function draw(name, unit) {
   const upright = (at, kind) => shape("line", { x1: x(at), x2: x(at), y1: 0, y2: 40, class: kind });
   const failures = history.filter((point) => point.failed > 0).map((point) => upright(point.at, "failure"));
   chart.replaceChildren(shape("path", { d: area, class: "fill" }), shape("path", { d: line }), ...marks.map((at) => upright(at, "mark")), ...failures);
-  put(byId(`${name}-top`), `top of the scale ${count(top)}`);
+  put(byId(`${name}-top`), `0–${count(top)}`);
   set(chart, "aria-label", `${unit} over two minutes; now ${rate(known.at(-1)?.[name])}`);
 }
 
