@@ -104,12 +104,16 @@ def test_nothing_fails_while_replicas_are_killed_drained_and_delayed(
         eventually(lambda: state(platform)["load"]["ended"] >= wanted, f"{more} replies")
 
     answered(50)
-    for deed, name in (("kill", "server-0"), ("drain", "server-1")):
+
+    def returns_after(deed: str, name: str) -> None:
         before = platform.pid(name)
         assert act(platform, f"/replicas/{name}/{deed}").status == 204
         eventually(lambda: platform.pid(name) not in (0, before), f"{name} after its {deed}")
         eventually(lambda: ready(platform), "requests for all replicas")
         answered(50)
+
+    returns_after("kill", "server-0")
+    returns_after("drain", "server-1")
     assert act(platform, "/replicas/server-0/delay").status == 204
     assert replica(platform, 0)["faults"] > 0
     direct = platform.replicas[0].url

@@ -1,5 +1,7 @@
-//! Serves the page. Pages of other origins neither read it nor use its buttons: it is only for hosts that name the
-//! loopback address, and actions need a token that only the page has.
+//! Serves the page.
+//!
+//! Pages of other origins neither read it nor use its buttons. It answers only hosts that name the loopback address, and
+//! actions need a token that only the page has.
 
 use std::convert::Infallible;
 use std::fs::File;

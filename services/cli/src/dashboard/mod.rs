@@ -37,7 +37,7 @@ pub(crate) struct Dashboard {
     paths: Vec<String>,
 }
 
-/// Whoever reads the page may kill replicas, so nobody else may reach it.
+/// Readers of the page may kill replicas, so they must be on this machine.
 fn loopback(text: &str) -> Result<SocketAddr, &'static str> {
     let address = text.parse().ok().filter(|address: &SocketAddr| address.ip().is_loopback());
     address.ok_or("a loopback address and a port, such as 127.0.0.1:8070")
