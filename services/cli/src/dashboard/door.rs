@@ -202,13 +202,16 @@ mod tests {
     #[test]
     fn only_names_of_this_machine_are_hosts() {
         let names = |hosts: &[&str]| {
-            let request = hosts.iter().fold(Request::builder(), |all, host| all.header(HOST, *host));
+            let request =
+                hosts.iter().fold(Request::builder(), |all, host| all.header(HOST, *host));
             names_loopback(&request.body(()).expect("valid"))
         };
         for host in ["127.0.0.1:8070", "localhost:8070", "LOCALHOST", "[::1]:8070", "[::1]"] {
             assert!(names(&[host]), "{host}");
         }
-        for host in ["", "example.org", "localhost.example.org:8070", "127.0.0.1.nip.io", "[::1", "::1"] {
+        for host in
+            ["", "example.org", "localhost.example.org:8070", "127.0.0.1.nip.io", "[::1", "::1"]
+        {
             assert!(!names(&[host]), "{host}");
         }
         assert!(!names(&[]));
@@ -219,7 +222,9 @@ mod tests {
     fn actions_have_paths() {
         assert_eq!(action("/load/start"), Some(Action::Start));
         assert_eq!(action("/replicas/server-0/kill"), Some(Action::Replica("server-0", "kill")));
-        for path in ["/", "/load", "/replicas/server-0", "/replicas/server-0/stop", "/replicas/a/b/kill"] {
+        for path in
+            ["/", "/load", "/replicas/server-0", "/replicas/server-0/stop", "/replicas/a/b/kill"]
+        {
             assert_eq!(action(path), None, "{path}");
         }
     }

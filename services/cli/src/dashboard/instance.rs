@@ -41,6 +41,14 @@ pub(super) struct Replica {
 #[derive(Debug, Deserialize)]
 pub(super) struct Service {
     pub(super) name: String,
+    runtime: String,
+}
+
+impl Service {
+    /// Whether its admin ports have the pages of Corelane.
+    pub(super) fn chassis(&self) -> bool {
+        self.runtime == "corelane"
+    }
 }
 
 /// A run folder, and the socket of its supervisord.

@@ -22,7 +22,9 @@ pub(super) async fn read(
     started: Instant,
 ) -> Result<Value, String> {
     let topology = instance.topology()?;
-    let replicas = topology.replicas.iter().cloned().map(|each| tokio::spawn(replica(each)));
+    let chassis = topology.service.chassis();
+    let replicas = topology.replicas.iter().cloned();
+    let replicas = replicas.map(|each| tokio::spawn(replica(each, chassis)));
     let replicas: Vec<_> = replicas.collect();
     let stats = "/stats?format=json&filter=http.ingress.downstream_rq_";
     let (stats, clusters, routes) = tokio::join!(
@@ -86,9 +88,12 @@ fn hosts(clusters: Value) -> BTreeMap<u64, Value> {
 }
 
 /// A replica with its lanes, and whether it has faults: their number, or `null` where they are off.
-async fn replica(replica: Replica) -> Value {
+async fn replica(replica: Replica, chassis: bool) -> Value {
     let port = replica.admin_port;
-    let (lanes, faults) = tokio::join!(json(port, "/lanes"), json(port, "/faults"));
+    let (lanes, faults) = match chassis {
+        true => tokio::join!(json(port, "/lanes"), json(port, "/faults")),
+        false => (None, None),
+    };
     let own = lanes.unwrap_or_default();
     let lane = |lane: &Value| {
         let names = ["lane", "cpu", "pinned", "busy", "in_flight", "queued", "stalled"];
