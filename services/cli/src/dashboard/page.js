@@ -84,7 +84,13 @@ function showReplica(replica, rateOf) {
   const parts = replicas.get(replica.name);
   const found = condition(replica);
   say(parts.word, found);
-  if (parts.last && parts.last !== found[0]) note(`${replica.name} ${found[0]}`);
+  // It may be back before the page has seen that it was away.
+  parts.restarted ||= replica.uptime != null && replica.uptime < parts.uptime;
+  parts.uptime = replica.uptime ?? parts.uptime;
+  if (parts.restarted && found[0] === "serves") {
+    note(`${replica.name} serves again, as a new process`);
+    parts.restarted = false;
+  } else if (parts.last && parts.last !== found[0]) note(`${replica.name} ${found[0]}`);
   parts.last = found[0];
   put(parts.rate, rate(rateOf));
   showLanes(parts.lanes, replica);
@@ -169,10 +175,10 @@ function showRoutes(routes) {
   while (body.children.length > routes.length) body.lastChild.remove();
 }
 
-// The least 1, 2 or 5 times a power of ten that is not below.
+// The end of a scale.
 function nice(value) {
   const power = 10 ** Math.floor(Math.log10(Math.max(value, 1)));
-  return [1, 2, 5, 10].map((each) => each * power).find((each) => each >= value);
+  return [1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10].map((each) => each * power).find((each) => each >= value);
 }
 
 function draw(name, unit) {

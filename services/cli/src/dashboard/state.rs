@@ -13,7 +13,7 @@ use super::load::Load;
 const WINDOW: &str = "15s";
 
 /// The row of all requests in the table of routes.
-const ALL: &str = "all, at the gateway";
+const ALL: &str = "all requests";
 
 /// The whole state. Counters of the gateway begin with its process; the page computes rates from two states.
 pub(super) async fn read(
