@@ -37,6 +37,7 @@ help: ## Show the targets and variables
 ## INSTANCE is also for down, status, logs, loadtest, clean, postgres-up and postgres-down.
 ##   REPLICAS            replicas of the server; one per CPU
 ##   PROFILE             local, the cargo profile that builds the server; release is faster and takes minutes to build
+##   DASHBOARD_PORT      8070, the page over all parts
 ##   GATEWAY_PORT        8080, where requests go
 ##   ENVOY_ADMIN_PORT    9901
 ##   GATEWAY_STATS_PORT  9902
@@ -116,7 +117,7 @@ parts:
 # Three tiers of checks; each includes the one before it.
 CHECK_TOOLS := ruff pytest shellcheck actionlint vale promtool helm helm-docs helm-unittest
 TEST_TOOLS := envoy supervisord prometheus alertmanager k6 postgres ab h2spec openssl nginx haproxy skopeo strace g++
-NIGHTLY_TOOLS := vegeta crane kind ip kubectl kube-apiserver etcd envoy-gateway valgrind
+NIGHTLY_TOOLS := chromium axe-core vegeta crane kind ip kubectl kube-apiserver etcd envoy-gateway valgrind
 
 check: ## Run formats, linters, unit tests and fast tests, before each commit
 	@$(TOOLS) ensure $(CHECK_TOOLS)

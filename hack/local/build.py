@@ -6,7 +6,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from local import service
+from local import service, settings
 from local.service import REFERENCE, Service
 from tools import command, progress
 from tools.errors import ToolError
@@ -16,6 +16,11 @@ PROGRESS = {"CARGO_TERM_PROGRESS_WHEN": "always", "CARGO_TERM_PROGRESS_WIDTH": "
 
 LINES = 40
 """Lines of cargo's output in an error."""
+
+COMMAND = "corelane"
+"""The program of services/cli."""
+
+LOG = "build.log"
 
 FOLDER = "program"
 """In the run folder: replicas run a copy of the program, which no build overwrites."""
@@ -33,31 +38,50 @@ def build(wanted: Service, run: Path, profile: str) -> Built:
     """Builds it with a cargo profile, unless it is a program already; the log goes into the run folder."""
     if not wanted.manifest:
         return Built(Path(wanted.program), (Path(wanted.program),))
+    _need_cargo()
+    manifest = Path(wanted.manifest)
+    (run / LOG).unlink(missing_ok=True)
+    program = _cargo(wanted.program, manifest, profile, _selection(wanted, profile), run)
+    return Built(program, (*_manifests(manifest), *_inputs(program)))
+
+
+def command_line(wanted: Service, run: Path, profile: str) -> Path:
+    """Builds the program `corelane`, which serves the dashboard: for the reference server, together with that."""
+    _need_cargo()
+    manifest = Path(REFERENCE.manifest)
+    if wanted == REFERENCE:
+        return _cargo(COMMAND, manifest, profile, _selection(wanted, profile), run)
+    # The service may have profiles of its own.
+    known = profile if profile in settings.PROFILES else settings.PROFILES[0]
+    return _cargo(COMMAND, manifest, known, ["--locked", "-p", "corelane-cli"], run)
+
+
+def _need_cargo() -> None:
     if not shutil.which("cargo"):
         raise ToolError("cargo is not on PATH: install Rust (README, section Requirements)")
-    manifest = Path(wanted.manifest)
-    log = run / "build.log"
-    log.unlink(missing_ok=True)
-    argv = ["cargo", "build", "--profile", profile, *_selection(wanted, profile)]
-    with progress.step(wanted.name, " ".join(argv), log):
+
+
+def _cargo(name: str, manifest: Path, profile: str, selection: list[str], run: Path) -> Path:
+    argv = ["cargo", "build", "--profile", profile, *selection]
+    with progress.step(name, " ".join(argv), run / LOG):
         messages = command.run(
             [*argv, "--message-format", "json-render-diagnostics"],
-            log,
-            failure=f"{wanted.program} does not build",
+            run / LOG,
+            failure=f"{name} does not build",
             cwd=manifest.parent,
             env=PROGRESS,
             lines=LINES,
         )
-    program = _executable(messages, wanted.program)
-    return Built(program, (*_manifests(manifest), *_inputs(program)))
+    return _executable(messages, name)
 
 
 def _selection(wanted: Service, profile: str) -> list[str]:
     if wanted != REFERENCE:
         return ["--bin", wanted.program]
-    # As tests build all programs: alone it would take fewer features of what it depends on, and that would be built
-    # once more.
-    return ["--locked", "--bins"] if profile == "dev" else ["--locked", "-p", "corelane-server"]
+    # Together, because alone each would take fewer features of what it depends on, and that would be built once more.
+    # Tests build all programs.
+    packages = ["--bins"] if profile == "dev" else ["-p", "corelane-server", "-p", "corelane-cli"]
+    return ["--locked", *packages]
 
 
 def _executable(messages: str, name: str) -> Path:

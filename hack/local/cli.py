@@ -63,6 +63,9 @@ def _add_service(start: argparse.ArgumentParser) -> None:
         help="with --runtime other: path that replies 200 while a replica works; default: %(default)s",
     )
     start.add_argument(
+        "--corelane", type=Path, metavar="PROGRAM", help="the command corelane; default: build it"
+    )
+    start.add_argument(
         "--watch", action="store_true", help="build and roll out again when sources change"
     )
 
@@ -83,7 +86,7 @@ def _run(options: argparse.Namespace) -> int:
         return 0
     run = settings.run_folder(options.project)
     if options.command == "up":
-        return up.main(run, _service(options), options.watch)
+        return up.main(run, _service(options), options.watch, options.corelane)
     if options.command == "down":
         return down.main(run)
     if options.command == "remove":

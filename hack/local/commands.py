@@ -4,6 +4,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from local import supervisor
+from local.service import REFERENCE
 from local.settings import REPOSITORY
 from local.topology import HOST, Replica, Topology
 
@@ -55,6 +57,21 @@ def gateway(program: Path, run: Path) -> list[str]:
         *("--log-level", "warn"),
         # How late a line of the access log may be.
         *("--file-flush-interval-msec", "1000"),
+    ]
+
+
+LOAD = ("/hello", "/div/4", "/work?ops=2000", "/static/index.html")
+"""What the load of the dashboard requests of the reference server."""
+
+
+def dashboard(topology: Topology, program: Path, run: Path) -> list[str]:
+    """The page over the instance."""
+    paths = LOAD if topology.service == REFERENCE else ("/",)
+    return [
+        *(str(program), "dashboard", "--instance", str(run)),
+        *("--listen", f"{HOST}:{topology.dashboard_port}"),
+        *("--supervisor", str(supervisor.socket_path(run))),
+        *(part for path in paths for part in ("--path", path)),
     ]
 
 

@@ -43,6 +43,7 @@ def require_free_port(port: int, part: str, variable: str, address: str = HOST) 
 
 def _wanted(topology: Topology) -> list[tuple[int, str, str]]:
     parts = [
+        (topology.dashboard_port, "the dashboard", "DASHBOARD_PORT"),
         (topology.gateway_port, "the gateway", "GATEWAY_PORT"),
         (topology.envoy_admin_port, "Envoy's admin interface", "ENVOY_ADMIN_PORT"),
         (topology.gateway_stats_port, "the gateway stats", "GATEWAY_STATS_PORT"),

@@ -27,7 +27,9 @@ def make(run: Path, program: Path, service: Service = REFERENCE) -> dict[str, st
         listed = ", ".join(sorted(unknown))
         progress.say(service.name, f"ignores {listed}: not settings of the service")
     kept = {name: value for name, value in os.environ.items() if name not in unknown}
-    return {**kept, MARK: str(run)}
+    # The dashboard has a button for them; the admin ports are on the loopback address.
+    faults = {"CORELANE_FAULTS": "on"} if "CORELANE_FAULTS" in known else {}
+    return {**faults, **kept, MARK: str(run)}
 
 
 HELP = 10.0

@@ -37,6 +37,7 @@ def _checks(topology: Topology, run: Path) -> dict[str, Callable[[], bool]]:
         replica.name: lambda replica=replica: serves(replica, topology)
         for replica in topology.replicas
     }
+    checks["dashboard"] = lambda: _get(topology.dashboard_port, "/") is not None
     checks["prometheus"] = lambda: _get(topology.prometheus_port, "/-/ready") is not None
     if topology.database == "postgres":
         checks[database.PART] = lambda: database.ready(run, _pid(run, database.PART))

@@ -123,6 +123,7 @@ def supervisord(
     """All processes, as supervisord reads them."""
     replicas = _replicas(topology, programs["server"], postgres, run)
     parts: dict[str, list[str]] = {}
+    parts["dashboard"] = commands.dashboard(topology, programs["corelane"], run)
     parts["prometheus"] = commands.prometheus(topology, programs["prometheus"], run)
     parts["gateway"] = commands.gateway(programs["envoy"], run)
     sections = [

@@ -9,6 +9,7 @@ from local.service import REFERENCE, REPOSITORY, Service
 from tools.errors import ToolError
 
 VARIABLES = {
+    "DASHBOARD_PORT": 8070,
     "GATEWAY_PORT": 8080,
     "ENVOY_ADMIN_PORT": 9901,
     "GATEWAY_STATS_PORT": 9902,

@@ -33,6 +33,8 @@ class Topology:
     database: str = "none"
     postgres_port: int = 0
     service: Service = REFERENCE
+    dashboard_port: int = 0
+    """0: there is no dashboard."""
 
     def addresses(self) -> dict[str, str]:
         """The traffic address of each process."""
@@ -40,6 +42,7 @@ class Topology:
         if self.database == "postgres":
             ports["postgres"] = self.postgres_port
         ports |= {"gateway": self.gateway_port, "prometheus": self.prometheus_port}
+        ports["dashboard"] = self.dashboard_port
         return {name: f"{HOST}:{port}" for name, port in ports.items()}
 
 
@@ -66,6 +69,7 @@ def plan(settings: Settings) -> Topology:
         database=settings.database,
         postgres_port=ports.get("POSTGRES_PORT", 0),
         service=settings.service,
+        dashboard_port=ports["DASHBOARD_PORT"],
     )
 
 

@@ -28,13 +28,18 @@ from tools.errors import ToolError
 TOOLS = ("envoy", "prometheus", "supervisord")
 
 
-def prepare(run: Path, service: Service) -> tuple[dict[str, Path], Built]:
-    """Returns the tools by name, and the service."""
+def prepare(
+    run: Path, service: Service, corelane: Path | None
+) -> tuple[dict[str, Path], Built, Path]:
+    """Returns the tools by name, the service, and the program `corelane`, which is built unless there is one."""
+    profile = settings.profile(service)
     tools = [*TOOLS, "helm"] if service.gateway else TOOLS
     with ThreadPoolExecutor() as pool:
         found = pool.submit(resolve.ensure, tools)
-        built = pool.submit(build.build, service, run, settings.profile(service))
-        return found.result(), built.result()
+        built = pool.submit(build.build, service, run, profile).result()
+        # A build of cargo uses all CPUs.
+        page = corelane or build.command_line(service, run, profile)
+        return found.result(), built, page
 
 
 KEPT = ("prometheus-data", "build.log", "lock", "token", *database.KEPT)
@@ -47,7 +52,12 @@ def _hide(run: Path) -> None:
         (run.parent / ".gitignore").write_text("*\n")
 
 
-def main(run: Path, service: Service = REFERENCE, following: bool = False) -> int:
+def main(
+    run: Path,
+    service: Service = REFERENCE,
+    following: bool = False,
+    corelane: Path | None = None,
+) -> int:
     """Starts the instance, unless it is up. With `following` it then watches the sources."""
     # SIGTERM unwinds like an interrupt, so that an aborted start leaves nothing.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
@@ -57,7 +67,7 @@ def main(run: Path, service: Service = REFERENCE, following: bool = False) -> in
         built = None
         if plan is None:
             plan = topology.plan(settings.load(service))
-            built = _bring_up(plan, run)
+            built = _bring_up(plan, run, corelane)
     if not following:
         return 0
     return watch.watch(plan, built or build.build(service, run, settings.profile(service)), run)
@@ -85,11 +95,12 @@ def _running(run: Path, service: Service) -> Topology | None:
     return running
 
 
-def _bring_up(plan: Topology, run: Path) -> Built:
+def _bring_up(plan: Topology, run: Path, corelane: Path | None) -> Built:
     ports.require_free(plan)
-    programs, built = prepare(run, plan.service)
+    programs, built, page = prepare(run, plan.service, corelane)
     _clear(run)
     programs["server"] = build.install(built.program, run)
+    programs["corelane"] = build.install(page, run)
     render.render(plan, programs, run)
     # The builds may have taken minutes.
     ports.require_free(plan)
@@ -124,6 +135,7 @@ def describe(plan: Topology, run: Path) -> str:
     gateway = f"http://{HOST}:{plan.gateway_port}"
     lines = [
         "",
+        f"  dashboard      http://{HOST}:{plan.dashboard_port}  (all of it on one page)",
         f"  gateway        {gateway}",
         f"  gateway stats  http://{HOST}:{plan.gateway_stats_port}/stats/prometheus",
         f"  Envoy admin    http://{HOST}:{plan.envoy_admin_port}/clusters",

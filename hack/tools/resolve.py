@@ -1,4 +1,4 @@
-"""Finds a tool, or obtains it: from PATH, Debian, a Go module or a Python lock file."""
+"""Finds a tool, or obtains it: from PATH, Debian, a Go module, a Python lock file or npm."""
 
 import glob
 import os
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tools import debian, gomodule, progress, pythonlock, table, versions
+from tools import debian, gomodule, npm, progress, pythonlock, table, versions
 from tools.errors import ToolError
 from tools.table import Tool
 
@@ -36,6 +36,8 @@ def locate(tool: Tool) -> Path | None:
     if tool.go and (program := gomodule.built(tool)):
         return program
     if tool.python and (program := pythonlock.installed(tool)):
+        return program
+    if tool.npm and (program := npm.installed(tool)):
         return program
     return None
 
@@ -88,6 +90,8 @@ def _places(tool: Tool) -> Iterator[Callable[[Tool], Path]]:
         yield gomodule.build
     if tool.python:
         yield pythonlock.install
+    if tool.npm:
+        yield npm.install
 
 
 def _install_package(tool: Tool) -> Path:

@@ -51,6 +51,15 @@ class Python:
 
 
 @dataclass(frozen=True)
+class Npm:
+    """A file of a package of npm, with the package's hash."""
+
+    package: str
+    integrity: str
+    file: str
+
+
+@dataclass(frozen=True)
 class Tool:
     """One tool of the table."""
 
@@ -60,6 +69,7 @@ class Tool:
     debian: Debian | None = None
     go: Go | None = None
     python: Python | None = None
+    npm: Npm | None = None
 
 
 def load() -> dict[str, Tool]:
@@ -85,6 +95,7 @@ def _tool(name: str, entry: dict, raw: dict) -> Tool:
         debian=_debian(debian, raw) if debian else None,
         go=_go(entry["go"], raw) if "go" in entry else None,
         python=Python(**entry["python"]) if "python" in entry else None,
+        npm=Npm(**entry["npm"]) if "npm" in entry else None,
     )
 
 

@@ -17,6 +17,7 @@ from dashboards.live import boards
 from dashboards.live.check import wrong
 from dashboards.live.prometheus import Prometheus, Range
 from images import archive
+from local.settings import VARIABLES
 from support import REPOSITORY, eventually
 from support.client import ask
 from support.kubernetes import PAUSE, ROLL_OUT
@@ -109,12 +110,12 @@ def reader() -> Iterator[Reader]:
     )
     real = Path.home()
     first = free_ports(9)
-    names = ("GATEWAY_PORT", "ENVOY_ADMIN_PORT", "GATEWAY_STATS_PORT", "PROMETHEUS_PORT")
+    names = [*VARIABLES][:-2]
     environment = {
         **os.environ,
         **{name: str(first + index) for index, name in enumerate(names)},
-        "REPLICA_PORT": str(first + 4),
-        "REPLICA_ADMIN_PORT": str(first + 6),
+        "REPLICA_PORT": str(first + 5),
+        "REPLICA_ADMIN_PORT": str(first + 7),
         "REPLICAS": "2",
         "HOME": str(home),
         "PWD": str(REPOSITORY),

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from local import processes, topology
+from local.settings import VARIABLES
 from support import REPOSITORY, becomes, eventually
 from support.client import ask
 from support.load import Load
@@ -92,9 +93,9 @@ class Project:
 def project(folder: Path) -> Project:
     """A project with two replicas on free ports."""
     first = free_ports(9)
-    names = ("GATEWAY_PORT", "ENVOY_ADMIN_PORT", "GATEWAY_STATS_PORT", "PROMETHEUS_PORT")
+    names = [*VARIABLES][:-2]
     variables = {name: str(first + index) for index, name in enumerate(names)}
-    variables |= {"REPLICA_PORT": str(first + 4), "REPLICA_ADMIN_PORT": str(first + 6)}
+    variables |= {"REPLICA_PORT": str(first + 5), "REPLICA_ADMIN_PORT": str(first + 7)}
     variables |= {"REPLICAS": "2", "CARGO_TARGET_DIR": str(TARGET)}
     # With those of this repository, dependencies of the same features are compiled only once.
     variables["CARGO_PROFILE_DEV_DEBUG"] = "0"

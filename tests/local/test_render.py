@@ -57,6 +57,11 @@ def test_a_missing_file_is_named() -> None:
 @pytest.mark.parametrize("replicas", [1, 3])
 def test_the_local_gateway_is_what_the_chart_renders(replicas: int) -> None:
     ports = {"GATEWAY_PORT": 20001, "ENVOY_ADMIN_PORT": 20002, "GATEWAY_STATS_PORT": 20003}
-    ports |= {"PROMETHEUS_PORT": 20004, "REPLICA_PORT": 20100, "REPLICA_ADMIN_PORT": 20200}
+    ports |= {
+        "DASHBOARD_PORT": 20005,
+        "PROMETHEUS_PORT": 20004,
+        "REPLICA_PORT": 20100,
+        "REPLICA_ADMIN_PORT": 20200,
+    }
     plan = topology.plan(Settings(replicas=replicas, cpus=(0, 1), ports=ports))
     assert render.gateway_configuration(plan, {}) == local_gateway.rendered(plan)

@@ -271,3 +271,13 @@ def test_each_lock_file_pins_what_its_environment_requires() -> None:
     for name, required in pythonlock.requirements().items():
         pinned = (FOLDER / "python" / f"{name}.txt").read_text().lower()
         assert all(f"{each.lower()} \\\n    --hash=sha256:" in pinned for each in required), name
+
+
+def test_a_package_of_npm_with_another_hash_is_refused(machine: Machine) -> None:
+    script = 'while [ "$1" != --pack-destination ]; do shift; done; echo other >"$2/axe-core.tgz"'
+    machine.add("bin", "npm", script)
+    status, output, errors = machine.tools("path", "axe-core")
+    assert (status, output) == (1, "")
+    assert "axe-core@4" in errors
+    assert "but tools.toml says sha512-" in errors
+    assert not list(machine.cache.rglob("axe.min.js"))

@@ -82,7 +82,7 @@ def test_status_shows_every_process(platform: Platform) -> None:
 
     # supervisord calls a process running when it has lasted for a second, which up does not wait for.
     eventually(lambda: all(state == "running" for state, _ in rows().values()), "all run")
-    expected = ("gateway", "prometheus", "server-0", "server-1")
+    expected = ("dashboard", "gateway", "prometheus", "server-0", "server-1")
     assert rows() == {name: ["running", str(platform.pid(name))] for name in expected}
 
 
@@ -116,8 +116,7 @@ def test_broken_replicas_fail_no_request_and_faults_do(
 ) -> None:
     # The commands of docs/break-things.md.
     platform = new_platform(2)
-    result = platform.command("up", CORELANE_FAULTS="on")
-    assert result.returncode == 0, result.stderr
+    platform.up()
     for name, kind in (("server-0", signal.SIGKILL), ("server-1", signal.SIGTERM)):
         with Load(platform.gateway) as load:
             end_and_return(platform, name, kind)
@@ -194,7 +193,7 @@ def test_prometheus_answers_a_quantile_with_a_number(platform: Platform) -> None
 def test_down_leaves_no_process(new_platform: Callable[[int], Platform]) -> None:
     platform = new_platform(2)
     platform.up()
-    assert len(platform.pids()) == 5
+    assert len(platform.pids()) == 6
     result = platform.command("down")
     assert result.returncode == 0
     assert platform.pids() == []
@@ -214,7 +213,7 @@ def test_down_ends_what_a_killed_supervisord_left(
     refused = platform.command("up")
     assert refused.returncode == 1
     assert "make down" in refused.stderr
-    assert len(platform.pids()) == 3
+    assert len(platform.pids()) == 4
     assert "make down" in platform.command("status").stdout
     # The pid that supervisord left may belong to somebody else by now.
     with subprocess.Popen(["sleep", "600"]) as stranger:

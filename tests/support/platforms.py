@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from local import processes, supervisor, topology
+from local import processes, settings, supervisor, topology
 from support import REPOSITORY
 from support.processes import free_ports
 
@@ -48,6 +48,11 @@ class Platform:
     def stats(self) -> str:
         """URL of the gateway stats."""
         return self._url("GATEWAY_STATS_PORT")
+
+    @property
+    def dashboard(self) -> str:
+        """URL of the dashboard."""
+        return self._url("DASHBOARD_PORT")
 
     @property
     def envoy_admin(self) -> str:
@@ -122,12 +127,13 @@ def new_platform() -> Iterator[Callable[[int], Platform]]:
     made: list[Platform] = []
 
     def make(replicas: int) -> Platform:
-        first = free_ports(5 + 2 * replicas)
-        names = ("GATEWAY_PORT", "ENVOY_ADMIN_PORT", "GATEWAY_STATS_PORT", "PROMETHEUS_PORT")
+        names = [*settings.VARIABLES][:-2]
+        first = free_ports(len(names) + 2 * replicas + 1)
         variables = {name: str(first + index) for index, name in enumerate(names)}
-        variables["REPLICA_PORT"] = str(first + 4)
-        variables["REPLICA_ADMIN_PORT"] = str(first + 4 + replicas)
-        variables["POSTGRES_PORT"] = str(first + 4 + 2 * replicas)
+        first += len(names)
+        variables["REPLICA_PORT"] = str(first)
+        variables["REPLICA_ADMIN_PORT"] = str(first + replicas)
+        variables["POSTGRES_PORT"] = str(first + 2 * replicas)
         variables["REPLICAS"] = str(replicas)
         made.append(Platform(f"test-{os.getpid()}-{len(made)}", variables))
         return made[-1]

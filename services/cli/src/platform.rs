@@ -30,7 +30,7 @@ pub(crate) struct Place {
 #[derive(Args, Debug)]
 #[command(
     after_help = "Environment: REPLICAS, PROFILE (cargo profile; dev), INSTANCE, DATABASE (none, sqlite or \
-                        postgres: DATABASE_URL of the replicas), GATEWAY_PORT, ENVOY_ADMIN_PORT, \
+                        postgres: DATABASE_URL of the replicas), DASHBOARD_PORT, GATEWAY_PORT, ENVOY_ADMIN_PORT, \
                         GATEWAY_STATS_PORT, PROMETHEUS_PORT, REPLICA_PORT, REPLICA_ADMIN_PORT, POSTGRES_PORT."
 )]
 pub(crate) struct Up {
@@ -116,6 +116,10 @@ impl Up {
             option(command, "--bin", &self.bin);
             let runtime = if self.runtime == Runtime::Other { "other" } else { "corelane" };
             command.args(["--runtime", runtime, "--health", &self.health]);
+            // The dashboard is a command of this program.
+            if let Ok(own) = std::env::current_exe() {
+                command.arg("--corelane").arg(own);
+            }
             if self.watch {
                 command.arg("--watch");
             }

@@ -1,0 +1,75 @@
+//! `corelane dashboard`: a page over an instance of the local platform, with buttons that break its parts.
+
+mod door;
+mod instance;
+mod load;
+mod state;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Args;
+use corelane_service::flags::allowed;
+use corelane_service::process;
+
+use self::instance::Instance;
+use self::load::Load;
+
+/// Serve the page of an instance that is up: its parts, rates and latencies, and buttons that break them
+///
+/// `corelane up` and `make up` start it with the instance.
+#[derive(Args, Debug)]
+pub(crate) struct Dashboard {
+    /// Folder of the instance
+    #[arg(long, value_name = "FOLDER", default_value = ".corelane/default")]
+    instance: PathBuf,
+    /// Loopback address of the page
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8070")]
+    #[arg(value_parser = allowed(loopback))]
+    listen: SocketAddr,
+    /// Socket of the supervisord of the instance. By default supervisor.sock in its folder
+    #[arg(long, value_name = "SOCKET")]
+    supervisor: Option<PathBuf>,
+    /// Path that the load of the page requests; may be given several times
+    #[arg(long = "path", value_name = "PATH", default_value = "/")]
+    paths: Vec<String>,
+}
+
+/// Readers of the page may kill replicas, so they must be on this machine.
+fn loopback(text: &str) -> Result<SocketAddr, &'static str> {
+    let address = text.parse().ok().filter(|address: &SocketAddr| address.ip().is_loopback());
+    address.ok_or("a loopback address and a port, such as 127.0.0.1:8070")
+}
+
+impl Dashboard {
+    /// Serves the page until a signal ends the process.
+    pub(crate) fn run(self) -> ExitCode {
+        let socket = self.supervisor.unwrap_or_else(|| self.instance.join("supervisor.sock"));
+        let instance = Instance::new(self.instance, socket);
+        let serve = door::serve(self.listen, instance, Arc::new(Load::new(self.paths)));
+        let error = match process::block_on(serve, true) {
+            Ok(Ok(never)) => match never {},
+            Ok(Err(error)) => format!("{}: {error}", self.listen),
+            Err(error) => error.to_string(),
+        };
+        process::report(crate::NAME, &error);
+        ExitCode::FAILURE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_loopback_addresses_are_allowed() {
+        for text in ["127.0.0.1:8070", "[::1]:0", "127.1.2.3:1"] {
+            assert!(loopback(text).is_ok(), "{text}");
+        }
+        for text in ["0.0.0.0:8070", "[::]:8070", "10.0.0.1:8070", "localhost:8070", "8070"] {
+            assert!(loopback(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,267 @@
+// Shows /state once a second, and sends the actions of the buttons.
+const EVERY = 1000;
+const POINTS = 120;
+const token = document.querySelector("meta[name=token]").content;
+const byId = (id) => document.getElementById(id);
+const history = [];
+const replicas = new Map();
+let before = null;
+let opened = null;
+let marks = [];
+
+const whole = new Intl.NumberFormat("en");
+const count = (value) => (value == null ? "–" : whole.format(Math.round(value)));
+const rate = (value) => (value == null ? "–" : value < 10 ? value.toFixed(1) : count(value));
+const millis = (value) => (value == null ? "–" : value < 10 ? value.toFixed(2) : value < 100 ? value.toFixed(1) : count(value));
+
+// Only what differs is written, so that a reader's selection and focus stay.
+const put = (element, text) => { if (element.textContent !== text) element.textContent = text; };
+const set = (element, name, value) => { if (element.getAttribute(name) !== value) element.setAttribute(name, value); };
+const make = (tag, className, text = "") => Object.assign(document.createElement(tag), { className, textContent: text });
+
+function note(text, mark = false) {
+  const line = make("p", "");
+  line.append(make("time", "", new Date().toLocaleTimeString("en-GB")), text);
+  const events = byId("events");
+  if (!events.querySelector("time")) events.replaceChildren();
+  events.prepend(line);
+  while (events.children.length > 50) events.lastChild.remove();
+  if (mark && before) marks.push(before.at);
+}
+
+async function act(path, text) {
+  try {
+    const reply = await fetch(path, { method: "POST", headers: { "corelane-token": token } });
+    note(reply.ok ? text : (await reply.json()).detail, reply.ok);
+  } catch (error) {
+    note(`No reply from the dashboard: ${error.message}`);
+  }
+}
+
+function button(parent, label, onclick) {
+  const made = make("button", "", label);
+  made.type = "button";
+  made.addEventListener("click", () => made.getAttribute("aria-disabled") !== "true" && onclick());
+  parent.append(made);
+  return made;
+}
+
+function newReplica(name) {
+  const item = make("li", "node replica");
+  const parts = { item, word: make("p", "state"), rate: make("span", "number"), lanes: make("div", "lanes"), actions: make("div", "actions") };
+  const head = make("h3", "", name);
+  const line = make("p", "");
+  line.append(parts.rate, make("span", "muted", " requests/s"));
+  item.append(head, line, parts.word, parts.lanes, parts.actions);
+  parts.word.style.gridColumn = "1 / -1";
+  const path = `/replicas/${encodeURIComponent(name)}/`;
+  parts.kill = button(parts.actions, "Kill", () => act(path + "kill", `Killed ${name} (SIGKILL)`));
+  parts.drain = button(parts.actions, "Drain", () => act(path + "drain", `Drains ${name} (SIGTERM)`));
+  parts.delay = button(parts.actions, "Delay by 100 ms", () => (parts.delayed
+    ? act(path + "undelay", `${name} is as fast as before`)
+    : act(path + "delay", `Every request of ${name} takes 100 ms more, for 30 s`)));
+  set(parts.kill, "aria-label", `Kill ${name}`);
+  set(parts.drain, "aria-label", `Drain ${name}`);
+  set(parts.delay, "aria-label", `Delay by 100 ms: ${name}`);
+  byId("replicas").append(item);
+  return parts;
+}
+
+function condition(replica) {
+  if (["settling", "closing"].includes(replica.phase)) return ["drains", "warn"];
+  if (replica.gateway?.healthy && replica.faults) return ["serves, 100 ms slower", "warn"];
+  if (replica.gateway?.healthy) return ["serves", ""];
+  return replica.phase === "serving" ? ["waits for the gateway", "warn"] : ["restarts", "bad"];
+}
+
+function say(element, [word, kind]) {
+  put(element, word);
+  set(element, "class", `state ${kind}`);
+}
+
+function showReplica(replica, rateOf) {
+  if (!replicas.has(replica.name)) replicas.set(replica.name, newReplica(replica.name));
+  const parts = replicas.get(replica.name);
+  const found = condition(replica);
+  say(parts.word, found);
+  // It may be back before the page has seen that it was away.
+  parts.restarted ||= replica.uptime != null && replica.uptime < parts.uptime;
+  parts.uptime = replica.uptime ?? parts.uptime;
+  if (parts.restarted && found[0] === "serves") {
+    note(`${replica.name} serves again, as a new process`);
+    parts.restarted = false;
+  } else if (parts.last && parts.last !== found[0]) note(`${replica.name} ${found[0]}`);
+  parts.last = found[0];
+  put(parts.rate, rate(rateOf));
+  showLanes(parts.lanes, replica);
+  const works = String(found[1] === "bad");
+  set(parts.kill, "aria-disabled", works);
+  set(parts.drain, "aria-disabled", works);
+  parts.delay.hidden = replica.faults == null && !parts.hadFaults;
+  parts.hadFaults ||= replica.faults != null;
+  parts.delayed = replica.faults > 0;
+  set(parts.delay, "aria-pressed", String(parts.delayed));
+  set(parts.delay, "aria-disabled", works);
+}
+
+function showLanes(place, replica) {
+  // A replica that restarts keeps its lanes on the page, idle.
+  const lanes = replica.lanes.length ? replica.lanes : [...place.children].map(() => ({ busy: 0, in_flight: 0 }));
+  lanes.forEach((lane, index) => {
+    let row = place.children[index];
+    if (!row) {
+      row = make("div", "lane");
+      const meter = make("div", "meter");
+      meter.append(make("div", ""));
+      set(meter, "role", "meter");
+      set(meter, "aria-valuemin", "0");
+      set(meter, "aria-valuemax", "100");
+      set(meter, "aria-label", `Busy share of lane ${index} of ${replica.name}`);
+      row.append(make("span", "muted"), meter, make("span", "number"), make("span", "number muted"));
+      place.append(row);
+    }
+    const [name, meter, share, flight] = row.children;
+    const percent = Math.min(100, Math.round(lane.busy * 100));
+    if (lane.lane != null) put(name, `lane ${lane.lane} · CPU ${lane.cpu ?? replica.cpu}`);
+    meter.firstChild.style.width = `${percent}%`;
+    set(meter, "aria-valuenow", String(percent));
+    put(share, `${percent}%`);
+    put(flight, `${lane.in_flight} in flight`);
+  });
+}
+
+function showLoad(load) {
+  const running = load.left != null;
+  put(byId("load"), running ? "Stop load" : "Start load");
+  byId("progress").max = load.lasts;
+  byId("progress").value = running ? load.lasts - load.left : 0;
+  put(byId("load-note"), `${load.rate} GETs/s through the gateway for ${load.lasts} s, from this machine`);
+  const was = before?.load;
+  if (was?.left != null && !running) note(`The load ended: ${count(load.failed)} of ${count(load.ended)} requests failed`);
+  if (was && load.failed > was.failed && load.number === was.number) note(`Failed: ${load.failure}`);
+}
+
+function showNumbers(state, now) {
+  const { load, gateway } = state;
+  const failed = load.number ? load.failed : Math.max(0, gateway.failed - opened.failed);
+  put(byId("failed"), count(failed));
+  byId("failed").classList.toggle("wrong", failed > 0);
+  put(byId("failed-note"), load.number ? `of ${count(load.ended)} since the load began` : "5xx since the page opened");
+  put(byId("rate"), rate(now.rate));
+  put(byId("active"), count(gateway.active));
+  put(byId("p50"), millis(now.p50));
+  put(byId("p99"), millis(now.p99));
+  document.querySelectorAll(".seen-by").forEach((each) => put(each, load.left != null ? "seen by the load" : "at the gateway"));
+  put(byId("gateway-rate"), rate(now.rate));
+}
+
+function showRoutes(routes) {
+  const most = Math.max(...routes.slice(1).map((route) => route.rate ?? 0));
+  const body = byId("routes");
+  routes.forEach((route, index) => {
+    let row = body.children[index];
+    if (!row) {
+      row = make("tr", "");
+      row.append(Object.assign(make("th", ""), { scope: "row" }), ...[0, 1, 2, 3].map(() => make("td", "")));
+      body.append(row);
+    }
+    const [name, ...cells] = row.children;
+    put(name, route.name);
+    [rate(route.rate), rate(route.errors), millis(route.p50), millis(route.p99)].forEach((text, cell) => put(cells[cell], text));
+    cells[1].className = route.errors > 0 ? "state bad" : "";
+    cells[0].className = "share";
+    cells[0].style.setProperty("--share", index && most > 0 ? `${(100 * route.rate) / most}%` : "0%");
+  });
+  while (body.children.length > routes.length) body.lastChild.remove();
+}
+
+// The end of a scale.
+function nice(value) {
+  const power = 10 ** Math.floor(Math.log10(Math.max(value, 1)));
+  return [1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10].map((each) => each * power).find((each) => each >= value);
+}
+
+function draw(name, unit) {
+  const chart = byId(`${name}-chart`);
+  const known = history.filter((point) => point[name] != null);
+  const top = nice(Math.max(1, ...known.map((point) => point[name])));
+  const end = history.at(-1).at;
+  const x = (at) => POINTS - (end - at);
+  let line = "";
+  let area = "";
+  let open = null;
+  history.forEach((point) => {
+    if (point[name] == null) { if (open != null) area += `L${open} 40Z`; open = null; return; }
+    const place = `${x(point.at).toFixed(2)} ${(40 - (38 * point[name]) / top).toFixed(2)}`;
+    line += (open == null ? "M" : "L") + place;
+    area += open == null ? `M${x(point.at).toFixed(2)} 40L${place}` : `L${place}`;
+    open = x(point.at).toFixed(2);
+  });
+  if (open != null) area += `L${open} 40Z`;
+  const shape = (tag, attributes) => {
+    const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    Object.entries(attributes).forEach(([key, value]) => made.setAttribute(key, value));
+    return made;
+  };
+  const upright = (at, kind) => shape("line", { x1: x(at), x2: x(at), y1: 0, y2: 40, class: kind });
+  const failures = history.filter((point) => point.failed > 0).map((point) => upright(point.at, "failure"));
+  chart.replaceChildren(shape("path", { d: area, class: "fill" }), shape("path", { d: line }), ...marks.map((at) => upright(at, "mark")), ...failures);
+  put(byId(`${name}-top`), `0–${count(top)}`);
+  set(chart, "aria-label", `${unit} over two minutes; now ${rate(known.at(-1)?.[name])}`);
+}
+
+function show(state) {
+  opened ??= state.gateway;
+  const { gateway, load } = state;
+  const seconds = before ? state.at - before.at : 0;
+  const per = (now, then) => (seconds > 0 && now != null && then != null && now >= then ? (now - then) / seconds : null);
+  const all = state.routes[0];
+  const now = {
+    at: state.at,
+    rate: per(gateway.total, before?.gateway.total),
+    failed: load.number === before?.load.number ? load.failed - before.load.failed : 0,
+    p50: load.left != null ? load.p50 : all.p50,
+    p99: load.left != null ? load.p99 : all.p99,
+  };
+  history.push(now);
+  while (history[0].at < state.at - POINTS) history.shift();
+  marks = marks.filter((at) => at >= state.at - POINTS);
+  put(byId("what"), `${state.service} · ${state.instance}`);
+  showLoad(load);
+  showNumbers(state, now);
+  state.replicas.forEach((replica, index) => showReplica(replica, per(replica.gateway?.total, before?.replicas[index].gateway?.total)));
+  const serving = state.replicas.filter((replica) => replica.gateway?.healthy).length;
+  const total = state.replicas.length;
+  say(byId("gateway-state"), gateway.total == null ? ["restarts", "bad"] : ["serves", ""]);
+  say(byId("health"), serving === total ? [`${total} of ${total} replicas serve`, ""] : [`${serving} of ${total} replicas serve`, serving ? "warn" : "bad"]);
+  byId("gateway-link").href = `http://${location.hostname}:${gateway.port}/`;
+  byId("envoy-link").href = `http://${location.hostname}:${gateway.admin_port}/`;
+  byId("prometheus-link").href = `http://${location.hostname}:${state.prometheus}/`;
+  showRoutes(state.routes);
+  draw("rate", "Requests per second");
+  draw("p99", "p99 in milliseconds");
+  before = state;
+}
+
+function lost(reason) {
+  byId("lost").hidden = !reason;
+  put(byId("lost"), reason ? `These values are old: ${reason}` : "");
+  document.querySelector("main").classList.toggle("stale", Boolean(reason));
+}
+
+async function turn() {
+  try {
+    if (!document.hidden) {
+      const reply = await fetch("/state", { signal: AbortSignal.timeout(5000) });
+      const state = await reply.json();
+      if (reply.ok) show(state);
+      lost(reply.ok ? "" : state.detail);
+    }
+  } catch (error) {
+    lost(`no reply from the dashboard (${error.message})`);
+  }
+  setTimeout(turn, EVERY);
+}
+
+byId("load").addEventListener("click", () => (before?.load.left != null ? act("/load/stop", "Stopped the load") : act("/load/start", "Started the load")));
+turn();
