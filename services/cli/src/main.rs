@@ -3,14 +3,16 @@
 //! `corelane capacity` predicts how many requests a replica carries within a latency target, and how
 //! many replicas a load needs. `corelane check` requests a URL until the reply is the expected one.
 //! `corelane new` writes a service, `corelane up` runs it with the platform on this machine, and `corelane image`
-//! builds its image.
+//! builds its image. `corelane top` shows the lanes of replicas.
 
 mod capacity;
 mod check;
 mod checkout;
+mod exposition;
 mod get;
 mod new;
 mod platform;
+mod top;
 
 use std::process::ExitCode;
 
@@ -40,6 +42,7 @@ enum Command {
     /// Show every process, its state, CPUs and address
     Status(platform::Running),
     Logs(platform::Logs),
+    Top(top::Top),
     Image(platform::Image),
     Capacity(Box<capacity::Question>),
     Check(check::Check),
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
         Ok(Command::Down(running)) => running.run("down"),
         Ok(Command::Status(running)) => running.run("status"),
         Ok(Command::Logs(logs)) => logs.run(),
+        Ok(Command::Top(top)) => top.run(),
         Ok(Command::Image(image)) => image.run(),
         Ok(Command::Capacity(question)) => capacity::run(&question),
         Ok(Command::Check(check)) => check::run(&check),
