@@ -111,7 +111,7 @@ mod tests {
         };
         let up = Replica {
             name: "shop-0".into(),
-            lanes: vec![lane(0, 0.1), lane(1, 0.955)],
+            lanes: vec![lane(0, 0.1), lane(1, 0.96)],
             ..Replica::default()
         };
         let down =
