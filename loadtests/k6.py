@@ -130,7 +130,7 @@ def run(scenario: str, target: Target, settings: dict[str, object], folder: Path
     argv = _command(program, scenario, file, settings)
     outputs, variables = _outputs(target.prometheus, folder.name)
     collector = Collector()
-    variables = {**os.environ, **target.environment(), **variables}
+    variables = {**_dashboard(folder), **os.environ, **target.environment(), **variables}
     exit_code = _follow(
         scenario, [*argv, *outputs], variables, folder, started.timestamp(), collector
     )
@@ -193,6 +193,17 @@ def _outputs(server: str, testid: str) -> tuple[list[str], dict[str, str]]:
         argv += ["--out", "experimental-prometheus-rw"]
         variables |= prometheus.remote_write(server)
     return argv, variables
+
+
+DASHBOARD = "k6-dashboard.html"
+"""The report of k6's own page, in the folder of a run."""
+
+
+def _dashboard(folder: Path) -> dict[str, str]:
+    """With K6_WEB_DASHBOARD=true, k6 serves a page during the run, and writes a report of it at the end."""
+    if os.environ.get("K6_WEB_DASHBOARD") != "true":
+        return {}
+    return {"K6_WEB_DASHBOARD_EXPORT": str(folder / DASHBOARD)}
 
 
 def _follow(

@@ -54,6 +54,8 @@ def _run(options: argparse.Namespace) -> int:
     run, folder = run_one(options.scenario, target.find(), settings, options.out, base, tool)
     print(summary.describe(run))
     print(f"report      {folder / 'report.html'}")
+    if (folder / k6.DASHBOARD).exists():
+        print(f"k6's own    {folder / k6.DASHBOARD}")
     return exit_status(run)
 
 

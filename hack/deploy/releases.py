@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 from deploy import images, run
+from release.charts import vendored
 
 CHART = run.REPOSITORY / "charts" / "corelane"
 TIMEOUT = "15m"
@@ -25,7 +26,8 @@ def arguments(built: images.Images | None) -> list[str | Path]:
         values += ["--values", file]
     for setting in images.settings_of(built) if built else []:
         values += ["--set-string", setting]
-    return [run.release(), CHART, "--namespace", run.namespace(), *values]
+    chart = vendored(CHART, images.FOLDER / "charts")
+    return [run.release(), chart, "--namespace", run.namespace(), *values]
 
 
 def images_named() -> list[str]:

@@ -7,6 +7,7 @@ import shutil
 import tarfile
 from io import BytesIO
 from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
 
 from release.artefacts import CHART, INDEX, Artefact, digest_in
 from tools import command, resolve
@@ -28,7 +29,8 @@ def keep_released(root: Path, version: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for chart in released(root):
         if not (folder / f"{chart.name}-{version}.tgz").exists():
-            package(chart, folder)
+            with TemporaryDirectory() as copies:
+                package(vendored(chart, Path(copies)), folder)
 
 
 def package(chart: Path, folder: Path) -> Path:
@@ -36,6 +38,14 @@ def package(chart: Path, folder: Path) -> Path:
     output = command.output([_helm(), "package", chart, "--destination", folder])
     # "Successfully packaged chart and saved it to: FILE"
     return Path(output.strip().rsplit(": ", 1)[1])
+
+
+def vendored(chart: Path, folder: Path) -> Path:
+    """Copies a chart into `folder`, with what its links lead to: Helm says a line for each link."""
+    copy = folder / chart.name
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(chart, copy)
+    return copy
 
 
 def package_all(root: Path, images: list[Artefact], folder: Path) -> list[Path]:
@@ -46,7 +56,7 @@ def package_all(root: Path, images: list[Artefact], folder: Path) -> list[Path]:
         shutil.copytree(root / part, folder / part, symlinks=True)
     charts = released(folder)
     pin(charts, images)
-    packages = [package(chart, folder) for chart in charts]
+    packages = [package(vendored(chart, folder / "vendored"), folder) for chart in charts]
     # The time of the commit is the same however often it is packaged.
     time = int(command.output(["git", "log", "-1", "--format=%ct"], cwd=root))
     for file in packages:

@@ -24,7 +24,7 @@ class Document:
         self._charts.append(chart)
         return (
             f'<figure class="card"><figcaption><h3>{escape(chart.title)}</h3><p>{escape(chart.about)}</p></figcaption>'
-            f"{_place(len(self._charts))}"
+            f'<div class="plot" tabindex="0">{_place(len(self._charts))}</div>'
             f"<details><summary>The same figures as a table</summary>{table(_figures(chart))}</details></figure>"
         )
 
@@ -43,7 +43,10 @@ class Document:
     def _drawn(self) -> list[str]:
         """The drawings; where there is no matplotlib, why. The tables have the figures."""
         try:
-            found = inline([Plot("", [chart.panel], transparent=True) for chart in self._charts])
+            plots = [
+                Plot("", [chart.panel], transparent=True, hover=True) for chart in self._charts
+            ]
+            found = inline(plots)
         except ToolError as error:
             return [f"<p>Not drawn: {escape(str(error))}</p>"] * len(self._charts)
         return [_named(svg, chart) for svg, chart in zip(found, self._charts, strict=True)]
@@ -72,7 +75,7 @@ def table(found: Table, kind: str = "") -> str:
         for first, *others in found.rows
     )
     head = f"<thead><tr>{head}</tr></thead>" if found.head else ""
-    return f'<div class="scroll"><table class="{kind}">{head}<tbody>{rows}</tbody></table></div>'
+    return f'<div class="scroll" tabindex="0"><table class="{kind}">{head}<tbody>{rows}</tbody></table></div>'
 
 
 def facts(pairs: list[tuple[str, str]]) -> str:

@@ -19,7 +19,7 @@ PARTS = 12
 def page(run: Run, base: Run | None = None) -> str:
     """The verdict, the figures that say most, then the charts and tables."""
     document = html.Document()
-    body = [_head(run), *_problems(run)]
+    body = [_head(run), "<h2>Result</h2>", *_problems(run), *_thresholds(run)]
     if len(run.parts) > 1:
         body += _parts_beside(document, run)
     for part in run.parts[:PARTS]:
@@ -59,6 +59,15 @@ def _problems(run: Run) -> list[str]:
     return blocks
 
 
+def _thresholds(run: Run) -> list[str]:
+    """What the run had to hold, with what was measured; only k6 has thresholds."""
+    found = tables.thresholds(run)
+    if not found.rows:
+        return []
+    about = "What decides whether the run passes, and what was measured."
+    return [html.card("Thresholds", about, html.table(found, "thresholds"))]
+
+
 def _parts_beside(document: html.Document, run: Run) -> list[str]:
     """The parts' figures as one table, their curves on one axis."""
     found = {part.name: dict(tables.summary(part)) for part in run.parts}
@@ -88,7 +97,7 @@ def _part(document: html.Document, run: Run, part: Part, base: Part | None) -> l
     if part.percentiles.get(part.whole) and (alone or base or len(part.routes) > 2):
         charts.append(plots.percentiles(part, base))
     if ALL in part.over_time:
-        charts.append(plots.latency(part))
+        charts.append(plots.latency(part, tables.p99_limit(run, part)))
         charts.append(plots.throughput(part, run.server if alone else None))
     blocks = [document.figure(chart) for chart in charts]
     if part.routes and (alone or len(part.routes) > 2):

@@ -71,7 +71,7 @@ def parts_over_time(run: Run) -> Chart:
     return Chart("p99 over time by part", about, _timed(lines, "p99, ms", log="y"))
 
 
-def latency(part: Part) -> Chart:
+def latency(part: Part, limit: float | None = None) -> Chart:
     """Single requests by the time at which they were sent, with median and p99 of each bin."""
     over = part.over_time[ALL]
     dots = sorted((t, ms) for points in part.scatter.values() for t, ms in points)
@@ -84,10 +84,13 @@ def latency(part: Part) -> Chart:
         _line("p99", _over(over, over.p99_ms), color=BAD, **HEAVY),
         _line("p50", _over(over, over.p50_ms), **HEAVY),
     ]
+    panel = _timed(lines, MS, log="y")
+    if limit is not None:
+        panel.limits["threshold of the p99"] = limit
     return Chart(
         f"Latency over time{_of(part)}",
         f"Each dot is a request, at the second in which it was sent. {_bins(over)}",
-        _timed(lines, MS, log="y"),
+        panel,
     )
 
 

@@ -1,5 +1,6 @@
 """The tables of a run, for the page and for Markdown alike: rows of text."""
 
+import re
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -38,6 +39,42 @@ class Ratio:
     def ratio(self) -> float:
         """Now by base."""
         return self.now / self.base
+
+
+def thresholds(run: Run) -> Table:
+    """What k6 judged, with the value that it judged."""
+    rows = [
+        [name, expression, _measured(metric, expression), "holds" if result["ok"] else "FAILED"]
+        for name, metric in (run.k6 or {}).get("metrics", {}).items()
+        for expression, result in metric.get("thresholds", {}).items()
+        if expression not in ALWAYS
+    ]
+    return Table(["metric", "threshold", "measured", "result"], rows)
+
+
+ALWAYS = ("max>=0",)
+"""Thresholds of scenarios that only make k6 keep a metric (lib/options.js)."""
+
+
+def p99_limit(run: Run, part: Part) -> float | None:
+    """The threshold of the p99 of a part in milliseconds, if it has one."""
+    metrics = (run.k6 or {}).get("metrics", {})
+    for name in (f"http_req_duration{{part:{part.name}}}", "http_req_duration"):
+        for expression in metrics.get(name, {}).get("thresholds", {}):
+            if found := re.fullmatch(r"p\(99\)<=?([0-9.]+)", expression):
+                return float(found[1])
+    return None
+
+
+def _measured(metric: dict, expression: str) -> str:
+    """The value of the statistic that an expression such as `p(99)<250` begins with."""
+    statistic = re.split("[<>=!]", expression)[0].strip()
+    value = metric["values"].get(statistic)
+    if value is None:
+        return "–"
+    if statistic == "rate":
+        return f"{100 * value:.4g}%"
+    return f"{number(value)} ms" if metric.get("contains") == "time" else number(value)
 
 
 def routes(part: Part) -> Table:

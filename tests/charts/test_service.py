@@ -115,6 +115,15 @@ def test_the_examples_are_accepted(check: Check, database: str, tmp_path: Path) 
 
 
 @pytest.mark.fast
+@pytest.mark.parametrize("quotes", ["", '"'])
+def test_a_tag_of_digits_needs_no_quotes(quotes: str, tmp_path: Path) -> None:
+    # As a number with an exponent, the image would not exist.
+    (tmp_path / "values.yaml").write_text(f"image: {{tag: {quotes}20260504{quotes}}}\n")
+    pod = container(render("service", values=tmp_path / "values.yaml"))
+    assert pod["image"].endswith(":20260504")
+
+
+@pytest.mark.fast
 @pytest.mark.parametrize(
     ("gateway", "server"),
     [("corelane", "corelane"), ("shop-gateway", "shop-server"), ("gateway", "server")],

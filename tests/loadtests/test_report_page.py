@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -12,7 +13,7 @@ import pytest
 
 from loadtests import record, report
 from loadtests.record import ALL, Figure, Route, Run, Server, Target
-from loadtests.report import html, overview
+from loadtests.report import html, overview, tables
 from loadtests.report.collect import Collector
 from loadtests.report.tables import number
 from support import REPOSITORY
@@ -124,6 +125,47 @@ def test_every_chart_has_words_and_its_figures(page: str) -> None:
         assert svg.get("role") == "img"
         assert svg.findtext(f"{SVG}title") == svg.get("aria-label")
     assert page.count("The same figures as a table") == page.count("<figure") == len(found)
+
+
+def test_a_pointer_shows_the_figures_of_a_place() -> None:
+    text = report.page(a_run())
+    by_name = {svg.get("aria-label"): svg for svg in charts(text)}
+    strips = by_name["Latency over time"].findall(f".//{SVG}g[@class='hover']/{SVG}g")
+    shown = [[span.text for span in strip.iter(f"{SVG}tspan")] for strip in strips]
+    over = a_run().parts[0].over_time[ALL]
+    assert len(shown) == len(over.t)
+    assert shown[0][0] == "0.5 seconds since the start"
+    assert f"p99: {over.p99_ms[0]:,.4g}" in shown[0]
+    # They touch and do not overlap, so there is always one under the pointer.
+    edges = [
+        (float(rect.get("x", 0)), float(rect.get("width", 0)))
+        for strip in strips
+        for rect in strip.iter(f"{SVG}rect")
+    ]
+    for (x, width), (following, _) in pairwise(edges):
+        assert abs(x + width - following) < 0.2
+
+
+def test_thresholds_show_what_was_measured() -> None:
+    run = a_run()
+    values = {"p(99)": 12.5, "max": 20}
+    held = {"p(99)<250": {"ok": True}, "max>=0": {"ok": True}}
+    failed = {"rate<=0.001": {"ok": False}}
+    run.k6 = {
+        "metrics": {
+            "http_req_duration": {"contains": "time", "values": values, "thresholds": held},
+            "http_req_failed": {"values": {"rate": 0.25}, "thresholds": failed},
+        }
+    }
+    found = tables.thresholds(run)
+    assert found.rows == [
+        ["http_req_duration", "p(99)<250", "12.5 ms", "holds"],
+        ["http_req_failed", "rate<=0.001", "25%", "FAILED"],
+    ]
+    text = report.page(run)
+    assert "12.5 ms" in text
+    assert "threshold of the p99" in text
+    assert "threshold of the p99" not in report.page(a_run())
 
 
 def test_names_within_a_page_are_unique(page: str) -> None:

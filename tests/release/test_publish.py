@@ -53,6 +53,16 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {file.name.removesuffix(f"-{VERSION}.tgz"): file for file in found}
 
 
+def test_a_vendored_chart_is_the_chart_without_links(tmp_path: Path) -> None:
+    chart = REPOSITORY / "charts" / "corelane"
+    copy = charts.vendored(chart, tmp_path)
+    linked, plain = (
+        helm("template", "test", each, "--set", f"global.registry={REGISTRY}")
+        for each in (chart, copy)
+    )
+    assert (plain.stdout, plain.stderr) == (linked.stdout, "")
+
+
 @pytest.mark.nightly
 def test_every_chart_but_the_library_is_packaged(packages: dict[str, Path]) -> None:
     kinds = {

@@ -1,5 +1,6 @@
 """The OpenAPI document: valid, true to the server, and what is made from it."""
 
+import gzip
 import json
 import re
 import subprocess
@@ -63,13 +64,14 @@ def test_what_is_not_served_is_not_in_it(binary: Path, start: Callable[..., Serv
         "/work/{name}",
         "/openapi.json",
         "/docs",
+        "/docs/{file}",
     }
     assert "Project" not in bare["components"]["schemas"]
     (ops,) = bare["paths"]["/work"]["get"]["parameters"]
     assert ops["schema"]["maximum"] == 7
 
 
-@pytest.mark.parametrize("path", ["/openapi.json", "/docs"])
+@pytest.mark.parametrize("path", ["/openapi.json", "/docs", "/docs/swagger-ui.css"])
 def test_a_copy_that_the_client_has_is_not_sent_again(whole: Server, path: str) -> None:
     first = ask(whole.url, path)
     tag = first.headers["etag"]
@@ -80,33 +82,79 @@ def test_a_copy_that_the_client_has_is_not_sent_again(whole: Server, path: str) 
     assert ask(whole.url, path, headers={"If-None-Match": '"other"'}).body == first.body
 
 
-def test_the_page_shows_every_operation_and_loads_nothing(whole: Server, document: dict) -> None:
+def test_the_page_shows_every_operation_and_loads_only_its_files(
+    whole: Server, document: dict
+) -> None:
     reply = ask(whole.url, "/docs")
     assert reply.headers["content-type"] == "text/html; charset=utf-8"
     policy = reply.headers["content-security-policy"]
-    assert policy == "default-src 'none'; style-src 'unsafe-inline'"
+    assert policy.startswith("default-src 'none'; script-src 'self';")
     page = Page()
     page.feed(reply.body.decode())
     operations = {
         f"{method.upper()} {path}" for path, item in document["paths"].items() for method in item
     }
     assert set(page.headings) == operations
-    assert not page.tags & {"script", "img", "link", "iframe", "object"}
+    described = document["paths"]["/docs/{file}"]["get"]["parameters"][0]["schema"]["enum"]
+    assert sorted(page.loaded) == sorted(f"docs/{name}" for name in described)
+    for target in page.loaded:
+        file = ask(whole.url, f"/{target}")
+        packed = file.headers.get("content-encoding") == "gzip"
+        text = gzip.decompress(file.body) if packed else file.body
+        assert (file.status, packed) == (200, target != "docs/start.js")
+        assert text.decode().strip()
+    assert ask(whole.url, "/docs/other.js").status == 404
+
+
+def test_every_operation_has_a_tag_and_successes_have_examples(document: dict) -> None:
+    tags = {tag["name"] for tag in document["tags"]}
+    for path, item in document["paths"].items():
+        for method, operation in item.items():
+            assert set(operation["tags"]) <= tags, (path, method)
+            statuses = list(operation["responses"])
+            assert statuses == sorted(statuses), "successes come first"
+            for parameter in operation.get("parameters", []):
+                assert "example" in parameter, (path, parameter["name"])
+                assert "^" not in parameter["description"]
+    for path in ("/", "/hello", "/div/{n}", "/work", "/projects", "/projects/{id}"):
+        reply = document["paths"][path]["get"]["responses"]["200"]
+        assert all("example" in content for content in reply["content"].values()), path
+    assert (
+        "example"
+        in document["paths"]["/projects"]["post"]["requestBody"]["content"]["application/json"]
+    )
+
+
+def test_the_example_of_a_document_is_accepted(whole: Server, document: dict) -> None:
+    content = document["paths"]["/projects"]["post"]["requestBody"]["content"]["application/json"]
+    headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+    reply = ask(
+        whole.url,
+        "/projects",
+        "POST",
+        headers=headers,
+        body=json.dumps(content["example"]).encode(),
+    )
+    assert reply.status == 201, reply.body
 
 
 class Page(HTMLParser):
-    """The tags of a page, and the texts of its second headings."""
+    """What a page loads, and the texts of its third headings."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.tags: set[str] = set()
+        self.loaded: list[str] = []
         self.headings: list[str] = []
         self._in_heading = False
 
     def handle_starttag(self, tag: str, attrs: list) -> None:
-        self.tags.add(tag)
-        if tag in ("h1", "h2", "p"):
-            self._in_heading = tag == "h2"
+        given = dict(attrs)
+        assert tag not in ("img", "iframe", "object", "base")
+        if tag in ("link", "script"):
+            target = given.get("src") or given["href"]
+            self.loaded += [] if target == "data:," else [target]
+        if tag in ("h1", "h2", "h3", "p"):
+            self._in_heading = tag == "h3"
 
     def handle_data(self, data: str) -> None:
         if self._in_heading and data.strip():

@@ -112,7 +112,7 @@ dotted name of the value. */}}
 {{- if $image.digest -}}
 @{{ $image.digest }}
 {{- else -}}
-:{{ $image.tag | default $root.Chart.AppVersion }}
+:{{ $image.tag | default $root.Chart.AppVersion | toJson | trimAll "\"" }}
 {{- end -}}
 {{- end -}}
 

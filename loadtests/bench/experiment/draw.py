@@ -2,7 +2,9 @@
 
 import json
 import sys
-from itertools import cycle
+from html import escape
+from itertools import cycle, pairwise
+from pathlib import Path
 from statistics import median
 
 import matplotlib
@@ -47,8 +49,62 @@ def main() -> None:
         # Names within the file, which are unique on a page of several.
         matplotlib.rcParams["svg.hashsalt"] = f"corelane {file.rpartition('/')[2]}"
         metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-        _plot(plot).savefig(file, metadata=metadata, transparent=plot["transparent"], dpi=144)
+        figure = _plot(plot)
+        figure.savefig(file, metadata=metadata, transparent=plot["transparent"], dpi=144)
+        if plot["hover"]:
+            _add_values(Path(file), figure, plot["panels"])
         pyplot.close()
+
+
+PLACES = 120
+"""Most places of an axis that show their values."""
+
+LINE = 12.0
+"""Height of a line of values, in points."""
+
+
+def _add_values(file: Path, figure: pyplot.Figure, panels: list[dict]) -> None:
+    """Adds what style sheets show where the pointer is: for each place a strip, and the values there."""
+    width, height = (72 * inches for inches in figure.get_size_inches())
+    strips = []
+    for axis, panel in zip(figure.axes, panels, strict=False):
+        if panel["kind"] == "lines":
+            strips += _strips(axis, panel, width, height)
+    text = file.read_text()
+    end = text.rindex("</svg>")
+    file.write_text("".join([text[:end], '<g class="hover">', *strips, "</g>\n", text[end:]]))
+
+
+def _strips(axis: pyplot.Axes, panel: dict, width: float, height: float) -> list[str]:
+    lines = [one for one in panel["series"] if not one["dots"]]
+    values = {
+        one["name"]: {at: median(found) for at, found in one["points"] if found} for one in lines
+    }
+    low, high = sorted(axis.get_xlim())
+    at = [x for x in sorted(set().union(*values.values())) if low <= x <= high]
+    at = at[:: -(-len(at) // PLACES) or 1]
+    to_figure = axis.transData + axis.figure.transFigure.inverted()
+    middles = [width * to_figure.transform((x, 1.0))[0] for x in at]
+    box = axis.get_position()
+    left, right = width * box.x0, width * box.x1
+    edges = [left, *((a + b) / 2 for a, b in pairwise(middles)), right]
+    top, bottom = height * (1 - box.y1), height * (1 - box.y0)
+    unit = "%" if panel["nines"] else f" {panel['x']}"
+    found = []
+    for x, middle, (begin, end) in zip(at, middles, pairwise(edges), strict=True):
+        words = [f"{x:.8g}{unit}"]
+        words += [f"{name}: {those[x]:,.4g}" for name, those in values.items() if x in those]
+        side = ("start", 4) if middle < (left + right) / 2 else ("end", -4)
+        spans = "".join(
+            f'<tspan x="{middle + side[1]:.1f}" dy="{LINE}">{escape(word)}</tspan>'
+            for word in words
+        )
+        found.append(
+            f'<g><rect x="{begin:.1f}" y="{top:.1f}" width="{end - begin:.1f}" height="{bottom - top:.1f}"/>'
+            f'<path d="M{middle:.1f} {top:.1f}V{bottom:.1f}"/>'
+            f'<text y="{top:.1f}" text-anchor="{side[0]}">{spans}</text></g>\n'
+        )
+    return found
 
 
 def _plot(plot: dict) -> pyplot.Figure:

@@ -61,6 +61,8 @@ class Plot:
     """Of the file, after that of the benchmark."""
     columns: int = 1
     transparent: bool = False
+    hover: bool = False
+    """The values of a line show where the pointer is, by style sheets alone."""
 
 
 def draw(wanted: Mapping[str, Plot], folder: Path) -> list[Path]:

@@ -2,16 +2,18 @@
 //!
 //! `corelane capacity` predicts how many requests a replica carries within a latency target, and how
 //! many replicas a load needs. `corelane check` requests a URL until the reply is the expected one.
-//! `corelane new` writes a service, `corelane up` runs it with the platform on this machine, `corelane dashboard` shows
-//! that, and `corelane image` builds its image.
+//! `corelane new` writes a service, and `corelane up` runs it with the platform on this machine. `corelane dashboard` and
+//! `corelane top` show that, on a page and in the terminal. `corelane image` builds the image.
 
 mod capacity;
 mod check;
 mod checkout;
 mod dashboard;
+mod exposition;
 mod get;
 mod new;
 mod platform;
+mod top;
 
 use std::process::ExitCode;
 
@@ -42,6 +44,7 @@ enum Command {
     Status(platform::Running),
     Logs(platform::Logs),
     Dashboard(dashboard::Dashboard),
+    Top(top::Top),
     Image(platform::Image),
     Capacity(Box<capacity::Question>),
     Check(check::Check),
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
         Ok(Command::Status(running)) => running.run("status"),
         Ok(Command::Logs(logs)) => logs.run(),
         Ok(Command::Dashboard(dashboard)) => dashboard.run(),
+        Ok(Command::Top(top)) => top.run(),
         Ok(Command::Image(image)) => image.run(),
         Ok(Command::Capacity(question)) => capacity::run(&question),
         Ok(Command::Check(check)) => check::run(&check),

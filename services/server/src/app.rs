@@ -32,7 +32,7 @@ use crate::projects::database::Database;
 use crate::projects::{self, Projects, Resource};
 
 /// Route templates, as in metrics.
-const ROUTES: [&str; 11] = [
+const ROUTES: [&str; 12] = [
     "/",
     "/hello",
     "/div/{n}",
@@ -44,6 +44,7 @@ const ROUTES: [&str; 11] = [
     "/projects/{id}",
     "/openapi.json",
     "/docs",
+    "/docs/{file}",
 ];
 
 /// The service, as its command line shows it.
@@ -202,6 +203,7 @@ impl Instance {
             _ => {
                 let named = |prefix| path.strip_prefix(prefix).filter(|name| !name.contains('/'));
                 named("/div/").is_some()
+                    || named("/docs/").is_some_and(|name| !name.is_empty())
                     || named("/work/").is_some_and(|name| !name.is_empty())
                     || (self.files.is_some() && path.starts_with("/static/"))
             }
@@ -218,10 +220,16 @@ impl Instance {
             "/openapi.json" => self.documents.json(&fields),
             "/docs" => self.documents.page(&fields),
             "/work" => work::reply(fields, uri.query().unwrap_or(""), self.max_ops),
-            _ => match path.strip_prefix("/div/") {
-                Some(n) => div::reply(fields, n),
-                None => work::reply(fields, uri.query().unwrap_or(""), self.max_ops),
-            },
+            _ => {
+                if let Some(n) = path.strip_prefix("/div/") {
+                    div::reply(fields, n)
+                } else if let Some(name) = path.strip_prefix("/docs/") {
+                    let file = self.documents.file(name, &fields);
+                    file.unwrap_or_else(|| Problem::from(StatusCode::NOT_FOUND).into_response())
+                } else {
+                    work::reply(fields, uri.query().unwrap_or(""), self.max_ops)
+                }
+            }
         }
     }
 }

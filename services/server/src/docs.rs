@@ -37,13 +37,31 @@ pub(crate) fn document(config: &Config) -> Value {
             "description": "What answers GET answers HEAD, too, without a body; OPTIONS lists the \
                 methods of a path in Allow. Every error is a problem document (RFC 9457).",
         },
-        "servers": [{ "url": "/" }],
+        "tags": tags(config),
         "paths": paths,
         "components": components,
     })
 }
 
-fn describe() -> [Path; 2] {
+/// The groups of operations, in the order of a reader.
+fn tags(config: &Config) -> Value {
+    let mut tags = vec![(openapi::WORKLOADS, "Replies of a known cost, for measurements")];
+    if config.serves_projects() {
+        tags.push((
+            "Projects",
+            "Documents in a database, with versions. Writes need a bearer token",
+        ));
+    }
+    if config.static_root.is_some() {
+        tags.push(("Files", "Files below a folder, with ranges and conditions"));
+    }
+    tags.push((DOCUMENTATION, "This document, and its page"));
+    tags.into_iter().map(|(name, about)| json!({ "name": name, "description": about })).collect()
+}
+
+const DOCUMENTATION: &str = "Documentation";
+
+fn describe() -> [Path; 3] {
     let operation = |id: &str, summary: &str, media_type: &str, schema: Value| {
         let known = Parameter::optional(
             "header",
@@ -51,7 +69,9 @@ fn describe() -> [Path; 2] {
             "ETag of a copy that the client has",
             json!({ "type": "string" }),
         );
+        let known = known.example("\"0123456789abcdef\"");
         let operation = Operation::new(id, summary)
+            .tag(DOCUMENTATION)
             .parameters([known])
             .reply(200, reply("The document", Some((media_type, schema))))
             .reply(304, reply("The client's copy is the present one", None));
@@ -59,8 +79,23 @@ fn describe() -> [Path; 2] {
     };
     let object = json!({ "type": "object", "required": ["openapi", "info", "paths"] });
     let text = json!({ "type": "string" });
+    let name = Parameter::required(
+        "path",
+        "file",
+        "Name of the file",
+        json!({ "enum": ["swagger-ui-bundle.js", "swagger-ui.css", "start.js"] }),
+    );
+    let mut content = reply("The file", Some(("text/javascript; charset=utf-8", text.clone())));
+    content["content"]["text/css; charset=utf-8"] = json!({ "schema": text });
+    let file = Operation::new("pageFile", "A file of that page, compressed by gzip")
+        .tag(DOCUMENTATION)
+        .parameters([name.example("swagger-ui.css")])
+        .reply(200, content)
+        .reply(304, reply("The client's copy is the present one", None))
+        .errors(&[404]);
     [
         ("/openapi.json", operation("document", "This document", "application/json", object)),
         ("/docs", operation("page", "This document as a page", "text/html; charset=utf-8", text)),
+        ("/docs/{file}", json!({ "get": Value::from(file) })),
     ]
 }

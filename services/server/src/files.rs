@@ -76,6 +76,7 @@ pub(crate) fn describe() -> [openapi::Path; 2] {
     let bytes = || Some(("*/*", json!({})));
     let file = |id: &str, summary: &str| {
         Operation::new(id, summary)
+            .tag("Files")
             .reply(200, openapi::reply("The file", bytes()))
             .reply(206, openapi::reply("The requested ranges", bytes()))
             .reply(304, openapi::reply("The client's copy is the present one", None))
@@ -88,6 +89,7 @@ pub(crate) fn describe() -> [openapi::Path; 2] {
         "Its name. In a folder it is named with slashes, which a parameter of a path cannot have",
         json!({ "type": "string", "pattern": "^[A-Za-z0-9._-]+$" }),
     );
+    let path = path.example("index.html");
     let index = file("index", "The index of the root");
     let file = file("file", "A file below the root")
         .description("Range and conditional requests are answered (RFC 9110 sections 13 and 14)")

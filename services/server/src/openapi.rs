@@ -1,9 +1,13 @@
 //! Parts of the descriptions of operations.
 
+use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 /// A path template as OpenAPI writes it, and its path item.
 pub(crate) type Path = (&'static str, Value);
+
+/// The tag of what measurements request.
+pub(crate) const WORKLOADS: &str = "Workloads";
 
 /// The errors that the document knows, by status.
 const ERRORS: [(u16, &str, &str); 16] = [
@@ -61,10 +65,16 @@ impl Operation {
         self
     }
 
-    /// A required JSON body.
-    pub(crate) fn body(mut self, schema: Value) -> Self {
-        let body =
-            json!({ "required": true, "content": { "application/json": { "schema": schema } } });
+    /// The group that viewers show it in.
+    pub(crate) fn tag(mut self, name: &str) -> Self {
+        self.0.insert("tags".into(), json!([name]));
+        self
+    }
+
+    /// A required JSON body, such as `example`.
+    pub(crate) fn body(mut self, schema: Value, example: Value) -> Self {
+        let content = json!({ "application/json": { "schema": schema, "example": example } });
+        let body = json!({ "required": true, "content": content });
         self.0.insert("requestBody".into(), body);
         self.errors(&[413, 415, 422])
     }
@@ -92,7 +102,11 @@ impl Operation {
 }
 
 impl From<Operation> for Value {
-    fn from(operation: Operation) -> Self {
+    /// Successes come before errors.
+    fn from(mut operation: Operation) -> Self {
+        if let Some(responses) = operation.0["responses"].as_object_mut() {
+            responses.sort_keys();
+        }
         operation.0.into()
     }
 }
@@ -108,6 +122,15 @@ pub(crate) fn reply(description: &str, content: Option<(&str, Value)>) -> Value 
     });
     if let Some((media_type, schema)) = content {
         reply["content"] = json!({ media_type: { "schema": schema } });
+    }
+    reply
+}
+
+/// A reply with an example of its body.
+pub(crate) fn with_example(mut reply: Value, example: impl Into<Value>) -> Value {
+    let example = example.into();
+    for content in reply["content"].as_object_mut().into_iter().flat_map(Map::values_mut) {
+        content["example"] = example.clone();
     }
     reply
 }
@@ -128,6 +151,11 @@ impl Parameter {
         Parameter(
             json!({ "name": name, "in": place, "description": description, "schema": schema }),
         )
+    }
+
+    pub(crate) fn example(mut self, example: impl Into<Value>) -> Self {
+        self.0["example"] = example.into();
+        self
     }
 }
 
@@ -161,7 +189,7 @@ fn error(status: u16, description: &str) -> Value {
     let schema = json!({ "$ref": "#/components/schemas/Problem" });
     let mut reply = json!({
         "description": description,
-        "content": { "application/problem+json": { "schema": schema } },
+        "content": { "application/problem+json": { "schema": schema, "example": problem_like(status) } },
     });
     let needed = match status {
         401 => Some(("WWW-Authenticate", "How to prove who asks (RFC 6750 section 3)", "string")),
@@ -172,6 +200,14 @@ fn error(status: u16, description: &str) -> Value {
         reply["headers"] = json!({ name: header(description, json!({ "type": kind })) });
     }
     reply
+}
+
+/// The problem of a status, as the server sends it where nothing more is known.
+fn problem_like(status: u16) -> Value {
+    let code = StatusCode::from_u16(status).unwrap_or_default();
+    let name = code.canonical_reason().unwrap_or_default();
+    let kind = name.to_lowercase().replace(' ', "-");
+    json!({ "type": format!("urn:corelane:problem:{kind}"), "title": name, "status": status })
 }
 
 /// The members of every problem. A type may have more.

@@ -56,6 +56,7 @@
 //! | `jwt` | JSON Web Tokens as bearer tokens: `auth` |
 //! | `faults` | faults for drills: `faults` |
 //! | `openapi` | an OpenAPI document and its page: `openapi` |
+//! | `openapi-viewer` | that page is Swagger UI, from the program itself |
 //!
 //! # Parts
 //!

@@ -50,11 +50,17 @@ impl<C> Ready<C> {
         let (_flush_at_end, log_level) = logging::start(&config.log)?.unzip();
         let replica = config.runtime.replica_name();
         let registry = Arc::<Mutex<Registry>>::default();
-        let builder = named(self.builder, &replica)
-            .registry(Arc::clone(&registry))
-            .admin_route("/config", move |_request| text(shown.clone()));
+        let builder = named(self.builder, &replica).registry(Arc::clone(&registry)).admin_route(
+            "/config",
+            "Every setting, with its source",
+            move |_request| text(shown.clone()),
+        );
         let builder = log_level.into_iter().fold(builder, |builder, level| {
-            builder.admin_route(logging::LEVEL_PATH, move |request| level.answer(&request))
+            builder.admin_route(
+                logging::LEVEL_PATH,
+                "The log level: PUT changes it",
+                move |request| level.answer(&request),
+            )
         });
         #[cfg(feature = "faults")]
         let builder = with_drills(builder, &self.faults);
@@ -97,7 +103,11 @@ fn text(body: String) -> Response<Full<Bytes>> {
 /// The page always exists, because it shows how to enable faults.
 #[cfg(feature = "faults")]
 fn with_drills(builder: Builder, faults: &Arc<Faults>) -> Builder {
-    let builder = builder.admin_route("/faults", faults::handler(Arc::clone(faults)));
+    let builder = builder.admin_route(
+        "/faults",
+        "Faults of a drill: PUT replaces them, DELETE removes them",
+        faults::handler(Arc::clone(faults)),
+    );
     match faults.enabled() {
         true => builder.collector(FaultCollector(Arc::clone(faults))),
         false => builder,

@@ -25,74 +25,80 @@ use super::text;
 #[command(group = ArgGroup::new("form").args(["json", "hpa"]))]
 pub(crate) struct Question {
     /// Mix of requests: "GET /hello=90%, GET /work=10%:7ms"
-    #[arg(long, value_name = "TEXT", conflicts_with = "mix_file")]
+    #[arg(
+        long,
+        help_heading = "Mix of requests",
+        value_name = "TEXT",
+        conflicts_with = "mix_file"
+    )]
     mix: Option<String>,
     /// File with a mix of requests, one kind per line; # begins a comment
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = "Mix of requests", value_name = "FILE")]
     mix_file: Option<PathBuf>,
     /// Admin port of a running replica, http://HOST:PORT, or a file with its metrics; given twice, the time
     /// between the two readings counts
-    #[arg(long, value_name = "URL|FILE", action = ArgAction::Append, value_parser = Source::parse)]
+    #[arg(long, help_heading = "Mix of requests", value_name = "URL|FILE", action = ArgAction::Append, value_parser = Source::parse)]
     pub(super) from: Vec<Source>,
     /// With --from: measure for this time from now instead of since the replica started
-    #[arg(long, value_name = "DURATION", requires = "from")]
+    #[arg(long, help_heading = "Mix of requests", value_name = "DURATION", requires = "from")]
     #[arg(value_parser = allowed(value::duration(Duration::from_millis(100), Duration::from_secs(600))))]
     pub(super) window: Option<Duration>,
     /// Load, in requests per second
-    #[arg(long, value_name = "NUMBER", value_parser = text::rate)]
+    #[arg(long, help_heading = "Load", value_name = "NUMBER", value_parser = text::rate)]
     rps: Option<f64>,
     /// Load of one replica, as a share of the most that it carries
-    #[arg(long, value_name = "SHARE", conflicts_with_all = ["rps", "replicas"], value_parser = text::used)]
+    #[arg(long, help_heading = "Load", value_name = "SHARE", conflicts_with_all = ["rps", "replicas"], value_parser = text::used)]
     used: Option<f64>,
     /// Target for the median latency
-    #[arg(long, value_name = "DURATION", value_parser = text::target)]
+    #[arg(long, help_heading = "Target", value_name = "DURATION", value_parser = text::target)]
     p50: Option<f64>,
     /// Target for the 90th percentile of the latency
-    #[arg(long, value_name = "DURATION", value_parser = text::target)]
+    #[arg(long, help_heading = "Target", value_name = "DURATION", value_parser = text::target)]
     p90: Option<f64>,
     /// Target for the 95th percentile of the latency
-    #[arg(long, value_name = "DURATION", value_parser = text::target)]
+    #[arg(long, help_heading = "Target", value_name = "DURATION", value_parser = text::target)]
     p95: Option<f64>,
     /// Target for the 99th percentile of the latency
-    #[arg(long, value_name = "DURATION", value_parser = text::target)]
+    #[arg(long, help_heading = "Target", value_name = "DURATION", value_parser = text::target)]
     p99: Option<f64>,
     /// Target for the 99.9th percentile of the latency
-    #[arg(long = "p99.9", value_name = "DURATION", value_parser = text::target)]
+    #[arg(long = "p99.9", help_heading = "Target", value_name = "DURATION", value_parser = text::target)]
     p999: Option<f64>,
     /// Largest share of requests that may be shed
-    #[arg(long, value_name = "SHARE", default_value = "0.1%", value_parser = text::share)]
+    #[arg(long, help_heading = "Target", value_name = "SHARE", default_value = "0.1%", value_parser = text::share)]
     pub(super) shed: f64,
     /// Number of replicas to examine
-    #[arg(long, value_name = "NUMBER", value_parser = allowed(value::number(1, 100_000)))]
+    #[arg(long, help_heading = "Load", value_name = "NUMBER", value_parser = allowed(value::number(1, 100_000)))]
     pub(super) replicas: Option<u64>,
     /// Number of replicas that may be unavailable
-    #[arg(long, value_name = "NUMBER", default_value = "1", value_parser = allowed(value::number(0, 1000)))]
+    #[arg(long, help_heading = "Load", value_name = "NUMBER", default_value = "1", value_parser = allowed(value::number(0, 1000)))]
     pub(super) spare: u64,
     /// With --hpa: growth of the load until a new replica is ready
-    #[arg(long, value_name = "SHARE", default_value = "25%", value_parser = text::growth)]
+    #[arg(long, help_heading = "Load", value_name = "SHARE", default_value = "25%", value_parser = text::growth)]
     pub(super) growth: f64,
     #[command(flatten)]
     pub(super) settings: Settings,
     /// Number of simulated requests
-    #[arg(long, value_name = "NUMBER", default_value = "200000")]
+    #[arg(long, help_heading = "Simulation", value_name = "NUMBER", default_value = "200000")]
     #[arg(value_parser = allowed(value::number(1000, 10_000_000)))]
     requests: u64,
     /// Seed of the simulation: the same seed gives the same answer
-    #[arg(long, value_name = "NUMBER", default_value = "1")]
+    #[arg(long, help_heading = "Simulation", value_name = "NUMBER", default_value = "1")]
     seed: u64,
     /// Exit with status 1 if the target is not met
-    #[arg(long)]
+    #[arg(long, help_heading = "Answer")]
     pub(super) check: bool,
     /// Print the answer as JSON
-    #[arg(long)]
+    #[arg(long, help_heading = "Answer")]
     json: bool,
     /// Print values of charts/service for its HorizontalPodAutoscaler
-    #[arg(long, requires = "rps", requires = "quantile")]
+    #[arg(long, help_heading = "Answer", requires = "rps", requires = "quantile")]
     hpa: bool,
 }
 
 /// Settings of the replica, in place of those of the running one or of the defaults.
 #[derive(Args, Debug)]
+#[command(next_help_heading = "Replica")]
 pub(crate) struct Settings {
     /// Lanes of a replica [default: 1, or that of the running replica]
     #[arg(long, value_name = "NUMBER", value_parser = allowed(value::number(1, 1024)))]

@@ -5,8 +5,8 @@ use corelane_cli::model::{CapacityError, Kind, Mix, Model, Replica, Sharing, Tim
 
 use super::Failure;
 use super::arguments::{Question, Settings};
-use super::exposition::{Exposition, Series};
 use super::source::{self, Source};
+use crate::exposition::{Exposition, Series};
 
 /// Shorter waits are ignored: they are the time between two readings of the clock.
 const NO_WAIT: f64 = 1e-6;

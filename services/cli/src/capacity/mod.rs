@@ -5,7 +5,6 @@ mod answer;
 mod arguments;
 mod autoscaling;
 mod calibration;
-mod exposition;
 mod source;
 mod table;
 mod text;

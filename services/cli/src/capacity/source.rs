@@ -8,7 +8,7 @@ use corelane_service::http::Url;
 use corelane_service::process;
 use hyper::StatusCode;
 
-use super::exposition::Exposition;
+use crate::exposition::Exposition;
 use crate::get::{GetError, get};
 
 /// An admin port, or a file with its metrics.

@@ -26,6 +26,10 @@ impl Phase {
         (Phase::Closing, "closing"),
         (Phase::Stopped, "stopped"),
     ];
+
+    pub(crate) fn name(self) -> &'static str {
+        Phase::ALL.iter().find(|(phase, _)| *phase == self).map_or("", |(_, name)| name)
+    }
 }
 
 /// Opens once every lane and slow lane has its service. No lane serves before.

@@ -11,14 +11,26 @@ pub(crate) const SAMPLE_EVERY: Duration = Duration::from_millis(250);
 /// Number of samples kept: the busy share covers the last 1 to 1.25 s.
 const SAMPLES: usize = 5;
 
-/// Samples of the lanes' busy times.
+/// Samples of the lanes' busy times, and of what their slow lanes had of it.
 #[derive(Debug, Default)]
-pub(crate) struct BusyShares(VecDeque<(Instant, Vec<Duration>)>);
+pub(crate) struct BusyShares(VecDeque<(Instant, Vec<[Duration; 2]>)>);
+
+/// How busy a lane was: 0 to 1.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct BusyShare {
+    pub(crate) all: f64,
+    /// The part of its slow lane.
+    pub(crate) slow: f64,
+}
 
 /// Wall-clock time for which a lane was not waiting. The event loop updates its counter at the end
 /// of a turn, so the handler that is being polled is added.
 pub(crate) fn busy(lane: &LaneShared, now: Instant) -> Duration {
     lane.busy() + lane.running.get(now).map_or(Duration::ZERO, |(_, since)| since)
+}
+
+fn times(lane: &LaneShared, now: Instant) -> [Duration; 2] {
+    [busy(lane, now), lane.slow_time()]
 }
 
 impl BusyShares {
@@ -27,18 +39,22 @@ impl BusyShares {
         if self.0.len() == SAMPLES {
             self.0.pop_front();
         }
-        self.0.push_back((now, lanes.iter().map(|lane| busy(lane, now)).collect()));
+        self.0.push_back((now, lanes.iter().map(|lane| times(lane, now)).collect()));
     }
 
-    /// Time since the oldest sample, and the share of it that each lane was busy: 0 to 1.
-    pub(crate) fn read(&self, lanes: &[LaneShared], now: Instant) -> (Duration, Vec<f64>) {
+    /// Time since the oldest sample, and the share of it that each lane was busy.
+    pub(crate) fn read(&self, lanes: &[LaneShared], now: Instant) -> (Duration, Vec<BusyShare>) {
         let Some((begun, samples)) = self.0.front() else {
-            return (Duration::ZERO, vec![0.0; lanes.len()]);
+            return (Duration::ZERO, vec![BusyShare::default(); lanes.len()]);
         };
         let window = now.saturating_duration_since(*begun);
-        let share = |(lane, before): (&LaneShared, &Duration)| {
-            let busy = busy(lane, now).saturating_sub(*before);
-            (busy.as_secs_f64() / window.as_secs_f64().max(1e-9)).min(1.0)
+        let share = |(lane, before): (&LaneShared, &[Duration; 2])| {
+            let times = times(lane, now);
+            let [all, slow] = [0, 1].map(|of| {
+                let time = times[of].saturating_sub(before[of]);
+                (time.as_secs_f64() / window.as_secs_f64().max(1e-9)).min(1.0)
+            });
+            BusyShare { all, slow: slow.min(all) }
         };
         (window, lanes.iter().zip(samples).map(share).collect())
     }

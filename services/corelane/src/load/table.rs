@@ -123,8 +123,8 @@ pub(crate) struct Row {
     pub(crate) service: (Duration, Duration),
     pub(crate) lane_sums: Moments,
     pub(crate) service_sums: Moments,
-    /// Whether a lane serves it on its slow lane.
-    pub(crate) is_slow: bool,
+    /// Lanes that serve it on their slow lane.
+    pub(crate) slow_on: usize,
 }
 
 impl LoadTable {
@@ -214,7 +214,7 @@ impl LoadTable {
                 lane: merge(kinds.clone().map(|kind| &kind.lane.estimate)),
                 service: merge(kinds.clone().map(|kind| &kind.service.estimate)),
                 lane_sums: add_up(kinds.clone().map(|kind| &kind.lane.sums)),
-                is_slow: kinds.clone().any(|kind| kind.tail.is_slow()),
+                slow_on: kinds.clone().filter(|kind| kind.tail.is_slow()).count(),
                 service_sums: add_up(kinds.map(|kind| &kind.service.sums)),
             })
         });

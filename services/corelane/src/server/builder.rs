@@ -327,16 +327,17 @@ impl Builder {
         self
     }
 
-    /// Adds a page to the admin port: `handler` serves exactly `path`. [`Builder::validate`] rejects
-    /// paths of the server's own pages, such as `/metrics`.
+    /// Adds a page to the admin port: `handler` serves exactly `path`. The page `/` links to it and says
+    /// what it shows: `about`. [`Builder::validate`] rejects paths of the server's own pages, such as
+    /// `/metrics`.
     ///
     /// The handler runs on the admin thread, which also serves the probes: it must not block. It
     /// receives every method, with the whole body; a body over 64 KiB is answered `413`.
-    pub fn admin_route<F>(mut self, path: &'static str, handler: F) -> Self
+    pub fn admin_route<F>(mut self, path: &'static str, about: &'static str, handler: F) -> Self
     where
         F: Fn(Request<Bytes>) -> Response<Full<Bytes>> + Send + Sync + 'static,
     {
-        self.0.pages.push(Page { path, handler: Arc::new(handler) });
+        self.0.pages.push(Page { path, about, handler: Arc::new(handler) });
         self
     }
 
@@ -426,7 +427,7 @@ impl Builder {
         {
             return Err(Error::Setting(format!("lanes: 1 to {MAX_LANES}")));
         }
-        if let Some(page) = self.0.pages.iter().find(|page| admin::PATHS.contains(&page.path)) {
+        if let Some(page) = self.0.pages.iter().find(|page| admin::is_own(page.path)) {
             return Err(Error::Setting(format!(
                 "admin_route: {} is a page of the server itself",
                 page.path

@@ -25,6 +25,8 @@ pub(crate) type Handler = dyn Fn(Request<Bytes>) -> Response<Full<Bytes>> + Send
 #[derive(Clone)]
 pub(crate) struct Page {
     pub(crate) path: &'static str,
+    /// What it shows, for the page `/`.
+    pub(crate) about: &'static str,
     pub(crate) handler: Arc<Handler>,
 }
 

@@ -142,11 +142,81 @@ fn lanes_is_a_page_for_who_wants_one() {
         assert_eq!((page.status, page.header("cache-control")), (200, Some("no-store")));
         assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
         let text = page.text();
-        assert!(text.contains("/a&amp;&quot;b&quot;/{n}"), "{text}");
-        assert!(!text.contains("&\"b") && !text.contains("<script"), "{text}");
+        assert!(text.contains("/a&amp;&quot;b&quot;/{n}") && !text.contains("&\"b"), "{text}");
     }
     assert_eq!(ask(&server, "HEAD", "/lanes", "").status, 200);
     assert_eq!(ask(&server, "POST", "/lanes", "").status, 405);
+}
+
+/// The values of an attribute.
+fn values<'a>(page: &'a str, attribute: &str) -> Vec<&'a str> {
+    let begin = format!(" {attribute}=\"");
+    let values = page.split(begin.as_str()).skip(1);
+    values.filter_map(|rest| rest.split('"').next()).collect()
+}
+
+#[test]
+fn pages_load_only_files_of_the_admin_port() {
+    let server = start();
+    for page in ["/", "/lanes.html"] {
+        let answer = ask(&server, "GET", page, "");
+        let policy = answer.header("content-security-policy").expect("a policy").to_owned();
+        assert!(policy.starts_with("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
+        let text = answer.text();
+        assert!(!text.contains("http-equiv") && !text.contains(" style="), "{text}");
+        let named = [values(&text, "href"), values(&text, "src")].concat();
+        assert!(named.len() >= 4, "{named:?}");
+        for target in named.into_iter().filter(|target| !target.starts_with("data:")) {
+            // Relative, so that they work behind a prefix.
+            assert!(!target.contains(':') && !target.starts_with('/'), "{target}");
+            let target = format!("/{}", target.trim_start_matches("./"));
+            let answer = ask(&server, "GET", &target, "");
+            assert_eq!(
+                (answer.status, answer.header("cache-control")),
+                (200, Some("no-store")),
+                "{target}"
+            );
+        }
+    }
+    assert_eq!(
+        ask(&server, "GET", "/style.css", "").header("content-type"),
+        Some("text/css; charset=utf-8")
+    );
+    assert_eq!(ask(&server, "POST", "/live.js", "").status, 405);
+}
+
+#[test]
+fn the_page_of_lanes_says_what_the_json_says() {
+    let slow_lanes = SlowLanes { unpinned: true, ..SlowLanes::default() };
+    let builder = builder()
+        .lanes(Lanes::Count(2))
+        .slow_lanes(Some(slow_lanes))
+        .routes(["/hello", "/slow"])
+        .cost("/slow", corelane::Cost::Expensive);
+    let server = Running::start(builder, Handlers::new().factory());
+    let mut client = server.connect();
+    for target in ["/hello", "/hello", "/slow"] {
+        assert_eq!(client.get(target).status, 200);
+    }
+    let observed = || {
+        let view: Value = serde_json::from_slice(&server.admin_get("/lanes").body).expect("JSON");
+        let lanes = view["lanes"].as_array().expect("lanes").clone();
+        lanes.iter().flat_map(|lane| lane["routes"].as_array().expect("rows").clone()).count()
+    };
+    server.wait_until("observed", || observed() == 2);
+    let text = server.admin_get("/lanes.html").text();
+    assert_eq!(values(&text, "data-chart"), ["0", "1"]);
+    let labels = values(&text, "aria-label");
+    assert!(
+        labels[0].starts_with("Lane 0: busy ") && labels[0].ends_with("% slow lane"),
+        "{labels:?}"
+    );
+    let row = |route: &str| {
+        let rows = text.split("<tr ").find(|row| row.contains(route)).map(str::to_owned);
+        rows.unwrap_or_else(|| panic!("{route}: {text}"))
+    };
+    assert!(row("GET /hello").contains("data-total=\"2\"") && row("GET /hello").contains(">lane<"));
+    assert!(row("GET /slow").contains(">slow lane<"), "{}", row("GET /slow"));
 }
 
 #[test]

@@ -37,7 +37,10 @@ fn echo(request: Request<Bytes>) -> Response<Full<Bytes>> {
 
 #[test]
 fn a_page_gets_every_method_and_the_whole_body() {
-    let server = Running::start(builder().admin_route("/echo", echo), Handlers::new().factory());
+    let server = Running::start(
+        builder().admin_route("/echo", "Repeats <a request>", echo),
+        Handlers::new().factory(),
+    );
     let mut client = Client::connect(server.admin);
     for (sent, text) in [
         ("PUT /echo HTTP/1.1\r\nHost: test\r\nContent-Length: 3\r\n\r\nlog", "PUT log"),
@@ -55,14 +58,18 @@ fn a_page_gets_every_method_and_the_whole_body() {
     client.send("GET /echo/ HTTP/1.1\r\nHost: test\r\n\r\n");
     assert_eq!(client.read_answer().status, 404);
     let index = client.get("/").text();
-    assert!(index.contains("\"/echo\"") && index.contains("\"/metrics\""), "{index}");
+    assert!(index.contains("href=\"echo\"") && index.contains("href=\"metrics\""), "{index}");
+    assert!(index.contains("Repeats &lt;a request&gt;"), "{index}");
     client.send("PUT /lanes HTTP/1.1\r\nHost: test\r\nContent-Length: 0\r\n\r\n");
     assert_eq!(client.read_answer().status, 405);
 }
 
 #[test]
 fn a_body_that_is_too_large_is_refused() {
-    let server = Running::start(builder().admin_route("/echo", echo), Handlers::new().factory());
+    let server = Running::start(
+        builder().admin_route("/echo", "Repeats <a request>", echo),
+        Handlers::new().factory(),
+    );
     let mut client = Client::connect(server.admin);
     let length = 64 * 1024 + 1;
     client.send(format!("PUT /echo HTTP/1.1\r\nHost: test\r\nContent-Length: {length}\r\n\r\n"));
@@ -71,7 +78,7 @@ fn a_body_that_is_too_large_is_refused() {
 
 #[test]
 fn the_servers_own_pages_cannot_be_replaced() {
-    let valid = Server::builder().admin_route("/metrics", echo).validate();
+    let valid = Server::builder().admin_route("/metrics", "", echo).validate();
     assert!(matches!(valid, Err(Error::Setting(text)) if text.contains("/metrics")));
 }
 

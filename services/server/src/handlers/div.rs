@@ -27,9 +27,13 @@ pub(crate) fn describe() -> openapi::Path {
     let number = "^-?[0-9]+(\\.[0-9]+)?$";
     let n = json!({ "type": "string", "pattern": number, "maxLength": MAX_LENGTH });
     let half = json!({ "type": "string", "pattern": number });
+    let about =
+        format!("A decimal number of at most {MAX_LENGTH} characters, such as 4, -7 or 0.25");
+    let reply = openapi::reply("The half", Some(("text/plain; charset=utf-8", half)));
     let get = Operation::new("div", "Half of n, exact for whole numbers and decimals")
-        .parameters([Parameter::required("path", "n", "The number to halve", n)])
-        .reply(200, openapi::reply("The half", Some(("text/plain; charset=utf-8", half))));
+        .tag(openapi::WORKLOADS)
+        .parameters([Parameter::required("path", "n", &about, n).example("4")])
+        .reply(200, openapi::with_example(reply, "2.0"));
     ("/div/{n}", json!({ "get": Value::from(get) }))
 }
 

@@ -13,7 +13,9 @@ pub(crate) fn reply(map: HeaderMap) -> Response<Full<Bytes>> {
 
 pub(crate) fn describe() -> openapi::Path {
     let text = json!({ "type": "string", "const": "Hello, World!" });
-    let get = Operation::new("hello", "13 bytes")
-        .reply(200, openapi::reply("A greeting", Some(("text/plain; charset=utf-8", text))));
+    let reply = openapi::reply("A greeting", Some(("text/plain; charset=utf-8", text)));
+    let get = Operation::new("hello", "A greeting of 13 bytes")
+        .tag(openapi::WORKLOADS)
+        .reply(200, openapi::with_example(reply, "Hello, World!"));
     ("/hello", json!({ "get": Value::from(get) }))
 }

@@ -52,8 +52,17 @@ pub(crate) fn describe() -> openapi::Path {
             },
         },
     });
+    let reply = openapi::reply("The replica that replied", Some(("application/json", schema)));
+    let example = json!({
+        "service": "corelane-server",
+        "version": env!("CARGO_PKG_VERSION"),
+        "replica": "demo-6d5f9c7b8-x2x7q",
+        "lane": 0,
+        "cpu": 4,
+    });
     let get = Operation::new("root", "Which replica and lane answered")
-        .reply(200, openapi::reply("The replica that replied", Some(("application/json", schema))));
+        .tag(openapi::WORKLOADS)
+        .reply(200, openapi::with_example(reply, example));
     ("/", json!({ "get": Value::from(get) }))
 }
 

@@ -23,16 +23,21 @@ pub(crate) fn reply(map: HeaderMap, query: &str, max_ops: u64) -> Response<Full<
 pub(crate) fn describe(max_ops: u64) -> [openapi::Path; 2] {
     let ops = json!({ "type": "integer", "minimum": 0, "maximum": max_ops });
     let result = json!({ "type": "string", "pattern": "^[0-9a-f]{16}\\n$" });
-    let ops = Parameter::required("query", "ops", "How many steps", ops);
-    let name =
-        Parameter::required("path", "name", "Tells kinds apart", json!({ "type": "string" }));
+    let about = format!("Steps of arithmetic, 0 to {max_ops}");
+    let ops = Parameter::required("query", "ops", &about, ops).example(1_000.min(max_ops));
+    let about = "Names the kind of request, so that metrics and load tables tell it from others";
+    let name = Parameter::required("path", "name", about, json!({ "type": "string" }));
+    let name = name.example("small");
     let get = |id, parameters: Vec<Parameter>| {
-        let reply =
-            openapi::reply("The result", Some(("text/plain; charset=utf-8", result.clone())));
-        let get = Operation::new(id, "Steps of arithmetic, all on the lane")
-            .description("What else the query says is ignored")
+        let reply = openapi::reply(
+            "The result, in 16 hexadecimal digits",
+            Some(("text/plain; charset=utf-8", result.clone())),
+        );
+        let get = Operation::new(id, "Arithmetic that holds the lane")
+            .tag(openapi::WORKLOADS)
+            .description("Other parameters of the query are ignored")
             .parameters(parameters)
-            .reply(200, reply);
+            .reply(200, openapi::with_example(reply, "f517ff66df0cbea9\n"));
         json!({ "get": Value::from(get) })
     };
     [("/work", get("work", vec![ops.clone()])), ("/work/{name}", get("namedWork", vec![name, ops]))]

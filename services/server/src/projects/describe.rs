@@ -4,6 +4,36 @@ use serde_json::{Map, Value, json};
 
 use crate::openapi::{self, Operation, Parameter};
 
+const TAG: &str = "Projects";
+
+/// Of the project in examples.
+const ID: &str = "0199d0f4-6d1c-7a30-9c51-2f3f0c1d9a77";
+
+/// The document of the examples.
+fn sent() -> Value {
+    json!({
+        "name": "New roof",
+        "description": "Before the winter",
+        "status": "active",
+        "tags": ["house"],
+        "tasks": [{ "title": "Compare three offers", "done": true }],
+    })
+}
+
+/// The project of the examples.
+fn stored() -> Value {
+    let mut project = json!({
+        "id": ID,
+        "version": 1,
+        "created": "2026-05-04T08:15:00Z",
+        "updated": "2026-05-04T08:15:00Z",
+    });
+    if let (Some(members), Value::Object(sent)) = (project.as_object_mut(), sent()) {
+        members.extend(sent);
+    }
+    project
+}
+
 /// The paths of projects.
 pub(crate) fn describe() -> [openapi::Path; 2] {
     let all = json!({ "get": Value::from(list()), "post": Value::from(create()) });
@@ -91,13 +121,21 @@ fn list() -> Operation {
     });
     let limit = json!({ "type": "integer", "minimum": 1, "maximum": 100, "default": 20 });
     let content = ("application/json", reference("ProjectPage"));
+    let page = openapi::reply("A page of projects", Some(content));
     Operation::new("listProjects", "Projects in the order of their ids")
+        .tag(TAG)
         .description("A page may end short of its limit where the documents are large")
         .parameters([
-            Parameter::optional("query", "cursor", "`next` of the page before", cursor),
-            Parameter::optional("query", "limit", "Most projects of the page", limit),
+            Parameter::optional(
+                "query",
+                "cursor",
+                "The `next` of the page before, unchanged",
+                cursor,
+            ),
+            Parameter::optional("query", "limit", "Most projects of the page, 1 to 100", limit)
+                .example(20),
         ])
-        .reply(200, openapi::reply("A page of projects", Some(content)))
+        .reply(200, openapi::with_example(page, json!({ "projects": [stored()], "next": null })))
 }
 
 fn create() -> Operation {
@@ -108,7 +146,8 @@ fn create() -> Operation {
         "schema": { "type": "string" },
     });
     Operation::new("createProject", "Make a project")
-        .body(reference("ProjectDocument"))
+        .tag(TAG)
+        .body(reference("ProjectDocument"), sent())
         .bearer()
         .reply(201, created)
 }
@@ -116,6 +155,7 @@ fn create() -> Operation {
 fn read() -> Operation {
     let unchanged = openapi::reply("The client's copy is the present one", None);
     Operation::new("readProject", "One project")
+        .tag(TAG)
         .parameters(one())
         .reply(200, project("The project"))
         .reply(304, unchanged)
@@ -124,8 +164,9 @@ fn read() -> Operation {
 
 fn replace() -> Operation {
     Operation::new("replaceProject", "Put another document in the place of a project's")
+        .tag(TAG)
         .parameters(one())
-        .body(reference("ProjectDocument"))
+        .body(reference("ProjectDocument"), sent())
         .bearer()
         .reply(200, project("The project as it is durably stored"))
         .errors(&[404, 412])
@@ -133,6 +174,7 @@ fn replace() -> Operation {
 
 fn delete() -> Operation {
     Operation::new("deleteProject", "Remove a project")
+        .tag(TAG)
         .parameters(one())
         .bearer()
         .reply(204, openapi::reply("It is gone", None))
@@ -140,7 +182,8 @@ fn delete() -> Operation {
 }
 
 fn project(description: &str) -> Value {
-    let mut reply = openapi::reply(description, Some(("application/json", reference("Project"))));
+    let reply = openapi::reply(description, Some(("application/json", reference("Project"))));
+    let mut reply = openapi::with_example(reply, stored());
     reply["headers"]["ETag"] = json!({
         "description": "Its version, for If-Match and If-None-Match",
         "required": true,
@@ -151,21 +194,27 @@ fn project(description: &str) -> Value {
 
 /// The parameters of requests for one project.
 fn one() -> [Parameter; 3] {
-    [id(), condition("If-Match"), condition("If-None-Match")]
+    let [present, known] = ["\"1\"", "\"0\""].map(Value::from);
+    [
+        id(),
+        condition("If-Match", "Does it only for one of these versions", present),
+        condition("If-None-Match", "Does it only for other versions than these", known),
+    ]
 }
 
 fn id() -> Parameter {
     let pattern = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$";
     let schema = json!({ "type": "string", "format": "uuid", "pattern": pattern });
-    Parameter::required("path", "id", "The project's id", schema)
+    Parameter::required("path", "id", "The project's id, a UUID", schema).example(ID)
 }
 
 /// Entity tags (RFC 9110 section 8.8.3), in a list that may have empty elements (section 5.6.1).
-fn condition(name: &str) -> Parameter {
+fn condition(name: &str, about: &str, example: Value) -> Parameter {
     let tag = r#"(W/)?"[!#-~\u0080-\u00ff]*""#;
     let list = format!("[ ,]*|[ ,]*{tag}( *,[ ,]*{tag})*[ ,]*");
     let schema = json!({ "type": "string", "pattern": format!("^(\\*|{list})$") });
-    Parameter::optional("header", name, "Entity tags, or *", schema)
+    let about = format!("{about}: entity tags from ETag, or * for any");
+    Parameter::optional("header", name, &about, schema).example(example)
 }
 
 fn reference(schema: &str) -> Value {

@@ -1,14 +1,16 @@
-//! An OpenAPI document (3.1) and an HTML page of it. Cargo feature `openapi`.
+//! An OpenAPI document (3.1) and an HTML page of it. Cargo feature `openapi`, and `openapi-viewer` for Swagger UI.
 
 mod page;
+#[cfg(feature = "openapi-viewer")]
+mod viewer;
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue,
-    IF_NONE_MATCH,
+    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderMap,
+    HeaderValue, IF_NONE_MATCH,
 };
 use http::{Response, StatusCode};
 use http_body_util::Full;
@@ -44,6 +46,8 @@ impl fmt::Debug for Documents {
 struct Made {
     json: Document,
     page: Document,
+    /// Files of the page, by name.
+    files: Vec<(&'static str, Document)>,
 }
 
 #[derive(Debug)]
@@ -51,6 +55,7 @@ struct Document {
     text: Bytes,
     tag: HeaderValue,
     media_type: HeaderValue,
+    is_gzip: bool,
 }
 
 impl Documents {
@@ -65,6 +70,10 @@ impl Documents {
             Made {
                 page: Document::new(page::render(&document), "text/html; charset=utf-8"),
                 json: Document::new(format!("{document:#}\n"), "application/json"),
+                #[cfg(feature = "openapi-viewer")]
+                files: viewer::files(),
+                #[cfg(not(feature = "openapi-viewer"))]
+                files: Vec::new(),
             }
         })
     }
@@ -74,26 +83,35 @@ impl Documents {
         self.made().json.reply(asked)
     }
 
-    /// The reply to `GET /docs` with these headers: the page, or 304 if the client has it. The page is static
-    /// HTML, without scripts, and has a link to `/openapi.json`.
+    /// The reply to `GET /docs` with these headers: the page, or 304 if the client has it. Without scripts, and
+    /// without the Cargo feature `openapi-viewer`, it is plain HTML, with a link to `/openapi.json`.
     pub fn page(&self, asked: &HeaderMap) -> Response<Full<Bytes>> {
         let mut reply = self.made().page.reply(asked);
         let policy = HeaderValue::from_static(page::POLICY);
         reply.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);
         reply
     }
+
+    /// The reply to `GET /docs/{name}`: a file of the page. `None` if it has no such file, as is always so without
+    /// the Cargo feature `openapi-viewer`.
+    pub fn file(&self, name: &str, asked: &HeaderMap) -> Option<Response<Full<Bytes>>> {
+        let files = &self.made().files;
+        files.iter().find(|(file, _)| *file == name).map(|(_, file)| file.reply(asked))
+    }
 }
 
 impl Document {
-    fn new(text: String, media_type: &'static str) -> Self {
-        let hash = digest(&SHA256, text.as_bytes());
+    fn new(text: impl Into<Bytes>, media_type: &'static str) -> Self {
+        let text = text.into();
+        let hash = digest(&SHA256, &text);
         let start = hash.as_ref().iter().take(8).fold(0, |tag, byte| tag << 8 | u64::from(*byte));
         // Digits and quotes are a valid header value.
         let tag = HeaderValue::try_from(format!("\"{start:016x}\""));
         Document {
             tag: tag.unwrap_or_else(|_| HeaderValue::from_static("\"\"")),
             media_type: HeaderValue::from_static(media_type),
-            text: text.into(),
+            text,
+            is_gzip: false,
         }
     }
 
@@ -105,6 +123,9 @@ impl Document {
             *reply.status_mut() = StatusCode::NOT_MODIFIED;
         } else {
             reply.headers_mut().insert(CONTENT_TYPE, self.media_type.clone());
+            if self.is_gzip {
+                reply.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+            }
         }
         reply.headers_mut().insert(ETAG, self.tag.clone());
         // Another replica may have another configuration, and the next version another document.

@@ -1,26 +1,45 @@
-//! Renders the document as HTML, without scripts or external resources.
+//! Renders the document as HTML. Swagger UI takes its place where it is built in and scripts run.
 
 use std::fmt::{self, Display, Write};
 
 use serde_json::Value;
 
+/// Only files of this server, and the pictures that Swagger UI has in its style.
+#[cfg(feature = "openapi-viewer")]
+pub(super) const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
+     img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
 /// Blocks scripts and external resources: the page has none.
-pub(super) const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
+#[cfg(not(feature = "openapi-viewer"))]
+pub(super) const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; \
+     frame-ancestors 'none'";
+
+#[cfg(feature = "openapi-viewer")]
+const VIEWER: &str = "<link rel=\"stylesheet\" href=\"docs/swagger-ui.css\">
+<script src=\"docs/swagger-ui-bundle.js\" defer></script>
+<script src=\"docs/start.js\" defer></script>
+";
+
+#[cfg(not(feature = "openapi-viewer"))]
+const VIEWER: &str = "";
 
 const HEAD: &str = "<!doctype html>
 <html lang=\"en\">
 <head>
 <meta charset=\"utf-8\">
-<meta name=\"viewport\" content=\"width=device-width\">
+<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">
+<link rel=\"icon\" href=\"data:,\">
 <style>
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; padding: 0 1em; max-width: 60em;
-  color: #222; background: #fff; }
-h1 { font-size: 1.4em; } h2 { font-size: 1.1em; margin: 2em 0 .3em; }
-code { font: .95em ui-monospace, monospace; }
-table { border-collapse: collapse; margin: .5em 0; }
-th, td { padding: .2em .8em .2em 0; border-bottom: 1px solid #ddd; text-align: left;
-  vertical-align: top; }
-th { font-weight: 600; }
+:root { color-scheme: light dark; }
+body { margin: 0; }
+#plain { font: 1rem/1.5 system-ui, sans-serif; margin: 1.5rem auto; padding: 0 1rem; max-width: 60rem; }
+#plain h2 { margin-top: 2.5rem; }
+#plain h3 { margin: 1.8rem 0 .3rem; }
+#plain code { font: .92em ui-monospace, monospace; overflow-wrap: anywhere; }
+#plain pre { overflow-x: auto; }
+#plain table { border-collapse: collapse; }
+#plain :is(th, td) { padding: .25rem 1rem .25rem 0; border-bottom: 1px solid #8886; text-align: left; vertical-align: top; }
+#plain th { font-weight: 600; white-space: nowrap; }
 </style>
 ";
 
@@ -47,9 +66,13 @@ impl Display for Escaped<'_> {
 pub(super) fn render(document: &Value) -> String {
     let mut out = HEAD.to_owned();
     // Writing into a string cannot fail.
-    let _ = writeln!(out, "<title>{}</title>\n</head>\n<body>", text(&document["info"]["title"]));
+    let _ = write!(
+        out,
+        "{VIEWER}<title>{}</title>\n</head>\n<body>\n<main id=\"viewer\">\n<div id=\"plain\">\n",
+        text(&document["info"]["title"])
+    );
     let _ = body(&mut out, document);
-    out.push_str("</body>\n</html>\n");
+    out.push_str("</div>\n</main>\n</body>\n</html>\n");
     out
 }
 
@@ -59,11 +82,26 @@ fn body(out: &mut String, document: &Value) -> fmt::Result {
     writeln!(out, "<p>{}</p>", text(&info["description"]))?;
     writeln!(
         out,
-        "<p><a href=\"/openapi.json\">/openapi.json</a> says the same, and the schemas, to programs.</p>"
+        "<p><a href=\"openapi.json\">openapi.json</a> says the same, and the schemas, to programs.</p>"
     )?;
+    for tag in document["tags"].as_array().into_iter().flatten() {
+        writeln!(out, "<h2>{}</h2>\n<p>{}</p>", text(&tag["name"]), text(&tag["description"]))?;
+        operations(out, document, |of| of == Some(&tag["name"]))?;
+    }
+    operations(out, document, |of| of.is_none())
+}
+
+/// Those whose first tag is accepted.
+fn operations(
+    out: &mut String,
+    document: &Value,
+    accept: impl Fn(Option<&Value>) -> bool,
+) -> fmt::Result {
     for (path, item) in members(&document["paths"]) {
         for (method, operation) in members(item) {
-            self::operation(out, document, path, method, operation)?;
+            if accept(operation["tags"].get(0)) {
+                self::operation(out, document, path, method, operation)?;
+            }
         }
     }
     Ok(())
@@ -77,7 +115,7 @@ fn operation(
     operation: &Value,
 ) -> fmt::Result {
     let method = method.to_uppercase();
-    writeln!(out, "<h2><code>{} {}</code></h2>", Escaped(&method), Escaped(path))?;
+    writeln!(out, "<h3><code>{} {}</code></h3>", Escaped(&method), Escaped(path))?;
     writeln!(out, "<p>{}.", text(&operation["summary"]))?;
     if operation.get("description").is_some() {
         writeln!(out, "{}.", text(&operation["description"]))?;
@@ -89,36 +127,73 @@ fn operation(
     for parameter in operation["parameters"].as_array().into_iter().flatten() {
         writeln!(
             out,
-            "<tr><th><code>{}</code><td>{}{}<td>{}<td><code>{}</code></tr>",
+            "<tr><th><code>{}</code><td>{}{}<td>{}<td>{}</tr>",
             text(&parameter["name"]),
             text(&parameter["in"]),
             if parameter["required"] == true { "" } else { ", optional" },
             text(&parameter["description"]),
-            Escaped(&parameter["schema"].to_string()),
+            Escaped(&wanted(&parameter["schema"])),
         )?;
     }
     for (media_type, content) in members(&operation["requestBody"]["content"]) {
         let schema = content["schema"]["$ref"].as_str().unwrap_or_default();
         let schema = schema.rsplit('/').next().unwrap_or_default();
-        writeln!(
+        write!(
             out,
-            "<tr><th>body<td>{}<td colspan=\"2\">{}</tr>",
+            "<tr><th>body<td>{}<td colspan=\"2\">{}",
             Escaped(media_type),
             Escaped(schema)
         )?;
+        example(out, content)?;
+        out.push_str("</tr>\n");
     }
-    for (status, reply) in members(&operation["responses"]) {
-        let reply = resolved(document, reply);
-        let types: Vec<_> = members(&reply["content"]).map(|(media_type, _)| media_type).collect();
-        writeln!(
-            out,
-            "<tr><th>{}<td>{}<td colspan=\"2\">{}</tr>",
-            Escaped(status),
-            Escaped(&types.join(", ")),
-            text(&reply["description"])
-        )?;
+    let (errors, replies): (Vec<_>, Vec<_>) = members(&operation["responses"])
+        .map(|(status, reply)| (status, resolved(document, reply)))
+        .partition(|(status, _)| status.starts_with(['4', '5']));
+    replies.iter().try_for_each(|(status, reply)| self::reply(out, status, reply))?;
+    writeln!(out, "</table>\n<details><summary>Errors</summary>\n<table>")?;
+    errors.iter().try_for_each(|(status, reply)| self::reply(out, status, reply))?;
+    writeln!(out, "</table>\n</details>")
+}
+
+fn reply(out: &mut String, status: &str, reply: &Value) -> fmt::Result {
+    let types: Vec<_> = members(&reply["content"]).map(|(media_type, _)| media_type).collect();
+    write!(
+        out,
+        "<tr><th>{}<td>{}<td colspan=\"2\">{}",
+        Escaped(status),
+        Escaped(&types.join(", ")),
+        text(&reply["description"])
+    )?;
+    members(&reply["content"]).try_for_each(|(_, content)| example(out, content))?;
+    out.push_str("</tr>\n");
+    Ok(())
+}
+
+fn example(out: &mut String, content: &Value) -> fmt::Result {
+    match content.get("example") {
+        None => Ok(()),
+        Some(Value::String(text)) => write!(out, "<pre><code>{}</code></pre>", Escaped(text)),
+        Some(example) => {
+            write!(out, "<pre><code>{}</code></pre>", Escaped(&format!("{example:#}")))
+        }
     }
-    writeln!(out, "</table>")
+}
+
+/// What a value must be. A pattern is for programs: the description says the same to people.
+fn wanted(schema: &Value) -> String {
+    let name = schema["format"].as_str().or(schema["type"].as_str()).unwrap_or_default();
+    let mut words = vec![name.to_owned()];
+    let bounds = ["minimum", "maximum"].map(|bound| schema.get(bound));
+    words.extend(match bounds {
+        [Some(least), Some(most)] => Some(format!("{least} to {most}")),
+        [Some(least), None] => Some(format!("at least {least}")),
+        [None, Some(most)] => Some(format!("at most {most}")),
+        [None, None] => None,
+    });
+    words.extend(schema.get("default").map(|value| format!("default {value}")));
+    words.retain(|word| !word.is_empty());
+    words.join(", ")
 }
 
 /// The target of a reference in this document.

@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use crate::base::phase::Phase;
-use crate::load::busy::BusyShares;
+use crate::load::busy::{BusyShare, BusyShares};
 use crate::load::lane::LaneShared;
 use crate::load::table::{LoadTable, Row};
 use crate::metrics::RequestRefusal;
@@ -16,6 +15,9 @@ use crate::server::shared::Shared;
 
 /// Number of load table rows per lane.
 const TOP: usize = 10;
+
+/// Number of rows for all lanes.
+const COSTS: usize = 30;
 
 /// The server and its lanes.
 #[derive(Debug, Serialize)]
@@ -32,6 +34,9 @@ pub(super) struct View {
     pub(super) busy_window_ms: f64,
     pub(super) connections_in_transit: u64,
     pub(super) lanes: Vec<LaneView>,
+    /// The load tables of all lanes as one, for the page.
+    #[serde(skip)]
+    pub(super) costs: Vec<CostView>,
 }
 
 #[derive(Debug, Serialize)]
@@ -69,6 +74,9 @@ pub(super) struct LaneView {
     pub(super) cpu: Option<usize>,
     pub(super) pinned: bool,
     pub(super) busy: f64,
+    /// The part of the slow lane, for the page.
+    #[serde(skip)]
+    pub(super) slow_busy: f64,
     pub(super) stalled: bool,
     pub(super) polling: Option<Polling>,
     pub(super) connections: u64,
@@ -149,6 +157,14 @@ pub(super) struct RouteView {
     pub(super) service_ms: Spread,
 }
 
+/// A row of the load table of all lanes.
+#[derive(Debug)]
+pub(super) struct CostView {
+    pub(super) row: RouteView,
+    /// Lanes that serve it on their slow lane.
+    pub(super) slow_on: usize,
+}
+
 #[derive(Debug, Serialize)]
 pub(super) struct Spread {
     pub(super) mean: f64,
@@ -163,15 +179,13 @@ impl View {
         started: Instant,
         now: Instant,
     ) -> View {
-        let phase = shared.phase();
-        let phase = Phase::ALL.iter().find(|(of, _)| *of == phase).map_or("", |(_, name)| name);
         let (window, shares) = busy.read(&shared.lanes, now);
         let limits = settings.limits();
         let timeouts = settings.timeouts().named().into_iter();
         let lanes = shares.into_iter().enumerate();
         View {
             version: env!("CARGO_PKG_VERSION"),
-            phase,
+            phase: shared.phase().name(),
             ready: shared.ready(),
             uptime_seconds: now.saturating_duration_since(started).as_secs_f64(),
             placement: settings.placement.to_string(),
@@ -200,12 +214,13 @@ impl View {
             busy_window_ms: millis(window),
             connections_in_transit: shared.lanes.in_transit(),
             lanes: lanes.map(|(index, busy)| LaneView::take(shared, index, busy, now)).collect(),
+            costs: costs(shared),
         }
     }
 }
 
 impl LaneView {
-    fn take(shared: &Shared, index: usize, busy: f64, now: Instant) -> LaneView {
+    fn take(shared: &Shared, index: usize, busy: BusyShare, now: Instant) -> LaneView {
         let (lane, cpu) = (&shared.lanes[index], shared.lanes[index].cpu.get());
         let route = |index: usize| shared.routes().name(index).to_owned();
         let (metrics, inboxes) = (&lane.metrics, shared.inboxes());
@@ -213,7 +228,8 @@ impl LaneView {
             lane: index,
             cpu,
             pinned: cpu.is_some(),
-            busy: rounded(busy),
+            busy: rounded(busy.all),
+            slow_busy: rounded(busy.slow),
             stalled: lane.stalls.is_stalled(),
             polling: lane.running.get(now).map(|(kind, since)| Polling {
                 route: route(kind.route()),
@@ -244,22 +260,37 @@ impl LaneView {
     }
 }
 
-/// The kinds of request with the most lane time (number times mean).
+/// Those of a lane with the most lane time.
 fn top(table: &LoadTable, route: impl Fn(usize) -> String) -> Vec<RouteView> {
+    let rows = LoadTable::merge([table].into_iter());
+    views(&rows, route).take(TOP).map(|(_, view)| view).collect()
+}
+
+/// The load tables of all lanes as one.
+fn costs(shared: &Shared) -> Vec<CostView> {
+    let rows = LoadTable::merge(shared.lanes.iter().map(|lane| &lane.load_table));
+    let views = views(&rows, |index| shared.routes().name(index).to_owned());
+    views.take(COSTS).map(|(row, view)| CostView { row: view, slow_on: row.slow_on }).collect()
+}
+
+/// The kinds of request, those with the most lane time (number times mean) first.
+fn views(rows: &[Row], route: impl Fn(usize) -> String) -> impl Iterator<Item = (&Row, RouteView)> {
     let held = |row: &Row| row.lane.0.as_secs_f64() * row.observations as f64;
-    let mut rows = LoadTable::merge([table].into_iter());
+    let mut rows: Vec<_> = rows.iter().collect();
     rows.sort_by(|a, b| held(b).total_cmp(&held(a)));
-    let all: f64 = rows.iter().map(held).sum();
-    let view = |row: &Row| RouteView {
-        route: route(row.route),
-        method: row.method,
-        slow: row.is_slow,
-        observations: row.observations,
-        share: rounded(held(row) / all.max(f64::MIN_POSITIVE)),
-        lane_ms: Spread::new(row.lane),
-        service_ms: Spread::new(row.service),
-    };
-    rows.iter().take(TOP).map(view).collect()
+    let all: f64 = rows.iter().map(|row| held(row)).sum();
+    rows.into_iter().map(move |row| {
+        let view = RouteView {
+            route: route(row.route),
+            method: row.method,
+            slow: row.slow_on > 0,
+            observations: row.observations,
+            share: rounded(held(row) / all.max(f64::MIN_POSITIVE)),
+            lane_ms: Spread::new(row.lane),
+            service_ms: Spread::new(row.service),
+        };
+        (row, view)
+    })
 }
 
 impl Spread {

@@ -4,7 +4,7 @@
 
 mod door;
 mod lanes;
-mod page;
+mod pages;
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -34,9 +34,13 @@ use crate::server::exposition::{CONTENT_TYPE as METRICS_TYPE, Exposition};
 use crate::server::settings::Settings;
 use crate::server::shared::Shared;
 
-/// The server's own paths.
-pub(crate) const PATHS: [&str; 6] =
-    ["/", "/healthz", "/readyz", "/metrics", "/lanes", "/lanes.html"];
+/// The server's own paths, without the files of its pages.
+const PATHS: [&str; 6] = ["/", "/healthz", "/readyz", "/metrics", "/lanes", "/lanes.html"];
+
+/// Whether the server itself serves this path.
+pub(crate) fn is_own(path: &str) -> bool {
+    PATHS.contains(&path) || pages::FILES.iter().any(|(file, ..)| *file == path)
+}
 
 /// For a whole header, and between two requests.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -139,26 +143,20 @@ impl Admin {
             "/lanes" if wants_html(request) => Self::lanes_page,
             "/lanes" => Self::lanes,
             "/lanes.html" => Self::lanes_page,
-            _ => return Problem::from(StatusCode::NOT_FOUND).into_response(),
+            path => match pages::FILES.iter().find(|(file, ..)| *file == path) {
+                Some(&(_, media_type, text)) => {
+                    return only_read(request, || reply(StatusCode::OK, media_type, text.into()));
+                }
+                None => return Problem::from(StatusCode::NOT_FOUND).into_response(),
+            },
         };
-        if !matches!(*request.method(), Method::GET | Method::HEAD) {
-            return Problem::from(StatusCode::METHOD_NOT_ALLOWED)
-                .header(ALLOW, HeaderValue::from_static("GET, HEAD"))
-                .into_response();
-        }
-        answer(self)
+        only_read(request, || answer(self))
     }
 
     /// Links to every page, also to those of the service.
     fn index(&self) -> Response<Full<Bytes>> {
-        let pages = self.settings.pages.iter().map(|page| page.path);
-        let links = PATHS[1..].iter().copied().chain(pages);
-        let links = links.map(|path| format!("<li><a href=\"{path}\">{path}</a>\n"));
-        let text = format!(
-            "<!doctype html>\n<title>Admin port</title>\n<ul>\n{}</ul>\n",
-            String::from_iter(links)
-        );
-        reply(StatusCode::OK, HTML, text)
+        let pages = self.settings.pages.iter().map(|page| (page.path, page.about));
+        page(pages::index::render(self.shared.phase().name(), self.shared.ready(), pages))
     }
 
     fn healthz(&self) -> Response<Full<Bytes>> {
@@ -194,14 +192,29 @@ impl Admin {
     }
 
     fn lanes_page(&self) -> Response<Full<Bytes>> {
-        let mut reply = match page::render(&self.view()) {
-            Ok(text) => by_accept(reply(StatusCode::OK, HTML, text)),
-            Err(error) => return unrendered(&error),
-        };
-        let policy = HeaderValue::from_static(page::POLICY);
-        reply.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);
-        reply
+        by_accept(page(pages::lanes::render(&self.view())))
     }
+}
+
+fn only_read<B>(
+    request: &Request<B>,
+    answer: impl FnOnce() -> Response<Full<Bytes>>,
+) -> Response<Full<Bytes>> {
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        let allow = HeaderValue::from_static("GET, HEAD");
+        return Problem::from(StatusCode::METHOD_NOT_ALLOWED).header(ALLOW, allow).into_response();
+    }
+    answer()
+}
+
+fn page(rendered: Result<String, std::fmt::Error>) -> Response<Full<Bytes>> {
+    let mut reply = match rendered {
+        Ok(text) => reply(StatusCode::OK, HTML, text),
+        Err(error) => return unrendered(&error),
+    };
+    let policy = HeaderValue::from_static(pages::POLICY);
+    reply.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);
+    reply
 }
 
 /// Whether the client accepts HTML, as browsers do. The order of preference (RFC 9110 section

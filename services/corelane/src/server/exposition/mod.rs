@@ -188,7 +188,7 @@ const OF_LOAD_TABLE: &[OfRow] = &[
     ),
     (
         Family::gauge("corelane_load_table_slow", "1 if a lane serves the kind on its slow lane"),
-        |row| row.is_slow.into(),
+        |row| (row.slow_on > 0).into(),
     ),
     (
         Family::gauge(

@@ -1,0 +1,132 @@
+"""The pages of a replica in headless Chromium: their barriers, their sizes, and that they stay live."""
+
+import json
+from collections.abc import Callable, Iterator
+
+import pytest
+from support.browser import Page, browser
+
+from support import REPOSITORY, eventually
+from support.client import ask
+from support.servers import Server, start
+
+pytestmark = pytest.mark.nightly
+
+PICTURES = REPOSITORY / ".run" / "screenshots"
+
+LOOKS = {
+    "light": (1440, 900, False),
+    "dark": (1440, 900, True),
+    "phone": (360, 740, False),
+    "phone-dark": (360, 740, True),
+    "4k": (3840, 2160, False),
+}
+
+ROUTES = ("/hello", "/div/4", "/work?ops=1000", "/none")
+
+
+@pytest.fixture(scope="module")
+def server(binary: object) -> Iterator[Server]:
+    """A replica of two lanes that has replied to something."""
+    maker = start.__wrapped__(binary)
+    server = next(maker)("--lanes", "2", "--slow-lanes.mode", "on", "--faults", "on")
+    for route in ROUTES * 3:
+        ask(server.url, route)
+    yield server
+    next(maker, None)
+
+
+@pytest.fixture(scope="module")
+def page() -> Iterator[Page]:
+    with browser() as opened:
+        yield opened
+
+
+def requests(page: Page) -> str:
+    """The tile of requests."""
+    return page.text(".tile:nth-child(2) dd")
+
+
+def is_live(page: Page) -> None:
+    eventually(lambda: page.text("#state") == "Live" and "/s" in requests(page), "rates", pause=0.2)
+
+
+@pytest.mark.parametrize("path", ["/", "/lanes.html"])
+@pytest.mark.parametrize("look", LOOKS)
+def test_every_look_is_without_barriers_and_fits(
+    server: Server, page: Page, path: str, look: str
+) -> None:
+    page.complaints.clear()
+    width, height, dark = LOOKS[look]
+    page.looks(width, height, dark=dark)
+    page.opens(f"{server.admin}{path}")
+    if path != "/":
+        is_live(page)
+        page.evaluate(
+            "document.querySelectorAll('details').forEach((part) => { part.open = true; })"
+        )
+    page.screenshot(PICTURES / f"admin{path.removesuffix('.html').replace('/', '-')}-{look}.png")
+    assert page.violations() == []
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert page.complaints == []
+
+
+def test_the_page_of_lanes_follows_the_replica_until_it_is_paused(
+    server: Server, page: Page
+) -> None:
+    page.opens(f"{server.admin}/lanes.html")
+    is_live(page)
+    page.evaluate(
+        "document.querySelector('details').open = true; document.querySelector('#pause').focus()"
+    )
+    before = requests(page).split()[0]
+    ask(server.url, "/hello")
+    eventually(lambda: requests(page).split()[0] != before, "the request", pause=0.2)
+    assert page.evaluate(
+        "document.querySelector('details').open && document.activeElement.id === 'pause'"
+    )
+    page.presses("Enter")
+    assert page.text("#pause") == "Resume"
+    assert page.text("#state").startswith("Paused at ")
+    shown = requests(page)
+    ask(server.url, "/hello")
+    # Makes the page current at once, unless it is paused.
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    page.evaluate("fetch('lanes.html').then(() => fetch('lanes.html')).then(() => 0)")
+    assert requests(page) == shown
+    page.presses("Enter")
+    eventually(lambda: requests(page).split()[0] != shown.split()[0], "it goes on", pause=0.2)
+
+
+def test_the_page_says_that_a_replica_is_gone(
+    binary: object, page: Page, start: Callable[..., Server]
+) -> None:
+    gone = start("--lanes", "1")
+    page.opens(f"{gone.admin}/lanes.html")
+    eventually(lambda: page.text("#state") == "Live", "it is live", pause=0.2)
+    gone.process.kill()
+    eventually(lambda: page.text("#state").startswith("No reply since "), "it is gone", pause=0.2)
+
+
+def test_swagger_ui_shows_the_document_and_loads_nothing_from_elsewhere(
+    server: Server, page: Page
+) -> None:
+    page.complaints.clear()
+    page.looks(*LOOKS["dark"][:2], dark=True)
+    page.opens(f"{server.url}/docs")
+    shown = "document.querySelectorAll('.swagger-ui .opblock').length"
+    operations = [
+        method
+        for item in json.loads(ask(server.url, "/openapi.json").body)["paths"].values()
+        for method in item
+    ]
+    eventually(lambda: page.evaluate(shown) == len(operations), "all operations", pause=0.2)
+    assert page.evaluate("document.documentElement.classList.contains('dark-mode')")
+    page.evaluate("document.querySelector('.opblock-summary-control').click()")
+    statuses = "[...document.querySelectorAll('.opblock .response .response-col_status')].map((one) => one.innerText)"
+    eventually(lambda: page.evaluate(statuses), "its replies", pause=0.2)
+    assert str(page.evaluate(statuses)[0]).startswith("200")
+    loaded = page.evaluate("performance.getEntriesByType('resource').map((one) => one.name)")
+    assert all(name.startswith((server.url, "data:")) for name in loaded), loaded
+    page.screenshot(PICTURES / "docs-dark.png")
+    assert page.complaints == []
