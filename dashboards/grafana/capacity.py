@@ -2,7 +2,7 @@
 
 from grafana.board import Board
 from grafana.panels import Column, Limits, cells, lines, number
-from grafana.queries import POD, ROUTE, SERVICE
+from grafana.queries import CLUSTER, POD, ROUTE, SERVICE
 
 BOARD = Board(
     uid="corelane-capacity",
@@ -72,7 +72,7 @@ BOARD.row(
         "time by route* cheaper.",
         "reqps",
         f"max(service:corelane_capacity_requests:rate{{{SERVICE}}})"
-        " * scalar(slo:corelane_capacity_used_objective:ratio)"
+        f" * scalar(max(slo:corelane_capacity_used_objective:ratio{{{CLUSTER}}}))"
         f" - sum(pod:corelane_requests:rate1m{{{SERVICE}}})",
         limits=Limits(1, 0, falling=True),
         empty="no traffic",
@@ -107,12 +107,13 @@ BOARD.row(
     ),
     number(
         "Replica imbalance",
-        "Is the load spread evenly? The busiest replica over the mean, in 5 minutes. Above 1.6 one "
-        "replica is full before the others; see *Request share by replica* in *Gateway*.",
+        "Is the load spread evenly? The busiest replica over the mean, in 5 minutes, once one is 30% "
+        "busy. Above 1.6 one is full before the others: *Request share by replica* in *Gateway*.",
         "none",
-        f"max(service:corelane_lane_busy:imbalance_rate5m{{{SERVICE}}})",
+        f"max(service:corelane_lane_busy:imbalance_rate5m{{{SERVICE}}}) and on ()"
+        f" max(pod:corelane_lane_busy:ratio_rate1m{{{SERVICE}}}) > 0.3",
         limits=Limits(1.3, 1.6),
-        empty="idle",
+        empty="low load",
         decimals=2,
     ),
 )

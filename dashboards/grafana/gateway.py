@@ -3,6 +3,7 @@
 from grafana.board import Board
 from grafana.panels import NONZERO, Limits, bars, lines, number
 from grafana.queries import (
+    CLUSTER,
     GATEWAY,
     POD,
     SERVICE,
@@ -13,20 +14,20 @@ from grafana.queries import (
     sum_rate,
     threshold,
 )
-from grafana.variables import CLUSTER as CLUSTERS
+from grafana.variables import UPSTREAM as UPSTREAMS
 
 BOARD = Board(
     uid="corelane-gateway",
     title="Corelane / Gateway",
     description="Envoy: load of each replica, retries, ejections, connections and CPU cost.",
-    variables=(CLUSTERS,),
+    variables=(UPSTREAMS,),
 )
 
-UPSTREAM = f'{GATEWAY}, envoy_cluster_name=~"$cluster", envoy_cluster_name!~"admin|collector"'
+UPSTREAM = f'{GATEWAY}, envoy_cluster_name=~"$upstream", envoy_cluster_name!~"admin|collector"'
 AGENT = f'{GATEWAY}, job="gateway-agent"'
-ENVOY = 'namespace="$namespace", container="envoy"'
-CLUSTER = "envoy_cluster"
-EJECTIONS = f"{CLUSTER}_outlier_detection_ejections"
+ENVOY = f'{CLUSTER}, namespace="$namespace", container="envoy"'
+STATS = "envoy_cluster"
+EJECTIONS = f"{STATS}_outlier_detection_ejections"
 PRESSURE = "envoy_overload_envoy_resource_monitors"
 
 ACTIONS = (
@@ -36,7 +37,7 @@ ACTIONS = (
 """Without shrink_heap, which clients do not notice."""
 
 CIRCUITS = "|".join(
-    f"{CLUSTER}_circuit_breakers_default_{circuit}_open"
+    f"{STATS}_circuit_breakers_default_{circuit}_open"
     for circuit in ("cx", "cx_pool", "rq_pending", "rq", "rq_retry")
 )
 
@@ -72,7 +73,7 @@ GATEWAY_CPU = f"""
 
 def upstream(counter: str) -> str:
     """Rate of a counter of the replicas' cluster."""
-    return sum_rate(f"{CLUSTER}_{counter}", UPSTREAM)
+    return sum_rate(f"{STATS}_{counter}", UPSTREAM)
 
 
 BOARD.row(
@@ -108,8 +109,8 @@ BOARD.row(
         "Does the gateway use all replicas? Share of known replicas that are healthy, the worst "
         "gateway. Below 50% Envoy sends to all of them (panic). See *Upstream membership*.",
         "percentunit",
-        f"min({CLUSTER}_membership_healthy{{{UPSTREAM}}}"
-        f" / ({CLUSTER}_membership_total{{{UPSTREAM}}} > 0))",
+        f"min({STATS}_membership_healthy{{{UPSTREAM}}}"
+        f" / ({STATS}_membership_total{{{UPSTREAM}}} > 0))",
         limits=Limits(1, 0.5, falling=True),
         decimals=0,
     ),
@@ -218,9 +219,9 @@ BOARD.row(
         "shows why.",
         "none",
         {
-            "known": f"max({CLUSTER}_membership_total{{{UPSTREAM}}})",
-            "healthy": f"min({CLUSTER}_membership_healthy{{{UPSTREAM}}})",
-            "excluded": f"max({CLUSTER}_membership_excluded{{{UPSTREAM}}})",
+            "known": f"max({STATS}_membership_total{{{UPSTREAM}}})",
+            "healthy": f"min({STATS}_membership_healthy{{{UPSTREAM}}})",
+            "excluded": f"max({STATS}_membership_excluded{{{UPSTREAM}}})",
             "ejected": f"max({EJECTIONS}_active{{{UPSTREAM}}})",
             "ejections": sum_increase(f"{EJECTIONS}_enforced_total", UPSTREAM),
         },
@@ -233,12 +234,12 @@ BOARD.row(
         "check why the replicas are slow.",
         "none",
         {
-            "connections": f"sum({CLUSTER}_upstream_cx_active{{{UPSTREAM}}})",
-            "in flight": f"sum({CLUSTER}_upstream_rq_active{{{UPSTREAM}}})",
-            "pending": f"sum({CLUSTER}_upstream_rq_pending_active{{{UPSTREAM}}})",
-            "overflow": sum_increase(f"{CLUSTER}_upstream_rq_pending_overflow", UPSTREAM)
+            "connections": f"sum({STATS}_upstream_cx_active{{{UPSTREAM}}})",
+            "in flight": f"sum({STATS}_upstream_rq_active{{{UPSTREAM}}})",
+            "pending": f"sum({STATS}_upstream_rq_pending_active{{{UPSTREAM}}})",
+            "overflow": sum_increase(f"{STATS}_upstream_rq_pending_overflow", UPSTREAM)
             + " + "
-            + sum_increase(f"{CLUSTER}_upstream_cx_overflow", UPSTREAM),
+            + sum_increase(f"{STATS}_upstream_cx_overflow", UPSTREAM),
         },
         limits=Limits(4096, 8192),
         red="overflow",

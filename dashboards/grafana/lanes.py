@@ -1,6 +1,8 @@
 """Lanes: which core is overloaded, and which requests hold it?"""
 
+from grafana import lane_connections
 from grafana.board import Board, link
+from grafana.lane_connections import IMBALANCE, LANE, UNEVEN, by_lane
 from grafana.panels import NONZERO, Column, Limits, cells, heat_map, lines, number
 from grafana.queries import POD, POD_ROUTE, quantile, raised, sum_increase, sum_rate
 
@@ -12,16 +14,11 @@ BOARD = Board(
 
 BUSY = Limits(0.7, 0.9)
 WAIT = Limits(0.01, 0.05)
-UNEVEN = Limits(1.3, 1.6)
-"""16 connections hashed over 4 lanes leave the busiest with 1.54 times the mean."""
-
-LANE = "{{pod}} lane {{lane}}"
 UTILISATION = f"pod_lane:corelane_lane_busy:ratio_rate1m{{{POD}}}"
 WITH_CPU = (
     " * on (namespace, service, pod, lane) group_left (cpu, pinned)"
     f" max by (namespace, service, pod, lane, cpu, pinned) (corelane_lane_info{{{POD}}})"
 )
-WAKES_BY_BYTES = sum_rate("corelane_connection_wakes_total", POD + ', reason="bytes"', "pod")
 
 
 def lane_time(matchers: str) -> str:
@@ -30,11 +27,6 @@ def lane_time(matchers: str) -> str:
         f"rate(corelane_load_table_observations_total{{{matchers}}}[5m])"
         f" * corelane_load_table_lane_seconds{{{matchers}}}"
     )
-
-
-def by_lane(gauge: str) -> str:
-    """A gauge of each lane."""
-    return f"max by (pod, lane) ({gauge}{{{POD}}})"
 
 
 BOARD.row(
@@ -51,12 +43,12 @@ BOARD.row(
     number(
         "Lane imbalance",
         "Is the load of a pod spread evenly? The busiest lane over the mean, in 5 minutes, the "
-        "worst pod; means little at low load. Above 1.6 with few long-lived connections set "
+        "worst pod with a lane over 30% busy. Above 1.6 with few long-lived connections set "
         "placement to least-loaded.",
         "none",
-        f"max(pod:corelane_lane_busy:imbalance_rate5m{{{POD}}})",
+        f"max({IMBALANCE})",
         limits=UNEVEN,
-        empty="idle",
+        empty="low load",
         decimals=2,
     ),
     number(
@@ -260,133 +252,7 @@ BOARD.row(
     ),
 )
 
-BOARD.folded("Placement")
-BOARD.row(
-    7,
-    lines(
-        "Connections by lane",
-        "Are connections spread evenly? Open connections, including parked ones. Alike with "
-        "least-loaded; at random with hashed. For a proxy in front of few pods choose least-loaded.",
-        "none",
-        {LANE: by_lane("corelane_connections")},
-        ranked=True,
-    ),
-    lines(
-        "Accepted connections by lane",
-        "Do clients keep their connections? Connections accepted per second. A rate close to the "
-        "request rate means that clients or a proxy disable keep-alive.",
-        "cps",
-        {LANE: sum_rate("corelane_connections_accepted_total", POD, "pod, lane")},
-        ranked=True,
-    ),
-    lines(
-        "Lane imbalance by pod",
-        "Which pod is uneven? The busiest lane over the mean, in 5 minutes. Above 1.6 on a busy pod "
-        "with few long-lived connections: placement least-loaded.",
-        "none",
-        {"{{pod}}": f"pod:corelane_lane_busy:imbalance_rate5m{{{POD}}}"},
-        limits=UNEVEN,
-        ranked=True,
-    ),
-)
-BOARD.row(
-    7,
-    lines(
-        "Placed connections by lane",
-        "Where does the acceptor put connections? Per second; only with placement least-loaded. It "
-        "follows *Expected work by lane*.",
-        "cps",
-        {LANE: sum_rate("corelane_connections_placed_total", POD, "pod, lane")},
-    ),
-    lines(
-        "Stolen connections by lane",
-        "Do idle lanes take over work? Connections per second taken from the inbox of a busy lane; "
-        "only with least-loaded. As many as placed: costs differ from the load table.",
-        "cps",
-        {LANE: sum_rate("corelane_connections_stolen_total", POD, "pod, lane")},
-    ),
-    lines(
-        "Connections waiting for a lane",
-        "Does a lane fail to accept? Connections in each lane's inbox; only with least-loaded. "
-        "Above 0 for long: look for a stall.",
-        "none",
-        {LANE: by_lane("corelane_connections_queued")},
-        limits=Limits(10, 100),
-    ),
-)
-
-BOARD.folded("Idle connections: parking and moving")
-BOARD.row(
-    7,
-    lines(
-        "Parked connections",
-        "How many connections are idle? Connections idle for longer than park_after, the others, and "
-        "those of WebSockets. Many unparked with few requests: HTTP/2, upgrades, or requests that "
-        "hang.",
-        "none",
-        {
-            "{{pod}} parked": f"sum by (pod) (corelane_connections_parked{{{POD}}})",
-            "{{pod}} not parked": f"sum by (pod) (corelane_connections{{{POD}}}"
-            f" - corelane_connections_parked{{{POD}}})",
-            "{{pod}} upgraded": f"sum by (pod) (corelane_connections_upgraded{{{POD}}})",
-        },
-        ranked=True,
-    ),
-    lines(
-        "Wakes by reason",
-        "Why do parked connections wake? Per second: bytes from the client, a deadline, or a drain. "
-        "Mostly deadlines: clients do not return before timeouts.idle.",
-        "cps",
-        {
-            "{{reason}}": raised(
-                "reason", sum_rate("corelane_connection_wakes_total", POD, "reason")
-            )
-        },
-    ),
-    lines(
-        "Requests on parked connections",
-        "Is park_after too short? Share of requests that found their connection parked. Near 100%, "
-        "raise park_after if CPU time matters more than memory.",
-        "percentunit",
-        {"{{pod}}": f"{WAKES_BY_BYTES} / ({sum_rate('corelane_requests_total', POD, 'pod')} > 0)"},
-        limits=Limits(0.5, 0.9),
-    ),
-)
-BOARD.row(
-    7,
-    lines(
-        "Moves by reason",
-        "Why do connections change lanes? Per second: after a wake, or in use from a busier lane "
-        "(busy, saturated). Constant busy or saturated moves do not help: see *Moving plans*; "
-        "moving = parked-only disables them.",
-        "cps",
-        {
-            "{{reason}}": raised(
-                "reason", sum_rate("corelane_connection_moves_total", POD, "reason")
-            )
-        },
-    ),
-    lines(
-        "Connections in transit",
-        "Are connections stuck between lanes? Left one lane and not yet on another. Above 0 for "
-        "long: the target lane stalls and its clients wait.",
-        "none",
-        {"{{pod}}": f"sum by (pod) (corelane_connections_in_transit{{{POD}}})"},
-        limits=Limits(1, 100),
-    ),
-    lines(
-        "Moving plans",
-        "Does moving connections in use help? Plans by outcome: lanes more even (helped), nothing "
-        "moved (futile), as uneven as before (no_help). One hot connection cannot be balanced: use "
-        "more connections. Only with moving = active.",
-        "none",
-        {
-            "{{outcome}}": raised(
-                "outcome", sum_increase("corelane_moving_plans_total", POD, "outcome")
-            )
-        },
-    ),
-)
+lane_connections.rows(BOARD)
 
 BOARD.folded("Request phases")
 BOARD.row(

@@ -2,7 +2,7 @@
 
 from grafana.board import Board
 from grafana.panels import NONZERO, Column, Limits, cells, lines, number, states
-from grafana.queries import POD, raised, rate, sum_increase
+from grafana.queries import CLUSTER, POD, raised, rate, sum_increase
 from grafana.variables import NODE
 
 BOARD = Board(
@@ -13,7 +13,7 @@ BOARD = Board(
     start="now-6h",
 )
 
-AT = 'node=~"$node"'
+AT = f'{CLUSTER}, node=~"$node"'
 
 APPLIED = f'on (node) corelane_node_tuner_info{{{AT}, mode="apply"}}'
 """Nodes that are to be prepared; in mode audit the agent only reports."""
@@ -77,10 +77,10 @@ BOARD.row(
     ),
     number(
         "Differing settings",
-        "Does something else change settings? Settings that differ from the profile on nodes in "
-        "mode apply: see *Settings that differ*.",
+        "Does something else change settings? Settings that differ from the profile, those of *Settings "
+        "that differ*. In mode audit they are only reported.",
         "none",
-        f'sum(corelane_node_knob_settings{{{AT}, state="differs"}} and {APPLIED}) or vector(0)',
+        f'sum(corelane_node_knob_settings{{{AT}, state="differs"}}) or vector(0)',
         limits=Limits(1, 1e9),
     ),
     number(
@@ -244,6 +244,43 @@ BOARD.row(
         f"max by (pod, source) (corelane_cpus{{{POD}}})",
         sort="Pod",
         falling=False,
+    ),
+)
+
+BOARD.folded("Memory, restarts and OOM kills of the replicas")
+BOARD.row(
+    7,
+    lines(
+        "Memory used of the limit",
+        "Will the kernel kill a replica? Resident memory as a share of the pod's limit. Above 90% "
+        "for 5 minutes CorelaneMemoryHigh fires: dashboards/runbooks/server.md.",
+        "percentunit",
+        {
+            "{{pod}}": f"max by (pod) (process_resident_memory_bytes{{{POD}}}"
+            f" / on (namespace, service, pod, instance) corelane_memory_limit_bytes{{{POD}}})"
+        },
+        limits=Limits(0.8, 0.9),
+        ranked=True,
+    ),
+    lines(
+        "Restarts (1 h)",
+        "Does a replica crash? Starts of its process within an hour, without the first. Repeated "
+        "outside a rollout: the log of the container before, `kubectl logs --previous`.",
+        "none",
+        {"{{pod}}": f"max by (pod) (changes(process_start_time_seconds{{{POD}}}[1h]))"},
+        limits=Limits(1, 3),
+    ),
+    lines(
+        "OOM kills",
+        "Was a replica killed for its memory? Containers whose last end was OOMKilled, from "
+        "kube-state-metrics; without it there is no data. Above 0 see *Memory used of the limit*.",
+        "none",
+        {
+            "{{pod}}": "sum by (pod) (kube_pod_container_status_last_terminated_reason"
+            f'{{{CLUSTER}, namespace="$namespace", pod=~"$pod", reason="OOMKilled"}}'
+            f" and on (namespace, pod) corelane_build_info{{{POD}}})"
+        },
+        limits=NONZERO,
     ),
 )
 

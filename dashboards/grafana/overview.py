@@ -1,12 +1,15 @@
 """Overview: are users well, since when not, and where is the fault?"""
 
+from grafana import runbooks
 from grafana.board import Board, link
 from grafana.panels import NONZERO, Column, Limits, bars, cells, heat_map, lines, number, states
 from grafana.queries import (
+    CLUSTER,
     GATEWAY,
     POD,
     ROUTE,
     SERVICE,
+    active_since,
     firing,
     gateway_error_rate,
     gateway_quantile,
@@ -25,15 +28,12 @@ BOARD = Board(
 BURN = Limits(1, 14.4)
 """At 1 the budget lasts exactly its window; at 14.4 an hour uses 2% of 30 days."""
 
-TARGETS = 'namespace="$namespace", service=~"$service|$gateway"'
+TARGETS = f'{CLUSTER}, namespace="$namespace", service=~"$service|$gateway"'
 
 CRITICAL = firing('severity="critical", ')
 
-RULE_FAILURES = """
-  sum by (rule_group) (
-    rate(prometheus_rule_evaluation_failures_total{rule_group=~".+;corelane-.+"}[$__rate_interval])
-  )
-"""
+RULES = f'{CLUSTER}, rule_group=~".+;corelane-.+"'
+RULE_FAILURES = sum_rate("prometheus_rule_evaluation_failures_total", RULES, "rule_group")
 
 PHASE = f"""
   max by (pod) (
@@ -45,15 +45,15 @@ PHASE = f"""
   )
 """
 
-NODE_PROBLEMS = """
+NODE_PROBLEMS = f"""
   sum by (node) (
-    corelane_node_knob_settings{state="failed"}
+    corelane_node_knob_settings{{{CLUSTER}, state="failed"}}
       or (
-        corelane_node_knob_settings{state="differs"}
-          and on (node) corelane_node_tuner_info{mode="apply"}
+        corelane_node_knob_settings{{{CLUSTER}, state="differs"}}
+          and on (node) corelane_node_tuner_info{{{CLUSTER}, mode="apply"}}
       )
-      or (corelane_node_pods - corelane_node_pods_proven)
-      or 0 * corelane_node_last_pass_timestamp_seconds
+      or (corelane_node_pods{{{CLUSTER}}} - corelane_node_pods_proven{{{CLUSTER}}})
+      or 0 * corelane_node_last_pass_timestamp_seconds{{{CLUSTER}}}
   )
 """
 
@@ -74,7 +74,14 @@ def burn_rate(window: str) -> str:
 
 def targets(series: str) -> str:
     """A series of this platform's targets, and of the node tuners in their own namespace."""
-    return f'({series}{{{TARGETS}}} or {series}{{job="node-tuning"}})'
+    return f'({series}{{{TARGETS}}} or {series}{{{CLUSTER}, job="node-tuning"}})'
+
+
+def alert_rows(alerts: str) -> str:
+    """An alert each, with one label for what it is about and one for its runbook."""
+    about = f'label_join({alerts}, "where", " ", "route", "pod", "node")'
+    named = f'label_join({about}, "runbook", "", "alertname")'
+    return f"max by (alertname, severity, where, runbook) ({named})"
 
 
 BOARD.row(
@@ -112,10 +119,10 @@ BOARD.row(
         link=link("Service"),
     ),
     number(
-        "Error budget remaining",
-        "How many more errors fit into the objective? The remaining share of the errors that 3 "
-        "days allow, for the worse of availability and latency. At 0 the objective is missed: "
-        "avoid risky changes until it recovers.",
+        "Error budget left (3 d)",
+        "How many more errors fit into 3 days at the objective? For the worse of availability and "
+        "latency. At 0 three days used what they may: 30 like them miss the objective. Avoid risky "
+        "changes until it recovers.",
         "percentunit",
         f"min(service_slo:corelane_slo_budget_left:ratio{{{GATEWAY}}})",
         limits=Limits(0.25, 0, falling=True),
@@ -206,9 +213,11 @@ BOARD.row(
     heat_map(
         "Request latency",
         "How is latency distributed? Time from a request's header to the head of its reply, at "
-        "the replicas. A second band is usually one route or pod; a rising band is queueing.",
+        "the replicas. A second band is usually one route or pod; a rising band is queueing. A dot "
+        "is a request with a trace.",
         "s",
         sum_rate("corelane_request_duration_seconds_bucket", SERVICE, "le"),
+        traces=True,
     ),
     lines(
         "Request latency p99",
@@ -243,8 +252,8 @@ BOARD.row(
     6,
     cells(
         "Firing alerts",
-        "What is wrong? Alerts of Corelane that are firing. Start with critical ones; each alert "
-        "names its runbook in dashboards/runbooks.",
+        "What is wrong, and since when? Alerts of Corelane that are firing, and how long their "
+        "condition has been true. Start with critical ones; a click opens the runbook.",
         (
             Column("alertname", "Alert"),
             Column(
@@ -252,11 +261,12 @@ BOARD.row(
                 "Severity",
                 values={"critical": ("critical", "red"), "warning": ("warning", "orange")},
             ),
-            Column("route", "Route"),
-            Column("pod", "Pod"),
-            Column("node", "Node"),
+            Column("Value #B", "Since", "dateTimeFromNow"),
+            Column("where", "Where"),
+            Column("runbook", "Runbook", link=runbooks.LINK, values=runbooks.texts()),
         ),
-        f"max by (alertname, severity, route, pod, node) {firing()}",
+        alert_rows(firing()),
+        f"1000 * {alert_rows(active_since())} and on (alertname, severity, where) {alert_rows(firing())}",
         sort="Severity",
         falling=False,
         empty="no alert is firing",
@@ -307,7 +317,7 @@ BOARD.row(
         empty="no node tuner",
         link=link("Nodes", "var-node=${__field.labels.node:percentencode}"),
     ),
-    widths=(8, 4, 4, 4, 4),
+    widths=(9, 4, 4, 4, 3),
 )
 
 BOARD.folded("Monitoring health")
@@ -316,7 +326,7 @@ BOARD.row(
     bars(
         "Unreachable targets: 0 is good",
         "Is anything missing on this page? Targets that did not answer the last scrape, by job. "
-        "The page /targets of Prometheus shows the reason.",
+        "The runbook of CorelaneTargetDown shows the reason.",
         "none",
         {"{{job}}": f"count by (job) {targets('up')} - sum by (job) {targets('up')}"},
         limits=NONZERO,
@@ -324,7 +334,7 @@ BOARD.row(
     lines(
         "Rule evaluation failures",
         "Are recording and alerting rules evaluated? Failed evaluations per second. Above 0 panels "
-        "and alerts are incomplete; the page /rules of Prometheus shows the error.",
+        "and alerts are incomplete; the runbook of CorelaneRulesFail shows the error.",
         "ops",
         {"{{rule_group}}": raised("rule_group", RULE_FAILURES)},
         limits=NONZERO,

@@ -95,13 +95,16 @@ def lines(
     logarithmic: bool = False,
     red: str = "",
     ranked: bool = False,
+    traces: bool = False,
 ) -> timeseries.Panel:
     """Series over time by their legend, with the limits as dashed lines.
 
     `ranked`: the legend is a table that starts with the highest series. `top`: the highest possible value.
-    `red`: a regular expression for the names of series that are always red.
+    `red`: a regular expression for the names of series that are always red. `traces`: shows exemplars.
     """
-    panel = _common(timeseries.Panel(), title, about, unit, over_time(expressions), limits)
+    panel = _common(
+        timeseries.Panel(), title, about, unit, over_time(expressions, traces=traces), limits
+    )
     panel = (
         panel.color_scheme(
             dashboard.FieldColor().mode(model.FieldColorModeId.PALETTE_CLASSIC_BY_NAME)
@@ -157,8 +160,10 @@ def bars(
     return panel.data_links([Built(link)]) if link else panel
 
 
-def heat_map(title: str, about: str, unit: str, expression: str) -> heatmap.Panel:
-    """How many requests fell into each bucket of a histogram over time."""
+def heat_map(
+    title: str, about: str, unit: str, expression: str, *, traces: bool = False
+) -> heatmap.Panel:
+    """How many requests fell into each bucket of a histogram over time; with `traces`, single ones."""
     colors = (
         heatmap.HeatmapColorOptions()
         .mode(heatmap_model.HeatmapColorMode.SCHEME)
@@ -167,7 +172,7 @@ def heat_map(title: str, about: str, unit: str, expression: str) -> heatmap.Pane
         .exponent(0.5)
         .steps(64)
     )
-    panel = _common(heatmap.Panel(), title, about, "reqps", heat(expression), None)
+    panel = _common(heatmap.Panel(), title, about, "reqps", heat(expression, traces=traces), None)
     return (
         panel.calculate(False)
         .color(colors)

@@ -11,13 +11,16 @@ DATASOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
 Queries = Mapping[str, str]
 """Expressions by their legend, such as {{pod}}."""
 
-SERVICE = 'namespace="$namespace", service="$service"'
+CLUSTER = 'cluster=~"$cluster"'
+"""The matcher of every query. Series without the label match if all clusters are selected."""
+
+SERVICE = f'{CLUSTER}, namespace="$namespace", service="$service"'
 """Matchers of all servers."""
 
 POD = f'{SERVICE}, pod=~"$pod"'
 """Matchers of the selected servers."""
 
-GATEWAY = 'namespace="$namespace", service="$gateway"'
+GATEWAY = f'{CLUSTER}, namespace="$namespace", service="$gateway"'
 """Matchers of all gateways."""
 
 ROUTE = f'{SERVICE}, route=~"$route"'
@@ -27,9 +30,10 @@ POD_ROUTE = f'{POD}, route=~"$route"'
 """Matchers of the selected routes on the selected servers."""
 
 
-def over_time(expressions: Queries) -> Iterator[prometheus.Dataquery]:
-    """Range queries."""
-    return (_query(expression, legend).range() for legend, expression in expressions.items())
+def over_time(expressions: Queries, *, traces: bool = False) -> Iterator[prometheus.Dataquery]:
+    """Range queries; with `traces`, the exemplars of their series as well."""
+    for legend, expression in expressions.items():
+        yield _query(expression, legend, traces=traces).range()
 
 
 def at_end(expressions: Queries) -> Iterator[prometheus.Dataquery]:
@@ -42,9 +46,9 @@ def table_rows(expressions: Iterable[str]) -> Iterator[prometheus.Dataquery]:
     return (_query(each).instant().format(PromQueryFormat.TABLE) for each in expressions)
 
 
-def heat(expression: str) -> Iterator[prometheus.Dataquery]:
-    """The query of a heat map."""
-    yield _query(expression, "{{le}}").range().format(PromQueryFormat.HEATMAP)
+def heat(expression: str, *, traces: bool) -> Iterator[prometheus.Dataquery]:
+    """The query of a heat map; with `traces`, its exemplars as well."""
+    yield _query(expression, "{{le}}", traces=traces).range().format(PromQueryFormat.HEATMAP)
 
 
 def quantile(share: float, histogram: str, matchers: str, by: str = "") -> str:
@@ -95,11 +99,22 @@ def error_rate(matchers: str) -> str:
 
 def firing(more: str = "") -> str:
     """Firing alerts of this service and its gateway, and of nodes and Prometheus; `more` are further matchers."""
-    alerts = f'ALERTS{{alertstate="firing", alertname=~"Corelane.*", {more}'
-    others = 'group by (namespace, service) (up{job=~"service|gateway|gateway-agent"})'
+    return _alerts(f'ALERTS{{alertstate="firing", {more}')
+
+
+def active_since() -> str:
+    """When the condition of each alert became true: Unix time in seconds."""
+    return _alerts("ALERTS_FOR_STATE{")
+
+
+def _alerts(series: str) -> str:
+    alerts = f'{series}alertname=~"Corelane.*", {CLUSTER}'
+    others = (
+        f'group by (namespace, service) (up{{job=~"service|gateway|gateway-agent", {CLUSTER}}})'
+    )
     return (
-        f'({alerts}namespace="$namespace", service=~"$service|$gateway"}}'
-        f" or ({alerts.removesuffix(', ')}}} unless on (namespace, service) {others}))"
+        f'({alerts}, namespace="$namespace", service=~"$service|$gateway"}}'
+        f" or ({alerts}}} unless on (namespace, service) {others}))"
     )
 
 
@@ -113,6 +128,8 @@ def _by(labels: str) -> str:
     return f" by ({labels}) " if labels else ""
 
 
-def _query(expression: str, legend: str = "") -> prometheus.Dataquery:
+def _query(expression: str, legend: str = "", *, traces: bool = False) -> prometheus.Dataquery:
     query = prometheus.Dataquery().expr(" ".join(expression.split()))
+    if traces:
+        query.exemplar(True)
     return query.legend_format(legend) if legend else query

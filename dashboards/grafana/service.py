@@ -91,9 +91,9 @@ BOARD.row(
         empty="no traffic",
     ),
     number(
-        "Error budget remaining",
-        "Does the route meet its objective? The remaining share of the errors that 3 days allow, "
-        "for the worst selected route. At 0 the objective is missed.",
+        "Error budget left (3 d)",
+        "Does the route meet its objective? What is left of the errors that 3 days allow, for the "
+        "worst selected route. At 0 thirty days like these miss the objective.",
         "percentunit",
         f"min(route_slo:corelane_slo_budget_left:ratio{{{ROUTE}}})",
         limits=Limits(0.25, 0, falling=True),
@@ -157,6 +157,7 @@ BOARD.row(
         limits=Limits(0.1, 0.25),
         logarithmic=True,
         ranked=True,
+        traces=True,
     ),
 )
 
@@ -182,9 +183,10 @@ BOARD.row(
     heat_map(
         "Request latency",
         "How is latency distributed? One band for each kind of request. For a new or rising band "
-        "select one route, then one pod.",
+        "select one route, then one pod. A dot is a request with a trace.",
         "s",
         sum_rate("corelane_request_duration_seconds_bucket", POD_ROUTE, "le"),
+        traces=True,
     ),
 )
 

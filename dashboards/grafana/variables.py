@@ -6,7 +6,10 @@ from grafana_foundation_sdk.builders import dashboard
 from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.models import dashboard as model
 
+from grafana.queries import CLUSTER as OF_CLUSTER
 from grafana.queries import DATASOURCE
+from grafana.queries import GATEWAY as OF_GATEWAY
+from grafana.queries import SERVICE as OF_SERVICE
 
 
 @dataclass(frozen=True)
@@ -40,50 +43,57 @@ class Variable:
 
 
 SOURCE = Variable("datasource", "Data source", "Prometheus that scrapes this platform")
+CLUSTER = Variable(
+    "cluster",
+    "Cluster",
+    "Clusters in this Prometheus, by the label cluster; without the label there is only All",
+    "label_values(corelane_build_info, cluster)",
+    many=True,
+)
 NAMESPACE = Variable(
     "namespace",
     "Namespace",
     "Namespace of the replicas; locally the name of the instance",
-    "label_values(corelane_build_info, namespace)",
+    f"label_values(corelane_build_info{{{OF_CLUSTER}}}, namespace)",
 )
 SERVICE = Variable(
     "service",
     "Service",
     "Service whose replicas to show",
-    'label_values(corelane_build_info{namespace="$namespace"}, service)',
+    f'label_values(corelane_build_info{{{OF_CLUSTER}, namespace="$namespace"}}, service)',
 )
 GATEWAY = Variable(
     "gateway",
     "Gateway",
     "Gateway in front of the service",
-    'label_values(envoy_server_live{namespace="$namespace"}, service)',
+    f'label_values(envoy_server_live{{{OF_CLUSTER}, namespace="$namespace"}}, service)',
 )
 POD = Variable(
     "pod",
     "Pod",
     "Replicas to show; panels for a whole route or gateway show all",
-    'label_values(corelane_build_info{namespace="$namespace", service="$service"}, pod)',
+    f"label_values(corelane_build_info{{{OF_SERVICE}}}, pod)",
     many=True,
 )
 ROUTE = Variable(
     "route",
     "Route",
     "Route templates to show",
-    'label_values(route:corelane_requests:rate1m{namespace="$namespace", service="$service"}, route)',
+    f"label_values(route:corelane_requests:rate1m{{{OF_SERVICE}}}, route)",
     many=True,
 )
-CLUSTER = Variable(
-    "cluster",
+UPSTREAM = Variable(
+    "upstream",
     "Upstream",
     "Envoy clusters: services behind the gateway; server without routes",
-    'label_values(envoy_cluster_membership_total{namespace="$namespace", service="$gateway"}, envoy_cluster_name)',
+    f"label_values(envoy_cluster_membership_total{{{OF_GATEWAY}}}, envoy_cluster_name)",
     many=True,
 )
 NODE = Variable(
     "node",
     "Node",
     "Nodes to show",
-    "label_values(corelane_node_tuner_info, node)",
+    f"label_values(corelane_node_tuner_info{{{OF_CLUSTER}}}, node)",
     many=True,
 )
 TEST = Variable(
@@ -94,5 +104,5 @@ TEST = Variable(
     many=True,
 )
 
-COMMON = (SOURCE, NAMESPACE, SERVICE, GATEWAY, POD, ROUTE)
+COMMON = (SOURCE, CLUSTER, NAMESPACE, SERVICE, GATEWAY, POD, ROUTE)
 """Variables of every dashboard, so that links keep the selection."""

@@ -28,6 +28,7 @@ Every series has the labels of its target as well:
 | `namespace` | the namespace of the pod; locally the instance of `make up` |
 | `pod` | the pod; locally the process, such as `server-0` |
 | `node` | the node of the pod; only on a cluster |
+| `cluster` | the cluster, only where series of several are kept together (external label of Prometheus) |
 | `instance` | the address that is scraped |
 
 k6 writes its series `k6_` into Prometheus itself, without `job`.

@@ -1,5 +1,6 @@
 """What the charts render, kept in files: a change of a template shows what it changes."""
 
+import re
 import subprocess
 import tempfile
 from dataclasses import dataclass, field
@@ -134,11 +135,16 @@ def _shorten(document: dict) -> None:
 
 def _same(name: str, one: str, other: str) -> bool:
     """Whether two files hold the same; what Helm has written has another form and no comments."""
-    if one.strip() == other.strip():
+    if _without_address(one) == _without_address(other):
         return True
     if not name.endswith(".yaml"):
         return False
     return _without_links(yaml.load(one, LOADER)) == yaml.load(other, LOADER)
+
+
+def _without_address(text: str) -> str:
+    """A dashboard without the address of the runbooks, which the chart sets: tests/charts compares that."""
+    return re.sub(r"https://[^\"]+/dashboards/runbooks/", "", text.strip())
 
 
 def _without_links(rules: object) -> object:

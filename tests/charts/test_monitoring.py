@@ -164,11 +164,14 @@ def test_each_config_map_holds_a_quarter_of_what_it_may(settings: tuple[str, ...
 
 
 @pytest.mark.fast
-def test_dashboards_are_mounted_as_they_are() -> None:
-    maps = of_kind("ConfigMap", *STANDALONE).values()
+def test_dashboards_are_mounted_with_the_address_of_the_runbooks() -> None:
+    own = "https://books.example/x"
+    maps = of_kind("ConfigMap", *STANDALONE, f"rules.runbookUrl={own}").values()
     found = {name: text for each in maps for name, text in each["data"].items()}
+    assert f"{own}/dashboards/runbooks/${{__value.text}}" in found["corelane-overview.json"]
     for file in (REPOSITORY / "dashboards" / "json").glob("*.json"):
-        assert json.loads(found[file.name]) == json.loads(file.read_text())
+        wanted = file.read_text().replace("https://github.com/OWNER/corelane/blob/main", own)
+        assert json.loads(found[file.name]) == json.loads(wanted)
 
 
 @pytest.mark.nightly
@@ -315,6 +318,7 @@ SOURCE_DATA = {
         **dict.fromkeys(("httpMethod", "timeInterval", "prometheusType", "prometheusVersion"), str),
         "manageAlerts": bool,
         "alertmanagerUid": str,
+        "exemplarTraceIdDestinations": list,
     },
     "alertmanager": {"implementation": str, "handleGrafanaManagedAlerts": bool},
 }

@@ -18,12 +18,13 @@ RULES = [
     if "alert" in rule
 ]
 ALERTS = list(dict.fromkeys(rule["alert"] for rule in RULES))
-SHOWN = {
-    (case["alertname"], bool(case["exp_alerts"]))
+CASES = [
+    case
     for file in sorted((DASHBOARDS / "tests").glob("*.test.yaml"))
     for test in yaml.safe_load(file.read_text())["tests"]
     for case in test.get("alert_rule_test", [])
-}
+]
+SHOWN = {(case["alertname"], bool(case["exp_alerts"])) for case in CASES}
 """The alerts that a case shows firing, and silent."""
 
 EVERY_ALERT = pytest.mark.parametrize("alert", ALERTS)
@@ -59,3 +60,16 @@ def test_its_runbook_is_about_it(alert: str) -> None:
 @EVERY_ALERT
 def test_a_case_shows_it_firing_and_one_silent(alert: str) -> None:
     assert {(alert, True), (alert, False)} <= SHOWN
+
+
+@EVERY_ALERT
+def test_it_says_whose_it_is_so_that_teams_can_share_a_prometheus(alert: str) -> None:
+    # promtool compares these labels with those of the rule, and takes no others.
+    found = [
+        set(it["exp_labels"])
+        for case in CASES
+        for it in case["exp_alerts"]
+        if case["alertname"] == alert
+    ]
+    assert found
+    assert all({"namespace", "service"} <= labels for labels in found)

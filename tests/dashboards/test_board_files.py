@@ -29,6 +29,7 @@ def test_a_file_that_was_changed_by_hand_or_is_left_over_is_named(tmp_path: Path
     (tmp_path / "hack").symlink_to(REPOSITORY / "hack")
     folder = tmp_path / "dashboards"
     shutil.copytree(CODE, folder / "grafana")
+    (folder / "rules").symlink_to(REPOSITORY / "dashboards" / "rules")
     shutil.copytree(REPOSITORY / "dashboards" / "json", folder / "json")
     changed = folder / "json" / "corelane-lanes.json"
     changed.write_text(changed.read_text().replace("Busiest", "Laziest"))

@@ -6,6 +6,7 @@ import re
 import tomllib
 
 import pytest
+import yaml
 
 from support import REPOSITORY
 
@@ -15,7 +16,7 @@ CODE = REPOSITORY / "dashboards" / "grafana"
 FILES = sorted((REPOSITORY / "dashboards" / "json").glob("*.json"))
 BOARDS = {file.stem: json.loads(file.read_text()) for file in FILES}
 
-COMMON = ["datasource", "namespace", "service", "gateway", "pod", "route"]
+COMMON = ["datasource", "cluster", "namespace", "service", "gateway", "pod", "route"]
 SCREEN = 22
 """Rows of the grid that 1080 lines show."""
 
@@ -78,7 +79,7 @@ def test_variables_go_along_and_are_explained(board: dict) -> None:
     for it in list(variables.values())[1:]:
         assert it["type"] == "query"
         assert it["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
-    for it in (variables["pod"], variables["route"]):
+    for it in (variables["cluster"], variables["pod"], variables["route"]):
         assert it["multi"] and it["includeAll"] and it["allValue"] == ".*"
 
 
@@ -160,6 +161,8 @@ def test_links_lead_to_a_dashboard_that_takes_the_choice(board: dict, panel: dic
     values = [it["value"] for rule in overrides for it in rule["properties"] if it["id"] == "links"]
     links = [*panel["fieldConfig"]["defaults"].get("links", []), *itertools.chain(*values)]
     for link in links:
+        if "/dashboards/runbooks/" in link["url"]:
+            continue
         uid = re.match(r"/d/([\w-]+)\?", link["url"])[1]
         chosen = set(re.findall(r"var-(\w+)=", link["url"]))
         kept = set(re.findall(r"\$\{(\w+):queryparam\}", link["url"]))
@@ -170,7 +173,7 @@ def test_links_lead_to_a_dashboard_that_takes_the_choice(board: dict, panel: dic
 
 def test_panels_of_chosen_servers_ask_for_these_alone() -> None:
     # The objective's budget is of all servers.
-    whole = ["Error budget remaining"]
+    whole = ["Error budget left (3 d)"]
     board = BOARDS["corelane-service"]
     asked = {p["title"]: [it["expr"] for it in p["targets"]] for p in panels(board)}
     blind = [title for title, queries in asked.items() if not all("$pod" in it for it in queries)]
@@ -179,11 +182,31 @@ def test_panels_of_chosen_servers_ask_for_these_alone() -> None:
 
 @every_panel
 def test_a_panel_tells_platforms_apart(board: dict, panel: dict) -> None:
-    """Another one in the same Prometheus has services of the same name."""
+    """Another one in the same Prometheus has services of the same name; so has another cluster."""
     # What is of nodes, of a load test or of Prometheus is of no namespace.
     shared = r"corelane_node_|k6_|prometheus_rule_"
     for target in panel["targets"]:
         assert 'namespace="$namespace"' in target["expr"] or re.search(shared, target["expr"])
+        assert 'cluster=~"$cluster"' in target["expr"] or "k6_" in target["expr"]
+
+
+def test_an_alert_leads_to_its_runbook_and_says_since_when() -> None:
+    (table,) = [it for it in panels(BOARDS["corelane-overview"]) if it["title"] == "Firing alerts"]
+    columns = {
+        it["matcher"]["options"]: it["properties"] for it in table["fieldConfig"]["overrides"]
+    }
+    shown = {it["id"]: it["value"] for it in columns["Runbook"]}
+    (texts,) = shown["mappings"]
+    assert {alert: it["text"] for alert, it in texts["options"].items()} == {
+        rule["alert"]: rule["annotations"]["runbook"].removeprefix("dashboards/runbooks/")
+        for file in (REPOSITORY / "dashboards" / "rules").glob("*.rules.yaml")
+        for group in yaml.safe_load(file.read_text())["groups"]
+        for rule in group["rules"]
+        if "alert" in rule
+    }
+    (link,) = shown["links"]
+    assert link["url"].endswith("/dashboards/runbooks/${__value.text}")
+    assert {"id": "unit", "value": "dateTimeFromNow"} in columns["Since"]
 
 
 def test_what_may_be_empty_is_there_and_explained() -> None:

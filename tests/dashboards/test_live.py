@@ -5,8 +5,6 @@ How parts are started, ended and named when they fail.
 
 import os
 import signal
-import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,11 +16,11 @@ from dashboards.live.boards import Dashboard, Query, fill
 from dashboards.live.check import Judge, wrong
 from dashboards.live.options import Options
 from dashboards.live.parts import Part
-from dashboards.live.prometheus import Prometheus, Range, Result, well
+from dashboards.live.prometheus import Prometheus, Result
 from dashboards.live.replicas import with_flags
 from support import REPOSITORY, eventually
-from support.processes import free_ports
-from tools import resolve
+from support.prometheus import lately
+from support.prometheus import prometheus as running
 from tools.errors import ToolError
 
 pytestmark = pytest.mark.nightly
@@ -116,38 +114,14 @@ def test_rules_are_evaluated_more_often_and_are_otherwise_the_same(tmp_path: Pat
 def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     """One that scrapes itself."""
     folder = tmp_path_factory.mktemp("prometheus")
-    port = free_ports()
-    url = f"http://127.0.0.1:{port}"
-    (folder / "prometheus.yml").write_text(
-        "global: {scrape_interval: 200ms, scrape_timeout: 200ms}\n"
-        "rule_files: [rules.yaml]\n"
-        "scrape_configs:\n"
-        "  - job_name: prometheus\n"
-        f"    static_configs: [{{targets: ['127.0.0.1:{port}'], labels: {{pod: one}}}}]\n"
-    )
     # Two elements with the same labels are an error of the evaluation, not of the syntax.
     (folder / "rules.yaml").write_text(
         "groups: [{name: one, interval: 200ms, rules: [{record: fine, expr: vector(1)}, "
         "{record: broken, expr: 'up * on () group_left () (vector(1) or label_replace(vector(1), "
         '"a", "b", "", ""))\'}]}]\n'
     )
-    argv = [resolve.ensure(["prometheus"])["prometheus"]]
-    argv += [f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
-    argv += [f"--web.listen-address=127.0.0.1:{port}", "--log.level=error"]
-    with subprocess.Popen(argv) as process:
-        try:
-            eventually(lambda: well(f"{url}/-/ready"), "Prometheus")
-            found = Prometheus(url)
-            # A range ends with its last whole step, so it sees the first scrape a little later.
-            eventually(lambda: found.range("up == 1", lately()).series, "a scrape")
-            yield found
-        finally:
-            process.kill()
-
-
-def lately() -> Range:
-    """The last minute."""
-    return Range(time.time() - 60, time.time())
+    with running(folder, {}, rule_files=["rules.yaml"]) as found:
+        yield found
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The catalogue of series says what the running parts show, and nothing else."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -20,6 +21,8 @@ from support.node_agents import Agents as NodeAgents
 from support.node_agents import node, pod
 from support.processes import free_ports
 from support.projects import Writer
+from support.prometheus import lately, prometheus
+from support.rendering import template
 from support.servers import Server
 from support.slices import READY, SERVICE, Slices, Wire
 from support.slices import Agents as GatewayAgents
@@ -86,6 +89,24 @@ def test_server(start: Callable[..., Server], tmp_path: Path) -> None:
     saved = everywhere("/projects", "POST", body=b'{"name": "n"}', headers=writer.headers())
     everywhere(f"/projects/{json.loads(saved)['id']}")
     agrees(SERVER, lambda: ask(server.admin, "/metrics").body)
+    assert 400 < samples(server, tmp_path, "low") <= 600 < samples(server, tmp_path, "full")
+
+
+def samples(server: Server, folder: Path, detail: str) -> float:
+    """How many series Prometheus stores of a replica, with this detail of charts/monitoring."""
+    rendered = template(
+        "monitoring", "mode=standalone", "grafana.enabled=false", f"scrape.detail={detail}"
+    )
+    (file,) = re.findall(r"\n  prometheus.yml: \|\n((?:    .*\n|\n)+)", rendered.stdout)
+    jobs = yaml.safe_load(file)["scrape_configs"]
+    (job,) = [each for each in jobs if each["job_name"] == "service"]
+    target = {"targets": [urlsplit(server.admin).netloc], "labels": {"job": "service"}}
+    made = {"static_configs": [target], "scrape_timeout": "5s", "scrape_interval": "5s"}
+    made["metric_relabel_configs"] = job.get("metric_relabel_configs", [])
+    (folder / detail).mkdir()
+    with prometheus(folder / detail, made) as found:
+        (series,) = found.instant("scrape_samples_post_metric_relabeling", lately()).series
+    return series.numbers[0]
 
 
 def test_gateway(start: Callable[..., Server], tmp_path: Path) -> None:

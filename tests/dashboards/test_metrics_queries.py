@@ -16,8 +16,8 @@ pytestmark = pytest.mark.fast
 DASHBOARDS = REPOSITORY / "dashboards"
 LISTED = catalogue.by_name(catalogue.read())
 
-NOT_OURS = ("up", "ALERTS", "scrape_", "prometheus_", "alertmanager_", "k6_", "container_")
-"""What Prometheus, Alertmanager, k6 and the kubelet make: their own documentation lists it."""
+NOT_OURS = ("up", "ALERTS", "scrape_", "prometheus_", "alertmanager_", "k6_", "container_", "kube_")
+"""What Prometheus, Alertmanager, k6, the kubelet and kube-state-metrics make: their own documentation lists it."""
 
 
 def of_rules(file: Path) -> Iterator[tuple[str, str]]:

@@ -36,7 +36,8 @@ def families(text: str) -> dict[str, Family]:
             family = Family(name + ending.get(kind, ""), kind, helps.get(name, ""))
             found[family.name] = family
         elif not line.startswith("#"):
-            series = re.match(r"(\w+)(?:\{(.*)\})? \S+$", line)
+            # An exemplar may follow.
+            series = re.match(r"(\w+)(?:\{(.*)\})? \S+$", line.partition(" # {")[0])
             assert family and series and series[1].startswith(family.name), line
             family.samples.append(dict(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', series[2] or "")))
     return found

@@ -15,13 +15,17 @@ rules/slo-objectives.rules.yaml
 {{- else -}}
 {{- $text := last . | $root.Files.Get -}}
 {{- with get (include "monitoring.rules.boards" $root | fromYaml) (last . | base | trimSuffix ".rules.yaml") -}}
-{{- $runbooks := default (printf "%s/blob/v%s" $root.Chart.Home $root.Chart.Version) $root.Values.rules.runbookUrl -}}
 {{- $board := printf "%s/d/%s" $root.Values.rules.dashboardUrl . | replace "$" "$$" -}}
-{{- printf "${1}runbook: ${2}\n${1}runbook_url: %s/${2}\n${1}dashboard_url: \"%s\"" ($runbooks | replace "$" "$$") $board | regexReplaceAll "(?m)^( +)runbook: (.+)$" $text -}}
+{{- printf "${1}runbook: dashboards/runbooks/${2}\n${1}runbook_url: %s/${2}\n${1}dashboard_url: \"%s\"" (include "monitoring.rules.runbooks" $root | replace "$" "$$") $board | regexReplaceAll "(?m)^( +)runbook: dashboards/runbooks/(.+)$" $text -}}
 {{- else -}}
 {{- $text -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+
+{{/* Where the runbooks are. */}}
+{{- define "monitoring.rules.runbooks" -}}
+{{- default (printf "%s/blob/v%s" .Chart.Home .Chart.Version) .Values.rules.runbookUrl -}}/dashboards/runbooks
 {{- end -}}
 
 {{/* The dashboard of each file of alerts, with its variables. */}}

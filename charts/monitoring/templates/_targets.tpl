@@ -28,3 +28,36 @@ labels in both modes: job, service, namespace, pod, node and instance.
 {{- end -}}
 {{- join "," $parts -}}
 {{- end -}}
+
+{{/* Relabelings of the samples of a job, in the form of PodMonitors, as a list. Takes the root context and the job. */}}
+{{- define "monitoring.samples" -}}
+{{- $root := first . -}}
+{{- $low := and (eq $root.Values.scrape.detail "low") (eq (last .) "service") -}}
+{{- $own := $low | ternary (include "monitoring.samples.low" $root | fromYamlArray) list -}}
+{{- concat $own $root.Values.scrape.metricRelabelings | toYaml -}}
+{{- end -}}
+
+{{/* What low detail leaves out of a replica's samples: nothing that an alert reads. */}}
+{{- define "monitoring.samples.low" -}}
+{{- $kept := list 10.0 100.0 1000.0 (include "common.milliseconds" (list . "objectives.latencyThreshold") | float64) -}}
+{{- range $at, $override := .Values.objectives.overrides -}}
+{{- with $override.latencyThreshold -}}
+{{- $kept = append $kept (printf "objectives.overrides[%d].latencyThreshold" $at | list . | include "common.duration" | float64) -}}
+{{- end -}}
+{{- end -}}
+{{- $left := list -}}
+{{- range $bound := list 0.1 0.25 0.5 1.0 2.5 5.0 10.0 25.0 50.0 100.0 250.0 500.0 1000.0 2500.0 5000.0 10000.0 -}}
+{{- if not (has $bound $kept) -}}
+{{- $left = divf $bound 1000 | toString | replace "." "[.]" | append $left -}}
+{{- end -}}
+{{- end -}}
+- action: drop
+  sourceLabels: [__name__]
+  regex: corelane_request_(phase_seconds_bucket|duration_seconds_sum)|corelane_load_table_((lane|service)_deviation_seconds|service_seconds|service_time_squared_seconds_total)|corelane_database_(operation_duration_seconds|commit_duration_seconds|saves_per_commit)_bucket|corelane_faults_injected_total
+- action: drop
+  sourceLabels: [__name__, phase]
+  regex: corelane_request_phase_seconds_.+;(accept|handler|write)
+- action: drop
+  sourceLabels: [__name__, le]
+  regex: corelane_request_duration_seconds_bucket;({{ join "|" $left }})([.]0)?
+{{- end -}}

@@ -20,6 +20,11 @@ datasources:
       prometheusType: Prometheus
       # The shortest step: below it a rate has no two scrapes to go by.
       timeInterval: {{ .Values.scrape.interval }}
+      {{- with .Values.grafana.traceUrl }}
+      exemplarTraceIdDestinations:
+        # Grafana replaces variables of the environment in this file; $$ is a dollar sign.
+        - {name: trace_id, urlDisplayLabel: Trace, url: {{ replace "{trace}" "$${__value.raw}" . | quote }}}
+      {{- end }}
   {{- if include "monitoring.runs" (list . "alertmanager") }}
   - name: Alertmanager
     uid: alertmanager

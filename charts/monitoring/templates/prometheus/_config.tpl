@@ -30,7 +30,8 @@ alerting:
 scrape_configs:
   {{- $namespaces := include "monitoring.namespaces" . | fromYamlArray }}
   {{- range $job, $target := include "monitoring.targets" . | fromYaml }}
-  {{- merge (dict "job" $job "namespaces" $namespaces) $target | include "monitoring.prometheus.job" | nindent 2 }}
+  {{- $samples := include "monitoring.samples" (list $ $job) | fromYamlArray }}
+  {{- merge (dict "job" $job "namespaces" $namespaces "samples" $samples) $target | include "monitoring.prometheus.job" | nindent 2 }}
   {{- end }}
   {{- range $part := list "prometheus" "alertmanager" }}
   {{- if include "monitoring.runs" (list $ $part) }}
@@ -75,6 +76,16 @@ remote_write:
     - {source_labels: [__meta_kubernetes_pod_name], target_label: pod}
     - {source_labels: [__meta_kubernetes_pod_node_name], target_label: node}
     - {source_labels: [__meta_kubernetes_pod_label_corelane_service], target_label: service}
+  {{- with .samples }}
+  metric_relabel_configs:
+    {{- range . }}
+    {{- $own := dict }}
+    {{- range $key, $value := . }}
+    {{- $_ := set $own (snakecase $key) $value }}
+    {{- end }}
+    - {{ toJson $own }}
+    {{- end }}
+  {{- end }}
 {{- end -}}
 
 {{/* Where it looks for pods, as a list: also in its own namespace, for itself. */}}

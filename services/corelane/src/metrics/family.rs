@@ -78,6 +78,11 @@ impl Family {
         Family { kind: Kind::Histogram, name, help }
     }
 
+    /// Name and help, for a family that is written as text.
+    pub(crate) fn text(&self) -> (&'static str, &'static str) {
+        (self.name, self.help)
+    }
+
     /// Writes the header of the family. Its series follow.
     pub(crate) fn begin<'a>(
         &self,

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use http::StatusCode;
 
 use super::reason::{Handshake, Moved, PlanOutcome, Refusal, RequestPhase, RequestRefusal, Woken};
+use crate::metrics::exemplars::Exemplars;
 use crate::metrics::kind::{KindIndex, METHODS};
 
 /// A number with one writer: a plain load and store, without the lock prefix of `fetch_add`.
@@ -102,10 +103,7 @@ pub(crate) struct Histogram {
 
 impl Histogram {
     fn observe(&self, nanos: u64) {
-        // Most requests are cheap.
-        let brief = nanos <= NANOS[0];
-        let index = if brief { 0 } else { NANOS.partition_point(|&bound| bound < nanos) };
-        self.buckets[index].add(1);
+        self.buckets[bucket(nanos)].add(1);
         self.nanos.add(nanos);
     }
 
@@ -123,6 +121,15 @@ impl Histogram {
         (self.nanos.get() as f64 / 1e9, count, buckets)
     }
 }
+
+#[inline]
+fn bucket(nanos: u64) -> usize {
+    // Most requests are cheap.
+    if nanos <= NANOS[0] { 0 } else { NANOS.partition_point(|&bound| bound < nanos) }
+}
+
+/// Exemplars of a histogram.
+pub(crate) type DurationExemplars = Exemplars<{ BOUNDS.len() + 1 }>;
 
 /// Codes with their own label, ascending. Others count as `other`.
 ///
@@ -189,6 +196,8 @@ pub(crate) struct LaneMetrics {
     /// By route, then method, then code.
     requests: Rows<Count>,
     durations: Rows<Histogram>,
+    /// Of the durations; those of a route are made with its first traced request.
+    exemplars: Rows<OnceLock<Box<DurationExemplars>>>,
     phases: [Rows<Histogram>; RequestPhase::ALL.len()],
 }
 
@@ -220,6 +229,7 @@ impl LaneMetrics {
             handshakes: Default::default(),
             requests: Rows::new(routes, METHODS.len() * (CODES.len() + 1)),
             durations: Rows::new(routes, 1),
+            exemplars: Rows::new(routes, 1),
             phases: std::array::from_fn(|_| Rows::new(routes, 1)),
         }
     }
@@ -289,6 +299,17 @@ impl LaneMetrics {
     /// Counts the nanoseconds from a request's header to the head of its reply.
     pub(crate) fn observe_duration(&self, kind: KindIndex, nanos: u64) {
         self.durations.at(kind.route()).observe(nanos);
+    }
+
+    /// Keeps the trace of a request whose duration was observed.
+    pub(crate) fn exemplify(&self, kind: KindIndex, nanos: u64, trace: [u8; 16]) {
+        let exemplars = self.exemplars.at(kind.route()).get_or_init(Box::default);
+        exemplars.put(bucket(nanos), trace, nanos);
+    }
+
+    /// Those of a route, if a request of it was traced.
+    pub(crate) fn exemplars(&self, route: usize) -> Option<&DurationExemplars> {
+        self.exemplars.get(route)?.get().map(Box::as_ref)
     }
 
     #[inline]

@@ -55,6 +55,11 @@ struct OwnSpan {
 }
 
 impl RequestRecord {
+    /// The id of its trace, if that is being recorded.
+    pub(crate) fn recorded_trace(&self) -> Option<[u8; 16]> {
+        self.trace.as_ref().filter(|it| it.is_sampled()).map(TraceContext::trace_id)
+    }
+
     /// The handler starts.
     pub(crate) fn start(&mut self, now: Tick) {
         self.started = Some(now);

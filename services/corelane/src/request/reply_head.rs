@@ -34,7 +34,8 @@ impl InFlightRequest {
         if let Some(reason) = self.current.refused.get() {
             self.lane.metrics().refuse_request(reason);
         }
-        self.lane.metrics().observe_duration(self.kind(), now.since(self.begun()));
+        let duration = now.since(self.begun());
+        self.lane.metrics().observe_duration(self.kind(), duration);
         // RFC 9110 section 9.3.2: HEAD has the header fields of GET without a body.
         if self.head
             && !matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
@@ -47,7 +48,11 @@ impl InFlightRequest {
             self.name(&mut head.headers);
         }
         self.current.connection.report_load(&mut head.headers);
+        let kind = self.kind();
         if let Some(request_record) = self.request_record.get_mut() {
+            if let Some(trace) = request_record.recorded_trace() {
+                self.lane.metrics().exemplify(kind, duration, trace);
+            }
             request_record.answer(head.status, now);
             request_record.give(0, self.head || body.is_end_stream());
         }

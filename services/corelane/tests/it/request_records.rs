@@ -117,6 +117,27 @@ fn an_id_that_came_is_taken_over_and_any_other_is_made(#[values(Plain, Hyper)] w
 }
 
 #[rstest]
+fn a_recorded_trace_is_the_exemplar_of_its_duration(#[values(Plain, Hyper)] way: Way) {
+    let server = Running::start(way.builder().traces(Traces::PassOn), mirror);
+    let exemplars = || {
+        let text = server.admin_get("/metrics").text();
+        text.lines().filter(|line| line.contains(" # {")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    get(&server, "");
+    get(&server, &format!("traceparent: 00-{TRACE}-{CALLER}-00\r\n"));
+    assert_eq!(exemplars(), Vec::<String>::new(), "nobody records these");
+    get(&server, &format!("traceparent: 00-{TRACE}-{CALLER}-01\r\n"));
+    let found = exemplars();
+    let [line] = found.as_slice() else { panic!("one line, not {found:?}") };
+    let (series, exemplar) = line.split_once(" # ").expect("an exemplar");
+    assert!(series.starts_with("corelane_request_duration_seconds_bucket{lane=\"0\""), "{line}");
+    let rest = exemplar.strip_prefix(&format!("{{trace_id=\"{TRACE}\"}} ")).expect("its trace");
+    let numbers: Vec<f64> = rest.split(' ').map(|it| it.parse().expect("a number")).collect();
+    let [seconds, at] = numbers[..] else { panic!("a value and a time, not {rest}") };
+    assert!(seconds > 0.0 && at > 1e9, "{line}");
+}
+
+#[rstest]
 fn without_the_switch_there_is_none(#[values(Plain, Hyper)] way: Way) {
     let server = Running::start(way.builder(), mirror);
     let answer = get(&server, "X-Request-Id: a\r\n");

@@ -5,6 +5,7 @@
 
 mod config;
 mod connections;
+mod durations;
 mod process;
 pub(crate) mod registry;
 
@@ -306,11 +307,6 @@ const STALLS: Family = Family::counter(
 const REQUESTS: Family =
     Family::counter("corelane_requests", "Finished requests by route template, method and code");
 
-const DURATION: Family = Family::histogram(
-    "corelane_request_duration_seconds",
-    "Time from a request's header to the head of its reply, without the phase write",
-);
-
 const PHASES: Family = Family::histogram(
     "corelane_request_phase_seconds",
     "Time of a request by phase. Accept ends with the header of a connection's first request, \
@@ -322,6 +318,7 @@ const PHASES: Family = Family::histogram(
 #[derive(Debug)]
 pub(crate) struct Exposition {
     registry: Registry,
+    shared: Arc<Shared>,
     registered: Vec<Registered>,
     /// Length of the last output, as an estimate for the next.
     length: Cell<usize>,
@@ -338,18 +335,20 @@ impl Exposition {
         registry.register_collector(Box::new(connections::IdleCollector {
             shared: Arc::clone(&shared),
         }));
-        registry.register_collector(Box::new(LaneCollector::new(shared)));
+        registry.register_collector(Box::new(LaneCollector::new(Arc::clone(&shared))));
         registry.register_collector(Box::new(config::ConfigCollector::new(settings.clone())));
         registry.register_collector(Box::new(process::ProcessCollector));
         for collector in &settings.collectors {
             registry.register_collector(Box::new(OfService(Arc::clone(collector))));
         }
-        Exposition { registry, registered: settings.registries.clone(), length: Cell::new(0) }
+        let registered = settings.registries.clone();
+        Exposition { registry, shared, registered, length: Cell::new(0) }
     }
 
     pub(crate) fn render(&self) -> Result<String, fmt::Error> {
         let mut out = String::with_capacity(self.length.get() + 16 * 1024);
         text::encode_registry(&mut out, &self.registry)?;
+        durations::append(&mut out, &self.shared)?;
         for registry in &self.registered {
             registry::append(&mut out, registry)?;
         }
@@ -493,13 +492,6 @@ impl LaneCollector {
                     &[("lane", lane), ("route", route), ("method", method), ("code", code)],
                     n,
                 )?;
-            }
-        }
-        let mut series = DURATION.begin(out)?;
-        for (lane, shared) in self.each() {
-            for (route, histogram) in shared.metrics.durations() {
-                series
-                    .add_histogram(&[("lane", lane), ("route", routes.name(route))], histogram)?;
             }
         }
         let mut series = PHASES.begin(out)?;

@@ -1,0 +1,160 @@
+"""Rows of Lanes about connections: where they are placed, parked and moved."""
+
+from grafana.board import Board
+from grafana.panels import Limits, lines
+from grafana.queries import POD, raised, sum_increase, sum_rate
+
+UNEVEN = Limits(1.3, 1.6)
+"""16 connections hashed over 4 lanes leave the busiest with 1.54 times the mean."""
+
+LANE = "{{pod}} lane {{lane}}"
+BUSIEST = f"max by (namespace, service, pod) (pod_lane:corelane_lane_busy:ratio_rate1m{{{POD}}})"
+IMBALANCE = f"pod:corelane_lane_busy:imbalance_rate5m{{{POD}}} and on (namespace, service, pod) {BUSIEST} > 0.3"
+"""At low load a single request makes a lane uneven, and nobody waits."""
+
+WAKES_BY_BYTES = sum_rate("corelane_connection_wakes_total", POD + ', reason="bytes"', "pod")
+
+
+def by_lane(gauge: str) -> str:
+    """A gauge of each lane."""
+    return f"max by (pod, lane) ({gauge}{{{POD}}})"
+
+
+def rows(board: Board) -> None:
+    """Adds them, folded."""
+    _placement(board)
+    _idle(board)
+
+
+def _placement(board: Board) -> None:
+    board.folded("Placement")
+    board.row(
+        7,
+        lines(
+            "Connections by lane",
+            "Are connections spread evenly? Open connections, including parked ones. Alike with "
+            "least-loaded; at random with hashed. For a proxy in front of few pods choose least-loaded.",
+            "none",
+            {LANE: by_lane("corelane_connections")},
+            ranked=True,
+        ),
+        lines(
+            "Accepted connections by lane",
+            "Do clients keep their connections? Connections accepted per second. A rate close to the "
+            "request rate means that clients or a proxy disable keep-alive.",
+            "cps",
+            {LANE: sum_rate("corelane_connections_accepted_total", POD, "pod, lane")},
+            ranked=True,
+        ),
+        lines(
+            "Lane imbalance by pod",
+            "Which pod is uneven? The busiest lane over the mean, in 5 minutes, while a lane is over 30% "
+            "busy. Above 1.6 with few long-lived connections: placement least-loaded.",
+            "none",
+            {"{{pod}}": IMBALANCE},
+            limits=UNEVEN,
+            ranked=True,
+        ),
+    )
+    board.row(
+        7,
+        lines(
+            "Placed connections by lane",
+            "Where does the acceptor put connections? Per second; only with placement least-loaded. It "
+            "follows *Expected work by lane*.",
+            "cps",
+            {LANE: sum_rate("corelane_connections_placed_total", POD, "pod, lane")},
+        ),
+        lines(
+            "Stolen connections by lane",
+            "Do idle lanes take over work? Connections per second taken from the inbox of a busy lane; "
+            "only with least-loaded. As many as placed: costs differ from the load table.",
+            "cps",
+            {LANE: sum_rate("corelane_connections_stolen_total", POD, "pod, lane")},
+        ),
+        lines(
+            "Connections waiting for a lane",
+            "Does a lane fail to accept? Connections in each lane's inbox; only with least-loaded. "
+            "Above 0 for long: look for a stall.",
+            "none",
+            {LANE: by_lane("corelane_connections_queued")},
+            limits=Limits(10, 100),
+        ),
+    )
+
+
+def _idle(board: Board) -> None:
+    board.folded("Idle connections: parking and moving")
+    board.row(
+        7,
+        lines(
+            "Parked connections",
+            "How many connections are idle? Connections idle for longer than park_after, the others, and "
+            "those of WebSockets. Many unparked with few requests: HTTP/2, upgrades, or requests that "
+            "hang.",
+            "none",
+            {
+                "{{pod}} parked": f"sum by (pod) (corelane_connections_parked{{{POD}}})",
+                "{{pod}} not parked": f"sum by (pod) (corelane_connections{{{POD}}}"
+                f" - corelane_connections_parked{{{POD}}})",
+                "{{pod}} upgraded": f"sum by (pod) (corelane_connections_upgraded{{{POD}}})",
+            },
+            ranked=True,
+        ),
+        lines(
+            "Wakes by reason",
+            "Why do parked connections wake? Per second: bytes from the client, a deadline, or a drain. "
+            "Mostly deadlines: clients do not return before timeouts.idle.",
+            "cps",
+            {
+                "{{reason}}": raised(
+                    "reason", sum_rate("corelane_connection_wakes_total", POD, "reason")
+                )
+            },
+        ),
+        lines(
+            "Requests on parked connections",
+            "Is park_after too short? Share of requests that found their connection parked. Near 100%, "
+            "raise park_after if CPU time matters more than memory.",
+            "percentunit",
+            {
+                "{{pod}}": f"{WAKES_BY_BYTES} / ({sum_rate('corelane_requests_total', POD, 'pod')} > 0)"
+            },
+            limits=Limits(0.5, 0.9),
+        ),
+    )
+    board.row(
+        7,
+        lines(
+            "Moves by reason",
+            "Why do connections change lanes? Per second: after a wake, or in use from a busier lane "
+            "(busy, saturated). Constant busy or saturated moves do not help: see *Moving plans*; "
+            "moving = parked-only disables them.",
+            "cps",
+            {
+                "{{reason}}": raised(
+                    "reason", sum_rate("corelane_connection_moves_total", POD, "reason")
+                )
+            },
+        ),
+        lines(
+            "Connections in transit",
+            "Are connections stuck between lanes? Left one lane and not yet on another. Above 0 for "
+            "long: the target lane stalls and its clients wait.",
+            "none",
+            {"{{pod}}": f"sum by (pod) (corelane_connections_in_transit{{{POD}}})"},
+            limits=Limits(1, 100),
+        ),
+        lines(
+            "Moving plans",
+            "Does moving connections in use help? Plans by outcome: lanes more even (helped), nothing "
+            "moved (futile), as uneven as before (no_help). One hot connection cannot be balanced: use "
+            "more connections. Only with moving = active.",
+            "none",
+            {
+                "{{outcome}}": raised(
+                    "outcome", sum_increase("corelane_moving_plans_total", POD, "outcome")
+                )
+            },
+        ),
+    )
