@@ -44,6 +44,14 @@ def loads(page: Page) -> None:
     )
 
 
+def slows(page: Page) -> None:
+    """Delays a replica unless it is delayed, so that the page has a warning and a pressed button."""
+    button = "document.querySelector('[aria-label=\"Delay by 100 ms: server-0\"]')"
+    if page.evaluate(f"{button}.getAttribute('aria-pressed')") == "false":
+        page.evaluate(f"{button}.click()")
+    eventually(lambda: "slower" in page.text("#replicas"), "the delay", pause=0.2)
+
+
 def test_the_load_starts_with_the_keyboard_alone(page: Page) -> None:
     for _ in range(20):
         page.presses("Tab")
@@ -61,7 +69,7 @@ def test_a_killed_replica_fails_no_request(page: Page, platform: Platform) -> No
     eventually(lambda: platform.pid("server-1") not in (0, before), "a new process")
     eventually(lambda: "Killed server-1" in page.text("#events"), "the event", pause=0.2)
     eventually(lambda: "server-1 serves again" in page.text("#events"), "its return", pause=0.2)
-    assert page.text("#failed") == "0"
+    assert page.text("#failed") == "0", page.text("#events")
 
 
 @pytest.mark.parametrize("look", LOOKS)
@@ -69,6 +77,7 @@ def test_every_look_is_without_barriers(page: Page, look: str) -> None:
     width, height, dark = LOOKS[look]
     page.looks(width, height, dark=dark)
     loads(page)
+    slows(page)
     page.screenshot(PICTURES / f"dashboard-{look}.png")
     assert page.violations() == []
     assert page.evaluate("document.documentElement.scrollWidth") == width
