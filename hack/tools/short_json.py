@@ -2,7 +2,7 @@
 
 import json
 
-WIDTH = 240
+WIDTH = 280
 
 
 def text(value: object, indent: str = "") -> str:
