@@ -2,8 +2,7 @@
 
 import json
 
-WIDTH = 400
-"""So that most members of a panel are on one line (its query, its unit with the limits, its place), and most values of a schema."""
+WIDTH = 280
 
 
 def text(value: object, indent: str = "") -> str:
