@@ -105,7 +105,7 @@ class Terminal:
             elif found["final"] == "H":
                 place = (int(value) - 1 for value in (found["values"] or "1;1").split(";"))
                 self._row, self._column = place
-            elif found["values"] in ("?1049h", "?1049l", "2"):
+            elif found["final"] in "hlJ" and found["values"] in ("?1049h", "?1049l", "2"):
                 self._cells.clear()
             at = found.end() if found else at + 1
         # The rest of a sequence is still to come.
