@@ -76,23 +76,14 @@ class Terminal:
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
         self.process = subprocess.Popen(argv, stdin=theirs, stdout=theirs, stderr=theirs)
         os.close(theirs)
-        self.written = ""
+        self._cells: dict[tuple[int, int], str] = {}
+        self._row = self._column = 0
+        self._rest = ""
 
     def screen(self) -> str:
-        """What is to be seen, with an empty screen before and after the program's own."""
-        cells, row, column, at = {}, 0, 0, 0
-        while at < len(self.written):
-            found = SEQUENCE.match(self.written, at)
-            if found and found["final"] == "H":
-                row, column = (int(value) - 1 for value in (found["values"] or "1;1").split(";"))
-            elif found and found["values"] in ("?1049h", "?1049l", "2"):
-                cells = {}
-            elif not found:
-                cells[row, column] = self.written[at]
-                column += 1
-            at = found.end() if found else at + 1
+        """What is to be seen."""
         return "\n".join(
-            "".join(cells.get((row, column), " ") for column in range(80)).rstrip()
+            "".join(self._cells.get((row, column), " ") for column in range(80)).rstrip()
             for row in range(24)
         )
 
@@ -100,7 +91,25 @@ class Terminal:
         """Waits until a text is to be seen."""
         while text not in self.screen():
             assert select.select([self.ours], [], [], PATIENCE)[0], (text, self.screen())
-            self.written += os.read(self.ours, 65536).decode(errors="replace")
+            self._take(self._rest + os.read(self.ours, 65536).decode(errors="replace"))
+
+    def _take(self, written: str) -> None:
+        at = 0
+        while at < len(written):
+            found = SEQUENCE.match(written, at)
+            if written[at] == "\x1b" and not found:
+                break
+            if not found:
+                self._cells[self._row, self._column] = written[at]
+                self._column += 1
+            elif found["final"] == "H":
+                place = (int(value) - 1 for value in (found["values"] or "1;1").split(";"))
+                self._row, self._column = place
+            elif found["final"] in "hlJ" and found["values"] in ("?1049h", "?1049l", "2"):
+                self._cells.clear()
+            at = found.end() if found else at + 1
+        # The rest of a sequence is still to come.
+        self._rest = written[at:]
 
     def press(self, keys: str) -> None:
         """Types keys."""

@@ -118,7 +118,8 @@ impl Screen {
 
     fn summary(&self, view: &View) -> Vec<Line<'static>> {
         let lanes = view.lanes(Sort::Replica, "");
-        let sum = |of: fn(&Lane) -> f64| lanes.iter().map(|lane| of(lane)).sum::<f64>();
+        // The sum of nothing would be -0.
+        let sum = |of: fn(&Lane) -> f64| lanes.iter().fold(0.0, |sum, lane| sum + of(lane));
         let mean = |of| sum(of) / lanes.len().max(1) as f64;
         let replies = view.replicas.iter().filter(|replica| replica.error.is_none()).count();
         let (requests, p99) = (table::rate(sum(|lane| lane.requests)), table::bound(view.p99()));

@@ -194,11 +194,10 @@ fn project(description: &str) -> Value {
 
 /// The parameters of requests for one project.
 fn one() -> [Parameter; 3] {
-    let [present, known] = ["\"1\"", "\"0\""].map(Value::from);
     [
         id(),
-        condition("If-Match", "Does it only for one of these versions", present),
-        condition("If-None-Match", "Does it only for other versions than these", known),
+        condition("If-Match", "Does it only for one of these versions"),
+        condition("If-None-Match", "Does it only for other versions than these"),
     ]
 }
 
@@ -209,12 +208,13 @@ fn id() -> Parameter {
 }
 
 /// Entity tags (RFC 9110 section 8.8.3), in a list that may have empty elements (section 5.6.1).
-fn condition(name: &str, about: &str, example: Value) -> Parameter {
+fn condition(name: &str, about: &str) -> Parameter {
     let tag = r#"(W/)?"[!#-~\u0080-\u00ff]*""#;
     let list = format!("[ ,]*|[ ,]*{tag}( *,[ ,]*{tag})*[ ,]*");
     let schema = json!({ "type": "string", "pattern": format!("^(\\*|{list})$") });
-    let about = format!("{about}: entity tags from ETag, or * for any");
-    Parameter::optional("header", name, &about, schema).example(example)
+    // Without an example: viewers would send it with each request.
+    let about = format!("{about}: entity tags from ETag such as \"1\", or * for any");
+    Parameter::optional("header", name, &about, schema)
 }
 
 fn reference(schema: &str) -> Value {
