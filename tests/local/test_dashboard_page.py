@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from support import REPOSITORY, eventually
+from support import PATIENCE, REPOSITORY, eventually
 from support.browser import Page, browser
 from support.platforms import Platform
 
@@ -40,6 +40,7 @@ def loads(page: Page) -> None:
             and "since the load began" in page.text("#failed-note")
         ),
         "routes under load",
+        patience=3 * PATIENCE,
         pause=0.2,
     )
 

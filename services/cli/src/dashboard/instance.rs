@@ -15,7 +15,7 @@ use tokio::net::UnixStream;
 use tokio::time::timeout;
 
 /// Time limit of a request to a part. One that is stuck must not keep the page from showing the others.
-const LIMIT: Duration = Duration::from_secs(1);
+const LIMIT: Duration = Duration::from_secs(2);
 
 /// The group of the replicas in supervisord.
 const GROUP: &str = "corelane";

@@ -5,6 +5,7 @@ const token = document.querySelector("meta[name=token]").content;
 const byId = (id) => document.getElementById(id);
 const history = [];
 const replicas = new Map();
+const named = new Set();
 let before = null;
 let opened = null;
 let marks = [];
@@ -155,7 +156,10 @@ function showNumbers(state, now) {
   put(byId("gateway-rate"), rate(now.rate));
 }
 
-function showRoutes(routes) {
+function showRoutes(found) {
+  // A route stays on the page when Prometheus is late, so that nothing below it moves.
+  found.slice(1).forEach((route) => named.add(route.name));
+  const routes = [found[0], ...[...named].sort().map((name) => found.find((route) => route.name === name) ?? { name })];
   const most = Math.max(...routes.slice(1).map((route) => route.rate ?? 0));
   const body = byId("routes");
   routes.forEach((route, index) => {
@@ -170,9 +174,8 @@ function showRoutes(routes) {
     [rate(route.rate), rate(route.errors), millis(route.p50), millis(route.p99)].forEach((text, cell) => put(cells[cell], text));
     cells[1].className = route.errors > 0 ? "state bad" : "";
     cells[0].className = "share";
-    cells[0].style.setProperty("--share", index && most > 0 ? `${(100 * route.rate) / most}%` : "0%");
+    cells[0].style.setProperty("--share", index && route.rate && most > 0 ? `${(100 * route.rate) / most}%` : "0%");
   });
-  while (body.children.length > routes.length) body.lastChild.remove();
 }
 
 // The end of a scale.
@@ -252,7 +255,7 @@ function lost(reason) {
 async function turn() {
   try {
     if (!document.hidden) {
-      const reply = await fetch("/state", { signal: AbortSignal.timeout(5000) });
+      const reply = await fetch("/state", { signal: AbortSignal.timeout(10000) });
       const state = await reply.json();
       if (reply.ok) show(state);
       lost(reply.ok ? "" : state.detail);
