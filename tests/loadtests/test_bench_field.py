@@ -184,6 +184,7 @@ def test_a_run_is_measured_and_written(binary: Path, tmp_path: Path) -> None:
             assert row["expensive_ms"]["p50"] > row["cheap_ms"]["p50"]
         elif row["loop"] == "starving":
             assert row["share"] > 0 and row["cheap_per_second"] > 0
+            assert row["offered"] > 1.2, "what is due counts, whether it was sent or not"
     assert (tmp_path / "bench-field.md").read_text() == Field().page(record).markdown
 
 

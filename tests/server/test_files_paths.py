@@ -15,6 +15,7 @@ from support.servers import Server, start
 
 SECRET = b"not for clients"
 
+
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A root with a secret beside it, and every way that leads there."""

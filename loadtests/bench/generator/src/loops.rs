@@ -168,8 +168,14 @@ pub(crate) fn turns(to: Vec<SocketAddr>, connections: usize) -> Result<(), Lost>
         let plan = Plan { rate, works, targets };
         let trace = plan.trace(Duration::from_secs_f64(seconds), seed);
         let (before, begun) = (own_cpu(), Instant::now());
-        let tally =
-            open_into(Tally::with_samples(begun), begun, &mut pool, &trace, Next::LongestFree, false)?;
+        let tally = open_into(
+            Tally::with_samples(begun),
+            begun,
+            &mut pool,
+            &trace,
+            Next::LongestFree,
+            false,
+        )?;
         say(&tally.json(own_cpu() - before))?;
     }
     Ok(())
