@@ -15,8 +15,12 @@ use crate::base::slow::SlowLanes;
 use crate::request::lane_state::LaneState;
 use crate::request::slow::queue::SlowQueues;
 
-/// Interval between looks at a slow lane that has work.
+/// Interval between looks at a slow lane that has work. A lane that is held, or whose turns are long, looks
+/// later, and then waits for longer.
 const EVERY: Duration = Duration::from_millis(4);
+
+/// The longest interval that counts for the length of a wait.
+const LONGEST: Duration = Duration::from_millis(20);
 
 /// Less than this is not worth the switch between the threads.
 const LEAST: f64 = 50e-6;
@@ -29,7 +33,7 @@ impl Debt {
     /// Adds what the slow lane was due in `elapsed` and what it `got`. What it got too much counts for
     /// as long as what it got too little.
     fn add(&mut self, share: f64, elapsed: Duration, got: Duration) {
-        let most = longest_wait(share);
+        let most = longest_wait(share, elapsed);
         let owed = self.0 + share * elapsed.as_secs_f64() - got.as_secs_f64();
         self.0 = owed.clamp(-most, most);
     }
@@ -40,9 +44,10 @@ impl Debt {
     }
 }
 
-/// What the slow lane is due of [`EVERY`] and of the wait itself, and half as much again to catch up.
-fn longest_wait(share: f64) -> f64 {
-    EVERY.as_secs_f64() * share / (1.0 - share) * 1.5
+/// What the slow lane is due of the time between two looks and of the wait itself, and half as much
+/// again to catch up.
+fn longest_wait(share: f64, elapsed: Duration) -> f64 {
+    elapsed.clamp(EVERY, LONGEST).as_secs_f64() * share / (1.0 - share) * 1.5
 }
 
 /// Runs for as long as the lane runs.
@@ -90,6 +95,23 @@ mod tests {
         assert_eq!(debt.due(), None);
         debt.add(0.15, millis(1000), Duration::ZERO);
         let most = debt.due().expect("it lacks much");
-        assert!(most < millis(2), "{most:?}");
+        assert!(most < millis(6), "{most:?}");
+    }
+
+    #[test]
+    fn a_slow_lane_gets_its_share_however_long_the_turns_of_its_lane_are() {
+        for (share, turn) in [(0.15, 4), (0.15, 9), (0.3, 9), (0.15, 18)] {
+            let turn = Duration::from_millis(turn);
+            let (mut debt, mut waited, mut got, mut all) =
+                (Debt::default(), Duration::ZERO, Duration::ZERO, Duration::ZERO);
+            for _ in 0..1000 {
+                debt.add(share, waited + turn, waited);
+                waited = debt.due().unwrap_or_default();
+                got += waited;
+                all += waited + turn;
+            }
+            let found = got.as_secs_f64() / all.as_secs_f64();
+            assert!((found - share).abs() < 0.001, "{found} with turns of {turn:?}");
+        }
     }
 }
