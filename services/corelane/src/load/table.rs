@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::load::tail::{LongestPoll, Tail};
+use crate::load::tail::{Expectation, LongestPoll, Tail};
 use crate::metrics::kind::{KindIndex, METHODS};
 use crate::metrics::{Count, Rows};
 
@@ -112,19 +112,6 @@ pub(crate) struct Expected {
     pub(crate) kind: Expectation,
 }
 
-/// What kind of request the load table expects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Expectation {
-    /// Short polls.
-    Short,
-    /// Short polls, but a recent one was long.
-    Doubtful,
-    /// A long poll.
-    Long,
-    /// No request of this kind was observed.
-    Unknown,
-}
-
 /// A row of the load table, merged over lanes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Row {
@@ -162,27 +149,21 @@ impl LoadTable {
     /// What is expected of a request.
     #[inline]
     pub(crate) fn foresee(&self, kind: KindIndex) -> Expected {
-        let Some(row) = self.kinds.get(usize::from(kind.bits())) else { return self.unknown() };
-        let Some(nanos) = row.lane.estimate.mean() else {
-            let unknown = self.unknown();
-            return match (row.tail.is_fixed(), row.tail.is_slow()) {
-                (true, true) => Expected { kind: Expectation::Long, ..unknown },
-                (true, false) => Expected { kind: Expectation::Short, ..unknown },
-                (false, _) => unknown,
-            };
-        };
-        let kind = match (row.tail.is_slow(), row.tail.is_watched()) {
-            (true, _) => Expectation::Long,
-            (false, true) => Expectation::Doubtful,
-            (false, false) => Expectation::Short,
-        };
-        Expected { nanos, kind }
+        let row = self.kinds.get(usize::from(kind.bits()));
+        match row.and_then(|row| Some((row.lane.estimate.mean()?, row))) {
+            Some((nanos, row)) => Expected { nanos, kind: row.tail.expectation() },
+            None => self.unknown(row),
+        }
     }
 
     #[cold]
-    fn unknown(&self) -> Expected {
-        let known = self.bound.is_none();
-        let kind = if known { Expectation::Short } else { Expectation::Unknown };
+    #[inline(never)]
+    fn unknown(&self, row: Option<&Kind>) -> Expected {
+        let kind = match row {
+            Some(row) if row.tail.is_fixed() => row.tail.expectation(),
+            _ if self.bound.is_none() => Expectation::Short,
+            _ => Expectation::Unknown,
+        };
         Expected { nanos: self.expect_any(), kind }
     }
 

@@ -26,6 +26,19 @@ const WATCH_BITS: u32 = 16;
 const SLOW: u64 = 1 << (SHARE_BITS + WATCH_BITS);
 const FIXED: u64 = SLOW << 1;
 
+/// What polls a request is expected to have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Expectation {
+    /// Short ones.
+    Short,
+    /// Short ones, but a recent one of its kind was long.
+    Doubtful,
+    /// A long one.
+    Long,
+    /// No request of its kind was observed.
+    Unknown,
+}
+
 /// The longest poll of a request's handler.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LongestPoll {
@@ -41,17 +54,24 @@ pub(crate) struct LongestPoll {
 pub(crate) struct Tail(Count);
 
 impl Tail {
-    /// Whether requests of this kind are served on the slow lane.
+    /// What the next request of this kind is expected to do. Most kinds never had a long poll.
     #[inline]
-    pub(crate) fn is_slow(&self) -> bool {
-        self.0.get() & SLOW != 0
+    pub(crate) fn expectation(&self) -> Expectation {
+        if self.0.get() >> SHARE_BITS == 0 { Expectation::Short } else { self.of_long() }
     }
 
-    /// Whether polls are measured by the clock of the thread.
-    #[inline]
-    pub(crate) fn is_watched(&self) -> bool {
-        let word = self.0.get();
-        word >> SHARE_BITS != 0 && word & FIXED == 0
+    #[cold]
+    fn of_long(&self) -> Expectation {
+        match (self.is_slow(), self.is_fixed()) {
+            (true, _) => Expectation::Long,
+            (false, true) => Expectation::Short,
+            (false, false) => Expectation::Doubtful,
+        }
+    }
+
+    /// Whether requests of this kind are served on the slow lane.
+    pub(crate) fn is_slow(&self) -> bool {
+        self.0.get() & SLOW != 0
     }
 
     /// Whether the service has said what the kind costs.
@@ -128,7 +148,7 @@ mod tests {
         assert!(tail.is_slow());
         let last = observe(&tail, 1, SHORT, |tail| !tail.is_slow());
         assert!((WINDOW..4 * WINDOW).contains(&last), "{last}");
-        assert!(tail.is_watched(), "what was slow is measured for a while");
+        assert_eq!(tail.expectation(), Expectation::Doubtful, "it is measured for a while");
         let last = observe(&tail, last, SHORT, |tail| tail.0.get() == 0);
         assert!(last < 100 * WINDOW, "{last}");
     }
@@ -148,9 +168,9 @@ mod tests {
     fn an_interruption_is_a_reason_to_measure_only() {
         let tail = Tail::default();
         (0..100).for_each(|n| tail.observe(n, SHORT, BOUND));
-        assert!(!tail.is_watched());
+        assert_eq!(tail.expectation(), Expectation::Short);
         tail.observe(100, INTERRUPTED, BOUND);
-        assert!(tail.is_watched() && !tail.is_slow());
+        assert!(tail.expectation() == Expectation::Doubtful);
         let first = Tail::default();
         first.observe(0, INTERRUPTED, BOUND);
         assert!(first.is_slow(), "nothing else is known");
@@ -164,7 +184,8 @@ mod tests {
             let tail = Tail::default();
             tail.fix(slow);
             (0..1000).for_each(|n| tail.observe(n, if slow { SHORT } else { LONG }, BOUND));
-            assert_eq!((tail.is_slow(), tail.is_fixed(), tail.is_watched()), (slow, true, false));
+            let expected = if slow { Expectation::Long } else { Expectation::Short };
+            assert_eq!((tail.expectation(), tail.is_fixed()), (expected, true));
         }
     }
 }

@@ -73,8 +73,13 @@ impl Problem {
 
     /// The reply to send.
     pub fn into_response(self) -> Response<Full<Bytes>> {
-        let (status, headers, body) = self.into_parts();
-        let mut response = Response::new(Full::new(body));
+        self.into_reply(Full::new)
+    }
+
+    /// The reply, with what `body` makes of its bytes.
+    pub(crate) fn into_reply<B>(self, body: impl FnOnce(Bytes) -> B) -> Response<B> {
+        let (status, headers, bytes) = self.into_parts();
+        let mut response = Response::new(body(bytes));
         *response.status_mut() = status;
         *response.headers_mut() = headers;
         response

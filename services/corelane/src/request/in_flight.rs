@@ -5,53 +5,39 @@ use std::mem;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue};
-use http::response::Parts;
-use http::{HeaderMap, Method, Request, StatusCode, Version};
+use http::{Method, Request, StatusCode, Version};
 use http_body::Body;
-use http_body_util::BodyExt;
-use tokio::task::spawn_local;
 
 use crate::base::clock::Tick;
-use crate::base::phase::Phase;
-use crate::load::table::Expectation;
-use crate::load::tail::LongestPoll;
-use crate::message::request_id::{ID_FIELD, X_REQUEST_ID};
+use crate::load::tail::{Expectation, LongestPoll};
 use crate::metrics::kind::{KindIndex, method_index};
 use crate::metrics::{RequestPhase, RequestRefusal};
 use crate::request::body_watch::BodyWatch;
-use crate::request::connection::{Connection, Order};
+use crate::request::connection::Connection;
 use crate::request::current::{self, Current};
 use crate::request::exchanges::Exchange;
 use crate::request::finished::Cut;
-use crate::request::lane_state::{LANE, LaneState, REPLICA};
-use crate::request::record::{RequestRecord, RequestRecords};
+use crate::request::lane_state::LaneState;
+use crate::request::record::RequestRecord;
 use crate::request::unsent::Sending;
-
-/// Maximum bytes of an unread request body that are discarded to keep the connection. Discarding
-/// more costs more than a new connection.
-pub(crate) const DISCARDED: u64 = 64 * 1024;
 
 /// Requests after which the first of another kind runs on the slow lane.
 const ESTABLISHED: u64 = 1000;
-
-/// The start of the header line with the request id ([`ID_FIELD`]).
-const ID_LINE: &[u8] = b"x-request-id: ";
 
 /// A request in flight, counted until it is dropped.
 pub(crate) struct InFlightRequest {
     pub(crate) lane: Rc<LaneState>,
     /// What its handler can learn and change.
     pub(crate) current: Current,
-    head: bool,
+    pub(super) head: bool,
     /// The identifying headers are written after the other fields instead of inserted.
     pub(super) plain: bool,
     /// The client offers to use another protocol after the reply.
     offers_upgrade: bool,
-    version: Version,
+    pub(super) version: Version,
     /// When the head of the reply was ready.
-    made: Option<Tick>,
-    status: Option<StatusCode>,
+    pub(super) made: Option<Tick>,
+    pub(super) status: Option<StatusCode>,
     /// Nanoseconds that this request adds to the expected work of its lane.
     expected: u64,
     /// Nanoseconds for which its handler held the lane in earlier polls.
@@ -193,19 +179,6 @@ impl InFlightRequest {
         self.current.body.as_ref().is_some_and(|(_, watch)| watch.is_too_large())
     }
 
-    /// Discards what the service dropped of the request's body, so that an HTTP/1.1 connection can
-    /// continue. False if that would cost more than a new connection: the reply has to announce the
-    /// end (RFC 9112 section 9.6).
-    fn discard_body(&self) -> bool {
-        let Some((_, watch)) = &self.current.body else { return true };
-        let Some(body) = watch.take_dropped() else { return true };
-        let few = body.size_hint().lower() <= DISCARDED;
-        if few {
-            spawn_local(discard(body));
-        }
-        few
-    }
-
     /// Whether it came over HTTP/2.
     pub(crate) fn is_http2(&self) -> bool {
         self.version == Version::HTTP_2
@@ -243,19 +216,21 @@ impl InFlightRequest {
     /// Whether the slow lane is to serve it.
     #[inline]
     pub(crate) fn is_slow(&self) -> bool {
-        match self.expectation {
-            Expectation::Short | Expectation::Doubtful => false,
-            Expectation::Long => !self.offers_upgrade,
-            Expectation::Unknown => !self.offers_upgrade && self.hurts_less_there(),
-        }
+        self.expectation != Expectation::Short && self.is_better_there()
     }
 
-    /// Where a request of unknown cost hurts least: on an idle slow lane, once the lane has traffic to
-    /// protect.
+    /// Whether a request that may be long runs on the slow lane. One of unknown cost hurts least on an
+    /// idle slow lane, once the lane has traffic to protect.
     #[cold]
-    fn hurts_less_there(&self) -> bool {
+    fn is_better_there(&self) -> bool {
         let shared = self.lane.shared();
-        shared.metrics.finished.get() >= ESTABLISHED && shared.slow.is_idle()
+        let established = || shared.metrics.finished.get() >= ESTABLISHED;
+        let is_long = match self.expectation {
+            Expectation::Short | Expectation::Doubtful => false,
+            Expectation::Long => true,
+            Expectation::Unknown => established() && shared.slow.is_idle(),
+        };
+        is_long && !self.offers_upgrade
     }
 
     /// The slow lane serves it, so it delays no other request of the lane.
@@ -299,7 +274,7 @@ impl InFlightRequest {
     pub(crate) fn begin_poll(&self, now: Tick) {
         self.lane.sends.before_handler(now, self.expected);
         self.lane.shared().running.begin(self.kind(), now);
-        if matches!(self.expectation, Expectation::Doubtful | Expectation::Unknown) {
+        if self.expectation != Expectation::Short {
             self.begin_measured_poll();
         }
     }
@@ -359,81 +334,6 @@ impl InFlightRequest {
         shared.metrics.observe_phase(self.kind(), RequestPhase::Handler, service);
     }
 
-    /// Completes the head of a reply that was made `now`. `body` is the body of a GET.
-    pub(crate) fn complete(&mut self, head: &mut Parts, body: &impl Body, now: Tick) {
-        self.status = Some(head.status);
-        self.made = Some(now);
-        self.settle_expected();
-        if let Some((key, _)) = self.current.body {
-            self.current.connection.bodies.set_answered(key);
-        }
-        if let Some(reason) = self.current.refused.get() {
-            self.lane.metrics().refuse_request(reason);
-        }
-        self.lane.metrics().observe_duration(self.kind(), now.since(self.begun()));
-        // RFC 9110 section 9.3.2: HEAD has the header fields of GET without a body.
-        if self.head
-            && !matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
-            && let Some(length) = body.size_hint().exact()
-            && !head.headers.contains_key(CONTENT_LENGTH)
-        {
-            head.headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
-        }
-        if !self.plain {
-            self.name(&mut head.headers);
-        }
-        self.current.connection.report_load(&mut head.headers);
-        if let Some(request_record) = self.request_record.get_mut() {
-            request_record.answer(head.status, now);
-            request_record.give(0, self.head || body.is_end_stream());
-        }
-        let drains = self.lane.phase.get() != Phase::Serving;
-        if drains || self.current.connection.is_last_reply() || !self.discard_body() {
-            if head.status == StatusCode::SWITCHING_PROTOCOLS {
-                // HTTP ends anyway.
-            } else if self.version < Version::HTTP_2 {
-                head.headers.insert(CONNECTION, HeaderValue::from_static("close"));
-            } else {
-                self.current.connection.tell(Order::Finish);
-            }
-        }
-    }
-
-    /// Adds the headers that identify the replica, the lane and the request to a reply.
-    pub(crate) fn name(&self, fields: &mut HeaderMap) {
-        self.lane.sign(fields);
-        let request_record = self.request_record.take();
-        if let Some(id) =
-            request_record.as_ref().and_then(|request_record| request_record.id.as_ref()?.header())
-        {
-            fields.insert(X_REQUEST_ID, id);
-        }
-        self.request_record.set(request_record);
-    }
-
-    /// Writes the headers of [`InFlightRequest::name`] as lines.
-    pub(crate) fn write_names(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(self.lane.signature_lines());
-        let request_record = self.request_record.take();
-        if let Some(id) =
-            request_record.as_ref().and_then(|request_record| request_record.id.as_ref())
-        {
-            out.extend_from_slice(ID_LINE);
-            id.read(|text| out.extend_from_slice(text));
-            out.extend_from_slice(b"\r\n");
-        }
-        self.request_record.set(request_record);
-    }
-
-    /// Whether [`InFlightRequest::name`] would replace this header of the service.
-    pub(crate) fn names(&self, field: &str) -> bool {
-        match field {
-            REPLICA | LANE => !self.lane.signature_lines().is_empty(),
-            ID_FIELD => self.lane.request_records.as_ref().is_some_and(RequestRecords::names),
-            _ => false,
-        }
-    }
-
     /// The body of the reply comes in parts.
     pub(crate) fn set_streaming(&self) {
         let enter = || self.lane.exchanges.stream(self.kind(), self.begun());
@@ -441,20 +341,8 @@ impl InFlightRequest {
     }
 
     /// Subtracts this request from the lane's expected work.
-    fn settle_expected(&mut self) {
+    pub(super) fn settle_expected(&mut self) {
         self.lane.metrics().expected.sub(mem::take(&mut self.expected));
-    }
-}
-
-/// Reads a body up to [`DISCARDED`]. hyper closes the connection if more follows.
-async fn discard(mut body: hyper::body::Incoming) {
-    let mut left = DISCARDED;
-    while let Some(Ok(frame)) = body.frame().await {
-        let bytes = frame.data_ref().map_or(0, |data| data.len() as u64);
-        match left.checked_sub(bytes) {
-            Some(rest) => left = rest,
-            None => return,
-        }
     }
 }
 

@@ -7,16 +7,13 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
-use http::header::{CONNECTION, EXPECT, HeaderValue};
-use http::{HeaderMap, Request, Response, StatusCode, Version};
-use http_body::Body;
-use http_body_util::{Either, Full};
+use http::{Request, Response, StatusCode};
+use http_body_util::Either;
 use pin_project_lite::pin_project;
 use tower::util::{Oneshot, ServiceExt};
 
 use crate::base::clock::Tick;
 use crate::base::error::BoxError;
-use crate::message::conformance::offers_upgrade;
 use crate::message::problem::Problem;
 use crate::metrics::RequestRefusal;
 use crate::request::away::Away;
@@ -27,69 +24,14 @@ use crate::request::in_flight::InFlightRequest;
 use crate::request::lane_state::LaneState;
 use crate::request::pending::PendingRequest;
 use crate::request::queue::{Admission, Queued, Slot};
-use crate::request::refusal::{
-    body_timed_out, crowded, expired, failure, overloaded, refusal, too_large,
-};
+use crate::request::refusal::{body_timed_out, crowded, expired, failure, overloaded, too_large};
 use crate::request::reply_body::ReplyBody;
 use crate::request::retry_budget::NOT_STARTED;
 use crate::request::service::HttpService;
-use crate::request::slow::body::OwnBody;
+use crate::request::slow::body::{FarBody, OwnBody};
 
 /// A reply whose head is ready.
 pub(crate) type Made<S> = Response<ReplyBody<<S as HttpService>::Body>>;
-
-/// The user's service for one hyper connection.
-pub(crate) struct Dispatch<S: HttpService> {
-    pub(crate) service: S,
-    pub(crate) connection: Rc<Connection>,
-    pub(crate) lane: Rc<LaneState>,
-}
-
-impl<S: HttpService> hyper::service::Service<Request<hyper::body::Incoming>> for Dispatch<S> {
-    type Response = Response<ReplyBody<S::Body>>;
-    type Error = Infallible;
-    type Future = Dispatched<S>;
-
-    fn call(&self, mut request: Request<hyper::body::Incoming>) -> Self::Future {
-        let Dispatch { service, connection, lane } = self;
-        let keeps_alive = keeps_alive(request.version(), request.headers());
-        connection.set_asked_last(!keeps_alive);
-        let mut in_flight = Box::new(InFlightRequest::new(
-            lane,
-            connection,
-            &request,
-            !request.body().is_end_stream(),
-        ));
-        in_flight.offer_upgrade(offers_upgrade(&mut request, connection.is_ambiguous()));
-        let work = match refusal(&mut request, lane) {
-            Some((reason, problem)) => Progress::refused(lane, reason, problem),
-            None => {
-                let watch = in_flight.body_watch();
-                let has_body = watch.is_some();
-                // A client that expects 100 (Continue) would send a body that the service
-                // does not want.
-                let discards =
-                    has_body && !in_flight.is_http2() && !request.headers().contains_key(EXPECT);
-                let request = request.map(|body| Incoming::new(body, watch, discards));
-                if in_flight.is_http2() || has_body || connection.is_unflushed() {
-                    Progress::Arrived { call: Some(Box::new((service.clone(), request))) }
-                } else {
-                    // The previous reply is complete, so hyper polls the future at once, with a
-                    // working waker.
-                    Progress::admitted(service, lane, &mut Some(request), &mut in_flight)
-                }
-            }
-        };
-        Dispatched { reply: Reply::new(in_flight, work), upgrade: None }
-    }
-}
-
-/// Whether the headers of an HTTP/1.1 message keep the connection open and contain no other
-/// connection option (RFC 9112 section 9.3). False for older versions.
-pub(crate) fn keeps_alive(version: Version, fields: &HeaderMap) -> bool {
-    let keeps = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"keep-alive");
-    version >= Version::HTTP_11 && fields.get(CONNECTION).is_none_or(keeps)
-}
 
 pin_project! {
     /// The reply to one request in progress.
@@ -142,7 +84,37 @@ impl<S: HttpService> Reply<S> {
         if has_body {
             asked.body_mut().set_watch(in_flight.body_watch());
         }
+        Reply::admitted(service, lane, request, in_flight)
+    }
+
+    /// The reply to a request that has to be polled at once.
+    pub(super) fn admitted(
+        service: &S,
+        lane: &Rc<LaneState>,
+        request: &mut Option<Request<Incoming>>,
+        mut in_flight: Box<InFlightRequest>,
+    ) -> Self {
         let work = Progress::admitted(service, lane, request, &mut in_flight);
+        Reply::new(in_flight, work)
+    }
+
+    /// The reply to a request that is admitted when it is first polled.
+    pub(super) fn arrived(
+        service: &S,
+        request: Request<Incoming>,
+        in_flight: Box<InFlightRequest>,
+    ) -> Self {
+        let call = Some(Box::new((service.clone(), request)));
+        Reply::new(in_flight, Progress::Arrived { call })
+    }
+
+    /// The reply to a request that the service does not get.
+    pub(super) fn refused(
+        in_flight: Box<InFlightRequest>,
+        reason: RequestRefusal,
+        problem: Problem,
+    ) -> Self {
+        let work = Progress::refused(&in_flight.lane, reason, problem);
         Reply::new(in_flight, work)
     }
 
@@ -288,6 +260,17 @@ impl<S: HttpService> Future for Reply<S> {
             let request = &mut Some(request);
             this.work.set(Progress::started(&mut service, request, slot, in_flight, polled, cx));
         }
+        if let ProgressProjection::Away { away } = this.work.as_mut().project() {
+            let Poll::Ready(result) = returned(away, in_flight, cx) else {
+                return wait(this.pending, in_flight, cx);
+            };
+            this.work.set(Progress::Done);
+            *this.pending = None;
+            let far = |body| Either::Right(OwnBody::Far(Box::new(body)));
+            let response = finished(result, in_flight, far);
+            let in_flight = this.in_flight.take().expect("taken only here");
+            return Poll::Ready(Ok(ReplyBody::reply(response, in_flight, Tick::now())));
+        }
         let result = match this.work.as_mut().project() {
             ProgressProjection::Refused { problem } => {
                 Poll::Ready(Err(*problem.take().expect("answered once")))
@@ -296,47 +279,60 @@ impl<S: HttpService> Future for Reply<S> {
             ProgressProjection::Unready { future, .. } => {
                 run(future.as_mut(), in_flight, polled, cx)
             }
-            ProgressProjection::Away { away } => returned(away, in_flight, cx),
             ProgressProjection::Waiting { .. } => Poll::Pending,
             ProgressProjection::Arrived { .. } => unreachable!("it was admitted above"),
+            ProgressProjection::Away { .. } => unreachable!("it was polled above"),
             ProgressProjection::Done => unreachable!("its in_flight is gone"),
         };
-        let Poll::Ready(result) = result else {
-            let Current { kind, begun, allowed, .. } = &in_flight.current;
-            let allowed = allowed.get().into();
-            let pending = &in_flight.lane.pending;
-            let waiting = || PendingRequest::new(pending, kind.get(), *begun, allowed);
-            // Registered now or earlier. Nothing can have expired since this poll began.
-            let waiting = this.pending.get_or_insert_with(waiting);
-            waiting.allow(allowed);
-            let _ = waiting.is_expired(cx);
-            return Poll::Pending;
-        };
+        let Poll::Ready(result) = result else { return wait(this.pending, in_flight, cx) };
         let now = Tick::now();
-        match *this.work {
-            Progress::Refused { .. } => in_flight.abandon_poll(),
-            // The answer of the slow lane says what it cost.
-            Progress::Away { .. } => {}
-            _ => in_flight.learn(*this.started, polled, now),
+        if matches!(*this.work, Progress::Refused { .. }) {
+            in_flight.abandon_poll();
+        } else {
+            in_flight.learn(*this.started, polled, now);
         }
         // Releases the slot and everything that the handler holds.
         this.work.set(Progress::Done);
         *this.pending = None;
-        let response = match result {
-            Ok(response) if response.status().is_informational() => {
-                informational(response, in_flight)
-            }
-            Ok(mut response) => {
-                if response.status() == StatusCode::SERVICE_UNAVAILABLE {
-                    // Of a server behind this one, whose handler of this request has run.
-                    response.headers_mut().remove(NOT_STARTED);
-                }
-                response
-            }
-            Err(problem) => problem.into_response().map(own),
-        };
+        let response = finished(result, in_flight, Either::Left);
         let in_flight = this.in_flight.take().expect("taken only here");
         Poll::Ready(Ok(ReplyBody::reply(response, in_flight, now)))
+    }
+}
+
+/// Registers a request that waits, now or earlier. Nothing can have expired since this poll began.
+fn wait<T>(
+    pending: &mut Option<PendingRequest>,
+    in_flight: &InFlightRequest,
+    cx: &mut Context<'_>,
+) -> Poll<T> {
+    let Current { kind, begun, allowed, .. } = &in_flight.current;
+    let allowed = allowed.get().into();
+    let of_lane = &in_flight.lane.pending;
+    let waiting = || PendingRequest::new(of_lane, kind.get(), *begun, allowed);
+    let waiting = pending.get_or_insert_with(waiting);
+    waiting.allow(allowed);
+    let _ = waiting.is_expired(cx);
+    Poll::Pending
+}
+
+/// The reply for what a request ended with; `wrap` is for its body.
+#[inline]
+fn finished<A, B>(
+    result: Result<Response<A>, Problem>,
+    in_flight: &InFlightRequest,
+    wrap: impl FnOnce(A) -> Either<B, OwnBody>,
+) -> Response<Either<B, OwnBody>> {
+    match result {
+        Ok(response) if response.status().is_informational() => informational(response, in_flight),
+        Ok(mut response) => {
+            if response.status() == StatusCode::SERVICE_UNAVAILABLE {
+                // Of a server behind this one, whose handler of this request has run.
+                response.headers_mut().remove(NOT_STARTED);
+            }
+            response.map(wrap)
+        }
+        Err(problem) => problem.into_reply(own),
     }
 }
 
@@ -344,53 +340,22 @@ impl<S: HttpService> Future for Reply<S> {
 /// 15.2).
 #[cold]
 #[inline(never)]
-fn informational<B>(
-    response: Response<Either<B, OwnBody>>,
+fn informational<A, B>(
+    response: Response<A>,
     in_flight: &InFlightRequest,
 ) -> Response<Either<B, OwnBody>> {
     let status = response.status();
     if in_flight.is_upgraded_by(status) {
-        return response.map(|_| own(Full::default()));
+        return response.map(|_| own(Bytes::new()));
     }
     tracing::error!(lane = in_flight.lane.index, %status, "a service returned no final reply");
     let problem = Problem::from(StatusCode::INTERNAL_SERVER_ERROR);
-    problem.into_response().map(own)
+    problem.into_reply(own)
 }
 
 /// The body of a reply that the server makes itself.
-fn own<B>(body: Full<Bytes>) -> Either<B, OwnBody> {
-    Either::Right(Either::Left(body))
-}
-
-pin_project! {
-    /// The reply to one request that hyper has read. The fast path has no upgrade.
-    pub(crate) struct Dispatched<S: HttpService> {
-        #[pin]
-        reply: Reply<S>,
-        // A 101 over HTTP/1.1, until the connection is ready to hand over its stream.
-        upgrade: Option<Box<Made<S>>>,
-    }
-}
-
-impl<S: HttpService> Future for Dispatched<S> {
-    type Output = Result<Made<S>, Infallible>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        if let Some(made) = this.upgrade.take() {
-            return Poll::Ready(Ok(*made));
-        }
-        let polled = this.reply.poll(cx);
-        let begins = |made: &Made<S>| made.body().in_flight().begin_upgrade(made.status());
-        if !matches!(&polled, Poll::Ready(Ok(made)) if begins(made)) {
-            return polled;
-        }
-        // The task of the connection polls again at once.
-        if let Poll::Ready(Ok(made)) = polled {
-            *this.upgrade = Some(Box::new(made));
-        }
-        Poll::Pending
-    }
+fn own<B>(body: Bytes) -> Either<B, OwnBody> {
+    Either::Right(OwnBody::Memory(body))
 }
 
 /// Polls the service of a request.
@@ -399,7 +364,7 @@ fn run<F, B, E>(
     in_flight: &mut InFlightRequest,
     polled: Tick,
     cx: &mut Context<'_>,
-) -> Poll<Result<Response<Either<B, OwnBody>>, Problem>>
+) -> Poll<Result<Response<B>, Problem>>
 where
     F: Future<Output = Result<Response<B>, E>>,
     E: Into<BoxError>,
@@ -416,18 +381,16 @@ where
         lane.metrics().refuse_request(RequestRefusal::BodyTooLarge);
         return Poll::Ready(Err(too_large(in_flight.body_limit())));
     }
-    made?.map(|result| match result {
-        Ok(response) => Ok(response.map(Either::Left)),
-        Err(error) => Err(failure(error.into(), in_flight)),
-    })
+    made?.map(|result| result.map_err(|error| failure(error.into(), in_flight)))
 }
 
 /// Polls for the answer of the slow lane.
-fn returned<B>(
+#[cold]
+fn returned(
     away: &mut Away,
     in_flight: &mut InFlightRequest,
     cx: &mut Context<'_>,
-) -> Poll<Result<Response<Either<B, OwnBody>>, Problem>> {
+) -> Poll<Result<Response<FarBody>, Problem>> {
     let outcome = ready!(away.poll(in_flight, cx));
     let lane = &in_flight.lane;
     if in_flight.body_is_too_large() {
@@ -435,9 +398,7 @@ fn returned<B>(
         return Poll::Ready(Err(too_large(in_flight.body_limit())));
     }
     Poll::Ready(match outcome {
-        Some(Ok(Ok(response))) => {
-            Ok(response.map(|body| Either::Right(Either::Right(Box::new(body)))))
-        }
+        Some(Ok(Ok(response))) => Ok(response),
         Some(Ok(Err(error))) => Err(failure(error, in_flight)),
         // Counted and logged as on the lane.
         Some(Err(panic)) => guard(in_flight, || resume_unwind(panic)),

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http::Response;
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::{Either, Full};
+use http_body_util::Either;
 use pin_project_lite::pin_project;
 
 use crate::base::clock::Tick;
@@ -51,7 +51,7 @@ impl<B> ReplyBody<B> {
         let (mut head, mut inner) = response.into_parts();
         in_flight.complete(&mut head, &inner, now);
         if in_flight.asks_head() {
-            inner = Either::Right(Either::Left(Full::default()));
+            inner = Either::Right(OwnBody::Memory(Bytes::new()));
         }
         Response::from_parts(head, ReplyBody { inner, rest: None, given: false, in_flight })
     }

@@ -6,8 +6,8 @@ use bytes::Bytes;
 
 use crate::os::socket::Socket;
 use crate::request::connection::Connection;
+use crate::request::dispatch::Dispatch;
 use crate::request::lane_state::LaneState;
-use crate::request::reply::Dispatch;
 use crate::request::service::HttpService;
 use crate::transport::buffers::Buffers;
 use crate::transport::connections::{Connections, Registration};

@@ -16,7 +16,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::request::connection::{Connection, Order};
-use crate::request::reply::Dispatch;
+use crate::request::dispatch::Dispatch;
 use crate::request::service::HttpService;
 use crate::transport::connections::Strays;
 use crate::transport::stream::Stream;

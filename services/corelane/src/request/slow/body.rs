@@ -2,13 +2,13 @@
 
 use std::any::Any;
 use std::collections::VecDeque;
+use std::mem;
 use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::{Either, Full};
 use tokio::sync::mpsc;
 
 use crate::base::error::BoxError;
@@ -100,5 +100,39 @@ impl Body for FarBody {
     }
 }
 
-/// A body that the server has, and not the service of the lane.
-pub(crate) type OwnBody = Either<Full<Bytes>, Box<FarBody>>;
+/// A body that the server has, and not the service of the lane. As small as [`Bytes`]: replies are moved
+/// several times.
+pub(crate) enum OwnBody {
+    Memory(Bytes),
+    Far(Box<FarBody>),
+}
+
+impl Body for OwnBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match &mut *self {
+            OwnBody::Memory(bytes) if bytes.is_empty() => Poll::Ready(None),
+            OwnBody::Memory(bytes) => Poll::Ready(Some(Ok(Frame::data(mem::take(bytes))))),
+            OwnBody::Far(body) => Pin::new(body).poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            OwnBody::Memory(bytes) => bytes.is_empty(),
+            OwnBody::Far(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            OwnBody::Memory(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            OwnBody::Far(body) => body.size_hint(),
+        }
+    }
+}
