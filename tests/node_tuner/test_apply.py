@@ -128,6 +128,21 @@ def test_without_cpus_for_interrupts_packets_come_to_no_other_cpu(tree: Tree) ->
     assert tree.read(f"{queue}/rps_cpus") == "c"
 
 
+def test_interrupts_go_to_the_cpus_for_them_on_the_devices_numa_node(tree: Tree) -> None:
+    tree.add({"sys/class/net/eth0/device/local_cpulist": "2-3\n"})
+    irq, queue = "proc/irq/40/smp_affinity_list", "sys/class/net/eth0/queues/rx-0/rps_cpus"
+    arguments = ("apply", "--profile=web-100k")
+    tree.run(*arguments, "--housekeeping=0,2", status=0)
+    assert (tree.read(irq), tree.read(queue)) == ("2", "4")
+    # None of these is near.
+    tree.run(*arguments, "--housekeeping=0-1", status=0)
+    assert (tree.read(irq), tree.read(queue)) == ("0-1", "3")
+    # irqbalance spreads over all that it may use.
+    tree.add({**trees.process(7, "irqbalance"), trees.IRQBALANCE: 'IRQBALANCE_BANNED_CPULIST="1,3"\n'})
+    tree.run(*arguments, "--housekeeping=0,2", status=0)
+    assert tree.read(irq) == "0,2"
+
+
 def test_the_kernels_forms_are_no_differences(tree: Tree) -> None:
     tree.run("apply", "--profile=web-1m", HOUSEKEEPING, status=0)
     tree.add(

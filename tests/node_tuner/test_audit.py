@@ -34,6 +34,19 @@ def test_differences_are_shown_and_nothing_is_changed(tree: Tree) -> None:
     assert not tree.journal.exists()
 
 
+def test_a_part_of_a_core_for_interrupts_is_named(tree: Tree) -> None:
+    cores = {0: "0,2", 1: "1,3", 2: "0,2", 3: "1,3"}
+    name = "sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
+    tree.add({name.format(cpu): f"{core}\n" for cpu, core in cores.items()})
+    note = "housekeeping = 0: CPU 2 shares a core with it and is left to pods: whole cores are 0,2"
+    for arguments in (("audit",), ("plan",)):
+        assert note in tree.run(*arguments, "--housekeeping=0").stdout.splitlines()
+        assert "shares a core" not in tree.run(*arguments, "--housekeeping=0,2").stdout
+    audit = tree.run("audit", "--output=json", "--housekeeping=0")
+    assert json.loads(audit.stdout)["notes"] == [note]
+    assert note in tree.run("generate", "kubelet", "--housekeeping=0", status=0).stderr
+
+
 def test_a_prepared_node_has_no_differences(tree: Tree) -> None:
     tree.run("apply", HOUSEKEEPING, status=0)
     report = json.loads(tree.run("audit", "--output=json", HOUSEKEEPING, status=0).stdout)

@@ -9,8 +9,10 @@ use std::process::ExitCode;
 use corelane_service::process;
 
 use crate::catalogue::Role;
+use crate::node;
 use crate::profile::Profile;
 use crate::settings::{Generate, Output, Settings, What};
+use crate::tree::Tree;
 
 /// The hard limit of open files that systemd gives a service (systemd-system.conf(5), DefaultLimitNOFILE).
 const SYSTEMD: u64 = 524_288;
@@ -25,7 +27,12 @@ pub(crate) fn run(settings: &Settings, generate: Generate) -> ExitCode {
     let text = match generate.what {
         What::Service => Ok(sysctls::values(&profile, Role::Service, generate.with_unsafe)),
         What::Gateway => Ok(sysctls::values(&profile, Role::Gateway, generate.with_unsafe)),
-        What::Kubelet => kubelet::snippet(&profile, &settings.housekeeping, generate.with_unsafe),
+        What::Kubelet => {
+            if let Some(note) = node::split_of(&Tree::new(&settings.root), settings) {
+                tracing::warn!("{note}");
+            }
+            kubelet::snippet(&profile, &settings.housekeeping, generate.with_unsafe)
+        }
         What::Containerd => Ok(containerd(&profile)),
         What::Boot => Ok(boot(&profile)),
     };

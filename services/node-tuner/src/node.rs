@@ -20,6 +20,8 @@ pub(crate) struct Node {
     pub(crate) cpus: Cpus,
     /// CPUs for interrupts, or why there are none.
     pub(crate) housekeeping: Result<Cpus, String>,
+    /// What is wrong with them, if anything.
+    pub(crate) split: Option<String>,
     /// Network devices to check, and whether each exists.
     pub(crate) interfaces: Vec<Interface>,
     /// Pages of memory.
@@ -35,13 +37,17 @@ pub(crate) struct Interface {
     pub(crate) there: bool,
     pub(crate) receiving: Vec<String>,
     pub(crate) sending: Vec<String>,
+    /// CPUs of its NUMA node, if the kernel says which.
+    pub(crate) local: Option<Cpus>,
 }
 
 impl Node {
     pub(crate) fn look(tree: &Tree, settings: &Settings) -> Node {
         let cpus = list(tree, "/sys/devices/system/cpu/online").unwrap_or_default();
+        let housekeeping = housekeeping(&settings.housekeeping, &cpus);
         Node {
-            housekeeping: housekeeping(&settings.housekeeping, &cpus),
+            split: housekeeping.as_ref().ok().and_then(|it| split_cores(tree, it, &cpus)),
+            housekeeping,
             interfaces: interfaces(tree, &settings.interfaces),
             pages: pages(tree),
             kube_proxy: !named(tree, "kube-proxy").is_empty(),
@@ -71,15 +77,52 @@ fn housekeeping(said: &str, online: &Cpus) -> Result<Cpus, String> {
     Ok(cpus)
 }
 
+/// The CPUs for interrupts of the settings, if they are on this machine and a part of a core: what to set instead.
+pub(crate) fn split_of(tree: &Tree, settings: &Settings) -> Option<String> {
+    let online = list(tree, "/sys/devices/system/cpu/online")?;
+    split_cores(tree, &housekeeping(&settings.housekeeping, &online).ok()?, &online)
+}
+
+/// Pods get the other half of a reserved core, and with `full-pcpus-only` nobody gets it.
+fn split_cores(tree: &Tree, reserved: &Cpus, online: &Cpus) -> Option<String> {
+    let mut whole = reserved.clone();
+    for cpu in reserved.iter() {
+        let folder = format!("/sys/devices/system/cpu/cpu{cpu}/topology");
+        // The second is the name before Linux 5.3.
+        let names = ["core_cpus_list", "thread_siblings_list"];
+        let core = names.iter().find_map(|name| list(tree, &format!("{folder}/{name}")));
+        whole.add(&core.unwrap_or_default().and(online));
+    }
+    let others = whole.without(reserved);
+    (!others.is_empty()).then(|| {
+        format!(
+            "housekeeping = {reserved}: CPU {others} shares a core with it and is left to pods: whole cores are {whole}"
+        )
+    })
+}
+
 fn interfaces(tree: &Tree, said: &[String]) -> Vec<Interface> {
     let names = devices(tree, said).unwrap_or_default();
     let look = |name: String| {
         let folder = format!("{NETWORK}/{name}");
         let queues = tree.list(&format!("{folder}/queues")).unwrap_or_default();
         let of = |kind: &str| queues.iter().filter(|it| it.starts_with(kind)).cloned().collect();
-        Interface { there: tree.exists(&folder), receiving: of("rx-"), sending: of("tx-"), name }
+        Interface {
+            there: tree.exists(&folder),
+            receiving: of("rx-"),
+            sending: of("tx-"),
+            local: local(tree, &folder),
+            name,
+        }
     };
     names.into_iter().map(look).collect()
+}
+
+/// The CPUs of the NUMA node of a PCI device, or of the one that a virtio device belongs to.
+fn local(tree: &Tree, interface: &str) -> Option<Cpus> {
+    let files = ["device/local_cpulist", "device/../local_cpulist"];
+    let found = files.iter().find_map(|file| list(tree, &format!("{interface}/{file}")));
+    found.filter(|cpus| !cpus.is_empty())
 }
 
 /// The named network devices, or all with hardware.

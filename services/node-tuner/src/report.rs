@@ -67,6 +67,8 @@ pub(crate) struct Row {
 pub(crate) struct Report {
     pub(crate) profile: String,
     pub(crate) knobs: Vec<Row>,
+    /// Of the node's settings as a whole.
+    pub(crate) notes: Vec<String>,
 }
 
 impl Report {
@@ -111,6 +113,7 @@ impl Report {
             "prepared": self.prepared(),
             "knobs": self.knobs,
             "differs": self.differs(),
+            "notes": self.notes,
         });
         format!("{value:#}\n")
     }
@@ -138,7 +141,11 @@ fn table(report: &Report) -> String {
             text += &wrapped(&words.join("; "), "    ");
         }
     }
-    text + &summary(report)
+    text + &notes(report) + &summary(report)
+}
+
+fn notes(report: &Report) -> String {
+    report.notes.iter().map(|note| format!("\n{}", wrapped(note, ""))).collect()
 }
 
 fn cells(row: &Row) -> [String; 4] {
@@ -213,6 +220,7 @@ fn plan(report: &Report) -> String {
         let reason = catalogue::find(row.name).map_or("", |knob| knob.reason);
         text += &wrapped(if row.reason.is_empty() { reason } else { &row.reason }, "    ");
     }
+    text += &notes(report);
     match report.differs() {
         0 => text + "nothing to write\n",
         count => format!("{text}{count} setting(s) to write\n"),
@@ -244,7 +252,7 @@ mod tests {
             row(longest.expect("some"), State::Elsewhere, &"why ".repeat(90)),
             row("net.rps_cpus", State::Differs, ""),
         ];
-        let mut report = Report { profile: "web-1m".to_owned(), knobs: rows };
+        let mut report = Report { profile: "web-1m".to_owned(), knobs: rows, notes: Vec::new() };
         report.knobs[0].target.clear();
         for line in report.table().lines() {
             assert!(line.chars().count() <= WIDTH, "{}: {line}", line.len());
@@ -258,7 +266,7 @@ mod tests {
         row.target.clear();
         row.wanted = "4000".to_owned();
         row.actual = Some("1000".to_owned());
-        let report = Report { profile: "web-10k".to_owned(), knobs: vec![row] };
+        let report = Report { profile: "web-10k".to_owned(), knobs: vec![row], notes: Vec::new() };
         let plan = report.plan();
         let lines: Vec<&str> = plan.lines().collect();
         assert_eq!(lines[1], "- net.core.netdev_max_backlog 1000");

@@ -195,7 +195,8 @@ impl Tuner {
         let mut rows: Vec<Row> = judged.into_iter().map(|it| it.row).collect();
         rows.extend(leaving);
         rows.extend(sight.elsewhere(self.kubelet.as_ref()));
-        Report { profile: self.profile.name.clone(), knobs: rows }
+        let notes = sight.node.split.iter().cloned().collect();
+        Report { profile: self.profile.name.clone(), knobs: rows, notes }
     }
 
     /// Rows of settings that the profile no longer contains.

@@ -164,7 +164,7 @@ mod tests {
     }
 
     fn report(knobs: Vec<Row>) -> Report {
-        Report { profile: "web-10k".to_owned(), knobs }
+        Report { profile: "web-10k".to_owned(), knobs, notes: Vec::new() }
     }
 
     fn told(changes: &Changes) -> Vec<String> {

@@ -19,6 +19,8 @@ pub(crate) struct Passes {
     memory: Memory,
     /// Whether there may be a journal to restore.
     to_restore: bool,
+    /// As of the last pass.
+    notes: Vec<String>,
 }
 
 /// The result of a pass.
@@ -40,6 +42,7 @@ impl Passes {
             mode: settings.agent.mode,
             repair: settings.agent.drift == Drift::Repair,
             to_restore: true,
+            notes: Vec::new(),
         }
     }
 
@@ -97,6 +100,10 @@ impl Passes {
     /// The result of a pass that checks drift.
     fn outcome(&mut self, report: Report, error: Option<String>) -> Outcome {
         let applied = self.mode == Mode::Apply && error.is_none();
+        if report.notes != self.notes {
+            report.notes.iter().for_each(|note| warn!("{note}"));
+            self.notes.clone_from(&report.notes);
+        }
         let changes = self.memory.take(&report, applied);
         log(&changes);
         let messages = changes.messages(&report.profile);

@@ -226,7 +226,8 @@ pub(super) static NETWORK: &[Knob] = &[
         values: ["", "auto", "auto"],
         summary: "CPUs that process the packets of a receive queue (RPS)",
         reason: "With fewer queues than CPUs, few CPUs would do all the work. auto: those for \
-                 interrupts, not the pinned ones. Redundant if each CPU has a queue",
+                 interrupts on the device's NUMA node, not the pinned ones. Redundant if each CPU \
+                 has a queue",
         source: SCALING,
         risk: "Interrupts between CPUs",
     },
@@ -275,8 +276,8 @@ pub(super) static CPUS: &[Knob] = &[
         place: Place::Interrupts,
         values: all("auto"),
         summary: "CPUs that serve the interrupts of network devices",
-        reason: "auto: those for interrupts, so that packets of others do not interrupt a pinned \
-                 lane",
+        reason: "auto: those for interrupts, on the device's NUMA node where there are any, so \
+                 that packets of others do not interrupt a pinned lane",
         source: AFFINITY,
         risk: "Too few CPUs become the bottleneck of receiving",
     },

@@ -124,9 +124,7 @@ impl Sight<'_> {
         match wanted {
             Value::Cpus(cpus) => self.online(cpus),
             // Pods may be pinned to any other CPU.
-            Value::Auto if knob.rule == Rule::Mask => {
-                self.node.housekeeping.clone().map(Value::Cpus)
-            }
+            Value::Auto if knob.rule == Rule::Mask => self.near(device).map(Value::Cpus),
             Value::Auto => self.share_of_flows(queues),
             wanted => Ok(flows(knob, wanted)),
         }
@@ -157,9 +155,9 @@ impl Sight<'_> {
     }
 
     fn interrupts(&self, knob: &'static Knob, wanted: &Value) -> Vec<Aim> {
-        let cpus = self.for_interrupts(wanted).and_then(|cpus| self.stays(cpus));
         let mut aims = Vec::new();
         for device in &self.node.interfaces {
+            let cpus = self.for_interrupts(wanted, device).and_then(|cpus| self.stays(cpus));
             let irqs = interrupts(self.tree, &device.name);
             if irqs.is_empty() {
                 let why =
@@ -180,11 +178,20 @@ impl Sight<'_> {
         self.or_no_device(knob, aims)
     }
 
-    fn for_interrupts(&self, wanted: &Value) -> Result<Value, String> {
+    fn for_interrupts(&self, wanted: &Value, device: &Interface) -> Result<Value, String> {
         match wanted {
             Value::Cpus(cpus) => self.online(cpus),
-            _ => self.node.housekeeping.clone().map(Value::Cpus),
+            _ => self.near(device).map(Value::Cpus),
         }
+    }
+
+    /// The CPUs for interrupts on the device's NUMA node, from which its memory is near; all of them if there is none.
+    /// irqbalance knows the nodes itself, and takes any CPU that it is not forbidden.
+    fn near(&self, device: &Interface) -> Result<Cpus, String> {
+        let all = self.node.housekeeping.clone()?;
+        let local = device.local.as_ref().filter(|_| !self.node.irqbalance.runs);
+        let near = local.map(|local| all.and(local)).filter(|near| !near.is_empty());
+        Ok(near.unwrap_or(all))
     }
 
     /// irqbalance would move interrupts back, unless it excludes the other CPUs.

@@ -2,7 +2,8 @@
 //!
 //! The kubelet rewrites cpusets of running containers. The kernel then moves threads off removed
 //! CPUs, and before Linux 6.2 it also discarded their affinity. The admin thread is never pinned,
-//! so its own mask shows the new cpuset.
+//! so its own mask shows the new cpuset. An in-place resize of the pod rewrites quota and weight,
+//! which are read from the cgroup's files.
 
 use std::fmt;
 use std::io;
@@ -18,7 +19,7 @@ use super::plan::{CpuPlan, replan};
 use super::view::{CpuView, affinity_of_this_thread};
 use super::{Lanes, Pin};
 
-/// Interval between checks of the masks: one system call per lane, about a microsecond.
+/// Interval between checks: one system call per lane, about a microsecond, and some small files.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// [`LaneCpu::cpu`] of a lane that is not pinned.
@@ -159,7 +160,7 @@ impl Cpus {
         Cpus { lanes, pin, view: Mutex::new(view), changed: OnceLock::new() }
     }
 
-    /// The CPUs as of the start, or of the last change of a mask.
+    /// The CPUs as of the start, or of the last change of a mask, the quota or the weight.
     pub(crate) fn view(&self) -> CpuView {
         self.view.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -171,7 +172,7 @@ impl Cpus {
     }
 }
 
-/// Checks the masks periodically. Must run on a thread that is not pinned.
+/// Checks the masks, the quota and the weight periodically. Must run on a thread that is not pinned.
 pub(crate) async fn watch(cpus: &Cpus, lanes: Vec<&LaneCpu>) {
     let mut watch = Watch::new(cpus, lanes);
     let mut ticks = interval(EVERY);
@@ -204,7 +205,7 @@ impl<'a> Watch<'a> {
     fn look(&mut self) -> io::Result<()> {
         let affinity = affinity_of_this_thread()?;
         let strayed = (0..self.masks.len()).any(|lane| self.has_strayed(lane));
-        if affinity == self.affinity && !strayed {
+        if affinity == self.affinity && !strayed && self.cpus.view().has_present_share() {
             return Ok(());
         }
         let view = CpuView::read()?;
@@ -260,10 +261,12 @@ impl<'a> Watch<'a> {
     }
 
     fn report(&self, plan: &CpuPlan, now: &[Option<usize>]) {
-        let cpus = &self.affinity;
+        let (cpus, quota) = (&self.affinity, self.cpus.view().quota);
         match &plan.unpinned_because {
-            Some(reason) => tracing::warn!(?cpus, reason, "CPUs changed: lanes are not pinned"),
-            None => tracing::info!(?cpus, lanes = ?now, "CPUs changed"),
+            Some(reason) => {
+                tracing::warn!(?cpus, ?quota, reason, "CPUs changed: lanes are not pinned");
+            }
+            None => tracing::info!(?cpus, ?quota, lanes = ?now, "CPUs changed"),
         }
     }
 }

@@ -5,29 +5,33 @@ use std::time::Duration;
 
 use super::view::Files;
 
-/// The kernel's throttling counters of a cgroup.
+/// The kernel's throttling counters of a cgroup and its ancestors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Throttling {
-    /// Periods of the quota in which the cgroup ran.
+    /// Periods of the quotas in which the cgroup with the quota ran.
     pub(crate) periods: u64,
-    /// Periods in which the quota was used up.
+    /// Periods in which a quota was used up.
     pub(crate) throttled_periods: u64,
     /// Total time for which runnable threads were throttled, over all CPUs.
     pub(crate) throttled: Duration,
 }
 
 impl Throttling {
-    /// The counters of this process's cgroup; `None` if it has no quota counters.
+    /// The sum over this process's cgroup and its visible ancestors; `None` if none has quota
+    /// counters. A quota of any of them stops the server, and a cgroup without one counts nothing.
     pub(crate) fn read() -> Option<Self> {
         Self::read_below(Path::new("/"))
     }
 
-    /// Excludes ancestors: throttling of a whole pod affects other containers too, and is reported
-    /// for the pod.
     fn read_below(root: &Path) -> Option<Self> {
         let files = Files { root };
         let location = files.cgroups().locate("cpu")?;
-        Self::parse(&files.text(location.directories.first()?.join("cpu.stat"))?)
+        let texts = location.directories.iter().map(|at| files.text(at.join("cpu.stat")));
+        texts.flatten().filter_map(|text| Self::parse(&text)).reduce(|one, other| Throttling {
+            periods: one.periods.saturating_add(other.periods),
+            throttled_periods: one.throttled_periods.saturating_add(other.throttled_periods),
+            throttled: one.throttled.saturating_add(other.throttled),
+        })
     }
 
     /// Parses `cpu.stat` of cgroup v1 (sched-bwc.rst), in nanoseconds, or v2 (cgroup-v2.rst), in
@@ -58,7 +62,7 @@ mod tests {
     };
 
     #[test]
-    fn v1_of_the_own_cgroup() {
+    fn v1_of_the_cgroup_and_its_ancestors() {
         let cpu = "sys/fs/cgroup/cpu,cpuacct";
         let tree = Tree::new(
             "throttling-v1",
@@ -70,11 +74,15 @@ mod tests {
                 ),
                 (
                     &format!("{cpu}/pods/a/cpu.stat"),
-                    "nr_periods 20\nnr_throttled 3\nthrottled_time 1500000000\n",
+                    "nr_periods 0\nnr_throttled 0\nthrottled_time 0\n",
                 ),
                 (
                     &format!("{cpu}/pods/cpu.stat"),
-                    "nr_periods 90\nnr_throttled 90\nthrottled_time 9\n",
+                    "nr_periods 15\nnr_throttled 2\nthrottled_time 1400000000\n",
+                ),
+                (
+                    &format!("{cpu}/cpu.stat"),
+                    "nr_periods 5\nnr_throttled 1\nthrottled_time 100000000\n",
                 ),
             ],
         );

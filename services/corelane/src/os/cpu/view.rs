@@ -52,8 +52,7 @@ impl CpuView {
         let cgroups = files.cgroups();
         let (cpuset, exclusive) =
             cgroups.locate("cpuset").map_or((None, false), |at| files.cpuset(&at));
-        let (quota, weight) =
-            cgroups.locate("cpu").map_or((None, None), |at| (files.quota(&at), files.weight(&at)));
+        let (quota, weight) = files.share(&cgroups);
         CpuView {
             online: files.list("/sys/devices/system/cpu/online").unwrap_or_default(),
             topology: files.topology(&affinity),
@@ -63,6 +62,13 @@ impl CpuView {
             quota,
             weight,
         }
+    }
+
+    /// Whether the quota and the weight are still those of this view. Unlike the affinity mask, which
+    /// follows the cpuset, nothing shows their changes but the files.
+    pub(super) fn has_present_share(&self) -> bool {
+        let files = Files { root: Path::new("/") };
+        files.share(&files.cgroups()) == (self.quota, self.weight)
     }
 
     /// The usable CPUs in ascending order.
@@ -155,6 +161,12 @@ impl Files<'_> {
             false => own("cpuset.cpus.partition").is_some_and(|text| cgroup::is_partition(&text)),
         };
         (cpus, exclusive)
+    }
+
+    /// The quota and the weight.
+    fn share(&self, cgroups: &Cgroups) -> (Option<f64>, Option<Weight>) {
+        let share = |at| (self.quota(&at), self.weight(&at));
+        cgroups.locate("cpu").map_or((None, None), share)
     }
 
     /// The tightest quota of the cgroup and its visible ancestors, each of which limits its

@@ -23,26 +23,26 @@ const MEMORY_LIMIT: Family =
 
 type OfThrottling = (Family, fn(&Throttling) -> Value);
 
-/// Families that are omitted if the cgroup has no quota counters.
+/// Families that are omitted where the cgroup has no quota counters. Without a quota they stay 0.
 const OF_THROTTLING: &[OfThrottling] = &[
     (
         Family::counter(
             "corelane_cpu_periods",
-            "Periods of the CFS quota in which the server's cgroup ran",
+            "Periods of the CFS quotas of the server's cgroup and its visible ancestors in which it ran",
         ),
         |counted| counted.periods.into(),
     ),
     (
         Family::counter(
             "corelane_cpu_throttled_periods",
-            "Periods of the CFS quota in which the server's cgroup was throttled",
+            "Periods in which a CFS quota of the server's cgroup or of a visible ancestor was used up",
         ),
         |counted| counted.throttled_periods.into(),
     ),
     (
         Family::counter(
             "corelane_cpu_throttled_seconds",
-            "Time for which the CFS quota throttled threads of the server's cgroup, over all CPUs",
+            "Time for which a CFS quota throttled threads of the server's cgroup or of a visible ancestor, over all CPUs",
         ),
         |counted| counted.throttled.into(),
     ),
