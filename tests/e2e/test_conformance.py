@@ -33,9 +33,6 @@ from tools import gomodule, resolve, table
 
 __all__ = ["definitions", "test_the_profiles_of_http_and_grpc"]
 
-PROGRAMS_OF = {"gateway-api/echo-basic": "gateway-echo", "coredns/coredns": "coredns"}
-"""The tools that are the programs of the images which the tests name."""
-
 CHART = {
     **VALUES,
     "listener": {},
@@ -102,7 +99,7 @@ class Pods(World):
 
 
 def bring(folder: Path) -> None:
-    """Loads the images that the tests name into the nodes, each with the program of this repository's tools."""
+    """Loads the images that the tests name into the nodes: all have the echo server, also that of CoreDNS, which only UDP asks."""
     source = gomodule.source(table.find("gateway-conformance"))
     argv = ["go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api/conformance"]
     done = subprocess.run(argv, cwd=source, capture_output=True, text=True, check=True)
@@ -113,13 +110,9 @@ def bring(folder: Path) -> None:
     )
     archives = []
     for name, tag in sorted(set(re.findall(r"image: (registry\.k8s\.io/\S+):(\S+)", text))):
-        program = PROGRAMS_OF[name.partition("/")[2]]
-        # CoreDNS listens on port 53.
-        user = "0:0" if program == "coredns" else archive.USER
-        arch = ARCHITECTURES[platform.machine()]
-        image = Image(name, tag, arch, created=0, entrypoint=(f"/{program}",), user=user)
-        file = folder / f"{program}-{tag}.tar"
-        archive.write(image, [[layer.program(f"/{program}", tool(program))]], file)
+        image = Image(name, tag, ARCHITECTURES[platform.machine()], 0, entrypoint=("/echo",))
+        file = folder / f"{name.rpartition('/')[2]}-{tag}.tar"
+        archive.write(image, [[layer.program("/echo", tool("gateway-echo"))]], file)
         archives.append(file)
     images.bring(archives)
 
