@@ -138,7 +138,9 @@ def test_interrupts_go_to_the_cpus_for_them_on_the_devices_numa_node(tree: Tree)
     tree.run(*arguments, "--housekeeping=0-1", status=0)
     assert (tree.read(irq), tree.read(queue)) == ("0-1", "3")
     # irqbalance spreads over all that it may use.
-    tree.add({**trees.process(7, "irqbalance"), trees.IRQBALANCE: 'IRQBALANCE_BANNED_CPULIST="1,3"\n'})
+    tree.add(
+        {**trees.process(7, "irqbalance"), trees.IRQBALANCE: 'IRQBALANCE_BANNED_CPULIST="1,3"\n'}
+    )
     tree.run(*arguments, "--housekeeping=0,2", status=0)
     assert tree.read(irq) == "0,2"
 
