@@ -2,7 +2,8 @@
 
 import json
 
-WIDTH = 280
+WIDTH = 400
+"""So that most members of a panel are on one line (its query, its unit with the limits, its place), and most values of a schema."""
 
 
 def text(value: object, indent: str = "") -> str:

@@ -4,9 +4,9 @@ import json
 from collections.abc import Callable, Iterator
 
 import pytest
-from support.browser import Page, browser
 
 from support import REPOSITORY, eventually
+from support.browser import Page, browser
 from support.client import ask
 from support.servers import Server, start
 
