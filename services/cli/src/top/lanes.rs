@@ -32,7 +32,7 @@ pub(super) struct Replica {
     pub(super) error: Option<String>,
     pub(super) phase: String,
     pub(super) lanes: Vec<Lane>,
-    latency: Histogram,
+    pub(super) latency: Histogram,
 }
 
 /// A lane over an interval.
