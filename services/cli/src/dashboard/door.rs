@@ -128,8 +128,14 @@ impl Door {
     async fn perform(&self, action: Action<'_>) -> Result<(), String> {
         let topology = self.instance.topology()?;
         let (name, deed) = match action {
-            Action::Start => return Ok(self.load.start(topology.gateway_port)),
-            Action::Stop => return Ok(self.load.stop()),
+            Action::Start => {
+                self.load.start(topology.gateway_port);
+                return Ok(());
+            }
+            Action::Stop => {
+                self.load.stop();
+                return Ok(());
+            }
             Action::Replica(name, deed) => (name, deed),
         };
         let replica = topology.replicas.iter().find(|replica| replica.name == name);

@@ -66,7 +66,7 @@ impl Slot {
         let before = self.version.load(Acquire);
         let words = std::array::from_fn(|index| self.words[index].load(Relaxed));
         fence(Acquire);
-        let is_whole = before == self.version.load(Relaxed) && before % 2 == 0;
+        let is_whole = before == self.version.load(Relaxed) && before.is_multiple_of(2);
         (is_whole && before > 0).then_some(words)
     }
 }
