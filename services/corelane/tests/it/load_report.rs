@@ -158,8 +158,8 @@ fn utilization_follows_the_lane_and_never_leaves_its_floor() {
     let calm = |client: &mut Client| {
         let mut least = f64::MAX;
         server.wait_until("idle", || {
-            // Rarely enough that asking itself keeps no lane busy.
-            std::thread::sleep(Duration::from_millis(100));
+            // Rarely enough that asking itself keeps no lane busy, also where it waits for its CPU.
+            std::thread::sleep(Duration::from_secs(1));
             let Some(report) = client.get("/hello").header(NAME).map(parse) else { return false };
             least = least.min(report["application_utilization"]);
             idle(&report)
