@@ -34,7 +34,9 @@ class Server:
     def metrics(self) -> dict[str, float]:
         """Every series with its labels, as the admin port shows it."""
         lines = ask(self.admin, "/metrics").body.decode().splitlines()
-        pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+        # An exemplar may follow.
+        series = (line.partition(" # {")[0] for line in lines if not line.startswith("#"))
+        pairs = (line.rsplit(" ", 1) for line in series)
         return {series: float(value) for series, value in pairs}
 
     def stop(self) -> None:
