@@ -197,7 +197,7 @@ def test_histograms_end_in_infinity(server: Server) -> None:
     for lane in ("0", "1"):
         labels = f'lane="{lane}",route="/hello"'
         count = server.metrics().get(f"corelane_request_duration_seconds_count{{{labels}}}")
-        bucket = f'corelane_request_duration_seconds_bucket{{le="+Inf",{labels}}}'
+        bucket = f'corelane_request_duration_seconds_bucket{{{labels},le="+Inf"}}'
         assert server.metrics().get(bucket) == count
     counts = [v for k, v in server.metrics().items() if 'le="+Inf"' in k and '"/hello"' in k]
     assert sum(counts) >= 1
