@@ -122,7 +122,6 @@ def reader() -> Iterator[Reader]:
         "PATH": f"{home / 'bin'}:{os.environ['PATH']}",
         "CARGO_INSTALL_ROOT": str(home),
         "CARGO_TARGET_DIR": str(TARGET),
-        "CARGO_PROFILE_DEV_DEBUG": "0",
     }
     # What a reader has, too: tools and what was built before.
     for name, folder in {
