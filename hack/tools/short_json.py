@@ -2,7 +2,7 @@
 
 import json
 
-WIDTH = 2_000
+WIDTH = 4_000
 """So that a panel of a dashboard is on one line, and so is a group of small values of a schema."""
 
 
