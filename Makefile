@@ -224,7 +224,7 @@ fmt: ## Format Rust and Python
 book: ## Make the site of docs/ in .run/book/site
 	$(PYTHON) hack/book.py build $(if $(REPOSITORY),--repository $(REPOSITORY))
 
-charts: ## Write what is generated from the charts: schemas, READMEs, golden renders, the local gateway
+charts: ## Write what is generated from the charts: schemas, READMEs, the local gateway
 	@$(PYTHON) hack/charts generate
 
 metrics: ## Write docs/metrics.md from the catalogue of series in dashboards/metrics

@@ -1,1 +1,1 @@
-"""Writes and compares what is generated from the charts: schemas, READMEs, golden renders."""
+"""Writes what is generated from the charts, and shows what a change of them changes."""

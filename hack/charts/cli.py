@@ -4,8 +4,8 @@ import argparse
 import subprocess
 from pathlib import Path
 
-from charts import compare, golden, local_gateway, schema
-from charts.golden import CHARTS
+from charts import compare, local_gateway, renders, schema
+from charts.renders import CHARTS
 from tools import errors, resolve
 from tools.errors import ToolError
 
@@ -14,22 +14,25 @@ def main(arguments: list[str]) -> int:
     """Runs one command and returns its exit status."""
     parser = argparse.ArgumentParser(prog="python3 hack/charts", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    commands.add_parser("generate", help="write schemas, READMEs, golden renders and envoy.yaml")
+    commands.add_parser("generate", help="write schemas, READMEs and envoy.yaml")
     commands.add_parser("check", help="show where they differ from what generate would write")
+    diff = commands.add_parser(
+        "diff", help="show what the charts render otherwise than at a commit"
+    )
+    diff.add_argument("base", nargs="?", default="HEAD", help="the commit; default: HEAD")
     options = parser.parse_args(arguments)
-    return errors.status_of("charts", lambda: _COMMANDS[options.command]())
+    if options.command == "diff":
+        return errors.status_of("charts", lambda: renders.diff(options.base))
+    return errors.status_of("charts", _COMMANDS[options.command])
 
 
 def _generate() -> None:
     compare.write(_references())
     # Helm validates values with the schemas.
-    compare.write(_local_gateway() | golden.files())
-    for file in golden.strays():
-        file.unlink()
+    compare.write(_local_gateway())
 
 
 def _check() -> int:
-    """All but the golden renders: tests compare those."""
     return compare.report(_references() | _local_gateway(), "make charts")
 
 

@@ -23,17 +23,17 @@ def report(files: Files, remedy: str) -> int:
     """Prints how the files differ and what to run; 1 if any does."""
     stale = {file: wanted for file, wanted in files.items() if _read(file) != wanted}
     for file, wanted in stale.items():
-        name = _name(file)
-        found = _read(file).splitlines(keepends=True)
-        sys.stdout.writelines(
-            difflib.unified_diff(
-                found, wanted.splitlines(keepends=True), name, f"{name} (generated)"
-            )
-        )
+        show(_name(file), _read(file), wanted)
     if stale:
         names = ", ".join(_name(file) for file in stale)
         print(f"not up to date: {names}. Regenerate with: {remedy}", file=sys.stderr)
     return 1 if stale else 0
+
+
+def show(name: str, before: str, now: str) -> None:
+    """Prints how a text changes, if it does."""
+    lines = (text.splitlines(keepends=True) for text in (before, now))
+    sys.stdout.writelines(difflib.unified_diff(*lines, name, f"{name} (generated)"))
 
 
 def _read(file: Path) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from charts import golden
+from charts import renders
 from support import REPOSITORY
 from support.apiserver import Api
 from support.rendering import CHARTS, documents, template
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.nightly
 
 # Objects of these take definitions that this server does not have: tests/gateway_api, test_monitoring.py.
 DEFINED = ("gateway-api", "monitoring-operator")
-CASES = [case for case in golden.cases() if not case.name.endswith(DEFINED)]
+CASES = [case for case in renders.cases() if not case.name.endswith(DEFINED)]
 
 
 def dry_run(api: Api, namespace: str, objects: str) -> tuple[int, str]:
@@ -32,7 +32,7 @@ def dry_run(api: Api, namespace: str, objects: str) -> tuple[int, str]:
     return result.returncode, result.stderr
 
 
-def level(case: golden.Case) -> str:
+def level(case: renders.Case) -> str:
     """Pod Security of the namespace that a case is for: agents share networks and processes of their nodes."""
     return "privileged" if "node-tuning" in case.name else "restricted"
 
@@ -48,8 +48,8 @@ def violations(api: Api, namespace: str, objects: list[dict]) -> set[str]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_case_is_admitted_where_pods_must_be_restricted(api: Api, case: golden.Case) -> None:
-    found = golden.render(case)
+def test_case_is_admitted_where_pods_must_be_restricted(api: Api, case: renders.Case) -> None:
+    found = renders.render(case)
     for each in found:
         # Some are for a namespace that they name, which this server does not have.
         each["metadata"].pop("namespace", None)
@@ -173,7 +173,7 @@ def test_a_released_chart_is_upgraded_and_rolled_back(api: Api, package: Path) -
         run(api, "install", RELEASE, package, *here, *(["--values", users] * users.exists()))
         first = objects(api, namespace)
         assert {kind for kind, _ in first} >= {"Deployment", "Service", "ConfigMap"}
-        now = ["--reset-values", "--values", golden.REGISTRY, *values]
+        now = ["--reset-values", "--values", renders.REGISTRY, *values]
         run(api, "upgrade", RELEASE, CHARTS / chart, *here, *now)
         second = objects(api, namespace)
         assert contents(second) != contents(first)
@@ -189,8 +189,8 @@ def test_a_released_chart_is_upgraded_and_rolled_back(api: Api, package: Path) -
 @pytest.mark.parametrize("chart", ["service", "gateway", "node-tuning", "corelane"])
 def test_every_option_can_be_changed_in_place(api: Api, chart: str) -> None:
     # Objects of mode gatewayAPI take definitions that this server does not have: tests/gateway_api.
-    cases = [case for case in golden.cases() if case.chart == chart and "api" not in case.name]
-    named = {each["metadata"].get("namespace") for case in cases for each in golden.render(case)}
+    cases = [case for case in renders.cases() if case.chart == chart and "api" not in case.name]
+    named = {each["metadata"].get("namespace") for case in cases for each in renders.render(case)}
     with api.namespace() as namespace:
         for other in named - {None}:
             api.kubectl("create", "namespace", other)

@@ -1,12 +1,13 @@
-"""What is made of the charts: schemas, renders of the cases of cases.yaml, and the page of the gateway's configuration."""
+"""What is made of the charts: schemas, differences of renders, and the page of the gateway's configuration."""
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
-from charts import compare, golden, schema
+from charts import compare, renders, schema
 from support import REPOSITORY
 from support.rendering import CHARTS, default_values, helm
 from tools.errors import ToolError
@@ -182,18 +183,23 @@ def test_every_value_says_what_it_is_for(chart: str) -> None:
         comment.clear()
 
 
-CASES = golden.cases()
-KEPT = [case for case in CASES if case.golden]
+CASES = renders.cases()
 
 
-@pytest.mark.parametrize("case", KEPT, ids=lambda case: case.name)
-def test_render_is_as_before(case: golden.Case) -> None:
-    files = {case.file: golden.canonical(golden.render(case))}
-    assert compare.report(files, "make charts, and look at what changed") == 0
-
-
-def test_every_golden_file_has_a_case() -> None:
-    assert golden.strays() == []
+def test_a_diff_shows_what_a_template_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(CHARTS, tmp_path / "charts", symlinks=True)
+    (tmp_path / "charts/service/templates/more.yaml").write_text(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: more}\ndata: {found: {{ .Values.replicas | quote }}}\n"
+    )
+    monkeypatch.setattr(
+        renders, "cases", lambda: [case for case in CASES if case.name == "service-other"]
+    )
+    renders.diff("HEAD", tmp_path / "charts")
+    shown = capsys.readouterr().out
+    assert "+  found: '1'\n" in shown
+    assert shown.startswith("--- service-other\n")
 
 
 def test_values_files_that_come_with_the_charts_are_cases() -> None:
@@ -202,7 +208,7 @@ def test_values_files_that_come_with_the_charts_are_cases() -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_lint_is_strict_and_clean(case: golden.Case) -> None:
+def test_lint_is_strict_and_clean(case: renders.Case) -> None:
     chart, *values = case.arguments()
     result = helm("lint", "--strict", "--with-subcharts", chart, *values)
     assert result.returncode == 0, result.stdout + result.stderr

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 import yaml
 
-from charts import golden
+from charts import renders
 from support import REPOSITORY
 from support.apiserver import Api
 from support.rendering import CHARTS, default_values, documents, helm, is_hook, template, tool
@@ -45,7 +45,7 @@ def definitions(api: Api) -> None:
 
 def values_of(case: str) -> Path:
     """The values of a case, as a file."""
-    (file,) = golden.case(case).values_files()
+    (file,) = renders.case(case).values_files()
     return file
 
 

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from charts import golden
+from charts import renders
 from support import PATIENCE, REPOSITORY, agents, eventually
 from support.apiserver import Api
 from support.rendering import documents, is_hook, render, template
 
 PROGRAM = "node-tuner"
-CASES = [case for case in golden.cases() if case.chart == "node-tuning"]
+CASES = [case for case in renders.cases() if case.chart == "node-tuning"]
 
 NOT_IN_THE_FILE = {"config", "check", "output", "help", "version"}
 """Flags that are no settings, or none of an agent."""
@@ -57,8 +57,8 @@ def checked(folder: Path, objects: dict[str, dict]) -> str:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_the_program_takes_the_file(case: golden.Case, tmp_path: Path) -> None:
-    objects = [each for each in golden.render(case) if not is_hook(each)]
+def test_the_program_takes_the_file(case: renders.Case, tmp_path: Path) -> None:
+    objects = [each for each in renders.render(case) if not is_hook(each)]
     assert checked(tmp_path, {each["kind"]: each for each in objects}) == ""
 
 
@@ -136,7 +136,7 @@ def test_the_agent_may_what_it_does_and_no_more(api: Api, taint: bool) -> None:
         # Names of cluster roles are the cluster's.
         name = f"tuner-{namespace}"
         settings = ["--set", f"mode=apply,taint.enabled={taint},fullnameOverride={name}"]
-        chart = golden.CHARTS / "node-tuning"
+        chart = renders.CHARTS / "node-tuning"
         here = ["--namespace", namespace]
         installed = api.helm("install", "shop", chart, *here, *settings)
         assert installed.returncode == 0, installed.stderr
@@ -207,7 +207,7 @@ def test_the_uninstallation_turns_the_agents_and_an_upgrade_turns_them_back(api:
         here = ["--namespace", namespace]
         name = f"tuner-{namespace}"
         settings = ["--set", f"mode=apply,fullnameOverride={name}"]
-        chart = golden.CHARTS / "node-tuning"
+        chart = renders.CHARTS / "node-tuning"
         assert api.helm("install", "shop", chart, *here, *settings).returncode == 0
         before = api.get("daemonset", name, *here)
         (job,) = (
@@ -239,7 +239,7 @@ def test_nothing_is_deleted_before_the_nodes_are_restored(api: Api) -> None:
         here = ["--namespace", namespace]
         name = f"tuner-{namespace}"
         settings = ["--set", f"mode=apply,fullnameOverride={name}"]
-        chart = golden.CHARTS / "node-tuning"
+        chart = renders.CHARTS / "node-tuning"
         assert api.helm("install", "shop", chart, *here, *settings).returncode == 0
         found: list[int] = []
         arguments = ["uninstall", "shop", *here, "--timeout", "3m"]

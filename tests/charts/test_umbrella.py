@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from charts import golden
+from charts import renders
 from support import REPOSITORY
 from support.rendering import CHARTS, documents, helm, is_hook, pod, render
 
@@ -128,7 +128,7 @@ def test_a_packaged_chart_renders_the_same(tmp_path: Path) -> None:
     assert len(files) == len(set(files))
     assert not [name for name in files if name.endswith((".tgz", ".gotmpl", "_test.yaml"))]
     assert "corelane/charts/service/charts/common/Chart.yaml" in files
-    values = ("--values", golden.REGISTRY)
+    values = ("--values", renders.REGISTRY)
     rendered = helm("template", "corelane", archive, "--namespace", "prod", *values)
     assert rendered.returncode == 0, rendered.stderr
     parsed = [each for each in yaml.safe_load_all(rendered.stdout) if each]

@@ -3,12 +3,12 @@
 import pytest
 import yaml
 
-from charts import golden
+from charts import renders
 from support.apiserver import Api
 from support.rendering import template
 from tools import gomodule, table
 
-CASES = [case for case in golden.cases() if case.name.endswith("gateway-api")]
+CASES = [case for case in renders.cases() if case.name.endswith("gateway-api")]
 
 
 @pytest.fixture(scope="module")
@@ -38,8 +38,8 @@ def admitted(api: Api, objects: str) -> tuple[int, str]:
 
 @pytest.mark.usefixtures("definitions")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_case_is_admitted(api: Api, case: golden.Case) -> None:
-    assert admitted(api, yaml.safe_dump_all(golden.render(case))) == (0, "")
+def test_case_is_admitted(api: Api, case: renders.Case) -> None:
+    assert admitted(api, yaml.safe_dump_all(renders.render(case))) == (0, "")
 
 
 @pytest.mark.usefixtures("definitions")

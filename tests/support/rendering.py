@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from charts import golden
+from charts import renders
 from support import REPOSITORY
 from tools import resolve
 
@@ -44,7 +44,7 @@ def _template(
     chart: str, settings: tuple[str, ...], values: str, release: str
 ) -> subprocess.CompletedProcess[str]:
     argv = [tool("helm"), "template", release, CHARTS / chart, "--namespace", "prod"]
-    for file in (golden.REGISTRY, *BASES.get(chart, ())):
+    for file in (renders.REGISTRY, *BASES.get(chart, ())):
         argv += ["--values", file]
     argv += ["--values", "-"] if values else []
     argv += [argument for setting in settings for argument in ("--set", setting)]

@@ -22,55 +22,24 @@ pub(super) const FRAMING: Target = Target {
     seeds: &[
         (
             "both_lengths",
-            b"seed-002POST / HTTP/1.1\r\n\
-            Content-Length: 5\r\n\
-            Transfer-Encoding: chunked\r\n\
-            \r\n\
-            0\r\n\
-            \r\n",
+            b"seed-002POST / HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n\
+            0\r\n\r\n",
         ),
         (
             "chunked",
-            b"seed-001POST / HTTP/1.1\r\n\
-            Transfer-Encoding: chunked\r\n\
-            \r\n\
-            5;a=\"b\"\r\n\
-            hello\r\n\
-            0\r\n\
-            Trailer: x\r\n\
-            \r\n\
-            GET / HTTP/1.1\r\n\
-            \r\n",
+            b"seed-001POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5;a=\"b\"\r\nhello\r\n\
+            0\r\nTrailer: x\r\n\r\nGET / HTTP/1.1\r\n\r\n",
         ),
-        (
-            "fragment",
-            b"seed-003GET /a#b HTTP/1.1\r\n\
-            Host: a\n\
-            \r\n",
-        ),
-        (
-            "other_version",
-            b"seed-004PRI * HTTP/2.0\r\n\
-            \r\n\
-            SM\r\n\
-            \r\n",
-        ),
+        ("fragment", b"seed-003GET /a#b HTTP/1.1\r\nHost: a\n\r\n"),
+        ("other_version", b"seed-004PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
         (
             "pipelined",
-            b"seed-000GET /a?b HTTP/1.1\r\n\
-            Host: a\r\n\
-            Content-Length: 5\r\n\
-            \r\n\
-            helloHEAD / HTTP/1.1\r\n\
-            Host: a\r\n\
-            \r\n",
+            b"seed-000GET /a?b HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n\
+            helloHEAD / HTTP/1.1\r\nHost: a\r\n\r\n",
         ),
         (
             "twice",
-            b"seed-005POST / HTTP/1.1\r\n\
-            content-length: 5\r\n\
-            Content-Length: 5\r\n\
-            \r\n\
+            b"seed-005POST / HTTP/1.1\r\ncontent-length: 5\r\nContent-Length: 5\r\n\r\n\
             helloA B C D\r\n",
         ),
     ],
@@ -99,35 +68,17 @@ pub(super) const PLAIN_REQUESTS: Target = Target {
     seeds: &[
         (
             "bodiless",
-            b"\xbe\xbe\xbe\xbe\xbe\xbe\xbe\xbeGET /204/none HTTP/1.1\r\n\
-            Host: t\r\n\
-            \r\n\
-            GET /304/none HTTP/1.1\r\n\
-            Host: t\r\n\
-            \r\n\
-            GET /a HTTP/1.1\r\n\
-            Host: t\r\n\
-            \r\n",
+            b"\xbe\xbe\xbe\xbe\xbe\xbe\xbe\xbeGET /204/none HTTP/1.1\r\nHost: t\r\n\r\n\
+            GET /304/none HTTP/1.1\r\nHost: t\r\n\r\nGET /a HTTP/1.1\r\nHost: t\r\n\r\n",
         ),
         (
             "body",
-            b"********GET /a HTTP/1.1\r\n\
-            Host: t\r\n\
-            \r\n\
-            POST /b HTTP/1.1\r\n\
-            Host: t\r\n\
-            Content-Length: 3\r\n\
-            \r\n\
-            abcGET /a HTTP/1.1\r\n\
-            Host: t\r\n\
-            \r\n",
+            b"********GET /a HTTP/1.1\r\nHost: t\r\n\r\nPOST /b HTTP/1.1\r\nHost: t\r\n\
+            Content-Length: 3\r\n\r\nabcGET /a HTTP/1.1\r\nHost: t\r\n\r\n",
         ),
         (
             "body_in_pieces",
-            b"********POST /b HTTP/1.1\r\n\
-            Host: t\r\n\
-            Content-Length: 900\r\n\
-            \r\n\
+            b"********POST /b HTTP/1.1\r\nHost: t\r\nContent-Length: 900\r\n\r\n\
             012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789\
             012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789\
             012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789\
@@ -138,81 +89,41 @@ pub(super) const PLAIN_REQUESTS: Target = Target {
             012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789\
             012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789\
             012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789\
-            GET /a HTTP/1.1\r\n\
-            Host: t\r\n\
-            \r\n",
+            GET /a HTTP/1.1\r\nHost: t\r\n\r\n",
         ),
         (
             "broken_body",
-            b"********POST /b HTTP/1.1\r\n\
-            Host: t\r\n\
-            Content-Length: 3\r\n\
-            \r\n\
-            a",
+            b"********POST /b HTTP/1.1\r\nHost: t\r\nContent-Length: 3\r\n\r\na",
         ),
         (
             "close",
-            b"OOOOOOOOGET /a HTTP/1.1\r\n\
-            Host: t\r\n\
-            Connection: close\r\n\
-            \r\n\
-            GET /a HTTP/1.1\r\n\
-            Host: t\r\n\
-            \r\n",
+            b"OOOOOOOOGET /a HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\nGET /a HTTP/1.1\r\n\
+            Host: t\r\n\r\n",
         ),
         (
             "folded",
-            b"\xe3\xe3\xe3\xe3\xe3\xe3\xe3\xe3GET /a HTTP/1.1\r\n\
-            Host: t\r\n\
-            \r\n\
-            GET /a HTTP/1.1\r\n\
-            Host: t\r\n\
-            A: b\r\n\
-            \x20c\r\n\
-            \r\n\
-            GET /a HTTP/1.1\r\n\
-            Host: t\r\n\
-            \r\n",
+            b"\xe3\xe3\xe3\xe3\xe3\xe3\xe3\xe3GET /a HTTP/1.1\r\nHost: t\r\n\r\nGET /a HTTP/1.1\r\n\
+            Host: t\r\nA: b\r\n\x20c\r\n\r\nGET /a HTTP/1.1\r\nHost: t\r\n\r\n",
         ),
         (
             "head",
-            b"ttttttttHEAD /unknown/parts HTTP/1.1\r\n\
-            Host: t\r\n\
-            \r\n\
-            GET /a HTTP/1.1\r\n\
-            Host: t\r\n\
+            b"ttttttttHEAD /unknown/parts HTTP/1.1\r\nHost: t\r\n\r\nGET /a HTTP/1.1\r\nHost: t\r\n\
             \r\n",
         ),
         (
             "parts",
-            b"\x99\x99\x99\x99\x99\x99\x99\x99GET /wait/slow/parts HTTP/1.1\r\n\
-            Host: t\r\n\
-            Cookie: a=b\r\n\
-            \r\n\
-            GET /a HTTP/1.1\r\n\
-            Host: t\r\n\
-            \r\n",
+            b"\x99\x99\x99\x99\x99\x99\x99\x99GET /wait/slow/parts HTTP/1.1\r\nHost: t\r\n\
+            Cookie: a=b\r\n\r\nGET /a HTTP/1.1\r\nHost: t\r\n\r\n",
         ),
         (
             "pipeline",
-            b"\x05\x05\x05\x05\x05\x05\x05\x05GET /a HTTP/1.1\r\n\
-            Host: t\r\n\
-            \r\n\
-            GET /a HTTP/1.1\r\n\
-            Host: t\r\n\
-            \r\n\
-            GET /a HTTP/1.1\r\n\
-            Host: t\r\n\
-            \r\n",
+            b"\x05\x05\x05\x05\x05\x05\x05\x05GET /a HTTP/1.1\r\nHost: t\r\n\r\nGET /a HTTP/1.1\r\n\
+            Host: t\r\n\r\nGET /a HTTP/1.1\r\nHost: t\r\n\r\n",
         ),
         (
             "refused_behind_head",
-            b"ttttttttHEAD /unknown/pa2ts HTTP/1.1\r\n\
-            Host: t\r\n\
-            \r\n\
-            GET /a HTTP/1.1\r\n\
-            Ho\x8d\x8bt\r\n\
-            \r\n",
+            b"ttttttttHEAD /unknown/pa2ts HTTP/1.1\r\nHost: t\r\n\r\nGET /a HTTP/1.1\r\n\
+            Ho\x8d\x8bt\r\n\r\n",
         ),
         (
             "refused_in_parts",
@@ -259,8 +170,7 @@ pub(super) const TRACE_CONTEXT: Target = Target {
         (
             "sampled",
             b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\n\
-            congo=t61rcWkgMzE,rojo=00f067aa0ba902b7\n\
-            fw529a3039@dt=x y , ,z=1",
+            congo=t61rcWkgMzE,rojo=00f067aa0ba902b7\nfw529a3039@dt=x y , ,z=1",
         ),
     ],
 };

@@ -15,49 +15,24 @@ pub(super) const CONFIGURATION: Target = Target {
     seeds: &[
         (
             "all",
-            b"limits.slots = 1\n\
-            ---\n\
-            CORELANE_LANES=auto\n\
-            CORELANE_LIMITS_HEADER_BYTES=32KiB\n\
-            CORELANE_DRAIN_SETTLE=0\n\
-            --pin=on\n\
-            --static.root=.\n\
-            --log.level=debug\n",
+            b"limits.slots = 1\n---\nCORELANE_LANES=auto\nCORELANE_LIMITS_HEADER_BYTES=32KiB\n\
+            CORELANE_DRAIN_SETTLE=0\n--pin=on\n--static.root=.\n--log.level=debug\n",
         ),
         ("empty", b"# empty: every default\n"),
         (
             "file",
-            b"listen = \"[::]:8080\"\n\
-            replica = \"server-0\"\n\
-            lanes = 2\n\
-            pin = \"off\"\n\
-            placement = \"least-loaded\"\n\
-            park_after = \"off\"\n\
-            moving = \"active\"\n\
-            [limits]\n\
-            header_bytes = \"64KiB\"\n\
-            connection_requests = \"off\"\n\
-            body_bytes = \"1.5MB\"\n\
-            [timeouts]\n\
-            connection_age = \"1h 30m\"\n\
-            idle = \"75s\"\n\
-            [log]\n\
-            format = \"json\"\n",
+            b"listen = \"[::]:8080\"\nreplica = \"server-0\"\nlanes = 2\npin = \"off\"\n\
+            placement = \"least-loaded\"\npark_after = \"off\"\nmoving = \"active\"\n[limits]\n\
+            header_bytes = \"64KiB\"\nconnection_requests = \"off\"\nbody_bytes = \"1.5MB\"\n\
+            [timeouts]\nconnection_age = \"1h 30m\"\nidle = \"75s\"\n[log]\nformat = \"json\"\n",
         ),
         (
             "wide_space",
-            b"# wide space\n\
-            ---\n\
-            CORELANE_TIMEOUTS_IDLE=75\xe2\x80\x83s\n",
+            b"# wide space\n---\nCORELANE_TIMEOUTS_IDLE=75\xe2\x80\x83s\n",
         ),
         (
             "wrong",
-            b"lanes = \"two\"\n\
-            [drain]\n\
-            settled = 5\n\
-            ---\n\
-            CORELANE_LANE=3\n\
-            --limits.body-bytes=10\n",
+            b"lanes = \"two\"\n[drain]\nsettled = 5\n---\nCORELANE_LANE=3\n--limits.body-bytes=10\n",
         ),
     ],
 };
@@ -144,21 +119,9 @@ pub(super) const WORK: Target = Target {
     name: "work",
     run: |input| text(input, work),
     seeds: &[
-        (
-            "encoded",
-            b"100\n\
-            a=b&o%70s=%31+",
-        ),
-        (
-            "plain",
-            b"10\n\
-            ops=5",
-        ),
-        (
-            "twice",
-            b"10\n\
-            ops=1&ops=1",
-        ),
+        ("encoded", b"100\na=b&o%70s=%31+"),
+        ("plain", b"10\nops=5"),
+        ("twice", b"10\nops=1&ops=1"),
     ],
 };
 

@@ -1,0 +1,117 @@
+"""What the charts render for the cases of tests/charts/cases.yaml, and what a change of them changes."""
+
+import subprocess
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from charts import compare
+from charts.compare import REPOSITORY
+from tools import resolve
+from tools.errors import ToolError
+
+CHARTS = REPOSITORY / "charts"
+CASES = REPOSITORY / "tests" / "charts" / "cases.yaml"
+REGISTRY = CASES.parent / "registry.yaml"
+"""The values without which no chart has images."""
+
+KUBERNETES = "1.34.0"
+"""Given to Helm, whose own default changes from release to release."""
+
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""The one in C, where there is one: dashboards are long."""
+
+_OWN_VALUES = tempfile.TemporaryDirectory()
+"""Helm takes files; they go at the end of the program."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A chart and the values that it is rendered with: its own, or those of files."""
+
+    name: str
+    chart: str
+    values: dict = field(default_factory=dict, hash=False)
+    files: list[str] = field(default_factory=list, hash=False)
+
+    def arguments(self, charts: Path = CHARTS) -> list[str | Path]:
+        """The chart, of those in this folder, and its values, as Helm takes them."""
+        files = [argument for file in self.values_files() for argument in ("--values", file)]
+        # Before the files, which may set another.
+        return [charts / self.chart, "--values", REGISTRY, *files]
+
+    def values_files(self) -> list[Path]:
+        """The files with its values; its own are written into a temporary folder."""
+        files = [REPOSITORY / file for file in self.files]
+        if self.values:
+            files.append(Path(_OWN_VALUES.name) / f"{self.name}.yaml")
+            files[-1].write_text(yaml.safe_dump(self.values))
+        return files
+
+
+def cases() -> list[Case]:
+    """All cases of cases.yaml."""
+    return [Case(name, **entry) for name, entry in yaml.load(CASES.read_text(), LOADER).items()]
+
+
+def case(name: str) -> Case:
+    """The case of that name."""
+    (found,) = (each for each in cases() if each.name == name)
+    return found
+
+
+def render(case: Case, charts: Path = CHARTS) -> list[dict]:
+    """The objects that Helm renders for a case, by kind and name."""
+    argv = [resolve.ensure(["helm"])["helm"], "template", "corelane", *case.arguments(charts)]
+    argv += ["--namespace", "prod", "--kube-version", KUBERNETES]
+    result = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        raise ToolError(f"helm template failed for {case.name}:\n{result.stderr.strip()}")
+    objects = [each for each in yaml.load_all(result.stdout, LOADER) if each]
+    return sorted(objects, key=lambda each: (each["kind"], each["metadata"]["name"]))
+
+
+def diff(base: str, charts: Path = CHARTS) -> None:
+    """Prints, case by case, how renders of these charts differ from those of a commit's, for the same values."""
+    with tempfile.TemporaryDirectory() as folder:
+        # Some links of the charts lead to these folders.
+        linked = ["charts", "dashboards", "gateway", "loadtests"]
+        argv = ["git", "-C", REPOSITORY, "archive", base, *linked]
+        archive = subprocess.run(argv, capture_output=True, check=False)
+        if archive.returncode != 0:
+            raise ToolError(archive.stderr.decode().strip())
+        subprocess.run(["tar", "-x", "-C", folder], input=archive.stdout, check=True)
+        for case in cases():
+            compare.show(case.name, _text(case, Path(folder) / "charts"), _text(case, charts))
+
+
+def _text(case: Case, charts: Path) -> str:
+    """A render with sorted keys and without comments, or why there is none: a commit may not know a value."""
+    try:
+        objects = render(case, charts)
+    except ToolError as error:
+        return f"{error}\n"
+    return yaml.dump_all(
+        objects, Dumper=_Dumper, explicit_start=True, allow_unicode=True, width=120
+    )
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes texts of several lines as they are, and nothing as a reference to something above."""
+
+    def ignore_aliases(self, _data: object) -> bool:
+        """Each object is read alone."""
+        return True
+
+
+def _block(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    # YAML cannot write a line that ends with a space as it is, and in no file of ours it matters.
+    lines = "\n".join(line.rstrip() for line in text.split("\n"))
+    return dumper.represent_scalar(
+        "tag:yaml.org,2002:str", lines, style="|" if "\n" in text else None
+    )
+
+
+_Dumper.add_representer(str, _block)
