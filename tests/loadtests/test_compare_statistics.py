@@ -1,19 +1,27 @@
-"""The statistics of `compare`: exact, whatever the noise."""
+"""The statistics of `compare`: exact where they are said to be, and right as often as they are said to be."""
 
 import math
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
+from statistics import median
 
 import pytest
 
 from loadtests.bench.compare import verdict
 from loadtests.bench.compare.stand import (
+    BUILDS,
+    MARGINS,
     MEASURES,
     ORDERS,
+    PATHS,
+    Round,
+    Sample,
     Slice,
     difference,
+    differences,
 )
 from loadtests.bench.compare.verdict import (
     FASTER,
@@ -21,10 +29,13 @@ from loadtests.bench.compare.verdict import (
     NO_SLOWER,
     SLOWER,
     UNDECIDED,
+    Look,
     SignedRank,
 )
 
 pytestmark = pytest.mark.fast
+
+LOOKS = (10, 15, 20)
 
 # Hamilton depression scale before and after a tranquilliser: Hollander and Wolfe, example 3.1.
 BEFORE = [1.83, 0.50, 1.62, 2.48, 1.68, 1.88, 1.55, 3.06, 1.30]
@@ -170,3 +181,128 @@ def test_the_fewest_rounds_are_just_enough() -> None:
         for rounds, wanted in ((least, SLOWER), (least - 1, UNDECIDED)):
             values = {name: [0.0] * rounds for name in names} | {"0": [1.0] * rounds}
             assert verdict.look(values, dict.fromkeys(names, 5.0), looks).verdict == wanted
+
+
+@dataclass(frozen=True)
+class Noise:
+    """What lies between the truth and a sample, as standard deviations of logarithms."""
+
+    start: float
+    """Of a build from one start to the next: where its memory happens to lie."""
+    sample: float
+    drift: float
+    """Of what the machine changes by, evenly, from the first slice of a round to the last."""
+
+
+NOISE = {
+    "cpu": Noise(start=0.01, sample=0.01, drift=0.02),
+    "throughput": Noise(start=0.015, sample=0.02, drift=0.03),
+    "p50": Noise(start=0.02, sample=0.04, drift=0.05),
+    "p99": Noise(start=0.03, sample=0.12, drift=0.05),
+}
+"""By the kind of measure."""
+
+MACHINES = {"quiet": 0.0, "busy": 0.1}
+"""The share of slices that a neighbour disturbs."""
+
+DISTURBED = 0.5
+"""A disturbed sample is worse by up to this much, as a logarithm."""
+
+
+def compared(
+    seed: int,
+    percent: Mapping[str, float],
+    looks: Sequence[int],
+    neighbours: float = MACHINES["busy"],
+) -> Look:
+    """One whole comparison, in which head is worse by so many percent, by the kind of measure."""
+    draw = random.Random(seed)
+    by_name = {measure.name: MARGINS[measure.kind] for measure in MEASURES}
+    rounds: list[Round] = []
+    for number in looks:
+        rounds += [_round(draw, percent, neighbours) for _ in range(number - len(rounds))]
+        found = verdict.look(differences(MEASURES, rounds), by_name, len(looks))
+        if found.decided:
+            break
+    return found
+
+
+def _round(draw: random.Random, percent: Mapping[str, float], neighbours: float) -> Round:
+    slices = []
+    for path in PATHS:
+        for loop in ("closed", "open"):
+            kinds = [one.kind for one in MEASURES if (one.path, one.loop) == (path, loop)]
+            disturbed = [draw.random() < neighbours for _ in ORDERS[0]]
+            slices += _slices(draw, (path, loop), kinds, percent, disturbed)
+    return slices
+
+
+def _slices(
+    draw: random.Random,
+    place: tuple[str, str],
+    kinds: list[str],
+    percent: Mapping[str, float],
+    disturbed: Sequence[bool],
+) -> list[Slice]:
+    """The slices of one loop."""
+    start = {kind: {build: draw.gauss(0, NOISE[kind].start) for build in BUILDS} for kind in kinds}
+    drift = {kind: draw.gauss(0, NOISE[kind].drift) for kind in kinds}
+    slices = []
+    order = draw.choice(ORDERS)
+    for number, build in enumerate(order):
+        costs = {}
+        for kind in kinds:
+            truth = math.log1p(percent.get(kind, 0.0) / 100) if build == "head" else 0.0
+            costs[kind] = math.exp(
+                truth
+                + start[kind][build]
+                + drift[kind] * number / (len(order) - 1)
+                + draw.gauss(0, NOISE[kind].sample)
+                + (draw.uniform(0, DISTURBED) if disturbed[number] else 0.0)
+            )
+        slices.append(Slice(build, *place, _sample(costs)))
+    return slices
+
+
+def _sample(costs: Mapping[str, float]) -> Sample:
+    """As the load generator tells it, of the costs by kind."""
+    return {
+        "cpu_us": costs.get("cpu", 1.0),
+        "requests_per_second": 1 / costs.get("throughput", 1.0),
+        "latency_us": {"hello": {"50": costs.get("p50", 1.0), "99": costs.get("p99", 1.0)}},
+    }
+
+
+def verdicts(percent: dict[str, float], comparisons: int, machine: str = "busy") -> Counter[str]:
+    """How often each verdict is given where head is worse by so much, by kind."""
+    neighbours = MACHINES[machine]
+    found = (compared(seed, percent, LOOKS, neighbours) for seed in range(comparisons))
+    return Counter(one.verdict for one in found)
+
+
+def test_equal_builds_are_not_called_slower() -> None:
+    assert verdicts({}, 150)[SLOWER] == 0
+
+
+def test_equal_builds_are_found_equal_on_a_quiet_machine() -> None:
+    found = verdicts({}, 60, "quiet")
+    assert found[SLOWER] == 0
+    assert found[NO_SLOWER] + found[NO_DIFFERENCE] >= 55
+
+
+def test_the_margin_itself_is_called_slower_as_rarely_as_it_is_said() -> None:
+    found = verdicts(MARGINS, 150)
+    # At most 5%: more than 15 of 150 would come once in 500 times.
+    assert found[SLOWER] <= 15
+    assert found[NO_SLOWER] + found[NO_DIFFERENCE] + found[FASTER] <= 15
+
+
+@pytest.mark.parametrize("percent", [{"cpu": 15.0, "throughput": 15.0}, {"p99": 60.0}])
+def test_what_is_much_slower_is_found(percent: dict[str, float]) -> None:
+    assert verdicts(percent, 60)[SLOWER] >= 57
+
+
+def test_a_comparison_ends_as_soon_as_it_is_decided() -> None:
+    rounds = [compared(seed, {"cpu": 30.0}, LOOKS).rounds for seed in range(20)]
+    assert median(rounds) == LOOKS[0]
+    assert compared(1, MARGINS, LOOKS).rounds == LOOKS[-1]
