@@ -5,6 +5,7 @@ A test without a marker is part of `make test`; `fast` ones are part of `make ch
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +22,18 @@ pytest_plugins = [
     # After those that it uses, for the details that pytest gives of their assertions.
     "support.monitoring",
 ]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Where tests of pages leave their pictures."""
+    folder = Path(__file__).parent.parent / ".run" / "screenshots"
+    parser.addoption("--screenshots", type=Path, default=folder, metavar="FOLDER")
+
+
+@pytest.fixture(scope="session")
+def screenshots(pytestconfig: pytest.Config) -> Path:
+    """The folder for pictures."""
+    return pytestconfig.getoption("screenshots").resolve()
 
 
 def pytest_sessionstart() -> None:

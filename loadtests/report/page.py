@@ -19,12 +19,13 @@ PARTS = 12
 def page(run: Run, base: Run | None = None) -> str:
     """The verdict, the figures that say most, then the charts and tables."""
     document = html.Document()
-    body = [_head(run), "<h2>Result</h2>", *_problems(run), *_thresholds(run)]
+    body = [_head(run), "<h2>Result</h2>", *_problems(run)]
     if len(run.parts) > 1:
         body += _parts_beside(document, run)
     for part in run.parts[:PARTS]:
         inner = _part(document, run, part, base and base.part(part.name))
         body += inner if len(run.parts) <= OPEN else _folded(part, inner)
+    body += _thresholds(run)
     if run.server:
         body += _server(document, run)
     for part in run.parts:

@@ -42,13 +42,14 @@ class Ratio:
 
 
 def thresholds(run: Run) -> Table:
-    """What k6 judged, with the value that it judged."""
+    """What k6 judged, with the value that it judged: first what does not hold."""
     rows = [
         [name, expression, _measured(metric, expression), "holds" if result["ok"] else "FAILED"]
         for name, metric in (run.k6 or {}).get("metrics", {}).items()
         for expression, result in metric.get("thresholds", {}).items()
         if expression not in ALWAYS
     ]
+    rows.sort(key=lambda row: (row[-1] == "holds", row))
     return Table(["metric", "threshold", "measured", "result"], rows)
 
 

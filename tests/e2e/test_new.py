@@ -3,12 +3,8 @@
 import os
 import re
 import shutil
-import signal
-import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -17,12 +13,11 @@ from dashboards.live import boards
 from dashboards.live.check import wrong
 from dashboards.live.prometheus import Prometheus, Range
 from images import archive
-from local.settings import VARIABLES
 from support import REPOSITORY, eventually
 from support.client import ask
 from support.kubernetes import PAUSE, ROLL_OUT
-from support.processes import free_ports
 from support.releases import CHART, SERVICE, Release
+from support.tutorials import Reader, blocks, two_replicas
 
 TARGET = REPOSITORY / "services" / "target"
 GATEWAY = "http://10.213.0.11:30080"
@@ -48,75 +43,16 @@ RECORDS = {
 }
 
 
-@dataclass
-class Reader:
-    """Types the commands of the tutorial, one block after the other, in one shell and in others beside it."""
-
-    home: Path
-    blocks: list[str]
-    environment: dict[str, str]
-
-    @property
-    def gateway(self) -> str:
-        """URL of the local gateway."""
-        return f"http://localhost:{self.environment['GATEWAY_PORT']}"
-
-    def _next(self) -> str:
-        block = self.blocks.pop(0)
-        return block.replace("localhost:8080", self.gateway.removeprefix("http://"))
-
-    def types(self) -> str:
-        """Runs the next block, in which no command fails; what it prints."""
-        state = self.home / "state"
-        script = f"{self._next()}\nenv -0 >{state}"
-        done = self._bash(script, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        output, _ = done.communicate()
-        assert done.returncode == 0, output
-        self.environment = dict(
-            each.split("=", 1) for each in state.read_text().split("\0") if each
-        )
-        return output
-
-    @contextmanager
-    def elsewhere(self) -> Iterator[tuple[Path, subprocess.Popen]]:
-        """Runs the next block in another terminal; the file of what it prints, and its shell."""
-        file = self.home / f"{len(self.blocks)}.log"
-        with file.open("wb") as output:
-            shell = self._bash(
-                self._next(), stdout=output, stderr=subprocess.STDOUT, start_new_session=True
-            )
-        try:
-            yield file, shell
-        finally:
-            # A test that runs in the background passes on that it ignores SIGINT.
-            os.killpg(shell.pid, signal.SIGTERM)
-            shell.wait()
-
-    def _bash(self, script: str, **options: object) -> subprocess.Popen:
-        argv = ["bash", "-euo", "pipefail", "-c", script]
-        return subprocess.Popen(argv, cwd=self.environment["PWD"], env=self.environment, **options)
-
-
 @pytest.fixture(scope="module")
 def reader() -> Iterator[Reader]:
     """A reader with an empty home folder, always at the same place, so that cargo builds the service once."""
     home = TARGET / "new" / "home"
     shutil.rmtree(home, ignore_errors=True)
     (home / "bin").mkdir(parents=True)
-    blocks = re.findall(
-        r"^```sh\n(.*?)^```",
-        (REPOSITORY / "docs/own-service.md").read_text(),
-        re.DOTALL | re.MULTILINE,
-    )
     real = Path.home()
-    first = free_ports(9)
-    names = [*VARIABLES][:-2]
     environment = {
         **os.environ,
-        **{name: str(first + index) for index, name in enumerate(names)},
-        "REPLICA_PORT": str(first + 5),
-        "REPLICA_ADMIN_PORT": str(first + 7),
-        "REPLICAS": "2",
+        **two_replicas(),
         "HOME": str(home),
         "PWD": str(REPOSITORY),
         "PATH": f"{home / 'bin'}:{os.environ['PATH']}",
@@ -131,7 +67,7 @@ def reader() -> Iterator[Reader]:
         "GOPATH": "go",
     }.items():
         environment.setdefault(name, str(real / folder))
-    yield Reader(home, blocks, environment)
+    yield Reader(home, blocks("docs/own-service.md"), environment)
 
 
 @pytest.fixture(scope="module")

@@ -159,8 +159,8 @@ def test_thresholds_show_what_was_measured() -> None:
     }
     found = tables.thresholds(run)
     assert found.rows == [
-        ["http_req_duration", "p(99)<250", "12.5 ms", "holds"],
         ["http_req_failed", "rate<=0.001", "25%", "FAILED"],
+        ["http_req_duration", "p(99)<250", "12.5 ms", "holds"],
     ]
     text = report.page(run)
     assert "12.5 ms" in text

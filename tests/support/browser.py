@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +13,15 @@ from typing import BinaryIO
 
 from support import PATIENCE, eventually
 from support.rendering import tool
+
+LOOKS = {
+    "light": (1440, 900, False),
+    "dark": (1440, 900, True),
+    "phone": (360, 740, False),
+    "phone-dark": (360, 740, True),
+    "4k": (3840, 2160, False),
+}
+"""Width, height and whether the reader prefers dark colours."""
 
 
 @dataclass
@@ -75,6 +84,23 @@ class Page:
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.send("Emulation.setEmulatedMedia", features=[scheme])
+
+    def flaws(self, look: str, picture: Path, but: Container[str] = ()) -> list[object]:
+        """What is wrong with the page in one of `LOOKS`, of which it takes a picture; `but` are rules of axe."""
+        width, height, dark = LOOKS[look]
+        self.looks(width, height, dark=dark)
+        self.screenshot(picture)
+        wide = self.evaluate("document.documentElement.scrollWidth")
+        found: list[object] = [each for each in self.violations() if each["rule"] not in but]
+        return found + ([f"{wide} pixels wide"] if wide > width else [])
+
+    def links(self) -> set[str]:
+        """Where the page leads, and what it loads."""
+        found = self.evaluate(
+            "[...document.querySelectorAll('[href], [src]')].map((each) => each.href || each.src)"
+        )
+        # An icon in the page itself, and the names that SVG elements have for parts of it.
+        return {each for each in found if isinstance(each, str) and not each.startswith("data:")}
 
     def presses(self, key: str) -> None:
         """Presses and releases a key: Tab, Enter or Space."""
@@ -141,3 +167,21 @@ def browser() -> Iterator[Page]:
                 with suppress(AssertionError, OSError):
                     page.send("Browser.close")
                 process.wait(timeout=PATIENCE)
+
+
+def loads(page: Page) -> None:
+    """Starts the load of the dashboard unless it runs, and waits for its replies."""
+    if page.text("#load") == "Start load":
+        page.evaluate("document.querySelector('#load').click()")
+    eventually(
+        lambda: (
+            page.evaluate(
+                "[...document.querySelectorAll('td.share')].filter((one) => +one.textContent > 0).length"
+            )
+            > 3
+            and "since the load began" in page.text("#failed-note")
+        ),
+        "routes under load",
+        patience=3 * PATIENCE,
+        pause=0.2,
+    )

@@ -17,6 +17,7 @@ mod top;
 
 use std::process::ExitCode;
 
+use clap::builder::StyledStr;
 use clap::{Parser, Subcommand};
 use corelane_service::flags;
 
@@ -28,7 +29,7 @@ const NAME: &str = "corelane";
 
 /// Command line of Corelane
 #[derive(Debug, Parser)]
-#[command(name = NAME, version, arg_required_else_help = true)]
+#[command(name = NAME, version, arg_required_else_help = true, help_template = overview())]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -36,32 +37,73 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    #[command(flatten)]
+    Develop(Develop),
+    #[command(flatten)]
+    Observe(Observe),
+    #[command(flatten)]
+    Plan(Plan),
+}
+
+#[derive(Debug, Subcommand)]
+enum Develop {
     New(new::New),
     Up(platform::Up),
     /// Stop what `up` started
     Down(platform::Running),
+    Image(platform::Image),
+}
+
+#[derive(Debug, Subcommand)]
+enum Observe {
+    Dashboard(dashboard::Dashboard),
+    Top(top::Top),
     /// Show every process, its state, CPUs and address
     Status(platform::Running),
     Logs(platform::Logs),
-    Dashboard(dashboard::Dashboard),
-    Top(top::Top),
-    Image(platform::Image),
-    Capacity(Box<capacity::Question>),
     Check(check::Check),
+}
+
+#[derive(Debug, Subcommand)]
+enum Plan {
+    Capacity(Box<capacity::Question>),
+}
+
+/// The help of `corelane` itself: clap has no headings for groups of subcommands.
+fn overview() -> StyledStr {
+    let groups = [
+        ("Develop a service", Develop::augment_subcommands(clap::Command::new(NAME))),
+        ("Observe it", Observe::augment_subcommands(clap::Command::new(NAME))),
+        ("Plan its capacity", Plan::augment_subcommands(clap::Command::new(NAME))),
+    ];
+    let mut text = "{about-with-newline}\n{usage-heading} {usage}\n".to_owned();
+    for (title, group) in groups {
+        text += &format!("\n{title}:\n");
+        for each in group.get_subcommands() {
+            let about = each.get_about().map(ToString::to_string).unwrap_or_default();
+            text += &format!("  {:<10} {about}\n", each.get_name());
+        }
+    }
+    text += "\nOptions:\n{options}\n\n`corelane COMMAND --help` shows the flags of a command.\n";
+    text.into()
 }
 
 fn main() -> ExitCode {
     match flags::parse::<Arguments>(&PREFIXES).map(|arguments| arguments.command) {
-        Ok(Command::New(new)) => new::run(&new),
-        Ok(Command::Up(up)) => up.run(),
-        Ok(Command::Down(running)) => running.run("down"),
-        Ok(Command::Status(running)) => running.run("status"),
-        Ok(Command::Logs(logs)) => logs.run(),
-        Ok(Command::Dashboard(dashboard)) => dashboard.run(),
-        Ok(Command::Top(top)) => top.run(),
-        Ok(Command::Image(image)) => image.run(),
-        Ok(Command::Capacity(question)) => capacity::run(&question),
-        Ok(Command::Check(check)) => check::run(&check),
+        Ok(Command::Develop(command)) => match command {
+            Develop::New(new) => new::run(&new),
+            Develop::Up(up) => up.run(),
+            Develop::Down(running) => running.run("down"),
+            Develop::Image(image) => image.run(),
+        },
+        Ok(Command::Observe(command)) => match command {
+            Observe::Dashboard(dashboard) => dashboard.run(),
+            Observe::Top(top) => top.run(),
+            Observe::Status(running) => running.run("status"),
+            Observe::Logs(logs) => logs.run(),
+            Observe::Check(check) => check::run(&check),
+        },
+        Ok(Command::Plan(Plan::Capacity(question))) => capacity::run(&question),
         Err(code) => code,
     }
 }
@@ -75,5 +117,16 @@ mod tests {
     #[test]
     fn the_command_is_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn the_help_lists_each_command_once() {
+        let help = Arguments::command().render_help().to_string();
+        // Without the command `help`, which clap adds when it renders.
+        for each in Arguments::command().get_subcommands() {
+            let name = Some(each.get_name());
+            let rows = help.lines().filter(|line| line.split_whitespace().next() == name);
+            assert_eq!(rows.count(), 1, "{} in\n{help}", each.get_name());
+        }
     }
 }

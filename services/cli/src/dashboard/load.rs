@@ -24,8 +24,8 @@ const LASTS: Duration = Duration::from_secs(60);
 /// Connections. Replies may take up to `CLIENTS / RATE` before the rate falls.
 const CLIENTS: u32 = 64;
 
-/// Time limit of a request.
-const LIMIT: Duration = Duration::from_secs(10);
+/// Time limit of a request: that of the gateway, which replies itself when a replica is silent for longer.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// The replies that the quantiles are of.
 const RECENT: Duration = Duration::from_secs(2);

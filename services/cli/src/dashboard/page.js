@@ -238,8 +238,8 @@ function show(state) {
   say(byId("gateway-state"), gateway.total == null ? ["restarts", "bad"] : ["serves", ""]);
   say(byId("health"), serving === total ? [`${total} of ${total} replicas serve`, ""] : [`${serving} of ${total} replicas serve`, serving ? "warn" : "bad"]);
   byId("gateway-link").href = `http://${location.hostname}:${gateway.port}/`;
-  byId("envoy-link").href = `http://${location.hostname}:${gateway.admin_port}/`;
-  byId("prometheus-link").href = `http://${location.hostname}:${state.prometheus}/`;
+  byId("envoy-link").href = `http://${location.hostname}:${gateway.admin_port}/clusters`;
+  byId("prometheus-link").href = `http://${location.hostname}:${state.prometheus}/api/v1/targets`;
   showRoutes(state.routes);
   draw("rate", "Requests per second");
   draw("p99", "p99 in milliseconds");

@@ -14,8 +14,21 @@ pub(super) const POLICY: &str = "default-src 'none'; script-src 'self'; style-sr
 pub(super) const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; \
      frame-ancestors 'none'";
 
+/// The light colours of Swagger UI are too faint for text on or beside them; those of the dark mode are not.
 #[cfg(feature = "openapi-viewer")]
 const VIEWER: &str = "<link rel=\"stylesheet\" href=\"docs/swagger-ui.css\">
+<style>
+html:not(.dark-mode) .swagger-ui .info .title small { background: #55616e; }
+html:not(.dark-mode) .swagger-ui .info .title small.version-stamp { background: #1b7a3d; }
+html:not(.dark-mode) .swagger-ui .info :is(a, .url) { color: #1769c5; }
+html:not(.dark-mode) .swagger-ui .btn.authorize { color: #1b7a3d; border-color: #1b7a3d; }
+html:not(.dark-mode) .swagger-ui .btn.authorize svg { fill: #1b7a3d; }
+html:not(.dark-mode) .swagger-ui .opblock .opblock-summary .opblock-summary-method { background: #55616e; }
+html:not(.dark-mode) .swagger-ui .opblock.opblock-get .opblock-summary .opblock-summary-method { background: #1769c5; }
+html:not(.dark-mode) .swagger-ui .opblock.opblock-post .opblock-summary .opblock-summary-method { background: #1b7a3d; }
+html:not(.dark-mode) .swagger-ui .opblock.opblock-put .opblock-summary .opblock-summary-method { background: #8a5300; }
+html:not(.dark-mode) .swagger-ui .opblock.opblock-delete .opblock-summary .opblock-summary-method { background: #c2255c; }
+</style>
 <script src=\"docs/swagger-ui-bundle.js\" defer></script>
 <script src=\"docs/start.js\" defer></script>
 ";

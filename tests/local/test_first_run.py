@@ -1,0 +1,151 @@
+"""A newcomer's run: the commands of the README and of docs/first-run.md, and every page that they lead to.
+
+`--screenshots FOLDER` keeps the pictures of the pages.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urldefrag, urlsplit
+
+import pytest
+
+from support import REPOSITORY, eventually
+from support.browser import LOOKS, Page, browser, loads
+from support.client import ask
+from support.processes import free_ports
+from support.tutorials import Reader, blocks, two_replicas
+
+pytestmark = pytest.mark.nightly
+
+PAGES = ("dashboard", "admin", "lanes", "docs", "report")
+
+THEIRS = {"docs": ("heading-order", "nested-interactive")}
+"""Rules that the markup of Swagger UI breaks."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a newcomer has seen in the terminal, and the pages."""
+
+    readme: str
+    requests: str
+    inside: str
+    pages: dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
+    """The platform of the tutorial, up until all pages have been looked at."""
+    home = tmp_path_factory.mktemp("newcomer")
+    instance = f"test-{os.getpid()}-first-run"
+    environment = {
+        **os.environ,
+        **two_replicas(),
+        "PWD": str(REPOSITORY),
+        "INSTANCE": instance,
+        "PROFILE": "dev",
+        "K6_WEB_DASHBOARD": "true",
+        "K6_WEB_DASHBOARD_PORT": str(free_ports(1)),
+    }
+    steps = [*blocks("README.md", "## Try it")[:1], *blocks("docs/first-run.md")]
+    reader = Reader(home, steps, environment, {".run/default": f".run/{instance}"})
+    try:
+        readme = reader.types()
+        assert "already up" in reader.types()
+        requests, inside = reader.types(), reader.types()
+        yield Seen(readme, requests, inside, pages(environment, inside))
+        assert "is down" in reader.types()
+        assert reader.blocks == []
+    finally:
+        remove = [sys.executable, "hack/local", "remove"]
+        subprocess.run(remove, cwd=REPOSITORY, env=environment, check=True, capture_output=True)
+
+
+def pages(environment: dict[str, str], inside: str) -> dict[str, str]:
+    """The address of each page."""
+    host = "http://127.0.0.1"
+    admin = f"{host}:{environment['REPLICA_ADMIN_PORT']}"
+    (report,) = re.findall(r"^report +(/.*)$", inside, re.MULTILINE)
+    return {
+        "dashboard": f"{host}:{environment['DASHBOARD_PORT']}/",
+        "admin": f"{admin}/",
+        "lanes": f"{admin}/lanes.html",
+        "docs": f"{host}:{environment['GATEWAY_PORT']}/docs",
+        "report": Path(report).as_uri(),
+    }
+
+
+def test_the_commands_do_what_the_pages_say(seen: Seen) -> None:
+    assert "Corelane is up." in seen.readme
+    assert "corelane-replica: server-" in seen.readme
+    assert "201 Created" in seen.requests
+    assert '"name":"first"' in seen.requests
+    assert "running" in seen.inside
+    (own,) = re.findall(r"^k6's own +(/.*)$", seen.inside, re.MULTILINE)
+    assert "<html" in Path(own).read_text()
+
+
+@pytest.fixture(scope="module", params=PAGES)
+def opened(request: pytest.FixtureRequest, seen: Seen) -> Iterator[tuple[str, Page]]:
+    """One of the pages, while there is something to see on it."""
+    name = request.param
+    with browser() as page:
+        page.opens(seen.pages[name])
+        match name:
+            case "dashboard":
+                eventually(lambda: "2 of 2" in page.text("#health"), "both replicas", pause=0.2)
+            case "lanes":
+                eventually(lambda: page.text("#state") == "Live", "rates", pause=0.2)
+            case "docs":
+                shown = "document.querySelectorAll('.swagger-ui .opblock').length"
+                eventually(lambda: page.evaluate(shown), "operations", pause=0.2)
+        page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+        yield name, page
+        assert page.complaints == []
+
+
+def works(page: Page) -> None:
+    """Has a load, and a replica that is delayed, so that the page has a warning and a pressed button."""
+    loads(page)
+    button = "document.querySelector('[aria-label=\"Delay by 100 ms: server-0\"]')"
+    if page.evaluate(f"{button}.getAttribute('aria-pressed')") == "false":
+        page.evaluate(f"{button}.click()")
+    eventually(lambda: "slower" in page.text("#replicas"), "the delay", pause=0.2)
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_each_page_has_no_barrier_and_fits(
+    opened: tuple[str, Page], look: str, screenshots: Path
+) -> None:
+    name, page = opened
+    if name == "dashboard":
+        works(page)
+    assert page.flaws(look, screenshots / f"{name}-{look}.png", THEIRS.get(name, ())) == []
+
+
+def test_each_link_leads_somewhere(opened: tuple[str, Page]) -> None:
+    _, page = opened
+    broken = [link for link in sorted(page.links()) if not leads(page, link)]
+    assert broken == []
+
+
+def leads(page: Page, link: str) -> bool:
+    """Whether there is something; addresses outside of this machine only have to be of https."""
+    address, place = urldefrag(link)
+    here = str(page.evaluate("location.href"))
+    if address == urldefrag(here)[0]:
+        # Those with a slash are the names that Swagger UI gives its operations.
+        return (
+            not place
+            or place.startswith("/")
+            or bool(page.evaluate(f"!!document.getElementById({json.dumps(place)})"))
+        )
+    if urlsplit(link).hostname in ("127.0.0.1", "localhost"):
+        return ask(link, urlsplit(link).path or "/").status == 200
+    return link.startswith("https://")
