@@ -54,7 +54,7 @@ class Inside:
         text = self.machine.good(f"""
             wget -qO- {ADMIN}/lanes; echo; echo ---; wget -qO- {ADMIN}/metrics; echo ---
             for task in /proc/{self.pid}/task/*; do
-              read -r name <$task/comm
+              read -r name <$task/comm || continue
               echo $name $(grep Cpus_allowed_list $task/status)
             done
             """)
@@ -68,7 +68,7 @@ class Inside:
         return Seen(
             [lane["cpu"] for lane in shown],
             {series: float(value) for series, value in pairs},
-            {words[0]: words[2] for words in threads if words[0].startswith("lane-")},
+            {words[0]: words[2] for words in threads if words[0].startswith("lane-") and words[2:]},
         )
 
     def write(self, **files: str) -> None:
@@ -77,7 +77,7 @@ class Inside:
 
     def becomes(self, lanes: list[int | None], **cpus: float | None) -> Seen:
         """Waits for lanes on these CPUs, and for these values of `corelane_cpus`."""
-        seen = self.look()
+        seen = Seen([], {}, {})
 
         def wanted() -> bool:
             nonlocal seen
@@ -88,8 +88,11 @@ class Inside:
 
         try:
             eventually(wanted, patience=ANSWER, pause=0.5)
-        except AssertionError:
-            assert (seen.lanes, seen.cpus, seen.masks) == (lanes, cpus, ...), self.machine.read(LOG)
+        except AssertionError as error:
+            found = f"lanes {seen.lanes}, {seen.cpus}, {seen.masks}"
+            raise AssertionError(
+                f"{found} for {lanes}, {cpus}\n{self.machine.read(LOG)}"
+            ) from error
         return seen
 
 
