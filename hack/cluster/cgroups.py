@@ -1,4 +1,4 @@
-"""The nodes' cgroups: one folder for each node in every hierarchy of cgroup v1."""
+"""The nodes' cgroups: one folder for each node, in cgroup v2 or in every hierarchy of cgroup v1."""
 
 import os
 from collections.abc import Iterable
@@ -8,49 +8,74 @@ from cluster import plan
 from tools.errors import ToolError
 
 NEEDED = ("cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids")
+"""Controllers of cgroup v1."""
+
+NEEDED_V2 = ("cpu", "cpuset", "memory", "pids")
+"""Those of cgroup v2, which counts CPU time, freezes and guards devices without one."""
+
+DELEGATED = (*NEEDED_V2, "io", "hugetlb")
+"""What a node gets of them, if the machine has it."""
+
 MOUNTS = Path("/proc/self/mounts")
 
 
+def unified(root: Path, mounts: Path = MOUNTS) -> bool:
+    """Whether cgroup v2 is mounted at the root itself; in a hybrid it is in a folder below."""
+    return any(place == root for place, _ in _mounts(root, mounts, "cgroup2"))
+
+
 def require(root: Path, mounts: Path = MOUNTS) -> None:
-    """Raises an error unless all controllers that the kubelet needs are in cgroup v1."""
-    have = {option for _, options in _mounts(root, mounts, "cgroup") for option in options}
-    missing = [name for name in NEEDED if name not in have]
-    if not missing:
-        return
-    unified = any(_mounts(root, mounts, "cgroup2"))
-    what = (
-        "has cgroup v2 only"
-        if unified and not have
-        else f"lacks the cgroup v1 controllers {', '.join(missing)}"
-    )
-    raise ToolError(
-        f"{root} {what}: the local cluster needs cgroup v1 with {', '.join(NEEDED)}. "
-        "With a Docker engine, CLUSTER=kind makes a cluster here"
-    )
+    """Raises an error unless there are all controllers that the kubelet needs, in one version."""
+    if unified(root, mounts):
+        version, needed, have = "v2", NEEDED_V2, set(_controllers(root))
+    else:
+        version, needed = "v1", NEEDED
+        have = {option for _, options in _mounts(root, mounts, "cgroup") for option in options}
+    missing = [name for name in needed if name not in have]
+    if missing:
+        raise ToolError(
+            f"{root} lacks the cgroup {version} controllers {', '.join(missing)}: the local cluster "
+            f"needs cgroup v2 with {', '.join(NEEDED_V2)}, or v1 with {', '.join(NEEDED)}. "
+            "With a Docker engine, CLUSTER=kind makes a cluster here"
+        )
 
 
-def usable_cpus(root: Path) -> frozenset[int]:
+def usable_cpus(root: Path, mounts: Path = MOUNTS) -> frozenset[int]:
     """The CPUs that cgroups may use on this machine."""
+    if unified(root, mounts):
+        return plan.cpu_list((root / "cpuset.cpus.effective").read_text())
     folder = next(
-        place for place, options in _mounts(root, MOUNTS, "cgroup") if "cpuset" in options
+        place for place, options in _mounts(root, mounts, "cgroup") if "cpuset" in options
     )
     return plan.cpu_list((folder / "cpuset.effective_cpus").read_text())
 
 
-def create(root: Path, name: str) -> None:
-    """Makes the cgroup of a node in every hierarchy."""
-    for hierarchy, options in _mounts(root, MOUNTS, "cgroup"):
+def create(root: Path, name: str, cpus: Iterable[int], mounts: Path = MOUNTS) -> None:
+    """Makes the cgroup of a node, in every hierarchy, whose processes use these CPUs only."""
+    if unified(root, mounts):
+        # Processes in the root do not forbid it, as they would in any other cgroup (cgroup-v2.rst).
+        have = [each for each in DELEGATED if each in _controllers(root)]
+        (root / "cgroup.subtree_control").write_text(" ".join(f"+{each}" for each in have))
+        (root / name).mkdir()
+        (root / name / "cpuset.cpus").write_text(plan.cpu_text(cpus))
+        return
+    for hierarchy, options in _mounts(root, mounts, "cgroup"):
         folder = hierarchy / name
         folder.mkdir()
         if "cpuset" in options:
             # A new cpuset is empty, and nothing can run in an empty one (cpuset(7)).
-            for file in ("cpuset.cpus", "cpuset.mems"):
-                (folder / file).write_text((hierarchy / file).read_text())
+            (folder / "cpuset.cpus").write_text(plan.cpu_text(cpus))
+            (folder / "cpuset.mems").write_text((hierarchy / "cpuset.mems").read_text())
 
 
-def folders(root: Path, names: Iterable[str]) -> list[Path]:
+def _controllers(root: Path) -> list[str]:
+    """The controllers of cgroup v2 that no hierarchy of v1 has."""
+    return (root / "cgroup.controllers").read_text().split()
+
+
+def folders(root: Path, names: Iterable[str], mounts: Path = MOUNTS) -> list[Path]:
     """The cgroups of these nodes that exist, in all hierarchies."""
-    places = [hierarchy for hierarchy, _ in _mounts(root, MOUNTS, "cgroup", "cgroup2")]
+    places = [hierarchy for hierarchy, _ in _mounts(root, mounts, "cgroup", "cgroup2")]
     found = [place / name for place in places for name in names]
     return [folder for folder in found if folder.is_dir()]
 

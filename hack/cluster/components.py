@@ -106,9 +106,9 @@ def _reservation(node: Node) -> dict:
     """The CPUs that are never exclusive.
 
     For a number the kubelet reserves the first CPUs. If those are the right ones, the number is 0.1
-    less: next to an exclusive pod, the node then has room for one that needs little CPU.
+    less: next to exclusive pods, the node then has room for one that needs little CPU.
     """
-    if node.reserved == set(range(len(node.reserved))):
+    if sorted(node.reserved) == sorted(node.cpus)[: len(node.reserved)]:
         return {"kubeReserved": {"cpu": f"{len(node.reserved) * 1000 - 100}m"}}
     return {"reservedSystemCPUs": cpu_text(node.reserved)}
 

@@ -16,11 +16,12 @@ API_PORT = 6443
 
 @dataclass(frozen=True)
 class Node:
-    """One node. Exclusive pods may use every CPU but the reserved ones."""
+    """One node. Its pods use its CPUs, and exclusive pods all of these but the reserved ones."""
 
     name: str
     address: IPv4Address
     pods: IPv4Network
+    cpus: frozenset[int]
     reserved: frozenset[int]
 
     @property
@@ -79,23 +80,28 @@ class Plan:
         return f"https://{self.control}:{API_PORT}"
 
 
-def make(network: IPv4Network, usable: Iterable[int], present: Iterable[int]) -> Plan:
-    """Two nodes on the usable CPUs, which may be fewer than the present ones.
+def make(network: IPv4Network, usable: Iterable[int]) -> Plan:
+    """Two nodes on the usable CPUs.
 
-    Every kubelet sees all CPUs, so each reserves what it does not own: the lower half on
-    node 1, the upper half on node 2.
+    Each owns one half, and keeps the first of them for pods without exclusive CPUs. A half of one
+    CPU is too small for that: then each node has all CPUs, and reserves those that it does not own.
     """
+    usable = frozenset(usable)
     owned = split(usable)
     plan = Plan(network, ())
-    nodes = tuple(
-        Node(name, plan.links[11 + index], plan._part(64 + index, 24), frozenset(present) - mine)
-        for index, (name, mine) in enumerate(zip(NODES, owned, strict=True))
-    )
-    return Plan(network, nodes)
+    nodes = []
+    for index, (name, mine) in enumerate(zip(NODES, owned, strict=True)):
+        if all(len(half) > 1 for half in owned):
+            cpus, reserved = mine, frozenset({min(mine)})
+        else:
+            cpus, reserved = usable, usable - mine
+        address, pods = plan.links[11 + index], plan._part(64 + index, 24)
+        nodes.append(Node(name, address, pods, cpus, reserved))
+    return Plan(network, tuple(nodes))
 
 
 def split(usable: Iterable[int]) -> tuple[frozenset[int], frozenset[int]]:
-    """The CPUs that each of the two nodes gives to exclusive pods."""
+    """The CPUs that each of the two nodes owns: the upper half and the lower one."""
     cpus = sorted(usable)
     if len(cpus) < 2:
         raise ToolError(

@@ -12,7 +12,7 @@ from cluster import cgroups, components, down, images, network, processes, recor
 from cluster.api import Api, resolves
 from cluster.certificates import Certificates
 from cluster.components import Components, NodeFiles
-from cluster.plan import CONTROL, Plan, cpu_list
+from cluster.plan import CONTROL, Node, Plan, cpu_list, cpu_text
 from cluster.plan import make as make_plan
 from cluster.programs import Programs, obtain
 from cluster.settings import FOLDER, Settings
@@ -31,6 +31,8 @@ PLUGINS = Path("/var/lib/kubelet")
 NODE_STATE = Path("/var/lib/corelane")
 """Where the platform keeps what is a node's, such as the journal of node tuning."""
 
+ONLINE = Path("/sys/devices/system/cpu/online")
+
 
 def main(settings: Settings) -> int:
     """Starts the cluster, unless it is up."""
@@ -44,8 +46,7 @@ def main(settings: Settings) -> int:
             return 0
         requirements.require_free(settings)
         requirements.require_machine(settings)
-        present = cpu_list(Path("/sys/devices/system/cpu/online").read_text())
-        plan = make_plan(settings.network, cgroups.usable_cpus(settings.cgroups), present)
+        plan = make_plan(settings.network, cgroups.usable_cpus(settings.cgroups))
         programs = obtain()
         archives = images.own(programs)
         requirements.require_kernel(programs)
@@ -162,7 +163,15 @@ class Start:
             # read-only, privileged pods could not write either. Not over /sys, where the cgroups are.
             sys = self.files[node.name].folder / "sys"
             self._mount(node.name, f"mkdir {sys}; mount -t sysfs sys {sys}")
-            cgroups.create(self.settings.cgroups, node.cgroup)
+            self._own_cpus(node)
+
+    def _own_cpus(self, node: Node) -> None:
+        """A kubelet takes what the kernel calls online for the CPUs of its node."""
+        if node.cpus != cpu_list(ONLINE.read_text()):
+            online = self.files[node.name].folder / "online"
+            online.write_text(f"{cpu_text(node.cpus)}\n")
+            self._mount(node.name, f"mount --bind {online} {ONLINE}")
+        cgroups.create(self.settings.cgroups, node.cgroup, node.cpus)
 
     def _mount(self, name: str, script: str) -> None:
         inside = network.inside(self.components.anchors[name])

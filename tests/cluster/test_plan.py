@@ -1,5 +1,6 @@
 """Addresses and CPUs of the nodes, and the image archives that `load` accepts."""
 
+from collections.abc import Iterable
 from ipaddress import IPv4Network
 from pathlib import Path
 
@@ -15,24 +16,21 @@ pytestmark = pytest.mark.fast
 NETWORK = IPv4Network("10.213.0.0/16")
 
 
-def test_two_cpus_give_each_node_the_other_ones() -> None:
-    nodes = plan.make(NETWORK, {0, 1}, {0, 1}).nodes
-    assert [node.reserved for node in nodes] == [{0}, {1}]
+@pytest.mark.parametrize("cpus", [{0, 1}, {2, 3}, {0, 1, 5}])
+def test_nodes_share_cpus_if_one_would_have_none_for_other_pods(cpus: set[int]) -> None:
+    first, second = plan.make(NETWORK, cpus).nodes
+    assert first.cpus == second.cpus == cpus
+    assert first.reserved == {min(cpus)}
+    assert first.reserved | second.reserved == cpus
+    assert not first.reserved & second.reserved
 
 
-@pytest.mark.parametrize("count", [2, 3, 4, 7, 64])
-def test_exclusive_cpus_are_no_two_nodes_and_all_are_used(count: int) -> None:
-    present = frozenset(range(count))
-    first, second = (present - node.reserved for node in plan.make(NETWORK, present, present).nodes)
-    assert first
-    assert second
-    assert not first & second
-    assert first | second == present
-
-
-def test_cpus_that_may_not_be_used_are_reserved_on_both_nodes() -> None:
-    nodes = plan.make(NETWORK, {2, 3}, range(8)).nodes
-    assert [node.reserved for node in nodes] == [{0, 1, 2, 4, 5, 6, 7}, {0, 1, 3, 4, 5, 6, 7}]
+@pytest.mark.parametrize("cpus", [range(4), range(7), range(64), {2, 3, 8, 9, 11}])
+def test_nodes_own_disjoint_cpus_and_reserve_one_each(cpus: Iterable[int]) -> None:
+    first, second = plan.make(NETWORK, cpus).nodes
+    assert not first.cpus & second.cpus
+    assert first.cpus | second.cpus == set(cpus)
+    assert [node.reserved for node in (first, second)] == [{min(first.cpus)}, {min(second.cpus)}]
 
 
 @pytest.mark.parametrize("cpus", [set(), {5}])
@@ -42,7 +40,7 @@ def test_fewer_than_two_cpus_are_rejected(cpus: set[int]) -> None:
 
 
 def test_networks_do_not_overlap() -> None:
-    made = plan.make(NETWORK, {0, 1}, {0, 1})
+    made = plan.make(NETWORK, {0, 1})
     for one, other in (
         (made.links, made.pods),
         (made.links, made.services),

@@ -1,10 +1,11 @@
-"""A disposable machine for what is machine-wide: a real kernel in software emulation, with commands from the test.
+"""Disposable machines for what is machine-wide: a real kernel in QEMU, with commands from the test.
 
     def test_something(machine):
         assert machine.run("uname -s").output == "Linux\\n"
 
-Nothing of the machine that runs the tests is changed, whatever they write there. It has two CPUs, a network
-device with a queue for each (eth1) and one with a single queue (eth0), and no disk.
+Nothing of the machine that runs the tests is changed, whatever they write there. A machine has cgroup v2 alone,
+a network device with a queue for each of two CPUs (eth1) and one with a single queue (eth0), and no disk. The
+machine `machine` has two CPUs; `booted_with` boots others.
 """
 
 import base64
@@ -14,128 +15,68 @@ import re
 import shlex
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from support import initramfs
 from support.processes import program
 from tools import debian, resolve
 
-INIT = Path(__file__).parent / "machine" / "init"
-FOLDERS = ("bin", "dev", "etc", "lib", "lib/modules", "proc", "root", "run", "sys", "tmp", "var")
+BOOT = 600.0
+"""Longest time in seconds for a boot; 4 s with two CPUs where nothing else runs."""
 
-# inode(7): the types of files.
-FOLDER, DEVICE, FILE, LINK = 0o040755, 0o020600, 0o100755, 0o120777
-CONSOLE = (5, 1)
-"""The device number of /dev/console, without which the first process could say nothing."""
-
-
-class Archive:
-    """An archive that grows."""
-
-    def __init__(self) -> None:
-        self._parts: list[bytes] = []
-        self._folders: set[str] = set()
-
-    def add(self, path: str, content: bytes, mode: int = FILE, device: tuple = (0, 0)) -> None:
-        """Adds a file, with the folders above it."""
-        for folder in reversed(Path(path).parents[:-1]):
-            self.folder(str(folder))
-        self._entry(path, content, mode, device)
-
-    def folder(self, path: str) -> None:
-        """Adds a folder, once."""
-        if path not in self._folders:
-            self._folders.add(path)
-            self._entry(path, b"", FOLDER, (0, 0))
-
-    def content(self) -> bytes:
-        """The whole archive."""
-        self._entry("TRAILER!!!", b"", 0, (0, 0))
-        return b"".join(self._parts)
-
-    def _entry(self, path: str, content: bytes, mode: int, device: tuple[int, int]) -> None:
-        name = path.encode() + b"\0"
-        # Inode, mode, owner, group, links, time, size, device, its own device number, length of the name, sum.
-        fields = (len(self._parts) + 1, mode, 0, 0, 1, 0, len(content), 0, 0, *device, len(name), 0)
-        head = b"070701" + b"".join(b"%08X" % field for field in fields) + name
-        self._parts += [_padded(head), _padded(content)]
-
-
-def build(
-    programs: list[Path], files: dict[str, Path], first: Iterable[str], later: Iterable[str]
-) -> bytes:
-    """An archive with programs in /bin and modules: the first are loaded, others can be `later`."""
-    archive = Archive()
-    for folder in FOLDERS:
-        archive.folder(folder)
-    archive.add("dev/console", b"", DEVICE, CONSOLE)
-    archive.add("init", INIT.read_bytes())
-    archive.add("bin/sh", b"busybox", LINK)
-    loaded = in_order(files, first)
-    archive.add("etc/modules", "".join(f"{name}\n" for name in loaded).encode())
-    for name in dict.fromkeys([*loaded, *in_order(files, later)]):
-        archive.add(f"lib/modules/{name}.ko", files[name].read_bytes())
-    for library in sorted({path for each in programs for path in _libraries(each)}):
-        archive.add(library.lstrip("/"), Path(library).read_bytes())
-    for each in programs:
-        archive.add(f"bin/{each.name}", each.read_bytes())
-    return archive.content()
-
-
-def modules(folder: Path) -> dict[str, Path]:
-    """The modules of a kernel, by name."""
-    return {file.stem.replace("-", "_"): file for file in folder.rglob("*.ko")}
-
-
-def in_order(files: dict[str, Path], names: Iterable[str]) -> list[str]:
-    """Modules with all that they need, in the order in which they can be loaded."""
-    order: dict[str, None] = {}
-    for name in names:
-        # The section .modinfo of a module names those that it uses.
-        field = re.search(rb"\0depends=([^\0]*)\0", files[name].read_bytes())
-        needs = field[1].decode().replace("-", "_").split(",") if field else []
-        order.update(dict.fromkeys(in_order(files, filter(None, needs))))
-        order[name] = None
-    return list(order)
-
-
-def _libraries(program: Path) -> list[str]:
-    """The loader and libraries that a program is started with; none for a static one."""
-    found = subprocess.run(["ldd", program], capture_output=True, text=True, check=False)
-    return re.findall(r"(/\S+) \(0x", found.stdout)
-
-
-def _padded(data: bytes) -> bytes:
-    """Ends at a multiple of four bytes."""
-    return data + bytes(-len(data) % 4)
-
-
-BOOT = 180.0
-"""Longest time in seconds for a boot; 4 s where nothing else runs."""
-
-ANSWER = 120.0
+ANSWER = 300.0
 """Longest time in seconds for the answer to a command."""
 
 DRIVERS = ("virtio_pci", "virtio_console", "virtio_net", "vmxnet3")
 LATER = ("nf_conntrack",)
 """Modules that a test may load, by `load`."""
 
+PROBE = 5.0
+"""Seconds in which a guest has to answer where KVM can run it; Debian's kernel takes one."""
+
 MACHINE = (
-    *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
-    *("-machine", "q35", "-accel", "tcg", "-cpu", "max", "-smp", "2"),
-    # With less than 512 MiB the kernel begins without transparent huge pages.
-    *("-m", "640M"),
+    *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-machine", "q35"),
     # No backend of QEMU gives a virtio device two queues without a device of this machine; vmxnet3 has its own.
     *("-netdev", "user,id=eth0,restrict=on", "-device", "virtio-net-pci,netdev=eth0,romfile="),
     *("-netdev", "user,id=eth1,restrict=on", "-device", "vmxnet3,netdev=eth1,romfile="),
     *("-device", "virtio-serial-pci", "-device", "virtserialport,chardev=commands"),
-    *("-append", "console=ttyS0 quiet panic=-1"),
 )
+
+# Emulated CPUs that wait for their turn are no defect of the guest, whose timers are late then.
+PATIENT = "mitigations=off no_timer_check nowatchdog rcupdate.rcu_cpu_stall_timeout=300"
+APPEND = f"console=ttyS0 quiet panic=-1 {PATIENT}"
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """CPUs and memory of a machine."""
+
+    cpus: str = "2"
+    """As QEMU's `-smp`."""
+    nodes: tuple[str, ...] = ()
+    """The CPUs of each NUMA node."""
+    memory: int = 640
+    """In MiB. With less than 512 the kernel begins without transparent huge pages."""
+
+    def flags(self) -> list[str]:
+        """The flags of QEMU."""
+        flags = ["-smp", self.cpus, "-m", f"{self.memory}M"]
+        for node, cpus in enumerate(self.nodes):
+            part = f"memory-backend-ram,id=m{node},size={self.memory // len(self.nodes)}M"
+            flags += ["-object", part, "-numa", f"node,nodeid={node},cpus={cpus},memdev=m{node}"]
+        return flags
+
+
+LARGE = Hardware("8,sockets=2,cores=2,threads=2", ("0-3", "4-7"), 1024)
+"""Two sockets, each a NUMA node, with two cores of two threads: CPU 0 and 1 are the first core."""
 
 
 OTHERS = (
@@ -163,38 +104,79 @@ class Result:
     errors: str
 
 
+def _system() -> Path:
+    """The folder with the kernel, its modules and busybox."""
+    return resolve.ensure(["busybox"])["busybox"].parent.parent
+
+
+def _qemu(accelerator: str, archive: Path, append: str, *more: object) -> list[object]:
+    (kernel,) = (_system() / "boot").glob("vmlinuz-*")
+    # AMD's leaves say nothing of threads unless QEMU is told to add them; Intel's do.
+    cpu = "host" if accelerator == "kvm" else "max,vendor=GenuineIntel"
+    return [
+        resolve.ensure(["qemu-system-x86_64"])["qemu-system-x86_64"],
+        *("-accel", accelerator, "-cpu", cpu),
+        *("-kernel", kernel, "-initrd", archive, "-append", append, *more),
+    ]
+
+
+@cache
+def accelerator() -> str:
+    """What runs guests here: `kvm` if one answers soon, as the device alone proves nothing; else `tcg`."""
+    with tempfile.TemporaryDirectory() as folder:
+        archive, console = Path(folder, "initramfs"), Path(folder, "console")
+        archive.write_bytes(initramfs.build([_system() / "bin/busybox"]))
+        flags = ("-nodefaults", "-display", "none", "-no-reboot", "-m", "512M")
+        # What is no parameter of the kernel is an argument of its first process.
+        argv = _qemu("kvm", archive, f"{APPEND} probe", *flags, "-serial", f"file:{console}")
+        try:
+            subprocess.run(argv, capture_output=True, timeout=PROBE, check=False)
+        except subprocess.TimeoutExpired:
+            return "tcg"
+        answered = console.exists() and "a guest answers" in console.read_text(errors="replace")
+        return "kvm" if answered else "tcg"
+
+
 class Machine:
     """One machine; `start` boots it anew."""
 
-    def __init__(self, folder: Path, program: Path) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *programs: Path,
+        hardware: Hardware = Hardware(),
+        files: Iterable[Path] = (),
+    ) -> None:
         self.console = folder / "console.log"
         self._folder = folder
-        self._busybox = resolve.ensure(["busybox"])["busybox"].parent.parent
+        self._hardware = hardware
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: socket.socket | None = None
-        self._modules = modules(self._busybox / "lib/modules")
-        # Without what only debuggers read it is a third as large, and the kernel unpacks it sooner.
-        subprocess.run(["strip", "-o", folder / program.name, program], check=True)
-        programs = [self._busybox / "bin/busybox", folder / program.name]
-        content = build(programs, self._modules, DRIVERS, LATER)
+        self._modules = initramfs.modules(_system() / "lib/modules")
+        # Without what only debuggers read they are a third as large, and the kernel unpacks them sooner.
+        for each in programs:
+            subprocess.run(["strip", "-o", folder / each.name, each], check=True)
+        stripped = [_system() / "bin/busybox", *(folder / each.name for each in programs)]
+        content = initramfs.build(stripped, files, self._modules, DRIVERS, LATER)
         (folder / "initramfs").write_bytes(content)
 
     def start(self) -> None:
         """Boots; it answers commands then."""
-        (kernel,) = (self._busybox / "boot").glob("vmlinuz-*")
         path = self._folder / "commands.sock"
         with socket.socket(socket.AF_UNIX) as listener:
             path.unlink(missing_ok=True)
             listener.bind(str(path))
             listener.listen()
             self._process = subprocess.Popen(
-                [
-                    resolve.ensure(["qemu-system-x86_64"])["qemu-system-x86_64"],
+                _qemu(
+                    accelerator(),
+                    self._folder / "initramfs",
+                    APPEND,
                     *MACHINE,
-                    *("-kernel", kernel, "-initrd", self._folder / "initramfs"),
+                    *self._hardware.flags(),
                     *("-serial", f"file:{self.console}"),
                     *("-chardev", f"socket,id=commands,path={path}"),
-                ],
+                ),
                 stdin=subprocess.DEVNULL,
                 process_group=0,
             )
@@ -246,7 +228,7 @@ class Machine:
     @contextmanager
     def loaded(self, module: str) -> Iterator[None]:
         """With a module of `LATER` and what it needs."""
-        names = in_order(self._modules, [module])
+        names = initramfs.in_order(self._modules, [module])
         absent = [name for name in names if self.run(f"[ -d /sys/module/{name} ]").status]
         try:
             for name in absent:
@@ -299,20 +281,29 @@ def journal(machine: Machine) -> dict | None:
     return json.loads(found.output) if found.status == 0 else None
 
 
-@pytest.fixture(scope="session")
-def booted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    """The machine that tests share: each leaves it as it was."""
+@contextmanager
+def booted_with(
+    folder: Path, *programs: str, hardware: Hardware = Hardware(), files: Iterable[Path] = ()
+) -> Iterator[Machine]:
+    """A machine with these programs and copies of files, which runs until the end."""
     system = platform.freedesktop_os_release()["ID"], platform.machine()
     if system != ("debian", "x86_64") or not debian.usable():
         pytest.skip(
             "its kernel is Debian's for x86-64, which only root on such a system can obtain"
         )
-    machine = Machine(tmp_path_factory.mktemp("machine"), program("node-tuner"))
+    machine = Machine(folder, *map(program, programs), hardware=hardware, files=files)
     try:
         machine.start()
         yield machine
     finally:
         machine.end()
+
+
+@pytest.fixture(scope="session")
+def booted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    """The machine that tests share: each leaves it as it was."""
+    with booted_with(tmp_path_factory.mktemp("machine"), "node-tuner") as machine:
+        yield machine
 
 
 @pytest.fixture
@@ -323,3 +314,13 @@ def machine(booted: Machine) -> Iterator[Machine]:
     tuner(booted, "restore", status=0)
     assert snapshot(booted) == before
     assert journal(booted) is None
+
+
+@pytest.fixture(scope="session")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    """A machine with `LARGE`, the server, and Python with what makes the nodes' cgroups; tests share it."""
+    files = initramfs.python("cluster.cgroups")
+    folder = tmp_path_factory.mktemp("large")
+    with booted_with(folder, "corelane-server", hardware=LARGE, files=files) as machine:
+        machine.good("echo '+cpuset +cpu' >/sys/fs/cgroup/cgroup.subtree_control")
+        yield machine

@@ -1,0 +1,328 @@
+"""The server on machines that few developers have: cgroup v2, two threads for each core, two NUMA nodes, CPUs that leave.
+
+One machine for all tests, whose CPUs are 0-1, 2-3 (the cores of node 0), 4-5 and 6-7 (those of node 1). Each
+test has cgroups of its own.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from support import eventually
+from support.machines import ANSWER, Machine
+
+ROOT = "/sys/fs/cgroup"
+PARENT, OWN = f"{ROOT}/pods", f"{ROOT}/pods/server"
+LOG = "/run/server.log"
+ADMIN = "http://127.0.0.1:8081"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the server shows, and the kernel."""
+
+    lanes: list[int | None]
+    """The CPU of each lane."""
+    metrics: dict[str, float]
+    """Every series with its labels."""
+    masks: dict[str, str]
+    """The CPUs of each lane's thread, as the kernel has them."""
+
+    @property
+    def cpus(self) -> dict[str, float]:
+        """`corelane_cpus` by its source."""
+        sources = ("online", "cpuset", "affinity", "quota")
+        series = {source: f'corelane_cpus{{source="{source}"}}' for source in sources}
+        return {
+            source: self.metrics[name] for source, name in series.items() if name in self.metrics
+        }
+
+
+@dataclass(frozen=True)
+class Inside:
+    """A server in the machine, and its cgroup."""
+
+    machine: Machine
+    pid: int
+    cgroup: str
+
+    def look(self) -> Seen:
+        """All at once: a command takes the machine a while."""
+        text = self.machine.good(f"""
+            wget -qO- {ADMIN}/lanes; echo; echo ---; wget -qO- {ADMIN}/metrics; echo ---
+            for task in /proc/{self.pid}/task/*; do
+              read -r name <$task/comm || continue
+              echo $name $(grep Cpus_allowed_list $task/status)
+            done
+            """)
+        lanes, metrics, tasks = text.split("---\n")
+        shown = json.loads(lanes)["lanes"]
+        assert all(lane["pinned"] == (lane["cpu"] is not None) for lane in shown)
+        # An exemplar may follow.
+        lines = [line.partition(" # {")[0] for line in metrics.splitlines() if line[0] != "#"]
+        pairs = (line.rsplit(" ", 1) for line in lines)
+        threads = [line.split() for line in tasks.splitlines()]
+        return Seen(
+            [lane["cpu"] for lane in shown],
+            {series: float(value) for series, value in pairs},
+            {words[0]: words[2] for words in threads if words[0].startswith("lane-") and words[2:]},
+        )
+
+    def write(self, **files: str) -> None:
+        """Changes its cgroup: `cpu_max` is the file cpu.max."""
+        self.machine.good(writes(self.cgroup, files))
+
+    def becomes(self, lanes: list[int | None], **cpus: float | None) -> Seen:
+        """Waits for lanes on these CPUs, and for these values of `corelane_cpus`."""
+        seen = Seen([], {}, {})
+
+        def wanted() -> bool:
+            nonlocal seen
+            seen = self.look()
+            there = {key: seen.cpus.get(key) for key in cpus}
+            pinned = {str(cpu) for cpu in lanes if cpu is not None}
+            return (seen.lanes, there) == (lanes, cpus) and pinned <= set(seen.masks.values())
+
+        try:
+            eventually(wanted, patience=ANSWER, pause=0.5)
+        except AssertionError as error:
+            found = f"lanes {seen.lanes}, {seen.cpus}, {seen.masks}"
+            raise AssertionError(
+                f"{found} for {lanes}, {cpus}\n{self.machine.read(LOG)}"
+            ) from error
+        return seen
+
+
+def writes(cgroup: str, files: dict[str, str]) -> str:
+    """The lines of shell that write files of a cgroup, in this order."""
+    names = {name: f"{cgroup}/{name.replace('_', '.')}" for name in files}
+    return "".join(f"echo '{text}' >{names[name]}\n" for name, text in files.items())
+
+
+@contextmanager
+def serving(
+    machine: Machine, *flags: str, within: str = OWN, before: str = "", **files: str
+) -> Iterator[Inside]:
+    """A server in a new cgroup with these files; `before` is what starts it, as taskset."""
+    parent = within.rpartition("/")[0]
+    listen = "--listen=127.0.0.1:8080 --admin.listen=127.0.0.1:8081 --limits.connections=64"
+    words = f"{before} corelane-server {listen} {' '.join(flags)}"
+    try:
+        pid = machine.good(f"""
+            mkdir -p {parent} {within}
+            echo '+cpuset +cpu' >{parent}/cgroup.subtree_control
+            {writes(within, files)}
+            sh -c 'echo $$ >{within}/cgroup.procs; exec {words}' >{LOG} 2>&1 &
+            pid=$!
+            # What has ended has no program any more, even before its parent knows.
+            until wget -qO- {ADMIN}/readyz >/run/ready 2>&1 || ! readlink /proc/$pid/exe >/run/exe; do
+              usleep 100000
+            done
+            echo $pid
+            """)
+        server = Inside(machine, int(pid), within)
+        assert machine.run(f"readlink /proc/{server.pid}/exe").status == 0, machine.read(LOG)
+        yield server
+    finally:
+        machine.good(f"""
+            echo 1 >{within}/cgroup.kill
+            until rmdir {within} 2>/run/busy; do usleep 100000; done
+            [ {parent} = {ROOT} ] || rmdir {parent}
+            """)
+
+
+def unpinned(count: int) -> list[None]:
+    return [None] * count
+
+
+def test_it_has_threads_nodes_and_cgroup_v2_alone(large: Machine) -> None:
+    files = "/sys/devices/system/cpu/cpu5/topology/core_cpus_list /sys/devices/system/node/node1/cpulist"
+    assert large.good(f"cat {files}") == "4-5\n4-7\n"
+    assert "cgroup2" in large.read("/proc/mounts")
+    assert "cpuset" in large.read(f"{ROOT}/cgroup.controllers").split()
+
+
+SETTINGS: dict[str, tuple[dict[str, str], tuple[str, ...], list[int | None], dict[str, float]]] = {
+    # What the cgroup has, flags, the lanes, and the counts that are not 8.
+    "everything": ({}, (), unpinned(8), {}),
+    "affinity": ({"before": "taskset 3c"}, (), unpinned(4), {"affinity": 4}),
+    "affinity, lanes": ({"before": "taskset 3c"}, ("--lanes=4",), [2, 3, 4, 5], {"affinity": 4}),
+    "cpuset": ({"cpuset_cpus": "2-3"}, (), unpinned(2), {"cpuset": 2, "affinity": 2}),
+    # The request of 2 CPUs as runtimes convert it, the linear way and by the curve.
+    "cpuset, weight": (
+        {"cpuset_cpus": "2-3", "cpu_weight": "79"},
+        (),
+        [2, 3],
+        {"cpuset": 2, "affinity": 2},
+    ),
+    "cpuset, weight by the curve": (
+        {"cpuset_cpus": "2-3", "cpu_weight": "174"},
+        (),
+        [2, 3],
+        {"cpuset": 2, "affinity": 2},
+    ),
+    "cpuset, weight of others": (
+        {"cpuset_cpus": "2-3", "cpu_weight": "200"},
+        (),
+        unpinned(2),
+        {"cpuset": 2, "affinity": 2},
+    ),
+    "cpuset, affinity": (
+        {"cpuset_cpus": "2-5", "before": "taskset f0"},
+        ("--lanes=2",),
+        [4, 5],
+        {"cpuset": 4, "affinity": 2},
+    ),
+    "quota below one": ({"cpu_max": "50000 100000"}, (), unpinned(1), {"quota": 0.5}),
+    "quota with a fraction": ({"cpu_max": "150000 100000"}, (), unpinned(1), {"quota": 1.5}),
+    "quota": ({"cpu_max": "200000 100000"}, (), unpinned(2), {"quota": 2}),
+    "quota beyond the cpuset": (
+        {"cpuset_cpus": "0-1,4", "cpu_max": "400000 100000"},
+        (),
+        unpinned(3),
+        {"cpuset": 3, "affinity": 3, "quota": 4},
+    ),
+    "quota of the cpuset, weight": (
+        {"cpuset_cpus": "4-5", "cpu_max": "200000 100000", "cpu_weight": "79"},
+        (),
+        [4, 5],
+        {"cpuset": 2, "affinity": 2, "quota": 2},
+    ),
+    "quota below the cpuset, weight": (
+        {"cpuset_cpus": "4-7", "cpu_max": "200000 100000", "cpu_weight": "157"},
+        (),
+        unpinned(2),
+        {"cpuset": 4, "affinity": 4, "quota": 2},
+    ),
+    # Lanes have a core each while there are cores, then a node of their own.
+    "pinned 2": ({}, ("--pin=on", "--lanes=2"), [0, 2], {}),
+    "pinned 4": ({}, ("--pin=on", "--lanes=4"), [0, 2, 4, 6], {}),
+    "pinned 5": ({}, ("--pin=on", "--lanes=5"), [0, 1, 2, 4, 6], {}),
+    "pinned, quota": (
+        {"cpu_max": "200000 100000"},
+        ("--pin=on",),
+        [0, 2],
+        {"quota": 2},
+    ),
+    "pinned on the node with cores": (
+        {"cpuset_cpus": "3-7"},
+        ("--pin=on", "--lanes=2"),
+        [4, 6],
+        {"cpuset": 5, "affinity": 5},
+    ),
+    # A partition takes its CPUs from all others.
+    "partition": (
+        {"cpuset_cpus": "6-7", "cpuset_cpus_partition": "root", "within": f"{ROOT}/partition"},
+        (),
+        [6, 7],
+        {"cpuset": 2, "affinity": 2},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_lanes(large: Machine, name: str) -> None:
+    cgroup, flags, lanes, counts = SETTINGS[name]
+    with serving(large, *flags, **cgroup) as server:
+        seen = server.becomes(lanes)
+        assert seen.cpus == {"online": 8, "cpuset": 8, "affinity": 8, **counts}
+
+
+def test_more_pinned_lanes_than_cpus_are_refused(large: Machine) -> None:
+    result = large.run("taskset 3 corelane-server --limits.connections=64 --pin=on --lanes=3")
+    assert result.status != 0
+    assert "cannot pin 3 lanes" in result.output + result.errors
+
+
+OWNED = {"cpuset_cpus": "4-5", "cpu_weight": "79"}
+
+
+def test_a_change_of_quota_and_weight_is_seen(large: Machine) -> None:
+    with serving(large, **OWNED, cpu_max="200000 100000") as server:
+        server.becomes([4, 5], quota=2)
+        server.write(cpu_max="100000 100000")
+        server.becomes(unpinned(2), quota=1)
+        server.write(cpu_max="max 100000")
+        server.becomes([4, 5], quota=None)
+        server.write(cpu_weight="1")
+        server.becomes(unpinned(2))
+        server.write(cpu_weight="79")
+        server.becomes([4, 5])
+        large.write(f"{PARENT}/cpu.max", "150000 100000")
+        server.becomes(unpinned(2), quota=1.5)
+
+
+def test_lanes_follow_the_cpuset(large: Machine) -> None:
+    with serving(large, cpuset_cpus="2-3", cpu_weight="79") as server:
+        server.becomes([2, 3], cpuset=2)
+        server.write(cpuset_cpus="4-5")
+        server.becomes([4, 5], cpuset=2)
+        server.write(cpuset_cpus="7")
+        server.becomes(unpinned(2), cpuset=1, affinity=1)
+        server.write(cpuset_cpus="2,5")
+        server.becomes([2, 5], cpuset=2, affinity=2)
+
+
+@contextmanager
+def offline(machine: Machine, cpu: int) -> Iterator[None]:
+    """Without a CPU."""
+    file = f"/sys/devices/system/cpu/cpu{cpu}/online"
+    machine.write(file, "0")
+    try:
+        yield
+    finally:
+        machine.write(file, "1")
+
+
+def test_lanes_leave_a_cpu_that_goes_and_come_back(large: Machine) -> None:
+    with serving(large, **OWNED) as server:
+        server.becomes([4, 5], online=8)
+        with offline(large, 5):
+            server.becomes(unpinned(2), online=7, cpuset=1, affinity=1)
+        server.becomes([4, 5], online=8, cpuset=2)
+
+
+def test_a_lane_of_a_cpu_that_goes_moves_to_the_other_thread_of_the_core(large: Machine) -> None:
+    with serving(large, "--pin=on", "--lanes=4") as server:
+        server.becomes([0, 2, 4, 6])
+        with offline(large, 6):
+            server.becomes([0, 2, 4, 7])
+
+
+SERIES = [
+    f"corelane_cpu_{name}_total" for name in ("periods", "throttled_periods", "throttled_seconds")
+]
+
+
+def counted(machine: Machine, cgroup: str) -> list[float]:
+    """What the kernel counts: periods, throttled ones, and seconds."""
+    words = dict(line.split() for line in machine.read(f"{cgroup}/cpu.stat").splitlines())
+    seconds = round(int(words["throttled_usec"]) / 1e6, 9)
+    return [float(words["nr_periods"]), float(words["nr_throttled"]), seconds]
+
+
+def shown(server: Inside) -> list[float]:
+    """The same, as the server shows it, to the kernel's nanoseconds."""
+    metrics = server.look().metrics
+    return [round(metrics[series], 9) for series in SERIES]
+
+
+@pytest.mark.parametrize("limited", [OWN, PARENT], ids=["own", "parent"])
+def test_throttling_by_the_cgroup_and_by_its_parent_is_counted(
+    large: Machine, limited: str
+) -> None:
+    with serving(large) as server:
+        assert shown(server) == [0, 0, 0]
+        large.write(f"{limited}/cpu.max", "20000 100000")
+
+        def all_counted() -> bool:
+            # What is throttled may be late.
+            large.run("wget -qO- 'http://127.0.0.1:8080/work?ops=1000000'")
+            return all(shown(server))
+
+        eventually(all_counted, patience=ANSWER)
+        least, now, most = counted(large, limited), shown(server), counted(large, limited)
+        assert all(a <= b <= c for a, b, c in zip(least, now, most, strict=True))
