@@ -14,7 +14,7 @@ pub(super) const POLICY: &str = "default-src 'none'; script-src 'self'; style-sr
 pub(super) const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; \
      frame-ancestors 'none'";
 
-/// The light colours of Swagger UI are too faint for text on or beside them; those of the dark mode are not.
+/// The light colours of Swagger UI are too faint for text; those of the dark mode are not.
 #[cfg(feature = "openapi-viewer")]
 const VIEWER: &str = "<link rel=\"stylesheet\" href=\"docs/swagger-ui.css\">
 <style>
