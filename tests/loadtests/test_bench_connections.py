@@ -12,6 +12,7 @@ import pytest
 
 from loadtests.bench.connections import ladder, tuned
 from loadtests.bench.connections.clients import Holders, holders, quantiles
+from loadtests.bench.connections.climb import Climb
 from loadtests.bench.connections.experiment import Connections
 from loadtests.bench.connections.part import Rows
 from loadtests.bench.experiment import builds
@@ -60,6 +61,21 @@ def _memory(rows: Rows) -> None:
         assert rows.values(line, "parked") == [200 if line.startswith("parked") else 0]
 
 
+def _climb(rows: Rows) -> None:
+    for arm in Climb.arms:
+        assert rows.values(f"{arm}: asked once", "requests") == [2000]
+        (woken,) = rows.values(f"{arm}: asked once", "wakes")
+        assert woken >= (2000 if arm == "parked" else 0)
+        assert rows.values(f"{arm}: drain", "requests") == [2000]
+
+
+def _hot(rows: Rows) -> None:
+    for row in rows.record.rows:
+        if row["line"].endswith("(off)"):
+            assert row["moves"] == 0
+            assert len(row["lanes"]) == (1 if "all on" in row["line"] else 2)
+
+
 def _held(rows: Rows) -> None:
     for arm, crowd in ladder.HELD.items():
         count = max(8, round(0.02 * crowd.connections))
@@ -90,6 +106,8 @@ def _burst(rows: Rows) -> None:
 
 CHECKS = {
     "memory": _memory,
+    "climb": _climb,
+    "hot": _hot,
     "held": _held,
     "at-once": _at_once,
     "burst": _burst,
@@ -125,7 +143,7 @@ def test_refused_connections_fail_the_run(refusing: Path, tmp_path: Path) -> Non
 def test_a_connection_that_is_not_there_to_wait_ends_the_run(
     refusing: Path, tmp_path: Path
 ) -> None:
-    result = connections(tmp_path, refusing, "memory")
+    result = connections(tmp_path, refusing, "climb")
     assert result.returncode == 1
     assert "connections failed: {'" in result.stderr
     assert not (tmp_path / "bench-connections.json").exists()

@@ -146,9 +146,18 @@ class Live:
 
     def measure(self, seconds: float) -> dict:
         """Their quantiles in milliseconds, and what is counted."""
+        self.begin(seconds)
+        return self.result()
+
+    def begin(self, seconds: float) -> None:
+        """Starts it in the background."""
         self._seed += 1
-        turn = {"rate": self._rate, "seconds": seconds, "work_share": 0.0, "seed": self._seed}
-        found = self._generator.measure(json.dumps(turn))
+        turn = {"rate": self._rate, "seconds": seconds, "work_share": 0.0}
+        self._generator.tell(json.dumps({**turn, "seed": self._seed}))
+
+    def result(self) -> dict:
+        """What came of it."""
+        found = self._generator.answer()
         samples = found.pop("samples")
         rows = zip(samples["latency_ms"], samples["right"], strict=True)
         return {**found, **quantiles([latency for latency, right in rows if right])}

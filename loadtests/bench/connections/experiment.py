@@ -1,4 +1,4 @@
-"""`connections`: what idle and slow connections cost, and what happens when all come at once."""
+"""`connections`: what idle, moving and slow connections cost, and what happens when all come at once."""
 
 import argparse
 import random
@@ -6,23 +6,28 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
 from loadtests.bench import networks
+from loadtests.bench.connections.climb import Climb, Memory
+from loadtests.bench.connections.hot import Hot
 from loadtests.bench.connections.ladder import AtOnce, Held
-from loadtests.bench.connections.memory import Memory
 from loadtests.bench.connections.part import ConnectionsStand, Part, Rows
 from loadtests.bench.connections.servers import certificate
 from loadtests.bench.connections.tuned import Tuned
 from loadtests.bench.experiment import builds, servers
 from loadtests.bench.experiment.builds import Programs
+from loadtests.bench.experiment.generator import calibrate
 from loadtests.bench.experiment.page import LEGEND, Page
 from loadtests.bench.experiment.plan import Experiment, Plan, Row, Task
 from loadtests.bench.experiment.record import Record
 from tools import table, versions
 from tools.errors import ToolError
 
-PARTS: dict[str, Part] = {part.name: part for part in (Memory(), Held(), AtOnce(), Tuned())}
+PARTS: dict[str, Part] = {
+    part.name: part for part in (Memory(), Climb(), Hot(), Held(), AtOnce(), Tuned())
+}
 
 
 class Connections(Experiment):
@@ -30,7 +35,7 @@ class Connections(Experiment):
 
     name = "connections"
     title = "Many connections"
-    help = "idle and slow connections, and thousands at once"
+    help = "idle, moving and slow connections, and thousands at once"
     rounds = 5
     seconds = 1.5
     root = True
@@ -67,6 +72,9 @@ class Connections(Experiment):
             stand = ConnectionsStand(plan, cpus, programs=programs, folder=Path(folder))
             if "openssl" in programs.tools:
                 stand.pem = certificate(programs.tools["openssl"], stand.folder)
+            if any(part.works for part in parts):
+                stand.work = calibrate(programs, cpus, plan.seconds(1.0, least=0.3))
+                stand.facts["work"] = asdict(stand.work)
             for part in parts:
                 part.prepare(stand)
             stand.facts["share"] = stand.share

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from loadtests.bench.connections.servers import Pem
 from loadtests.bench.experiment.builds import Programs
-from loadtests.bench.experiment.generator import Place
+from loadtests.bench.experiment.generator import Generator, Place, Work
 from loadtests.bench.experiment.page import Page, cell
 from loadtests.bench.experiment.plan import Plan, Row, Stand
 from loadtests.bench.experiment.record import Figure, Record
@@ -23,6 +23,7 @@ class ConnectionsStand(Stand):
     folder: Path = Path()
     """For files of the run."""
     pem: Pem | None = None
+    work: Work | None = None
 
     @property
     def share(self) -> float:
@@ -37,6 +38,11 @@ class ConnectionsStand(Stand):
     def clients(self) -> Place:
         """The CPU of those whose server has the other one."""
         return Place([self.cpus[1]])
+
+    def generator(self, mode: str, to: str, *, first: bool = True, **options: object) -> Generator:
+        """On both CPUs, as the lanes are; ahead of them, or it could not send when a request is due."""
+        place = Place(list(self.cpus), first=first)
+        return Generator(self.programs.generator, place, mode, to, **options)
 
 
 Column = tuple[str, Figure, int] | tuple[str, Figure, int, float]
@@ -93,6 +99,8 @@ class Part:
     """In the benchmark's."""
     tools: Sequence[str] = ()
     """Tools that it needs in addition to server and generator."""
+    works = False
+    """Whether it needs the cost of `/work`."""
 
     def rounds_of(self, plan: Plan) -> int:
         """So many rounds of a run measure it."""

@@ -1,6 +1,7 @@
 """The measured processes and their counters: replicas, nginx for comparison, and gateways."""
 
 import json
+import signal
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -20,6 +21,8 @@ from tools.errors import ToolError
 STATIC = REPOSITORY / "services" / "server" / "static"
 
 PARKED = "corelane_connections_parked"
+WAKES = "corelane_connection_wakes_total"
+MOVES = "corelane_connection_moves_total"
 
 NGINX = """\
 daemon off;
@@ -173,6 +176,17 @@ class Fleet:
             if time.monotonic() > deadline:
                 raise ToolError(f"{parked:,.0f} of {connections:,} connections are parked")
             time.sleep(0.1)
+
+    def drain(self) -> dict:
+        """Tells all to end, and waits for them."""
+        begun = time.monotonic()
+        for one in self.servers:
+            one.process.send_signal(signal.SIGTERM)
+        try:
+            codes = [one.process.wait(2 * PATIENCE) for one in self.servers]
+        except subprocess.TimeoutExpired:
+            raise ToolError(f"no end within {2 * PATIENCE:g} s of SIGTERM") from None
+        return {"seconds": time.monotonic() - begun, "failed": sum(code != 0 for code in codes)}
 
 
 @contextmanager

@@ -12,6 +12,7 @@ mod loops;
 mod poll;
 mod pool;
 mod reply;
+mod seated;
 mod tally;
 mod trace;
 mod users;
@@ -126,6 +127,10 @@ struct Target {
     /// File with the expected body of the page.
     #[arg(long, requires = "page")]
     file: Option<PathBuf>,
+    /// Lanes of the connections in order, as in 0,1; connections are opened again until they are on
+    /// their lane.
+    #[arg(long, value_delimiter = ',', value_name = "LANE,...")]
+    seats: Vec<usize>,
 }
 
 #[derive(Debug, Args)]
@@ -156,8 +161,9 @@ fn run(mode: Mode) -> Result<(), Lost> {
             let kind = target.ops.map_or(Kind::Hello, Kind::Work);
             let mut pool = target.opened(target.exchanges(target.ops)?)?;
             pool.spin(spin);
-            loops::closed(&mut pool, kind, period.warm_up())?;
-            measure(pool, |pool| loops::closed(pool, kind, period.measured()))
+            let all = 0..pool.len();
+            loops::closed(&mut pool, all.clone(), kind, period.warm_up())?;
+            measure(pool, |pool| loops::closed(pool, all.clone(), kind, period.measured()))
         }
         Mode::Open { target, period, rate, work_share, works, seed, next, cut } => {
             let one = target.ops.map(|ops| Mix::one(ops, work_share));
@@ -184,8 +190,13 @@ fn run(mode: Mode) -> Result<(), Lost> {
 }
 
 impl Target {
+    /// Opens all connections, on their lanes.
     fn opened(&self, exchanges: Exchanges) -> Result<Pool, Lost> {
-        Pool::open(vec![self.to], self.connections, exchanges)
+        let mut pool = Pool::open(vec![self.to], self.connections, exchanges)?;
+        if !self.seats.is_empty() {
+            seated::seat(&mut pool, &self.seats)?;
+        }
+        Ok(pool)
     }
 
     fn exchanges(&self, works: impl IntoIterator<Item = u64>) -> Result<Exchanges, Lost> {
