@@ -2,8 +2,8 @@
 
 import json
 
-WIDTH = 4_000
-"""So that a panel of a dashboard is on one line, and so is a group of small values of a schema."""
+WIDTH = 400
+"""So that most members of a panel are on one line (its query, its unit with the limits, its place), and most values of a schema."""
 
 
 def text(value: object, indent: str = "") -> str:
