@@ -8,6 +8,7 @@ Another part of the repository makes an image of its own with:
 
 import io
 import json
+import os
 import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -160,7 +161,8 @@ def _docker(image: Image, config: Blob, packed: Sequence[Blob]) -> list[dict]:
 
 
 def _pack(file: Path, contents: dict[str, bytes | Path], time: int) -> None:
-    fresh = file.with_name(f".{file.name}.new")
+    # Builds beside each other write the same archive.
+    fresh = file.with_name(f".{file.name}.{os.getpid()}.new")
     with tarfile.open(fresh, "w", format=tarfile.USTAR_FORMAT) as tar:
         for name, content in contents.items():
             _add(tar, name, content, time)
