@@ -91,6 +91,18 @@ def c10k(server: str, p99: float, dropped: int) -> dict:
     return {"server": server, "part": "c10k", **figures}
 
 
+def mixed(server: str, p99: float) -> dict:
+    labels = {"server": server, "part": "mixed", "of": "10% of 7 ms", "loop": "open"}
+    latency = {"p50": 0.1, "p99": p99, "p999": p99, "max": p99}
+    return {**labels, "cheap_ms": latency, "expensive_ms": latency, "busy": 0.7}
+
+
+def test_the_floor_is_not_the_best_other_server_of_a_mixed_load() -> None:
+    text = report(mixed("floor", 4.0), mixed(US, 1.0), mixed("axum", 5.0), mixed("ntex", 8.0))
+    assert "0.20 of that of axum, the best other" in text
+    assert "| floor " in text
+
+
 def test_the_floor_and_the_profiled_build_are_shown_and_not_ranked() -> None:
     costs = {"floor": 5.0, f"{US} PGO": 5.2, US: 5.5, "nginx": 6.0}
     text = report(*(closed(name, cost) for name, cost in costs.items()))

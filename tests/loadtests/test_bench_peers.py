@@ -37,7 +37,7 @@ FLOOR, REFERENCE = "floor", "corelane-server"
 
 PEERS = builds.BENCH / "peers"
 
-RUST = ("hyper", "may_minihttp", "actix_web")
+RUST = ("hyper", "may_minihttp", "actix_web", "ntex", "axum")
 """Programs that cargo builds here."""
 
 

@@ -31,7 +31,7 @@ class Field(Experiment):
 
     name = "field"
     title = "Corelane and other servers"
-    help = "Corelane compared with nginx, Apache, Node, Spring Boot, Go and Rust servers"
+    help = "Corelane compared with nginx, Apache, Node, Spring Boot, Netty, Go and Rust servers"
     rounds = 3
     seconds = CLOSED
     together = ("server",)

@@ -14,6 +14,7 @@ from loadtests.bench.experiment.plots import Panel, Plot, Series
 from loadtests.bench.experiment.record import Record
 from loadtests.bench.experiment.servers import CORELANE
 from loadtests.bench.field.contender import HELD, work_reply
+from loadtests.bench.field.rows import FLOOR
 from loadtests.bench.field.stand import FieldStand, Running
 
 BUSY = 0.7
@@ -243,11 +244,11 @@ def reading(record: Record, part: str) -> Iterator[str]:
 
 
 def _best(record: Record, part: str, name: str) -> str:
-    """The server of the others whose short requests have the least p99."""
+    """The server of the others whose short requests have the least p99. The floor is none."""
     found = {
         server: values
         for server in record.labels("server", part=part, of=name)
-        if not server.startswith(CORELANE)
+        if not server.startswith((CORELANE, FLOOR))
         and (values := _figure(record, server, part, name, "cheap_ms.p99"))
     }
     return min(found, key=lambda server: median(found[server]), default="")

@@ -24,8 +24,8 @@ ENTRY = "its entry in TechEmpower's FrameworkBenchmarks"
 
 BUILT = (
     "Built like corelane-server without PGO (release, fat LTO, one code generation unit) and with its "
-    "allocator, mimalloc, as in the entry of may_minihttp in TechEmpower's FrameworkBenchmarks. Here it requests "
-    "huge pages, which is its default: two of them are 4 MiB"
+    "allocator, mimalloc, as in the entries of may_minihttp and ntex in TechEmpower's FrameworkBenchmarks. Here it "
+    "requests huge pages, which is its default: two of them are 4 MiB"
 )
 
 RUST_SETTINGS = {
@@ -45,12 +45,23 @@ RUST_SETTINGS = {
         "recommends; by default each read goes to another thread). "
         f"{BUILT}"
     ),
+    "ntex": (
+        "as many workers as CPUs on its tokio runtime, backlog 4096, keep-alive 75 s. No files, because "
+        f"it has no handler for them. {BUILT}"
+    ),
+    "axum": (
+        "axum::serve on tokio's multi-thread runtime with as many workers as CPUs, as `#[tokio::main]` starts "
+        "it; backlog 4096, TCP_NODELAY. Files: ServeDir of tower-http, which its documentation names; it reads "
+        f"on other threads. {BUILT}"
+    ),
 }
 
 RUST_PARTS = {
     "hyper": COMPUTING | {CORES, CONNECTIONS},
     "may_minihttp": COMPUTING | {CORES},
     "actix-web": COMPUTING | {CORES, *FILES},
+    "ntex": COMPUTING | {CORES},
+    "axum": COMPUTING | {CORES, *FILES},
 }
 
 

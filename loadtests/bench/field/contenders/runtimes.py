@@ -1,4 +1,4 @@
-"""Servers on runtimes: the HTTP module of Node, and Spring Boot on Tomcat."""
+"""Servers on runtimes: the HTTP module of Node, Spring Boot on Tomcat, and Netty."""
 
 import functools
 import hashlib
@@ -6,6 +6,7 @@ import json
 import platform
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 from loadtests.bench.experiment.builds import BENCH, kept, run, version_of
@@ -14,6 +15,7 @@ from loadtests.bench.field.contender import (
     CONNECTIONS,
     CORES,
     FILES,
+    STATIC,
     Contender,
     Start,
 )
@@ -114,14 +116,26 @@ PROGRAM = PROJECT / "target" / "application" / "spring-1.jar"
 
 HEAP = "1g"
 
-SPRING_SETTINGS = (
+JAVA_SETTINGS = (
     f"Java 17 with `-XX:ActiveProcessorCount` as the number of CPUs, `-Xmx{HEAP}` and otherwise what the "
-    "JVM chooses for them (on one CPU the serial collector). The jar is extracted, beans are resolved at build "
+    "JVM chooses for them (on one CPU the serial collector)"
+)
+
+SPRING_SETTINGS = (
+    f"{JAVA_SETTINGS}. The jar is extracted, beans are resolved at build "
     "time (`spring.aot.enabled`), and there is a class-data archive, as Spring Boot's documentation advises for "
     "production (Packaging, Efficient Deployments; CDS). Annotated controllers; files by Spring's resource "
     "handler with its resolver cache; log level warn; connections idle for 75 s at most. Tomcat: 20,000 connections "
     "(default 8,192), backlog 4,096, keep-alive without a bound on requests, its default of 10 to 200 threads. "
     "Virtual threads need Java 21"
+)
+
+NETTY_SETTINGS = (
+    "HttpServerCodec and HttpServerKeepAliveHandler on the native epoll transport, which Netty's documentation "
+    "recommends on Linux (netty.io, Native transports). One group of as many event loops as CPUs, which accepts "
+    "connections too, as in its entry in TechEmpower's FrameworkBenchmarks. Backlog 4096, otherwise Netty's defaults. "
+    "Handlers run on the event loop, replies to requests that come together are sent together. Sends no Date and has "
+    f"no idle timeout, which are handlers to be written. No files, because it has no handler for them. {JAVA_SETTINGS}"
 )
 
 COMPILERS = ("C1 CompilerThre", "C2 CompilerThre")
@@ -171,9 +185,11 @@ def _extract(log: Path) -> None:
     argv = [java, "-Djarmode=tools", "-jar", jar, "extract", "--destination", folder]
     command.run(argv, log, failure="spring: the jar cannot be extracted")
     check_libraries(folder / "lib")
-    argv = [*_java(1), "-Dspring.context.exit=onRefresh", "-jar", PROGRAM]
+    start = Start("127.0.0.1:80", 1, folder, STATIC)
+    argv = _argv_spring(PROGRAM, start)
+    argv.insert(1, "-Dspring.context.exit=onRefresh")
     # Instead of being read, the archive is written.
-    argv = [str(word).replace("SharedArchiveFile", "ArchiveClassesAtExit") for word in argv]
+    argv = [word.replace("SharedArchiveFile", "ArchiveClassesAtExit") for word in argv]
     command.run(argv, log, failure="spring: no class-data archive")
 
 
@@ -188,40 +204,60 @@ def check_libraries(folder: Path) -> None:
 
 
 def _java(cpus: int) -> list[str]:
-    return [
-        str(_tools()["java"]),
-        f"-XX:ActiveProcessorCount={cpus}",
-        f"-Xmx{HEAP}",
-        f"-XX:SharedArchiveFile={PROGRAM.with_suffix('.jsa')}",
-        "-Dspring.aot.enabled=true",
-    ]
+    return [str(_tools()["java"]), f"-XX:ActiveProcessorCount={cpus}", f"-Xmx{HEAP}"]
 
 
 def _argv_spring(program: Path, start: Start) -> list[str]:
-    return [*_java(start.threads), "-jar", str(program), *start.arguments()]
+    argv = [*_java(start.threads), f"-XX:SharedArchiveFile={program.with_suffix('.jsa')}"]
+    return [*argv, "-Dspring.aot.enabled=true", "-jar", str(program), *start.arguments()]
+
+
+def _argv_netty(program: Path, start: Start) -> list[str]:
+    argv = [*_java(start.threads), "-classpath", str(program), "corelane.peers.NettyPeer"]
+    return [*argv, *start.arguments()]
+
+
+def _library(program: Path, name: str) -> str:
+    """Its version."""
+    pattern = re.compile(rf"{name}-(\d+(\.\d+)*)(\.\w+)?\.jar")
+    found = (pattern.fullmatch(file.name) for file in (program.parent / "lib").iterdir())
+    return next(match[1] for match in found if match)
+
+
+def _version_java() -> str:
+    return f"Java {versions.remembered(_tools()['java'], table.find('java'))}"
 
 
 def _version_spring(program: Path) -> str:
-    def library(name: str) -> str:
-        pattern = re.compile(rf"{name}-(\d+(\.\d+)*)(\.\w+)?\.jar")
-        found = (pattern.fullmatch(file.name) for file in (program.parent / "lib").iterdir())
-        return next(match[1] for match in found if match)
-
-    java = versions.remembered(_tools()["java"], table.find("java"))
-    return f"{library('spring-boot')} (Tomcat {library('tomcat-embed-core')}, Java {java})"
+    spring, tomcat = (_library(program, name) for name in ("spring-boot", "tomcat-embed-core"))
+    return f"{spring} (Tomcat {tomcat}, {_version_java()})"
 
 
-SPRING = [
-    Contender(
-        name="spring-tomcat",
-        family="JVM",
-        parts=COMPUTING | {*FILES, CORES, CONNECTIONS},
-        settings=SPRING_SETTINGS,
-        build=_build_spring,
-        argv=_argv_spring,
-        version=_version_spring,
-        warm_up=1.5,
-        warm_up_first=40.0,
-        compilers=COMPILERS,
-    )
-]
+def _version_netty(program: Path) -> str:
+    return f"{_library(program, 'netty-common')} ({_version_java()})"
+
+
+SPRING = Contender(
+    name="spring-tomcat",
+    family="JVM",
+    parts=COMPUTING | {*FILES, CORES, CONNECTIONS},
+    settings=SPRING_SETTINGS,
+    build=_build_spring,
+    argv=_argv_spring,
+    version=_version_spring,
+    warm_up=1.5,
+    warm_up_first=40.0,
+    compilers=COMPILERS,
+)
+
+NETTY = replace(
+    SPRING,
+    name="netty",
+    parts=COMPUTING | {CORES},
+    settings=NETTY_SETTINGS,
+    argv=_argv_netty,
+    version=_version_netty,
+)
+
+JVM = [SPRING, NETTY]
+"""One program has both."""

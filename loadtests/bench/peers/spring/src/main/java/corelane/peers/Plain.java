@@ -15,6 +15,8 @@ import org.springframework.web.server.ResponseStatusException;
 /** The routes. */
 @RestController
 class Plain {
+    static final String HELLO = "Hello, World!";
+
     private static final String TEXT = "text/plain;charset=UTF-8";
     private static final int LONGEST = 1000;
     private static final Pattern DECIMAL = Pattern.compile("-?[0-9]+(\\.[0-9]+)?");
@@ -28,23 +30,38 @@ class Plain {
 
     @GetMapping(path = "/hello", produces = TEXT)
     String hello() {
-        return "Hello, World!";
+        return HELLO;
     }
 
-    /** Half of n, exact for whole numbers and decimals. */
     @GetMapping(path = "/div/{n}", produces = TEXT)
     String div(@PathVariable String n) {
-        if (n.length() > LONGEST || !DECIMAL.matcher(n).matches()) {
+        return found(half(n));
+    }
+
+    @GetMapping(path = {"/work", "/work/{name}"}, produces = TEXT)
+    String work(@RequestParam long ops) {
+        return found(steps(ops));
+    }
+
+    private static String found(String reply) {
+        if (reply == null) {
             throw new ResponseStatusException(HttpStatus.BAD_REQUEST);
+        }
+        return reply;
+    }
+
+    /** Half of n, exact for whole numbers and decimals; null if it is none. */
+    static String half(String n) {
+        if (n.length() > LONGEST || !DECIMAL.matcher(n).matches()) {
+            return null;
         }
         return new BigDecimal(n).multiply(HALF).stripTrailingZeros().toPlainString();
     }
 
-    /** Steps of a linear congruential generator: each needs the one before it. */
-    @GetMapping(path = {"/work", "/work/{name}"}, produces = TEXT)
-    String work(@RequestParam long ops) {
+    /** Steps of a linear congruential generator: each needs the one before it. Null if ops is negative. */
+    static String steps(long ops) {
         if (ops < 0) {
-            throw new ResponseStatusException(HttpStatus.BAD_REQUEST);
+            return null;
         }
         long state = 1;
         for (long step = 0; step < ops; step++) {
