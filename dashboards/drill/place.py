@@ -23,6 +23,7 @@ from support.client import ask
 from support.envoys import Gateway, gateway_to
 from support.load import Load
 from support.processes import free_ports
+from tools import resolve
 
 STATIC = REPOSITORY / "services/server/static"
 
@@ -161,6 +162,19 @@ class Place:
         made.start(wait=False)
         self.scraped("node-tuning", port, "node-tuning", node=node)
         return made
+
+    def shown(self, resources: str) -> None:
+        """A kube-state-metrics that is scraped, for these objects of the platform's API server."""
+        program = resolve.ensure(["kube-state-metrics"])["kube-state-metrics"]
+        pod, port, own = "kube-state-metrics", free_ports(1), free_ports(1)
+        argv = [program, f"--kubeconfig={self.platform.cluster.api.kubeconfig}"]
+        argv += [f"--resources={resources}", f"--host={HOST}", f"--port={port}"]
+        argv += [f"--telemetry-host={HOST}", f"--telemetry-port={own}"]
+        made = Part(pod, argv, self.folder, lambda: well(f"http://{HOST}:{port}/livez"), _env())
+        self.stack.callback(made.kill)
+        self.stack.callback(self.watch.remove, self.namespace, pod=pod)
+        made.start(wait=False)
+        self.scraped(pod, port, pod)
 
     @contextmanager
     def again(self, step: Callable[[], object], pause: float = 0.1) -> Iterator[None]:

@@ -111,6 +111,8 @@ JOBS = {
     "gateway-agent": {},
     # Its labels `namespace` and `pod` are those of the checked pod.
     "node-tuning": {"honor_labels": True},
+    # The same of the autoscaler.
+    "kube-state-metrics": {"honor_labels": True},
     "prometheus": {},
     "alertmanager": {},
 }

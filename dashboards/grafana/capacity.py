@@ -147,15 +147,17 @@ BOARD.row(
         ranked=True,
     ),
     lines(
-        "Replicas needed and ready",
-        "Does scaling follow the load? Replicas needed for the target utilisation and for the "
-        "latency objective, and ready replicas. If more are needed for longer than a start takes, "
-        "check the autoscaler's bounds and free CPUs.",
+        "Replicas wanted, ready and allowed",
+        "Does the autoscaler follow the load? Replicas that the load requires with its trend and "
+        "spare ones, that are ready, that the autoscaler wants, and its maximum. The last two are "
+        "from kube-state-metrics. At the maximum: dashboards/runbooks/lanes.md.",
         "none",
         {
-            "needed": f"max(service:corelane_capacity_replicas:needed{{{SERVICE}}})",
-            "needed for latency": f"max(service:corelane_capacity_latency_replicas:needed{{{SERVICE}}}) < +Inf",
+            "required": f"max(service:corelane_replicas_required:count{{{SERVICE}}})",
             "ready": f"sum(corelane_ready{{{SERVICE}}})",
+            "wanted": f"max(service:corelane_autoscaler_desired:count{{{SERVICE}}})"
+            f" or max(service:corelane_replicas_required:count{{{SERVICE}}})",
+            "maximum": f"max(service:corelane_autoscaler_max:count{{{SERVICE}}})",
         },
     ),
 )
@@ -208,6 +210,44 @@ BOARD.row(
         },
         limits=USED,
         top=1,
+    ),
+)
+
+BOARD.folded("Cost")
+BOARD.row(
+    7,
+    lines(
+        "CPUs held and used",
+        "What do the replicas cost? CPUs of all lanes, those that are busy, and those that the "
+        "load requires, with queues and refused requests. Required above held: requests wait. Held "
+        "far above required: lower the autoscaler's minimum, or shorten its window for scaling down.",
+        "none",
+        {
+            "held": f"count(corelane_lane_info{{{SERVICE}}})",
+            "busy": f"sum(pod_lane:corelane_lane_busy:ratio_rate1m{{{SERVICE}}})",
+            "required": f"max(service:corelane_lanes_required:count{{{SERVICE}}})",
+        },
+    ),
+    lines(
+        "Replicas needed and ready",
+        "How many replicas are needed for the target utilisation and for the latency objective, "
+        "and how many are ready? If more are needed for longer than a start takes, see *Replicas "
+        "wanted, ready and allowed*.",
+        "none",
+        {
+            "needed": f"max(service:corelane_capacity_replicas:needed{{{SERVICE}}})",
+            "needed for latency": f"max(service:corelane_capacity_latency_replicas:needed{{{SERVICE}}}) < +Inf",
+            "ready": f"sum(corelane_ready{{{SERVICE}}})",
+        },
+    ),
+    number(
+        "Replica hours in 24 h",
+        "What did a day cost? Replicas times hours, of the last 24 hours or of what Prometheus has. "
+        "With the CPUs of a replica and the price of a CPU it is the bill.",
+        "none",
+        f"sum(sum_over_time(corelane_ready{{{SERVICE}}}[1d:1m])) / 60",
+        empty="no replicas",
+        decimals=1,
     ),
 )
 

@@ -144,6 +144,7 @@ def test_each_alert_leads_to_its_runbook_and_to_a_dashboard_that_is_there() -> N
 def test_every_objective_has_a_value(tmp_path: Path) -> None:
     """Numbers that differ from all that stand in the file."""
     wanted = {"availability": 0.91, "latency": 0.92, "errorFloor": 93, "capacityUsed": 0.94}
+    wanted |= {"spareReplicas": 95, "replicaLead": 96}
     values = {"objectives": {**wanted, "latencyThreshold": "5s"}}
     (tmp_path / "values.yaml").write_text(json.dumps(values))
     rules = of_kind("PrometheusRule", values=tmp_path / "values.yaml")

@@ -54,6 +54,7 @@ def test_a_load_needs_as_many_replicas_as_carry_it(run: Callable) -> None:
     assert told["replicas"] == told["replicas_needed"] + 1
     at = told["at"]
     assert at["target_met"] and at["replicas"] == told["replicas_needed"]
+    assert 0.99 <= at["in_time"] < 1
     # A brief request waits for one dear one at most, and for hardly anything else.
     hello, work = at["kinds"]
     assert hello["p99_seconds"] < 0.0085 < work["p50_seconds"] < work["p99_seconds"]
@@ -75,7 +76,8 @@ def test_slots_may_be_what_limits(run: Callable) -> None:
     assert told["knee_rps"] == pytest.approx(4 / 0.0101)
     assert told["at"]["rps_per_replica"] == pytest.approx(0.7 * told["knee_rps"])
     hpa = run("--mix=GET /slow=100%:100us+10ms", "--slots=4", "--rps=900", "--p99=1s", "--hpa")
-    assert (hpa.returncode, hpa.stdout) == (1, "") and "--slots" in hpa.stderr
+    assert (hpa.returncode, hpa.stdout) == (1, "")
+    assert "--slots" in hpa.stderr and "--hpa=required" in hpa.stderr
 
 
 def test_values_of_the_chart_scale_by_the_busy_share(run: Callable) -> None:
@@ -89,6 +91,26 @@ def test_values_of_the_chart_scale_by_the_busy_share(run: Callable) -> None:
     (metric,) = autoscaling["metrics"]
     milli = int(told["lane_busy_ratio"] * 1000)
     assert metric["pods"]["target"] == {"type": "AverageValue", "averageValue": f"{milli}m"}
+    busy = run(*flags, "--hpa=busy").stdout.replace(" --hpa=busy", " --hpa")
+    assert busy == result.stdout
+
+
+def test_values_of_the_chart_follow_the_required_replicas(run: Callable) -> None:
+    # Slots are the limit, which the busy share does not show.
+    mix = ("--mix=GET /slow=100%:100us+10ms", "--slots=4", "--rps=900", "--p99=1s")
+    result = run(*mix, "--hpa=required", "--service=my: shop")
+    assert result.returncode == 0, result
+    autoscaling = yaml.safe_load(result.stdout)["autoscaling"]
+    (metric,) = autoscaling["metrics"]
+    assert metric["external"] == {
+        "metric": {
+            "name": "corelane_replicas_required",
+            "selector": {"matchLabels": {"service": "my: shop"}},
+        },
+        "target": {"type": "AverageValue", "averageValue": "1"},
+    }
+    least, most = autoscaling["minReplicas"], autoscaling["maxReplicas"]
+    assert 2 == least < most
 
 
 def test_check_fails_where_the_target_is_not_met(run: Callable) -> None:
@@ -198,6 +220,8 @@ def test_a_queue_that_still_grows_has_no_quantiles(run: Callable) -> None:
         (("--mix=a=100%", "--lanes=0"), "'--lanes <NUMBER>'"),
         (("--mix-file=/none",), "--mix-file /none: No such file"),
         (("--mix=a=100%", "--p99=1s", "--hpa"), "--rps"),
+        (("--mix=a=100%", "--p99=1s", "--rps=1", "--hpa=required"), "--service"),
+        (("--mix=a=100%", "--p99=1s", "--rps=1", "--hpa=cpu"), "busy, required"),
         ((), "--mix"),
     ],
 )

@@ -100,6 +100,8 @@ slo:corelane_slo_latency_threshold:seconds latency: {{ divf $threshold 1000 }}
 slo:corelane_slo_errors:floor availability: {{ .errorFloor }}
 slo:corelane_slo_errors:floor latency: {{ .errorFloor }}
 slo:corelane_capacity_used_objective:ratio: {{ .capacityUsed }}
+slo:corelane_replicas_spare:count: {{ .spareReplicas }}
+slo:corelane_replicas_lead:seconds: {{ .replicaLead }}
 {{- end -}}
 {{- end -}}
 

@@ -30,6 +30,8 @@ pub(crate) struct At {
     pub(crate) estimated: Estimated,
     /// `None` at or above the knee, where the wait grows with the simulated time.
     pub(crate) simulated: Option<Simulated>,
+    /// The share of all requests that the target's time is enough for.
+    pub(crate) in_time: Option<f64>,
     pub(crate) met: Option<bool>,
 }
 
@@ -97,7 +99,9 @@ impl At {
         // simulated time.
         let simulated = simulated.filter(|seen| rate < model.knee().rate || seen.shed > 0.0);
         let met = target.map(|target| simulated.as_ref().is_some_and(|seen| target.is_met(seen)));
-        At { replicas, rate, estimated, simulated, met }
+        let in_time =
+            simulated.as_ref().zip(target).map(|(seen, target)| seen.within(target.within));
+        At { replicas, rate, estimated, simulated, in_time, met }
     }
 
     /// The time within which a share of the requests of a kind, or of all, is answered; infinite
@@ -157,6 +161,7 @@ struct AtPart<'a> {
     mean_wait_seconds: f64,
     closed_form: Latency,
     kinds: Vec<OfKind<'a>>,
+    in_time: Option<f64>,
     target_met: Option<bool>,
 }
 
@@ -280,6 +285,7 @@ impl<'a> AtPart<'a> {
             mean_wait_seconds: at.estimated.wait,
             closed_form: Latency::closed_form(at, None),
             kinds: kinds.iter().enumerate().map(of_kind).collect(),
+            in_time: at.in_time,
             target_met: at.met,
         }
     }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgAction, ArgGroup, Args};
+use clap::{ArgAction, ArgGroup, Args, ValueEnum};
 use corelane::Placement;
 use corelane_cli::model::{Mix, Simulation};
 use corelane_service::flags::allowed;
@@ -93,7 +93,11 @@ pub(crate) struct Question {
     json: bool,
     /// Print values of charts/service for its HorizontalPodAutoscaler
     #[arg(long, help_heading = "Answer", requires = "rps", requires = "quantile")]
-    hpa: bool,
+    #[arg(value_name = "METRIC", num_args = 0..=1, require_equals = true, default_missing_value = "busy")]
+    hpa: Option<Metric>,
+    /// With --hpa=required: the label `service` of its replicas, which is the name of the Deployment
+    #[arg(long, help_heading = "Answer", value_name = "NAME", required_if_eq("hpa", "required"))]
+    pub(super) service: Option<String>,
 }
 
 /// Settings of the replica, in place of those of the running one or of the defaults.
@@ -144,7 +148,16 @@ pub(super) enum Load {
 pub(super) enum Form {
     Table,
     Json,
-    Autoscaling,
+    Autoscaling(Metric),
+}
+
+/// What a HorizontalPodAutoscaler follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Metric {
+    /// The busy share of the lanes
+    Busy,
+    /// The replicas that the present mix needs, a record of dashboards/rules
+    Required,
 }
 
 impl Question {
@@ -186,8 +199,7 @@ impl Question {
     pub(super) fn form(&self) -> Form {
         match () {
             () if self.json => Form::Json,
-            () if self.hpa => Form::Autoscaling,
-            () => Form::Table,
+            () => self.hpa.map_or(Form::Table, Form::Autoscaling),
         }
     }
 }

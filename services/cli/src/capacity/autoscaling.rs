@@ -5,12 +5,17 @@ use corelane_cli::model::{Autoscaling, Bound};
 use super::answer::Answer;
 use super::text::whole;
 
-/// Writes the values, or the reason why there are none.
-pub(crate) fn render(answer: &Answer, arguments: &[String]) -> Result<String, String> {
-    if answer.model.knee().bound == Bound::Slots {
+/// Writes the values, or the reason why there are none. They follow the replicas that `service`
+/// requires, or else the busy share.
+pub(crate) fn render(
+    answer: &Answer,
+    service: Option<&str>,
+    arguments: &[String],
+) -> Result<String, String> {
+    if service.is_none() && answer.model.knee().bound == Bound::Slots {
         return Err(format!(
             "--hpa: the {} slots of a lane are taken before the lane is busy, so its busy share is no measure; \
-             allowed are more --slots",
+             allowed are --hpa=required, or more --slots",
             answer.model.replica().slots
         ));
     }
@@ -22,18 +27,42 @@ pub(crate) fn render(answer: &Answer, arguments: &[String]) -> Result<String, St
     let Autoscaling { busy, rate, min, max } = hpa;
     // Rounded down: scaling up early is better than late.
     let busy = (busy * 1000.0).floor().max(1.0);
+    let (says, follows) = match service {
+        Some(service) => (
+            "The number follows\n# the record service:corelane_replicas_required:count.".to_owned(),
+            required(service),
+        ),
+        None => (
+            format!(
+                "With its lanes busy {}% of the time it has {}: the load\n\
+                 # may grow by {}% until a new replica is ready. {} may be away.",
+                busy / 10.0,
+                whole(rate),
+                answer.growth * 100.0,
+                answer.spare
+            ),
+            share(busy),
+        ),
+    };
     Ok(format!(
         "\
 # Written by: {}
-# A replica carries {} requests/s within the target. With its lanes busy {}% of the time it has {}: the load
-# may grow by {}% until a new replica is ready. {} may be away.
+# A replica carries {} requests/s within the target. {says}
 autoscaling:
   enabled: true
   minReplicas: {min}
   maxReplicas: {max}
   # Only the lanes count.
   cpuPercent: 0
-  metrics:
+{follows}",
+        command(arguments),
+        whole(plan.carried),
+    ))
+}
+
+fn share(busy: f64) -> String {
+    format!(
+        "\x20 metrics:
     - type: Pods
       pods:
         metric: {{name: corelane_lane_busy_ratio}}
@@ -42,16 +71,31 @@ autoscaling:
     # A replica takes its time to warm up, and most drops of load are short.
     scaleDown:
       stabilizationWindowSeconds: 300
+      # One pod of a small fleet, and a tenth of a large one.
       policies:
         - {{type: Pods, value: 1, periodSeconds: 60}}
-",
-        command(arguments),
-        whole(plan.carried),
-        busy / 10.0,
-        whole(rate),
-        answer.growth * 100.0,
-        answer.spare
-    ))
+        - {{type: Percent, value: 10, periodSeconds: 60}}
+"
+    )
+}
+
+/// An average of 1: as many replicas as are required.
+fn required(service: &str) -> String {
+    let service = serde_json::Value::from(service);
+    format!(
+        "\x20 metrics:
+    - type: External
+      external:
+        metric: {{name: corelane_replicas_required, selector: {{matchLabels: {{service: {service}}}}}}}
+        target: {{type: AverageValue, averageValue: \"1\"}}
+  behavior:
+    # The record has spare replicas and the trend of the load in it, so a minute is enough.
+    scaleDown:
+      stabilizationWindowSeconds: 60
+      policies:
+        - {{type: Percent, value: 50, periodSeconds: 60}}
+"
+    )
 }
 
 /// The command line, quoted for a shell.

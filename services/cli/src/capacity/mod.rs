@@ -15,8 +15,8 @@ use clap::CommandFactory;
 use corelane_service::{flags, process};
 
 use self::answer::Answer;
-use self::arguments::Form;
 pub(crate) use self::arguments::Question;
+use self::arguments::{Form, Metric};
 
 /// Runs the subcommand.
 pub(crate) fn run(question: &Question) -> ExitCode {
@@ -47,9 +47,10 @@ fn capacity(question: &Question) -> Result<bool, Failure> {
     let text = match question.form() {
         Form::Table => table::render(&answer),
         Form::Json => answer.json(),
-        Form::Autoscaling => {
+        Form::Autoscaling(metric) => {
             let arguments: Vec<_> = std::env::args().skip(1).collect();
-            autoscaling::render(&answer, &arguments).map_err(Failure::NoAnswer)?
+            let service = question.service.as_deref().filter(|_| metric == Metric::Required);
+            autoscaling::render(&answer, service, &arguments).map_err(Failure::NoAnswer)?
         }
     };
     process::print(&text);

@@ -44,6 +44,12 @@ impl Simulated {
         times.get(((last as f64 * share) as usize).min(last)).copied().unwrap_or(0.0)
     }
 
+    /// The share of all requests that was answered within this many seconds. Shed ones were not.
+    pub fn within(&self, seconds: f64) -> f64 {
+        let answered = self.all.partition_point(|time| *time <= seconds) as f64;
+        answered / self.all.len().max(1) as f64 * (1.0 - self.shed)
+    }
+
     /// Mean time of the requests of a kind, or of all, in seconds; 0 if there were none.
     pub fn mean(&self, kind: Option<usize>) -> f64 {
         let times = kind.map_or(&self.all, |kind| &self.times[kind]);
@@ -158,6 +164,7 @@ mod tests {
             let response = mean / (1.0 - busy);
             close(seen.mean(None), response, 0.03, "mean");
             close(seen.quantile(None, 0.5), response * 2f64.ln(), 0.03, "median");
+            close(seen.within(response), 1.0 - f64::exp(-1.0), 0.03, "within the mean");
             close(seen.quantile(None, 0.99), response * 100f64.ln(), 0.08, "p99");
             close(seen.busy, busy, 0.01, "busy");
         }
@@ -212,7 +219,9 @@ mod tests {
         // sockets.
         let replica = Replica { slots: 1, queue: 9, ..bare(1, Sharing::Apart) };
         let dear = Time::exponential(1e-3).expect("a time");
-        close(simulate(dear, &replica, 1500.0).shed, 1.0 / 3.0, 0.05, "shed");
+        let seen = simulate(dear, &replica, 1500.0);
+        close(seen.shed, 1.0 / 3.0, 0.05, "shed");
+        assert_eq!(seen.within(f64::INFINITY), 1.0 - seen.shed, "what was shed has no time");
         let brief = Time::exponential(50e-6).expect("a time");
         assert_eq!(simulate(brief, &replica, 30_000.0).shed, 0.0);
     }

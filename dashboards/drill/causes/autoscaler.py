@@ -1,0 +1,79 @@
+"""An autoscaler at its limit, without metrics, and one that cannot decide.
+
+No controller runs: the status is what one would write, and kube-state-metrics shows it.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator
+
+from dashboards.drill.drills import Labels, drill
+from dashboards.drill.place import Place
+
+MOST = 5
+
+Report = Callable[..., None]
+
+
+def _autoscaler(place: Place) -> Report:
+    """An autoscaler of the replicas that kube-state-metrics shows; what it returns changes its status."""
+    api, namespace = place.platform.cluster.api, place.namespace
+    objects = f"/apis/autoscaling/v2/namespaces/{namespace}/horizontalpodautoscalers"
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "server"}
+    spec = {"scaleTargetRef": target, "minReplicas": 2, "maxReplicas": MOST}
+    api.create(objects, {"metadata": {"name": "server"}, "spec": spec})
+    place.stack.callback(api.call, "DELETE", f"{objects}/server")
+
+    def report(desired: int, **conditions: bool) -> None:
+        told = {"ScalingActive": True, "ScalingLimited": False, **conditions}
+        status = {
+            "currentReplicas": 2,
+            "desiredReplicas": desired,
+            "conditions": [{"type": name, "status": str(is_so)} for name, is_so in told.items()],
+        }
+        api.change(f"{objects}/server/status", {"status": status})
+
+    report(2)
+    place.shown("horizontalpodautoscalers")
+    series = f'service:corelane_autoscaler_desired:count{{namespace="{namespace}"}} == 2'
+    place.until(lambda: place.watch.query(series), "the autoscaler is recorded")
+    place.begins()
+    return report
+
+
+@drill(
+    "CorelaneAutoscalerAtLimit",
+    how="an autoscaler reports that it is limited at its maximum; below it",
+    whole=True,
+)
+def autoscaler_at_limit(place: Place) -> Iterator[Labels]:
+    report = _autoscaler(place)
+    report(MOST, ScalingLimited=True)
+    yield {"service": "server"}
+    report(2)
+
+
+@drill(
+    "CorelaneAutoscalerOscillating",
+    how="an autoscaler wants more and fewer replicas alternately; always as many",
+    # As long as the window, from which the changes have to go.
+    resolves=300,
+    whole=True,
+)
+def autoscaler_undecided(place: Place) -> Iterator[Labels]:
+    report = _autoscaler(place)
+    wanted = itertools.cycle((3, 2))
+    with place.again(lambda: report(next(wanted)), pause=6.0):
+        yield {"service": "server"}
+    report(2)
+
+
+@drill(
+    "CorelaneAutoscalerBlind",
+    how="an autoscaler reports that it has no metrics; that it has",
+    whole=True,
+)
+def autoscaler_blind(place: Place) -> Iterator[Labels]:
+    report = _autoscaler(place)
+    report(2, ScalingActive=False)
+    yield {"service": "server"}
+    report(2)
