@@ -51,18 +51,10 @@ def pods_metric(name: str, target: str) -> dict:
     return {"cpuPercent": 0, "metrics": [{"type": "Pods", "pods": metric}]}
 
 
-def external_metric(name: str, service: str) -> dict:
-    """A metric of the service, that counts replicas."""
-    selected = {"name": name, "selector": {"matchLabels": {"service": service}}}
-    metric = {"metric": selected, "target": {"type": "AverageValue", "averageValue": "1"}}
-    return {"cpuPercent": 0, "metrics": [{"type": "External", "external": metric}]}
-
-
 POLICIES = {
     "busy": pods_metric("corelane_lane_busy_ratio", f"{TARGET * 1000:.0f}m"),
     # A queue of one request.
     "wait": pods_metric("corelane_expected_wait_seconds", f"{COST * 1000:.0f}m"),
-    "required": external_metric("corelane_replicas_required", "corelane-server"),
     "cpu": {"cpuPercent": round(TARGET * 100), "metrics": []},
 }
 
