@@ -66,7 +66,7 @@ def fewest(stages: Sequence[Stage], carried: float, least: int) -> float:
 
 @dataclass
 class Course:
-    """Sends the requests of the stages. As a context manager it ends with the last reply; `stop` ends it early."""
+    """Sends the requests of the stages. As a context manager it ends with the last reply."""
 
     url: str
     stages: Sequence[Stage]
@@ -90,9 +90,13 @@ class Course:
 
     def __exit__(self, kind: object, *_: object) -> None:
         if kind:
-            self._stop.set()
+            self.stop()
         for thread in self._threads:
             thread.join()
+
+    def stop(self) -> None:
+        """Sends no further requests."""
+        self._stop.set()
 
     def _run(self) -> None:
         client = Client(self.url)
