@@ -50,6 +50,7 @@ class Certificates:
             "controller-manager": ("/CN=system:kube-controller-manager", []),
             "scheduler": ("/CN=system:kube-scheduler", []),
             "proxy": ("/CN=system:kube-proxy", []),
+            "front-proxy": ("/CN=front-proxy", []),
         }
         for node in plan.nodes:
             names = [f"IP:{node.address}", f"DNS:{node.name}"]

@@ -4,7 +4,7 @@ import argparse
 import os
 from pathlib import Path
 
-from cluster import down, kind, local, policies, settings, up
+from cluster import autoscaling, down, kind, local, policies, settings, up
 from tools import errors
 from tools.errors import ToolError
 
@@ -30,6 +30,10 @@ def _parser() -> argparse.ArgumentParser:
     enter.add_argument("node", metavar="NODE")
     enter.add_argument("words", nargs=argparse.REMAINDER, metavar="...")
     commands.add_parser("policies", help="enforce NetworkPolicies; `up` starts this")
+    metrics = commands.add_parser("autoscaling", help="install what autoscalers read, or remove it")
+    given = metrics.add_mutually_exclusive_group(required=True)
+    given.add_argument("--prometheus", metavar="URL", help="Prometheus, as pods reach it")
+    given.add_argument("--remove", action="store_true")
     load = commands.add_parser("load", help="load image archives into all nodes")
     load.add_argument("archives", nargs="+", type=Path, metavar="ARCHIVE")
     return parser
@@ -55,6 +59,10 @@ def _local(options: argparse.Namespace) -> int:
             return local.enter(ours, options.node, options.words)
         case "policies":
             return policies.main(ours)
+        case "autoscaling" if options.remove:
+            return autoscaling.remove(ours)
+        case "autoscaling":
+            return autoscaling.install(ours, options.prometheus)
     print(local.kubeconfig(ours))
     return 0
 
@@ -67,7 +75,7 @@ def _kind(options: argparse.Namespace) -> int:
             return kind.down()
         case "load":
             return kind.load(options.archives)
-        case "enter" | "policies":
+        case "enter" | "policies" | "autoscaling":
             raise ToolError(f"{options.command} works with CLUSTER=local only")
     if not kind.kubeconfig().is_file():
         raise ToolError("kind's cluster is not running: run make cluster-up CLUSTER=kind")

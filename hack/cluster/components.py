@@ -99,6 +99,10 @@ def _kubelet(plan: Plan, node: Node, files: NodeFiles, certs: Certificates) -> d
         "imageGCHighThresholdPercent": 100,
         # Pods without exclusive CPUs leave those of a new exclusive pod soon, not within 10 s.
         "cpuManagerReconcilePeriod": "1s",
+        # A container with a limit is then a slower CPU, instead of one that stops for most of 100 ms. So many replicas
+        # on few CPUs behave like replicas with a CPU each.
+        "cpuCFSQuotaPeriod": "10ms",
+        "featureGates": {"CustomCPUCFSQuotaPeriod": True},
     }
 
 
@@ -134,6 +138,13 @@ def _proxy(plan: Plan, node: Node, certs: Certificates) -> dict:
 
 
 ETCD = "http://127.0.0.1:2379"
+
+AUTOSCALER = (
+    "--horizontal-pod-autoscaler-sync-period=3s",
+    "--horizontal-pod-autoscaler-initial-readiness-delay=6s",
+    "--horizontal-pod-autoscaler-cpu-initialization-period=1m",
+)
+"""A fifth of Kubernetes' defaults, so that tests of autoscaling take minutes."""
 
 
 class Components:
@@ -190,6 +201,15 @@ class Components:
             "--authorization-mode=Node,RBAC",
             "--enable-admission-plugins=NodeRestriction",
             "--allow-privileged=true",
+            # Requests to servers of other APIs, such as those of metrics, straight to their pods: no kube-proxy is here.
+            "--enable-aggregator-routing=true",
+            f"--proxy-client-cert-file={certs.crt('front-proxy')}",
+            f"--proxy-client-key-file={certs.key('front-proxy')}",
+            f"--requestheader-client-ca-file={certs.crt('ca')}",
+            "--requestheader-allowed-names=front-proxy",
+            "--requestheader-username-headers=X-Remote-User",
+            "--requestheader-group-headers=X-Remote-Group",
+            "--requestheader-extra-headers-prefix=X-Remote-Extra-",
         )
 
     def controller_manager(self) -> None:
@@ -206,6 +226,7 @@ class Components:
             "--use-service-account-credentials=true",
             "--leader-elect=false",
             "--bind-address=127.0.0.1",
+            *AUTOSCALER,
         )
 
     def scheduler(self) -> None:

@@ -34,7 +34,10 @@ class Named:
 
 def own(programs: Programs) -> list[Path]:
     """Archives of the two images that every cluster needs, made once."""
-    return [_archive(PAUSE, "/pause", _pause()), _archive(COREDNS, "/coredns", programs["coredns"])]
+    return [
+        of_program(PAUSE, "/pause", _pause()),
+        of_program(COREDNS, "/coredns", programs["coredns"]),
+    ]
 
 
 def _folder() -> Path:
@@ -62,7 +65,8 @@ def _pause() -> Path:
     return program
 
 
-def _archive(reference: str, path: str, program: Path) -> Path:
+def of_program(reference: str, path: str, program: Path) -> Path:
+    """The archive of an image with one program and nothing else, made once."""
     name, _, tag = reference.partition(":")
     stat = program.stat()
     key = cache.key(reference, str(program), str(stat.st_mtime_ns), str(stat.st_size))

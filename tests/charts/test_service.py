@@ -13,6 +13,7 @@ import yaml
 from support import REPOSITORY
 from support.apiserver import Api
 from support.rendering import CHARTS, container, default_values, envoy_config, render
+from tools import resolve
 
 Check = Callable[..., dict[str, str]]
 
@@ -167,6 +168,61 @@ def test_the_shipped_values_are_what_the_command_writes(corelane: Callable) -> N
     written = corelane(*arguments)
     assert written.returncode == 0, written.stderr
     assert yaml.safe_load(written.stdout) == yaml.safe_load(SHIPPED.read_text())
+
+
+ADAPTER = REPOSITORY / "charts" / "service" / "prometheus-adapter.yaml"
+MEASURED = {
+    # Of two lanes, one twice as busy as the other; the last but one scrape of the second replica failed.
+    "corelane_lane_busy_seconds_total": {
+        "pod='shop-0',lane='0'": "0+7.5x8",
+        "pod='shop-0',lane='1'": "0+3.75x8",
+        "pod='shop-1',lane='0'": "0+3x6 _ 24",
+    },
+    "corelane_lane_expected_seconds": {
+        "pod='shop-0',lane='0'": "0.25x8",
+        "pod='shop-0',lane='1'": "0.5x8",
+    },
+    "service:corelane_replicas_required:count": {"service='shop'": "3x8"},
+}
+READ = {
+    "corelane_lane_busy_ratio": {"shop-0": 0.375, "shop-1": 0.2},
+    "corelane_expected_wait_seconds": {"shop-0": 0.375},
+    "corelane_replicas_required": {"shop": 3},
+}
+"""What the adapter reads of that after two minutes, of each replica or service."""
+
+
+def test_the_adapter_reads_the_mean_of_the_lanes(tmp_path: Path) -> None:
+    rules = yaml.safe_load(ADAPTER.read_text())["rules"]
+    matchers = {"<<.LabelMatchers>>": 'namespace="own"', "<<.GroupBy>>": "pod"}
+    records, asked = [], []
+    for rule in (*rules["custom"], *rules["external"]):
+        name, query = rule["name"]["as"], rule["metricsQuery"]
+        for placeholder, text in matchers.items():
+            query = query.replace(placeholder, text)
+        records.append({"record": name, "expr": query})
+        label = "service" if rule in rules["external"] else "pod"
+        wanted = [
+            {"labels": f"{name}{{{label}='{of}'}}", "value": value}
+            for of, value in READ[name].items()
+        ]
+        asked.append({"expr": name, "eval_time": "2m", "exp_samples": wanted})
+    series = [
+        {"series": f"{name}{{namespace='{space}',{labels}}}", "values": values}
+        for name, found in MEASURED.items()
+        for labels, own in found.items()
+        for space, values in (("own", own), ("other", "0+15x8"))
+    ]
+    groups = {"groups": [{"name": "adapter", "interval": "15s", "rules": records}]}
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(groups))
+    tests = [{"interval": "15s", "input_series": series, "promql_expr_test": asked}]
+    file = tmp_path / "tests.yaml"
+    file.write_text(yaml.safe_dump({"rule_files": ["rules.yaml"], "tests": tests}))
+    promtool = resolve.ensure(["promtool"])["promtool"]
+    told = subprocess.run(
+        [promtool, "test", "rules", file], capture_output=True, text=True, check=False
+    )
+    assert told.returncode == 0, told.stdout + told.stderr
 
 
 @pytest.mark.nightly

@@ -3,12 +3,9 @@
 `make e2e TESTS="-k measured --measure 5 -s"` prints the figures of gateway/endpoints.md.
 """
 
-import json
 import os
 import signal
 import statistics
-import subprocess
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -21,7 +18,6 @@ from support import eventually
 from support.kubernetes import PAUSE, ROLL_OUT, Cluster
 from support.pinning import processes_of
 from support.releases import Release
-from support.rendering import tool
 
 TIMES: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
 """Seconds from what the API server said to what clients saw, by the way of discovery."""
@@ -34,8 +30,9 @@ class Conditions:
         self.ready: dict[str, float] = {}
         self.ending: dict[str, float] = {}
 
-    def take(self, slice_: dict, now: float) -> None:
+    def take(self, slice_: dict) -> None:
         """Notes what a slice says for the first time."""
+        now = time.monotonic()
         for endpoint in slice_.get("endpoints") or []:
             name = endpoint["targetRef"]["name"]
             conditions = endpoint["conditions"]
@@ -49,30 +46,10 @@ class Conditions:
 def conditions(cluster: Cluster, service: str) -> Iterator[Conditions]:
     """Watches the slices of a Service."""
     seen = Conditions()
-    argv = [tool("kubectl"), "--namespace", cluster.namespace, "get", "endpointslices"]
-    argv += [f"--selector=kubernetes.io/service-name={service}", "--watch", "--output=json"]
-    with subprocess.Popen(argv, env=cluster.environment, stdout=subprocess.PIPE) as process:
-        reader = threading.Thread(target=_read, args=(process, seen))
-        reader.start()
-        try:
-            eventually(lambda: seen.ready, "the first slice")
-            yield seen
-        finally:
-            process.kill()
-            reader.join()
-
-
-def _read(process: subprocess.Popen[bytes], seen: Conditions) -> None:
-    decoder, text = json.JSONDecoder(), ""
-    while data := process.stdout.read1(65536):
-        text = (text + data.decode()).lstrip()
-        while text:
-            try:
-                slice_, end = decoder.raw_decode(text)
-            except json.JSONDecodeError:
-                break
-            seen.take(slice_, time.monotonic())
-            text = text[end:].lstrip()
+    chosen = f"--selector=kubernetes.io/service-name={service}"
+    with cluster.watched(seen.take, "endpointslices", chosen):
+        eventually(lambda: seen.ready, "the first slice")
+        yield seen
 
 
 def test_replicas_that_come_and_go_measured(release: Release, measured: str) -> None:

@@ -6,7 +6,7 @@ import re
 import subprocess
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -188,6 +188,20 @@ class Cluster:
                 process.kill()
 
     @contextmanager
+    def watched(self, take: Callable[[dict], None], *arguments: str) -> Iterator[None]:
+        """Calls `take` with each object that `kubectl get` finds, and again whenever one changes."""
+        argv = [tool("kubectl"), "--namespace", self.namespace, "get", *arguments]
+        argv += ["--watch", "--output=json"]
+        with subprocess.Popen(argv, env=self.environment, stdout=subprocess.PIPE) as process:
+            reader = threading.Thread(target=_read, args=(process, take))
+            reader.start()
+            try:
+                yield
+            finally:
+                process.kill()
+                reader.join()
+
+    @contextmanager
     def forwarded(self, pod: str, port: int) -> Iterator[str]:
         """URL of a port of a pod, by the kubelet: past Services and NetworkPolicies."""
         with subprocess.Popen(
@@ -209,6 +223,19 @@ class Cluster:
                 process.terminate()
                 if rest.is_alive():
                     rest.join()
+
+
+def _read(process: subprocess.Popen[bytes], take: Callable[[dict], None]) -> None:
+    decoder, text = json.JSONDecoder(), ""
+    while data := process.stdout.read1(65536):
+        text = (text + data.decode()).lstrip()
+        while text:
+            try:
+                found, end = decoder.raw_decode(text)
+            except json.JSONDecodeError:
+                break
+            take(found)
+            text = text[end:].lstrip()
 
 
 def _lone_pod(name: str, image: str, command: tuple[str, ...]) -> dict:
