@@ -224,7 +224,8 @@ def test_replicas_follow_the_load_and_no_request_fails(
     scaled.follow(policy)
     course, replicas = drive(scaled, name, policy)
     assert not course.failures, course.failures[:10]
-    assert max(replicas.wanted) > 1
+    # metrics-server looks every 10 s, whereas all other periods are a fifth of the usual ones.
+    assert max(replicas.wanted) > (1 if policy == "cpu" else 2)
     scaled.settle(1)
 
 

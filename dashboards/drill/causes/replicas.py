@@ -197,6 +197,25 @@ def lane_full(place: Place) -> Iterator[Labels]:
 
 
 @drill(
+    "CorelaneSlowLaneStarving",
+    how="eight clients with 2 ms of CPU per request saturate a lane, and eight with 20 ms its slow lane "
+    "(fault injection); the load ends",
+    fires=300,
+    busy=True,
+)
+def slow_lane_starves(place: Place) -> Iterator[Labels]:
+    routes = ("--slow-lanes.cheap", "/hello", "--slow-lanes.expensive", "/work")
+    # On its lane's CPU: an idle one would leave it nothing to wait for.
+    own = ("--faults", "on", "--lanes", "1", "--pin", "on", "--slow-lanes.mode", "on")
+    server = place.server(*own, *routes)
+    place.begins()
+    server.fault("/hello", cpu={"burn": "2ms"})
+    server.fault("/work", cpu={"burn": "20ms"})
+    with place.load(server.url, clients=8), place.load(server.url, "/work?ops=1", clients=8):
+        yield {"pod": server.name}
+
+
+@drill(
     "CorelaneLanesUneven",
     how="all requests use connections of one of two lanes; the load ends",
     fires=300,
