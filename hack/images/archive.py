@@ -161,7 +161,7 @@ def _docker(image: Image, config: Blob, packed: Sequence[Blob]) -> list[dict]:
 
 
 def _pack(file: Path, contents: dict[str, bytes | Path], time: int) -> None:
-    # Builds beside each other write the same archive.
+    # Concurrent builds write the same archive.
     fresh = file.with_name(f".{file.name}.{os.getpid()}.new")
     with tarfile.open(fresh, "w", format=tarfile.USTAR_FORMAT) as tar:
         for name, content in contents.items():
