@@ -124,8 +124,9 @@ LISTED = catalogue.by_name(PARTS)
 NAMES = {*LISTED, *(series.name for series in LISTED.values())}
 LABELS = {label for part in PARTS.values() for label in part.labels}
 
-OTHERS = {"corelane_migrations"}
-"""What has such a name and is no series: a table of the database."""
+ADAPTER = REPOSITORY / "charts" / "service" / "prometheus-adapter.yaml"
+OTHERS = {"corelane_migrations", *re.findall(r"as: (corelane_\w+)", ADAPTER.read_text())}
+"""What has such a name and is no series: a table of the database, and what an adapter makes of series."""
 
 PAGES = subprocess.run(
     # The changelog names what was removed.

@@ -198,7 +198,7 @@ def lane_full(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneSlowLaneStarving",
-    how="eight clients with 2 ms of CPU per request saturate a lane, and eight with 20 ms its slow lane "
+    how="eight clients with 10 ms of CPU per request saturate a lane, and eight with 50 ms its slow lane "
     "(fault injection); the load ends",
     fires=300,
     busy=True,
@@ -209,8 +209,8 @@ def slow_lane_starves(place: Place) -> Iterator[Labels]:
     own = ("--faults", "on", "--lanes", "1", "--pin", "on", "--slow-lanes.mode", "on")
     server = place.server(*own, *routes)
     place.begins()
-    server.fault("/hello", cpu={"burn": "2ms"})
-    server.fault("/work", cpu={"burn": "20ms"})
+    server.fault("/hello", cpu={"burn": "10ms"})
+    server.fault("/work", cpu={"burn": "50ms"})
     with place.load(server.url, clients=8), place.load(server.url, "/work?ops=1", clients=8):
         yield {"pod": server.name}
 
