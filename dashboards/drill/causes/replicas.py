@@ -209,8 +209,13 @@ def slow_lane_starves(place: Place) -> Iterator[Labels]:
     own = ("--faults", "on", "--lanes", "1", "--pin", "on", "--slow-lanes.mode", "on")
     server = place.server(*own, *routes)
     place.begins()
-    server.fault("/hello", cpu={"burn": "10ms"})
-    server.fault("/work", cpu={"burn": "50ms"})
+    burns = {"/hello": "10ms", "/work": "50ms"}
+    server.faults(
+        *(
+            {"route": route, "share": 1, "expires_in": "30m", "cpu": {"burn": burn}}
+            for route, burn in burns.items()
+        )
+    )
     with place.load(server.url, clients=8), place.load(server.url, "/work?ops=1", clients=8):
         yield {"pod": server.name}
 
