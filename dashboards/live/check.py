@@ -50,6 +50,9 @@ INTERVAL = 2.0
 DRAIN = ("--drain.settle", "10s")
 """Five scrapes, so that at least one sees it on a busy machine."""
 
+CHEAP = ("--slow-lanes.cheap", "/hello")
+"""Its faults keep the lane busy, not the slow lane: panels of imbalance have data from 30% on."""
+
 CALM = 30
 RATE = 40
 """Requests each second: possible on two busy CPUs with an unoptimised build."""
@@ -57,6 +60,7 @@ RATE = 40
 FAULTS = (
     {"route": "/div/{n}", "share": 0.3, "latency": {"fixed": "150ms", "jitter": "200ms"}},
     {"route": "/hello", "share": 0.1, "error": {"status": 503}},
+    {"route": "/hello", "share": 1, "cpu": {"burn": "250ms"}},
     {"route": "/work", "share": 0.3, "cpu": {"burn": "30ms"}},
 )
 STALL = {"route": "/work", "share": 1, "cpu": {"burn": "1500ms"}}
@@ -70,7 +74,7 @@ LASTING = "10m"
 def options(name: str) -> Options:
     """A stage whose rules are evaluated at each scrape."""
     made = Options(name=name, interval=INTERVAL, pace=INTERVAL)
-    return replace(made, servers={f"server-{index}": DRAIN for index in range(REPLICAS)})
+    return replace(made, servers={f"server-{index}": (*DRAIN, *CHEAP) for index in range(REPLICAS)})
 
 
 def play(platform: Platform) -> None:
