@@ -167,20 +167,25 @@ STEADY = ("homogeneous", "half", "mixed")
 """The scenarios of large shapes."""
 
 
+def is_large(replicas: int, gateways: int) -> bool:
+    """Whether a small machine has room for few policies only."""
+    return replicas * gateways >= LARGE
+
+
 def policies(replicas: int, gateways: int) -> dict[str, dict]:
     """Those that a shape is measured with."""
     if not gateways:
         return {DIRECT: {}, DIRECT_HELD: {}}
-    if replicas * gateways < LARGE:
+    if not is_large(replicas, gateways):
         return POLICIES
-    return {name: POLICIES[name] for name in (DEFAULT, "least-request-p2c", HELD)}
+    return {name: POLICIES[name] for name in (DEFAULT, HELD)}
 
 
 def fits(scenario: str, replicas: int, gateways: int) -> bool:
     """Whether a shape is measured with a scenario."""
     if not gateways:
         return scenario == "mixed"
-    return replicas * gateways < LARGE or scenario in STEADY
+    return not is_large(replicas, gateways) or scenario in STEADY
 
 
 WINDOW_MS = 500.0

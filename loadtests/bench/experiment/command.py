@@ -48,10 +48,16 @@ def run(
 def _each(
     group: Callable[[list[Task]], list[Row]], order: list[list[Task]], experiment: Experiment
 ) -> Iterable[list[Row]]:
-    """The rows of each group, as they are ready."""
-    if experiment.at_once == 1:
-        yield from map(group, order)
-        return
+    """The rows of each group, as they are ready. Those that need the machine alone come last."""
+    alone = [of for of in order if experiment.at_once == 1 or experiment.alone(of)]
+    order = [of for of in order if of not in alone]
+    yield from _at_once(group, order, experiment)
+    yield from map(group, alone)
+
+
+def _at_once(
+    group: Callable[[list[Task]], list[Row]], order: list[list[Task]], experiment: Experiment
+) -> Iterable[list[Row]]:
     with ThreadPoolExecutor(experiment.at_once) as pool:
         jobs = [pool.submit(group, of) for of in order]
         try:

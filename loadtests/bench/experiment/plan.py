@@ -99,6 +99,10 @@ class Experiment:
         """Whether the run continues without a task that cannot be measured. The report names it."""
         return False
 
+    def alone(self, tasks: Sequence[Task]) -> bool:
+        """Whether a group is measured alone, where others are measured at the same time."""
+        return False
+
     def abort(self) -> None:
         """Ends concurrent measurements, so that waits for them fail."""
 
