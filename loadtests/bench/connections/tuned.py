@@ -89,7 +89,7 @@ class Tuned(Part):
         tuner = stand.programs.tools["node-tuner"]
         self._settings = {DEFAULTS: Settings()}
         for name, flags in ((SAFE, ()), (UNSAFE, ("--unsafe",))):
-            server, client = (_generated(tuner, pods, flags) for pods in ("server", "gateway"))
+            server, client = (_generated(tuner, pods, flags) for pods in ("service", "gateway"))
             backlog = int(server.get(SOMAXCONN, BACKLOG))
             self._settings[name] = Settings(server, client, backlog)
         with joined() as pair:
