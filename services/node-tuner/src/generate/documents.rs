@@ -24,7 +24,7 @@ const CLASSES: [(Class, &str, &str); 5] = [
         Class::Pod,
         "Pod",
         "Every pod has its own, in its network namespace: a host profile rejects them. `node-tuner generate \
-         server` and `generate gateway` print them as values of the charts.",
+         service` and `generate gateway` print them as values of the charts.",
     ),
     (
         Class::Kubelet,
