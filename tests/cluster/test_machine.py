@@ -70,7 +70,8 @@ def test_pods_of_a_node_stay_on_its_cpus(large: Machine) -> None:
     assert cluster(large, "print(found)") == "[]\n"
 
 
-STATE = "/run/cluster"
+STATE = "/cluster"
+"""Not below /run, which each node has for itself."""
 PODS = """
 apiVersion: v1
 kind: Pod
