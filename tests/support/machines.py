@@ -265,9 +265,9 @@ class Machine:
         output, errors = rest[: lengths[0]], rest[lengths[0] :]
         return Result(status, output.decode(), errors.decode())
 
-    def good(self, script: str) -> str:
+    def good(self, script: str, patience: float = ANSWER) -> str:
         """Runs lines of shell that must not fail; what they print."""
-        result = self.run(f"set -e\n{script}")
+        result = self.run(f"set -e\n{script}", patience)
         assert result.status == 0, f"{script}: {result}"
         return result.output
 
@@ -372,9 +372,10 @@ def machine(booted: Machine) -> Iterator[Machine]:
 
 @pytest.fixture(scope="session")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    """A machine with `LARGE`, the server, and Python with what makes the nodes' cgroups; tests share it."""
-    files = initramfs.python("cluster.cgroups")
+    """A machine with `LARGE`, our programs, and Python with what makes the nodes' cgroups; tests share it."""
+    files = initramfs.python("cluster.cgroups", "socket")
     folder = tmp_path_factory.mktemp("large")
-    with booted_with(folder, "corelane-server", hardware=LARGE, files=files) as machine:
-        machine.good("echo '+cpuset +cpu' >/sys/fs/cgroup/cgroup.subtree_control")
+    programs = ("corelane-server", "node-tuner")
+    with booted_with(folder, *programs, hardware=LARGE, files=files) as machine:
+        machine.good("echo '+cpuset +cpu +memory' >/sys/fs/cgroup/cgroup.subtree_control")
         yield machine
