@@ -103,9 +103,9 @@ JOURNAL = "/var/lib/corelane/node-tuner/journal.json"
 
 MOVING = re.compile(
     "/proc/sys/(fs/(aio-nr|dentry-state|file-nr|inode-(nr|state))|net/netfilter/nf_conntrack_count|"
-    "kernel/(ns_last_pid|perf_event_max_sample_rate|pty/nr|random/.*))$"
+    "kernel/(ns_last_pid|perf_event_max_sample_rate|pty/nr|random/.*)|vm/min_free_kbytes)$"
 )
-"""Sysctls that the kernel itself changes."""
+"""Sysctls that the kernel itself changes; the last one whenever huge pages are switched on."""
 
 
 @dataclass(frozen=True)
