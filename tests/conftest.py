@@ -41,7 +41,7 @@ def pytest_sessionstart() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
-NIGHTLY_FIXTURES = {"api", "booted", "large"}
+NIGHTLY_FIXTURES = {"api", "booted", "housed", "large"}
 """Fixtures that need Kubernetes or a kernel in QEMU: whatever uses one is nightly."""
 
 

@@ -19,8 +19,8 @@ from cluster.settings import FOLDER, Settings
 from tools import progress
 from tools.errors import ToolError
 
-PATIENCE = 180.0
-"""Seconds for each step; usually a few suffice, on a busy machine many."""
+PATIENCE = 900.0
+"""Seconds for each step; usually a few suffice, on a busy or emulated machine many."""
 
 CNI_RESULTS = Path("/var/lib/cni")
 """libcni keeps its results here, regardless of its configuration."""

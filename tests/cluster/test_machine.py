@@ -1,7 +1,15 @@
-"""The cgroups of the local cluster's nodes in a machine with cgroup v2 and 8 CPUs: what the kernel makes of them."""
+"""The local cluster on cgroup v2, in machines: its nodes' cgroups alone, with 8 CPUs, and the whole cluster, with 4."""
 
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster import programs
+from cluster.plan import cpu_list
+from support import REPOSITORY, eventually
 from support.initramfs import HACK, PYTHON
-from support.machines import Machine
+from support.machines import ANSWER, HOUSED, Machine, booted_with
 
 COMMON = """
 from ipaddress import IPv4Network
@@ -60,3 +68,73 @@ def test_pods_of_a_node_stay_on_its_cpus(large: Machine) -> None:
     )
     assert cluster(large, REMOVE) == "\n"
     assert cluster(large, "print(found)") == "[]\n"
+
+
+STATE = "/cluster"
+"""Not below /run, which each node has for itself."""
+SLOW = 1800.0
+"""Longest time in seconds for a command of the cluster, which takes minutes on emulated CPUs."""
+
+PODS = """
+apiVersion: v1
+kind: Pod
+metadata: {{name: {name}, namespace: default}}
+spec:
+  nodeName: {node}
+  terminationGracePeriodSeconds: 0
+  containers:
+    - name: pause
+      image: docker.io/library/corelane-pause:cluster
+      imagePullPolicy: Never
+      resources: {{requests: {resources}, limits: {resources}}}
+---
+"""
+
+
+@pytest.fixture(scope="module")
+def housed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    """A machine with four CPUs and the file system of the tests, in which a cluster is up."""
+    with booted_with(tmp_path_factory.mktemp("housed"), hardware=HOUSED) as machine:
+        # The layers of images cannot be on an overlay.
+        machine.good(f"mkdir {STATE} && mount -t tmpfs -o size=3G state {STATE}")
+        hack(machine, "up")
+        yield machine
+        hack(machine, "down")
+
+
+def hack(machine: Machine, *words: str) -> str:
+    """Runs a command of hack/cluster; what it prints."""
+    environment = f"HOME={Path.home()} CLUSTER_STATE={STATE} PYTHONDONTWRITEBYTECODE=1"
+    command = f"cd {REPOSITORY} && ulimit -n 65536 && {environment} {PYTHON} hack/cluster"
+    return machine.good(f"{command} {' '.join(words)}", SLOW)
+
+
+def test_pods_of_a_whole_cluster_have_their_own_cpus(housed: Machine) -> None:
+    """Exclusive pods on both nodes, and one without CPUs of its own, which stays on the CPUs of its node."""
+    whole, small = "{cpu: 1, memory: 32Mi}", "{cpu: 10m, memory: 32Mi}"
+    pods = {"one": ("node1", whole), "two": ("node2", whole), "other": ("node2", small)}
+    text = "".join(
+        PODS.format(name=name, node=node, resources=resources)
+        for name, (node, resources) in pods.items()
+    )
+    kubectl = f"{programs.obtain()['kubectl']} --kubeconfig {STATE}/kubeconfig"
+    housed.good(f"{kubectl} wait --for=create serviceaccount/default --timeout={SLOW:.0f}s", SLOW)
+    housed.good(f"{kubectl} apply -f - <<'END'\n{text}END", SLOW)
+    housed.good(f"{kubectl} wait --for=condition=Ready pod --all --timeout={SLOW:.0f}s", 2 * SLOW)
+    # In the cgroup of a pod there is another container too, which holds its namespaces.
+    asked = f"{kubectl} get pod -o jsonpath='{{.status.containerStatuses[0].containerID}}'"
+    ids = {name: housed.good(f"{asked} {name}", SLOW).rpartition("/")[2] for name in pods}
+
+    def cpus(name: str) -> frozenset[int]:
+        """Those that the processes of a pod may use."""
+        script = f"""
+            for process in $(cat $(find /sys/fs/cgroup -path '*{ids[name]}*' -name cgroup.procs)); do
+              grep Cpus_allowed_list: /proc/$process/status | cut -f2
+            done"""
+        return frozenset().union(*map(cpu_list, housed.good(script).split()))
+
+    def alone() -> bool:
+        one, two, other = map(cpus, pods)
+        return one in ({2}, {3}) and two in ({0}, {1}) and other == {0, 1} - two
+
+    eventually(alone, "pods on CPUs of their own", patience=ANSWER, pause=0.5)

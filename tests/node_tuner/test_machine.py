@@ -215,3 +215,30 @@ def test_a_journal_of_another_boot_restores_nothing(booted: Machine) -> None:
     tuner(booted, "restore", status=0)
     assert snapshot(booted) == untouched
     booted.write(BACKLOG, "1000")
+
+
+def test_two_sockets_are_prepared_audited_and_restored_even_after_kills(large: Machine) -> None:
+    """One core of each NUMA node is set aside."""
+    flags = ("--profile=web-100k", "--housekeeping=0-1,4-5")
+    before = snapshot(large)
+    planned = rows(large, "plan", *flags, status=2)
+    applied = rows(large, "apply", *flags, status=0)
+    assert planned.keys() == applied.keys()
+    assert set(",".join(affinities(large)).split(",")) <= {"0", "1", "4", "5", "0-1", "4-5"}
+    # The only queue of eth0 is for all of them, by both threads of both cores.
+    assert large.read("/sys/class/net/eth0/queues/rx-0/rps_cpus") == "33\n"
+    assert {row["state"] for row in rows(large, "audit", *flags, status=0).values()} <= {
+        "ok",
+        "skipped",
+        "elsewhere",
+    }
+    tuner(large, "restore", status=0)
+    assert snapshot(large) == before
+    # Wherever it is killed, the journal has the originals of all that it had written.
+    for pause in (1000, 20_000, 50_000, 100_000, 200_000):
+        large.run(
+            f"node-tuner apply {' '.join(flags)} >/run/log & usleep {pause}; kill -9 $!; wait"
+        )
+        tuner(large, "restore", status=0)
+        assert snapshot(large) == before
+    assert journal(large) is None

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import pytest
 
 from support import eventually
+from support.initramfs import PYTHON
 from support.machines import ANSWER, Machine
 
 ROOT = "/sys/fs/cgroup"
@@ -113,7 +114,7 @@ def serving(
     try:
         pid = machine.good(f"""
             mkdir -p {parent} {within}
-            echo '+cpuset +cpu' >{parent}/cgroup.subtree_control
+            echo '+cpuset +cpu +memory' >{parent}/cgroup.subtree_control
             {writes(within, files)}
             sh -c 'echo $$ >{within}/cgroup.procs; exec {words}' >{LOG} 2>&1 &
             pid=$!
@@ -326,3 +327,73 @@ def test_throttling_by_the_cgroup_and_by_its_parent_is_counted(
         eventually(all_counted, patience=ANSWER)
         least, now, most = counted(large, limited), shown(server), counted(large, limited)
         assert all(a <= b <= c for a, b, c in zip(least, now, most, strict=True))
+
+
+def test_the_memory_limit_is_the_lowest_above_it_and_ends_what_exceeds_it(large: Machine) -> None:
+    def limit(server: Inside) -> float | None:
+        return server.look().metrics.get("corelane_memory_limit_bytes")
+
+    with serving(large, memory_max="256M") as server:
+        assert limit(server) == 256 << 20
+        large.write(f"{PARENT}/memory.max", "128M")
+        assert limit(server) == 128 << 20
+        server.write(memory_max="max")
+        large.write(f"{PARENT}/memory.max", "max")
+        assert limit(server) is None
+        # Less than it has, of which the kernel can take nothing back.
+        server.write(memory_max="1M")
+        gone = f"! readlink /proc/{server.pid}/exe"
+        eventually(lambda: large.run(gone).status == 0, "its end", patience=ANSWER)
+        events = dict(map(str.split, large.read(f"{OWN}/memory.events").splitlines()))
+        assert events["oom_kill"] == "1"
+
+
+GROWTH = """
+import re, socket, sys, time
+
+pid, lane = sys.argv[1:]
+address = ("127.0.0.1", 8080)
+
+def anonymous():
+    "KiB of each node."
+    found = [0, 0]
+    for line in open(f"/proc/{pid}/numa_maps"):
+        if "anon=" in line and "file=" not in line:
+            page = int(re.search(r"kernelpagesize_kB=([0-9]+)", line)[1])
+            for node, count in re.findall(r"N([01])=([0-9]+)", line):
+                found[int(node)] += int(count) * page
+    return found
+
+def lane_of(client):
+    client.sendall(b"GET /hello HTTP/1.1\\r\\nhost: a\\r\\n\\r\\n")
+    return re.search(rb"corelane-lane: ([0-9]+)", client.recv(65536))[1].decode()
+
+kept = []
+while len(kept) < 40:
+    client = socket.socket()
+    client.connect(address)
+    kept += [client] if lane_of(client) == lane else []
+before = anonymous()
+for client in kept:
+    client.sendall(b"GET /hello HTTP/1.1\\r\\nx: " + b"x" * 100_000)
+# All have been read when nothing is queued any more: the second column of numbers is what the other side has.
+while any(int(line.split()[4].split(":")[1], 16) for line in open("/proc/net/tcp") if ":1F90 " in line):
+    time.sleep(0.1)
+print(*(now - then for now, then in zip(anonymous(), before)))
+"""
+
+
+@pytest.mark.parametrize("node", [0, 1])
+def test_a_lane_takes_memory_of_its_own_node(large: Machine, node: int) -> None:
+    """What 40 unfinished headers of 100 kB need. Lane 0 is on node 0, lane 1 on the other one."""
+    flags = ("--park-after=off", "--timeouts.header=1h", "--limits.header-bytes=128KiB")
+    # The kernel moves pages later, by itself.
+    large.write("/proc/sys/kernel/numa_balancing", "0")
+    try:
+        with serving(large, *flags, cpuset_cpus="3,7", cpu_weight="79") as server:
+            server.becomes([3, 7])
+            words = f"{PYTHON} -S - {server.pid} {node}"
+            grown = list(map(int, large.good(f"{words} <<'END'\n{GROWTH}\nEND").split()))
+            assert grown[node] > 2048 > 4 * abs(grown[1 - node]), grown
+    finally:
+        large.write("/proc/sys/kernel/numa_balancing", "1")

@@ -1,12 +1,16 @@
 """What tests of running processes share."""
 
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 
-PATIENCE = 20.0
+SLOWER = float(os.environ.get("TEST_SLOWER", "1"))
+"""How much longer tests wait than usual: emulated CPUs take many times as long for the same."""
+
+PATIENCE = 20.0 * SLOWER
 """Longest wait in seconds; only something broken makes a test wait this long."""
 
 

@@ -11,13 +11,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from support import eventually
+from support import SLOWER, eventually
 from support.rendering import tool
 
-ROLL_OUT = 180.0
+ROLL_OUT = 180.0 * SLOWER
 """Longest wait in seconds for pods to come or go."""
 
-COMMAND = 600.0
+COMMAND = 600.0 * SLOWER
 """Longest time in seconds for one command: one that hangs must not end the run uncleaned."""
 
 PAUSE = 0.5

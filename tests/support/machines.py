@@ -5,11 +5,13 @@
 
 Nothing of the machine that runs the tests is changed, whatever they write there. A machine has cgroup v2 alone,
 a network device with a queue for each of two CPUs (eth1) and one with a single queue (eth0), and no disk. The
-machine `machine` has two CPUs; `booted_with` boots others.
+machine `machine` has two CPUs; `booted_with` boots others. One with `host` has the file system of the tests, with
+the caches of tools, and keeps what is written to it in its memory.
 """
 
 import base64
 import json
+import os
 import platform
 import re
 import shlex
@@ -25,7 +27,7 @@ from pathlib import Path
 
 import pytest
 
-from support import initramfs
+from support import eventually, initramfs
 from support.processes import program
 from tools import debian, resolve
 
@@ -38,6 +40,10 @@ ANSWER = 300.0
 DRIVERS = ("virtio_pci", "virtio_console", "virtio_net", "vmxnet3")
 LATER = ("nf_conntrack",)
 """Modules that a test may load, by `load`."""
+
+HOST = ("overlay", "virtiofs")
+CLUSTER = ("bridge", "veth", "nft_chain_nat")
+"""What a cluster needs, beside every `nft_` module: the kernel cannot find modules by itself there."""
 
 PROBE = 5.0
 """Seconds in which a guest has to answer where KVM can run it; Debian's kernel takes one."""
@@ -65,15 +71,22 @@ class Hardware:
     """The CPUs of each NUMA node."""
     memory: int = 640
     """In MiB. With less than 512 the kernel begins without transparent huge pages."""
+    host: bool = False
+    """Whether it has the tests' file system."""
 
     def flags(self) -> list[str]:
         """The flags of QEMU."""
         flags = ["-smp", self.cpus, "-m", f"{self.memory}M"]
+        # The process that shares files reads and writes the guest's memory.
+        kind = "memory-backend-memfd,share=on" if self.host else "memory-backend-ram"
         for node, cpus in enumerate(self.nodes):
-            part = f"memory-backend-ram,id=m{node},size={self.memory // len(self.nodes)}M"
+            part = f"{kind},id=m{node},size={self.memory // len(self.nodes)}M"
             flags += ["-object", part, "-numa", f"node,nodeid={node},cpus={cpus},memdev=m{node}"]
         return flags
 
+
+HOUSED = Hardware("4,sockets=2,cores=2", ("0-1", "2-3"), 6144, host=True)
+"""Room for a cluster whose two nodes have a socket each."""
 
 LARGE = Hardware("8,sockets=2,cores=2,threads=2", ("0-3", "4-7"), 1024)
 """Two sockets, each a NUMA node, with two cores of two threads: CPU 0 and 1 are the first core."""
@@ -90,9 +103,9 @@ JOURNAL = "/var/lib/corelane/node-tuner/journal.json"
 
 MOVING = re.compile(
     "/proc/sys/(fs/(aio-nr|dentry-state|file-nr|inode-(nr|state))|net/netfilter/nf_conntrack_count|"
-    "kernel/(ns_last_pid|perf_event_max_sample_rate|pty/nr|random/.*))$"
+    "kernel/(ns_last_pid|perf_event_max_sample_rate|pty/nr|random/.*)|vm/min_free_kbytes)$"
 )
-"""Sysctls that the kernel itself changes."""
+"""Sysctls that the kernel itself changes; the last one whenever huge pages are switched on."""
 
 
 @dataclass(frozen=True)
@@ -104,9 +117,14 @@ class Result:
     errors: str
 
 
+def _installed(tool: str) -> Path:
+    """The folder with a tool and what else is in its packages."""
+    return resolve.ensure([tool])[tool].parent.parent
+
+
 def _system() -> Path:
     """The folder with the kernel, its modules and busybox."""
-    return resolve.ensure(["busybox"])["busybox"].parent.parent
+    return _installed("busybox")
 
 
 def _qemu(accelerator: str, archive: Path, append: str, *more: object) -> list[object]:
@@ -151,17 +169,21 @@ class Machine:
         self._folder = folder
         self._hardware = hardware
         self._process: subprocess.Popen[bytes] | None = None
+        self._sharing: subprocess.Popen[bytes] | None = None
         self._channel: socket.socket | None = None
         self._modules = initramfs.modules(_system() / "lib/modules")
         # Without what only debuggers read they are a third as large, and the kernel unpacks them sooner.
         for each in programs:
             subprocess.run(["strip", "-o", folder / each.name, each], check=True)
         stripped = [_system() / "bin/busybox", *(folder / each.name for each in programs)]
-        content = initramfs.build(stripped, files, self._modules, DRIVERS, LATER)
+        loaded = [*DRIVERS, *(self._for_cluster() if hardware.host else ())]
+        content = initramfs.build(stripped, files, self._modules, loaded, LATER)
         (folder / "initramfs").write_bytes(content)
 
     def start(self) -> None:
         """Boots; it answers commands then."""
+        if self._hardware.host:
+            self._share_files()
         path = self._folder / "commands.sock"
         with socket.socket(socket.AF_UNIX) as listener:
             path.unlink(missing_ok=True)
@@ -171,9 +193,10 @@ class Machine:
                 _qemu(
                     accelerator(),
                     self._folder / "initramfs",
-                    APPEND,
+                    f"{APPEND} host=1" if self._hardware.host else APPEND,
                     *MACHINE,
                     *self._hardware.flags(),
+                    *(self._files() if self._hardware.host else ()),
                     *("-serial", f"file:{self.console}"),
                     *("-chardev", f"socket,id=commands,path={path}"),
                 ),
@@ -188,14 +211,45 @@ class Machine:
         """Switches it off."""
         if self._channel:
             self._channel.close()
-        if self._process:
-            self._process.kill()
-            self._process.wait()
+        for process in (self._process, self._sharing):
+            if process:
+                process.kill()
+                process.wait()
 
     def restart(self) -> None:
         """Switches it off and on: all that it had in memory is gone."""
         self.end()
         self.start()
+
+    def _for_cluster(self) -> list[str]:
+        """Modules of a machine with the tests' file system."""
+        filters = sorted(name for name in self._modules if name.startswith("nft_"))
+        return [*HOST, *CLUSTER, *filters]
+
+    def _share_files(self) -> None:
+        """Starts what gives the machine the tests' file system, which is read-only there."""
+        source, listener = self._folder / "files", self._folder / "files.sock"
+        source.mkdir(exist_ok=True)
+        listener.unlink(missing_ok=True)
+        qemu = _installed("qemu-system-x86_64")
+        options = f"source={source},cache=always,sandbox=chroot,xattr"
+        script = 'mount --bind / "$0" && mount -o remount,bind,ro "$0" && exec "$@"'
+        argv = ["unshare", "--mount", "sh", "-c", script, source, qemu / "usr/lib/qemu/virtiofsd"]
+        with (self._folder / "files.log").open("wb") as log:
+            self._sharing = subprocess.Popen(
+                [*argv, f"--socket-path={listener}", "-o", options],
+                env={**os.environ, "LD_LIBRARY_PATH": debian.libraries(qemu)},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        eventually(listener.exists, f"{listener}; see {log.name}")
+
+    def _files(self) -> list[object]:
+        """The flags of QEMU for the tests' file system."""
+        device = "vhost-user-fs-pci,chardev=files,tag=host"
+        where = f"socket,id=files,path={self._folder / 'files.sock'}"
+        return ["-chardev", where, "-device", device]
 
     def run(self, script: str, patience: float = ANSWER) -> Result:
         """Runs lines of shell as root; the caller judges the result."""
@@ -211,9 +265,9 @@ class Machine:
         output, errors = rest[: lengths[0]], rest[lengths[0] :]
         return Result(status, output.decode(), errors.decode())
 
-    def good(self, script: str) -> str:
+    def good(self, script: str, patience: float = ANSWER) -> str:
         """Runs lines of shell that must not fail; what they print."""
-        result = self.run(f"set -e\n{script}")
+        result = self.run(f"set -e\n{script}", patience)
         assert result.status == 0, f"{script}: {result}"
         return result.output
 
@@ -318,9 +372,10 @@ def machine(booted: Machine) -> Iterator[Machine]:
 
 @pytest.fixture(scope="session")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    """A machine with `LARGE`, the server, and Python with what makes the nodes' cgroups; tests share it."""
-    files = initramfs.python("cluster.cgroups")
+    """A machine with `LARGE`, our programs, and Python with what makes the nodes' cgroups; tests share it."""
+    files = initramfs.python("cluster.cgroups", "socket")
     folder = tmp_path_factory.mktemp("large")
-    with booted_with(folder, "corelane-server", hardware=LARGE, files=files) as machine:
-        machine.good("echo '+cpuset +cpu' >/sys/fs/cgroup/cgroup.subtree_control")
+    programs = ("corelane-server", "node-tuner")
+    with booted_with(folder, *programs, hardware=LARGE, files=files) as machine:
+        machine.good("echo '+cpuset +cpu +memory' >/sys/fs/cgroup/cgroup.subtree_control")
         yield machine

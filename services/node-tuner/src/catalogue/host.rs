@@ -322,7 +322,7 @@ pub(super) static CPUS: &[Knob] = &[
         reason: "Only on request; otherwise small allocations of many connections grow, and \
                  compaction blocks threads",
         source: "Documentation/admin-guide/mm/transhuge.rst",
-        risk: "Programs that do not request huge pages lose their benefit. On changes to or from \
-               never, the kernel recomputes vm.min_free_kbytes, which restore does not change",
+        risk: "Programs that do not request huge pages lose their benefit. On a change, the kernel \
+               recomputes vm.min_free_kbytes, which restore does not change",
     },
 ];
