@@ -40,7 +40,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(options: argparse.Namespace) -> int:
-    commands = {"local": _local, "kind": _kind, "current": _current}
+    commands = {"local": _local, "vm": _local, "kind": _kind, "current": _current}
     return commands[settings.kind()](options)
 
 

@@ -72,8 +72,6 @@ def _cni(node: Node, files: NodeFiles) -> dict:
 
 
 def _kubelet(plan: Plan, node: Node, files: NodeFiles, certs: Certificates) -> dict:
-    never = {"memory.available": "50Mi", "nodefs.available": "0%", "nodefs.inodesFree": "0%"}
-    never |= {"imagefs.available": "0%", "imagefs.inodesFree": "0%"}
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -84,7 +82,7 @@ def _kubelet(plan: Plan, node: Node, files: NodeFiles, certs: Certificates) -> d
         "cgroupDriver": "cgroupfs",
         # From 1.35 on, a kubelet starts on cgroup v1 only if it is told to (KEP-5573).
         "failCgroupV1": False,
-        "cgroupRoot": f"/{node.cgroup}",
+        "cgroupRoot": "/" if plan.machines else f"/{node.cgroup}",
         "cpuManagerPolicy": "static",
         **_reservation(node),
         "allowedUnsafeSysctls": list(UNSAFE_SYSCTLS),
@@ -96,9 +94,7 @@ def _kubelet(plan: Plan, node: Node, files: NodeFiles, certs: Certificates) -> d
         "resolvConf": str(files.resolv),
         "clusterDNS": [str(plan.dns)],
         "clusterDomain": "cluster.local",
-        # The disk is the machine's: a full one must not evict pods or delete images.
-        "evictionHard": never,
-        "imageGCHighThresholdPercent": 100,
+        **({} if plan.machines else _no_eviction()),
         # Pods without exclusive CPUs leave those of a new exclusive pod soon, not within 10 s.
         "cpuManagerReconcilePeriod": "1s",
         # A container with a limit is then a slower CPU, instead of one that stops for most of 100 ms. So many replicas
@@ -106,6 +102,13 @@ def _kubelet(plan: Plan, node: Node, files: NodeFiles, certs: Certificates) -> d
         "cpuCFSQuotaPeriod": "10ms",
         "featureGates": {"CustomCPUCFSQuotaPeriod": True},
     }
+
+
+def _no_eviction() -> dict:
+    """The disk is the machine's: a full one must not evict pods or delete images."""
+    never = {"memory.available": "50Mi", "nodefs.available": "0%", "nodefs.inodesFree": "0%"}
+    never |= {"imagefs.available": "0%", "imagefs.inodesFree": "0%"}
+    return {"evictionHard": never, "imageGCHighThresholdPercent": 100}
 
 
 def _reservation(node: Node) -> dict:
@@ -247,23 +250,22 @@ class Components:
         environment = {**self.programs.environment(), "CLUSTER_STATE": str(self.state)}
         processes.start(self.record, f"{CONTROL}-policies", argv, environment)
 
-    def containerd(self, node: Node, files: NodeFiles) -> None:
-        """The node's own container runtime."""
-        self._start(node.name, "containerd", "--config", files.containerd)
+    def of_node(self, node: Node, files: NodeFiles, program: str) -> None:
+        """One of a node's programs."""
+        self._start(node.name, program, *node_arguments(node, files, self.certs)[program])
 
-    def kubelet(self, node: Node, files: NodeFiles) -> None:
-        """The node's kubelet."""
-        self._start(
-            node.name,
-            "kubelet",
+
+def node_arguments(node: Node, files: NodeFiles, certs: Certificates) -> dict[str, list[str]]:
+    """The arguments of the programs of a node: its container runtime, kubelet and kube-proxy."""
+    return {
+        "containerd": ["--config", str(files.containerd)],
+        "kubelet": [
             f"--config={files.kubelet}",
-            f"--kubeconfig={self.certs.kubeconfig(node.name)}",
+            f"--kubeconfig={certs.kubeconfig(node.name)}",
             f"--hostname-override={node.name}",
             f"--node-ip={node.address}",
             f"--root-dir={files.kubelet_root}",
             f"--cert-dir={files.folder / 'certificates'}",
-        )
-
-    def proxy(self, node: Node, files: NodeFiles) -> None:
-        """The node's kube-proxy."""
-        self._start(node.name, "kube-proxy", f"--config={files.proxy}")
+        ],
+        "kube-proxy": [f"--config={files.proxy}"],
+    }

@@ -8,8 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from cluster import places
 from cluster.components import COREDNS, PAUSE, NodeFiles
+from cluster.plan import NODES
 from cluster.programs import Programs
+from cluster.records import Record
 from cluster.settings import FOLDER
 from images import archive, layer
 from images.archive import NAME, Image
@@ -79,25 +82,26 @@ def of_program(reference: str, path: str, program: Path) -> Path:
     return file
 
 
-def load(nodes: Iterable[NodeFiles], programs: Programs, archives: Iterable[Path]) -> list[str]:
+def load(record: Record, programs: Programs, archives: Iterable[Path]) -> list[str]:
     """Imports archives into all nodes; returns the references that pods may use."""
     found = {file: contents(file) for file in archives}
     with ThreadPoolExecutor() as pool:
-        list(pool.map(lambda node: _import(node, programs, found), nodes))
+        list(pool.map(lambda name: _import(record, name, programs, found), NODES))
     images = [image for contents in found.values() for image in contents]
     return [reference for image in images for reference in (image.name, image.pinned)]
 
 
-def _import(node: NodeFiles, programs: Programs, found: dict[Path, list[Named]]) -> None:
+def _import(record: Record, name: str, programs: Programs, found: dict[Path, list[Named]]) -> None:
     for file, images in found.items():
-        _ctr(node, programs, "import", str(file.resolve()))
+        _ctr(record, name, programs, "import", str(file.resolve()))
         for image in images:
-            _ctr(node, programs, "tag", "--force", image.name, image.pinned)
+            _ctr(record, name, programs, "tag", "--force", image.name, image.pinned)
 
 
-def _ctr(node: NodeFiles, programs: Programs, *arguments: str) -> str:
-    argv = [str(programs["ctr"]), "--address", str(node.socket), "--namespace", "k8s.io"]
-    argv += ["images", *arguments]
+def _ctr(record: Record, name: str, programs: Programs, *arguments: str) -> str:
+    socket = NodeFiles(record.file.parent / name).socket
+    argv = [*places.inside(record, name), programs["ctr"], "--address", socket]
+    argv += ["--namespace", "k8s.io", "images", *arguments]
     return command.output(argv, env=programs.environment())
 
 

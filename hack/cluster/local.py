@@ -5,8 +5,7 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from cluster import images, network, processes, programs, records, requirements
-from cluster.components import NodeFiles
+from cluster import images, places, processes, programs, records, requirements
 from cluster.plan import CONTROL, NODES
 from cluster.settings import Settings
 from tools import resolve
@@ -27,8 +26,8 @@ def load(settings: Settings, archives: Iterable[Path]) -> int:
     """Imports archives into both nodes and prints the names that pods may use."""
     requirements.require_user()
     kubeconfig(settings)
-    files = [NodeFiles(settings.state / name) for name in NODES]
-    for reference in images.load(files, programs.obtain(), archives):
+    record = records.Record(settings.state)
+    for reference in images.load(record, programs.obtain(), archives):
         print(reference.removeprefix("docker.io/library/"))
     return 0
 
@@ -36,10 +35,11 @@ def load(settings: Settings, archives: Iterable[Path]) -> int:
 def enter(settings: Settings, name: str, command: list[str]) -> int:
     """Replaces this process by a command in the namespaces of a node, with its programs on PATH."""
     requirements.require_user()
-    entry = records.Record(settings.state).content.get("processes", {}).get(name)
+    record = records.Record(settings.state)
+    entry = record.content.get("processes", {}).get(name)
     if name not in (CONTROL, *NODES) or not entry or not processes.alive(entry):
         raise ToolError(f"unknown node {name!r}: choose from {CONTROL}, {', '.join(NODES)}")
-    argv = [*network.inside(entry["pid"]), *(command or ["sh"])]
+    argv = [*places.inside(record, name), *(command or ["sh"])]
     environment = {**os.environ, **programs.obtain().environment()}
     os.execvpe(argv[0], argv, environment)
 

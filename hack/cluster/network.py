@@ -8,7 +8,7 @@ a process that sleeps, and is gone with the last process in it.
 from pathlib import Path
 
 from cluster import processes, records
-from cluster.plan import CONTROL, HOST_LINK, Plan
+from cluster.plan import CONTROL, HOST_LINK, Node, Plan
 from cluster.programs import Programs
 from tools import command
 from tools.errors import ToolError
@@ -52,25 +52,31 @@ def connect(folder: Path, plan: Plan, programs: Programs, anchors: dict[str, int
     )
     links = [f"link add {BRIDGE} type bridge", "link set lo up", "link set host master bridge up"]
     for node in plan.nodes:
-        links.append(f"link add {node.name} type veth peer name eth0 netns {anchors[node.name]}")
+        link = f"link add {node.name} type veth peer name eth0 netns {anchors.get(node.name)}"
+        links.append(f"tuntap add {node.name} mode tap multi_queue" if plan.machines else link)
         links.append(f"link set {node.name} master {BRIDGE} up")
     links += [f"addr add {plan.control}/{length} dev {BRIDGE}", f"link set {BRIDGE} up"]
     _batch([*inside(control), ip], *links)
     for node in plan.nodes:
-        others = [other for other in plan.nodes if other is not node]
-        _batch(
-            [*inside(anchors[node.name]), ip],
-            "link set lo up",
-            f"addr add {node.address}/{length} dev eth0",
-            "link set eth0 up",
-            f"route add default via {plan.host}",
-            *(f"route add {other.pods} via {other.address}" for other in others),
-        )
-        _forward(anchors[node.name])
+        if not plan.machines:
+            _batch([*inside(anchors[node.name]), ip], *of_node(plan, node))
+            _forward(anchors[node.name])
     pods = [f"route add {node.pods} via {node.address}" for node in plan.nodes]
     _batch([*inside(control), ip], *pods)
     # The host may reach Services too: kube-proxy of the first node translates.
     _batch([ip], *pods, f"route add {plan.services} via {plan.nodes[0].address}")
+
+
+def of_node(plan: Plan, node: Node) -> list[str]:
+    """The commands of `ip` for the link of a node, eth0."""
+    others = [other for other in plan.nodes if other is not node]
+    return [
+        "link set lo up",
+        f"addr add {node.address}/{plan.links.prefixlen} dev eth0",
+        "link set eth0 up",
+        f"route add default via {plan.host}",
+        *(f"route add {other.pods} via {other.address}" for other in others),
+    ]
 
 
 def _forward(pid: int) -> None:

@@ -36,6 +36,8 @@ class Plan:
 
     network: IPv4Network
     nodes: tuple[Node, ...]
+    machines: bool = False
+    """Whether nodes are machines, instead of namespaces of this one."""
 
     def __post_init__(self) -> None:
         if self.network.prefixlen != 16:
@@ -88,16 +90,28 @@ def make(network: IPv4Network, usable: Iterable[int]) -> Plan:
     """
     usable = frozenset(usable)
     owned = split(usable)
-    plan = Plan(network, ())
     nodes = []
     for index, (name, mine) in enumerate(zip(NODES, owned, strict=True)):
         if all(len(half) > 1 for half in owned):
             cpus, reserved = mine, frozenset({min(mine)})
         else:
             cpus, reserved = usable, usable - mine
-        address, pods = plan.links[11 + index], plan._part(64 + index, 24)
-        nodes.append(Node(name, address, pods, cpus, reserved))
+        nodes.append(_node(network, index, name, cpus, reserved))
     return Plan(network, tuple(nodes))
+
+
+def of_machines(network: IPv4Network, cpus: int) -> Plan:
+    """Two nodes with so many CPUs each, the first for pods without exclusive CPUs."""
+    all_cpus, first = frozenset(range(cpus)), frozenset({0})
+    nodes = [_node(network, index, name, all_cpus, first) for index, name in enumerate(NODES)]
+    return Plan(network, tuple(nodes), machines=True)
+
+
+def _node(
+    network: IPv4Network, index: int, name: str, cpus: frozenset[int], reserved: frozenset[int]
+) -> Node:
+    plan = Plan(network, ())
+    return Node(name, plan.links[11 + index], plan._part(64 + index, 24), cpus, reserved)
 
 
 def split(usable: Iterable[int]) -> tuple[frozenset[int], frozenset[int]]:

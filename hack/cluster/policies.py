@@ -12,10 +12,10 @@ import sys
 import threading
 import time
 import urllib.error
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from cluster import network, records
+from cluster import places, records
 from cluster.api import Api
 from cluster.plan import NODES
 from cluster.settings import Settings
@@ -193,8 +193,7 @@ WATCHED = {
 
 def main(settings: Settings) -> int:
     """Runs until it is killed. `up` starts it."""
-    processes = records.Record(settings.state).content["processes"]
-    anchors = {name: processes[name]["pid"] for name in NODES}
+    record = records.Record(settings.state)
     api = Api.of(settings.state)
     changed = threading.Event()
     for path in WATCHED.values():
@@ -203,7 +202,7 @@ def main(settings: Settings) -> int:
     while True:
         changed.wait()
         changed.clear()
-        if not _apply(api, anchors, applied):
+        if not _apply(api, record, applied):
             time.sleep(0.5)
             changed.set()
 
@@ -220,18 +219,18 @@ def _watch(api: Api, path: str, changed: threading.Event) -> None:
         time.sleep(0.5)
 
 
-def _apply(api: Api, anchors: Mapping[str, int], applied: dict[str, str]) -> bool:
+def _apply(api: Api, record: records.Record, applied: dict[str, str]) -> bool:
     """Updates the rules of every node; returns False if that must be repeated."""
     replies = {name: api.get(path) for name, path in WATCHED.items()}
     if None in replies.values():
         return False
     items = {name: json.loads(reply)["items"] for name, reply in replies.items()}
     world = World(living(items["pods"]), items["namespaces"], items["policies"])
-    for node, pid in anchors.items():
+    for node in NODES:
         rules = ruleset(world, node)
         if applied.get(node) == rules:
             continue
-        argv = [*network.inside(pid), "nft", "--file", "-"]
+        argv = [*places.inside(record, node), "nft", "--file", "-"]
         result = subprocess.run(argv, input=rules, capture_output=True, text=True, check=False)
         if result.returncode != 0:
             print(f"{node}: {result.stderr}\n{rules}", file=sys.stderr, flush=True)

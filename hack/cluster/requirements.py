@@ -12,10 +12,12 @@ from cluster import cgroups
 from cluster.network import ALIAS
 from cluster.plan import HOST_LINK
 from cluster.programs import Programs
-from cluster.settings import Settings
+from cluster.settings import Settings, kind
+from machines import qemu
 from tools import resolve
 from tools.errors import ToolError
 
+TUN = Path("/dev/net/tun")
 OPEN_FILES = 8192
 DISK = 2 * 1024**3
 """Bytes for the nodes' images and the files of pods."""
@@ -55,7 +57,12 @@ def require_machine(settings: Settings) -> None:
             f"{settings.state} is on a disk with {free >> 20} MiB free, and {DISK >> 20} are "
             "needed: make room, or set CLUSTER_STATE to a folder of another disk"
         )
-    cgroups.require(settings.cgroups)
+    if kind() != "vm":
+        cgroups.require(settings.cgroups)
+    elif not qemu.usable() or not TUN.exists():
+        raise ToolError(
+            "CLUSTER=vm needs Debian on x86-64 and /dev/net/tun; CLUSTER=local needs neither"
+        )
 
 
 def require_kernel(programs: Programs) -> None:

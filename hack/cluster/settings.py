@@ -10,7 +10,7 @@ from tools.errors import ToolError
 REPOSITORY = Path(__file__).resolve().parents[2]
 FOLDER = Path(__file__).resolve().parent
 
-KINDS = ("local", "kind", "current")
+KINDS = ("local", "vm", "kind", "current")
 
 VARIABLES = ("CLUSTER", "CLUSTER_STATE", "CLUSTER_NETWORK", "CLUSTER_CGROUPS")
 
@@ -25,7 +25,7 @@ class Settings:
 
 
 def kind() -> str:
-    """The kind of cluster: our own, kind's, or that of the current kubeconfig."""
+    """The kind of cluster: our own, with namespaces or machines, kind's, or that of the current kubeconfig."""
     name = os.environ.get("CLUSTER") or "local"
     if name not in KINDS:
         raise ToolError(f"CLUSTER={name!r}: choose from {', '.join(KINDS)}")

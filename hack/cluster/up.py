@@ -8,14 +8,26 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from cluster import cgroups, components, down, images, network, processes, records, requirements
+from cluster import (
+    cgroups,
+    components,
+    down,
+    images,
+    machines,
+    network,
+    places,
+    processes,
+    records,
+    requirements,
+)
 from cluster.api import Api, resolves
 from cluster.certificates import Certificates
 from cluster.components import Components, NodeFiles
-from cluster.plan import CONTROL, Node, Plan, cpu_list, cpu_text
+from cluster.machines import Machines
+from cluster.plan import CONTROL, Node, Plan, cpu_list, cpu_text, of_machines
 from cluster.plan import make as make_plan
 from cluster.programs import Programs, obtain
-from cluster.settings import FOLDER, Settings
+from cluster.settings import FOLDER, Settings, kind
 from tools import progress
 from tools.errors import ToolError
 
@@ -46,7 +58,7 @@ def main(settings: Settings) -> int:
             return 0
         requirements.require_free(settings)
         requirements.require_machine(settings)
-        plan = make_plan(settings.network, cgroups.usable_cpus(settings.cgroups))
+        plan = _plan(settings)
         programs = obtain()
         archives = images.own(programs)
         requirements.require_kernel(programs)
@@ -61,6 +73,12 @@ def main(settings: Settings) -> int:
         print(f"The cluster is up, after {time.monotonic() - started:.0f} s.")
         print(describe(settings))
     return 0
+
+
+def _plan(settings: Settings) -> Plan:
+    if kind() == "vm":
+        return of_machines(settings.network, machines.CPUS)
+    return make_plan(settings.network, cgroups.usable_cpus(settings.cgroups))
 
 
 def _is_up(settings: Settings, record: records.Record) -> bool:
@@ -120,13 +138,20 @@ class Start:
         self.certs = Certificates(self.state, programs["openssl"])
         self.files = {node.name: NodeFiles(self.state / node.name) for node in plan.nodes}
         self.components = Components(plan, record, programs, self.certs)
+        self.machines = Machines(plan, record, programs, self.certs)
 
     def run(self, archives: list[Path]) -> None:
         """Everything, in order; what does not depend on each other runs side by side."""
         processes.raise_open_files()
         for log in (self.state / "logs").glob("*.log"):
             log.unlink()
-        self.record.save(boot=records.boot(), complete=False, processes={}, namespaces={})
+        self.record.save(
+            boot=records.boot(),
+            complete=False,
+            processes={},
+            namespaces={},
+            machines=self.plan.machines,
+        )
         with progress.step("cluster", "namespaces, links, certificates"):
             self._places()
             self.certs.make(self.plan)
@@ -145,12 +170,17 @@ class Start:
         for folder in missing:
             folder.mkdir()
         anchors = self.components.anchors
-        for name in (CONTROL, *self.files):
+        for name in (CONTROL, *(() if self.plan.machines else self.files)):
             anchors[name] = network.anchor(self.record, self.programs, name)
         network.connect(self.state, self.plan, self.programs, anchors)
         self._mount(CONTROL, f"mkdir {self.state}/etcd; mount -t tmpfs etcd {self.state}/etcd")
         for node in self.plan.nodes:
             components.write(self.plan, node, self.files[node.name], self.certs, self.programs)
+        if not self.plan.machines:
+            self._namespaces()
+
+    def _namespaces(self) -> None:
+        for node in self.plan.nodes:
             # Paths that containerd, runc, libcni and the kubelet have fixed: each node its own.
             log, own = (self.files[node.name].folder / name for name in ("log", "corelane"))
             self._mount(
@@ -181,7 +211,7 @@ class Start:
         self.components.etcd(self.state / "etcd")
         self.components.api_server()
         for node in self.plan.nodes:
-            self.components.containerd(node, self.files[node.name])
+            self._containerd(node)
         with ThreadPoolExecutor() as pool:
             imported = pool.submit(self._import, archives)
             self.api = Api.of(self.state)
@@ -191,15 +221,30 @@ class Start:
             self.components.policies()
             imported.result()
 
+    def _containerd(self, node: Node) -> None:
+        """A machine starts its programs by itself."""
+        if self.plan.machines:
+            self.machines.make(node, self.files[node.name])
+            self.machines.start(node, self.components.anchors[CONTROL])
+        else:
+            self.components.of_node(node, self.files[node.name], "containerd")
+
     def _import(self, archives: list[Path]) -> None:
-        for name, files in self.files.items():
-            self._wait(f"containerd of {name}", files.socket.exists, f"{name}-containerd")
-        images.load(list(self.files.values()), self.programs, archives)
+        for node in self.plan.nodes:
+            self._wait(
+                f"containerd of {node.name}", lambda node=node: self._listens(node), node.name
+            )
+        images.load(self.record, self.programs, archives)
+
+    def _listens(self, node: Node) -> bool:
+        """Whether the container runtime of a node accepts commands."""
+        argv = [*places.inside(self.record, node.name), "test", "-S", self.files[node.name].socket]
+        return subprocess.run(argv, capture_output=True, check=False).returncode == 0
 
     def _nodes(self) -> None:
-        for node in self.plan.nodes:
-            self.components.kubelet(node, self.files[node.name])
-            self.components.proxy(node, self.files[node.name])
+        for node in self.plan.nodes if not self.plan.machines else ():
+            for program in ("kubelet", "kube-proxy"):
+                self.components.of_node(node, self.files[node.name], program)
         manifest = (FOLDER / "coredns.yaml").read_text().replace("{dns}", str(self.plan.dns))
         argv = [self.programs["kubectl"], "--kubeconfig", records.kubeconfig(self.state), "apply"]
         result = subprocess.run(

@@ -7,8 +7,8 @@ import pytest
 
 from cluster import programs
 from cluster.plan import cpu_list
+from machines.initramfs import HACK, PYTHON
 from support import REPOSITORY, eventually
-from support.initramfs import HACK, PYTHON
 from support.machines import ANSWER, HOUSED, Machine, booted_with
 
 COMMON = """

@@ -1,4 +1,4 @@
-"""The archive from which a machine of tests boots: a busybox, programs with their libraries, modules, and /init."""
+"""The archive from which a machine boots: a busybox, programs with their libraries, modules, and /init."""
 
 import os
 import re
@@ -7,11 +7,9 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from support import REPOSITORY
-
-INIT = Path(__file__).parent / "machine" / "init"
+INIT = Path(__file__).parent / "init"
 PYTHON = Path(sys.executable).resolve()
-HACK = REPOSITORY / "hack"
+HACK = Path(__file__).resolve().parents[1]
 FOLDERS = ("bin", "dev", "etc", "lib", "lib/modules", "proc", "root", "run", "sys", "tmp", "var")
 
 # inode(7): the types of files.

@@ -1,0 +1,126 @@
+"""CLUSTER=vm: each node is a machine of QEMU, with a kernel, a disk and a clock of its own.
+
+A machine boots with the file system of this one, read-only, and starts the node's programs by itself. What it writes
+below the node's folder is on its disk; the rest is in its memory, and gone after a boot.
+"""
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from string import Template
+
+from cluster import components, network, processes, records
+from cluster.certificates import Certificates
+from cluster.components import NodeFiles
+from cluster.plan import CONTROL, Node, Plan
+from cluster.programs import Programs
+from cluster.settings import FOLDER
+from machines import qemu
+from tools.errors import ToolError
+
+CPUS = 2
+HARDWARE = qemu.Hardware(str(CPUS), (f"0-{CPUS - 1}",), 3072, host=True)
+DISK = 8 * 1024**3
+"""Bytes of the disk of a node. It is a sparse file."""
+
+BOOT = 300.0
+"""Seconds until a machine answers; without KVM a boot takes 20 on a machine with nothing else to do."""
+
+
+def folder(state: Path, name: str) -> Path:
+    """The files of a machine."""
+    return state / "machines" / name
+
+
+def inside(state: Path, name: str) -> list[str]:
+    """The command prefix that runs a command in a machine."""
+    return [
+        sys.executable,
+        str(FOLDER.parent / "machines"),
+        str(folder(state, name) / qemu.COMMANDS),
+    ]
+
+
+class Machines:
+    """The nodes of a plan as machines."""
+
+    def __init__(
+        self, plan: Plan, record: records.Record, programs: Programs, certs: Certificates
+    ) -> None:
+        self.plan, self.record, self.programs, self.certs = plan, record, programs, certs
+        self.state = record.file.parent
+
+    def make(self, node: Node, files: NodeFiles) -> None:
+        """Makes the files of a machine: its disk, what it boots from, and what it starts."""
+        place = folder(self.state, node.name)
+        place.mkdir(parents=True)
+        disk = place / "disk"
+        disk.touch()
+        os.truncate(disk, DISK)
+        subprocess.run(["mkfs.ext4", "-q", disk], check=True)
+        (place / "initramfs").write_bytes(qemu.archive(HARDWARE))
+        (place / "start").write_text(self._script(node, files))
+
+    def _script(self, node: Node, files: NodeFiles) -> str:
+        arguments = components.node_arguments(node, files, self.certs)
+        exports = self.programs.environment().items()
+        return Template((FOLDER / "machine.sh").read_text()).substitute(
+            name=node.name,
+            folder=files.folder,
+            socket=files.socket,
+            environment="\n".join(f"export {key}={shlex.quote(value)}" for key, value in exports),
+            link="\n".join(f"ip {words}" for words in network.of_node(self.plan, node)),
+            **{
+                program.replace("-", "_"): shlex.join([str(self.programs[program]), *words])
+                for program, words in arguments.items()
+            },
+        )
+
+    def start(self, node: Node, control: int) -> None:
+        """Switches a machine on, whose link is in the namespace of the control plane."""
+        place = folder(self.state, node.name)
+        # What was written a moment ago has to be there, too.
+        argv, environment = qemu.sharing(place, cached="auto")
+        environment = {**self.programs.environment(), **environment}
+        processes.start(self.record, f"{node.name}-files", argv, environment)
+        if not processes.until((place / qemu.FILES).exists, BOOT):
+            log = records.log(self.state, f"{node.name}-files")
+            raise ToolError(f"{node.name} has no file system: see {log}")
+        number = self.plan.nodes.index(node) + 1
+        argv = qemu.command(
+            qemu.accelerator(),
+            place / "initramfs",
+            f"{qemu.APPEND} host=1 start={place / 'start'}",
+            *qemu.BARE,
+            *HARDWARE.flags(),
+            *qemu.shared(place),
+            *("-drive", f"file={place / 'disk'},format=raw,if=virtio,discard=unmap"),
+            *("-netdev", f"tap,id=eth0,ifname={node.name},script=no,downscript=no,queues={CPUS}"),
+            *("-device", f"virtio-net-pci,netdev=eth0,mq=on,mac=52:54:00:00:00:0{number},romfile="),
+            *("-serial", f"file:{records.log(self.state, f'{node.name}-console')}"),
+            *qemu.commands(place, "server=on", "wait=off"),
+        )
+        processes.start(
+            self.record, node.name, [*network.inside(control), *argv], self.programs.environment()
+        )
+
+    def wait(self, node: Node) -> None:
+        """Waits until a machine answers."""
+        argv = [*inside(self.state, node.name), "true"]
+
+        def answers() -> bool:
+            return subprocess.run(argv, capture_output=True, check=False).returncode == 0
+
+        if not processes.until(answers, BOOT, 0.5):
+            log = records.log(self.state, f"{node.name}-console")
+            raise ToolError(f"{node.name} does not answer after {BOOT:.0f} s: see {log}")
+
+
+def restart(plan: Plan, record: records.Record, programs: Programs, name: str) -> None:
+    """Switches on a machine that has ended."""
+    certs = Certificates(record.file.parent, programs["openssl"])
+    machines = Machines(plan, record, programs, certs)
+    (node,) = (node for node in plan.nodes if node.name == name)
+    machines.start(node, record.content["processes"][CONTROL]["pid"])

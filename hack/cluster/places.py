@@ -1,0 +1,12 @@
+"""Where the commands of a node run: in namespaces of this machine, or in a machine of its own."""
+
+from cluster import machines, network
+from cluster.plan import NODES
+from cluster.records import Record
+
+
+def inside(record: Record, name: str) -> list[str]:
+    """The command prefix that runs a command in a node, or where the control plane is."""
+    if record.content.get("machines") and name in NODES:
+        return machines.inside(record.file.parent, name)
+    return network.inside(record.content["processes"][name]["pid"])

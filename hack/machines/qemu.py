@@ -1,0 +1,148 @@
+"""The command lines of machines."""
+
+import platform
+import subprocess
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from machines import initramfs
+from tools import debian, resolve
+
+DRIVERS = ("virtio_pci", "virtio_console", "virtio_net", "vmxnet3")
+LATER = ("nf_conntrack",)
+"""Modules that a test may load, by `load`."""
+
+HOST = ("overlay", "virtiofs")
+CLUSTER = ("bridge", "veth", "nft_chain_nat", "virtio_blk", "sch_netem")
+"""What a cluster needs, besides every `nft_` module: the kernel cannot find modules by itself there."""
+
+PROBE = 5.0
+"""Seconds in which a guest has to answer where KVM can run it; Debian's kernel takes one."""
+
+BARE = ("-nodefaults", "-no-user-config", "-display", "none", "-machine", "q35")
+
+# Emulated CPUs that wait for their turn are no defect of the guest, whose timers are late then.
+PATIENT = "mitigations=off no_timer_check nowatchdog rcupdate.rcu_cpu_stall_timeout=300"
+APPEND = f"console=ttyS0 quiet panic=-1 {PATIENT}"
+
+FILES = "files.sock"
+COMMANDS = "commands.sock"
+"""Sockets in the folder of a machine: of the file system that it gets, and for commands."""
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """CPUs and memory of a machine."""
+
+    cpus: str = "2"
+    """As QEMU's `-smp`."""
+    nodes: tuple[str, ...] = ()
+    """The CPUs of each NUMA node."""
+    memory: int = 640
+    """In MiB. With less than 512 the kernel begins without transparent huge pages."""
+    host: bool = False
+    """Whether it has the file system of this machine."""
+
+    def flags(self) -> list[str]:
+        """The flags of QEMU."""
+        flags = ["-smp", self.cpus, "-m", f"{self.memory}M"]
+        # The process that shares files reads and writes the guest's memory.
+        kind = "memory-backend-memfd,share=on" if self.host else "memory-backend-ram"
+        for node, cpus in enumerate(self.nodes):
+            part = f"{kind},id=m{node},size={self.memory // len(self.nodes)}M"
+            flags += ["-object", part, "-numa", f"node,nodeid={node},cpus={cpus},memdev=m{node}"]
+        return flags
+
+
+def usable() -> bool:
+    """Whether the kernel of these machines can be had here: Debian's for x86-64, by root."""
+    system = platform.freedesktop_os_release()["ID"], platform.machine()
+    return system == ("debian", "x86_64") and debian.usable()
+
+
+def _installed(tool: str) -> Path:
+    """The folder with a tool and what else is in its packages."""
+    return resolve.ensure([tool])[tool].parent.parent
+
+
+def _system() -> Path:
+    """The folder with the kernel, its modules and busybox."""
+    return _installed("busybox")
+
+
+def busybox() -> Path:
+    """All programs of a machine without this machine's file system."""
+    return _system() / "bin/busybox"
+
+
+def archive(hardware: Hardware, programs: Iterable[Path] = (), files: Iterable[Path] = ()) -> bytes:
+    """What a machine boots from."""
+    modules = modules_of_kernel()
+    loaded = [*DRIVERS]
+    if hardware.host:
+        loaded += [*HOST, *CLUSTER, *sorted(name for name in modules if name.startswith("nft_"))]
+    return initramfs.build([busybox(), *programs], files, modules, loaded, LATER)
+
+
+@cache
+def modules_of_kernel() -> dict[str, Path]:
+    """Its modules, by name."""
+    return initramfs.modules(_system() / "lib/modules")
+
+
+def command(accelerator: str, archive: Path, append: str, *more: object) -> list[object]:
+    """Runs a machine that boots from an archive."""
+    (kernel,) = (_system() / "boot").glob("vmlinuz-*")
+    # AMD's leaves say nothing of threads unless QEMU is told to add them; Intel's do.
+    cpu = "host" if accelerator == "kvm" else "max,vendor=GenuineIntel"
+    return [
+        resolve.ensure(["qemu-system-x86_64"])["qemu-system-x86_64"],
+        *("-accel", accelerator, "-cpu", cpu),
+        *("-kernel", kernel, "-initrd", archive, "-append", append, *more),
+    ]
+
+
+@cache
+def accelerator() -> str:
+    """What runs guests here: `kvm` if one answers soon, as the device alone proves nothing; else `tcg`."""
+    with tempfile.TemporaryDirectory() as folder:
+        archive, console = Path(folder, "initramfs"), Path(folder, "console")
+        archive.write_bytes(initramfs.build([busybox()]))
+        flags = ("-nodefaults", "-display", "none", "-no-reboot", "-m", "512M")
+        # What is no parameter of the kernel is an argument of its first process.
+        argv = command("kvm", archive, f"{APPEND} probe", *flags, "-serial", f"file:{console}")
+        try:
+            subprocess.run(argv, capture_output=True, timeout=PROBE, check=False)
+        except subprocess.TimeoutExpired:
+            return "tcg"
+        answered = console.exists() and "a guest answers" in console.read_text(errors="replace")
+        return "kvm" if answered else "tcg"
+
+
+def sharing(folder: Path, cached: str = "always") -> tuple[list[object], dict[str, str]]:
+    """Runs what gives a machine the file system of this one, read-only; with its environment."""
+    source = folder / "files"
+    source.mkdir(exist_ok=True)
+    (folder / FILES).unlink(missing_ok=True)
+    qemu = _installed("qemu-system-x86_64")
+    options = f"source={source},cache={cached},sandbox=chroot,xattr"
+    script = 'mount --bind / "$0" && mount -o remount,bind,ro "$0" && exec "$@"'
+    argv = ["unshare", "--mount", "sh", "-c", script, source, qemu / "usr/lib/qemu/virtiofsd"]
+    argv += [f"--socket-path={folder / FILES}", "-o", options]
+    return argv, {"LD_LIBRARY_PATH": debian.libraries(qemu)}
+
+
+def shared(folder: Path) -> list[object]:
+    """The flags for that file system."""
+    device = "vhost-user-fs-pci,chardev=files,tag=host"
+    return ["-chardev", f"socket,id=files,path={folder / FILES}", "-device", device]
+
+
+def commands(folder: Path, *options: str) -> list[object]:
+    """The flags for the port of commands."""
+    where = ",".join((f"socket,id=commands,path={folder / COMMANDS}", *options))
+    port = ("-device", "virtio-serial-pci", "-device", "virtserialport,chardev=commands")
+    return ["-chardev", where, *port]
