@@ -53,7 +53,7 @@ help: ## Show the targets and variables
 ##   WATCH               1: build and roll out again when sources change
 ##
 ## Variables of cluster-up, cluster-down, deploy, undeploy and e2e
-##   CLUSTER             local: two nodes on this machine, without Docker; kind; or current: the current kubeconfig
+##   CLUSTER             local: two nodes on this machine, without Docker; vm: the same in QEMU; kind; or current: the current kubeconfig
 ## Variables of deploy and undeploy
 ##   NAMESPACE           corelane
 ##   RELEASE             corelane

@@ -4,7 +4,8 @@ import argparse
 import os
 from pathlib import Path
 
-from cluster import autoscaling, down, kind, local, policies, settings, up
+from cluster import autoscaling, down, kind, local, plan, policies, settings, up
+from cluster.faults import Faulty
 from tools import errors
 from tools.errors import ToolError
 
@@ -29,6 +30,8 @@ def _parser() -> argparse.ArgumentParser:
     enter = commands.add_parser("enter", help="run a command, or a shell, inside a node")
     enter.add_argument("node", metavar="NODE")
     enter.add_argument("words", nargs=argparse.REMAINDER, metavar="...")
+    start = commands.add_parser("start", help="switch a node on that is a machine and has ended")
+    start.add_argument("node", metavar="NODE", choices=plan.NODES)
     commands.add_parser("policies", help="enforce NetworkPolicies; `up` starts this")
     metrics = commands.add_parser("autoscaling", help="install what autoscalers read, or remove it")
     given = metrics.add_mutually_exclusive_group(required=True)
@@ -57,6 +60,9 @@ def _local(options: argparse.Namespace) -> int:
             return local.status(ours)
         case "enter":
             return local.enter(ours, options.node, options.words)
+        case "start":
+            Faulty(ours).start(options.node)
+            return 0
         case "policies":
             return policies.main(ours)
         case "autoscaling" if options.remove:
@@ -75,7 +81,7 @@ def _kind(options: argparse.Namespace) -> int:
             return kind.down()
         case "load":
             return kind.load(options.archives)
-        case "enter" | "policies" | "autoscaling":
+        case "enter" | "start" | "policies" | "autoscaling":
             raise ToolError(f"{options.command} works with CLUSTER=local only")
     if not kind.kubeconfig().is_file():
         raise ToolError("kind's cluster is not running: run make cluster-up CLUSTER=kind")

@@ -93,12 +93,12 @@ def load(record: Record, programs: Programs, archives: Iterable[Path]) -> list[s
 
 def _import(record: Record, name: str, programs: Programs, found: dict[Path, list[Named]]) -> None:
     for file, images in found.items():
-        _ctr(record, name, programs, "import", str(file.resolve()))
+        _ctr(record, name, programs, "import", places.path(record, file.resolve()))
         for image in images:
             _ctr(record, name, programs, "tag", "--force", image.name, image.pinned)
 
 
-def _ctr(record: Record, name: str, programs: Programs, *arguments: str) -> str:
+def _ctr(record: Record, name: str, programs: Programs, *arguments: object) -> str:
     socket = NodeFiles(record.file.parent / name).socket
     argv = [*places.inside(record, name), programs["ctr"], "--address", socket]
     argv += ["--namespace", "k8s.io", "images", *arguments]

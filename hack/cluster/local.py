@@ -39,6 +39,8 @@ def enter(settings: Settings, name: str, command: list[str]) -> int:
     entry = record.content.get("processes", {}).get(name)
     if name not in (CONTROL, *NODES) or not entry or not processes.alive(entry):
         raise ToolError(f"unknown node {name!r}: choose from {CONTROL}, {', '.join(NODES)}")
+    if record.content.get("machines") and not command:
+        raise ToolError("a node that is a machine has no terminal: name a command")
     argv = [*places.inside(record, name), *(command or ["sh"])]
     environment = {**os.environ, **programs.obtain().environment()}
     os.execvpe(argv[0], argv, environment)

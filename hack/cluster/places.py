@@ -1,5 +1,7 @@
 """Where the commands of a node run: in namespaces of this machine, or in a machine of its own."""
 
+from pathlib import Path
+
 from cluster import machines, network
 from cluster.plan import NODES
 from cluster.records import Record
@@ -10,3 +12,8 @@ def inside(record: Record, name: str) -> list[str]:
     if record.content.get("machines") and name in NODES:
         return machines.inside(record.file.parent, name)
     return network.inside(record.content["processes"][name]["pid"])
+
+
+def path(record: Record, file: Path) -> Path:
+    """Where a node finds a file of this machine that has been written since the node began."""
+    return machines.HOST / file.relative_to("/") if record.content.get("machines") else file

@@ -14,7 +14,7 @@ VARIABLES = ("CLUSTER", "NAMESPACE", "RELEASE", "VALUES", "PROFILE")
 
 
 def cluster() -> str:
-    """Which cluster: `local`, `kind` or `current`."""
+    """Which cluster: `local`, `vm`, `kind` or `current`."""
     return os.environ.get("CLUSTER") or "local"
 
 
