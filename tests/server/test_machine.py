@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import pytest
 
+from machines.initramfs import PYTHON
 from support import eventually
-from support.initramfs import PYTHON
 from support.machines import ANSWER, Machine
 
 ROOT = "/sys/fs/cgroup"
