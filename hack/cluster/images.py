@@ -92,7 +92,12 @@ def load(record: Record, programs: Programs, archives: Iterable[Path]) -> list[s
 
 
 def _import(record: Record, name: str, programs: Programs, found: dict[Path, list[Named]]) -> None:
+    # REF TYPE DIGEST SIZE PLATFORMS LABELS
+    lines = [line.split() for line in _ctr(record, name, programs, "list").splitlines()]
+    there = {words[0]: words[2] for words in lines}
     for file, images in found.items():
+        if all(there.get(each) == i.digest for i in images for each in (i.name, i.pinned)):
+            continue
         _ctr(record, name, programs, "import", places.path(record, file.resolve()))
         for image in images:
             _ctr(record, name, programs, "tag", "--force", image.name, image.pinned)
