@@ -46,7 +46,7 @@ def nodes() -> Faulty:
 def loaded(release: Release, name: str) -> Iterator[Fault]:
     """A load through the gateway's pod that stays; prints what it saw, and ends when both replicas serve again."""
     cluster = release.cluster
-    (gateway,) = (pod for pod in cluster.wait_for_pods("gateway", 2) if pod.node == STAYS)
+    gateway = next(pod for pod in cluster.wait_for_pods("gateway", 2) if pod.node == STAYS)
     replicas = {pod.node: pod.name for pod in cluster.wait_for_pods("server", 2)}
     with Load(f"http://{gateway.ip}:8080", clients=CLIENTS, rate=RATE) as load:
         for replica in replicas.values():
