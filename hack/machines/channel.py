@@ -1,6 +1,7 @@
 """Commands for a machine, over a port that needs no network: `init` runs them."""
 
 import base64
+import secrets
 import socket
 import time
 from dataclasses import dataclass
@@ -22,17 +23,23 @@ class Silence(Exception):
 def run(port: socket.socket, script: str, patience: float) -> Result:
     """Runs lines of shell as root."""
     deadline = time.monotonic() + patience
+    number = secrets.token_hex(8).encode()
     port.settimeout(patience)
-    port.sendall(base64.b64encode(script.encode()) + b"\n")
-    received = b""
-    while b"\n" not in received:
-        received += _receive(port, deadline)
-    head, _, rest = received.partition(b"\n")
-    status, *lengths = map(int, head.split())
-    while len(rest) < sum(lengths):
-        rest += _receive(port, deadline)
-    output, errors = rest[: lengths[0]], rest[lengths[0] :]
-    return Result(status, output.decode(), errors.decode())
+    port.sendall(number + b" " + base64.b64encode(script.encode()) + b"\n")
+    rest = b""
+    while True:
+        while b"\n" not in rest:
+            rest += _receive(port, deadline)
+        head, _, rest = rest.partition(b"\n")
+        answered, *numbers = head.split()
+        status, *lengths = map(int, numbers)
+        while len(rest) < sum(lengths):
+            rest += _receive(port, deadline)
+        found, rest = rest[: sum(lengths)], rest[sum(lengths) :]
+        # An answer to somebody who did not wait for it is skipped.
+        if answered == number:
+            output, errors = found[: lengths[0]], found[lengths[0] :]
+            return Result(status, output.decode(), errors.decode())
 
 
 def _receive(port: socket.socket, deadline: float) -> bytes:
