@@ -108,7 +108,7 @@ def test_alertmanager_posts_what_is_critical(monitored: Monitored) -> None:
 
 
 def test_helms_own_tests_pass(monitored: Monitored) -> None:
-    """Those of monitoring; test_traffic.py runs the others."""
+    """Those of monitoring; test_disruptions.py runs the others."""
     name = f"{monitored.release.name}-monitoring"
     own = f"name={name}-prometheus-test-targets,name={name}-alertmanager-test-ready"
     said = monitored.release.helm("test", monitored.release.name, "--logs", "--filter", own).stdout
