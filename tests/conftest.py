@@ -18,6 +18,8 @@ pytest_plugins = [
     "support.postgres",
     "support.releases",
     "support.servers",
+    "support.slices",
+    "support.trees",
     "support.tuning",
     # After those that it uses, for the details that pytest gives of their assertions.
     "support.monitoring",

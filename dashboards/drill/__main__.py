@@ -1,4 +1,7 @@
-"""Entry point of `python3 dashboards/drill`, which runs with the Python of the tests: it has PyYAML and pytest."""
+"""Drills: makes the condition of each alert true, and checks that it fires, is notified and resolves.
+
+Entry point of `python3 dashboards/drill`, which runs with the Python of the tests: it has PyYAML and pytest.
+"""
 
 import os
 import sys

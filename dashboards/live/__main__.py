@@ -1,4 +1,7 @@
-"""Entry point of `python3 dashboards/live`: runs every query of every dashboard on a platform under load."""
+"""The whole platform from real parts for a while, and what the dashboards show of it.
+
+Entry point of `python3 dashboards/live`: runs every query of every dashboard on a platform under load.
+"""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""The catalogue: what the files of the folder `series` say."""
+"""The metrics contract: every series that a part of Corelane exposes, as the files of the folder `series` say."""
 
 import tomllib
 from collections.abc import Mapping

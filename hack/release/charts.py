@@ -24,13 +24,12 @@ def released(root: Path) -> list[Path]:
 
 
 def keep_released(root: Path, version: str) -> None:
-    """Packages the charts as they are, unless their archives of `version` exist."""
+    """Packages the umbrella chart as it is, with the charts in it, unless its archive of `version` exists."""
     folder = root / "tests" / "charts" / "released"
     folder.mkdir(parents=True, exist_ok=True)
-    for chart in released(root):
-        if not (folder / f"{chart.name}-{version}.tgz").exists():
-            with TemporaryDirectory() as copies:
-                package(vendored(chart, Path(copies)), folder)
+    if not (folder / f"corelane-{version}.tgz").exists():
+        with TemporaryDirectory() as copies:
+            package(vendored(root / "charts" / "corelane", Path(copies)), folder)
 
 
 def package(chart: Path, folder: Path) -> Path:

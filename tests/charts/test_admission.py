@@ -1,13 +1,14 @@
 """Every case of cases.yaml and every upgrade of a chart, judged by a real API server.
 
 A case is judged by schemas, defaults, warnings and Pod Security; by an upgrade nothing is recreated or refused.
-released/ has the packages of earlier releases; `python3 hack/release version set` adds them. Beside
-one, `<chart>-<version>.values.yaml` may have values that its users set.
+released/ has the package of each earlier release; `python3 hack/release version set` adds them. Beside
+one, `corelane-<version>.values.yaml` may have values that its users set.
 """
 
 import itertools
 import json
 import re
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -125,10 +126,15 @@ def test_a_field_that_there_is_not_is_refused(api: Api) -> None:
 RELEASED = Path(__file__).parent / "released"
 SERVICE = CHARTS / "service" / "values-reference.yaml"
 UPGRADES = {
-    "server-0.2.0": ("service", ["--values", SERVICE, "--set", "nameOverride=corelane-server"]),
-    "corelane-0.2.0": ("corelane", ["--values", REPOSITORY / "hack" / "cluster" / "values.yaml"]),
+    "corelane-0.2.0": {
+        "corelane": ("corelane", ["--values", REPOSITORY / "hack" / "cluster" / "values.yaml"]),
+        "corelane/charts/server": (
+            "service",
+            ["--values", SERVICE, "--set", "nameOverride=corelane-server"],
+        ),
+    }
 }
-"""The present chart of each released package, and its values."""
+"""Of each released package, charts that are upgraded alone: the present chart of each, and its values."""
 RELEASE = "shop"
 
 KINDS = (
@@ -164,13 +170,22 @@ def contents(found: dict[tuple[str, str], dict]) -> dict[tuple[str, str], dict]:
     }
 
 
-@pytest.mark.parametrize("package", sorted(RELEASED.glob("*.tgz")), ids=lambda file: file.stem)
-def test_a_released_chart_is_upgraded_and_rolled_back(api: Api, package: Path) -> None:
-    chart, values = UPGRADES[package.stem]
-    users = package.with_suffix(".values.yaml")
+@pytest.mark.parametrize(
+    ("package", "part"),
+    [(file.stem, part) for file in sorted(RELEASED.glob("*.tgz")) for part in UPGRADES[file.stem]],
+)
+def test_a_released_chart_is_upgraded_and_rolled_back(
+    api: Api, package: str, part: str, tmp_path: Path
+) -> None:
+    chart, values = UPGRADES[package][part]
+    with tarfile.open(RELEASED / f"{package}.tgz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    # They are those of the whole.
+    users = RELEASED / f"{package}.values.yaml"
+    own = ["--values", users] if part == "corelane" and users.exists() else []
     with api.namespace() as namespace:
         here = ["--namespace", namespace]
-        run(api, "install", RELEASE, package, *here, *(["--values", users] * users.exists()))
+        run(api, "install", RELEASE, tmp_path / part, *here, *own)
         first = objects(api, namespace)
         assert {kind for kind, _ in first} >= {"Deployment", "Service", "ConfigMap"}
         now = ["--reset-values", "--values", renders.REGISTRY, *values]

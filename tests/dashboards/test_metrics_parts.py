@@ -140,9 +140,7 @@ def test_gateway(start: Callable[..., Server], tmp_path: Path) -> None:
         assert any(name.startswith(prefix.name) for name in shown), prefix.name
 
 
-def test_gateway_agent(api: Api, tmp_path: Path) -> None:
-    wire = Wire(api, tmp_path)
-    wire.join()
+def test_gateway_agent(api: Api, wire: Wire, tmp_path: Path) -> None:
     with api.namespace() as namespace:
         Slices(api, namespace).put("a", ("192.0.2.1", READY))
         own = {"corelane": {"service": f"{namespace}/{SERVICE}:http"}}
@@ -157,7 +155,6 @@ def test_gateway_agent(api: Api, tmp_path: Path) -> None:
         with GatewayAgents(tmp_path, namespace, wire).run(None, *flags) as agent:
             agent.wait_until_ready()
             agrees([PARTS["gateway-agent"]], lambda: ask(agent.url, "/metrics").body)
-    wire.cut()
 
 
 def test_node_tuner(api: Api, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-ESSENTIAL = {"test_pinning", "test_rollouts", "test_disruptions", "test_services", "test_traffic"}
+ESSENTIAL = {"test_pinning", "test_rollouts", "test_disruptions", "test_services"}
 """Modules that CI runs on each change; the others are nightly."""
 
 

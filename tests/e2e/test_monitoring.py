@@ -1,4 +1,4 @@
-"""Prometheus and Alertmanager of this tree beside the platform: targets, rules, alerts, rights."""
+"""Prometheus and Alertmanager of this tree beside the platform: targets, rules, alerts, rights. The last test uninstalls it."""
 
 from collections.abc import Iterable, Iterator
 
@@ -7,6 +7,8 @@ import yaml
 from support import REPOSITORY, eventually
 from support.kubernetes import PAUSE, ROLL_OUT
 from support.monitoring import KNOBS, Api, Monitored
+from support.pinning import processes_of
+from support.releases import Release
 from support.tuning import inside
 
 RULES = [
@@ -108,7 +110,7 @@ def test_alertmanager_posts_what_is_critical(monitored: Monitored) -> None:
 
 
 def test_helms_own_tests_pass(monitored: Monitored) -> None:
-    """Those of monitoring; test_traffic.py runs the others."""
+    """Those of monitoring; test_disruptions.py runs the others."""
     name = f"{monitored.release.name}-monitoring"
     own = f"name={name}-prometheus-test-targets,name={name}-alertmanager-test-ready"
     said = monitored.release.helm("test", monitored.release.name, "--logs", "--filter", own).stdout
@@ -183,3 +185,17 @@ def test_every_rule_is_evaluated_and_records_have_data_under_traffic(monitored: 
             "sum(max_over_time(prometheus_rule_evaluation_failures_total[1m]))"
         )
         assert failures["value"][1] == "0"
+
+
+def test_uninstalling_leaves_nothing_behind(
+    release: Release, monitoring_images: tuple[str, ...]
+) -> None:
+    release.upgrade("monitoring.enabled=true", strings=monitoring_images)
+    uids = [pod["metadata"]["uid"] for pod in release.cluster.items("pods")]
+    assert len(uids) == 6
+    assert all(map(processes_of, uids))
+    assert release.cluster.leftovers()
+    release.helm("uninstall", release.name, "--wait")
+    eventually(lambda: not release.cluster.leftovers(), "an empty namespace", patience=ROLL_OUT)
+    eventually(lambda: not any(map(processes_of, uids)), "the end of the pods", patience=ROLL_OUT)
+    assert release.revision == 0

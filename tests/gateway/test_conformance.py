@@ -299,17 +299,14 @@ class Processes(World):
 
 
 @pytest.fixture
-def world(api: Api, tmp_path: Path, definitions: None) -> Iterator[World]:
+def world(api: Api, wire: Wire, tmp_path: Path, definitions: None) -> Iterator[World]:
     """A cluster with the class of the chart."""
     # Built before anything waits for it.
     program("gateway-agent")
-    wire = Wire(api, tmp_path)
-    wire.join()
     with ExitStack() as stack:
         found = Processes(api, tmp_path, wire=wire, stack=stack)
         with found.following():
             yield found
-    wire.cut()
 
 
 def published(skipped: tuple[str, ...]) -> dict:

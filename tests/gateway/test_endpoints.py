@@ -42,15 +42,6 @@ def slices(api: Api) -> Iterator[Slices]:
 
 
 @pytest.fixture
-def wire(api: Api, tmp_path: Path) -> Iterator[Wire]:
-    """The way to the API server, open."""
-    way = Wire(api, tmp_path)
-    way.join()
-    yield way
-    way.cut()
-
-
-@pytest.fixture
 def starter(slices: Slices, wire: Wire, tmp_path: Path) -> Agents:
     """Starts agents in the test's folder."""
     return Agents(tmp_path, slices.namespace, wire)

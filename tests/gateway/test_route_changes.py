@@ -102,14 +102,11 @@ class Routes:
 
 
 @pytest.fixture
-def routes(api: Api, tmp_path: Path) -> Iterator[Routes]:
+def routes(api: Api, wire: Wire, tmp_path: Path) -> Iterator[Routes]:
     """An empty namespace, and nothing that runs yet."""
-    wire = Wire(api, tmp_path)
-    wire.join()
     with api.namespace() as namespace:
         agents = Agents(tmp_path, namespace, wire)
         yield Routes(Slices(api, namespace), tmp_path, agents, free_ports(1))
-    wire.cut()
 
 
 @pytest.fixture

@@ -136,10 +136,8 @@ class Objects(Routes):
 
 
 @pytest.fixture
-def objects(api: Api, tmp_path: Path, definitions: None) -> Iterator[Objects]:
+def objects(api: Api, wire: Wire, tmp_path: Path, definitions: None) -> Iterator[Objects]:
     """Two namespaces, and a Gateway in the first; nothing runs yet."""
-    wire = Wire(api, tmp_path)
-    wire.join()
     with api.namespace() as namespace, api.namespace() as other:
         agents = Agents(tmp_path, namespace, wire)
         slices = Slices(api, namespace), Slices(api, other)
@@ -147,7 +145,6 @@ def objects(api: Api, tmp_path: Path, definitions: None) -> Iterator[Objects]:
         found.start()
         yield found
         found.delete("gatewayclass", namespace)
-    wire.cut()
 
 
 @pytest.fixture

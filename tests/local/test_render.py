@@ -1,16 +1,20 @@
-"""What `up` gives Envoy, and what `render` prints for any values file."""
+"""How replicas are spread over CPUs and ports, what up gives Envoy, and what render prints for any values file."""
 
+import os
+import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
 
 from charts import local_gateway
-from local import render, topology
-from local.settings import Settings
+from local import commands, processes, render, topology
+from local.settings import VARIABLES, Settings
 from support import REPOSITORY
+from support.platforms import Platform
 from support.rendering import tool
 
 
@@ -65,3 +69,73 @@ def test_the_local_gateway_is_what_the_chart_renders(replicas: int) -> None:
     }
     plan = topology.plan(Settings(replicas=replicas, cpus=(0, 1), ports=ports))
     assert render.gateway_configuration(plan, {}) == local_gateway.rendered(plan)
+
+
+def plan(replicas: int, cpus: tuple[int, ...]) -> topology.Topology:
+    return topology.plan(Settings(replicas, cpus, VARIABLES))
+
+
+@pytest.mark.parametrize(
+    ("replicas", "cpus", "spread"),
+    [
+        (2, (0, 1), [0, 1]),
+        (2, (4, 6, 7), [4, 6]),
+        (3, (0, 1), [0, 1, 0]),
+        (2, (5,), [5, 5]),
+    ],
+)
+def test_replicas_take_the_cpus_in_turn(
+    replicas: int, cpus: tuple[int, ...], spread: list[int]
+) -> None:
+    assert [replica.cpu for replica in plan(replicas, cpus).replicas] == spread
+
+
+def test_ports_count_up_from_the_first() -> None:
+    replicas = plan(3, (0, 1)).replicas
+    assert [replica.port for replica in replicas] == [8100, 8101, 8102]
+    assert [replica.admin_port for replica in replicas] == [8200, 8201, 8202]
+
+
+@pytest.mark.parametrize(("replicas", "pin"), [(2, "on"), (3, "off")])
+def test_lanes_are_pinned_only_on_cpus_of_their_own(replicas: int, pin: str) -> None:
+    made = plan(replicas, (0, 1))
+    argv = commands.server(made.replicas[0], made.pinned, Path("corelane-server"))
+    assert argv[argv.index("--pin") + 1] == pin
+
+
+def test_a_saved_topology_is_read_back(tmp_path: Path) -> None:
+    made = plan(2, (0, 1))
+    assert topology.read(tmp_path) is None
+    topology.save(made, tmp_path)
+    assert topology.read(tmp_path) == made
+
+
+def test_port_in_use_names_port_process_and_variable(
+    new_platform: Callable[[int], Platform],
+) -> None:
+    platform = new_platform(2)
+    port = int(platform.variables["REPLICA_ADMIN_PORT"]) + 1
+    with socket.create_server(("127.0.0.1", port)):
+        result = platform.command("up")
+    assert result.returncode == 1
+    assert f"port {port} for server-1's admin is in use" in result.stderr
+    assert f"{processes.name(os.getpid())} (pid {os.getpid()})" in result.stderr
+    assert "REPLICA_ADMIN_PORT" in result.stderr
+    assert platform.pids() == []
+
+
+def test_port_in_use_on_all_addresses_is_found(new_platform: Callable[[int], Platform]) -> None:
+    platform = new_platform(1)
+    with socket.create_server(("0.0.0.0", int(platform.variables["GATEWAY_PORT"]))):
+        result = platform.command("up")
+    assert result.returncode == 1
+    assert f"(pid {os.getpid()})" in result.stderr
+    assert "GATEWAY_PORT" in result.stderr
+
+
+def test_one_port_for_two_parts_is_refused(new_platform: Callable[[int], Platform]) -> None:
+    platform = new_platform(1)
+    port = platform.variables["GATEWAY_PORT"]
+    result = platform.command("up", PROMETHEUS_PORT=port)
+    assert result.returncode == 1
+    assert f"port {port} is assigned to Prometheus and to the gateway" in result.stderr

@@ -170,44 +170,6 @@ def test_fewer_connections_than_wanted_are_enough(
     assert (lists(late), lists(server)) == (200, 200)
 
 
-@pytest.fixture
-def server(start: Callable[..., Server], database: Database, writer: Writer) -> Server:
-    """One that has connected to a new database."""
-    started = start(*database.flags(), *writer.flags())
-    connected(started)
-    return started
-
-
-def test_rows_are_made_replaced_and_deleted(
-    server: Server, writer: Writer, database: Database
-) -> None:
-    created = writer.save(server, {"name": "first"})
-    path = created.headers["location"]
-    assert (created.status, created.headers["etag"]) == (201, '"1"')
-    read = ask(server.url, path)
-    assert (read.status, json.loads(read.body)) == (200, json.loads(created.body))
-
-    replaced = writer.save(server, {"name": "second"}, path)
-    assert (replaced.status, replaced.headers["etag"]) == (200, '"2"')
-    before, after = json.loads(read.body), json.loads(ask(server.url, path).body)
-    assert (after["name"], after["version"]) == ("second", 2)
-    assert after["created"] == before["created"] < after["updated"]
-
-    stale = writer.headers(if_match='"1"')
-    body = b'{"name": "third"}'
-    assert ask(server.url, path, "PUT", body=body, headers=stale).status == 412
-    assert ask(server.url, path, "DELETE", headers=stale).status == 412
-    assert database.query("SELECT version, document FROM projects") == [["2", '{"name":"second"}']]
-
-    current = writer.headers(if_match='"2"')
-    assert ask(server.url, path, "DELETE", headers=current).status == 204
-    assert ask(server.url, path).status == 404
-    for method in ("PUT", "DELETE"):
-        missing = ask(server.url, path, method, body=body, headers=writer.headers())
-        assert missing.status == 404
-    assert database.query("SELECT count(*) FROM projects") == [["0"]]
-
-
 def test_whatever_the_defaults_are_saves_are_durable_and_bounded(
     start: Callable[..., Server], database: Database, writer: Writer
 ) -> None:

@@ -36,20 +36,6 @@ def test_sigterm_drains_and_exits_0(start: Callable[..., Server]) -> None:
     assert phases == sorted(phases)
 
 
-def test_it_answers_while_it_settles_and_tells_its_clients_to_go(
-    start: Callable[..., Server],
-) -> None:
-    server = start("--drain.settle", "20s")
-    kept = Client(server.url)
-    assert "connection" not in kept.ask("/hello").headers
-    settling(server)
-    assert ask(server.admin, "/healthz").status == 200
-    for reply in (kept.ask("/hello"), ask(server.url, "/hello")):
-        assert (reply.status, reply.headers["connection"]) == (200, "close")
-    server.process.send_signal(signal.SIGTERM)
-    assert server.end()[0] == 0
-
-
 def test_a_begun_request_is_finished_after_the_listeners_are_closed(
     start: Callable[..., Server],
 ) -> None:

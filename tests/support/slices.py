@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import pytest
+
 from support import PATIENCE, eventually
 from support.apiserver import Api
 from support.client import ask
@@ -174,6 +176,15 @@ class Wire:
                 target.sendall(data)
         with suppress(OSError):
             target.shutdown(socket.SHUT_WR)
+
+
+@pytest.fixture
+def wire(api: Api, tmp_path: Path) -> Iterator[Wire]:
+    """The way to the API server, open."""
+    way = Wire(api, tmp_path)
+    way.join()
+    yield way
+    way.cut()
 
 
 @dataclass

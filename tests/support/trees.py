@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from dashboards.live.node import SYSCTLS
 from support.processes import program
 from tools import resolve
@@ -175,3 +177,9 @@ def copy(folder: Path, paths: Iterable[str]) -> Tree:
         except OSError:
             continue
     return make(folder, found)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Tree:
+    """A node before anything was tuned."""
+    return make(tmp_path, node())

@@ -8,9 +8,7 @@ __all__ = [
     "agents",
     "autoscaler",
     "certificates",
-    "database",
     "gateway",
     "monitoring",
     "replicas",
-    "slo",
 ]

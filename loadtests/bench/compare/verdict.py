@@ -81,7 +81,6 @@ ERROR = 0.05
 
 SLOWER, UNDECIDED = "slower", "undecided"
 NO_SLOWER, NO_DIFFERENCE, FASTER = "no slower", "no difference", "faster"
-VERDICTS = (SLOWER, UNDECIDED, NO_SLOWER, NO_DIFFERENCE, FASTER)
 
 
 @dataclass(frozen=True)

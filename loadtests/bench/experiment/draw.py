@@ -1,6 +1,7 @@
 """Draws the plots that standard input describes (plots.py) as SVG; runs with the Python that has matplotlib."""
 
 import json
+import re
 import sys
 from html import escape
 from itertools import cycle, pairwise
@@ -51,9 +52,16 @@ def main() -> None:
         metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         figure = _plot(plot)
         figure.savefig(file, metadata=metadata, transparent=plot["transparent"], dpi=144)
+        _one_line(Path(file))
         if plot["hover"]:
             _add_values(Path(file), figure, plot["panels"])
         pyplot.close()
+
+
+def _one_line(file: Path) -> None:
+    """Without the line breaks of each point, which mean nothing in SVG."""
+    text = re.sub(r"([>,]?)\s*\n\s*", lambda found: found[1] or " ", file.read_text())
+    file.write_text(f"{text.rstrip()}\n")
 
 
 PLACES = 120

@@ -109,7 +109,6 @@ def _flag(name: str, value: object) -> str:
 
 
 CONNECTIONS = 64
-SLOW_MS = 7.0
 SLOW_SHARE = 0.1
 
 _NOTHING = nullcontext()

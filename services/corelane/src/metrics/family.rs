@@ -65,6 +65,16 @@ impl From<Duration> for Value {
 /// Name and value of each label.
 pub(crate) type Labels<'a> = &'a [(&'static str, &'a str)];
 
+/// A counter, and what reads it.
+pub(crate) const fn counter<R>(name: &'static str, help: &'static str, read: R) -> (Family, R) {
+    (Family::counter(name, help), read)
+}
+
+/// A gauge, and what reads it.
+pub(crate) const fn gauge<R>(name: &'static str, help: &'static str, read: R) -> (Family, R) {
+    (Family::gauge(name, help), read)
+}
+
 impl Family {
     pub(crate) const fn counter(name: &'static str, help: &'static str) -> Self {
         Family { kind: Kind::Counter, name, help }

@@ -11,7 +11,7 @@ mod reason;
 mod shard;
 
 pub(crate) use exemplars::Exemplar;
-pub(crate) use family::{Family, Value};
+pub(crate) use family::{Family, Value, counter, gauge};
 pub(crate) use reason::{
     Handshake, Moved, PlanOutcome, Refusal, RequestPhase, RequestRefusal, Woken,
 };

@@ -14,8 +14,8 @@ use crate::request::body::Incoming;
 use crate::request::current::{self, Current};
 use crate::request::guest::{Guest, Link};
 use crate::request::in_flight::InFlightRequest;
-use crate::request::slow::answer::{Answer, Outcome};
 use crate::request::slow::job::Job;
+use crate::request::slow::job::{Answer, Outcome};
 use crate::request::slow::queue::Ticket;
 use crate::request::urgent::Urgent;
 

@@ -21,8 +21,8 @@ use crate::load::tail::LongestPoll;
 use crate::request::current;
 use crate::request::record::RequestRecord;
 use crate::request::service::HttpService;
-use crate::request::slow::answer::Answer;
 use crate::request::slow::body::{FarBody, Part};
+use crate::request::slow::job::Answer;
 use crate::request::slow::job::Job;
 use crate::request::slow::queue::{Slot, SlowQueues};
 

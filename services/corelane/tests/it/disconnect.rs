@@ -1,20 +1,21 @@
 //! A client that leaves takes its work with it.
 
+use std::convert::Infallible;
 use std::net::Shutdown;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::task::{Context, Poll};
 
 use crate::support::{
     Alive, Handlers, PATIENCE, Running, Way,
     Way::{Hyper, Plain},
-    worker::with_worker,
+    worker::{get, http2, with_worker},
 };
 use bytes::Bytes;
 use corelane::{Incoming, Limits};
+use futures_util::{StreamExt, stream};
 use http::{Request, Response};
-use http_body::{Body, Frame};
+use http_body::Frame;
+use http_body_util::StreamBody;
 use rstest::rstest;
 
 /// A lane that runs one request at a time and lets one wait.
@@ -159,24 +160,6 @@ fn a_reply_that_is_being_written_is_finished(#[values(Plain, Hyper)] way: Way) {
     server.wait_until("freed", || handlers.alive() == 0);
 }
 
-/// A body that gives one piece and then waits for ever.
-struct Endless {
-    piece: Option<Bytes>,
-    _alive: Alive,
-}
-
-impl Body for Endless {
-    type Data = Bytes;
-    type Error = std::convert::Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        self.piece.take().map_or(Poll::Pending, |piece| Poll::Ready(Some(Ok(Frame::data(piece)))))
-    }
-}
-
 #[rstest]
 fn a_reply_that_waits_for_its_service_is_dropped(#[values(Plain, Hyper)] way: Way) {
     let alive = Arc::new(AtomicUsize::new(0));
@@ -184,8 +167,10 @@ fn a_reply_that_waits_for_its_service_is_dropped(#[values(Plain, Hyper)] way: Wa
     let server = Running::start(way.builder(), move |_lane| {
         let count = Arc::clone(&count);
         tower::service_fn(move |_request: Request<Incoming>| {
-            let endless = Endless { piece: Some("first".into()), _alive: Alive::new(&count) };
-            async move { Ok::<_, std::convert::Infallible>(Response::new(endless)) }
+            let alive = Alive::new(&count);
+            let first = stream::iter([Ok::<_, Infallible>(Frame::data(Bytes::from("first")))]);
+            let endless = first.chain(stream::pending()).inspect(move |_| _ = &alive);
+            async move { Ok::<_, Infallible>(Response::new(StreamBody::new(endless))) }
         })
     });
     let mut client = server.connect();
@@ -200,21 +185,15 @@ fn a_reply_that_waits_for_its_service_is_dropped(#[values(Plain, Hyper)] way: Wa
 
 fn with_http2<F: Future>(
     server: &Running,
-    test: impl FnOnce(h2::client::SendRequest<Bytes>, tokio::task::JoinHandle<()>) -> F,
+    test: impl FnOnce(
+        h2::client::SendRequest<Bytes>,
+        tokio::task::JoinHandle<Result<(), h2::Error>>,
+    ) -> F,
 ) {
     with_worker(async {
-        let socket = tokio::net::TcpStream::connect(server.address).await.expect("connect");
-        let (client, connection) = h2::client::handshake(socket).await.expect("handshake");
-        let connection = tokio::spawn(async {
-            let _ = connection.await;
-        });
-        let client = client.ready().await.expect("ready");
+        let (client, connection) = http2(server).await;
         tokio::time::timeout(PATIENCE, test(client, connection)).await.expect("in time");
     });
-}
-
-fn get(target: &str) -> Request<()> {
-    Request::get(format!("http://test{target}")).body(()).expect("a request")
 }
 
 #[rstest]

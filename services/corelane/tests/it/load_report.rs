@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crate::support::{
-    BoxError, Client, Handlers, Running, TestService, builder, worker::with_worker,
+    BoxError, Client, Handlers, Running, TestService, builder,
+    worker::{get, http2, with_worker},
 };
 use corelane::{Incoming, Lane, LoadReports};
 use http::{Request, Response, StatusCode};
@@ -119,16 +120,12 @@ fn a_connection_gets_each_report_once() {
 fn an_http2_connection_gets_each_report_once() {
     let server = start(LoadReports::Text);
     with_worker(async {
-        let socket = tokio::net::TcpStream::connect(server.address).await.expect("connect");
-        let (client, connection) = h2::client::handshake(socket).await.expect("handshake");
-        tokio::spawn(connection);
-        let mut client = client.ready().await.expect("ready");
+        let (mut client, _) = http2(&server).await;
         let (mut replies, mut reports) = (0, Vec::new());
         let begun = Instant::now();
         while reports.len() < 5 {
             assert!(begun.elapsed() < crate::support::PATIENCE, "{reports:?}");
-            let request = Request::builder().uri("http://test/hello").body(()).expect("a request");
-            let (reply, _) = client.send_request(request, true).expect("sent");
+            let (reply, _) = client.send_request(get("/hello"), true).expect("sent");
             let reply = reply.await.expect("a reply");
             replies += 1;
             reports.extend(reply.headers().get(NAME).cloned());

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use crate::support::{
     BIG, BoxError, Handlers, PATIENCE, Running, TestService, Way,
     Way::{Hyper, Plain},
-    worker::with_worker,
+    worker::{self, http2, with_worker},
 };
 use bytes::Bytes;
 use corelane::{
@@ -266,11 +266,8 @@ fn a_body_that_breaks_off_is_told_as_such_over_http2(#[values(Plain, Hyper)] way
         })
     });
     with_worker(async {
-        let socket = tokio::net::TcpStream::connect(server.address).await.expect("connect");
-        let (mut client, connection) = h2::client::handshake(socket).await.expect("handshake");
-        tokio::spawn(connection);
-        let request = Request::get("http://test/hello").body(()).expect("a request");
-        let (reply, _) = client.send_request(request, true).expect("sent");
+        let (mut client, _) = http2(&server).await;
+        let (reply, _) = client.send_request(worker::get("/hello"), true).expect("sent");
         // The reset may come before anything else.
         if let Ok(reply) = reply.await {
             let mut body = reply.into_body();

@@ -3,21 +3,21 @@
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 
 use crate::support::{
     BIG, Handlers, Running, Way,
     Way::{Hyper, Plain},
     big,
-    worker::with_worker,
+    worker::{http2, with_worker},
 };
 use bytes::Bytes;
 use corelane::{Incoming, Lanes, Limits};
+use futures_util::stream;
 use http::{HeaderValue, Request, Response};
-use http_body::{Body, Frame};
-use http_body_util::Full;
+use http_body::Frame;
+use http_body_util::{Full, StreamBody};
 use rstest::rstest;
 
 #[rstest]
@@ -72,10 +72,7 @@ fn http11_needs_exactly_one_host(#[values(Plain, Hyper)] way: Way) {
 fn http2_needs_a_host_that_means_one_thing(#[values(Plain, Hyper)] way: Way) {
     let server = Running::start(way.builder(), Handlers::new().factory());
     with_worker(async {
-        let socket = tokio::net::TcpStream::connect(server.address).await.expect("connect");
-        let (client, connection) = h2::client::handshake(socket).await.expect("handshake");
-        tokio::spawn(connection);
-        let mut client = client.ready().await.expect("ready");
+        let (mut client, _) = http2(&server).await;
         for (target, hosts, expected) in [
             ("http://t/hello", &[][..], 200),
             ("http://t:80/hello", &["T:80"], 200),
@@ -100,10 +97,7 @@ fn http2_needs_a_host_that_means_one_thing(#[values(Plain, Hyper)] way: Way) {
 fn http2_works_without_tls_by_prior_knowledge(#[values(Plain, Hyper)] way: Way) {
     let server = Running::start(way.builder(), Handlers::new().factory());
     with_worker(async {
-        let socket = tokio::net::TcpStream::connect(server.address).await.expect("connect");
-        let (client, connection) = h2::client::handshake(socket).await.expect("handshake");
-        tokio::spawn(connection);
-        let mut client = client.ready().await.expect("ready");
+        let (mut client, _) = http2(&server).await;
         for (method, length) in [("GET", 5), ("HEAD", 0)] {
             let request = Request::builder().method(method).uri("http://test/hello").body(());
             let (reply, _) = client.send_request(request.expect("a request"), true).expect("sent");
@@ -135,20 +129,12 @@ fn a_panic_is_one_requests_500(#[values(Plain, Hyper)] way: Way) {
 
 #[rstest]
 fn a_panic_in_the_body_of_a_reply_is_counted(#[values(Plain, Hyper)] way: Way) {
-    struct Panicking;
-    impl Body for Panicking {
-        type Data = Bytes;
-        type Error = Infallible;
-        fn poll_frame(
-            self: Pin<&mut Self>,
-            _cx: &mut Context<'_>,
-        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-            panic!("in the body")
-        }
-    }
     let server = Running::start(way.builder(), |_lane| {
         tower::service_fn(|_request: Request<Incoming>| async {
-            Ok::<_, Infallible>(Response::new(Panicking))
+            let parts = stream::poll_fn(|_| -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+                panic!("in the body")
+            });
+            Ok::<_, Infallible>(Response::new(StreamBody::new(parts)))
         })
     });
     let mut client = server.connect();

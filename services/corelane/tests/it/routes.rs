@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::support::log::Log;
-use crate::support::worker::with_worker;
+use crate::support::worker::{http2, with_worker};
 use crate::support::{
     Client, PATIENCE, Running, Way,
     Way::{Hyper, Plain},
@@ -248,11 +248,8 @@ fn a_body_that_is_too_large_is_not_asked_for(#[values(Plain, Hyper)] way: Way) {
 #[test]
 fn a_route_has_its_limits_over_http2() {
     let server = limited(Plain);
-    let address = server.address;
-    with_worker(async move {
-        let socket = tokio::net::TcpStream::connect(address).await.expect("connect");
-        let (client, connection) = h2::client::handshake(socket).await.expect("handshake");
-        tokio::spawn(connection);
+    with_worker(async {
+        let (client, _) = http2(&server).await;
         let ask = |path: &'static str, length: usize, announced: bool| {
             let client = client.clone();
             async move {

@@ -1,19 +1,19 @@
 //! Lanes that handlers hold, and what the watchdog and the admin port say meanwhile.
 
 use std::convert::Infallible;
-use std::pin::Pin;
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use crate::support::log::Log;
 use crate::support::{Reply, Running, TestService, builder};
 use bytes::Bytes;
 use corelane::{Incoming, Lane, Lanes, Timeouts};
+use futures_util::stream;
 use http::{Request, Response};
-use http_body::{Body, Frame};
-use http_body_util::Full;
+use http_body::Frame;
+use http_body_util::{Full, StreamBody};
 use serde_json::Value;
 use tower::util::BoxCloneSyncService;
 
@@ -129,22 +129,6 @@ fn a_handler_that_waits_does_not_stall_its_lane() {
     assert_eq!(holding.read_answer().status, 200);
 }
 
-/// A body that holds its lane until it is let go.
-struct HoldingBody(Arc<Mutex<Receiver<()>>>);
-
-impl Body for HoldingBody {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        _cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let _ = self.0.lock().expect("no holder panics").recv();
-        Poll::Ready(None)
-    }
-}
-
 #[test]
 fn an_event_loop_that_does_not_turn_is_a_stall_of_no_route() {
     let log = Log::open();
@@ -154,8 +138,13 @@ fn an_event_loop_that_does_not_turn_is_a_stall_of_no_route() {
     let server = Running::start(builder().timeouts(timeouts).routes(["/body"]), move |_lane| {
         let held = Arc::clone(&held);
         tower::service_fn(move |_request: Request<Incoming>| {
-            let body = HoldingBody(Arc::clone(&held));
-            async move { Ok::<_, Infallible>(Response::new(body)) }
+            let held = Arc::clone(&held);
+            // Polling the body holds the lane until it is let go.
+            let parts = stream::poll_fn(move |_| {
+                let _ = held.lock().expect("no holder panics").recv();
+                Poll::Ready(None::<Result<Frame<Bytes>, Infallible>>)
+            });
+            async move { Ok::<_, Infallible>(Response::new(StreamBody::new(parts))) }
         })
     });
     let mut client = server.connect();

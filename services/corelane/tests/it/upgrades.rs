@@ -14,7 +14,7 @@ use axum::http::StatusCode;
 use axum::http::header::{CONNECTION, UPGRADE};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
-use corelane::{Drain, Drained, Finished, Lane, Limits, Timeouts};
+use corelane::{Builder, Drain, Drained, Finished, Lane, Limits, Timeouts};
 use futures_util::{SinkExt, StreamExt, stream};
 use h2::ext::Protocol;
 use hyper::upgrade::{OnUpgrade, Upgraded};
@@ -25,7 +25,7 @@ use tokio::sync::Semaphore;
 use tokio_tungstenite::tungstenite;
 
 use crate::support::tls::Authority;
-use crate::support::worker::with_worker;
+use crate::support::worker::{get as get_of, http2, with_worker};
 use crate::support::{
     Alive, Client, PATIENCE, Running, Way,
     Way::{Hyper, Plain},
@@ -73,6 +73,11 @@ impl Shared {
                 .with_state(shared)
         }
     }
+}
+
+fn serve(settings: Builder) -> (Running, Shared) {
+    let (shared, _) = Shared::new();
+    (Running::start(settings, shared.factory()), shared)
 }
 
 fn switching(protocol: &'static str) -> Response {
@@ -235,13 +240,12 @@ fn the_stream_belongs_to_the_handler_until_both_sides_end(
     #[values(Plain, Hyper)] way: Way,
     #[values(false, true)] tls: bool,
 ) {
-    let (shared, _) = Shared::new();
     let authority = Authority::new();
     let mut settings = way.builder().routes(["/echo"]);
     if tls {
         settings = settings.tls(authority.ready());
     }
-    let server = Running::start(settings, shared.factory());
+    let (server, shared) = serve(settings);
     if tls {
         let mut client = authority.connect(server.address);
         exchange(&server, &mut client);
@@ -277,8 +281,7 @@ fn exchange<S: Read + Write>(server: &Running, client: &mut Client<S>) {
 
 #[test]
 fn bytes_of_the_other_protocol_may_come_with_the_request() {
-    let (shared, _) = Shared::new();
-    let server = Running::start(builder(), shared.factory());
+    let (server, _) = serve(builder());
     let mut client = server.connect();
     client.send(format!("{}early", offer("/echo")));
     assert_eq!(client.read_answer().status, 101);
@@ -288,8 +291,7 @@ fn bytes_of_the_other_protocol_may_come_with_the_request() {
 
 #[test]
 fn bytes_that_come_with_the_request_must_not_be_ambiguous_http() {
-    let (shared, _) = Shared::new();
-    let server = Running::start(builder(), shared.factory());
+    let (server, _) = serve(builder());
     let mut client = server.connect();
     client.send(format!("{}GET / HTTP/1.1\nHost: t\r\n\r\n", offer("/echo")));
     assert_eq!(client.read_answer().status, 426);
@@ -300,7 +302,6 @@ fn bytes_that_come_with_the_request_must_not_be_ambiguous_http() {
 
 #[test]
 fn the_request_of_an_upgrade_ends_with_its_101() {
-    let (shared, _) = Shared::new();
     let (records, recorded) = mpsc::channel();
     let settings = builder().routes(["/echo"]).observer(move |_| {
         let records = records.clone();
@@ -310,7 +311,7 @@ fn the_request_of_an_upgrade_ends_with_its_101() {
             records.send(record).expect("the test listens");
         }
     });
-    let server = Running::start(settings, shared.factory());
+    let (server, _) = serve(settings);
     let mut client = server.connect();
     client.upgrade("/echo");
     let record = recorded.recv_timeout(PATIENCE).expect("a record");
@@ -320,8 +321,7 @@ fn the_request_of_an_upgrade_ends_with_its_101() {
 
 #[test]
 fn an_upgrade_waits_for_the_replies_before_it() {
-    let (shared, _) = Shared::new();
-    let server = Running::start(builder(), shared.factory());
+    let (server, _) = serve(builder());
     let mut client = server.connect();
     let get = "GET /big HTTP/1.1\r\nHost: t\r\n\r\n";
     client.send(format!("{get}{}", offer("/echo")));
@@ -332,8 +332,7 @@ fn an_upgrade_waits_for_the_replies_before_it() {
 
 #[rstest]
 fn a_reply_without_an_upgrade_leaves_the_connection_as_it_is(#[values(Plain, Hyper)] way: Way) {
-    let (shared, _) = Shared::new();
-    let server = Running::start(way.builder(), shared.factory());
+    let (server, _) = serve(way.builder());
     let mut client = server.connect();
     let without_option = "GET /echo HTTP/1.1\r\nHost: t\r\nUpgrade: echo\r\n\r\n";
     let with_body = "POST /echo HTTP/1.1\r\nHost: t\r\nConnection: upgrade\r\nUpgrade: echo\r\n\
@@ -349,8 +348,7 @@ fn a_reply_without_an_upgrade_leaves_the_connection_as_it_is(#[values(Plain, Hyp
 
 #[rstest]
 fn a_handler_cannot_switch_protocols_alone(#[values(Plain, Hyper)] way: Way) {
-    let (shared, _) = Shared::new();
-    let server = Running::start(way.builder(), shared.factory());
+    let (server, _) = serve(way.builder());
     let answer = server.get("/101");
     assert_eq!(answer.status, 500);
     assert_eq!(answer.header("content-type"), Some("application/problem+json"));
@@ -415,11 +413,10 @@ fn a_client_that_reads_nothing_is_cut_and_one_that_left_ends_the_handler(
 
 #[rstest]
 fn no_deadline_of_requests_holds_for_what_has_begun(#[values(Plain, Hyper)] way: Way) {
-    let (shared, _) = Shared::new();
     let brief = Duration::from_millis(300);
     let timeouts = Timeouts { request: brief, idle: brief, header: brief, ..Timeouts::default() };
     let settings = way.builder().timeouts(timeouts).park_after(Some(brief / 3));
-    let server = Running::start(settings, shared.factory());
+    let (server, shared) = serve(settings);
     let (mut upgraded, mut streaming) = (server.connect(), server.connect());
     upgraded.upgrade("/echo");
     streaming.send_get("/stream");
@@ -437,9 +434,8 @@ fn no_deadline_of_requests_holds_for_what_has_begun(#[values(Plain, Hyper)] way:
 
 #[test]
 fn an_upgraded_connection_counts_for_the_limit() {
-    let (shared, _) = Shared::new();
     let limits = Limits { connections: 1, ..Limits::default() };
-    let server = Running::start(builder().limits(limits), shared.factory());
+    let (server, _) = serve(builder().limits(limits));
     let mut client = server.connect();
     client.upgrade("/echo");
     assert_eq!(server.connect().read_answer().status, 503);
@@ -451,8 +447,7 @@ fn an_upgraded_connection_counts_for_the_limit() {
 
 #[rstest]
 fn a_drain_is_announced_and_waits(#[values(Plain, Hyper)] way: Way) {
-    let (shared, _) = Shared::new();
-    let server = Running::start(way.builder(), shared.factory());
+    let (server, shared) = serve(way.builder());
     let (mut told, mut other) = (server.connect(), server.connect());
     told.upgrade("/wait");
     told.says("x");
@@ -468,9 +463,8 @@ fn a_drain_is_announced_and_waits(#[values(Plain, Hyper)] way: Way) {
 
 #[test]
 fn a_drain_that_has_begun_is_announced_at_once() {
-    let (shared, _) = Shared::new();
     let drain = Drain { settle: PATIENCE, deadline: 2 * PATIENCE, ..Drain::default() };
-    let server = Running::start(builder().drain(drain), shared.factory());
+    let (server, _) = serve(builder().drain(drain));
     server.handle.drain();
     server.wait_until("settling", || server.handle.phase() == corelane::Phase::Settling);
     let mut client = server.connect();
@@ -480,10 +474,9 @@ fn a_drain_that_has_begun_is_announced_at_once() {
 
 #[rstest]
 fn the_deadline_of_a_drain_cuts_and_counts_what_does_not_end(#[values(Plain, Hyper)] way: Way) {
-    let (shared, _) = Shared::new();
     let deadline = Duration::from_millis(300);
     let drain = Drain { settle: Duration::ZERO, deadline, ..Drain::default() };
-    let server = Running::start(way.builder().drain(drain), shared.factory());
+    let (server, shared) = serve(way.builder().drain(drain));
     let mut clients = [server.connect(), server.connect()];
     clients.iter_mut().for_each(|client| client.upgrade("/echo"));
     server.handle.drain();
@@ -496,10 +489,9 @@ fn the_deadline_of_a_drain_cuts_and_counts_what_does_not_end(#[values(Plain, Hyp
 
 #[rstest]
 fn a_websocket_of_axum_works(#[values(false, true)] tls: bool) {
-    let (shared, _) = Shared::new();
     let authority = Authority::new();
     let settings = if tls { builder().tls(authority.ready()) } else { builder() };
-    let server = Running::start(settings, shared.factory());
+    let (server, _) = serve(settings);
     with_worker(async {
         let socket = tokio::net::TcpStream::connect(server.address).await.expect("connect");
         let end = if tls {
@@ -535,14 +527,11 @@ where
     frame
 }
 
-/// An HTTP/2 client, and the task of its connection.
-async fn http2(server: &Running) -> h2::client::SendRequest<Bytes> {
-    let socket = tokio::net::TcpStream::connect(server.address).await.expect("connect");
-    let (client, connection) = h2::client::handshake(socket).await.expect("handshake");
-    tokio::spawn(connection);
-    let mut client = client.ready().await.expect("ready");
+/// A client that may take over streams.
+async fn connect(server: &Running) -> h2::client::SendRequest<Bytes> {
+    let (mut client, _) = http2(server).await;
     // The settings of the server come with its first frames.
-    let (reply, _) = client.send_request(request("GET", "/hello", None), true).expect("sent");
+    let (reply, _) = client.send_request(get_of("/hello"), true).expect("sent");
     assert_eq!(reply.await.expect("a reply").status(), 200);
     assert!(client.is_extended_connect_protocol_enabled());
     client
@@ -572,12 +561,11 @@ fn text_frame(text: &str) -> Bytes {
 
 #[test]
 fn a_websocket_works_over_http2_beside_other_streams() {
-    let (shared, _) = Shared::new();
     let idle = Duration::from_millis(300);
     let timeouts = Timeouts { idle, ..Timeouts::default() };
-    let server = Running::start(builder().timeouts(timeouts).routes(["/ws"]), shared.factory());
+    let (server, _) = serve(builder().timeouts(timeouts).routes(["/ws"]));
     with_worker(async {
-        let mut client = http2(&server).await;
+        let mut client = connect(&server).await;
         let mut asked = request("CONNECT", "/ws", Some("websocket"));
         let version = http::HeaderValue::from_static("13");
         asked.headers_mut().insert("sec-websocket-version", version);
@@ -596,7 +584,7 @@ fn a_websocket_works_over_http2_beside_other_streams() {
         let mut late = Client::connect(server.address);
         assert_eq!(late.get("/hello").status, 200);
         assert!(late.read_to_close().is_empty());
-        let (reply, _) = client.send_request(request("GET", "/hello", None), true).expect("sent");
+        let (reply, _) = client.send_request(get_of("/hello"), true).expect("sent");
         assert_eq!(reply.await.expect("a reply").status(), 200);
         output.send_data(text_frame("hello"), false).expect("sent");
         assert_eq!(next(&mut input).await, Some(echoed));
@@ -611,10 +599,9 @@ fn a_websocket_works_over_http2_beside_other_streams() {
 
 #[test]
 fn a_stream_of_http2_ends_for_the_handler_with_its_client() {
-    let (shared, _) = Shared::new();
-    let server = Running::start(builder(), shared.factory());
+    let (server, shared) = serve(builder());
     with_worker(async {
-        let mut client = http2(&server).await;
+        let mut client = connect(&server).await;
         let connect = request("CONNECT", "/echo", Some("echo"));
         let (reply, mut output) = client.send_request(connect, false).expect("sent");
         let mut input = reply.await.expect("a reply").into_body();
@@ -637,10 +624,9 @@ fn a_stream_of_http2_ends_for_the_handler_with_its_client() {
 
 #[test]
 fn connect_without_a_protocol_and_101_are_not_for_http2() {
-    let (shared, _) = Shared::new();
-    let server = Running::start(builder(), shared.factory());
+    let (server, _) = serve(builder());
     with_worker(async {
-        let mut client = http2(&server).await;
+        let mut client = connect(&server).await;
         let plain = http::Request::builder().method("CONNECT").uri("localhost:80").body(());
         let (reply, _) = client.send_request(plain.expect("a request"), true).expect("sent");
         assert_eq!(reply.await.expect("a reply").status(), 501);
@@ -659,12 +645,11 @@ fn connect_without_a_protocol_and_101_are_not_for_http2() {
 
 #[test]
 fn a_drain_cuts_a_stream_of_http2_that_does_not_end() {
-    let (shared, _) = Shared::new();
     let deadline = Duration::from_millis(300);
     let drain = Drain { settle: Duration::ZERO, deadline, ..Drain::default() };
-    let server = Running::start(builder().drain(drain), shared.factory());
+    let (server, shared) = serve(builder().drain(drain));
     let cut = with_worker(async {
-        let mut client = http2(&server).await;
+        let mut client = connect(&server).await;
         let connect = request("CONNECT", "/echo", Some("echo"));
         let (reply, _output) = client.send_request(connect, false).expect("sent");
         let _input = reply.await.expect("a reply").into_body();

@@ -11,15 +11,14 @@ mod examine;
 mod interrupts;
 mod processes;
 mod sysctls;
-mod table;
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::ask::run;
+pub(crate) use self::ask::table;
 pub(crate) use self::examine::{Examiner, Strangers};
-pub(crate) use self::table::table;
 
 /// A pod of the node, from the API server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,16 +1,23 @@
 //! What changes a project, and what reads one: `POST /projects`, and the methods of `/projects/{id}`.
 
-use corelane::Incoming;
-use http::StatusCode;
-use http::header::{CACHE_CONTROL, ETAG, HeaderValue, LOCATION};
+use std::mem;
+
+use bytes::{Bytes, BytesMut};
+use corelane::{Incoming, Problem};
+use http::header::{
+    ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderValue,
+    LOCATION,
+};
 use http::request::Parts;
-use http_body_util::Full;
+use http::{HeaderMap, StatusCode};
+use http_body::Body as _;
+use http_body_util::{BodyExt as _, Full};
 use uuid::{Timestamp, Uuid};
 
 use super::conditions::{Conditions, Expectation, Verdict};
 use super::reply::{self, Refusal, Reply};
 use super::store::{Changed, Version};
-use super::{Projects, body};
+use super::{Projects, document};
 
 impl Projects {
     /// Replaces the document of a project.
@@ -21,7 +28,7 @@ impl Projects {
         body: Incoming,
     ) -> Result<Reply, Refusal> {
         // Errors of a request precede its conditions (RFC 9110 section 13.2.1).
-        let document = body::document(&head.headers, body).await?;
+        let document = document_of(&head.headers, body).await?;
         let conditions = Conditions::read(&head.headers)?;
         let expected = self.expected(id, &conditions).await?;
         let replaced = done(self.store.replace(id, document, expected).await?)?;
@@ -69,7 +76,7 @@ fn done<T>(changed: Changed<T>) -> Result<T, Refusal> {
 impl Projects {
     /// Stores a new project. It is durable when the reply is made.
     pub(super) async fn create(&self, head: &Parts, body: Incoming) -> Result<Reply, Refusal> {
-        let document = body::document(&head.headers, body).await?;
+        let document = document_of(&head.headers, body).await?;
         // IDs that start with the time are inserted at the end of the index.
         let id = Uuid::new_v7(Timestamp::now(&self.ids));
         let project = self.store.create(id, document).await?;
@@ -98,4 +105,73 @@ impl Projects {
             }
         }
     }
+}
+
+/// Maximum size of a document, about ten times the usual one.
+const MOST: usize = 64 << 10;
+
+/// Reads and checks the document of a request. The body is read first in any case, because a
+/// connection with an unread body cannot be reused.
+async fn document_of(headers: &HeaderMap, body: Incoming) -> Result<Bytes, Refusal> {
+    let text = collect(body).await?;
+    check_type(headers)?;
+    Ok(document::validate(text)?)
+}
+
+/// Rejects other types than plain JSON, and names what is accepted (RFC 9110 section 15.5.16).
+fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
+    let unsupported = || Problem::from(StatusCode::UNSUPPORTED_MEDIA_TYPE);
+    let mut types = headers.get_all(CONTENT_TYPE).iter();
+    // JSON has no parameters: a charset has no effect (RFC 8259 section 11).
+    let is_json = |value: &HeaderValue| {
+        let essence = value.as_bytes().split(|&byte| byte == b';').next().unwrap_or_default();
+        essence.trim_ascii().eq_ignore_ascii_case(b"application/json")
+    };
+    if !types.next().is_some_and(is_json) || types.next().is_some() {
+        return Err(unsupported()
+            .detail("the content type must be application/json")
+            .header(ACCEPT, HeaderValue::from_static("application/json")));
+    }
+    let plain = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"identity");
+    if !headers.get_all(CONTENT_ENCODING).iter().all(plain) {
+        return Err(unsupported()
+            .detail("the body must have no content coding")
+            .header(ACCEPT_ENCODING, HeaderValue::from_static("identity")));
+    }
+    Ok(())
+}
+
+/// The whole body, or just enough to see that it is too large. A body in one piece is not copied.
+async fn collect(mut body: Incoming) -> Result<Bytes, Refusal> {
+    let announced = body.size_hint().lower();
+    if announced > MOST as u64 {
+        return Err(too_large().into());
+    }
+    let mut whole = Bytes::new();
+    let mut pieces = BytesMut::new();
+    // A body with a Content-Length is known to end with its last piece.
+    while !body.is_end_stream()
+        && let Some(frame) = body.frame().await
+    {
+        if let Ok(data) = frame.map_err(Refusal::Body)?.into_data() {
+            if whole.len() + pieces.len() + data.len() > MOST {
+                return Err(too_large().into());
+            }
+            if whole.is_empty() && pieces.is_empty() {
+                whole = data;
+                continue;
+            }
+            if pieces.is_empty() {
+                pieces.reserve(announced as usize);
+                pieces.extend_from_slice(&mem::take(&mut whole));
+            }
+            pieces.extend_from_slice(&data);
+        }
+    }
+    Ok(if pieces.is_empty() { whole } else { pieces.freeze() })
+}
+
+fn too_large() -> Problem {
+    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body-too-large")
+        .detail(format!("a document has at most {MOST} bytes"))
 }

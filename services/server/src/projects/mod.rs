@@ -1,6 +1,5 @@
 //! `/projects`: JSON documents in a database.
 
-mod body;
 mod conditions;
 pub(crate) mod database;
 mod describe;

@@ -1,10 +1,9 @@
 //! The available CPUs and memory, the number of lanes, and whether lanes are pinned.
 
 pub(crate) mod cgroup;
-mod memory;
+mod limits;
 mod plan;
 mod repin;
-mod throttling;
 #[cfg(test)]
 mod tree;
 mod view;
@@ -12,10 +11,9 @@ mod view;
 use std::fmt;
 use std::str::FromStr;
 
-pub(crate) use memory::memory_limit;
+pub(crate) use limits::{Throttling, memory_limit};
 pub(crate) use plan::{CpuPlan, plan};
 pub(crate) use repin::{Cpus, LaneCpu, watch};
-pub(crate) use throttling::Throttling;
 pub(crate) use view::CpuView;
 
 use crate::base::settings::words;

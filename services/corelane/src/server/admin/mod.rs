@@ -156,7 +156,7 @@ impl Admin {
     /// Links to every page, also to those of the service.
     fn index(&self) -> Response<Full<Bytes>> {
         let pages = self.settings.pages.iter().map(|page| (page.path, page.about));
-        page(pages::index::render(self.shared.phase().name(), self.shared.ready(), pages))
+        page(pages::index(self.shared.phase().name(), self.shared.ready(), pages))
     }
 
     fn healthz(&self) -> Response<Full<Bytes>> {

@@ -5,7 +5,7 @@ use std::fmt;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
-use crate::metrics::{Family, Value};
+use crate::metrics::{Family, Value, gauge};
 use crate::server::settings::Settings;
 
 const INFO: Family = Family::gauge("corelane_config_info", "Settings with text values; always 1");
@@ -14,132 +14,103 @@ type OfSettings = (Family, fn(&Settings) -> Value);
 
 /// Numeric settings.
 const NUMBERS: &[OfSettings] = &[
-    (
-        Family::gauge("corelane_config_backlog", "Length of the accept queue of each listener"),
-        |settings| u64::from(settings.backlog).into(),
-    ),
-    (
-        Family::gauge("corelane_config_connections", "Maximum open connections over all lanes"),
-        |settings| settings.limits().connections.into(),
-    ),
-    (
-        Family::gauge(
-            "corelane_config_connections_per_address",
-            "Maximum open connections of one address of a client; +Inf if unlimited",
-        ),
+    gauge("corelane_config_backlog", "Length of the accept queue of each listener", |settings| {
+        u64::from(settings.backlog).into()
+    }),
+    gauge("corelane_config_connections", "Maximum open connections over all lanes", |settings| {
+        settings.limits().connections.into()
+    }),
+    gauge(
+        "corelane_config_connections_per_address",
+        "Maximum open connections of one address of a client; +Inf if unlimited",
         |settings| unless_unlimited(settings.limits().connections_per_address.map(|n| n as u64)),
     ),
-    (
-        Family::gauge(
-            "corelane_config_connection_requests",
-            "Maximum requests per connection; +Inf if unlimited",
-        ),
+    gauge(
+        "corelane_config_connection_requests",
+        "Maximum requests per connection; +Inf if unlimited",
         |settings| unless_unlimited(settings.limits().connection_requests),
     ),
-    (
-        Family::gauge(
-            "corelane_config_slots",
-            "Maximum requests that run on a lane at the same time",
-        ),
+    gauge(
+        "corelane_config_slots",
+        "Maximum requests that run on a lane at the same time",
         |settings| settings.limits().slots.into(),
     ),
-    (
-        Family::gauge("corelane_config_queue", "Maximum requests that wait for a slot of a lane"),
-        |settings| settings.limits().queue.into(),
-    ),
-    (
-        Family::gauge(
-            "corelane_config_blocking_threads",
-            "Maximum threads of a lane for blocking calls",
-        ),
+    gauge("corelane_config_queue", "Maximum requests that wait for a slot of a lane", |settings| {
+        settings.limits().queue.into()
+    }),
+    gauge(
+        "corelane_config_blocking_threads",
+        "Maximum threads of a lane for blocking calls",
         |settings| settings.limits().blocking_threads.into(),
     ),
-    (
-        Family::gauge(
-            "corelane_config_blocking_queue",
-            "Maximum blocking calls of a lane that wait for a thread",
-        ),
+    gauge(
+        "corelane_config_blocking_queue",
+        "Maximum blocking calls of a lane that wait for a thread",
         |settings| settings.limits().blocking_queue.into(),
     ),
-    (Family::gauge("corelane_config_headers", "Maximum header fields of a request"), |settings| {
+    gauge("corelane_config_headers", "Maximum header fields of a request", |settings| {
         settings.limits().headers.into()
     }),
-    (
-        Family::gauge("corelane_config_header_bytes", "Maximum size of a request's header section"),
+    gauge(
+        "corelane_config_header_bytes",
+        "Maximum size of a request's header section",
         |settings| settings.limits().header_bytes.into(),
     ),
-    (
-        Family::gauge("corelane_config_uri_bytes", "Maximum length of a request's path and query"),
+    gauge(
+        "corelane_config_uri_bytes",
+        "Maximum length of a request's path and query",
         |settings| settings.limits().uri_bytes.into(),
     ),
-    (Family::gauge("corelane_config_body_bytes", "Maximum size of a request's body"), |settings| {
+    gauge("corelane_config_body_bytes", "Maximum size of a request's body", |settings| {
         settings.limits().body_bytes.into()
     }),
-    (
-        Family::gauge(
-            "corelane_config_unsent_bytes",
-            "Bytes of replies that wait for their clients, above which requests are rejected",
-        ),
+    gauge(
+        "corelane_config_unsent_bytes",
+        "Bytes of replies that wait for their clients, above which requests are rejected",
         |settings| settings.limits().unsent_bytes.into(),
     ),
-    (
-        Family::gauge(
-            "corelane_config_unsent_connection_bytes",
-            "Such bytes of an HTTP/2 connection, above which the bodies of its replies wait",
-        ),
+    gauge(
+        "corelane_config_unsent_connection_bytes",
+        "Such bytes of an HTTP/2 connection, above which the bodies of its replies wait",
         |settings| settings.limits().unsent_connection_bytes.into(),
     ),
-    (
-        Family::gauge(
-            "corelane_config_send_rate_bytes",
-            "Minimum bytes per second at which a client reads a reply; 0 if there is none",
-        ),
+    gauge(
+        "corelane_config_send_rate_bytes",
+        "Minimum bytes per second at which a client reads a reply; 0 if there is none",
         |settings| settings.limits().send_rate.unwrap_or_default().into(),
     ),
-    (
-        Family::gauge(
-            "corelane_config_receive_rate_bytes",
-            "Minimum bytes per second at which a client sends a body; 0 if there is none",
-        ),
+    gauge(
+        "corelane_config_receive_rate_bytes",
+        "Minimum bytes per second at which a client sends a body; 0 if there is none",
         |settings| settings.limits().receive_rate.unwrap_or_default().into(),
     ),
-    (
-        Family::gauge(
-            "corelane_config_park_after_seconds",
-            "Idle time after which a connection is parked; +Inf if never",
-        ),
+    gauge(
+        "corelane_config_park_after_seconds",
+        "Idle time after which a connection is parked; +Inf if never",
         |settings| settings.lane.park_after.map_or(Value::Real(f64::INFINITY), Value::from),
     ),
-    (
-        Family::gauge(
-            "corelane_config_slow_lane_share",
-            "Least share of a CPU for a slow lane while its lane is busy; 0 without slow lanes",
-        ),
+    gauge(
+        "corelane_config_slow_lane_share",
+        "Least share of a CPU for a slow lane while its lane is busy; 0 without slow lanes",
         |settings| settings.slow_lanes().map_or(0.0, |slow_lanes| slow_lanes.share).into(),
     ),
-    (
-        Family::gauge(
-            "corelane_config_slow_lane_bound_seconds",
-            "Time for which a handler may hold its lane before its route counts as expensive; \
+    gauge(
+        "corelane_config_slow_lane_bound_seconds",
+        "Time for which a handler may hold its lane before its route counts as expensive; \
              +Inf without slow lanes",
-        ),
         |settings| {
             let bound = settings.slow_lanes().map(|slow_lanes| slow_lanes.bound);
             bound.map_or(Value::Real(f64::INFINITY), Value::from)
         },
     ),
-    (
-        Family::gauge(
-            "corelane_config_drain_settle_seconds",
-            "How long a drain keeps accepting connections after readiness fails",
-        ),
+    gauge(
+        "corelane_config_drain_settle_seconds",
+        "How long a drain keeps accepting connections after readiness fails",
         |settings| settings.lane.drain.settle.into(),
     ),
-    (
-        Family::gauge(
-            "corelane_config_drain_deadline_seconds",
-            "Maximum time from the start of a drain to its end",
-        ),
+    gauge(
+        "corelane_config_drain_deadline_seconds",
+        "Maximum time from the start of a drain to its end",
         |settings| settings.lane.drain.deadline.into(),
     ),
 ];

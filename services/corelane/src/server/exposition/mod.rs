@@ -4,10 +4,10 @@
 //! depends on the number of lanes and routes, not of connections or requests.
 
 mod config;
-mod connections;
 mod durations;
 mod process;
 pub(crate) mod registry;
+mod tls;
 
 use std::cell::Cell;
 use std::fmt;
@@ -25,7 +25,7 @@ use crate::load::activity::NO_ROUTE;
 use crate::load::lane::LaneShared;
 use crate::load::table::{LoadTable, Row};
 use crate::metrics::kind::METHODS;
-use crate::metrics::{CODES, Family, LaneMetrics, Value};
+use crate::metrics::{CODES, Family, LaneMetrics, PlanOutcome, Value, counter, gauge};
 use crate::server::exposition::registry::Registered;
 use crate::server::settings::Settings;
 use crate::server::shared::Shared;
@@ -37,206 +37,199 @@ type OfLane = (Family, fn(&LaneShared, Instant) -> Value);
 
 /// Families with one value for each lane.
 const OF_LANES: &[OfLane] = &[
-    (
-        Family::counter(
-            "corelane_lane_busy_seconds",
-            "Wall-clock time for which the lane's event loop was not waiting, and CPU time of its \
+    counter(
+        "corelane_lane_busy_seconds",
+        "Wall-clock time for which the lane's event loop was not waiting, and CPU time of its \
              slow lane",
-        ),
         |lane, _| lane.busy().into(),
     ),
-    (
-        Family::counter(
-            "corelane_lane_cpu_seconds",
-            "CPU time of the lane's thread, including polling, sleeping and waking up, which the \
+    counter(
+        "corelane_lane_cpu_seconds",
+        "CPU time of the lane's thread, including polling, sleeping and waking up, which the \
              busy time excludes",
-        ),
         |lane, _| lane.cpu.time().into(),
     ),
-    (
-        Family::counter(
-            "corelane_lane_sleeps",
-            "Times that the lane's event loop had no work and waited for its sockets",
-        ),
+    counter(
+        "corelane_lane_sleeps",
+        "Times that the lane's event loop had no work and waited for its sockets",
         |lane, _| lane.sleeps().into(),
     ),
-    (
-        Family::gauge(
-            "corelane_lane_expected_seconds",
-            "Expected time for the lane's queued and running requests, from the load table",
-        ),
+    gauge(
+        "corelane_lane_expected_seconds",
+        "Expected time for the lane's queued and running requests, from the load table",
         |lane, now| lane.expected_work(now).into(),
     ),
-    (
-        Family::gauge(
-            "corelane_lane_stalled",
-            "1 while a handler holds the lane for longer than the timeout stall, or its event \
+    gauge(
+        "corelane_lane_stalled",
+        "1 while a handler holds the lane for longer than the timeout stall, or its event \
              loop does not turn",
-        ),
         |lane, _| lane.stalls.is_stalled().into(),
     ),
-    (
-        Family::counter(
-            "corelane_lane_repins",
-            "Times that the lane was pinned again because its CPUs changed",
-        ),
+    counter(
+        "corelane_lane_repins",
+        "Times that the lane was pinned again because its CPUs changed",
         |lane, _| lane.cpu.repins().into(),
     ),
-    (
-        Family::counter(
-            "corelane_slow_requests",
-            "Requests that the lane handed over to its slow lane",
-        ),
+    counter(
+        "corelane_slow_requests",
+        "Requests that the lane handed over to its slow lane",
         |lane, _| lane.slow.handed_over.get().into(),
     ),
-    (
-        Family::gauge("corelane_slow_requests_waiting", "Requests that wait for the slow lane"),
-        |lane, _| lane.slow.waiting.load(Relaxed).into(),
-    ),
-    (
-        Family::gauge("corelane_slow_requests_running", "Requests that run on the slow lane"),
-        |lane, _| lane.slow.running.load(Relaxed).into(),
-    ),
-    (
-        Family::counter(
-            "corelane_slow_requests_stolen",
-            "Requests of other lanes that the slow lane took over",
-        ),
+    gauge("corelane_slow_requests_waiting", "Requests that wait for the slow lane", |lane, _| {
+        lane.slow.waiting.load(Relaxed).into()
+    }),
+    gauge("corelane_slow_requests_running", "Requests that run on the slow lane", |lane, _| {
+        lane.slow.running.load(Relaxed).into()
+    }),
+    counter(
+        "corelane_slow_requests_stolen",
+        "Requests of other lanes that the slow lane took over",
         |lane, _| lane.slow.stolen.get().into(),
     ),
-    (
-        Family::counter("corelane_slow_cpu_seconds", "CPU time of the slow lane's thread"),
-        |lane, _| lane.slow_time().into(),
-    ),
-    (
-        Family::counter(
-            "corelane_slow_run_queue_seconds",
-            "Time for which the slow lane's thread could run and another thread ran instead",
-        ),
+    counter("corelane_slow_cpu_seconds", "CPU time of the slow lane's thread", |lane, _| {
+        lane.slow_time().into()
+    }),
+    counter(
+        "corelane_slow_run_queue_seconds",
+        "Time for which the slow lane's thread could run and another thread ran instead",
         |lane, _| lane.cpu.slow_wait().into(),
     ),
-    (
-        Family::counter(
-            "corelane_slow_yielded_seconds",
-            "Time for which the lane waited so that its slow lane got its share of the CPU",
-        ),
+    counter(
+        "corelane_slow_yielded_seconds",
+        "Time for which the lane waited so that its slow lane got its share of the CPU",
         |lane, _| Duration::from_nanos(lane.slow.yielded.get()).into(),
     ),
-    (Family::counter("corelane_panics", "Handlers and reply bodies that panicked"), |lane, _| {
+    counter("corelane_panics", "Handlers and reply bodies that panicked", |lane, _| {
         lane.metrics.panics.get().into()
     }),
-    (
-        Family::gauge("corelane_connections", "Open connections, including parked ones"),
-        |lane, _| lane.metrics.open.get().into(),
-    ),
-    (Family::counter("corelane_connections_accepted", "Accepted connections"), |lane, _| {
+    gauge("corelane_connections", "Open connections, including parked ones", |lane, _| {
+        lane.metrics.open.get().into()
+    }),
+    counter("corelane_connections_accepted", "Accepted connections", |lane, _| {
         lane.metrics.accepted.get().into()
     }),
-    (
-        Family::gauge(
-            "corelane_requests_in_flight",
-            "Requests from their header to the end of their reply's body",
-        ),
+    gauge(
+        "corelane_requests_in_flight",
+        "Requests from their header to the end of their reply's body",
         |lane, _| lane.metrics.in_flight.get().into(),
     ),
-    (
-        Family::gauge(
-            "corelane_replies_unsent_bytes",
-            "Bytes of replies that the service handed over and the clients have not accepted",
-        ),
+    gauge(
+        "corelane_replies_unsent_bytes",
+        "Bytes of replies that the service handed over and the clients have not accepted",
         |lane, _| lane.metrics.unsent.get().into(),
     ),
-    (
-        Family::gauge("corelane_requests_queued", "Requests that wait for a slot or their turn"),
-        |lane, _| lane.metrics.queued.get().into(),
+    gauge("corelane_requests_queued", "Requests that wait for a slot or their turn", |lane, _| {
+        lane.metrics.queued.get().into()
+    }),
+    gauge("corelane_connections_parked", "Open connections that are parked", |lane, _| {
+        lane.metrics.parked().into()
+    }),
+    gauge(
+        "corelane_connections_upgraded",
+        "Open connections and HTTP/2 streams that another protocol, such as WebSocket, uses",
+        |lane, _| lane.metrics.upgraded.get().into(),
+    ),
+    counter(
+        "corelane_connection_parkings",
+        "Times that a connection was parked after it was idle for park_after",
+        |lane, _| lane.metrics.parkings.get().into(),
+    ),
+    counter(
+        "corelane_connection_arrivals",
+        "Connections that arrived from another lane, or returned because it did not accept \
+             them",
+        |lane, _| lane.metrics.arrived.get().into(),
     ),
 ];
 
 type ByReason = (Family, fn(&LaneMetrics) -> Vec<(&'static str, u64)>);
 
-/// Families with one value for each lane and reason.
-const BY_REASON: &[ByReason] = &[
-    (
-        Family::counter(
-            "corelane_connections_refused",
-            "Connections that were rejected or closed by the server, by reason",
-        ),
+/// Families with one value for each lane and reason, and for what the acceptor rejected before there was a lane.
+const REFUSED: &[ByReason] = &[
+    counter(
+        "corelane_connections_refused",
+        "Connections that were rejected or closed by the server, by reason",
         |metrics| metrics.refused().collect(),
     ),
-    (
-        Family::counter(
-            "corelane_requests_refused",
-            "Requests that were answered instead of their handler, by reason",
-        ),
+    counter(
+        "corelane_requests_refused",
+        "Requests that were answered instead of their handler, by reason",
         |metrics| metrics.refused_requests().collect(),
     ),
 ];
+
+/// Families with one value for each lane and reason.
+const MOVED: &[ByReason] = &[
+    counter(
+        "corelane_connection_wakes",
+        "Parked connections that were woken or closed, by reason",
+        |metrics| metrics.woken().collect(),
+    ),
+    counter(
+        "corelane_connection_moves",
+        "Connections that left for another lane, by reason",
+        |metrics| metrics.moved().collect(),
+    ),
+];
+
+const IN_TRANSIT: Family = Family::gauge(
+    "corelane_connections_in_transit",
+    "Connections that have left a lane and not arrived at another",
+);
+
+const PLANS: Family = Family::counter(
+    "corelane_moving_plans",
+    "Plans to move active connections from a busy lane to another, by result",
+);
 
 type OfRow = (Family, fn(&Row) -> Value);
 
 /// Families with one value for each row of the load table, merged over lanes.
 const OF_LOAD_TABLE: &[OfRow] = &[
-    (
-        Family::counter("corelane_load_table_observations", "Requests observed by the load table"),
-        |row| row.observations.into(),
-    ),
-    (
-        Family::gauge(
-            "corelane_load_table_lane_seconds",
-            "Mean lane time of a request, exponentially weighted",
-        ),
+    counter("corelane_load_table_observations", "Requests observed by the load table", |row| {
+        row.observations.into()
+    }),
+    gauge(
+        "corelane_load_table_lane_seconds",
+        "Mean lane time of a request, exponentially weighted",
         |row| row.lane.0.into(),
     ),
-    (
-        Family::gauge("corelane_load_table_slow", "1 if a lane serves the kind on its slow lane"),
-        |row| (row.slow_on > 0).into(),
-    ),
-    (
-        Family::gauge(
-            "corelane_load_table_lane_deviation_seconds",
-            "Mean deviation of the lane time of a request",
-        ),
+    gauge("corelane_load_table_slow", "1 if a lane serves the kind on its slow lane", |row| {
+        (row.slow_on > 0).into()
+    }),
+    gauge(
+        "corelane_load_table_lane_deviation_seconds",
+        "Mean deviation of the lane time of a request",
         |row| row.lane.1.into(),
     ),
-    (
-        Family::gauge(
-            "corelane_load_table_service_seconds",
-            "Mean time from the start of a handler to the head of its reply, exponentially \
+    gauge(
+        "corelane_load_table_service_seconds",
+        "Mean time from the start of a handler to the head of its reply, exponentially \
              weighted",
-        ),
         |row| row.service.0.into(),
     ),
-    (
-        Family::gauge(
-            "corelane_load_table_service_deviation_seconds",
-            "Mean deviation of the time from the start of a handler to the head of its reply",
-        ),
+    gauge(
+        "corelane_load_table_service_deviation_seconds",
+        "Mean deviation of the time from the start of a handler to the head of its reply",
         |row| row.service.1.into(),
     ),
-    (
-        Family::counter("corelane_load_table_lane_time_seconds", "Total lane time of requests"),
-        |row| row.lane_sums.seconds.into(),
-    ),
-    (
-        Family::counter(
-            "corelane_load_table_lane_time_squared_seconds",
-            "Sum of the squared lane times of requests, in seconds squared",
-        ),
+    counter("corelane_load_table_lane_time_seconds", "Total lane time of requests", |row| {
+        row.lane_sums.seconds.into()
+    }),
+    counter(
+        "corelane_load_table_lane_time_squared_seconds",
+        "Sum of the squared lane times of requests, in seconds squared",
         |row| row.lane_sums.squared_seconds.into(),
     ),
-    (
-        Family::counter(
-            "corelane_load_table_service_time_seconds",
-            "Total time from the start of handlers to the head of their replies",
-        ),
+    counter(
+        "corelane_load_table_service_time_seconds",
+        "Total time from the start of handlers to the head of their replies",
         |row| row.service_sums.seconds.into(),
     ),
-    (
-        Family::counter(
-            "corelane_load_table_service_time_squared_seconds",
-            "Sum of the squared times from the start of a handler to the head of its reply, in \
+    counter(
+        "corelane_load_table_service_time_squared_seconds",
+        "Sum of the squared times from the start of a handler to the head of its reply, in \
              seconds squared",
-        ),
         |row| row.service_sums.squared_seconds.into(),
     ),
 ];
@@ -278,22 +271,19 @@ type OfInbox = (Family, fn(&Inbox, &LaneShared) -> Value);
 
 /// Families with one value for each lane, if there is an acceptor.
 const OF_INBOXES: &[OfInbox] = &[
-    (
-        Family::counter(
-            "corelane_connections_placed",
-            "Connections that the acceptor assigned to the lane",
-        ),
+    counter(
+        "corelane_connections_placed",
+        "Connections that the acceptor assigned to the lane",
         |inbox, _| inbox.placed().into(),
     ),
-    (
-        Family::counter(
-            "corelane_connections_stolen",
-            "Connections that the lane stole from the inbox of a busy lane",
-        ),
+    counter(
+        "corelane_connections_stolen",
+        "Connections that the lane stole from the inbox of a busy lane",
         |_, lane| lane.metrics.stolen.get().into(),
     ),
-    (
-        Family::gauge("corelane_connections_queued", "Connections that wait in the lane's inbox"),
+    gauge(
+        "corelane_connections_queued",
+        "Connections that wait in the lane's inbox",
         |inbox, _| inbox.length().into(),
     ),
 ];
@@ -327,14 +317,9 @@ pub(crate) struct Exposition {
 impl Exposition {
     pub(crate) fn new(shared: Arc<Shared>, settings: &Settings) -> Self {
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(connections::TlsCollector {
-            shared: Arc::clone(&shared),
-        }));
+        registry.register_collector(Box::new(tls::TlsCollector { shared: Arc::clone(&shared) }));
         registry
             .register_collector(Box::new(process::CpuCollector { shared: Arc::clone(&shared) }));
-        registry.register_collector(Box::new(connections::IdleCollector {
-            shared: Arc::clone(&shared),
-        }));
         registry.register_collector(Box::new(LaneCollector::new(Arc::clone(&shared))));
         registry.register_collector(Box::new(config::ConfigCollector::new(settings.clone())));
         registry.register_collector(Box::new(process::ProcessCollector));
@@ -435,20 +420,23 @@ impl LaneCollector {
             self.each()
                 .try_for_each(|(lane, shared)| series.add(&[("lane", lane)], read(shared, now)))?;
         }
-        for (family, read) in BY_REASON {
-            let mut series = family.begin(out)?;
-            for (lane, shared) in self.each() {
-                for (reason, n) in read(&shared.metrics) {
-                    series.add(&[("lane", lane), ("reason", reason)], n)?;
-                }
-            }
-            // Connections that the acceptor rejected before they had a lane.
-            if let Some(inboxes) = self.shared.inboxes() {
-                for (reason, n) in read(&inboxes.acceptor) {
-                    series.add(&[("lane", "acceptor"), ("reason", reason)], n)?;
+        for (families, inboxes) in [(REFUSED, self.shared.inboxes()), (MOVED, None)] {
+            for (family, read) in families {
+                let mut series = family.begin(out)?;
+                let acceptor = inboxes.map(|inboxes| ("acceptor", &inboxes.acceptor));
+                let lanes = self.each().map(|(lane, shared)| (lane, &shared.metrics));
+                for (lane, metrics) in lanes.chain(acceptor) {
+                    for (reason, n) in read(metrics) {
+                        series.add(&[("lane", lane), ("reason", reason)], n)?;
+                    }
                 }
             }
         }
+        IN_TRANSIT.single(out, self.shared.lanes.in_transit())?;
+        let mut series = PLANS.begin(out)?;
+        PlanOutcome::ALL.iter().try_for_each(|&(plan, outcome)| {
+            series.add(&[("outcome", outcome)], self.shared.plans.get(plan))
+        })?;
         STEERING.single(out, self.shared.listeners.is_steered())?;
         if let Some(inboxes) = self.shared.inboxes() {
             for (family, read) in OF_INBOXES {

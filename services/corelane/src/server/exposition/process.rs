@@ -8,7 +8,7 @@ use procfs::process::{LimitValue, Process};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
-use crate::metrics::{Family, Value};
+use crate::metrics::{Family, Value, counter};
 use crate::os::cpu::{Throttling, memory_limit};
 use crate::server::shared::Shared;
 
@@ -25,25 +25,19 @@ type OfThrottling = (Family, fn(&Throttling) -> Value);
 
 /// Families that are omitted where the cgroup has no quota counters. Without a quota they stay 0.
 const OF_THROTTLING: &[OfThrottling] = &[
-    (
-        Family::counter(
-            "corelane_cpu_periods",
-            "Periods of the CFS quotas of the server's cgroup and its visible ancestors in which it ran",
-        ),
+    counter(
+        "corelane_cpu_periods",
+        "Periods of the CFS quotas of the server's cgroup and its visible ancestors in which it ran",
         |counted| counted.periods.into(),
     ),
-    (
-        Family::counter(
-            "corelane_cpu_throttled_periods",
-            "Periods in which a CFS quota of the server's cgroup or of a visible ancestor was used up",
-        ),
+    counter(
+        "corelane_cpu_throttled_periods",
+        "Periods in which a CFS quota of the server's cgroup or of a visible ancestor was used up",
         |counted| counted.throttled_periods.into(),
     ),
-    (
-        Family::counter(
-            "corelane_cpu_throttled_seconds",
-            "Time for which a CFS quota throttled threads of the server's cgroup or of a visible ancestor, over all CPUs",
-        ),
+    counter(
+        "corelane_cpu_throttled_seconds",
+        "Time for which a CFS quota throttled threads of the server's cgroup or of a visible ancestor, over all CPUs",
         |counted| counted.throttled.into(),
     ),
 ];

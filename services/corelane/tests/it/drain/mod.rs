@@ -11,7 +11,7 @@ use crate::support::{
     BIG, DISTANT, Handlers, PATIENCE, Running, Way,
     Way::{Hyper, Plain},
     big,
-    worker::with_worker,
+    worker::{get, http2, with_worker},
 };
 use bytes::Bytes;
 use corelane::{Drain, Drained, Incoming, Limits, Phase, Timeouts};
@@ -207,11 +207,8 @@ fn http2_clients_get_goaway_and_their_replies(#[values(Plain, Hyper)] way: Way) 
     let handlers = Handlers::new();
     let server = Running::start(way.builder().drain(settling()), handlers.factory());
     with_worker(async {
-        let socket = tokio::net::TcpStream::connect(server.address).await.expect("connect");
-        let (mut client, connection) = h2::client::handshake(socket).await.expect("handshake");
-        let connection = tokio::spawn(connection);
-        let request = || Request::get("http://test/gate").body(()).expect("a request");
-        let (reply, _) = client.send_request(request(), true).expect("sent");
+        let (mut client, connection) = http2(&server).await;
+        let (reply, _) = client.send_request(get("/gate"), true).expect("sent");
         server.wait_for_in_flight(1);
 
         server.handle.drain();
@@ -236,11 +233,8 @@ fn http2_clients_get_goaway_and_their_replies(#[values(Plain, Hyper)] way: Way) 
 fn an_idle_http2_client_does_not_hold_the_drain(#[values(Plain, Hyper)] way: Way) {
     let server = Running::start(way.builder(), Handlers::new().factory());
     with_worker(async {
-        let socket = tokio::net::TcpStream::connect(server.address).await.expect("connect");
-        let (mut client, connection) = h2::client::handshake(socket).await.expect("handshake");
-        let connection = tokio::spawn(connection);
-        let request = Request::get("http://test/hello").body(()).expect("a request");
-        let (reply, _) = client.send_request(request, true).expect("sent");
+        let (mut client, connection) = http2(&server).await;
+        let (reply, _) = client.send_request(get("/hello"), true).expect("sent");
         let mut body = reply.await.expect("a reply").into_body();
         while body.data().await.is_some() {}
         server.handle.drain();

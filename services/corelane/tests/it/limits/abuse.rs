@@ -7,19 +7,20 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::Bytes;
 use corelane::{Cut, Finished, Incoming, Lane, Limits, Placement, Timeouts};
+use futures_util::{StreamExt, stream};
 use h2::client::SendRequest;
 use http::{Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::{BodyExt, Empty};
+use http_body_util::{BodyExt, Empty, StreamBody};
 use rstest::rstest;
 
-use super::http2::{Frames, request, status_of, with_client};
+use super::http2::{Frames, status_of, with_client};
 use super::{BRIEF, start, wait_until_freed};
 use crate::support::tls::Authority;
+use crate::support::worker::get;
 use crate::support::{
     Client, Handlers, PATIENCE, Running, Way,
     Way::{Hyper, Plain},
@@ -225,38 +226,18 @@ fn a_stream_whose_window_opens_too_slowly_is_reset_alone(#[values(Plain, Hyper)]
     assert_eq!(server.metric("corelane_connections{lane=\"0\"}"), 1.0);
 }
 
-/// Makes a byte of its reply at a time.
-struct Trickle {
-    left: usize,
-    pause: Pin<Box<tokio::time::Sleep>>,
-}
-
-impl Body for Trickle {
-    type Data = Bytes;
-    type Error = std::convert::Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        if self.left == 0 {
-            return Poll::Ready(None);
-        }
-        std::task::ready!(self.pause.as_mut().poll(cx));
-        self.left -= 1;
-        self.pause = Box::pin(tokio::time::sleep(BRIEF / 4));
-        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b"x")))))
-    }
-}
-
 #[rstest]
 fn a_service_may_be_slower_than_its_client_has_to_be(#[values(Plain, Hyper)] way: Way) {
     let (limits, timeouts) = demanding();
     let (builder, cuts) = watched(way, limits, timeouts);
     let server = Running::start(builder, |_lane: &Lane| {
         tower::service_fn(|_request: Request<Incoming>| async {
-            let pause = Box::pin(tokio::time::sleep(Duration::ZERO));
-            Ok::<_, std::convert::Infallible>(Response::new(Trickle { left: 12, pause }))
+            // A byte at a time.
+            let bytes = stream::iter(0..12).then(async |at| {
+                tokio::time::sleep(BRIEF / 4 * at.min(1)).await;
+                Ok::<_, std::convert::Infallible>(Frame::data(Bytes::from_static(b"x")))
+            });
+            Ok::<_, std::convert::Infallible>(Response::new(StreamBody::new(bytes)))
         })
     });
     let mut client = server.connect();
@@ -300,7 +281,7 @@ fn a_body_that_trickles_over_http2_is_answered_408_and_ends_its_stream_alone(
     let handlers = Handlers::new();
     let server = Running::start(builder, handlers.factory());
     with_client(&server, async |mut client: SendRequest<Bytes>| {
-        let (other, _) = client.send_request(request("/gate"), true).expect("sent");
+        let (other, _) = client.send_request(get("/gate"), true).expect("sent");
         let post = Request::post("http://test/echo").body(()).expect("a request");
         let (mut reply, mut body) = client.send_request(post, false).expect("sent");
         let reply = loop {
@@ -318,7 +299,7 @@ fn a_body_that_trickles_over_http2_is_answered_408_and_ends_its_stream_alone(
         assert_eq!(reset, h2::Reason::NO_ERROR);
         handlers.gate.add_permits(1);
         assert_eq!(other.await.expect("a reply").status(), 200, "a stream that was open");
-        assert_eq!(status_of(&mut client, request("/hello")).await, 200);
+        assert_eq!(status_of(&mut client, get("/hello")).await, 200);
     });
     assert_eq!(server.refused_requests("slow_body"), 1.0);
     assert_eq!(server.refused_requests("body_timeout"), 0.0);

@@ -7,13 +7,12 @@ use bytes::Bytes;
 use corelane::{Limits, Timeouts};
 use h2::client::SendRequest;
 use http::{Request, StatusCode};
-use tokio::net::TcpStream;
 
 use super::{BRIEF, impatient, strict, wait_until_freed, with_limits};
 use crate::support::{
     Client, PATIENCE, Running, Way,
     Way::{Hyper, Plain},
-    worker::with_worker,
+    worker::{get, http2, with_worker},
 };
 use rstest::rstest;
 
@@ -22,18 +21,10 @@ pub(super) fn with_client<F, T>(server: &Running, test: impl FnOnce(SendRequest<
 where
     F: Future<Output = T>,
 {
-    let address = server.address;
     with_worker(async {
-        let socket = TcpStream::connect(address).await.expect("connect");
-        let (client, connection) = h2::client::handshake(socket).await.expect("handshake");
-        tokio::spawn(connection);
-        let client = client.ready().await.expect("ready");
+        let (client, _) = http2(server).await;
         tokio::time::timeout(PATIENCE, test(client)).await.expect("in time");
     });
-}
-
-pub(super) fn request(target: &str) -> Request<()> {
-    Request::get(format!("http://test{target}")).body(()).expect("a request")
 }
 
 pub(super) async fn status_of(client: &mut SendRequest<Bytes>, request: Request<()>) -> StatusCode {
@@ -51,7 +42,7 @@ fn a_body_that_stops_coming_is_answered_408_and_ends_its_stream_alone(
         let (reply, mut body) = client.send_request(post, false).expect("sent");
         body.send_data("abc".into(), false).expect("sent");
         assert_eq!(reply.await.expect("a reply").status(), 408);
-        assert_eq!(status_of(&mut client, request("/hello")).await, 200);
+        assert_eq!(status_of(&mut client, get("/hello")).await, 200);
     });
     assert_eq!(server.refused_requests("body_timeout"), 1.0);
     wait_until_freed(&server, &handlers);
@@ -64,7 +55,7 @@ fn a_stream_whose_window_stays_closed_is_reset_and_the_others_flow(
     let (server, handlers) = strict(way, Timeouts { write: BRIEF, ..Timeouts::default() });
     let (freed, alive) = (&server, &handlers);
     with_client(&server, |mut client| async move {
-        let (reply, _) = client.send_request(request("/big"), true).expect("sent");
+        let (reply, _) = client.send_request(get("/big"), true).expect("sent");
         let mut body = reply.await.expect("a head").into_body();
         let mut received = 0;
         let reason = loop {
@@ -74,7 +65,7 @@ fn a_stream_whose_window_stays_closed_is_reset_and_the_others_flow(
                 Err(error) => break error.reason(),
             }
             if received == 65_535 {
-                assert_eq!(status_of(&mut client, request("/hello")).await, 200);
+                assert_eq!(status_of(&mut client, get("/hello")).await, 200);
             }
         };
         assert_eq!(reason, Some(h2::Reason::CANCEL));
@@ -102,7 +93,7 @@ fn a_client_that_reads_nothing_is_cut_off(#[values(Plain, Hyper)] way: Way) {
 fn a_slow_but_steady_reader_lives(#[values(Plain, Hyper)] way: Way) {
     let (server, _) = strict(way, Timeouts { write: 2 * BRIEF, ..Timeouts::default() });
     with_client(&server, |mut client| async move {
-        let (reply, _) = client.send_request(request("/big"), true).expect("sent");
+        let (reply, _) = client.send_request(get("/big"), true).expect("sent");
         let mut body = reply.await.expect("a head").into_body();
         let (mut received, mut slept) = (0, 0);
         while let Some(data) = body.data().await {
@@ -125,7 +116,7 @@ fn too_many_header_fields_are_answered_431(#[values(Plain, Hyper)] way: Way) {
     let (server, handlers) = with_limits(way, limits);
     with_client(&server, |mut client| async move {
         let with = |fields: usize| {
-            let mut request = request("/hello");
+            let mut request = get("/hello");
             for field in 0..fields {
                 let name = format!("a{field}").parse::<http::HeaderName>().expect("a name");
                 request.headers_mut().insert(name, "b".parse().expect("a value"));
@@ -145,7 +136,7 @@ fn a_header_list_that_is_too_large_is_answered_431(#[values(Plain, Hyper)] way: 
     let (server, handlers) = with_limits(way, limits);
     with_client(&server, |mut client| async move {
         let with = |bytes: usize| {
-            let mut request = request("/hello");
+            let mut request = get("/hello");
             request.headers_mut().insert("a", "b".repeat(bytes).parse().expect("a value"));
             request
         };
@@ -162,7 +153,7 @@ fn a_header_list_that_is_too_large_is_answered_431(#[values(Plain, Hyper)] way: 
         assert!(text.windows(slug.len()).any(|part| part == slug), "{text:?}");
         // What is far too large h2 refuses, and nobody counts it.
         assert_eq!(status_of(&mut client, with(40_000)).await, 431);
-        assert_eq!(status_of(&mut client, request("/hello")).await, 200);
+        assert_eq!(status_of(&mut client, get("/hello")).await, 200);
     });
     wait_until_freed(&server, &handlers);
     assert_eq!(server.refused_requests("header_too_large"), 1.0);
@@ -296,7 +287,7 @@ fn requests_that_are_reset_one_by_one_leave_nothing(#[values(Plain, Hyper)] way:
         // More than may be reset before they are looked at; each of these has begun.
         for _ in 0..150 {
             client = client.ready().await.expect("ready");
-            let (reply, mut stream) = client.send_request(request("/gate"), true).expect("sent");
+            let (reply, mut stream) = client.send_request(get("/gate"), true).expect("sent");
             server.wait_for_in_flight(1);
             stream.send_reset(h2::Reason::CANCEL);
             drop(reply);

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use corelane::{Limits, Timeouts};
 use futures_util::future::join_all;
 use h2::client::{ResponseFuture, SendRequest};
-use http::{Request, StatusCode};
+use http::StatusCode;
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
@@ -15,7 +15,7 @@ use super::{strict, with_limits};
 use crate::support::{
     BIG, Handlers, PATIENCE, Running, Way,
     Way::{Hyper, Plain},
-    worker::with_worker,
+    worker::{get, http2, with_worker},
 };
 use rstest::rstest;
 
@@ -119,16 +119,13 @@ fn http2_clients_are_sent_goaway(#[values(Plain, Hyper)] way: Way) {
         [(with_limits(way, limits), "requests"), (strict(way, aging()), "age")]
     {
         with_worker(async {
-            let socket = tokio::net::TcpStream::connect(server.address).await.expect("connect");
-            let (mut client, connection) = h2::client::handshake(socket).await.expect("handshake");
-            let connection = tokio::spawn(connection);
+            let (mut client, connection) = http2(&server).await;
             let mut answered = 0;
             // GOAWAY: no further stream on this connection; those in flight are finished.
             let refused = async {
                 while let Ok(ready) = client.clone().ready().await {
                     client = ready;
-                    let request = http::Request::get("http://test/hello").body(());
-                    let sent = client.send_request(request.expect("a request"), true);
+                    let sent = client.send_request(get("/hello"), true);
                     let Ok((reply, _)) = sent else { break };
                     match reply.await {
                         Ok(mut reply) => {
@@ -183,9 +180,8 @@ impl<'a> Pool<'a> {
     /// Sends a request that the connection may still take, or a new one takes.
     async fn send(&mut self, target: &str) -> ResponseFuture {
         loop {
-            let request = Request::get(format!("http://test{target}")).body(());
             let sent = match self.client.clone().ready().await {
-                Ok(mut ready) => ready.send_request(request.expect("a request"), true),
+                Ok(mut ready) => ready.send_request(get(target), true),
                 Err(error) => Err(error),
             };
             match sent {

@@ -17,6 +17,7 @@ use tokio::sync::Semaphore;
 use tower::util::BoxCloneSyncService;
 
 use super::Holding;
+use crate::support::worker::{get, http2, with_worker};
 use crate::support::{
     Alive, BoxError, Running, Way,
     Way::{Hyper, Plain},
@@ -304,16 +305,9 @@ fn a_handler_that_never_returns_is_left_behind_and_counted() {
 #[test]
 fn replies_over_http2_have_their_bodies_and_trailers() {
     let server = Running::start(settings(Hyper), Every::new().factory());
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    runtime.block_on(async {
-        let socket = tokio::net::TcpStream::connect(server.address).await.expect("connect");
-        let (client, connection) = h2::client::handshake(socket).await.expect("handshake");
-        tokio::spawn(connection);
-        let mut client = client.ready().await.expect("ready");
-        let request =
-            |path: &str| Request::get(format!("http://t{path}")).body(()).expect("a request");
-        let (reply, _) = client.send_request(request("/trailers"), true).expect("sent");
+    with_worker(async {
+        let (mut client, _) = http2(&server).await;
+        let (reply, _) = client.send_request(get("/trailers"), true).expect("sent");
         let reply = reply.await.expect("a reply");
         assert_eq!(
             (reply.status(), &reply.headers()["x-slow"]),
@@ -324,7 +318,7 @@ fn replies_over_http2_have_their_bodies_and_trailers() {
         assert!(body.data().await.is_none());
         let trailers = body.trailers().await.expect("no error").expect("trailers");
         assert_eq!(trailers["grpc-status"], "0");
-        let (reply, mut upload) = client.send_request(request("/echo"), false).expect("sent");
+        let (reply, mut upload) = client.send_request(get("/echo"), false).expect("sent");
         upload.send_data(Bytes::from("over http2"), true).expect("sent");
         let mut body = reply.await.expect("a reply").into_body();
         assert_eq!(body.data().await.expect("data").expect("no error"), "over http2");

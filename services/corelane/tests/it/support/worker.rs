@@ -3,8 +3,15 @@
 use std::future::Future;
 use std::thread;
 
+use bytes::Bytes;
+use h2::client::SendRequest;
+use http::Request;
+use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use super::Running;
 
 /// Runs a test on this thread, and what it spawns on a worker: a client goes on while the test blocks.
 ///
@@ -19,4 +26,19 @@ pub(crate) fn with_worker<F: Future>(test: F) -> F::Output {
         let _end = end;
         handle.block_on(test)
     })
+}
+
+/// A client that may send a request, and its connection until that ends.
+pub(crate) async fn http2(
+    server: &Running,
+) -> (SendRequest<Bytes>, JoinHandle<Result<(), h2::Error>>) {
+    let socket = TcpStream::connect(server.address).await.expect("connect");
+    let (client, connection) = h2::client::handshake(socket).await.expect("handshake");
+    let connection = tokio::spawn(connection);
+    (client.ready().await.expect("ready"), connection)
+}
+
+/// A request without a body.
+pub(crate) fn get(target: &str) -> Request<()> {
+    Request::get(format!("http://test{target}")).body(()).expect("a request")
 }

@@ -2,8 +2,7 @@
 
 use std::fmt::{self, Display, Write};
 
-use super::human::{Bytes, Grouped, Time};
-use super::{Escaped, HEAD, Phase, facts};
+use super::{Bytes, Escaped, Grouped, HEAD, Phase, Time, facts};
 use crate::server::admin::lanes::{CostView, LaneView, Spread, View};
 
 /// The whole page.

@@ -1,7 +1,5 @@
 //! The pages of the admin port for people. They load nothing from elsewhere, and need no script.
 
-mod human;
-pub(super) mod index;
 pub(super) mod lanes;
 
 use std::fmt::{self, Display, Write};
@@ -70,6 +68,113 @@ fn facts<'a>(out: &mut String, facts: impl IntoIterator<Item = (&'a str, String)
     Ok(())
 }
 
+/// The pages of the server, and what each shows.
+const PAGES: [(&str, &str); 4] = [
+    (
+        "/lanes",
+        "The lanes: how busy each is, what it serves, and what each route is expected to cost. JSON for programs",
+    ),
+    ("/metrics", "All metrics, in the OpenMetrics text format"),
+    ("/readyz", "Whether the replica takes requests, and which dependencies are down"),
+    ("/healthz", "Whether the process is alive"),
+];
+
+/// The page `/`, with links to `pages` of the service.
+pub(super) fn index<'a>(
+    phase: &str,
+    ready: bool,
+    pages: impl Iterator<Item = (&'a str, &'a str)>,
+) -> Result<String, fmt::Error> {
+    let mut out = HEAD.to_owned();
+    let phase = Phase { phase, ready };
+    write!(
+        out,
+        "<title>Admin port</title>\n</head>\n<body>\n<header><h1>Admin port</h1>{phase}</header>\n\
+         <main>\n<ul class=\"pages\">\n"
+    )?;
+    for (path, about) in PAGES.into_iter().chain(pages) {
+        let (to, path, about) = (Escaped(&path[1..]), Escaped(path), Escaped(about));
+        writeln!(
+            out,
+            "<li class=\"card\"><a href=\"{to}\"><code>{path}</code></a><p class=\"note\">{about}</p></li>"
+        )?;
+    }
+    out.push_str("</ul>\n</main>\n</body>\n</html>\n");
+    Ok(out)
+}
+
+/// Whole numbers, with a comma after each three digits.
+struct Grouped(u64);
+
+impl Display for Grouped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = self.0.to_string();
+        for (index, digit) in digits.chars().enumerate() {
+            if index > 0 && (digits.len() - index).is_multiple_of(3) {
+                f.write_str(",")?;
+            }
+            write!(f, "{digit}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Milliseconds, in the unit that suits them.
+struct Time(f64);
+
+impl Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ms = self.0;
+        let seconds = (ms / 1e3).round() as u64;
+        match ms {
+            0.0 => f.write_str("0"),
+            ..1.0 => write!(f, "{} µs", digits(ms * 1e3)),
+            ..1e3 => write!(f, "{} ms", digits(ms)),
+            ..60e3 => write!(f, "{} s", digits(ms / 1e3)),
+            ..3_600e3 => two(f, seconds, (60, "min"), (1, "s")),
+            ..86_400e3 => two(f, seconds, (3_600, "h"), (60, "min")),
+            _ => two(f, seconds, (86_400, "d"), (3_600, "h")),
+        }
+    }
+}
+
+/// A time in a unit and the next smaller one.
+fn two(
+    f: &mut fmt::Formatter<'_>,
+    seconds: u64,
+    (large, name): (u64, &str),
+    (small, next): (u64, &str),
+) -> fmt::Result {
+    write!(f, "{} {name}", seconds / large)?;
+    match seconds % large / small {
+        0 => Ok(()),
+        rest => write!(f, " {rest} {next}"),
+    }
+}
+
+/// Bytes, in the largest binary unit that has a whole number of them, or about so many.
+struct Bytes(u64);
+
+impl Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+        match units.into_iter().find(|&(unit, _)| self.0 >= unit) {
+            Some((unit, name)) => write!(f, "{} {name}", digits(self.0 as f64 / unit as f64)),
+            None => write!(f, "{} bytes", self.0),
+        }
+    }
+}
+
+/// About three digits, without zeros at the end.
+fn digits(value: f64) -> String {
+    let places = if value < 10.0 { 2 } else { usize::from(value < 100.0) };
+    let text = format!("{value:.places$}");
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,5 +183,34 @@ mod tests {
     fn markup_is_escaped() {
         let text = Escaped("/<b class=\"a\">'&'").to_string();
         assert_eq!(text, "/&lt;b class=&quot;a&quot;&gt;&#39;&amp;&#39;");
+    }
+
+    #[test]
+    fn times_have_the_unit_that_suits_them() {
+        let texts = [
+            (0.0, "0"),
+            (0.0425, "42.5 µs"),
+            (7.123, "7.12 ms"),
+            (250.0, "250 ms"),
+            (1_500.0, "1.5 s"),
+            (61e3, "1 min 1 s"),
+            (7_200e3, "2 h"),
+            (90_000e3, "1 d 1 h"),
+        ];
+        for (ms, text) in texts {
+            assert_eq!(Time(ms).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn counts_and_bytes_are_grouped() {
+        assert_eq!(
+            [0, 999, 1_000, 1_234_567].map(|n| Grouped(n).to_string()).join(" "),
+            "0 999 1,000 1,234,567"
+        );
+        assert_eq!(
+            [5, 1_536, 16 << 20].map(|n| Bytes(n).to_string()).join(", "),
+            "5 bytes, 1.5 KiB, 16 MiB"
+        );
     }
 }

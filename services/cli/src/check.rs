@@ -4,21 +4,21 @@
 //! Linked statically, it resolves names in an image with only `/etc/resolv.conf` and `/etc/hosts`:
 //! musl always does, glibc includes files and DNS since 2.34.
 
-mod progress;
-
+use std::collections::BTreeSet;
+use std::fmt;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use bytes::Bytes;
 use clap::Args;
 use corelane_service::flags::allowed;
 use corelane_service::http::Url;
 use corelane_service::{process, value};
-use hyper::StatusCode;
 use hyper::header::HeaderName;
+use hyper::{Response, StatusCode};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use self::progress::Progress;
-use crate::get::get;
+use crate::get::{GetError, get};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
@@ -98,5 +98,70 @@ impl Check {
             }
             sleep(self.interval).await;
         }
+    }
+}
+
+/// The replies to date.
+#[derive(Debug)]
+struct Progress<'c> {
+    expected: &'c Check,
+    values: BTreeSet<String>,
+    replies: usize,
+    /// The last reply or error; none before the first.
+    last: Option<String>,
+}
+
+impl<'c> Progress<'c> {
+    fn new(expected: &'c Check) -> Self {
+        Self { expected, values: BTreeSet::new(), replies: 0, last: None }
+    }
+
+    /// Records a reply or its error. Returns whether everything expected was seen.
+    fn note(&mut self, reply: Result<Response<Bytes>, GetError>) -> bool {
+        let reply = match reply {
+            Ok(reply) => reply,
+            Err(error) => {
+                self.last = Some(error.to_string());
+                return false;
+            }
+        };
+        self.replies += 1;
+        let body = String::from_utf8_lossy(reply.body());
+        let short: String = body.chars().take(200).collect();
+        let missing = self.missing(&reply, &body);
+        let last = format!("{} {short:?}", reply.status());
+        self.last = Some(missing.iter().fold(last, |last, what| last + " without " + what));
+        missing.is_none()
+            && reply.status() == self.expected.status
+            && (self.expected.header.is_none()
+                || self.values.len() as u64 >= self.expected.distinct)
+    }
+
+    /// What is missing in the reply. Counts the value of its header.
+    fn missing(&mut self, reply: &Response<Bytes>, body: &str) -> Option<String> {
+        let Check { header, body: text, status, .. } = self.expected;
+        if let Some(text) = text.as_ref().filter(|text| !body.contains(text.as_str())) {
+            return Some(format!("{text:?}"));
+        }
+        let header = header.as_ref().filter(|_| reply.status() == *status)?;
+        let Some(value) = reply.headers().get(header) else { return Some(header.to_string()) };
+        self.values.insert(String::from_utf8_lossy(value.as_bytes()).into());
+        None
+    }
+}
+
+impl fmt::Display for Progress<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Check { status, header, distinct, body, .. } = self.expected;
+        write!(f, "{} replies, expected {status}", self.replies)?;
+        if let Some(text) = body {
+            write!(f, " with {text:?}")?;
+        }
+        if let Some(header) = header {
+            let values: Vec<_> = self.values.iter().map(String::as_str).collect();
+            write!(f, " and {distinct} of {header}, seen [{}]", values.join(", "))?;
+        }
+        let last = self.last.as_deref().unwrap_or("no reply before the deadline");
+        write!(f, "; last: {last}")
     }
 }

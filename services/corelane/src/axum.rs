@@ -1,12 +1,12 @@
-//! The connection of a request for axum's extractor.
+//! Layers for axum.
 
 use std::task::{Context, Poll};
 
-use ::axum::extract::ConnectInfo;
+use ::axum::extract::{ConnectInfo, MatchedPath};
 use http::Request;
 use tower::{Layer, Service};
 
-use crate::request::current::connection;
+use crate::request::current::{connection, set_route};
 
 /// Makes axum's extractor `ConnectInfo<SocketAddr>` work, with the address of
 /// [`ConnectionInfo::peer`](crate::ConnectionInfo::peer), and `ConnectInfo<ConnectionInfo>` for all
@@ -60,6 +60,59 @@ where
                 extensions.insert(ConnectInfo(peer));
             }
             extensions.insert(ConnectInfo(connection));
+        }
+        self.inner.call(request)
+    }
+}
+
+/// A layer that passes the template of each request's route to [`set_route`]. The templates of a
+/// `Router` need not be repeated in [`Builder::routes`](crate::Builder::routes) then. Add it after the
+/// routes.
+///
+/// A request that no route matches counts as `other`. So does one of a nested service that is not a
+/// `Router`, such as a folder of files: list the template of that one.
+///
+/// ```
+/// use axum::Router;
+/// use axum::routing::get;
+/// use corelane::axum::LearnRoutes;
+///
+/// let router: Router = Router::new()
+///     .route("/greet/{name}", get(async || "hello"))
+///     .layer(LearnRoutes);
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LearnRoutes;
+
+impl<S> Layer<S> for LearnRoutes {
+    type Service = RouteLearner<S>;
+
+    fn layer(&self, inner: S) -> RouteLearner<S> {
+        RouteLearner { inner }
+    }
+}
+
+/// A service whose requests are named by their routes; made by [`LearnRoutes`].
+#[derive(Clone, Copy, Debug)]
+pub struct RouteLearner<S> {
+    inner: S,
+}
+
+impl<S, B> Service<Request<B>> for RouteLearner<S>
+where
+    S: Service<Request<B>>,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> S::Future {
+        if let Some(matched) = request.extensions().get::<MatchedPath>() {
+            set_route(matched.as_str());
         }
         self.inner.call(request)
     }

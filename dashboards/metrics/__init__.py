@@ -1,1 +1,0 @@
-"""The metrics contract: every series that a part of Corelane exposes, as data, and its page."""
