@@ -80,7 +80,7 @@ def _kubelet(plan: Plan, node: Node, files: NodeFiles, certs: Certificates) -> d
         "tlsPrivateKeyFile": str(certs.key(node.name)),
         "containerRuntimeEndpoint": f"unix://{files.socket}",
         "cgroupDriver": "cgroupfs",
-        # From 1.35 on, a kubelet starts on cgroup v1 only if it is told to (KEP-5573).
+        # From 1.35 on, a kubelet ends on cgroup v1 without this (KEP-5573).
         "failCgroupV1": False,
         "cgroupRoot": "/" if plan.machines else f"/{node.cgroup}",
         "cpuManagerPolicy": "static",

@@ -46,7 +46,7 @@ class Faulty:
         machines.restart(plan, self.record, programs.obtain(), node)
 
     def reboot(self, node: str) -> None:
-        """Boots it anew, without an orderly end of anything."""
+        """Boots it again, without an orderly end of anything."""
         # The answer would be lost.
         self.run(node, "(sleep 1; echo b >/proc/sysrq-trigger) >/dev/null 2>&1 &")
 

@@ -9,7 +9,6 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from string import Template
 
 from cluster import components, network, processes, records
 from cluster.certificates import Certificates
@@ -65,21 +64,18 @@ class Machines:
         subprocess.run(["mkfs.ext4", "-q", disk], check=True)
         (place / "initramfs").write_bytes(qemu.archive(HARDWARE))
         (place / "start").write_text(self._script(node, files))
+        (place / "start").chmod(0o755)
 
     def _script(self, node: Node, files: NodeFiles) -> str:
-        arguments = components.node_arguments(node, files, self.certs)
-        exports = self.programs.environment().items()
-        return Template((FOLDER / "machine.sh").read_text()).substitute(
-            name=node.name,
-            folder=files.folder,
-            socket=files.socket,
-            environment="\n".join(f"export {key}={shlex.quote(value)}" for key, value in exports),
-            link="\n".join(f"ip {words}" for words in network.of_node(self.plan, node)),
-            **{
-                program.replace("-", "_"): shlex.join([str(self.programs[program]), *words])
-                for program, words in arguments.items()
-            },
-        )
+        variables = {"NODE": node.name, "FOLDER": str(files.folder), "SOCKET": str(files.socket)}
+        variables |= self.programs.environment()
+        lines = [f"export {key}={shlex.quote(value)}" for key, value in variables.items()]
+        link = "; ".join(f"ip {words}" for words in network.of_node(self.plan, node))
+        lines.append(f"link() {{ {link}; }}")
+        for name, words in components.node_arguments(node, files, self.certs).items():
+            argv = shlex.join([str(self.programs[name]), *words])
+            lines.append(f"{name}() {{ {argv}; }}")
+        return "\n".join(["#!/usr/bin/env bash", *lines, f". {FOLDER / 'machine.sh'}", ""])
 
     def start(self, node: Node, control: int) -> None:
         """Switches a machine on, whose link is in the namespace of the control plane."""

@@ -36,7 +36,7 @@ def run(port: socket.socket, script: str, patience: float) -> Result:
         while len(rest) < sum(lengths):
             rest += _receive(port, deadline)
         found, rest = rest[: sum(lengths)], rest[sum(lengths) :]
-        # An answer to somebody who did not wait for it is skipped.
+        # An answer to a process that did not wait for it is skipped.
         if answered == number:
             output, errors = found[: lengths[0]], found[lengths[0] :]
             return Result(status, output.decode(), errors.decode())

@@ -17,7 +17,7 @@ LATER = ("nf_conntrack",)
 
 HOST = ("overlay", "virtiofs")
 CLUSTER = ("bridge", "veth", "nft_chain_nat", "virtio_blk", "sch_netem")
-"""What a cluster needs, besides every `nft_` module: the kernel cannot find modules by itself there."""
+"""What a cluster needs, with every `nft_` module: the kernel cannot find modules by itself there."""
 
 PROBE = 5.0
 """Seconds in which a guest has to answer where KVM can run it; Debian's kernel takes one."""
@@ -58,7 +58,7 @@ class Hardware:
 
 
 def usable() -> bool:
-    """Whether the kernel of these machines can be had here: Debian's for x86-64, by root."""
+    """Whether the kernel of these machines is available here: Debian's for x86-64, by root."""
     system = platform.freedesktop_os_release()["ID"], platform.machine()
     return system == ("debian", "x86_64") and debian.usable()
 
@@ -96,7 +96,7 @@ def modules_of_kernel() -> dict[str, Path]:
 def command(accelerator: str, archive: Path, append: str, *more: object) -> list[object]:
     """Runs a machine that boots from an archive."""
     (kernel,) = (_system() / "boot").glob("vmlinuz-*")
-    # AMD's leaves say nothing of threads unless QEMU is told to add them; Intel's do.
+    # AMD's leaves say nothing of threads unless QEMU adds them; Intel's do.
     cpu = "host" if accelerator == "kvm" else "max,vendor=GenuineIntel"
     return [
         resolve.ensure(["qemu-system-x86_64"])["qemu-system-x86_64"],
