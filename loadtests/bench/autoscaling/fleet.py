@@ -57,9 +57,9 @@ class World:
     """Between two looks of the autoscaler."""
     scrape: int = 15
     """Between two scrapes, and two evaluations of rules."""
-    ready: int = 8
+    ready: int = 3
     """From the decision to the first request of a replica."""
-    drain: int = 10
+    drain: int = 6
     """From the decision to the end of a replica, which no longer serves, but is paid."""
     queue: float = 1.45
     """Work that waits for a lane at most; more is shed."""

@@ -158,14 +158,9 @@ def _plot(record: Record) -> Plot:
         minutes = [at * any_row["minutes"] for at in range(len(any_row["least"]))]
 
         def series(title: str, values: list[int], **more: object) -> Series:
-            # The inner points of a level line are left out.
-            last = len(values) - 1
-            points = [
-                (minutes[at], [values[at]])  # noqa: B023
-                for at in range(len(values))
-                if at in (0, last) or not values[at - 1] == values[at] == values[at + 1]
-            ]
-            return Series(title, points, look={"marker": ""}, **more)
+            points = thinned(list(zip(minutes, values, strict=True)))  # noqa: B023
+            drawn = [(minute, [value]) for minute, value in points]
+            return Series(title, drawn, look={"marker": ""}, **more)
 
         found = [series("fewest", any_row["least"], reference=True)]
         found += [
@@ -173,6 +168,21 @@ def _plot(record: Record) -> Plot:
         ]
         panels.append(Panel(found, title=name, x="minutes", y="replicas", kind="lines", zero=True))
     return Plot("Replicas of a fleet of 100, simulated", panels, columns=2)
+
+
+def thinned(points: list[tuple[float, int]]) -> list[tuple[float, int]]:
+    """The points of a line that is nowhere off by more than one replica (Douglas and Peucker 1973)."""
+    (begin, low), *inner, (end, high) = points
+
+    def off(point: tuple[float, int]) -> float:
+        minute, value = point
+        return abs(value - low - (high - low) * (minute - begin) / (end - begin))
+
+    farthest = max(inner, key=off, default=points[0])
+    if off(farthest) <= 1:
+        return [points[0], points[-1]]
+    at = points.index(farthest)
+    return thinned(points[: at + 1])[:-1] + thinned(points[at:])
 
 
 LEAD = (
@@ -202,7 +212,7 @@ PARAMETERS = """\
 | scale down | 60 s, then half in a minute; busy share 300 s, then 10%; CPU 300 s | `corelane capacity --hpa`, defaults of Kubernetes |
 | scrapes and rules | 15 s | `scrape.interval` of charts/monitoring |
 | CPU utilisation | of 15 s, up to 15 s old | `--metric-resolution` of metrics-server |
-| from the decision to the first request | 8 s | assumed |
-| drain | 10 s | assumed: `drain.settle` and 5 s |
+| from the decision to the first request | 3 s | [measured](autoscaling.md#starts-and-ends), the image is on the node |
+| drain | 6 s | [measured](autoscaling.md#starts-and-ends), with `drain.settle` of 5 s |
 | queue of a lane | 1.45 s | `limits.queue` and `limits.slots` × lane time |
 | trend, spare replicas | 15 s, 1 | `slo-objectives.rules.yaml` |"""
