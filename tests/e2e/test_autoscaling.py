@@ -2,25 +2,30 @@
 
 A replica has a tenth of a CPU, so that many of them, the gateway and the load have room on two CPUs. All periods are a
 fifth of those of a cluster in use: of the controller, of scrapes, of the rules' windows and of the HPA's behaviour.
-`make e2e TESTS="-k autoscaling -s"` prints what docs/autoscaling.md has.
+`make e2e TESTS="-k autoscaling -s"` prints what docs/results/autoscaling-courses.md has.
 """
 
 import json
+import os
+import re
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from statistics import median
 
 import pytest
 
 from cluster import settings
 from deploy import run
+from release.charts import vendored
 from support import eventually
 from support.client import Client, ask
-from support.courses import Course, Replicas, Stage, Starts, fewest
-from support.kubernetes import PAUSE, ROLL_OUT
-from support.releases import Release
+from support.courses import COST, COURSES, Course, Lives, Replicas, Stage, fewest, level, slope
+from support.kubernetes import PAUSE, ROLL_OUT, Pod
+from support.releases import CHART, Release
 
 pytestmark = pytest.mark.skipif(
     settings.kind() != "local", reason="the controller is that of others"
@@ -28,13 +33,18 @@ pytestmark = pytest.mark.skipif(
 
 CPU = 0.1
 """Of a replica."""
-COST = 0.1
-"""Seconds that a request of cost 1 holds a lane of such a replica."""
 TARGET = 0.6
 """Busy share of lanes, and CPU utilisation."""
 OBJECTIVE = 1.0
 """Seconds within which a request is to be answered: ten times what it takes alone."""
 MOST = 6
+STARTS = 6
+
+SPANS = [
+    *(("created", "scheduled"), ("scheduled", "began"), ("began", "ready"), ("ready", "replied")),
+    *(("began", "replied"), ("created", "replied"), ("deleted", "gone")),
+]
+"""What is printed of the life of replicas."""
 
 BEHAVIOR = {
     "scaleUp": {"policies": [{"type": "Percent", "value": 100, "periodSeconds": 3}]},
@@ -51,37 +61,19 @@ def pods_metric(name: str, target: str) -> dict:
     return {"cpuPercent": 0, "metrics": [{"type": "Pods", "pods": metric}]}
 
 
+def external_metric(name: str, service: str) -> dict:
+    """A metric of the service, that counts replicas."""
+    selected = {"name": name, "selector": {"matchLabels": {"service": service}}}
+    metric = {"metric": selected, "target": {"type": "AverageValue", "averageValue": "1"}}
+    return {"cpuPercent": 0, "metrics": [{"type": "External", "external": metric}]}
+
+
 POLICIES = {
     "busy": pods_metric("corelane_lane_busy_ratio", f"{TARGET * 1000:.0f}m"),
     # A queue of one request.
     "wait": pods_metric("corelane_expected_wait_seconds", f"{COST * 1000:.0f}m"),
+    "required": external_metric("corelane_replicas_required", "corelane-server"),
     "cpu": {"cpuPercent": round(TARGET * 100), "metrics": []},
-}
-
-
-def rate(replicas: float) -> float:
-    """Requests of cost 1 per second that keep the lanes of so many replicas busy all the time."""
-    return replicas / COST
-
-
-COURSES = {
-    "ramp": [
-        Stage(15, rate(0.5), rate(0.5)),
-        Stage(40, rate(0.5), rate(2.5)),
-        Stage(15, rate(2.5), rate(2.5)),
-        Stage(40, rate(0.3), rate(0.3)),
-    ],
-    "step": [
-        Stage(20, rate(0.9), rate(0.9)),
-        Stage(40, rate(2.7), rate(2.7)),
-        Stage(40, rate(0.3), rate(0.3)),
-    ],
-    # The same rate of more expensive requests.
-    "mix": [
-        Stage(20, rate(0.9), rate(0.9)),
-        Stage(40, rate(0.9), rate(0.9), cost=2.5),
-        Stage(40, rate(0.9), rate(0.9), cost=0.3),
-    ],
 }
 
 
@@ -92,6 +84,10 @@ class Scaled:
     release: Release
     file: Path
     ops: int = 0
+    policy: str = ""
+    """What the autoscaler follows."""
+    spans: dict[str, list[float]] = field(default_factory=dict)
+    """Seconds that replicas of all courses took from one event to another."""
 
     @property
     def server(self) -> str:
@@ -105,6 +101,13 @@ class Scaled:
 
     def follow(self, policy: str) -> None:
         """Scales by a metric from here on, and waits until the autoscaler has it and one replica is left."""
+        if policy != self.policy:
+            self._install(policy)
+        eventually(self.active, f"metrics of {policy}", patience=ROLL_OUT, pause=PAUSE)
+        self.settle(1)
+        self.release.wait_until_it_answers()
+
+    def _install(self, policy: str) -> None:
         autoscaling = {**POLICIES[policy], "behavior": BEHAVIOR}
         autoscaling |= {"enabled": True, "minReplicas": 1, "maxReplicas": MOST}
         resources = {
@@ -120,12 +123,12 @@ class Scaled:
             "alertmanager": {"enabled": False},
             "scrape": {"interval": "2s", "timeout": "2s"},
             "networkPolicy": {"clients": [adapter]},
+            # No spare replica, so that the figures of all policies compare. Of the lead only the part of metrics shrinks.
+            "objectives": {"capacityUsed": TARGET, "spareReplicas": 0, "replicaLead": 5},
         }
         self.file.write_text(json.dumps({"service": service, "monitoring": monitoring}))
         self.release.upgrade()
-        eventually(self.active, f"metrics of {policy}", patience=ROLL_OUT, pause=PAUSE)
-        self.settle(1)
-        self.release.wait_until_it_answers()
+        self.policy = policy
 
     def active(self) -> bool:
         """Whether the autoscaler has what it scales by."""
@@ -155,9 +158,9 @@ class Scaled:
         name = "corelane_lane_cpu_seconds_total{"
         return sum(float(line.split()[1]) for line in lines if line.startswith(name))
 
-    def course(self, stages: Sequence[Stage]) -> Course:
+    def course(self, stages: Sequence[Stage], ops: int = 0) -> Course:
         """A load through the gateway."""
-        return Course(self.release.gateway, stages, self.ops)
+        return Course(self.release.gateway, stages, ops or self.ops)
 
     @contextmanager
     def replicas(self) -> Iterator[Replicas]:
@@ -166,6 +169,68 @@ class Scaled:
         with self.release.cluster.watched(found.take, "deployment", self.server):
             eventually(lambda: found.had, "the Deployment")
             yield found
+
+    @contextmanager
+    def lives(self) -> Iterator[Lives]:
+        """What becomes of replicas meanwhile."""
+        found = Lives(began)
+        chosen = ("--selector", "app.kubernetes.io/name=corelane-server", "--output-watch-events")
+        with self.release.cluster.watched(found.take, "pods", *chosen):
+            eventually(lambda: found.times, "a replica")
+            yield found
+
+    @contextmanager
+    def slowed(self, pod: Pod) -> Iterator[None]:
+        """Gives the container of a pod half of its CPU, of which Kubernetes knows nothing."""
+        kept = {
+            file: file.read_text()
+            for name in ("cpu.cfs_period_us", "cpu.max")
+            for file in cgroups(pod.uid, name)
+        }
+        assert kept, f"no cgroup of {pod.name}"
+        for file, text in kept.items():
+            *quota, period = text.split()
+            file.write_text(" ".join([*quota, str(2 * int(period))]))
+        yield
+        # The replica may be gone.
+        for file, text in kept.items():
+            with suppress(OSError):
+                file.write_text(text)
+
+    def bystander(self) -> tuple[float, float]:
+        """Starts a pod like a replica that no Service selects, until it is ready; returns when."""
+        cluster, name, labels = self.release.cluster, "bystander", {"app": "bystander"}
+        template = cluster.get("deployment", self.server)["spec"]["template"]
+        spec = {"selector": {"matchLabels": labels}}
+        spec["template"] = {**template, "metadata": {"labels": labels}}
+        made = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}}
+        begun = time.monotonic()
+        cluster.kubectl("apply", "--filename", "-", stdin=json.dumps({**made, "spec": spec}))
+        cluster.kubectl("rollout", "status", f"deployment/{name}")
+        ended = time.monotonic()
+        cluster.kubectl("delete", "deployment", name, "--cascade=foreground")
+        return begun, ended
+
+    def collect(self, lives: Lives, course: Course) -> None:
+        """Keeps how long replicas took to start and to go."""
+        lives.note("replied", course.first)
+        for begin, end in SPANS:
+            took = [b - a for a, b in lives.between(course.started, begin, end)]
+            self.spans.setdefault(f"{begin} to {end}", []).extend(took)
+
+
+def cgroups(uid: str, name: str) -> list[Path]:
+    """The files of this name of the containers of a pod, in cgroups of v1 or v2."""
+    mounted, below = settings.load().cgroups, f"corelane-*/kubepods/*/pod{uid}/*/{name}"
+    return [file for version in ("cpu", ".") for file in (mounted / version).glob(below)]
+
+
+def began(uid: str) -> float:
+    """When the youngest process of a pod began: the sandbox has one, too."""
+    pids = [pid for file in cgroups(uid, "cgroup.procs") for pid in file.read_text().split()]
+    stats = [Path("/proc", pid, "stat").read_text().rpartition(")")[2].split() for pid in pids]
+    since_boot = max(float(stat[19]) for stat in stats) / os.sysconf("SC_CLK_TCK")
+    return since_boot + time.monotonic() - time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 @pytest.fixture(scope="module")
@@ -176,6 +241,7 @@ def scaled(
     file = tmp_path_factory.mktemp("autoscaling") / "values.yaml"
     release = replace(
         deployed,
+        chart=fifth(file.parent),
         values=[*deployed.values, file],
         settings=[*deployed.settings, *monitoring_images],
     )
@@ -186,54 +252,111 @@ def scaled(
         found.follow("busy")
         found.calibrate()
         yield found
+        for name, seconds in found.spans.items():
+            print(
+                f"\n| {name} | {len(seconds)} | {median(seconds):.2f} | {max(seconds):.2f} |",
+                end="",
+            )
     finally:
         # While an API is registered whose server is away, no namespace can be deleted.
         run.ours("cluster", "autoscaling", "--remove")
 
 
+def fifth(folder: Path) -> Path:
+    """The platform's chart with the periods and windows of the rules of capacity at a fifth."""
+    chart = vendored(CHART, folder)
+    for name in ("capacity", "server"):
+        file = chart / "charts" / "monitoring" / "rules" / f"{name}.rules.yaml"
+        text = re.sub(r"\[(\d+)m\]", lambda found: f"[{int(found[1]) * 12}s]", file.read_text())
+        for whole, part in (
+            ("[30s]", "[6s]"),
+            ("interval: 15s", "interval: 3s"),
+            (" / 60", " / 12"),
+        ):
+            text = text.replace(whole, part)
+        file.write_text(text)
+    return chart
+
+
 def drive(scaled: Scaled, name: str, policy: str) -> tuple[Course, Replicas]:
-    """Runs a course to its end, and prints its figures."""
-    stages, starts = COURSES[name], Starts()
-    servers = ("pods", "--selector", "app.kubernetes.io/name=corelane-server")
-    with (
-        scaled.release.cluster.watched(starts.take, *servers),
-        scaled.replicas() as replicas,
-        scaled.course(stages) as course,
-    ):
-        pass
-    ended = course.started + sum(stage.seconds for stage in stages)
-    used, least = replicas.seconds(course.started, ended), fewest(stages, TARGET / COST, 1)
-    for ready, replied in starts.seconds(course):
-        print(
-            f"\nreplica ready {ready:.2f} s after its start, first reply {replied:.2f} s later",
-            end="",
-        )
+    """Runs a course to its end and until one replica is left, and prints its figures."""
+    stages = COURSES[name]
+    with scaled.lives() as lives, scaled.replicas() as replicas:
+        with scaled.course(stages) as course, ExitStack() as slow:
+            for stage in course.begun():
+                slow.close()
+                if stage.slow:
+                    one, *_ = scaled.release.cluster.ready_pods("server")
+                    slow.enter_context(scaled.slowed(one))
+        scaled.settle(1)
+    scaled.collect(lives, course)
+    used, least = replicas.seconds(*course.judged), fewest(stages[1:], TARGET / COST, 1)
     print(
         f"\n| {name} | {policy} | {course.held(OBJECTIVE):.2%} | {len(course.failures)} "
-        f"| {used:.0f} | {used / least:.2f} | {max(replicas.wanted)} | {replicas.reversals} |",
+        f"| {used / least:.2f} | {max(replicas.wanted)} | {replicas.reversals} |",
         end="",
     )
     return course, replicas
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("name", COURSES)
+# At a low load the wait is zero, so it only says something about a step.
+CASES = [(policy, name) for policy in ("busy", "required", "cpu") for name in COURSES]
+
+
+@pytest.mark.parametrize(("policy", "name"), [*CASES, ("wait", "step")])
 def test_replicas_follow_the_load_and_no_request_fails(
-    scaled: Scaled, name: str, policy: str
+    scaled: Scaled, policy: str, name: str
 ) -> None:
     scaled.follow(policy)
     course, replicas = drive(scaled, name, policy)
     assert not course.failures, course.failures[:10]
     # metrics-server looks every 10 s, whereas all other periods are a fifth of the usual ones.
     assert max(replicas.wanted) > (1 if policy == "cpu" else 2)
-    scaled.settle(1)
+
+
+def test_a_start_and_an_end_leave_the_other_replicas_alone(scaled: Scaled) -> None:
+    """Prints the latency of what the others answer meanwhile, before, and while a pod starts that serves nobody."""
+    cluster = scaled.release.cluster
+    scaled.follow("busy")
+    # The next one to follow makes it again.
+    scaled.policy = ""
+    cluster.kubectl("delete", "hpa", scaled.server)
+    cluster.kubectl("scale", "deployment", scaled.server, "--replicas=2")
+    old = {pod.name for pod in cluster.wait_for_pods("server", 2)}
+    with scaled.lives() as lives, scaled.course([level(600, 10)], ops=1000) as course:
+
+        def answered(count: int, pods: set[str]) -> None:
+            """Waits for so many replies of these pods."""
+            got = partial(course.replies_of, pods)
+            eventually(lambda: got() >= count, f"replies of {pods}", patience=ROLL_OUT)
+
+        answered(3000, old)
+        before = (course.started, time.monotonic())
+        beside = [scaled.bystander() for _ in range(STARTS)]
+        for _ in range(STARTS):
+            cluster.kubectl("scale", "deployment", scaled.server, "--replicas=3")
+            answered(100, {pod.name for pod in cluster.wait_for_pods("server", 3)} - old)
+            cluster.kubectl("scale", "deployment", scaled.server, "--replicas=2")
+            cluster.wait_for_pods("server", 2)
+        course.stop()
+    scaled.collect(lives, course)
+    for what, spans in {
+        "before": [before],
+        "starts of others": beside,
+        "starts": lives.between(course.started, "created", "replied"),
+        "ends": lives.between(course.started, "deleted", "gone"),
+    }.items():
+        took = sorted(course.took(old, spans))
+        p50, p99 = (1e3 * took[int(len(took) * share)] for share in (0.5, 0.99))
+        print(f"\n| {what} | {len(took)} | {p50:.1f} ms | {p99:.1f} ms |", end="")
+    assert not course.failures, course.failures[:10]
 
 
 def test_metrics_that_are_away_remove_no_replica(scaled: Scaled) -> None:
     """Prometheus goes when three replicas are needed, and comes back when more are."""
     cluster = scaled.release.cluster
     scaled.follow("busy")
-    stages = [Stage(40, rate(1.5), rate(1.5)), Stage(200, rate(1.5), rate(3))]
+    stages = [level(40, 1.5), slope(200, 1.5, 3)]
     with scaled.replicas() as replicas, scaled.course(stages) as course:
         eventually(lambda: max(replicas.wanted) >= 3, "three replicas", patience=ROLL_OUT)
         cluster.kubectl("scale", "statefulset", scaled.prometheus, "--replicas=0")

@@ -1,7 +1,8 @@
 """A load that changes by the second, and what an autoscaler makes of it.
 
 Requests are sent when they are due, whether or not earlier ones are answered, as by many clients. Their latency counts
-from then, so that a queue in front of the platform is part of it.
+from then, so that a queue in front of the platform is part of it. The first stage of a course is not judged: the
+autoscaler finds the number of replicas that the course begins with.
 """
 
 import http.client
@@ -10,7 +11,7 @@ import math
 import random
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -18,6 +19,8 @@ from support.client import Client
 
 STEP = 0.1
 """Seconds between two looks at a course."""
+COST = 0.1
+"""Seconds that a request of cost 1 holds a lane."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,34 @@ class Stage:
     begin: float
     end: float
     cost: float = 1.0
+    slow: bool = False
+    """Whether one replica has half of its CPU."""
+
+
+def slope(seconds: float, begin: float, end: float) -> Stage:
+    """From so many lanes that requests of cost 1 keep busy all the time to so many."""
+    return Stage(seconds, begin / COST, end / COST)
+
+
+def level(seconds: float, lanes: float, cost: float = 1.0, *, slow: bool = False) -> Stage:
+    """The same rate throughout."""
+    return Stage(seconds, lanes / COST, lanes / COST, cost, slow)
+
+
+WAVE = [1.5 - math.cos(math.pi * part / 5) for part in range(11)]
+"""1 to 5 times as much, and back."""
+
+COURSES = {
+    "ramp": [level(15, 0.5), slope(40, 0.5, 2.5), level(15, 2.5), level(30, 0.3)],
+    "step": [level(20, 0.9), level(35, 2.7), level(30, 0.3)],
+    # The same rate of more expensive requests.
+    "mix": [level(20, 0.9), level(35, 0.9, cost=2.5), level(30, 0.9, cost=0.3)],
+    "sawtooth": [level(15, 0.8), *3 * [slope(30, 0.8, 2.4)]],
+    "night": [level(15, 0.5), *(slope(10, *pair) for pair in itertools.pairwise(WAVE))],
+    "flash": [level(15, 0.3), level(6, 3.0), level(50, 0.3)],
+    "slow": [slope(25, 0.5, 1.7), level(15, 1.7), level(40, 1.7, slow=True), level(15, 1.7)],
+}
+"""All are made for replicas of one lane."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +91,8 @@ def fewest(stages: Sequence[Stage], carried: float, least: int) -> float:
         for index in range(round(stage.seconds / STEP)):
             share = index * STEP / stage.seconds
             work = (stage.begin + (stage.end - stage.begin) * share) * stage.cost
-            total += max(least, math.ceil(work / carried)) * STEP
+            lost = 0.5 if stage.slow else 0.0
+            total += max(least, math.ceil(work / carried + lost)) * STEP
     return total
 
 
@@ -73,8 +105,8 @@ class Course:
     ops: int
     """Steps of arithmetic of a request of cost 1."""
     clients: int = 96
-    latencies: list[tuple[float, float]] = field(default_factory=list)
-    """When each answered request was due, and the seconds from then to its reply."""
+    latencies: list[tuple[float, float, str]] = field(default_factory=list)
+    """When each answered request was due, the seconds from then to its reply, and the replica."""
     failures: list[str] = field(default_factory=list)
     first: dict[str, float] = field(default_factory=dict)
     """When each replica answered for the first time."""
@@ -98,6 +130,21 @@ class Course:
         """Sends no further requests."""
         self._stop.set()
 
+    def begun(self) -> Iterator[Stage]:
+        """Each stage, when it begins."""
+        at = self.started
+        for stage in self.stages:
+            if self._stop.wait(max(0.0, at - time.monotonic())):
+                return
+            yield stage
+            at += stage.seconds
+
+    @property
+    def judged(self) -> tuple[float, float]:
+        """Begin and end of all stages but the first."""
+        seconds = [stage.seconds for stage in self.stages]
+        return self.started + seconds[0], self.started + sum(seconds)
+
     def _run(self) -> None:
         client = Client(self.url)
         while due := self._next():
@@ -112,7 +159,7 @@ class Course:
                 continue
             if reply.status == 200:
                 now = time.monotonic()
-                self.latencies.append((due.at, now - self.started - due.at))
+                self.latencies.append((due.at, now - self.started - due.at, reply.replica))
                 self.first.setdefault(reply.replica, now)
             else:
                 self.failures.append(f"{due.at:.1f} s: {reply.status} {reply.body[:200]!r}")
@@ -124,10 +171,23 @@ class Course:
         with self._lock:
             return next(self._left, None)
 
+    def replies_of(self, pods: set[str]) -> int:
+        """How often these pods have answered."""
+        return sum(replica in pods for _, _, replica in self.latencies)
+
+    def took(self, pods: set[str], spans: list[tuple[float, float]]) -> list[float]:
+        """The latencies of what these pods answered that was due in these times."""
+        return [
+            took
+            for at, took, replica in self.latencies
+            if replica in pods and any(a <= self.started + at <= b for a, b in spans)
+        ]
+
     def held(self, objective: float) -> float:
-        """The share of requests that were answered within so many seconds."""
-        good = sum(took <= objective for _, took in self.latencies)
-        return good / max(1, len(self.latencies) + len(self.failures))
+        """The share of the judged requests that were answered within so many seconds; failures are late."""
+        judged = [took for at, took, _ in self.latencies if at >= self.stages[0].seconds]
+        good = sum(took <= objective for took in judged)
+        return good / max(1, len(judged) + len(self.failures))
 
 
 @dataclass
@@ -158,28 +218,39 @@ class Replicas:
 
 
 @dataclass
-class Starts:
-    """When the API server said of each pod that its container runs, and that it is ready."""
+class Lives:
+    """When each pod reached what, as the API server said by `kubectl get pods --watch --output-watch-events`."""
 
-    running: dict[str, float] = field(default_factory=dict)
-    ready: dict[str, float] = field(default_factory=dict)
+    began: Callable[[str], float]
+    """When the process of the pod with this UID began."""
+    times: dict[str, dict[str, float]] = field(default_factory=dict)
 
-    def take(self, pod: dict) -> None:
+    def take(self, event: dict) -> None:
         """Notes what the API server says."""
-        now, name = time.monotonic(), pod["metadata"]["name"]
-        for container in pod["status"].get("containerStatuses", []):
-            if "running" in container["state"]:
-                self.running.setdefault(name, now)
-            if container["ready"]:
-                self.ready.setdefault(name, now)
+        now, pod = time.monotonic(), event["object"]
+        containers = pod["status"].get("containerStatuses", [])
+        reached = {
+            "created": True,
+            "scheduled": "nodeName" in pod["spec"],
+            "ready": bool(containers) and all(each["ready"] for each in containers),
+            "deleted": "deletionTimestamp" in pod["metadata"],
+            "gone": event["type"] == "DELETED",
+        }
+        times = self.times.setdefault(pod["metadata"]["name"], {})
+        for what in (what for what, whether in reached.items() if whether):
+            times.setdefault(what, now)
+        if reached["ready"] and "began" not in times:
+            times["began"] = self.began(pod["metadata"]["uid"])
 
-    def seconds(self, course: Course) -> list[tuple[float, float]]:
-        """Of each pod that started in a course: seconds from its start to ready, and on to its first reply."""
-        began = sorted(
-            (self.running[name], name)
-            for name in course.first
-            if self.running.get(name, 0.0) > course.started
-        )
+    def note(self, what: str, times: dict[str, float]) -> None:
+        """Adds what somebody else knows of pods."""
+        for name, at in times.items():
+            self.times.setdefault(name, {}).setdefault(what, at)
+
+    def between(self, since: float, begin: str, end: str) -> list[tuple[float, float]]:
+        """Times of two events of each pod that reached both after a time."""
         return [
-            (self.ready[name] - at, course.first[name] - self.ready[name]) for at, name in began
+            (times[begin], times[end])
+            for times in self.times.values()
+            if times.get(begin, 0.0) > since and end in times
         ]
