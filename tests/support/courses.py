@@ -206,9 +206,9 @@ class Replicas:
 
     def seconds(self, begin: float, end: float) -> float:
         """Replica-seconds between two times."""
-        times = [max(begin, at) for at, _ in self.had] + [end]
+        times = [min(max(begin, at), end) for at, _ in self.had] + [end]
         spans = zip(self.had, itertools.pairwise(times), strict=True)
-        return sum(count * max(0.0, after - before) for (_, count), (before, after) in spans)
+        return sum(count * (after - before) for (_, count), (before, after) in spans)
 
     @property
     def reversals(self) -> int:
