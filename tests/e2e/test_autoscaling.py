@@ -221,7 +221,7 @@ class Scaled:
 
 def cgroups(uid: str, name: str) -> list[Path]:
     """The files of this name of the containers of a pod, in cgroups of v1 or v2."""
-    mounted, below = settings.load().cgroups, f"corelane-*/kubepods/*/pod{uid}/*/{name}"
+    mounted, below = settings.load().cgroups, f"corelane-*/kubepods/**/pod{uid}/*/{name}"
     return [file for version in ("cpu", ".") for file in (mounted / version).glob(below)]
 
 
