@@ -55,8 +55,6 @@ def main() -> None:
         _one_line(Path(file))
         if plot["hover"]:
             _add_values(Path(file), figure, plot["panels"])
-        # Its lines mean nothing to anybody, and are thousands in a repository.
-        Path(file).write_text(" ".join(Path(file).read_text().splitlines()) + "\n")
         pyplot.close()
 
 
