@@ -136,6 +136,7 @@ def test_the_agent_may_what_it_does_and_no_more(api: Api, taint: bool) -> None:
         # Names of cluster roles are the cluster's.
         name = f"tuner-{namespace}"
         settings = ["--set", f"mode=apply,taint.enabled={taint},fullnameOverride={name}"]
+        settings += ["--set", "global.registry=images.example"]
         chart = renders.CHARTS / "node-tuning"
         here = ["--namespace", namespace]
         installed = api.helm("install", "shop", chart, *here, *settings)
