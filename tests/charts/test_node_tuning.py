@@ -121,6 +121,9 @@ def test_selectors_find_the_agents_and_nobody_else() -> None:
         assert not selector.items() <= each["metadata"]["labels"].items()
 
 
+REGISTRY = "global.registry=images.example"
+
+
 def may(api: Api, account: str, *question: str) -> bool:
     """Whether an account of a namespace, NAMESPACE:NAME, may do something."""
     who = f"--as=system:serviceaccount:{account}"
@@ -135,7 +138,7 @@ def test_the_agent_may_what_it_does_and_no_more(api: Api, taint: bool) -> None:
     with api.namespace("privileged") as namespace:
         # Names of cluster roles are the cluster's.
         name = f"tuner-{namespace}"
-        settings = ["--set", f"mode=apply,taint.enabled={taint},fullnameOverride={name}"]
+        settings = ["--set", f"{REGISTRY},mode=apply,taint.enabled={taint},fullnameOverride={name}"]
         chart = renders.CHARTS / "node-tuning"
         here = ["--namespace", namespace]
         installed = api.helm("install", "shop", chart, *here, *settings)
@@ -206,7 +209,7 @@ def test_the_uninstallation_turns_the_agents_and_an_upgrade_turns_them_back(api:
     with api.namespace("privileged") as namespace:
         here = ["--namespace", namespace]
         name = f"tuner-{namespace}"
-        settings = ["--set", f"mode=apply,fullnameOverride={name}"]
+        settings = ["--set", f"{REGISTRY},mode=apply,fullnameOverride={name}"]
         chart = renders.CHARTS / "node-tuning"
         assert api.helm("install", "shop", chart, *here, *settings).returncode == 0
         before = api.get("daemonset", name, *here)
@@ -238,7 +241,7 @@ def test_nothing_is_deleted_before_the_nodes_are_restored(api: Api) -> None:
     with api.namespace("privileged") as namespace:
         here = ["--namespace", namespace]
         name = f"tuner-{namespace}"
-        settings = ["--set", f"mode=apply,fullnameOverride={name}"]
+        settings = ["--set", f"{REGISTRY},mode=apply,fullnameOverride={name}"]
         chart = renders.CHARTS / "node-tuning"
         assert api.helm("install", "shop", chart, *here, *settings).returncode == 0
         found: list[int] = []

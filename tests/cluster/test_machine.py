@@ -1,5 +1,6 @@
 """The local cluster on cgroup v2, in machines: its nodes' cgroups alone, with 8 CPUs, and the whole cluster, with 4."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from cluster import programs
 from cluster.plan import cpu_list
+from deploy import images
 from machines.initramfs import HACK, PYTHON
 from support import REPOSITORY, eventually
 from support.machines import ANSWER, HOUSED, Machine, booted_with
@@ -75,7 +77,7 @@ STATE = "/cluster"
 SLOW = 1800.0
 """Longest time in seconds for a command of the cluster, which takes minutes on emulated CPUs."""
 
-PODS = """
+POD = """
 apiVersion: v1
 kind: Pod
 metadata: {{name: {name}, namespace: default}}
@@ -83,10 +85,12 @@ spec:
   nodeName: {node}
   terminationGracePeriodSeconds: 0
   containers:
-    - name: pause
-      image: docker.io/library/corelane-pause:cluster
+    - name: server
+      image: {image}
       imagePullPolicy: Never
-      resources: {{requests: {resources}, limits: {resources}}}
+      args: [--listen=0.0.0.0:8080, --admin.listen=0.0.0.0:8081]
+      readinessProbe: {{httpGet: {{path: /readyz, port: 8081}}, timeoutSeconds: 60}}
+      resources: {resources}
 ---
 """
 
@@ -109,32 +113,44 @@ def hack(machine: Machine, *words: str) -> str:
     return machine.good(f"{command} {' '.join(words)}", SLOW)
 
 
-def test_pods_of_a_whole_cluster_have_their_own_cpus(housed: Machine) -> None:
-    """Exclusive pods on both nodes, and one without CPUs of its own, which stays on the CPUs of its node."""
-    whole, small = "{cpu: 1, memory: 32Mi}", "{cpu: 10m, memory: 32Mi}"
-    pods = {"one": ("node1", whole), "two": ("node2", whole), "other": ("node2", small)}
+def test_servers_of_a_whole_cluster_have_lanes_on_their_own_cpus(housed: Machine) -> None:
+    """One on each node that owns a CPU, and one that does not, which stays on the other CPU of its node."""
+    server = images.build("server")
+    hack(housed, "load", str(server.archive))
+    whole = "{limits: {cpu: 1, memory: 128Mi}}"
+    pods = {"one": ("node1", whole), "two": ("node2", whole), "other": ("node2", "{}")}
+    image = f"docker.io/library/corelane-server:{server.tag}"
     text = "".join(
-        PODS.format(name=name, node=node, resources=resources)
+        POD.format(name=name, node=node, resources=resources, image=image)
         for name, (node, resources) in pods.items()
     )
     kubectl = f"{programs.obtain()['kubectl']} --kubeconfig {STATE}/kubeconfig"
     housed.good(f"{kubectl} wait --for=create serviceaccount/default --timeout={SLOW:.0f}s", SLOW)
     housed.good(f"{kubectl} apply -f - <<'END'\n{text}END", SLOW)
     housed.good(f"{kubectl} wait --for=condition=Ready pod --all --timeout={SLOW:.0f}s", 2 * SLOW)
-    # In the cgroup of a pod there is another container too, which holds its namespaces.
-    asked = f"{kubectl} get pod -o jsonpath='{{.status.containerStatuses[0].containerID}}'"
-    ids = {name: housed.good(f"{asked} {name}", SLOW).rpartition("/")[2] for name in pods}
+    found = json.loads(housed.good(f"{kubectl} get pod -o json", SLOW))["items"]
+    status = {pod["metadata"]["name"]: pod["status"] for pod in found}
 
     def cpus(name: str) -> frozenset[int]:
-        """Those that the processes of a pod may use."""
+        """Those that the processes of a pod's server may use."""
+        (container,) = status[name]["containerStatuses"]
         script = f"""
-            for process in $(cat $(find /sys/fs/cgroup -path '*{ids[name]}*' -name cgroup.procs)); do
+            for process in $(cat $(find /sys/fs/cgroup -path '*/{container["containerID"][13:]}/cgroup.procs')); do
               grep Cpus_allowed_list: /proc/$process/status | cut -f2
             done"""
         return frozenset().union(*map(cpu_list, housed.good(script).split()))
+
+    def lanes(name: str) -> list[int | None]:
+        """The CPUs of its lanes."""
+        url = f"http://{status[name]['podIP']}:8081/lanes"
+        return [
+            lane["cpu"]
+            for lane in json.loads(housed.good(f"/run/busybox wget -qO- {url}"))["lanes"]
+        ]
 
     def alone() -> bool:
         one, two, other = map(cpus, pods)
         return one in ({2}, {3}) and two in ({0}, {1}) and other == {0, 1} - two
 
     eventually(alone, "pods on CPUs of their own", patience=ANSWER, pause=0.5)
+    assert [lanes(name) for name in pods] == [[*cpus("one")], [*cpus("two")], [None]]
