@@ -17,7 +17,7 @@ CASES = REPOSITORY / "tests" / "charts" / "cases.yaml"
 REGISTRY = CASES.parent / "registry.yaml"
 """The values without which no chart has images."""
 
-KUBERNETES = "1.34.0"
+KUBERNETES = "1.35.0"
 """Given to Helm, whose own default changes from release to release."""
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -51,7 +51,10 @@ lifecycle:
 {{- $ready := $values.path | default (ternary "/readyz" "/" $admin) -}}
 {{- $live := $values.livenessPath | default (ternary "/healthz" $ready $admin) -}}
 {{- $port := $values.port | default (ternary "admin" "http" $admin) -}}
+{{- /* Kubernetes asks a startup probe once a second at most, which delays the first request of a new replica. */}}
+{{- $usual := dict "startup" (ternary (dict) (dict "periodSeconds" 1 "failureThreshold" 30) (and $admin (eq .Values.runtime "corelane"))) -}}
 {{- range $probe, $path := dict "startup" $ready "readiness" $ready "liveness" $live }}
+{{- with get $values $probe | default (get $usual $probe) }}
 {{ $probe }}Probe:
   {{- if eq $values.type "tcp" }}
   tcpSocket: {port: {{ $port }}}
@@ -66,7 +69,8 @@ lifecycle:
     scheme: HTTPS
     {{- end }}
   {{- end }}
-  {{- get $values $probe | toYaml | nindent 2 }}
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end }}
 {{- end -}}
 
