@@ -84,4 +84,4 @@ def test_kubeconfig_of_the_current_cluster(tmp_path: Path) -> None:
 def test_another_kind_of_cluster_is_rejected() -> None:
     result = run("status", CLUSTER="k3d")
     assert result.returncode == 1
-    assert "local, kind, current" in result.stderr
+    assert "local, vm, kind, current" in result.stderr

@@ -238,7 +238,7 @@ def test_tools_that_are_built_together_take_one_build(machine: Machine) -> None:
 FAKE_GO_OF_SEVERAL = """
 while [ "$1" != -o ]; do shift; done
 for name in kubectl kubelet; do
-  printf '#!/bin/sh\\necho v1.34.4\\n' >"$2$name"
+  printf '#!/bin/sh\\necho v1.35.4\\n' >"$2$name"
   /bin/chmod +x "$2$name"
 done
 """
