@@ -27,8 +27,8 @@ HOST = Path("/host")
 DISK = 8 * 1024**3
 """Bytes of the disk of a node. It is a sparse file."""
 
-BOOT = 300.0
-"""Seconds until a machine answers; without KVM a boot takes 20 on a machine with nothing else to do."""
+SHARING = 60.0
+"""Seconds until the file system of a machine is offered."""
 
 
 def folder(state: Path, name: str) -> Path:
@@ -84,7 +84,7 @@ class Machines:
         argv, environment = qemu.sharing(place, cached="auto")
         environment = {**self.programs.environment(), **environment}
         processes.start(self.record, f"{node.name}-files", argv, environment)
-        if not processes.until((place / qemu.FILES).exists, BOOT):
+        if not processes.until((place / qemu.FILES).exists, SHARING):
             log = records.log(self.state, f"{node.name}-files")
             raise ToolError(f"{node.name} has no file system: see {log}")
         number = self.plan.nodes.index(node) + 1
@@ -104,17 +104,6 @@ class Machines:
         processes.start(
             self.record, node.name, [*network.inside(control), *argv], self.programs.environment()
         )
-
-    def wait(self, node: Node) -> None:
-        """Waits until a machine answers."""
-        argv = [*inside(self.state, node.name), "true"]
-
-        def answers() -> bool:
-            return subprocess.run(argv, capture_output=True, check=False).returncode == 0
-
-        if not processes.until(answers, BOOT, 0.5):
-            log = records.log(self.state, f"{node.name}-console")
-            raise ToolError(f"{node.name} does not answer after {BOOT:.0f} s: see {log}")
 
 
 def restart(plan: Plan, record: records.Record, programs: Programs, name: str) -> None:

@@ -79,11 +79,23 @@ def for_seconds(seconds: float, load: Load) -> None:
     load.wait_for(CLIENTS)
 
 
+@contextmanager
+def suffering(nodes: Faulty, node: str, fault: str, undo: str) -> Iterator[None]:
+    """A node has a fault for a while; later tests have it without."""
+    nodes.run(node, fault)
+    try:
+        yield
+    finally:
+        nodes.run(node, undo)
+
+
 def test_a_node_without_power(release: Release, nodes: Faulty) -> None:
     with loaded(release, "power lost") as fault:
         nodes.kill(fault.node)
-        for_seconds(30, fault.load)
-        nodes.start(fault.node)
+        try:
+            for_seconds(30, fault.load)
+        finally:
+            nodes.start(fault.node)
 
 
 @pytest.mark.parametrize("seconds", [10, 300])
@@ -109,11 +121,9 @@ def test_an_api_server_that_is_away(release: Release, nodes: Faulty) -> None:
 def test_a_node_whose_disk_is_full(release: Release, nodes: Faulty) -> None:
     """The kubelet removes images and pods until there is room."""
     with loaded(release, "disk full") as fault:
-        nodes.run(
-            fault.node, "fallocate -l $(df --output=avail -B1 /disk | tail -1) /disk/full || true"
-        )
-        for_seconds(60, fault.load)
-        nodes.run(fault.node, "rm /disk/full")
+        fill = "fallocate -l $(df --output=avail -B1 /disk | tail -1) /disk/full || true"
+        with suffering(nodes, fault.node, fill, "rm -f /disk/full"):
+            for_seconds(60, fault.load)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +137,8 @@ def test_a_node_whose_disk_is_full(release: Release, nodes: Faulty) -> None:
 def test_a_node_whose(
     release: Release, nodes: Faulty, fault: str, undo: str, request: pytest.FixtureRequest
 ) -> None:
-    with loaded(release, request.node.callspec.id) as seen:
-        nodes.run(seen.node, fault)
+    with (
+        loaded(release, request.node.callspec.id) as seen,
+        suffering(nodes, seen.node, fault, undo),
+    ):
         for_seconds(30, seen.load)
-        nodes.run(seen.node, undo)
