@@ -25,6 +25,13 @@ The replicas: how they are balanced, judged and limited. How they are found is i
       keepalive_interval: {{ include "common.seconds" (list . "upstream.keepalive.interval") }}
       keepalive_probes: {{ int .Values.upstream.keepalive.probes }}
   {{- end }}
+  {{- with include "common.milliseconds" (list . "upstream.keepalive.unacknowledged") | int64 }}
+  upstream_bind_config:
+    socket_options:
+    # TCP_USER_TIMEOUT of IPPROTO_TCP. Without it, the kernel sends a request to a lost node again for 15 minutes,
+    # and keepalive does not probe meanwhile (tcp(7)).
+    - {level: 6, name: 18, int_value: {{ . }}, state: STATE_PREBIND, description: TCP_USER_TIMEOUT}
+  {{- end }}
   typed_extension_protocol_options:
     envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
       "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
