@@ -113,6 +113,7 @@ pub use base::listen::Listen;
 pub use base::phase::Phase;
 pub use base::settings::{Drain, ForwardedHeader, Limits, Moving, Placement, Timeouts, Traces};
 pub use base::slow::{Cost, SlowLanes};
+pub use base::turns::{BRIEF, HANDICAP};
 pub use load::lane::{Draining, Lane};
 pub use load::report::LoadReports;
 pub use message::forwarded::TrustedProxy;
@@ -129,7 +130,6 @@ pub use request::current::{
     client_addr, connection, deadline, request_id, set_route, trace_context, turn,
 };
 pub use request::finished::{Cut, Finished, Span, Times};
-pub use request::queue::{BRIEF, HANDICAP};
 pub use request::route_limits::{LimitedReply, LimitedRoute, RouteLimits};
 pub use server::builder::Builder;
 pub use server::control::ServerHandle;

@@ -93,6 +93,12 @@ where
         spawn_local(moving::run(Rc::clone(&host), Rc::clone(&moves)));
         let phase = PhaseWatch::new(&parts.lifecycle, Rc::clone(&connections), hurry);
         accept_until_drained(Admission::new(host), source, phase, moves.mailbox()).await;
+        if let Some(slow) = &slow {
+            tokio::select! {
+                () = slow.finish() => {}
+                () = stopped(&parts) => {}
+            }
+        }
         state.sends.flush();
         let unanswered = connections.open.borrow().iter().map(|(_, c)| c.unanswered()).sum();
         // An awaited call is part of its request, if any request is left.
@@ -114,12 +120,16 @@ where
     ended
 }
 
+async fn stopped(parts: &ServerParts) {
+    // The server outlives its lanes.
+    let _ = parts.lifecycle.watch().wait_for(|phase| *phase == Phase::Stopped).await;
+}
+
 /// Waits until every lane has its service. False: one of them never has, or the server has stopped.
 async fn begins(parts: &ServerParts) -> bool {
-    let mut phase = parts.lifecycle.watch();
     tokio::select! {
         opened = parts.start.opened() => opened,
-        _ = phase.wait_for(|phase| *phase == Phase::Stopped) => false,
+        () = stopped(parts) => false,
     }
 }
 

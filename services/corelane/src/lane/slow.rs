@@ -19,7 +19,7 @@ use crate::request::service::HttpService;
 use crate::request::slow::queue::SlowQueues;
 use crate::request::slow_lane;
 
-/// The slow lane of a lane, as that has it. It is closed when this is dropped.
+/// The slow lane of a lane, as that has it. It ends when this is dropped.
 pub(super) struct SlowLane {
     lane: usize,
     queues: Arc<SlowQueues>,
@@ -62,9 +62,15 @@ impl SlowLane {
         spawn_local(yielding::run(Rc::clone(state), Arc::clone(&self.queues)));
     }
 
+    /// Gives it no more requests, and waits until those of other lanes that it serves have ended.
+    pub(super) async fn finish(&self) {
+        self.queues.close(self.lane);
+        self.queues.ended(self.lane).await;
+    }
+
     /// Ends it, and waits for that: a handler that is being polled may take any time.
     pub(super) fn join(mut self) -> Result<(), Error> {
-        self.queues.close(self.lane);
+        self.queues.end(self.lane);
         let thread = self.thread.take().expect("it is joined once");
         thread.join().unwrap_or_else(|panic| resume_unwind(panic))
     }
@@ -72,16 +78,16 @@ impl SlowLane {
 
 impl Drop for SlowLane {
     fn drop(&mut self) {
-        self.queues.close(self.lane);
+        self.queues.end(self.lane);
     }
 }
 
-/// Closes the queue, however the thread ends.
+/// Ends the queue, however the thread ends.
 struct Closing<'a>(&'a SlowQueues, usize);
 
 impl Drop for Closing<'_> {
     fn drop(&mut self) {
-        self.0.close(self.1);
+        self.0.end(self.1);
     }
 }
 

@@ -30,24 +30,27 @@ pub(crate) struct Away {
 }
 
 impl Away {
-    /// Hands a request over to the slow lane. `None`: it cannot take it.
+    /// Hands a request over to the slow lane of the lane `to`. The request comes back if that cannot
+    /// take it.
     pub(crate) fn hand_over(
         request: Request<Incoming>,
         in_flight: &mut InFlightRequest,
+        to: usize,
         now: Tick,
-    ) -> Option<Box<Away>> {
+    ) -> Result<Box<Away>, Box<Request<Incoming>>> {
         let lane = Rc::clone(&in_flight.lane);
-        let queues = lane.slow.as_ref()?;
+        let Some(queues) = lane.slow.as_ref() else { return Err(Box::new(request)) };
         let (answer, receiver) = oneshot::channel();
         let guest = guest_of(&in_flight.current);
         let link = Arc::clone(&guest.link);
         let request_record = current::named_of(&in_flight.request_record);
         let expected = in_flight.expected();
-        let job = Box::new(Job { request, guest, request_record, expected, answer });
-        let ticket = queues.push(lane.index, job, now)?;
+        let home = lane.index;
+        let job = Box::new(Job { home, request, guest, request_record, expected, answer });
+        let ticket = queues.push(to, job, now).map_err(|job| Box::new(job.request))?;
         in_flight.delegate();
         let urgent = lane.urgent.enter(in_flight.begun(), link.allowed());
-        Some(Box::new(Away { answer: receiver, link, ticket, _urgent: urgent, answered: false }))
+        Ok(Box::new(Away { answer: receiver, link, ticket, _urgent: urgent, answered: false }))
     }
 
     /// Waits for the answer; `None` if the slow lane has ended.

@@ -233,6 +233,12 @@ impl InFlightRequest {
         is_long && !self.offers_upgrade
     }
 
+    /// Whether only its lane can serve it: some of its body has not been read, or it may upgrade.
+    #[inline]
+    pub(crate) fn is_bound(&self) -> bool {
+        self.offers_upgrade || self.current.body.is_some()
+    }
+
     /// The slow lane serves it, so it delays no other request of the lane.
     pub(super) fn delegate(&mut self) {
         self.settle_expected();

@@ -144,7 +144,7 @@ impl LaneState {
         }
         LaneState {
             index,
-            queue: Rc::new(Queue::new(lane.clone(), limits, timeouts.request)),
+            queue: Rc::new(Queue::new(lane.clone(), limits, timeouts.request, slow.clone())),
             pending: Rc::default(),
             slow,
             urgent: Rc::default(),

@@ -9,6 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -17,17 +18,10 @@ use tokio::task::yield_now;
 
 use crate::base::clock::Tick;
 use crate::base::settings::Limits;
+use crate::base::turns::{BRIEF, HANDICAP};
 use crate::load::lane::Lane;
 use crate::metrics::LaneMetrics;
-
-/// Expected lane time in nanoseconds below which a request starts without waiting for its turn,
-/// because waiting would cost more than it saves other requests.
-pub const BRIEF: u64 = 100_000;
-
-/// A request is queued as if it had arrived later, by this multiple of its expected time. Cheap
-/// requests overtake expensive ones. Each starts eventually, because this delay does not grow while
-/// it waits.
-pub const HANDICAP: u64 = 8;
+use crate::request::slow::queue::SlowQueues;
 
 /// The slots and the queue of one lane.
 #[derive(Debug)]
@@ -46,6 +40,16 @@ pub(crate) struct Queue {
     owed: Cell<bool>,
     /// Notified when a slot is released or a request is queued.
     changed: Notify,
+    /// The slow lanes, if there are any.
+    slow: Option<Arc<SlowQueues>>,
+}
+
+/// Where a waiting request starts.
+#[derive(Debug)]
+pub(crate) enum Turn {
+    Here(Slot),
+    /// On the slow lane of another lane, which is idle.
+    There(usize),
 }
 
 /// The result of admitting a request.
@@ -58,7 +62,12 @@ pub(crate) enum Admission {
 }
 
 impl Queue {
-    pub(crate) fn new(lane: Lane, limits: &Limits, timeout: Duration) -> Self {
+    pub(crate) fn new(
+        lane: Lane,
+        limits: &Limits,
+        timeout: Duration,
+        slow: Option<Arc<SlowQueues>>,
+    ) -> Self {
         Queue {
             lane,
             timeout,
@@ -70,12 +79,13 @@ impl Queue {
             arrivals: Cell::new(0),
             owed: Cell::new(false),
             changed: Notify::new(),
+            slow,
         }
     }
 
     /// Admits a request that arrived `now` and is expected to hold the lane for `expected`
-    /// nanoseconds.
-    pub(crate) fn admit(self: &Rc<Self>, expected: u64, now: Tick) -> Admission {
+    /// nanoseconds. `is_bound`: only this lane can serve it.
+    pub(crate) fn admit(self: &Rc<Self>, expected: u64, now: Tick, is_bound: bool) -> Admission {
         if expected < BRIEF && self.has_slot_to_spare() {
             return Admission::Start(Slot::take(self));
         }
@@ -93,7 +103,9 @@ impl Queue {
         let arrival = self.arrivals.get();
         self.arrivals.set(arrival + 1);
         let since = now.later(expected.saturating_mul(HANDICAP));
-        let ranked = Ranked { since, arrival, waiter: Rc::clone(&waiter) };
+        // A request takes about as long to hand over as a brief one takes.
+        let may_move = !is_bound && expected >= BRIEF;
+        let ranked = Ranked { since, arrival, may_move, waiter: Rc::clone(&waiter) };
         self.waiting.borrow_mut().push(Reverse(ranked));
         self.lengthen();
         self.changed.notify_one();
@@ -129,31 +141,46 @@ impl Queue {
         }
     }
 
-    /// Takes the next request, if one waits and a slot is free.
-    fn next(&self) -> Option<Rc<Waiter>> {
+    /// Takes the next request, if one waits that can start.
+    fn next(self: &Rc<Self>) -> Option<(Rc<Waiter>, Turn)> {
         self.owed.set(self.running.get() >= self.slots);
-        if self.owed.get() {
-            return None;
-        }
         let mut waiting = self.waiting.borrow_mut();
         loop {
-            let Reverse(ranked) = waiting.pop()?;
-            if !ranked.waiter.left.get() {
-                return Some(ranked.waiter);
+            let Reverse(first) = waiting.peek()?;
+            let turn = match first.waiter.left.get() {
+                true => None,
+                false => Some(self.turn(first)?),
+            };
+            let Reverse(first) = waiting.pop()?;
+            if let Some(turn) = turn {
+                return Some((first.waiter, turn));
             }
         }
+    }
+
+    /// Where the first of those that wait starts; `None` if nowhere yet. An idle lane takes it, if that
+    /// lets the next one start here at once.
+    fn turn(self: &Rc<Self>, first: &Ranked) -> Option<Turn> {
+        let is_full = self.owed.get();
+        if first.may_move && (is_full || self.length.get() > 1) {
+            let idle = self.slow.as_ref().and_then(|slow| slow.idle_lane(self.lane.index));
+            if let Some(lane) = idle {
+                return Some(Turn::There(lane));
+            }
+        }
+        (!is_full).then(|| Turn::Here(Slot::take(self)))
     }
 }
 
 /// Starts the waiting requests one at a time.
 pub(crate) async fn run(queue: Rc<Queue>) {
     loop {
-        let Some(waiter) = queue.next() else {
+        let Some((waiter, turn)) = queue.next() else {
             queue.changed.notified().await;
             continue;
         };
         queue.shorten();
-        waiter.slot.replace(Some(Slot::take(&queue)));
+        waiter.turn.replace(Some(turn));
         if let Some(waker) = waiter.waker.take() {
             waker.wake();
         }
@@ -167,6 +194,8 @@ pub(crate) async fn run(queue: Rc<Queue>) {
 struct Ranked {
     since: Tick,
     arrival: u64,
+    /// Another lane may serve it.
+    may_move: bool,
     waiter: Rc<Waiter>,
 }
 
@@ -194,7 +223,7 @@ impl Eq for Ranked {}
 #[derive(Debug, Default)]
 struct Waiter {
     /// Set when the request may start.
-    slot: RefCell<Option<Slot>>,
+    turn: RefCell<Option<Turn>>,
     /// The request was dropped.
     left: Cell<bool>,
     waker: RefCell<Option<Waker>>,
@@ -210,10 +239,10 @@ pub(crate) struct Queued {
 
 impl Queued {
     /// Waits for the turn.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Slot> {
-        if let Some(slot) = self.waiter.slot.take() {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Turn> {
+        if let Some(turn) = self.waiter.turn.take() {
             self.started = true;
-            return Poll::Ready(slot);
+            return Poll::Ready(turn);
         }
         self.waiter.waker.replace(Some(cx.waker().clone()));
         Poll::Pending
@@ -223,7 +252,7 @@ impl Queued {
 impl Drop for Queued {
     fn drop(&mut self) {
         // If the turn came but was not taken, its slot is released here.
-        if self.started || self.waiter.slot.take().is_some() {
+        if self.started || self.waiter.turn.take().is_some() {
             return;
         }
         self.waiter.left.set(true);
@@ -239,7 +268,7 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    fn take(queue: &Rc<Queue>) -> Slot {
+    pub(crate) fn take(queue: &Rc<Queue>) -> Slot {
         queue.running.set(queue.running.get() + 1);
         Slot { queue: Rc::clone(queue) }
     }

@@ -23,7 +23,7 @@ use crate::request::current::{self, Current};
 use crate::request::in_flight::InFlightRequest;
 use crate::request::lane_state::LaneState;
 use crate::request::pending::PendingRequest;
-use crate::request::queue::{Admission, Queued, Slot};
+use crate::request::queue::{Admission, Queued, Slot, Turn};
 use crate::request::refusal::{body_timed_out, crowded, expired, failure, overloaded, too_large};
 use crate::request::reply_body::ReplyBody;
 use crate::request::retry_budget::NOT_STARTED;
@@ -162,7 +162,7 @@ impl<S: HttpService> Progress<S> {
             );
         }
         let mut service = service.clone();
-        match lane.queue.admit(in_flight.expected(), in_flight.begun()) {
+        match lane.queue.admit(in_flight.expected(), in_flight.begun(), in_flight.is_bound()) {
             Admission::Start(slot) => {
                 let cx = &mut Context::from_waker(Waker::noop());
                 Progress::started(&mut service, request, slot, in_flight, in_flight.begun(), cx)
@@ -178,10 +178,28 @@ impl<S: HttpService> Progress<S> {
     /// Hands a request over to the slow lane.
     #[cold]
     fn handed_over(request: Request<Incoming>, in_flight: &mut InFlightRequest, now: Tick) -> Self {
-        match Away::hand_over(request, in_flight, now) {
-            Some(away) => Progress::Away { away },
-            None => Progress::shed(&in_flight.lane),
+        match Away::hand_over(request, in_flight, in_flight.lane.index, now) {
+            Ok(away) => Progress::Away { away },
+            Err(_) => Progress::shed(&in_flight.lane),
         }
+    }
+
+    /// Starts a request whose turn came.
+    fn turned(
+        (mut service, request): (S, Request<Incoming>),
+        turn: Turn,
+        in_flight: &mut InFlightRequest,
+        now: Tick,
+        cx: &mut Context<'_>,
+    ) -> Self {
+        let (request, slot) = match turn {
+            Turn::Here(slot) => (request, slot),
+            Turn::There(lane) => match Away::hand_over(request, in_flight, lane, now) {
+                Ok(away) => return Progress::Away { away },
+                Err(request) => (*request, Slot::take(&in_flight.lane.queue)),
+            },
+        };
+        Progress::started(&mut service, &mut Some(request), slot, in_flight, now, cx)
     }
 
     /// Passes a request to its service.
@@ -230,7 +248,7 @@ impl<S: HttpService> Future for Reply<S> {
             } else if in_flight.is_slow() {
                 Progress::handed_over(call.1, in_flight, polled)
             } else {
-                match lane.queue.admit(expected, in_flight.begun()) {
+                match lane.queue.admit(expected, in_flight.begun(), in_flight.is_bound()) {
                     Admission::Start(slot) => {
                         let (mut service, request) = *call;
                         let request = &mut Some(request);
@@ -253,12 +271,11 @@ impl<S: HttpService> Future for Reply<S> {
             this.work.set(Progress::failed(body_timed_out()));
         }
         if let ProgressProjection::Waiting { queued, call } = this.work.as_mut().project()
-            && let Poll::Ready(slot) = queued.poll(cx)
+            && let Poll::Ready(turn) = queued.poll(cx)
         {
-            let (mut service, request) = *call.take().expect("a turn comes once");
+            let call = call.take().expect("a turn comes once");
             *this.started = polled;
-            let request = &mut Some(request);
-            this.work.set(Progress::started(&mut service, request, slot, in_flight, polled, cx));
+            this.work.set(Progress::turned(*call, turn, in_flight, polled, cx));
         }
         if let ProgressProjection::Away { away } = this.work.as_mut().project() {
             let Poll::Ready(result) = returned(away, in_flight, cx) else {

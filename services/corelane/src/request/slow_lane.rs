@@ -13,6 +13,7 @@ use http::{Method, Response};
 use http_body::Body;
 use tokio::sync::mpsc;
 use tokio::task::{spawn_local, yield_now};
+use tokio_util::task::TaskTracker;
 use tower::util::ServiceExt;
 
 use crate::base::clock::Tick;
@@ -24,7 +25,7 @@ use crate::request::service::HttpService;
 use crate::request::slow::body::{FarBody, Part};
 use crate::request::slow::job::Answer;
 use crate::request::slow::job::Job;
-use crate::request::slow::queue::{Slot, SlowQueues};
+use crate::request::slow::queue::{Slot, SlowQueues, State};
 
 /// Bytes of a body that are sent with the head, if they are ready.
 const FIRST: usize = 64 * 1024;
@@ -35,17 +36,25 @@ const FIRST_PARTS: usize = 64;
 /// Parts of a body that may wait for the lane.
 const AHEAD: usize = 2;
 
-/// Starts the requests of a slow lane one at a time, until its queue is closed.
+/// Starts the requests of a slow lane one at a time, until its queue is closed and they have ended. Some
+/// may be of other lanes, whose connections live on.
 pub(crate) async fn run<S: HttpService>(queues: Arc<SlowQueues>, lane: usize, service: S) {
+    let requests = TaskTracker::new();
+    requests.close();
     loop {
         if let Some((job, slot)) = queues.next(lane) {
-            spawn_local(serve(service.clone(), job, slot));
+            spawn_local(requests.track_future(serve(service.clone(), job, slot)));
             // Continues after the event loop has polled its sockets.
             yield_now().await;
-        } else if queues.is_closed(lane) {
-            return;
-        } else {
-            queues.changed(lane).await;
+            continue;
+        }
+        match queues.state(lane) {
+            State::Open => queues.changed(lane).await,
+            State::Closed if !requests.is_empty() => tokio::select! {
+                () = requests.wait() => {}
+                () = queues.changed(lane) => {}
+            },
+            State::Closed | State::Ended => return,
         }
     }
 }

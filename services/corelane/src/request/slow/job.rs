@@ -19,6 +19,8 @@ use crate::request::slow::body::FarBody;
 /// A request that a slow lane is to serve.
 #[derive(Debug)]
 pub(crate) struct Job {
+    /// The lane of its connection.
+    pub(crate) home: usize,
     pub(crate) request: Request<Incoming>,
     pub(crate) guest: Guest,
     /// The parts of its record that handlers can read.

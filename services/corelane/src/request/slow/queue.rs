@@ -13,9 +13,9 @@ use tokio::sync::Notify;
 use crate::base::clock::Tick;
 use crate::base::settings::Limits;
 use crate::base::slow::SlowLanes;
+use crate::base::turns::{BRIEF, HANDICAP};
 use crate::load::lane::LaneGroup;
 use crate::load::slow::SlowShared;
-use crate::request::queue::HANDICAP;
 use crate::request::slow::job::{Job, Place};
 
 /// The queues of all slow lanes.
@@ -40,13 +40,26 @@ struct JobQueue {
     changed: Notify,
     /// Notified when the slow lane gets work, for the lane.
     begun: Notify,
+    /// Notified when the slow lane has ended, for the lane.
+    ended: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Waiting {
     jobs: BTreeMap<Place, Box<Job>>,
     arrivals: u64,
-    is_closed: bool,
+    state: State,
+}
+
+/// What a queue still does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum State {
+    #[default]
+    Open,
+    /// It takes no more jobs.
+    Closed,
+    /// Nor does it start those that it has.
+    Ended,
 }
 
 impl JobQueue {
@@ -76,20 +89,25 @@ impl SlowQueues {
         &self.lanes[lane].slow
     }
 
-    /// Queues a job of a lane that arrived at `now`. `None`: it would wait for too long, or the slow
-    /// lane has ended.
-    pub(crate) fn push(self: &Arc<Self>, lane: usize, job: Box<Job>, now: Tick) -> Option<Ticket> {
+    /// Queues a job that arrived at `now` for the slow lane of `lane`. The job comes back if it would
+    /// wait for too long, or the slow lane ends.
+    pub(crate) fn push(
+        self: &Arc<Self>,
+        lane: usize,
+        job: Box<Job>,
+        now: Tick,
+    ) -> Result<Ticket, Box<Job>> {
         let (queue, shared) = (&self.queues[lane], self.shared(lane));
         let late = Duration::from_nanos(shared.expected.load(Relaxed)) > self.timeout;
         let (waiting, running) = (shared.waiting.load(Relaxed), shared.running.load(Relaxed));
         if late || (waiting + running) as usize >= self.most {
-            return None;
+            return Err(job);
         }
-        let expected = job.expected;
+        let (expected, home) = (job.expected, job.home);
         let since = now.later(expected.saturating_mul(HANDICAP));
         let mut inside = queue.waiting();
-        if inside.is_closed {
-            return None;
+        if inside.state != State::Open {
+            return Err(job);
         }
         inside.arrivals += 1;
         let place = Place { since, arrival: inside.arrivals };
@@ -98,13 +116,13 @@ impl SlowQueues {
         shared.expected.fetch_add(expected, Relaxed);
         inside.jobs.insert(place, job);
         drop(inside);
-        shared.handed_over.add(1);
+        self.shared(home).handed_over.add(1);
         queue.changed.notify_one();
         queue.begun.notify_one();
         if running > 0 {
             self.offer(lane);
         }
-        Some(Ticket { queues: Arc::clone(self), lane, place })
+        Ok(Ticket { queues: Arc::clone(self), lane, place })
     }
 
     /// Wakes an idle slow lane of another lane, if there is one.
@@ -141,12 +159,15 @@ impl SlowQueues {
             return None;
         }
         let job = self.pop(lane).or_else(|| self.steal(lane, running))?;
+        if job.home != lane {
+            self.shared(lane).stolen.add(1);
+        }
         let slot = Slot::take(self, lane, job.expected);
         Some((job, slot))
     }
 
     fn steal(&self, lane: usize, running: usize) -> Option<Box<Job>> {
-        if running > 0 {
+        if running > 0 || self.state(lane) != State::Open {
             return None;
         }
         let mut others = (lane + 1..self.queues.len()).chain(0..lane);
@@ -154,7 +175,6 @@ impl SlowQueues {
             let is_busy = self.shared(other).running.load(Relaxed) > 0;
             is_busy.then(|| self.pop(other)).flatten()
         })?;
-        self.shared(lane).stolen.add(1);
         self.queues[lane].begun.notify_one();
         Some(job)
     }
@@ -169,26 +189,52 @@ impl SlowQueues {
         self.queues[lane].begun.notified().await;
     }
 
-    /// The slow lane serves nothing more; what waits is dropped.
+    /// The slow lane gets no more jobs, and ends once it has none.
     pub(crate) fn close(&self, lane: usize) {
         let queue = &self.queues[lane];
         let mut inside = queue.waiting();
-        inside.is_closed = true;
+        inside.state = inside.state.max(State::Closed);
+        drop(inside);
+        queue.changed.notify_one();
+    }
+
+    /// The slow lane serves nothing more; what waits is dropped.
+    pub(crate) fn end(&self, lane: usize) {
+        let queue = &self.queues[lane];
+        let mut inside = queue.waiting();
+        inside.state = State::Ended;
         let jobs = std::mem::take(&mut inside.jobs);
         drop(inside);
         jobs.values().for_each(|job| self.forget(lane, job));
         queue.changed.notify_one();
+        queue.ended.notify_one();
     }
 
-    pub(crate) fn is_closed(&self, lane: usize) -> bool {
-        self.queues[lane].waiting().is_closed
+    /// What the queue of a slow lane still does.
+    pub(crate) fn state(&self, lane: usize) -> State {
+        self.queues[lane].waiting().state
     }
 
-    /// Waits until the queue is closed.
+    /// Waits until [`SlowQueues::close`].
     pub(crate) async fn closed(&self, lane: usize) {
-        while !self.is_closed(lane) {
+        while self.state(lane) == State::Open {
             self.changed(lane).await;
         }
+    }
+
+    /// Waits until [`SlowQueues::end`].
+    pub(crate) async fn ended(&self, lane: usize) {
+        while self.state(lane) != State::Ended {
+            self.queues[lane].ended.notified().await;
+        }
+    }
+
+    /// A lane other than `home` that has nothing to do, and neither has its slow lane.
+    pub(crate) fn idle_lane(&self, home: usize) -> Option<usize> {
+        let mut others = (home + 1..self.queues.len()).chain(0..home);
+        others.find(|&other| {
+            self.lanes[other].metrics.expected.get() < BRIEF && self.shared(other).is_idle()
+        })
     }
 }
 

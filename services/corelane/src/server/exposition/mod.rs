@@ -72,7 +72,7 @@ const OF_LANES: &[OfLane] = &[
     ),
     counter(
         "corelane_slow_requests",
-        "Requests that the lane handed over to its slow lane",
+        "Requests that the lane handed over to a slow lane",
         |lane, _| lane.slow.handed_over.get().into(),
     ),
     gauge("corelane_slow_requests_waiting", "Requests that wait for the slow lane", |lane, _| {

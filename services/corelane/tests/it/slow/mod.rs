@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
-use corelane::{Builder, Cost, Error, Incoming, Lane, Lanes, Pin, SlowLanes};
+use corelane::{Builder, Cost, Error, Incoming, Lane, Lanes, Phase, Pin, SlowLanes};
 use http::{HeaderValue, Request, Response};
 use tower::util::BoxCloneSyncService;
 
@@ -17,7 +17,7 @@ use crate::support::{Answer, Client, PATIENCE, Running, builder};
 
 type SlowService = BoxCloneSyncService<Request<Incoming>, Response<Body>, Infallible>;
 
-/// Handlers that hold their thread: `/hold` until the test lets them go, `/burn/{micros}` for some CPU time,
+/// Handlers that hold their thread: `/hold` and `/keep` until the test lets them go, `/burn/{micros}` for some CPU time,
 /// `/turns` until then too, but with turns. Each reply names its thread, as `lane-0` or `slow-0`.
 #[derive(Clone, Default)]
 struct Holding {
@@ -55,11 +55,11 @@ impl Holding {
     async fn work(&self, path: &str, name: &str) {
         let late = Instant::now() + PATIENCE;
         let goes = || self.go.load(Ordering::SeqCst) || Instant::now() > late;
-        if path == "/hold" || path == "/turns" {
+        if ["/hold", "/keep", "/turns"].contains(&path) {
             self.held.lock().expect("no panic").insert(name.to_owned());
         }
         match path {
-            "/hold" => while !goes() {},
+            "/hold" | "/keep" => while !goes() {},
             "/turns" => {
                 while !goes() {
                     corelane::turn().await;
@@ -85,7 +85,8 @@ const ON: SlowLanes = SlowLanes { bound: Duration::from_micros(500), share: 0.15
 
 fn settings() -> Builder {
     let builder = builder().slow_lanes(Some(ON));
-    builder.routes(["/", "/hold", "/turns", "/burn/{micros}"]).cost("/hold", Cost::Expensive)
+    let routes = ["/", "/hold", "/keep", "/turns", "/burn/{micros}"];
+    builder.routes(routes).cost("/hold", Cost::Expensive).cost("/keep", Cost::Cheap)
 }
 
 fn ask(client: &mut Client, target: &str) -> String {
@@ -232,16 +233,7 @@ fn what_waits_for_a_slow_lane_is_taken_by_an_idle_one() {
     let holding = Holding::default();
     let builder = settings().lanes(Lanes::Count(2)).replica(HeaderValue::from_static("r"));
     let server = Running::start(builder, holding.factory());
-    // Two connections of one lane.
-    let mut by_lane: [Vec<Client>; 2] = Default::default();
-    while by_lane.iter().all(|clients| clients.len() < 2) {
-        let mut client = server.connect();
-        let lane: usize =
-            client.get("/").header("corelane-lane").expect("a lane").parse().expect("a number");
-        by_lane[lane].push(client);
-    }
-    let own = usize::from(by_lane[1].len() == 2);
-    let clients = &mut by_lane[own];
+    let (own, mut clients) = of_one_lane(&server, 2);
     clients[0].send_get("/hold");
     server.wait_until("held", || holding.held().contains(&format!("slow-{own}")));
     clients[1].send_get("/hold");
@@ -251,13 +243,73 @@ fn what_waits_for_a_slow_lane_is_taken_by_an_idle_one() {
         1.0
     );
     holding.let_go();
-    for client in clients {
+    for client in &mut clients {
         let answer = client.read_answer();
-        assert_eq!(
-            answer.header("corelane-lane"),
-            Some(own.to_string().as_str()),
-            "of the connection"
-        );
+        let lane = own.to_string();
+        assert_eq!(answer.header("corelane-lane"), Some(&*lane), "of the connection");
+    }
+}
+
+/// This many connections of one lane of two, and that lane.
+fn of_one_lane(server: &Running, count: usize) -> (usize, Vec<Client>) {
+    let mut by_lane: [Vec<Client>; 2] = Default::default();
+    loop {
+        let mut client = server.connect();
+        let answer = client.get("/");
+        let lane: usize =
+            answer.header("corelane-lane").expect("a lane").parse().expect("a number");
+        by_lane[lane].push(client);
+        if by_lane[lane].len() == count {
+            return (lane, std::mem::take(&mut by_lane[lane]));
+        }
+    }
+}
+
+#[test]
+fn what_waits_for_a_lane_is_taken_by_an_idle_one() {
+    let holding = Holding::default();
+    let builder = settings().lanes(Lanes::Count(2)).replica(HeaderValue::from_static("r"));
+    // Neither brief nor slow.
+    let builder = builder.cost("/burn/{micros}", Cost::Cheap);
+    let server = Running::start(builder, holding.factory());
+    let (own, mut clients) = of_one_lane(&server, 21);
+    let other = format!("slow-{}", 1 - own);
+    let mut holder = clients.pop().expect("more than one");
+    clients.iter_mut().for_each(|client| assert_ne!(ask(client, "/burn/300"), other));
+    holder.send_get("/keep");
+    server.wait_until("held", || holding.held().contains(&format!("lane-{own}")));
+    clients.iter_mut().for_each(|client| client.send_get("/burn/300"));
+    holding.let_go();
+    assert_eq!(holder.read_answer().text(), format!("lane-{own}"));
+    let mut moved = 0;
+    for client in &mut clients {
+        let answer = client.read_answer();
+        let lane = own.to_string();
+        assert_eq!(answer.header("corelane-lane"), Some(&*lane), "of the connection");
+        moved += usize::from(answer.text() == other);
+    }
+    assert!((1..20).contains(&moved), "{moved}");
+    let stolen = format!("corelane_slow_requests_stolen_total{{lane=\"{}\"}}", 1 - own);
+    assert_eq!(server.metric(&stolen), moved as f64);
+}
+
+#[test]
+fn a_drain_waits_for_requests_on_slow_lanes_of_other_lanes() {
+    let holding = Holding::default();
+    let builder = settings().lanes(Lanes::Count(2)).replica(HeaderValue::from_static("r"));
+    let server = Running::start(builder.cost("/turns", Cost::Expensive), holding.factory());
+    let (own, mut clients) = of_one_lane(&server, 2);
+    clients[0].send_get("/turns");
+    server.wait_until("held", || holding.held().contains(&format!("slow-{own}")));
+    clients[1].send_get("/turns");
+    server.wait_until("stolen", || holding.held().contains(&format!("slow-{}", 1 - own)));
+    server.handle.drain();
+    server.wait_until("closing", || server.handle.phase() == Phase::Closing);
+    // Meanwhile the other lane, which has no connections, could end.
+    (0..50).for_each(|_| drop(server.admin_get("/metrics")));
+    holding.let_go();
+    for client in &mut clients {
+        assert_eq!(client.read_answer().status, 200);
     }
 }
 
