@@ -1,6 +1,17 @@
-"""Options of the tests of a running cluster, and which of them CI runs on each change."""
+"""Options of the tests of a running cluster, which of them CI runs on each change, and a database for its servers."""
+
+import json
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
+
+from support.kubernetes import Cluster
+from support.postgres import Postgres
+from support.projects import Writer
+from support.releases import Release
 
 ESSENTIAL = {"test_pinning", "test_rollouts", "test_disruptions", "test_services"}
 """Modules that CI runs on each change; the others are nightly."""
@@ -10,10 +21,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """`--rounds 10` upgrades the server and rolls it back ten times instead of once.
 
     `--measure 5` scales up and down five times by EndpointSlices and five times by DNS.
+    `--random 3600` has faults of nodes for an hour.
     `--ends` is for a cluster that ends with the tests.
     """
     parser.addoption("--rounds", type=int, default=1, metavar="N", help="upgrades under load")
     parser.addoption("--measure", type=int, default=0, metavar="N", help="scalings of each way")
+    parser.addoption("--random", type=float, default=300, metavar="SECONDS", help="random faults")
     parser.addoption("--ends", action="store_true", help="leave nothing deployed")
 
 
@@ -32,3 +45,81 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.parent.name == "e2e" and item.path.stem not in ESSENTIAL:
             item.add_marker(pytest.mark.nightly)
+
+
+NAME = "test-projects"
+"""Of the Secrets, and of the Service that gives PostgreSQL a name in the cluster."""
+
+
+def address_towards(node: str) -> str:
+    """The address of this machine from which it reaches a node, and pods reach it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((node, 9))
+        return probe.getsockname()[0]
+
+
+def objects(postgres: Postgres, writer: Writer) -> list[dict]:
+    """What the release is told the names of; the Service leads out of the cluster."""
+    settings = postgres.instance.settings
+    port = {"name": "postgres", "protocol": "TCP", "port": settings.port}
+    secret = {
+        "password": postgres.instance.password_file.read_text(),
+        "ca.crt": postgres.instance.ca_file.read_text(),
+        "tokens": writer.file.read_text(),
+    }
+    labels = {"kubernetes.io/service-name": NAME}
+    return [
+        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": NAME}, "stringData": secret},
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": NAME},
+            "spec": {"ports": [port]},
+        },
+        {
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": {"name": NAME, "labels": labels},
+            "addressType": "IPv4",
+            "endpoints": [{"addresses": [settings.address]}],
+            "ports": [port],
+        },
+    ]
+
+
+def apply(cluster: Cluster, made: list[dict]) -> None:
+    """Makes objects, or changes them."""
+    listed = {"apiVersion": "v1", "kind": "List", "items": made}
+    cluster.kubectl("apply", "--filename", "-", stdin=json.dumps(listed))
+
+
+@pytest.fixture
+def database(
+    new_postgres: Callable[..., Postgres], release: Release, tmp_path: Path
+) -> Iterator[tuple[Postgres, Writer, list[str]]]:
+    """A PostgreSQL with TLS on this machine that the pods reach by a name, a token, and the settings of a release for them."""
+    node = urlsplit(release.gateway).hostname
+    server = new_postgres(tls=True, address=address_towards(node), names=[NAME])
+    writer = Writer.new(tmp_path)
+    apply(release.cluster, objects(server, writer))
+    settings = server.instance.settings
+    url = f"postgres://corelane@{NAME}:{settings.port}/corelane?sslmode=require"
+    yield (
+        server,
+        writer,
+        [
+            "service.config.database.kind=postgres",
+            f"service.config.database.url={url}",
+            "service.config.database.password_file=/etc/projects/password",
+            "service.config.database.ca_file=/etc/projects/ca.crt",
+            "service.config.auth.tokens=/etc/projects/tokens",
+            "service.volumes[0].name=projects",
+            f"service.volumes[0].secret.secretName={NAME}",
+            "service.volumeMounts[0].name=projects",
+            "service.volumeMounts[0].mountPath=/etc/projects",
+            f"service.networkPolicy.egress[0].ports[0].port={settings.port}",
+        ],
+    )
+    # The next test's release is another one again; until then its replicas have no database.
+    for kind in ("secret", "service", "endpointslice"):
+        release.cluster.kubectl("delete", kind, NAME, "--ignore-not-found")

@@ -1,144 +1,212 @@
 """Nodes that are lost, cut off, booted, or out of disk, under a constant load of idempotent requests.
 
 Nodes are machines here: `make cluster-up deploy CLUSTER=vm`, then `make e2e CLUSTER=vm TESTS="-k node_faults -s"`, which
-prints a row for each fault. The load goes to the gateway's pod on the node that stays.
+prints a row for each fault. `--random 3600` of pytest has faults at random for an hour.
 """
 
+import random
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
 
 import pytest
 
 from cluster import settings
 from cluster.faults import Faulty
 from support import eventually
+from support.kubernetes import Cluster, Pod
 from support.load import Load
+from support.postgres import Postgres
+from support.projects import Saves, Writer
 from support.releases import Release
 
 pytestmark = pytest.mark.skipif(settings.kind() != "vm", reason="nodes are no machines")
 
 RATE = 20.0
 CLIENTS = 8
+SLOW = 2.0
+"""Seconds after which a reply shows that its request first went to a replica that does not answer."""
+
 RECOVERY = 900.0
 """Seconds until a node that came back serves again. Emulated CPUs boot in one to two minutes."""
 
+SEED = 20261127
+
 
 @dataclass
-class Fault:
-    """What clients saw of a fault."""
+class Site:
+    """The cluster, and a load through one gateway pod, as a balancer before the gateways would send it."""
 
-    load: Load
-    began: float
-    node: str
-    """The node that has it: not that of the gateway's pod."""
+    cluster: Cluster
+    nodes: Faulty = field(default_factory=lambda: Faulty(settings.load()))
+    gateways: dict[str, Pod] = field(default_factory=dict)
+    """By their nodes."""
 
+    replicas: dict[str, Pod] = field(default_factory=dict)
 
-@pytest.fixture(scope="module")
-def nodes() -> Faulty:
-    """The machines."""
-    return Faulty(settings.load())
+    def __post_init__(self) -> None:
+        self.gateways = {pod.node: pod for pod in self.cluster.wait_for_pods("gateway", 2)}
+        self.replicas = {pod.node: pod for pod in self.cluster.wait_for_pods("server", 2)}
 
+    def through(self, node: str) -> str:
+        """URL of the gateway's pod on a node."""
+        return f"http://{self.gateways[node].ip}:8080"
 
-@contextmanager
-def loaded(release: Release, name: str) -> Iterator[Fault]:
-    """A load through the gateway's pod that stays; prints what it saw, and ends when both replicas serve again."""
-    cluster = release.cluster
-    gateway = cluster.wait_for_pods("gateway", 2)[0]
-    replicas = {pod.node: pod.name for pod in cluster.wait_for_pods("server", 2)}
-    (other,) = set(replicas) - {gateway.node}
-    with Load(f"http://{gateway.ip}:8080", clients=CLIENTS, rate=RATE) as load:
-        for replica in replicas.values():
-            load.wait_for(20, replica)
-        fault = Fault(load, time.monotonic(), other)
-        yield fault
-        seconds = time.monotonic() - fault.began
-        eventually(
-            lambda: {pod.node for pod in cluster.ready_pods("server")} == set(replicas),
-            "both replicas",
-            patience=RECOVERY,
-            pause=1.0,
+    def other(self, node: str) -> str:
+        """The other one of two nodes."""
+        (other,) = set(self.replicas) - {node}
+        return other
+
+    def is_whole(self) -> bool:
+        """Whether both nodes serve."""
+        apps = ("server", "gateway")
+        return all(
+            {pod.node for pod in self.cluster.ready_pods(app)} == set(self.replicas) for app in apps
         )
-        for pod in cluster.ready_pods("server"):
+
+    def recovered(self, load: Load) -> None:
+        """Waits until both nodes serve, and both replicas are asked."""
+        eventually(self.is_whole, "both nodes", patience=RECOVERY, pause=1.0)
+        for pod in self.cluster.ready_pods("server"):
             load.wait_for(20, pod.name, patience=RECOVERY)
-    slowest = max(load.seconds)
+        self.__post_init__()
+
+    @contextmanager
+    def without_power(self, node: str) -> Iterator[None]:
+        """Switched off, and on again."""
+        self.nodes.kill(node)
+        try:
+            yield
+        finally:
+            self.nodes.start(node)
+
+    @contextmanager
+    def booted(self, node: str) -> Iterator[None]:
+        """Without an orderly end of anything."""
+        self.nodes.reboot(node)
+        yield
+
+    @contextmanager
+    def without_dns(self, _node: str) -> Iterator[None]:
+        """No pod of CoreDNS is left."""
+        self.scale_dns(0)
+        try:
+            yield
+        finally:
+            self.scale_dns(1)
+
+    def scale_dns(self, replicas: int) -> None:
+        """Sets the number of CoreDNS pods."""
+        self.cluster.kubectl(
+            "scale", "deployment/coredns", f"--replicas={replicas}", "--namespace=kube-system"
+        )
+
+    @contextmanager
+    def suffering(self, node: str, fault: str, undo: str) -> Iterator[None]:
+        """A node has a fault for a while; later tests have it without."""
+        self.nodes.run(node, fault)
+        try:
+            yield
+        finally:
+            self.nodes.run(node, undo)
+
+
+def lines(fault: str, undo: str) -> Callable[[Site, str], AbstractContextManager[None]]:
+    """A fault that lines of shell make and undo."""
+    return lambda site, node: site.suffering(node, fault, undo)
+
+
+Fault = tuple[float, Callable[[Site, str], AbstractContextManager[None]]]
+
+# The kubelet removes images and pods from a full disk until there is room.
+FILL = "fallocate -l $(df --output=avail -B1 /disk | tail -1) /disk/full || true"
+
+FAULTS: dict[str, Fault] = {
+    "power": (30, Site.without_power),
+    "boot": (30, Site.booted),
+    "cut-off": (10, lambda site, node: site.nodes.partitioned(node)),
+    "loss": (
+        30,
+        lines("tc qdisc add dev eth0 root netem loss 5% delay 20ms", "tc qdisc del dev eth0 root"),
+    ),
+    "clock": (30, lines("date -s '+1 hour'", "date -s '-1 hour'")),
+    "disk": (60, lines(FILL, "rm -f /disk/full")),
+    "dns": (60, Site.without_dns),
+    "api": (60, lambda site, _node: site.nodes.without_api()),
+}
+"""Seconds that each fault of a node lasts, and how it is made."""
+
+LONG: dict[str, Fault] = {
+    "cut-off-5-min": (300, FAULTS["cut-off"][1]),
+    "api-10-min": (600, FAULTS["api"][1]),
+}
+
+
+def happens(site: Site, load: Load, name: str, node: str) -> None:
+    """A fault of a node, until both nodes serve again; prints what clients saw of it."""
+    seconds, make = (FAULTS | LONG)[name]
+    total, failures, began = load.total, len(load.failures), time.monotonic()
+    with make(site, node):
+        end = began + seconds
+        eventually(lambda: time.monotonic() > end, patience=seconds + 60, pause=0.2)
+        load.wait_for(CLIENTS)
+        ended = time.monotonic()
+    site.recovered(load)
+    recovered = time.monotonic() - ended
+    seen = [(asked - began, took) for asked, took in load.times if began <= asked < ended]
+    slow = [asked for asked, took in seen if took > SLOW]
+    failed = len(load.failures) - failures
     print(
-        f"\n| {name} | {seconds:.0f} s | {load.total} | {len(load.failures)} | {slowest:.2f} s "
-        f"| {time.monotonic() - fault.began - seconds:.0f} s |",
+        f"\n| {name} | {ended - began:.0f} s | {load.total - total} | {failed} | {max(took for _, took in seen):.2f} s "
+        f"| {len(slow)}, the last sent after {max(slow, default=0):.1f} s | {recovered:.0f} s |",
         end="",
     )
     # Those in flight on the lost node, one per client.
-    assert len(load.failures) <= CLIENTS, load.failures[:10]
+    assert failed <= CLIENTS, load.failures[:10]
 
 
-def for_seconds(seconds: float, load: Load) -> None:
-    """A fault lasts, and the load goes on."""
-    end = time.monotonic() + seconds
-    eventually(lambda: time.monotonic() > end, patience=seconds + 60, pause=0.2)
-    load.wait_for(CLIENTS)
+@pytest.mark.parametrize("name", FAULTS | LONG)
+def test_idempotent_requests_outlive(release: Release, name: str) -> None:
+    site = Site(release.cluster)
+    node, other = site.gateways
+    with Load(site.through(node), clients=CLIENTS, rate=RATE) as load:
+        for pod in site.replicas.values():
+            load.wait_for(20, pod.name)
+        happens(site, load, name, other)
 
 
-@contextmanager
-def suffering(nodes: Faulty, node: str, fault: str, undo: str) -> Iterator[None]:
-    """A node has a fault for a while; later tests have it without."""
-    nodes.run(node, fault)
-    try:
-        yield
-    finally:
-        nodes.run(node, undo)
+@pytest.mark.parametrize("name", ["power", "cut-off"])
+def test_a_gateway_on_a_node_that_is_lost(release: Release, name: str) -> None:
+    """New connections go to the other gateway, as a balancer before them has it."""
+    site = Site(release.cluster)
+    node, other = site.gateways
+    with Load(site.through(node), clients=CLIENTS, rate=RATE) as load:
+        load.wait_for(20)
+        load.url = site.through(other)
+        happens(site, load, name, node)
 
 
-def test_a_node_without_power(release: Release, nodes: Faulty) -> None:
-    with loaded(release, "power lost") as fault:
-        nodes.kill(fault.node)
-        try:
-            for_seconds(30, fault.load)
-        finally:
-            nodes.start(fault.node)
-
-
-@pytest.mark.parametrize("seconds", [10, 300])
-def test_a_node_that_is_cut_off(release: Release, nodes: Faulty, seconds: int) -> None:
-    with (
-        loaded(release, f"cut off for {seconds} s") as fault,
-        nodes.partitioned(fault.node),
-    ):
-        for_seconds(seconds, fault.load)
-
-
-def test_a_node_that_boots(release: Release, nodes: Faulty) -> None:
-    with loaded(release, "booted") as fault:
-        nodes.reboot(fault.node)
-        for_seconds(30, fault.load)
-
-
-def test_an_api_server_that_is_away(release: Release, nodes: Faulty) -> None:
-    with loaded(release, "API server away") as fault, nodes.without_api():
-        for_seconds(120, fault.load)
-
-
-def test_a_node_whose_disk_is_full(release: Release, nodes: Faulty) -> None:
-    """The kubelet removes images and pods until there is room."""
-    with loaded(release, "disk full") as fault:
-        fill = "fallocate -l $(df --output=avail -B1 /disk | tail -1) /disk/full || true"
-        with suffering(nodes, fault.node, fill, "rm -f /disk/full"):
-            for_seconds(60, fault.load)
-
-
-@pytest.mark.parametrize(
-    ("fault", "undo"),
-    [
-        ("tc qdisc add dev eth0 root netem loss 5% delay 20ms", "tc qdisc del dev eth0 root"),
-        ("date -s '+1 hour'", "date -s '-1 hour'"),
-    ],
-    ids=["loss", "clock"],
-)
-def test_a_node_whose(
-    release: Release, nodes: Faulty, fault: str, undo: str, request: pytest.FixtureRequest
+def test_faults_at_random(
+    release: Release,
+    database: tuple[Postgres, Writer, list[str]],
+    request: pytest.FixtureRequest,
 ) -> None:
+    """No acknowledged save is lost either."""
+    _, writer, kept = database
+    release.upgrade(*kept, "service.rollout.maxUnavailable=2")
+    site, source = Site(release.cluster), random.Random(SEED)
+    saving = Saves(lambda: load.url, writer, clients=2, pause=0.5, seed=SEED)
+    end = time.monotonic() + request.config.getoption("random")
     with (
-        loaded(release, request.node.callspec.id) as seen,
-        suffering(nodes, seen.node, fault, undo),
+        Load(site.through(next(iter(site.gateways))), clients=CLIENTS, rate=RATE) as load,
+        saving as saves,
     ):
-        for_seconds(30, seen.load)
+        while time.monotonic() < end:
+            node = source.choice(sorted(site.gateways))
+            load.url = site.through(site.other(node))
+            saves.more(5)
+            happens(site, load, source.choice(sorted(FAULTS)), node)
+        saves.more(5)
+    print(f"\n{saves.acknowledged} saves acknowledged, {saves.refused} refused", end="")
+    saves.check(release)

@@ -33,7 +33,8 @@ class Load:
     replies: Counter = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
     idle_closes: int = 0
-    seconds: list[float] = field(default_factory=list)
+    times: list[tuple[float, float]] = field(default_factory=list)
+    """When each reply was asked for, and how long it took, in seconds."""
     first: dict[str, float] = field(default_factory=dict)
     last: dict[str, float] = field(default_factory=dict)
 
@@ -89,7 +90,7 @@ class Load:
                 client.close()
                 client = self.connect(self.url)
                 continue
-            self.seconds.append(time.monotonic() - begun)
+            self.times.append((begun, time.monotonic() - begun))
             if reply.status == 200:
                 self.replies[reply.replica] += 1
                 # When each replica was asked for the first and for the last time.

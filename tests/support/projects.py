@@ -207,6 +207,9 @@ class Saves:
     url: Callable[[], str]
     writer: Writer
     clients: int = 4
+    pause: float = 0.0
+    """Seconds between two saves of a client."""
+
     seed: int = 1
     stored: dict[str, list[dict]] = field(default_factory=dict)
     acknowledged: int = 0
@@ -258,8 +261,7 @@ class Saves:
             # Every third save or so is of a new project.
             if refused or source.random() < 0.3:
                 path = "/projects"
-            if refused:
-                self._stop.wait(PAUSE)
+            self._stop.wait(max(self.pause, PAUSE) if refused else self.pause)
 
     def _note(self, path: str, saved: dict, reply: Reply | None) -> None:
         with self._lock:
@@ -269,7 +271,7 @@ class Saves:
                 return
             if path in self.stored:
                 self.stored[path].append(saved)
-            if reply is None or reply.status == 503:
+            if reply is None or reply.status in (503, 504):
                 self.refused += 1
             else:
                 self.unexpected.append(f"{reply.status} {reply.body[:200]!r}")
