@@ -234,7 +234,7 @@ def test_an_api_server_takes_what_is_written(
 ) -> None:
     mix = "GET /hello=90%, GET /work=10%:7ms"
     # As many requests as by default: with few, the result is off by up to 50 thousandths.
-    written = corelane("capacity", "--mix", mix, "--rps=7000", "--p99", target, "--hpa")
+    written = corelane("capacity", "--mix", mix, "--rps=7000", "--p99", target, "--hpa=busy")
     assert written.returncode == 0, written.stderr
     values = tmp_path / "values.yaml"
     values.write_text(written.stdout)
@@ -262,7 +262,7 @@ def test_an_api_server_takes_what_is_written(
 def test_what_no_autoscaler_can_mend_is_said_instead(
     corelane: Callable, arguments: tuple[str, ...], words: str
 ) -> None:
-    refused = corelane("capacity", FEW, *arguments, "--rps", "100", "--hpa")
+    refused = corelane("capacity", FEW, *arguments, "--rps", "100", "--hpa=busy")
     assert (refused.returncode, refused.stdout) == (1, "")
     assert words in refused.stderr
     assert len(refused.stderr.splitlines()) == 1

@@ -207,7 +207,7 @@ PARAMETERS = """\
 | mix | 90% `/hello`, 10% 7 ms of work ({lane_ms[0]:.2f} ms of a lane); the expensive one 20% ({lane_ms[1]:.2f} ms) | [values-autoscaling.yaml](../../charts/service/values-autoscaling.yaml) |
 | utilisation with 99.5% in time | {limit:.1%} | `corelane capacity --p99 50ms --json` |
 | utilisation of the required replicas | {allowed:.1%} | `service:corelane_capacity_allowed:ratio` |
-| busy share | {busy:.1%} | `corelane capacity --hpa` |
+| busy share | {busy:.1%} | `corelane capacity --hpa=busy` |
 | autoscaler | a look each 15 s, tolerance 10%, up by 100% or 4 pods in 15 s | defaults of Kubernetes 1.33 |
 | scale down | 60 s, then half in a minute; busy share 300 s, then 10%; CPU 300 s | `corelane capacity --hpa`, defaults of Kubernetes |
 | scrapes and rules | 15 s | `scrape.interval` of charts/monitoring |

@@ -93,9 +93,9 @@ pub(crate) struct Question {
     json: bool,
     /// Print values of charts/service for its HorizontalPodAutoscaler
     #[arg(long, help_heading = "Answer", requires = "rps", requires = "quantile")]
-    #[arg(value_name = "METRIC", num_args = 0..=1, require_equals = true, default_missing_value = "busy")]
+    #[arg(value_name = "METRIC", num_args = 0..=1, require_equals = true, default_missing_value = "required")]
     hpa: Option<Metric>,
-    /// With --hpa=required: the label `service` of its replicas, which is the name of the Deployment
+    /// With --hpa: the label `service` of its replicas, which is the name of the Deployment
     #[arg(long, help_heading = "Answer", value_name = "NAME", required_if_eq("hpa", "required"))]
     pub(super) service: Option<String>,
 }

@@ -14,8 +14,8 @@ pub(crate) fn render(
 ) -> Result<String, String> {
     if service.is_none() && answer.model.knee().bound == Bound::Slots {
         return Err(format!(
-            "--hpa: the {} slots of a lane are taken before the lane is busy, so its busy share is no measure; \
-             allowed are --hpa=required, or more --slots",
+            "--hpa=busy: the {} slots of a lane are taken before the lane is busy, so its busy share is no measure; \
+             allowed are --hpa --service NAME, or more --slots",
             answer.model.replica().slots
         ));
     }
