@@ -46,8 +46,13 @@ class Site:
     replicas: dict[str, Pod] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.gateways = {pod.node: pod for pod in self.cluster.wait_for_pods("gateway", 2)}
-        self.replicas = {pod.node: pod for pod in self.cluster.wait_for_pods("server", 2)}
+        self.gateways, self.replicas = self.spread("gateway"), self.spread("server")
+
+    def spread(self, app: str) -> dict[str, Pod]:
+        """The pods of an app, one on each node: a roll-out may leave both on one."""
+        while len(found := {pod.node: pod for pod in self.cluster.wait_for_pods(app, 2)}) < 2:
+            self.cluster.kubectl("delete", "pod", next(iter(found.values())).name)
+        return found
 
     def through(self, node: str) -> str:
         """URL of the gateway's pod on a node."""

@@ -156,23 +156,51 @@ def test_a_stream_without_events_lives_by_its_heartbeats(routed: Release, number
     assert received.startswith(b"HTTP/1.1 200 ")
 
 
+def autoscale(mixed: Release, replicas: int) -> None:
+    """Has an autoscaler add or remove replicas of the other service, until there are so many."""
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "mixed"}
+    # Outside of these bounds it needs no metric.
+    spec = {"scaleTargetRef": target, "minReplicas": replicas, "maxReplicas": replicas}
+    made = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "spec": spec}
+    made["metadata"] = {"name": "mixed"}
+    mixed.cluster.kubectl("apply", "--filename", "-", stdin=json.dumps(made))
+    eventually(
+        lambda: len(mixed.pods()) == replicas, "its replicas", patience=ROLL_OUT, pause=PAUSE
+    )
+    mixed.cluster.kubectl("rollout", "status", "deployment/mixed")
+
+
 @dataclass(frozen=True)
 class Rolled:
-    """What clients saw while the other service was rolled out."""
+    """What clients saw while replicas of the other service went."""
 
     load: Load
     exchanges: Exchanges
     old: set[str]
     new: set[str]
+    all_go: bool
+    """Whether none of the replicas was left that clients had at first."""
 
     def seen(self, kind: object) -> Seen:
         """What those of one kind saw."""
         return self.exchanges.seen(kind)
 
+    def least(self, clients: int) -> int:
+        """How many of so many sessions ended at least."""
+        return clients if self.all_go else 1
 
-@pytest.fixture(scope="module")
-def rolled(routed: Release, mixed: Release) -> Rolled:
-    """One roll-out for clients of all kinds, half a minute long: each replica drains for five seconds."""
+
+@pytest.fixture(
+    scope="module", params=["roll out", pytest.param("scale", marks=pytest.mark.nightly)]
+)
+def rolled(routed: Release, mixed: Release, request: pytest.FixtureRequest) -> Iterator[Rolled]:
+    """A roll-out for clients of all kinds, half a minute long, or an autoscaler that removes two replicas of three.
+
+    Each replica drains for five seconds.
+    """
+    rolls = request.param == "roll out"
+    if not rolls:
+        autoscale(mixed, 3)
     old = mixed.pods()
     kinds = {messages: 8, events: 4, calls: 4, talks: 4}
     with (
@@ -180,11 +208,14 @@ def rolled(routed: Release, mixed: Release) -> Rolled:
         Exchanges(routed.gateway, kinds) as exchanges,
     ):
         exchanges.wait_for(8)
-        mixed.cluster.kubectl("set", "env", "deployment/mixed", "VERSION=new")
-        mixed.cluster.kubectl("rollout", "status", "deployment/mixed")
-        eventually(
-            lambda: not old & mixed.pods(), "the end of the old", patience=ROLL_OUT, pause=PAUSE
-        )
+        if rolls:
+            mixed.cluster.kubectl("set", "env", "deployment/mixed", "VERSION=new")
+            mixed.cluster.kubectl("rollout", "status", "deployment/mixed")
+            eventually(
+                lambda: not old & mixed.pods(), "the end of the old", patience=ROLL_OUT, pause=PAUSE
+            )
+        else:
+            autoscale(mixed, 1)
         exchanges.wait_for(8)
         load.wait_for(200)
         new = mixed.pods()
@@ -192,36 +223,39 @@ def rolled(routed: Release, mixed: Release) -> Rolled:
         seen = exchanges.seen(kind)
         print(f"\n{kind.__name__}: {seen.got} in {seen.begun} sessions, {dict(seen.ends)}", end="")
     print(f"\n{load.total} requests, {len(load.failures)} failed")
-    return Rolled(load, exchanges, old, new)
+    yield Rolled(load, exchanges, old, new, rolls)
+    if not rolls:
+        autoscale(mixed, 2)
+        mixed.cluster.kubectl("delete", "hpa", "mixed")
 
 
-def test_a_roll_out_fails_no_plain_request(rolled: Rolled) -> None:
+def test_an_end_of_replicas_fails_no_plain_request(rolled: Rolled) -> None:
     assert not rolled.load.failures, rolled.load.failures[:10]
     assert set(rolled.load.replies) == rolled.old | rolled.new
 
 
-def test_a_roll_out_closes_websockets_and_others_open(rolled: Rolled) -> None:
+def test_an_end_of_replicas_closes_websockets_and_others_open(rolled: Rolled) -> None:
     seen = rolled.seen(messages)
     assert set(seen.ends) == {"closed"}
-    # Each of them at least once, since none of their replicas is left.
-    assert seen.ends["closed"] >= 8
+    # Each of them at least once, if none of their replicas is left.
+    assert seen.ends["closed"] >= rolled.least(8)
     assert seen.begun > seen.ends["closed"]
 
 
-def test_a_roll_out_says_bye_to_streams_of_events(rolled: Rolled) -> None:
+def test_an_end_of_replicas_says_bye_to_streams_of_events(rolled: Rolled) -> None:
     seen = rolled.seen(events)
     assert set(seen.ends) == {"bye"}
-    assert seen.ends["bye"] >= 4
+    assert seen.ends["bye"] >= rolled.least(4)
 
 
-def test_a_roll_out_fails_no_unary_call(rolled: Rolled) -> None:
+def test_an_end_of_replicas_fails_no_unary_call(rolled: Rolled) -> None:
     assert not rolled.seen(calls).ends
 
 
-def test_a_roll_out_ends_calls_that_stream_with_a_status(rolled: Rolled) -> None:
+def test_an_end_of_replicas_ends_calls_that_stream_with_a_status(rolled: Rolled) -> None:
     seen = rolled.seen(talks)
     assert set(seen.ends) == {"UNAVAILABLE: this replica drains"}
-    assert seen.ends.total() >= 4
+    assert seen.ends.total() >= rolled.least(4)
 
 
 def gateways(release: Release) -> dict[str, list[str]]:

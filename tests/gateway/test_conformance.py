@@ -21,7 +21,7 @@ import pytest
 import yaml
 
 from gateway.test_route_objects import GROUP, definitions
-from support import REPOSITORY, eventually
+from support import REPOSITORY, eventually, networks
 from support.apiserver import Api
 from support.credentials import certificate
 from support.envoys import gateway_to
@@ -197,32 +197,17 @@ class Processes(World):
 
     def _run(self, name: str, env: dict[str, str]) -> str:
         """Starts a process in a network namespace with an address of its own, which ends with it."""
-        number = next(self.links)
-        ours, theirs = f"10.222.{number}.1", f"10.222.{number}.2"
         # It begins when it has its address.
         script = 'read -r _; exec "$0"'
-        argv = ["unshare", "--net", "bash", "-c", script, str(tool("gateway-echo"))]
+        argv = [*networks.ALONE, "bash", "-c", script, str(tool("gateway-echo"))]
         with (self.folder / f"{name}.log").open("wb") as log:
             process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=log, stderr=log, env=env)
         self.stack.callback(process.kill)
-        place = Path(f"/proc/{process.pid}/ns/net")
-        eventually(
-            lambda: place.readlink() != Path("/proc/self/ns/net").readlink(), "a network namespace"
-        )
-        link = f"conformance{number}"
-        ip, inside = tool("ip"), ("nsenter", f"--net={place}")
-        for command in (
-            (ip, "link", "add", link, "type", "veth", "peer", "eth0", "netns", f"{process.pid}"),
-            (ip, "address", "add", f"{ours}/30", "dev", link),
-            (ip, "link", "set", link, "up"),
-            (*inside, ip, "address", "add", f"{theirs}/30", "dev", "eth0"),
-            (*inside, ip, "link", "set", "eth0", "up"),
-            (*inside, ip, "link", "set", "lo", "up"),
-        ):
-            subprocess.run(command, check=True)
+        number = next(self.links)
+        network = networks.connect(process.pid, f"conformance{number}", number)
         process.stdin.write(b"\n")
         process.stdin.close()
-        return theirs
+        return network.address
 
     def _slice(self, service: dict) -> bool:
         """Writes the slice of a Service with a selector; whether its pods are known."""

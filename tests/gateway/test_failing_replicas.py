@@ -17,6 +17,7 @@ from support import becomes, eventually
 from support.client import Client, ask
 from support.envoys import Gateway, endpoint, gateway_to
 from support.load import Load
+from support.networks import network
 from support.raw import connect
 from support.servers import Server
 
@@ -272,6 +273,28 @@ def test_another_replica_is_asked_where_one_falls_silent(
         assert {(reply.status, reply.replica) for reply in replies} == {(200, "good")}
         # Else the silent one was never asked.
         assert gateway.counted("cluster.server.upstream_rq_per_try_timeout") > 0
+
+
+def test_another_replica_is_asked_where_a_node_is_lost(
+    start: Callable[..., Server], tmp_path: Path
+) -> None:
+    """Nothing acknowledges what its replica is sent, and nothing refuses it."""
+    with network("lost", 240) as node:
+        # In the network of its own, where it has another address.
+        lost = start(address="0.0.0.0", within=node.inside, replica="lost", wait=False)
+        of_lost = [url.replace("0.0.0.0", node.address) for url in (lost.url, lost.admin)]
+        good = start(replica="good")
+        replicas = [endpoint(*of_lost), endpoint(good.url, good.admin)]
+        values = {"upstream": {"timeout": "10m", "balancing": {"policy": "round-robin"}}}
+        with gateway_to(replicas, tmp_path, values=values) as gateway:
+            eventually(lambda: gateway.counted("cluster.server.membership_healthy") == 2)
+            client = Client(gateway.url)
+            assert {client.ask("/hello").replica for _ in range(4)} == {"good", "lost"}
+            node.ip("link", "set", "eth0", "down")
+            # One of two is sent to the lost one, before health checks find it.
+            assert {client.ask("/hello").replica for _ in range(2)} == {"good"}
+            assert gateway.counted("cluster.server.upstream_rq_retry_success") == 1
+            client.close()
 
 
 SLOTS = ("--lanes", "1", "--limits.slots", "1", "--limits.queue", "0", "--faults", "on")

@@ -1,0 +1,59 @@
+"""Network namespaces that this machine reaches by a link. They need root."""
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from support import eventually
+from support.rendering import tool
+
+ALONE = ("unshare", "--net")
+"""The command prefix that runs a command in a network of its own."""
+
+
+@dataclass(frozen=True)
+class Network:
+    """The network of a process, and its address there."""
+
+    pid: int
+    address: str
+
+    @property
+    def inside(self) -> list[str]:
+        """The command prefix that runs a command there."""
+        return ["nsenter", f"--net=/proc/{self.pid}/ns/net"]
+
+    def ip(self, *words: str) -> None:
+        """Runs a command of ip(8) there."""
+        subprocess.run([*self.inside, tool("ip"), *words], check=True)
+
+
+def connect(pid: int, name: str, number: int) -> Network:
+    """Gives a process that `ALONE` runs an address, by a link of this name."""
+    place = Path(f"/proc/{pid}/ns/net")
+    own = Path("/proc/self/ns/net").readlink()
+    eventually(lambda: place.readlink() != own, "a network namespace")
+    network = Network(pid, f"10.222.{number}.2")
+    ip = tool("ip")
+    for words in (
+        ("link", "add", name, "type", "veth", "peer", "eth0", "netns", f"{pid}"),
+        ("address", "add", f"10.222.{number}.1/30", "dev", name),
+        ("link", "set", name, "up"),
+    ):
+        subprocess.run([ip, *words], check=True)
+    network.ip("address", "add", f"{network.address}/30", "dev", "eth0")
+    network.ip("link", "set", "eth0", "up")
+    network.ip("link", "set", "lo", "up")
+    return network
+
+
+@contextmanager
+def network(name: str, number: int) -> Iterator[Network]:
+    """A network without anything, until the end of the block."""
+    with subprocess.Popen([*ALONE, "sleep", "infinity"]) as process:
+        try:
+            yield connect(process.pid, name, number)
+        finally:
+            process.kill()
