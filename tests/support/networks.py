@@ -56,4 +56,6 @@ def network(name: str, number: int) -> Iterator[Network]:
         try:
             yield connect(process.pid, name, number)
         finally:
+            # Not left to the end of the namespace, which the kernel does later.
+            subprocess.run([tool("ip"), "link", "delete", name], check=False)
             process.kill()
