@@ -216,6 +216,13 @@ def test_an_agent_changes_the_cost_of_its_replicas_and_nothing_else(
     where = (made.namespace, on)
     pod(made.api, (made.namespace, other), "remote", labels=REPLICA)
     pod(made.api, where, "foreign")
+    # kubectl reads what it patches.
+    here = ("--namespace", made.namespace)
+    role = ("create", "role", "reader", "--verb=get", "--resource=pods")
+    assert made.api.kubectl(*role, *here).returncode == 0
+    account = f"--serviceaccount={made.namespace}:{made.full}"
+    bound = made.api.kubectl("create", "rolebinding", "reader", "--role=reader", account, *here)
+    assert bound.returncode == 0, bound.stderr
     note = {"annotations": {"note": "x"}}
     assert not patched(made.api, made, "mine", **note)
     mine = Api(made.kubeconfig(made.full, tmp_path, on), made.api.programs)
