@@ -75,7 +75,7 @@ def test_the_program_refuses_what_it_does_not_know(tmp_path: Path) -> None:
 
 def test_every_setting_of_an_agent_has_its_value() -> None:
     flags = set(re.findall(r"--([a-z.-]+)", agents.run(PROGRAM, "agent", "--help").stdout))
-    values = ("nofile=1", "mode=apply", "taint.enabled=true")
+    values = ("nofile=1", "mode=apply", "taint.enabled=true", "deletionCost.enabled=true")
     file = yaml.safe_load(render("node-tuning", *values)["ConfigMap"]["data"]["config.yaml"])
     keys = {key for key in file if key not in ("agent", "log")}
     keys |= {f"{part}.{key}" for part in ("agent", "log") for key in file[part]}

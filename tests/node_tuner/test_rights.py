@@ -2,23 +2,33 @@
 
 import json
 import secrets
+import signal
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
+import pytest
 import yaml
 
 from support import becomes, eventually
 from support.agents import run
 from support.apiserver import Api
-from support.node_agents import Agent, Agents, Node, drift, node
+from support.node_agents import Agent, Agents, Node, drift, node, pod
+from support.raw import connect
 from support.rendering import CHARTS, helm
+from support.servers import Server
 from support.trees import Tree
 
 BACKLOG = "net.core.netdev_max_backlog"
-WIDE = ("ClusterRole", "ClusterRoleBinding")
+WIDE = (
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+)
 
 
 @dataclass(frozen=True)
@@ -53,13 +63,19 @@ class Release:
         """What its objects are called."""
         return f"{self.name}-node-tuning"
 
-    def kubeconfig(self, account: str, folder: Path) -> Path:
-        """The way to the API server of one of its service accounts."""
-        token = self.api.kubectl("create", "token", account, "--namespace", self.namespace)
+    def kubeconfig(self, account: str, folder: Path, on: Node | None = None) -> Path:
+        """The way to the API server of one of its service accounts, as in a pod on a node if one is given."""
+        bound: list[str] = []
+        if on:
+            name, labels = f"agent-{secrets.token_hex(4)}", {"role": "agent"}
+            made = pod(self.api, (self.namespace, on), name, labels=labels, account=account)
+            bound = ["--bound-object-kind=Pod", f"--bound-object-name={made.name}"]
+        argv = ["create", "token", account, "--namespace", self.namespace, *bound]
+        token = self.api.kubectl(*argv)
         assert token.returncode == 0, token.stderr
         configuration = json.loads(self.api.kubeconfig.read_text())
         configuration["users"][0]["user"] = {"token": token.stdout.strip()}
-        file = folder / f"kubeconfig-{account}"
+        file = folder / f"kubeconfig-{account}-{bool(on)}"
         file.write_text(json.dumps(configuration))
         return file
 
@@ -82,7 +98,7 @@ def agent(of: Release, on: Node, tree: Tree, *flags: str) -> Iterator[Agent]:
     folder = tree.root.parent
     told = [f"--root={tree.root}", f"--journal={tree.journal}", "--profile=custom"]
     told += [f"--knobs={BACKLOG}=5000", f"--agent.node={on.name}", *flags]
-    kubeconfig = of.kubeconfig(of.full, folder)
+    kubeconfig = of.kubeconfig(of.full, folder, on)
     with Agents(folder).run(*told, f"--agent.kubeconfig={kubeconfig}") as running:
         yield running
 
@@ -161,3 +177,121 @@ def test_the_uninstallation_may_do_what_it_does(api: Api, tmp_path: Path) -> Non
         done = uninstall(made)
         assert done.returncode == 0, done
         assert done.stdout.splitlines()[-1] == "0 of 0 nodes restored"
+
+
+COST = "controller.kubernetes.io/pod-deletion-cost"
+REPLICA = {"app.kubernetes.io/part-of": "corelane", "app.kubernetes.io/component": "replica"}
+ENABLED = ("deletionCost.enabled=true", "nodeSelector.a=b")
+
+
+def annotations(of: Release, name: str) -> dict[str, str]:
+    """Those of a pod in the namespace of the release."""
+    metadata = of.api.get("pod", name, "--namespace", of.namespace)["metadata"]
+    return metadata.get("annotations", {})
+
+
+@pytest.fixture
+def costs(api: Api) -> Iterator[tuple[Release, Node, Node]]:
+    """A release whose agents write deletion costs, and two nodes; on the first is the pod `mine`."""
+    with release(api, *ENABLED) as made, node(api) as on, node(api) as other:
+        pod(api, (made.namespace, on), "mine", labels=REPLICA)
+        yield made, on, other
+
+
+def patched(way: Api, of: Release, name: str, **metadata: object) -> str:
+    """What the API server replies to a change of a pod's metadata."""
+    return change(way, of, name, {"metadata": metadata})
+
+
+def change(way: Api, of: Release, name: str, patch: dict) -> str:
+    """What the API server replies to a change of a pod; nothing if it accepts it."""
+    argv = ["patch", "pod", name, "--namespace", of.namespace, "--type=merge"]
+    return way.kubectl(*argv, "--patch", json.dumps(patch)).stderr
+
+
+def test_an_agent_changes_the_cost_of_its_replicas_and_nothing_else(
+    costs: tuple[Release, Node, Node], tmp_path: Path
+) -> None:
+    made, on, other = costs
+    where = (made.namespace, on)
+    pod(made.api, (made.namespace, other), "remote", labels=REPLICA)
+    pod(made.api, where, "foreign")
+    # kubectl reads what it patches.
+    here = ("--namespace", made.namespace)
+    role = ("create", "role", "reader", "--verb=get", "--resource=pods")
+    assert made.api.kubectl(*role, *here).returncode == 0
+    account = f"--serviceaccount={made.namespace}:{made.full}"
+    bound = made.api.kubectl("create", "rolebinding", "reader", "--role=reader", account, *here)
+    assert bound.returncode == 0, bound.stderr
+    note = {"annotations": {"note": "x"}}
+    assert not patched(made.api, made, "mine", **note)
+    mine = Api(made.kubeconfig(made.full, tmp_path, on), made.api.programs)
+    nodeless = Api(made.kubeconfig(made.full, tmp_path), made.api.programs)
+    refused = "an agent may change only"
+    # The policy counts a moment after it exists.
+    eventually(lambda: refused in patched(mine, made, "mine", labels={"a": "b"}), "the policy")
+    before = made.api.get("pod", "mine", "--namespace", made.namespace)
+    for number in ("3", "-1", None):
+        assert not patched(mine, made, "mine", annotations={COST: number})
+        cost = {COST: number} if number else {}
+        assert annotations(made, "mine") == {"note": "x", **cost}
+    owner = {"apiVersion": "v1", "kind": "Node", "name": on.name, "uid": "1"}
+    for metadata in (
+        {"labels": {"c": "d"}},
+        {"labels": None},
+        {"annotations": {"another": "x"}},
+        {"annotations": {"note": "y"}},
+        {"annotations": {"note": None}},
+        {"annotations": {COST: "3", "note": "y"}},
+        {"ownerReferences": [owner]},
+        {"finalizers": ["example.org/a"]},
+    ):
+        assert refused in patched(mine, made, "mine", **metadata), metadata
+    (container,) = before["spec"]["containers"]
+    image = {"spec": {"containers": [{**container, "image": "another"}]}}
+    assert refused in change(mine, made, "mine", image)
+    cost = {"annotations": {COST: "3"}}
+    assert "only replicas" in patched(mine, made, "foreign", **cost)
+    assert "pods of its own node" in patched(mine, made, "remote", **cost)
+    assert "pods of its own node" in patched(nodeless, made, "mine", **cost)
+    after = made.api.get("pod", "mine", "--namespace", made.namespace)
+    for kept in ("labels", "annotations", "ownerReferences", "finalizers"):
+        assert after["metadata"].get(kept) == before["metadata"].get(kept)
+    assert after["spec"] == before["spec"]
+    # Nobody else is restricted.
+    assert not change(made.api, made, "mine", image)
+
+
+def test_the_cost_of_a_replica_follows_its_connections(
+    costs: tuple[Release, Node, Node], tree: Tree, start: Callable[..., Server]
+) -> None:
+    made, on, other = costs
+    server = start("--timeouts.header=1h")
+    port = urlsplit(server.admin).port
+    for name, where, labels in (
+        ("replica", on, REPLICA),
+        ("foreign", on, {"app.kubernetes.io/component": "replica"}),
+        ("remote", other, REPLICA),
+    ):
+        pod(made.api, (made.namespace, where), name, labels=labels, port=port)
+
+    def costs_are(number: str) -> None:
+        eventually(lambda: annotations(made, "replica").get(COST) == number, number)
+
+    with agent(made, on, tree, "--agent.deletion-cost=1s") as running, ExitStack() as clients:
+        for more, cost in ((1, "1"), (4, "3"), (35, "6")):
+            for _ in range(more):
+                clients.enter_context(connect(server.url))
+            costs_are(cost)
+        # It does not answer.
+        server.stop()
+        costs_are("-1")
+        server.process.send_signal(signal.SIGCONT)
+        costs_are("6")
+        clients.close()
+        costs_are("0")
+        server.process.kill()
+        costs_are("-1")
+        assert errors(running) == {}
+    assert annotations(made, "foreign") == annotations(made, "remote") == {}
+    assert annotations(made, "mine") == {}

@@ -206,8 +206,13 @@ def pod(
     limit: str = "",
     labels: Mapping[str, str] | None = None,
     sysctls: Mapping[str, str] | None = None,
+    account: str = "",
+    port: int = 0,
 ) -> Pod:
-    """Makes a pod with one container in a namespace and on a node, and says that it runs."""
+    """Makes a pod with one container in a namespace and on a node, and says that it runs.
+
+    With an admin `port`, it is on loopback and ready.
+    """
     namespace, on = where
     resources = {
         "requests": {"cpu": cpu, "memory": "64Mi"},
@@ -221,6 +226,7 @@ def pod(
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},
         },
+        "ports": [{"name": "admin", "containerPort": port}] if port else [],
     }
     security = {
         "runAsNonRoot": True,
@@ -234,16 +240,26 @@ def pod(
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {"name": name, "namespace": namespace, "labels": dict(labels)},
-            "spec": {"nodeName": on.name, "containers": [container], "securityContext": security},
+            "spec": {
+                "nodeName": on.name,
+                "serviceAccountName": account,
+                "containers": [container],
+                "securityContext": security,
+            },
         },
     )
     found = Pod(name, made["metadata"]["uid"], secrets.token_hex(32))
-    state(api, namespace, found, {"running": {"startedAt": "2026-01-01T00:00:00Z"}})
+    reached = {"podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}]} if port else {}
+    conditions = [{"type": "Ready", "status": str(bool(port))}]
+    running = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
+    state(api, namespace, found, running, conditions=conditions, **reached)
     return found
 
 
-def state(api: Api, namespace: str, of: Pod, container: dict, phase: str = "Running") -> None:
-    """Says how the container of a pod is, as a kubelet does."""
+def state(
+    api: Api, namespace: str, of: Pod, container: dict, phase: str = "Running", **more: str | list
+) -> None:
+    """Says how the container of a pod is, and more of its status, as a kubelet does."""
     status = {
         "name": "main",
         "containerID": f"containerd://{of.id}",
@@ -253,7 +269,7 @@ def state(api: Api, namespace: str, of: Pod, container: dict, phase: str = "Runn
         "restartCount": 0,
         "state": container,
     }
-    patch = json.dumps({"status": {"phase": phase, "containerStatuses": [status]}})
+    patch = json.dumps({"status": {"phase": phase, "containerStatuses": [status], **more}})
     result = api.kubectl(
         "patch",
         "pod",

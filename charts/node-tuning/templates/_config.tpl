@@ -14,6 +14,9 @@ The agent's configuration file. What only the pod knows, and the mode, come from
 {{- if .Values.taint.enabled -}}
 {{- $_ := set $agent "taint" .Values.taint.key -}}
 {{- end -}}
+{{- if .Values.deletionCost.enabled -}}
+{{- $_ := set $agent "deletion-cost" .Values.deletionCost.interval -}}
+{{- end -}}
 {{- dict
   "profile" .Values.profile
   "knobs" (include "node-tuning.knobs" . | fromYaml)

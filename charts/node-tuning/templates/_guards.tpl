@@ -6,6 +6,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- include "node-tuning.guards.interrupts" . -}}
 {{- include "node-tuning.guards.mode" . -}}
 {{- include "node-tuning.guards.durations" . -}}
+{{- include "node-tuning.guards.deletionCost" . -}}
 {{- include "node-tuning.guards.journal" . -}}
 {{- include "node-tuning.guards.rollout" . -}}
 {{- include "node-tuning.guards.account" . -}}
@@ -75,13 +76,18 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- end -}}
 
 {{- define "node-tuning.guards.durations" -}}
-{{- $interval := include "common.milliseconds" (list . "interval") | int64 -}}
-{{- if or (lt $interval 1000) (gt $interval 300000) -}}
-{{- fail (printf "interval is %v: set it to 1s to 5m" .Values.interval) -}}
+{{- $values := .Values -}}
+{{- range list (list "interval" $values.interval "5m") (list "uninstall.timeout" $values.uninstall.timeout "1h") (list "deletionCost.interval" $values.deletionCost.interval "1h") -}}
+{{- $given := include "common.duration" (list (index . 1) (first .)) | int64 -}}
+{{- if or (lt $given 1000) (gt $given (include "common.duration" (list (last .) "") | int64)) -}}
+{{- fail (printf "%s is %v: set it to 1s to %s" (first .) (index . 1) (last .)) -}}
 {{- end -}}
-{{- $timeout := include "common.milliseconds" (list . "uninstall.timeout") | int64 -}}
-{{- if or (lt $timeout 1000) (gt $timeout 3600000) -}}
-{{- fail (printf "uninstall.timeout is %v: set it to 1s to 1h" .Values.uninstall.timeout) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "node-tuning.guards.deletionCost" -}}
+{{- if and .Values.deletionCost.enabled (semverCompare "<1.32.0-0" .Capabilities.KubeVersion.Version) -}}
+{{- fail (printf "deletionCost.enabled is true, but this is Kubernetes %s. The policy that restricts the agent needs the node in its token, which is certain from 1.32 on. Set deletionCost.enabled to false" .Capabilities.KubeVersion.Version) -}}
 {{- end -}}
 {{- end -}}
 

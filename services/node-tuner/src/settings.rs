@@ -172,6 +172,11 @@ pub(crate) struct Agent {
     #[arg(id = "agent.taint", long = "agent.taint", global = true, env = "NODE_TUNER_AGENT_TAINT")]
     #[arg(default_value = "")]
     pub(crate) taint: String,
+    /// Shortest time between two deletion costs of a replica; by default, none is written
+    #[arg(id = "agent.deletion-cost", long = "agent.deletion-cost", global = true)]
+    #[arg(env = "NODE_TUNER_AGENT_DELETION_COST")]
+    #[arg(value_parser = allowed(value::duration(SECOND, 3600 * SECOND)))]
+    pub(crate) deletion_cost: Option<Duration>,
 }
 
 const SECOND: Duration = Duration::from_secs(1);

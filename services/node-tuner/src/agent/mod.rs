@@ -204,6 +204,7 @@ impl Talks<'_> {
             self.taint(&kubernetes).await;
             self.tell(&mut kubernetes).await;
             self.prove(&kubernetes, &mut strangers).await;
+            self.answer(Operation::DeletionCosts, kubernetes.deletion_costs().await);
             self.passed.notified().await;
         }
     }

@@ -17,16 +17,19 @@ pub(crate) enum Operation {
     Pods,
     Events,
     Taint,
+    DeletionCosts,
 }
 
 impl Operation {
-    pub(crate) const ALL: [Operation; 3] = [Operation::Pods, Operation::Events, Operation::Taint];
+    pub(crate) const ALL: [Operation; 4] =
+        [Operation::Pods, Operation::Events, Operation::Taint, Operation::DeletionCosts];
 
     pub(crate) fn text(self) -> &'static str {
         match self {
             Operation::Pods => "pods",
             Operation::Events => "events",
             Operation::Taint => "taint",
+            Operation::DeletionCosts => "deletion-costs",
         }
     }
 }

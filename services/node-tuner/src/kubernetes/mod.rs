@@ -1,5 +1,6 @@
-//! Requests to the API server: pods, events and the taint.
+//! Requests to the API server: pods, events, the taint and deletion costs.
 
+mod costs;
 mod events;
 mod pods;
 mod uninstall;
@@ -13,6 +14,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use tracing::warn;
 
+use self::costs::Costs;
 use self::events::{Events, Pace};
 use crate::proof::Pod;
 use crate::settings::Agent;
@@ -29,6 +31,7 @@ pub(crate) struct Kubernetes {
     node: String,
     selector: String,
     taint: String,
+    costs: Option<Costs>,
 }
 
 impl Kubernetes {
@@ -39,6 +42,9 @@ impl Kubernetes {
             nodes: Api::all(client.clone()),
             events: Events::new(&client, &settings.node),
             pace: Pace::default(),
+            costs: settings
+                .deletion_cost
+                .map(|interval| Costs::new(&client, &settings.node, interval)),
             client,
             node: settings.node.clone(),
             selector: settings.pods.clone(),
@@ -82,6 +88,14 @@ impl Kubernetes {
             return Ok(false);
         }
         set_taint(&self.nodes, &self.node, &self.taint, !prepared).await
+    }
+
+    /// Writes the deletion costs of replicas, if that is enabled.
+    pub(crate) async fn deletion_costs(&mut self) -> kube::Result<()> {
+        match &mut self.costs {
+            Some(costs) => costs.write().await,
+            None => Ok(()),
+        }
     }
 }
 
