@@ -50,7 +50,14 @@ class Site:
 
     def spread(self, app: str) -> dict[str, Pod]:
         """The pods of an app, one on each node: a roll-out may leave both on one."""
-        while len(found := {pod.node: pod for pod in self.cluster.wait_for_pods(app, 2)}) < 2:
+
+        def two() -> dict[str, Pod]:
+            eventually(
+                lambda: len(self.cluster.ready_pods(app)) == 2, app, patience=RECOVERY, pause=1.0
+            )
+            return {pod.node: pod for pod in self.cluster.ready_pods(app)}
+
+        while len(found := two()) < 2:
             self.cluster.kubectl("delete", "pod", next(iter(found.values())).name)
         return found
 
@@ -64,15 +71,15 @@ class Site:
         return other
 
     def is_whole(self) -> bool:
-        """Whether both nodes serve."""
-        apps = ("server", "gateway")
-        return all(
-            {pod.node for pod in self.cluster.ready_pods(app)} == set(self.replicas) for app in apps
-        )
+        """Whether there are two of each again, and the replicas are on both nodes."""
+        replicas = {pod.node for pod in self.cluster.ready_pods("server")}
+        return replicas == set(self.replicas) and len(self.cluster.ready_pods("gateway")) == 2
 
     def recovered(self, load: Load) -> None:
-        """Waits until both nodes serve, and both replicas are asked."""
-        eventually(self.is_whole, "both nodes", patience=RECOVERY, pause=1.0)
+        """Waits for all pods, and until both replicas are asked."""
+        eventually(self.is_whole, "all pods", patience=RECOVERY, pause=1.0)
+        # Kubernetes keeps what was evicted, for its reader.
+        self.cluster.kubectl("delete", "pods", "--field-selector=status.phase=Failed")
         for pod in self.cluster.ready_pods("server"):
             load.wait_for(20, pod.name, patience=RECOVERY)
         self.__post_init__()
