@@ -1,7 +1,7 @@
 //! How queues order requests, on lanes and on slow lanes.
 
 /// Expected lane time in nanoseconds below which a request starts without waiting for its turn, on its
-/// own lane, because waiting or moving it would cost more than that saves other requests.
+/// own lane. To wait or to move would cost more than that saves other requests.
 pub const BRIEF: u64 = 100_000;
 
 /// A request is queued as if it had arrived later, by this multiple of its expected time. Cheap

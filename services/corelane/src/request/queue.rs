@@ -103,7 +103,7 @@ impl Queue {
         let arrival = self.arrivals.get();
         self.arrivals.set(arrival + 1);
         let since = now.later(expected.saturating_mul(HANDICAP));
-        // A request takes about as long to hand over as a brief one takes.
+        // Handing a request over takes about as long as this.
         let may_move = !is_bound && expected >= BRIEF;
         let ranked = Ranked { since, arrival, may_move, waiter: Rc::clone(&waiter) };
         self.waiting.borrow_mut().push(Reverse(ranked));

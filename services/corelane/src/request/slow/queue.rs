@@ -56,7 +56,7 @@ struct Waiting {
 pub(crate) enum State {
     #[default]
     Open,
-    /// It takes no more jobs.
+    /// It takes no further jobs.
     Closed,
     /// Nor does it start those that it has.
     Ended,
@@ -189,7 +189,7 @@ impl SlowQueues {
         self.queues[lane].begun.notified().await;
     }
 
-    /// The slow lane gets no more jobs, and ends once it has none.
+    /// The slow lane gets no further jobs, and ends once it has none.
     pub(crate) fn close(&self, lane: usize) {
         let queue = &self.queues[lane];
         let mut inside = queue.waiting();
