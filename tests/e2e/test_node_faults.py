@@ -58,7 +58,12 @@ class Site:
             return {pod.node: pod for pod in self.cluster.ready_pods(app)}
 
         while len(found := two()) < 2:
-            self.cluster.kubectl("delete", "pod", next(iter(found.values())).name)
+            # The scheduler may put it there again.
+            ((node, pod),) = found.items()
+            self.cluster.kubectl("cordon", node)
+            self.cluster.kubectl("delete", "pod", pod.name)
+            two()
+            self.cluster.kubectl("uncordon", node)
         return found
 
     def through(self, node: str) -> str:
@@ -81,7 +86,7 @@ class Site:
         # Kubernetes keeps what was evicted, for its reader.
         self.cluster.kubectl("delete", "pods", "--field-selector=status.phase=Failed")
         for pod in self.cluster.ready_pods("server"):
-            load.wait_for(20, pod.name, patience=RECOVERY)
+            answered(load, 20, pod.name)
         self.__post_init__()
 
     @contextmanager
@@ -124,6 +129,16 @@ class Site:
             self.nodes.run(node, undo)
 
 
+def answered(load: Load, more: int, replica: str | None = None) -> None:
+    """Waits for this many more replies, whatever fails."""
+
+    def count() -> int:
+        return load.replies[replica] if replica else load.total
+
+    wanted = count() + more
+    eventually(lambda: count() >= wanted, f"replies of {replica or 'any'}", patience=RECOVERY)
+
+
 def lines(fault: str, undo: str) -> Callable[[Site, str], AbstractContextManager[None]]:
     """A fault that lines of shell make and undo."""
     return lambda site, node: site.suffering(node, fault, undo)
@@ -162,7 +177,7 @@ def happens(site: Site, load: Load, name: str, node: str) -> None:
     with make(site, node):
         end = began + seconds
         eventually(lambda: time.monotonic() > end, patience=seconds + 60, pause=0.2)
-        load.wait_for(CLIENTS)
+        answered(load, CLIENTS)
         ended = time.monotonic()
     site.recovered(load)
     recovered = time.monotonic() - ended
@@ -170,7 +185,7 @@ def happens(site: Site, load: Load, name: str, node: str) -> None:
     slow = [asked for asked, took in seen if took > SLOW]
     failed = len(load.failures) - failures
     print(
-        f"\n| {name} | {ended - began:.0f} s | {load.total - total} | {failed} | {max(took for _, took in seen):.2f} s "
+        f"\n| {name} | {ended - began:.0f} s | {load.total - total} | {failed} | {max((took for _, took in seen), default=0):.2f} s "
         f"| {len(slow)}, the last sent after {max(slow, default=0):.1f} s | {recovered:.0f} s |",
         end="",
     )
