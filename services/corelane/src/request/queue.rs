@@ -23,6 +23,10 @@ use crate::load::lane::Lane;
 use crate::metrics::LaneMetrics;
 use crate::request::slow::queue::SlowQueues;
 
+/// Expected work of a lane from which requests move, in multiples of the bound of slow lanes. A shorter
+/// backlog is gone before a thread of low priority has surely begun.
+const BACKLOG: u32 = 4;
+
 /// The slots and the queue of one lane.
 #[derive(Debug)]
 pub(crate) struct Queue {
@@ -158,17 +162,16 @@ impl Queue {
         }
     }
 
-    /// Where the first of those that wait starts; `None` if nowhere yet. An idle lane takes it, if that
-    /// lets the next one start here at once.
+    /// Where the first of those that wait starts; `None` if nowhere yet. An idle lane takes it, if
+    /// others wait for long behind it.
     fn turn(self: &Rc<Self>, first: &Ranked) -> Option<Turn> {
-        let is_full = self.owed.get();
-        if first.may_move && (is_full || self.length.get() > 1) {
-            let idle = self.slow.as_ref().and_then(|slow| slow.idle_lane(self.lane.index));
-            if let Some(lane) = idle {
-                return Some(Turn::There(lane));
-            }
+        let expected = Duration::from_nanos(self.metrics().expected.get());
+        let is_late = |slow: &SlowQueues| expected >= BACKLOG * slow.settings.bound;
+        let slow = self.slow.as_ref().filter(|slow| first.may_move && is_late(slow));
+        if let Some(lane) = slow.and_then(|slow| slow.idle_lane(self.lane.index)) {
+            return Some(Turn::There(lane));
         }
-        (!is_full).then(|| Turn::Here(Slot::take(self)))
+        (!self.owed.get()).then(|| Turn::Here(Slot::take(self)))
     }
 }
 
