@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
@@ -231,9 +231,12 @@ impl SlowQueues {
 
     /// A lane other than `home` that has nothing to do, and neither has its slow lane.
     pub(crate) fn idle_lane(&self, home: usize) -> Option<usize> {
+        let now = Instant::now();
         let mut others = (home + 1..self.queues.len()).chain(0..home);
         others.find(|&other| {
-            self.lanes[other].metrics.expected.get() < BRIEF && self.shared(other).is_idle()
+            let lane = &self.lanes[other];
+            let is_free = lane.metrics.expected.get() < BRIEF && lane.running.get(now).is_none();
+            is_free && lane.slow.is_idle()
         })
     }
 }
