@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from cluster import settings as cluster_settings
-from support.client import ask
+from support import eventually
+from support.client import Client, ask
+from support.kubernetes import PAUSE, ROLL_OUT, Pod
 from support.releases import Release
 from support.tuning import NAME, Tuning, inside
 
@@ -256,3 +258,36 @@ def _proof(tuning: Tuning, node: str, pod: str) -> dict:
     """What the agent of a node says of a pod; of one that it has not seen yet, that it is not proven."""
     found = [each for each in tuning.proof(node)["pods"] if each["pod"] == pod]
     return found[0] if found else {"proven": None, "containers": []}
+
+
+def test_a_replica_with_connections_goes_last(tuning: Tuning, release: Release) -> None:
+    """Without costs, Kubernetes would remove the one that became ready last."""
+    release.serve()
+    cluster = release.cluster
+    tuning.install(deletionCost={"enabled": True, "interval": "1s"})
+    pods = cluster.items("pods", "--selector", "app.kubernetes.io/name=corelane-server")
+
+    def ready_since(pod: dict) -> str:
+        return next(
+            each["lastTransitionTime"]
+            for each in pod["status"]["conditions"]
+            if each["type"] == "Ready"
+        )
+
+    first, last = (Pod.of(pod) for pod in sorted(pods, key=ready_since))
+
+    def cost(pod: Pod) -> int:
+        annotations = cluster.get("pod", pod.name)["metadata"].get("annotations", {})
+        return int(annotations.get("controller.kubernetes.io/pod-deletion-cost", 0))
+
+    with contextlib.ExitStack() as stack:
+        # Only gateways reach it otherwise.
+        url = stack.enter_context(cluster.forwarded(last.name, 8080))
+        for _ in range(40):
+            client = Client(url)
+            stack.callback(client.close)
+            assert client.ask("/hello").status == 200
+        eventually(lambda: cost(last) > cost(first), "costs", patience=ROLL_OUT, pause=PAUSE)
+        release.upgrade("service.replicas=1")
+        (left,) = cluster.wait_for_pods("server", 1)
+    assert left.uid == last.uid
