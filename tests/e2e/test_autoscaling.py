@@ -2,7 +2,7 @@
 
 A replica has a tenth of a CPU, so that many of them, the gateway and the load have room on two CPUs. All periods are a
 fifth of those of a cluster in use: of the controller, of scrapes, of the rules' windows and of the HPA's behaviour.
-`make e2e TESTS="-k autoscaling -s"` prints what docs/results/autoscaling-courses.md has.
+`make e2e TESTS="-k autoscaling -s"` prints what docs/results/autoscaling.md has.
 """
 
 import json

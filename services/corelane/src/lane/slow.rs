@@ -62,7 +62,7 @@ impl SlowLane {
         spawn_local(yielding::run(Rc::clone(state), Arc::clone(&self.queues)));
     }
 
-    /// Gives it no more requests, and waits until those of other lanes that it serves have ended.
+    /// Gives it no further requests, and waits until those of other lanes that it serves have ended.
     pub(super) async fn finish(&self) {
         self.queues.close(self.lane);
         self.queues.ended(self.lane).await;
