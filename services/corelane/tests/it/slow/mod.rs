@@ -299,7 +299,8 @@ fn a_drain_waits_for_requests_on_slow_lanes_of_other_lanes() {
     let builder = settings().lanes(Lanes::Count(2)).replica(HeaderValue::from_static("r"));
     let server = Running::start(builder.cost("/turns", Cost::Expensive), holding.factory());
     let (own, mut clients) = of_one_lane(&server, 2);
-    clients[0].send_get("/turns");
+    // Its slow lane is held. With turns it could begin the second request itself.
+    clients[0].send_get("/hold");
     server.wait_until("held", || holding.held().contains(&format!("slow-{own}")));
     clients[1].send_get("/turns");
     server.wait_until("stolen", || holding.held().contains(&format!("slow-{}", 1 - own)));
