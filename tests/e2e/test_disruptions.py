@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 
@@ -18,7 +17,7 @@ def test_a_server_that_is_killed(release: Release) -> None:
     (process,) = processes_of(victim.uid)
     with release.load() as load:
         load.wait_for(100, victim.name)
-        os.kill(process.pid, signal.SIGKILL)
+        process.kill()
         # The same pod, with a new container.
         eventually(
             lambda: any(

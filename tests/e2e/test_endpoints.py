@@ -96,7 +96,7 @@ def test_the_agent_is_killed(release: Release) -> None:
     (agent,) = (each for each in processes_of(victim.uid) if each.name == "gateway-agent")
     with release.load() as load:
         load.wait_for(100)
-        os.kill(agent.pid, signal.SIGKILL)
+        agent.kill()
         eventually(
             lambda: any(
                 each.name == "gateway-agent" and each.pid != agent.pid

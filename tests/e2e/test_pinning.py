@@ -66,7 +66,7 @@ def test_each_lane_is_pinned_to_its_cpu_of_the_pod(release: Release) -> None:
 @pytest.mark.parametrize("app", ["server", "gateway"])
 def test_no_cfs_quota_slows_a_pod(release: Release, app: str) -> None:
     for pod in release.cluster.ready_pods(app):
-        assert only_process(pod).quotas() == ["none", "none"]
+        assert only_process(pod).quotas == ["none", "none"]
 
 
 def test_pods_with_cpus_of_their_own_are_guaranteed(release: Release) -> None:
@@ -96,7 +96,7 @@ def test_a_gateway_pod_owns_its_cpu_too_where_it_is_told_to(release: Release) ->
     release.wait_until_it_answers()
     process = only_process(gateway)
     assert len(process.cpus) == 1
-    assert process.quotas() == ["none", "none"]
+    assert process.quotas == ["none", "none"]
     wait_until_alone(release.cluster, gateway)
     # As many workers as CPUs: Envoy names them wrk:worker_N.
     workers = [name for name in process.threads if name.startswith("wrk:worker")]
