@@ -95,6 +95,8 @@ def _kubelet(plan: Plan, node: Node, files: NodeFiles, certs: Certificates) -> d
         "clusterDNS": [str(plan.dns)],
         "clusterDomain": "cluster.local",
         **({} if plan.machines else _no_eviction()),
+        # There is no registry to pull an image from again that the kubelet deleted from a full disk.
+        "imageMinimumGCAge": "24h",
         # Pods without exclusive CPUs leave those of a new exclusive pod soon, not within 10 s.
         "cpuManagerReconcilePeriod": "1s",
         # A container with a limit is then a slower CPU, instead of one that stops for most of 100 ms. So many replicas

@@ -46,25 +46,28 @@ class Site:
     replicas: dict[str, Pod] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.gateways, self.replicas = self.spread("gateway"), self.spread("server")
+        self.spread()
 
-    def spread(self, app: str) -> dict[str, Pod]:
-        """The pods of an app, one on each node: a roll-out may leave both on one."""
+    def spread(self, used: str = "") -> None:
+        """Has the pods of each app on both nodes: a roll-out may leave two on one. The gateway of this URL stays."""
+        self.gateways, self.replicas = self._spread("gateway", used), self._spread("server", used)
 
-        def two() -> dict[str, Pod]:
+    def _spread(self, app: str, used: str) -> dict[str, Pod]:
+        def two() -> list[Pod]:
             eventually(
                 lambda: len(self.cluster.ready_pods(app)) == 2, app, patience=RECOVERY, pause=1.0
             )
-            return {pod.node: pod for pod in self.cluster.ready_pods(app)}
+            return self.cluster.ready_pods(app)
 
-        while len(found := two()) < 2:
+        found = two()
+        while len({pod.node for pod in found}) < 2:
+            goes = next(pod for pod in found if f"/{pod.ip}:" not in used)
             # The scheduler may put it there again.
-            ((node, pod),) = found.items()
-            self.cluster.kubectl("cordon", node)
-            self.cluster.kubectl("delete", "pod", pod.name)
-            two()
-            self.cluster.kubectl("uncordon", node)
-        return found
+            self.cluster.kubectl("cordon", goes.node)
+            self.cluster.kubectl("delete", "pod", goes.name)
+            found = two()
+            self.cluster.kubectl("uncordon", goes.node)
+        return {pod.node: pod for pod in found}
 
     def through(self, node: str) -> str:
         """URL of the gateway's pod on a node."""
@@ -87,7 +90,7 @@ class Site:
         self.cluster.kubectl("delete", "pods", "--field-selector=status.phase=Failed")
         for pod in self.cluster.ready_pods("server"):
             answered(load, 20, pod.name)
-        self.__post_init__()
+        self.spread(load.url)
 
     @contextmanager
     def without_power(self, node: str) -> Iterator[None]:
