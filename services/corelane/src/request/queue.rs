@@ -23,10 +23,6 @@ use crate::load::lane::Lane;
 use crate::metrics::LaneMetrics;
 use crate::request::slow::queue::SlowQueues;
 
-/// Expected work of a lane from which requests move, in multiples of the bound of slow lanes. A shorter
-/// backlog is gone before a thread of low priority has surely begun.
-const BACKLOG: u32 = 4;
-
 /// The slots and the queue of one lane.
 #[derive(Debug)]
 pub(crate) struct Queue {
@@ -166,7 +162,7 @@ impl Queue {
     /// others wait for long behind it.
     fn turn(self: &Rc<Self>, first: &Ranked) -> Option<Turn> {
         let expected = Duration::from_nanos(self.metrics().expected.get());
-        let is_late = |slow: &SlowQueues| expected >= BACKLOG * slow.settings.bound;
+        let is_late = |slow: &SlowQueues| expected >= slow.settings.backlog();
         let slow = self.slow.as_ref().filter(|slow| first.may_move && is_late(slow));
         if let Some(lane) = slow.and_then(|slow| slow.idle_lane(self.lane.index)) {
             return Some(Turn::There(lane));

@@ -14,8 +14,9 @@ use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, sleep_unti
 use crate::base::error::Error;
 use crate::base::phase::Phase;
 use crate::base::settings::Drain;
+use crate::base::slow::SlowLanes;
 use crate::lane::moving::mover;
-use crate::lane::watchdog;
+use crate::lane::{held, watchdog};
 use crate::load::report::{self, LoadReports};
 use crate::os::cpu;
 use crate::server::admin;
@@ -256,6 +257,9 @@ impl Controller {
         let shared = &*self.shared;
         let (moving, stall) = (self.settings.lane.moving, self.settings.timeouts().stall);
         let lanes = shared.lanes.iter().map(|lane| &lane.cpu).collect();
+        let held = Some(self.settings.slow_lanes().map_or(stall, SlowLanes::backlog));
+        #[cfg(feature = "chaos")]
+        let held = held.filter(|_| !self.settings.lane.chaos.is_some_and(|chaos| chaos.lend));
         tokio::select! {
             result = admin => result,
             result = signals => result,
@@ -263,6 +267,7 @@ impl Controller {
             never = load_reports => match never {},
             () = drain => Ok(()),
             () = mover::run(&shared.lanes, &parts.mailboxes, &shared.plans, lifecycle, moving) => Ok(()),
+            () = held::run(&shared.lanes, parts.lending.as_ref(), lifecycle, held) => Ok(()),
             () = watchdog::run(&shared.lanes, shared.routes(), lifecycle, stall) => Ok(()),
             _ = self.finished => Ok(()),
             () = cpu::watch(&self.shared.cpus, lanes) => Ok(()),

@@ -21,6 +21,7 @@ pub(crate) mod encode;
 pub(crate) mod fallback;
 pub(crate) mod final_response;
 pub(crate) mod host;
+pub(crate) mod lending;
 pub(crate) mod open;
 pub(crate) mod parking;
 pub(crate) mod parking_lot;

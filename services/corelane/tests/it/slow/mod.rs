@@ -294,6 +294,44 @@ fn what_waits_for_a_lane_is_taken_by_an_idle_one() {
 }
 
 #[test]
+fn what_comes_for_a_lane_that_is_held_is_served_by_an_idle_one() {
+    let holding = Holding::default();
+    let builder = settings().lanes(Lanes::Count(2)).replica(HeaderValue::from_static("r"));
+    let server = Running::start(builder.cost("/", Cost::Cheap), holding.factory());
+    let (own, mut clients) = of_one_lane(&server, 6);
+    let (own, other) = (format!("lane-{own}"), format!("lane-{}", 1 - own));
+    let gone = clients.pop();
+    let [holder, rest @ ..] = &mut clients[..] else { unreachable!() };
+    holder.send_get("/keep");
+    server.wait_until("held", || holding.held().contains(&own));
+    for client in &mut *rest {
+        assert_eq!(ask(client, "/"), other);
+        // Once more, from a lane that has it back or not.
+        assert_eq!(ask(client, "/"), other);
+    }
+    let [pipelined, halved, last, _] = rest else { unreachable!() };
+    pipelined.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    (0..2).for_each(|_| assert_eq!(pipelined.read_answer().text(), other));
+    halved.send(b"GET / HTT");
+    last.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok");
+    let connections = format!("corelane_connections{{lane=\"{}\"}}", &own[5..]);
+    let before = server.metric(&connections);
+    drop(gone);
+    holding.let_go();
+    assert_eq!(holder.read_answer().text(), own);
+    halved.send(b"P/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(halved.read_answer().status, 200);
+    assert_eq!(last.read_answer().status, 200);
+    server.wait_for_metric(&connections, before - 2.0);
+    for client in [holder, pipelined, halved] {
+        assert_eq!(ask(client, "/"), own, "of the connection");
+    }
+    assert!(
+        server.metric(&format!("corelane_connections_lent_total{{lane=\"{}\"}}", &own[5..])) >= 9.0
+    );
+}
+
+#[test]
 fn a_drain_waits_for_requests_on_slow_lanes_of_other_lanes() {
     let holding = Holding::default();
     let builder = settings().lanes(Lanes::Count(2)).replica(HeaderValue::from_static("r"));
