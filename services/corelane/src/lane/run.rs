@@ -25,7 +25,7 @@ use crate::request::service::HttpService;
 use crate::transport::chaos::LaneChaos;
 use crate::transport::connections::Connections;
 use crate::transport::host::LaneService;
-use crate::transport::{lending, parking};
+use crate::transport::{borrowing, parking};
 
 /// Runs a lane on the calling thread until it is drained or stopped. Returns the number of requests
 /// that were cut.
@@ -92,7 +92,7 @@ where
         let host = Rc::new(LaneService::new(Rc::clone(&connections), service));
         spawn_local(parking::run(Rc::clone(&host)));
         spawn_local(moving::run(Rc::clone(&host), Rc::clone(&moves)));
-        spawn_local(lending::run(Rc::clone(&host)));
+        spawn_local(borrowing::run(Rc::clone(&host)));
         let phase = PhaseWatch::new(&parts.lifecycle, Rc::clone(&connections), hurry);
         accept_until_drained(Admission::new(host), source, phase, moves.mailbox()).await;
         if let Some(slow) = &slow {

@@ -218,7 +218,7 @@ impl Registration {
     /// Registers a connection that another lane lends.
     pub(crate) fn borrow(
         connections: &Rc<Connections>,
-        loan: Loan,
+        mut loan: Loan,
         history: History,
         peer: Option<SocketAddr>,
         socket: RawFd,
@@ -228,6 +228,7 @@ impl Registration {
         connections.guests.set(connections.guests.get() + 1);
         let connection = Connection::resumed(lane, history, peer, socket);
         connection.set_guest();
+        loan.begin();
         Registration::enter(connection, connections, Tenure::Borrowed(loan))
     }
 
@@ -254,7 +255,7 @@ impl Registration {
     }
 
     /// Offers the socket to other lanes, if they lend to each other and it is plain.
-    pub(crate) fn offer(&self, socket: Socket) -> (Socket, Option<Box<Offered>>) {
+    pub(crate) fn offer(&self, socket: Socket) -> (Socket, Option<Offered>) {
         let Some(lending) = &self.connections.lending else { return (socket, None) };
         if self.connection.is_guest() {
             return (socket, None);
@@ -263,7 +264,7 @@ impl Registration {
         let lane = self.connections.lane.index;
         let introduced = self.connection.client.introduced();
         let offer = |shared| Offered::new(lending, lane, self.key, shared, introduced);
-        (socket, shared.map(offer).map(Box::new))
+        (socket, shared.map(offer))
     }
 }
 

@@ -11,11 +11,8 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::io;
 use std::mem;
 use std::net;
-use std::os::fd::{AsFd, AsRawFd};
-use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -25,10 +22,6 @@ use tokio::sync::Notify;
 use crate::os::socket::{SharedSocket, StillSocket};
 use crate::request::client::Introduced;
 use crate::request::connection::{Connection, History};
-use crate::request::service::HttpService;
-use crate::transport::connections::Registration;
-use crate::transport::host::LaneService;
-use crate::transport::plain::go_on;
 
 /// Connections that one search looks at. It takes some tens of microseconds.
 const SEARCHED: usize = 512;
@@ -57,10 +50,13 @@ struct Offers {
     next: usize,
 }
 
+/// Connections for a lane.
 #[derive(Debug, Default)]
-struct Arrivals {
-    lent: Vec<Guest>,
-    back: Vec<usize>,
+pub(crate) struct Arrivals {
+    /// Those that others lend to it.
+    pub(crate) lent: Vec<Guest>,
+    /// The keys of its own that are back.
+    pub(crate) back: Vec<usize>,
 }
 
 /// A connection that can be lent, as other lanes know it.
@@ -68,7 +64,8 @@ struct Arrivals {
 pub(crate) struct Offer {
     socket: Arc<SharedSocket>,
     introduced: Introduced,
-    returned: Mutex<Returned>,
+    /// Made when it is lent: most connections never are.
+    returned: Mutex<Option<Box<Returned>>>,
 }
 
 /// What a lane gets back, since it had the connection.
@@ -152,6 +149,16 @@ impl Lending {
         locked(&self.0[to].arrivals).as_ref().map_or(0, |arrivals| arrivals.lent.len())
     }
 
+    /// Waits until there may be [`Lending::arrivals`].
+    pub(crate) async fn arrived(&self, lane: usize) {
+        self.0[lane].wake.notified().await;
+    }
+
+    /// What has arrived at a lane since the last call.
+    pub(crate) fn arrivals(&self, lane: usize) -> Arrivals {
+        locked(&self.0[lane].arrivals).as_mut().map(mem::take).unwrap_or_default()
+    }
+
     /// The lane takes none any more, once this is dropped.
     pub(crate) fn closing(self: &Arc<Self>, lane: usize) -> impl Drop + use<> {
         Closing(Arc::clone(self), lane)
@@ -178,8 +185,8 @@ impl Drop for Closing {
 #[derive(Debug)]
 pub(crate) struct Offered {
     lending: Arc<Lending>,
-    lane: usize,
-    key: usize,
+    lane: u32,
+    key: u32,
     offer: Arc<Offer>,
 }
 
@@ -193,26 +200,35 @@ impl Offered {
     ) -> Self {
         let offer = Arc::new(Offer { socket, introduced, returned: Mutex::default() });
         locked(&lending.0[lane].offers).by_key.insert(key, Arc::clone(&offer));
-        Offered { lending: Arc::clone(lending), lane, key, offer }
+        Offered { lending: Arc::clone(lending), lane: lane as u32, key: key as u32, offer }
     }
 
     /// What came back.
     pub(crate) fn returned(&self) -> Returned {
-        mem::take(&mut locked(&self.offer.returned))
+        locked(&self.offer.returned).take().map(|returned| *returned).unwrap_or_default()
     }
 }
 
 impl Drop for Offered {
     fn drop(&mut self) {
-        locked(&self.lending.0[self.lane].offers).by_key.remove(&self.key);
+        let lane = &self.lending.0[self.lane as usize];
+        locked(&lane.offers).by_key.remove(&(self.key as usize));
     }
 }
 
 /// A connection in transit to the lane that borrows it.
 #[derive(Debug)]
-struct Guest {
+pub(crate) struct Guest {
     socket: net::TcpStream,
     loan: Loan,
+}
+
+impl Guest {
+    /// Its parts, which belong together.
+    pub(crate) fn into_parts(self) -> (StillSocket, History, Loan) {
+        let history = History::lent(self.loan.offer.introduced.clone(), SERVED);
+        (StillSocket::Plain(self.socket), history, self.loan)
+    }
 }
 
 /// The duty to give a connection back. Dropped without that, the connection has ended, unless the
@@ -227,11 +243,17 @@ pub(crate) struct Loan {
 }
 
 impl Loan {
+    /// The borrower begins to read.
+    pub(crate) fn begin(&mut self) {
+        self.begun = true;
+    }
+
     /// Gives the connection back, which waits for a request, or for the rest of one.
     pub(crate) fn give_back(mut self, connection: &Connection, unread: Bytes) {
         let History { requests, had_body, .. } = connection.history();
         self.begun = false;
         let mut returned = locked(&self.offer.returned);
+        let returned = returned.get_or_insert_default();
         returned.requests += requests.saturating_sub(SERVED);
         returned.had_body |= had_body;
         returned.unread = unread;
@@ -241,9 +263,9 @@ impl Loan {
 impl Drop for Loan {
     fn drop(&mut self) {
         let mut returned = locked(&self.offer.returned);
+        let returned = returned.get_or_insert_default();
         returned.has_ended = self.begun;
         let waits = !returned.has_ended && returned.unread.is_empty();
-        drop(returned);
         self.offer.socket.give_back(waits);
         self.lending.give_back(self.home, self.key);
     }
@@ -252,37 +274,3 @@ impl Drop for Loan {
 /// Requests that a borrowed connection is taken to have served: it is not a fresh one, and the limit of
 /// requests per connection is for its own lane.
 const SERVED: u64 = 1;
-
-/// Takes the connections that are lent to a lane, and those that it gets back, while it runs.
-pub(crate) async fn run<S: HttpService>(host: Rc<LaneService<S>>) {
-    let Some(lending) = host.connections.lending.clone() else { return };
-    let own = &lending.0[host.lane.index];
-    loop {
-        own.wake.notified().await;
-        let Arrivals { lent, back } =
-            locked(&own.arrivals).as_mut().map(mem::take).unwrap_or_default();
-        lent.into_iter().for_each(|guest| receive(&host, guest));
-        let open = host.connections.open.borrow();
-        back.into_iter().filter_map(|key| open.get(key)).for_each(|connection| connection.wake());
-    }
-}
-
-fn receive<S: HttpService>(host: &Rc<LaneService<S>>, guest: Guest) {
-    let Guest { socket, mut loan } = guest;
-    let still = StillSocket::Plain(socket);
-    let history = History::lent(loan.offer.introduced.clone(), SERVED);
-    let descriptor = still.as_fd().as_raw_fd();
-    let woken = still.peer().and_then(|peer| Ok((peer, still.wake()?)));
-    match woken {
-        Ok((peer, socket)) => {
-            loan.begun = true;
-            let registration =
-                Registration::borrow(&host.connections, loan, history, peer, descriptor);
-            go_on(host, registration, socket, Bytes::new());
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotConnected => {}
-        Err(error) => {
-            tracing::warn!(lane = host.lane.index, %error, "cannot poll a connection");
-        }
-    }
-}

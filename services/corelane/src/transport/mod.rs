@@ -13,6 +13,7 @@
 //!                      └─► another lane (moved) ──► that lane's Plain
 //! ```
 
+pub(crate) mod borrowing;
 pub(crate) mod buffers;
 #[cfg(feature = "chaos")]
 pub(crate) mod chaos;

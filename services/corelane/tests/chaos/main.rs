@@ -87,7 +87,7 @@ fn nothing_is_lost_or_done_twice_while_connections_rest_and_move() {
 #[test]
 fn nothing_is_lost_or_done_twice_while_lanes_lend_their_connections() {
     let _alone = alone();
-    let lent = events().div_ceil(2);
+    let lent = events().div_ceil(10);
     for course in moving(Counts { lent, ..Counts::default() }).filter(|course| !course.tls) {
         for (move_one_in, park_one_in) in [(0, 0), (2, 3)] {
             let chaos = Chaos { move_one_in, park_one_in, lend: true, ..course.chaos };

@@ -50,7 +50,7 @@ pub(crate) struct Plain<S: HttpService> {
     // Dropped first: a request is in flight until its handler is dropped.
     stage: Stage<S>,
     // Dropped before the socket.
-    offered: Option<Box<Offered>>,
+    offered: Option<Offered>,
     /// Both are set until the connection leaves its task.
     outlet: Option<Rc<Outlet>>,
     registration: Option<Registration>,
@@ -221,7 +221,7 @@ impl<S: HttpService> Future for Plain<S> {
             left: REQUESTS,
             ready: false,
         };
-        let stage = match Self::claim(&turn, this.offered.as_deref(), stage, cx) {
+        let stage = match Self::claim(&turn, this.offered.as_ref(), stage, cx) {
             Ok(stage) => stage,
             Err(stage) => {
                 this.stage = stage;

@@ -269,8 +269,8 @@ fn of_one_lane(server: &Running, count: usize) -> (usize, Vec<Client>) {
 fn what_waits_for_a_lane_is_taken_by_an_idle_one() {
     let holding = Holding::default();
     let builder = settings().lanes(Lanes::Count(2)).replica(HeaderValue::from_static("r"));
-    // Neither brief nor slow.
-    let builder = builder.cost("/burn/{micros}", Cost::Cheap);
+    // Neither brief nor slow. hyper's connections are not lent.
+    let builder = builder.cost("/burn/{micros}", Cost::Cheap).plain_requests(false);
     let server = Running::start(builder, holding.factory());
     let (own, mut clients) = of_one_lane(&server, 21);
     let other = format!("slow-{}", 1 - own);
