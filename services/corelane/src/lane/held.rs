@@ -1,7 +1,6 @@
 //! Finds lanes that a handler holds, and lends their connections to idle lanes. Runs on the admin
 //! thread.
 
-use std::future::pending;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,9 +14,12 @@ use crate::transport::lending::Lending;
 /// Interval of looking while a lane is held; the resolution of tokio's timers.
 const HELD: Duration = Duration::from_millis(1);
 
-/// The same while lanes serve requests, and while they do not.
-const BUSY: Duration = Duration::from_millis(2);
-const QUIET: Duration = Duration::from_millis(20);
+/// The same within [`RECENTLY`] after that: handlers that hold lanes come together.
+const OFTEN: Duration = Duration::from_millis(2);
+const RECENTLY: Duration = Duration::from_secs(10);
+
+/// The same otherwise. Looking takes some 30 µs.
+const RARELY: Duration = Duration::from_millis(20);
 
 /// Work that an idle lane is given at once. It looks for its own requests in between.
 const ROOM: Duration = Duration::from_millis(2);
@@ -29,23 +31,25 @@ const MOST: u64 = 32;
 /// serves. `None`: of all lanes, at all times.
 pub(crate) async fn run(
     lanes: &[LaneShared],
-    lending: Option<&Arc<Lending>>,
+    lending: &Arc<Lending>,
     lifecycle: &Lifecycle,
     after: Option<Duration>,
 ) {
-    let Some(lending) = lending else { return pending().await };
-    let mut finished = 0;
+    let mut seen = None;
     while lifecycle.phase() == Phase::Serving {
         let now = Instant::now();
         let held: Vec<_> =
             (0..lanes.len()).filter(|&lane| is_held(&lanes[lane], now, after)).collect();
         held.iter().for_each(|&lane| relieve(lanes, lending, lane, now));
-        let before = finished;
-        finished = lanes.iter().map(|lane| lane.metrics.finished.get()).sum();
-        let pause = if finished == before { QUIET } else { BUSY };
-        sleep(if held.is_empty() { pause } else { HELD }).await;
+        seen = if held.is_empty() { seen } else { Some(now) };
+        let recently = seen.is_some_and(|seen| now.duration_since(seen) < RECENTLY);
+        sleep(match (held.is_empty(), recently) {
+            (false, _) => HELD,
+            (true, true) => OFTEN,
+            (true, false) => RARELY,
+        })
+        .await;
     }
-    pending().await
 }
 
 fn is_held(lane: &LaneShared, now: Instant, after: Option<Duration>) -> bool {
@@ -55,18 +59,20 @@ fn is_held(lane: &LaneShared, now: Instant, after: Option<Duration>) -> bool {
 
 /// Lends connections of a lane that is held to each lane that has time.
 fn relieve(lanes: &[LaneShared], lending: &Arc<Lending>, home: usize, now: Instant) {
+    let each = lanes[home].load_table.expect_any().max(BRIEF);
     for (to, lane) in lanes.iter().enumerate().filter(|&(to, _)| to != home) {
-        let lent = lending.lend(home, to, room(lane, lending.coming(to) as u64, now) as usize);
+        let most = room(lane, each, lending.coming(to) as u64, now);
+        let lent = lending.lend(home, to, most as usize);
         lanes[home].metrics.lent.add(lent as u64);
     }
 }
 
-/// Connections that a lane has time for, to which so many are coming.
-fn room(lane: &LaneShared, coming: u64, now: Instant) -> u64 {
+/// Connections that a lane has time for, to which so many are coming, with requests of `each` nanoseconds.
+fn room(lane: &LaneShared, each: u64, coming: u64, now: Instant) -> u64 {
     if !lane.is_listening() || lane.running.get(now).is_some() {
         return 0;
     }
-    let each = lane.load_table.expect_any().max(BRIEF);
     let left = ROOM.saturating_sub(lane.expected_work(now)).as_nanos() as u64;
-    (left / each).min(MOST).saturating_sub(coming)
+    // However long they take: a lane that has nothing to do can have one.
+    left.div_ceil(each).min(MOST).saturating_sub(coming)
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
+use tokio::task::spawn_local;
 use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, sleep_until};
 
 use crate::base::error::Error;
@@ -260,6 +261,11 @@ impl Controller {
         let held = Some(self.settings.slow_lanes().map_or(stall, SlowLanes::backlog));
         #[cfg(feature = "chaos")]
         let held = held.filter(|_| !self.settings.lane.chaos.is_some_and(|chaos| chaos.lend));
+        // A task of its own: it runs far more often than the others.
+        if let Some(lending) = parts.lending.clone() {
+            let (lanes, lifecycle) = (Arc::clone(&shared.lanes), Arc::clone(&parts.lifecycle));
+            spawn_local(async move { held::run(&lanes, &lending, &lifecycle, held).await });
+        }
         tokio::select! {
             result = admin => result,
             result = signals => result,
@@ -267,7 +273,6 @@ impl Controller {
             never = load_reports => match never {},
             () = drain => Ok(()),
             () = mover::run(&shared.lanes, &parts.mailboxes, &shared.plans, lifecycle, moving) => Ok(()),
-            () = held::run(&shared.lanes, parts.lending.as_ref(), lifecycle, held) => Ok(()),
             () = watchdog::run(&shared.lanes, shared.routes(), lifecycle, stall) => Ok(()),
             _ = self.finished => Ok(()),
             () = cpu::watch(&self.shared.cpus, lanes) => Ok(()),
