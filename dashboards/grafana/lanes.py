@@ -244,11 +244,15 @@ BOARD.row(
         limits=NONZERO,
     ),
     lines(
-        "Stolen expensive requests",
-        "Do idle slow lanes help? Requests per second taken from the queue of another slow lane of "
-        "the pod. Many: connections are unevenly placed.",
-        "reqps",
-        {LANE: sum_rate("corelane_slow_requests_stolen_total", POD, "pod, lane")},
+        "Work for other lanes",
+        "Do idle lanes help busy ones of the pod? Requests per second that a slow lane took, and "
+        "connections per second that a lane lent while a handler held it. Many stolen: connections are "
+        "unevenly placed. Many lent: handlers hold lanes.",
+        "ops",
+        {
+            f"{LANE} stolen": sum_rate("corelane_slow_requests_stolen_total", POD, "pod, lane"),
+            f"{LANE} lent": sum_rate("corelane_connections_lent_total", POD, "pod, lane"),
+        },
     ),
 )
 

@@ -35,6 +35,12 @@ impl SlowLanes {
     /// Largest share of a slow lane, also where it is doubled.
     pub(crate) const MOST: f64 = 0.5;
 
+    /// Work of a lane from which its requests go to idle lanes, if it is expected, or if one handler has
+    /// taken it. Less is done before a thread of low priority has surely begun.
+    pub(crate) fn backlog(&self) -> Duration {
+        4 * self.bound
+    }
+
     /// An error that names the first setting that is out of bounds.
     pub(crate) fn check(&self) -> Result<(), String> {
         if !(Duration::from_micros(20)..=Duration::from_secs(1)).contains(&self.bound) {

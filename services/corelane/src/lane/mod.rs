@@ -8,11 +8,13 @@
 //! | [`acceptor`], [`inbox`] | pass connections to the least loaded lane, and let others steal them |
 //! | [`slow`], [`yielding`] | the thread of a slow lane, and its share of the CPU |
 //! | [`moving`] | moves connections between lanes |
+//! | [`held`] | lends the connections of a lane that a handler holds |
 //! | [`sweep`] | ends what is overdue, and parks what is idle |
 //! | [`watchdog`] | detects stalled lanes |
 
 pub(crate) mod accept;
 pub(crate) mod acceptor;
+pub(crate) mod held;
 pub(crate) mod inbox;
 pub(crate) mod moving;
 pub(crate) mod parts;

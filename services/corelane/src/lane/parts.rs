@@ -17,6 +17,7 @@ use crate::load::lane::Lane;
 use crate::request::lane_state::{RequestSettings, RequestShared};
 #[cfg(feature = "chaos")]
 use crate::transport::chaos::Chaos;
+use crate::transport::lending::Lending;
 use crate::transport::tls::Termination;
 
 /// Settings of lanes and their connections.
@@ -57,6 +58,8 @@ pub(crate) struct ServerParts {
     pub(crate) lifecycle: Arc<Lifecycle>,
     pub(crate) start: Arc<StartGate>,
     pub(crate) mailboxes: Arc<[Mailbox]>,
+    /// Set if lanes lend connections to each other.
+    pub(crate) lending: Option<Arc<Lending>>,
     /// The inboxes of the lanes, if an acceptor fills them.
     pub(crate) inboxes: Option<Arc<Inboxes>>,
 }

@@ -25,7 +25,7 @@ use crate::request::service::HttpService;
 use crate::transport::chaos::LaneChaos;
 use crate::transport::connections::Connections;
 use crate::transport::host::LaneService;
-use crate::transport::parking;
+use crate::transport::{borrowing, parking};
 
 /// Runs a lane on the calling thread until it is drained or stopped. Returns the number of requests
 /// that were cut.
@@ -48,6 +48,7 @@ where
     let limits = &settings.requests.limits;
     Pool::new(lane.clone(), limits, None).enter();
     let (connections, moves) = connections(&lane, &settings, &parts);
+    let _closing = parts.lending.as_ref().map(|lending| lending.closing(lane.index));
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     watch_sleep(&mut runtime, parts.inboxes.as_ref(), lane.index);
     let runtime = runtime
@@ -91,6 +92,7 @@ where
         let host = Rc::new(LaneService::new(Rc::clone(&connections), service));
         spawn_local(parking::run(Rc::clone(&host)));
         spawn_local(moving::run(Rc::clone(&host), Rc::clone(&moves)));
+        spawn_local(borrowing::run(Rc::clone(&host)));
         let phase = PhaseWatch::new(&parts.lifecycle, Rc::clone(&connections), hurry);
         accept_until_drained(Admission::new(host), source, phase, moves.mailbox()).await;
         if let Some(slow) = &slow {
@@ -144,7 +146,13 @@ fn connections(
     let (lifecycle, mailboxes) = (Arc::clone(&parts.lifecycle), Arc::clone(&parts.mailboxes));
     let moves = Rc::new(LaneMoves::new(&state, lifecycle, mailboxes, settings.moving));
     let tls = parts.tls.clone();
-    let connections = Connections::new(state, Rc::clone(&moves) as _, tls, settings.fast_path);
+    let connections = Connections::new(
+        state,
+        Rc::clone(&moves) as _,
+        tls,
+        settings.fast_path,
+        parts.lending.clone(),
+    );
     #[cfg(feature = "chaos")]
     let connections = {
         let chaos = |chaos| LaneChaos::new(chaos, lane.index, lane.lanes.len());

@@ -176,6 +176,8 @@ pub(crate) struct LaneMetrics {
     pub(crate) beats: Count,
     /// Connections that this lane stole from the inbox of another.
     pub(crate) stolen: Count,
+    /// Connections of this lane that others borrowed while it was held. Written by the admin thread.
+    pub(crate) lent: Count,
     /// How often a connection was parked in this lane's parking lot.
     pub(crate) parkings: Count,
     /// Connections that arrived from another lane, or returned because it did not accept them.
@@ -216,6 +218,7 @@ impl LaneMetrics {
             queued: Count::default(),
             beats: Count::default(),
             stolen: Count::default(),
+            lent: Count::default(),
             parkings: Count::default(),
             arrived: Count::default(),
             active: Count::default(),

@@ -6,6 +6,7 @@ use std::io::Write;
 use std::net;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use socket2::SockRef;
@@ -14,8 +15,11 @@ use tokio::net::TcpStream;
 #[cfg(feature = "tls")]
 use tokio_rustls::server::TlsStream;
 
+mod shared;
 #[cfg(feature = "tls")]
 mod tcp;
+
+pub(crate) use shared::{Claim, SharedSocket};
 
 /// A [`Socket`] at rest: it belongs to no lane, and any lane can wake it.
 #[derive(Debug)]
@@ -71,6 +75,8 @@ pub(crate) use tcp::Tcp;
 #[derive(Debug)]
 pub(crate) enum Socket {
     Plain(TcpStream),
+    /// As `Plain`, and other lanes may borrow it.
+    Shared(Arc<SharedSocket>),
     /// Boxed: the TLS state is larger than a kilobyte, which plain connections should not pay for.
     #[cfg(feature = "tls")]
     Tls(Box<TlsStream<Tcp>>),
@@ -84,6 +90,11 @@ macro_rules! each {
                 let $io = Pin::new(io);
                 $call
             }
+            Socket::Shared(io) => {
+                let mut io = &**io;
+                let $io = Pin::new(&mut io);
+                $call
+            }
             #[cfg(feature = "tls")]
             Socket::Tls(io) => {
                 let $io = Pin::new(io.as_mut());
@@ -94,11 +105,56 @@ macro_rules! each {
 }
 
 impl Socket {
+    /// Lets other lanes borrow it, unless it has TLS, whose state stays with its lane.
+    pub(crate) fn share(self) -> (Socket, Option<Arc<SharedSocket>>) {
+        match self {
+            Socket::Plain(tcp) => {
+                let shared = Arc::new(SharedSocket::new(tcp));
+                (Socket::Shared(Arc::clone(&shared)), Some(shared))
+            }
+            other => (other, None),
+        }
+    }
+
+    /// Undoes [`Socket::share`], if nobody else has it any more.
+    pub(crate) fn unshare(self) -> Socket {
+        match self {
+            Socket::Shared(shared) => Arc::try_unwrap(shared)
+                .map_or_else(Socket::Shared, |shared| Socket::Plain(shared.into_inner())),
+            other => other,
+        }
+    }
+
+    /// Its lane is about to use it.
+    pub(crate) fn claim(&self) -> Claim {
+        match self {
+            Socket::Shared(shared) => shared.claim(),
+            _ => Claim::Own,
+        }
+    }
+
+    /// It waits for a request.
+    pub(crate) fn release(&self) {
+        if let Socket::Shared(shared) = self {
+            shared.release();
+        }
+    }
+
+    /// Whether closing sends data: each side of TLS sends an alert (RFC 8446 section 6.1).
+    pub(crate) fn is_tls(&self) -> bool {
+        match self {
+            Socket::Plain(_) | Socket::Shared(_) => false,
+            #[cfg(feature = "tls")]
+            Socket::Tls(_) => true,
+        }
+    }
+
     /// Whether TLS holds nothing that the socket does not signal: decrypted bytes that were not
-    /// read, an end or error of the stream, or unsent records.
+    /// read, an end or error of the stream, or unsent records. A shared socket is not quiet.
     pub(crate) fn is_quiet(&mut self) -> bool {
         match self {
             Socket::Plain(_) => true,
+            Socket::Shared(_) => false,
             #[cfg(feature = "tls")]
             Socket::Tls(tls) => {
                 let session = tls.get_mut().1;
@@ -117,6 +173,7 @@ impl Socket {
     pub(crate) fn rest(self) -> io::Result<StillSocket> {
         Ok(match self {
             Socket::Plain(tcp) => StillSocket::Plain(tcp.into_std()?),
+            Socket::Shared(_) => return Err(io::ErrorKind::ResourceBusy.into()),
             #[cfg(feature = "tls")]
             Socket::Tls(mut tls) => {
                 let tcp = tls.get_mut().0.leave()?;
@@ -129,6 +186,7 @@ impl Socket {
     pub(crate) fn set_zero_linger(&self) -> io::Result<()> {
         match self {
             Socket::Plain(tcp) => tcp.set_zero_linger(),
+            Socket::Shared(shared) => shared.tcp().set_zero_linger(),
             #[cfg(feature = "tls")]
             Socket::Tls(tls) => tls.get_ref().0.stream()?.set_zero_linger(),
         }
@@ -142,6 +200,7 @@ impl Socket {
         };
         match self {
             Socket::Plain(tcp) => cut(tcp),
+            Socket::Shared(shared) => cut(shared.tcp()),
             #[cfg(feature = "tls")]
             Socket::Tls(tls) => cut(tls.get_ref().0.stream()?),
         }
@@ -155,6 +214,7 @@ impl Socket {
     ) -> Poll<io::Result<()>> {
         match self {
             Socket::Plain(tcp) => Pin::new(tcp).poll_read(cx, buf),
+            Socket::Shared(shared) => Pin::new(&mut &**shared).poll_read(cx, buf),
             #[cfg(feature = "tls")]
             Socket::Tls(tls) => Pin::new(tls.get_mut().0).poll_read(cx, buf),
         }
@@ -191,6 +251,7 @@ impl AsyncWrite for Socket {
     fn is_write_vectored(&self) -> bool {
         match self {
             Socket::Plain(io) => io.is_write_vectored(),
+            Socket::Shared(_) => true,
             #[cfg(feature = "tls")]
             Socket::Tls(io) => io.is_write_vectored(),
         }

@@ -142,6 +142,8 @@ pub(crate) struct Connection {
     turn: Cell<u32>,
     /// The request that ended last, until its reply is written.
     unwritten: RefCell<Option<Unwritten>>,
+    /// Another lane lends it.
+    guest: Cell<bool>,
     /// Set by its first upgrade.
     upgrades: OnceCell<Box<Upgrades>>,
 }
@@ -205,6 +207,7 @@ impl Connection {
             waker: RefCell::new(None),
             turn: Cell::new(0),
             unwritten: RefCell::default(),
+            guest: Cell::new(false),
             upgrades: OnceCell::new(),
         }
     }
@@ -311,11 +314,16 @@ impl Connection {
         if let Some(order) = self.order.take() {
             return Poll::Ready(order);
         }
+        self.register(cx);
+        Poll::Pending
+    }
+
+    /// Registers the waker for [`Connection::wake`].
+    pub(crate) fn register(&self, cx: &mut Context<'_>) {
         let mut waker = self.waker.borrow_mut();
         match waker.as_ref() {
             Some(old) if old.will_wake(cx.waker()) => {}
             _ => *waker = Some(cx.waker().clone()),
         }
-        Poll::Pending
     }
 }

@@ -32,6 +32,8 @@ impl Polls {
     pub(crate) const PARK: u8 = 1;
     /// The lane takes part in a plan, so polls are measured.
     pub(crate) const SHED: u8 = 2;
+    /// The lane has borrowed connections.
+    pub(crate) const GUESTS: u8 = 4;
     /// Chaos is enabled.
     #[cfg(feature = "chaos")]
     pub(crate) const CHAOS: u8 = 128;

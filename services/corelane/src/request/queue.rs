@@ -23,10 +23,6 @@ use crate::load::lane::Lane;
 use crate::metrics::LaneMetrics;
 use crate::request::slow::queue::SlowQueues;
 
-/// Expected work of a lane from which requests move, in multiples of the bound of slow lanes. A shorter
-/// backlog is gone before a thread of low priority has surely begun.
-const BACKLOG: u32 = 4;
-
 /// The slots and the queue of one lane.
 #[derive(Debug)]
 pub(crate) struct Queue {
@@ -109,7 +105,7 @@ impl Queue {
         let since = now.later(expected.saturating_mul(HANDICAP));
         // Handing a request over takes about as long as this.
         let may_move = !is_bound && expected >= BRIEF;
-        let ranked = Ranked { since, arrival, may_move, waiter: Rc::clone(&waiter) };
+        let ranked = Ranked { since, arrival, expected, may_move, waiter: Rc::clone(&waiter) };
         self.waiting.borrow_mut().push(Reverse(ranked));
         self.lengthen();
         self.changed.notify_one();
@@ -165,8 +161,9 @@ impl Queue {
     /// Where the first of those that wait starts; `None` if nowhere yet. An idle lane takes it, if
     /// others wait for long behind it.
     fn turn(self: &Rc<Self>, first: &Ranked) -> Option<Turn> {
-        let expected = Duration::from_nanos(self.metrics().expected.get());
-        let is_late = |slow: &SlowQueues| expected >= BACKLOG * slow.settings.bound;
+        let behind = self.metrics().expected.get().saturating_sub(first.expected);
+        let behind = Duration::from_nanos(behind);
+        let is_late = |slow: &SlowQueues| behind >= slow.settings.backlog();
         let slow = self.slow.as_ref().filter(|slow| first.may_move && is_late(slow));
         if let Some(lane) = slow.and_then(|slow| slow.idle_lane(self.lane.index)) {
             return Some(Turn::There(lane));
@@ -197,6 +194,8 @@ pub(crate) async fn run(queue: Rc<Queue>) {
 struct Ranked {
     since: Tick,
     arrival: u64,
+    /// Its own expected time in nanoseconds.
+    expected: u64,
     /// Another lane may serve it.
     may_move: bool,
     waiter: Rc<Waiter>,

@@ -9,13 +9,15 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
+use tokio::task::spawn_local;
 use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, sleep_until};
 
 use crate::base::error::Error;
 use crate::base::phase::Phase;
 use crate::base::settings::Drain;
+use crate::base::slow::SlowLanes;
 use crate::lane::moving::mover;
-use crate::lane::watchdog;
+use crate::lane::{held, watchdog};
 use crate::load::report::{self, LoadReports};
 use crate::os::cpu;
 use crate::server::admin;
@@ -256,6 +258,14 @@ impl Controller {
         let shared = &*self.shared;
         let (moving, stall) = (self.settings.lane.moving, self.settings.timeouts().stall);
         let lanes = shared.lanes.iter().map(|lane| &lane.cpu).collect();
+        let held = Some(self.settings.slow_lanes().map_or(stall, SlowLanes::backlog));
+        #[cfg(feature = "chaos")]
+        let held = held.filter(|_| !self.settings.lane.chaos.is_some_and(|chaos| chaos.lend));
+        // A task of its own: it runs far more often than the others.
+        if let Some(lending) = parts.lending.clone() {
+            let (lanes, lifecycle) = (Arc::clone(&shared.lanes), Arc::clone(&parts.lifecycle));
+            spawn_local(async move { held::run(&lanes, &lending, &lifecycle, held).await });
+        }
         tokio::select! {
             result = admin => result,
             result = signals => result,

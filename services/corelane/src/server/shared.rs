@@ -17,6 +17,7 @@ use crate::request::routes::Routes;
 use crate::request::slow::queue::SlowQueues;
 use crate::server::dependency::Dependencies;
 use crate::server::settings::Settings;
+use crate::transport::lending::Lending;
 use crate::transport::tls::Termination;
 
 #[derive(Debug)]
@@ -51,6 +52,10 @@ impl Shared {
         let (limits, timeout) = (settings.limits(), settings.timeouts().request);
         let queues = |slow_lanes| SlowQueues::new(slow_lanes, &lanes, limits, timeout);
         let slow = slow_lanes.map(queues);
+        let lends = slow.is_some();
+        #[cfg(feature = "chaos")]
+        let lends = lends || settings.lane.chaos.is_some_and(|chaos| chaos.lend);
+        let lends = lends && count > 1 && settings.lane.fast_path;
         let services = count * if slow.is_some() { 2 } else { 1 };
         Arc::new(Shared {
             lanes,
@@ -67,6 +72,7 @@ impl Shared {
                 tls: tls.map(Arc::new),
                 lifecycle: Arc::new(Lifecycle::new()),
                 start: Arc::new(StartGate::new(services)),
+                lending: lends.then(|| Lending::new(count)),
                 mailboxes: (0..count).map(|_| Mailbox::new()).collect(),
                 inboxes: least_loaded.then(|| Arc::new(Inboxes::new(count))),
             },

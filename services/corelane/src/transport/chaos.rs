@@ -17,6 +17,8 @@ pub struct Chaos {
     pub move_one_in: u64,
     /// One wait in so many ends in the parking lot; 0: none.
     pub park_one_in: u64,
+    /// Whether lanes lend their connections at all times, as if a handler held them.
+    pub lend: bool,
     /// A rule to ignore.
     pub broken: Option<Rule>,
 }

@@ -1,7 +1,7 @@
 //! The connections of a lane, and the registration of each.
 
 use std::any::Any;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt::Debug;
 use std::mem;
 use std::net::SocketAddr;
@@ -9,6 +9,7 @@ use std::os::fd::RawFd;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
 use slab::Slab;
 use tokio::sync::Notify;
 
@@ -16,11 +17,14 @@ use crate::base::random::Random;
 use crate::load::assignment::Assignment;
 use crate::load::peers::PeerPlace;
 use crate::metrics::Moved;
+use crate::os::socket::Socket;
 use crate::request::client::Client;
 use crate::request::connection::{Connection, History};
 use crate::request::lane_state::LaneState;
+use crate::request::polls::Polls;
 #[cfg(feature = "chaos")]
 use crate::transport::chaos::LaneChaos;
+use crate::transport::lending::{Lending, Loan, Offered};
 use crate::transport::parking_lot::ParkingLot;
 use crate::transport::resting::{ConnectionGuard, Leave, Resting};
 use crate::transport::tls::Termination;
@@ -49,6 +53,10 @@ pub(crate) struct Connections {
     pub(crate) tls: Option<Arc<Termination>>,
     /// Whether the fast path is enabled.
     pub(crate) fast_path: bool,
+    /// Set if lanes lend connections to each other.
+    pub(crate) lending: Option<Arc<Lending>>,
+    /// Connections that are borrowed from other lanes.
+    pub(crate) guests: Cell<usize>,
     pub(crate) random: Random,
     /// Streams of upgraded connections that were dropped on another thread.
     pub(crate) strays: Arc<Strays>,
@@ -64,6 +72,7 @@ impl Connections {
         moves: Rc<dyn Moves>,
         tls: Option<Arc<Termination>>,
         fast_path: bool,
+        lending: Option<Arc<Lending>>,
     ) -> Self {
         Connections {
             lane,
@@ -72,6 +81,8 @@ impl Connections {
             moves,
             tls,
             fast_path,
+            lending,
+            guests: Cell::default(),
             random: Random::new(),
             strays: Strays::new(),
             emptied: Notify::new(),
@@ -104,6 +115,11 @@ impl Connections {
         connection.end_turn();
         if !connection.goes_on() {
             return None;
+        }
+        if connection.is_guest() {
+            // Its first poll does not read.
+            let has_begun = connection.has_served_here() || connection.in_header();
+            return has_begun.then_some(Leave::Return);
         }
         #[cfg(feature = "chaos")]
         if let Some(chaos) = &self.chaos {
@@ -160,8 +176,16 @@ pub(crate) struct Registration {
     pub(crate) connection: Rc<Connection>,
     pub(crate) connections: Rc<Connections>,
     key: usize,
-    /// `None` once the connection has left to park or move.
-    guard: Option<ConnectionGuard>,
+    tenure: Tenure,
+}
+
+/// Whose connection it is.
+#[derive(Debug)]
+enum Tenure {
+    Own(ConnectionGuard),
+    Borrowed(Loan),
+    /// It has left the lane.
+    Left,
 }
 
 impl Registration {
@@ -176,7 +200,7 @@ impl Registration {
         let lane = &connections.lane;
         let guard = ConnectionGuard::new(lane.group(), lane.index, assignment, place);
         let connection = Connection::accepted(Rc::clone(lane), client, connections.random.chance());
-        Registration::enter(connection, connections, guard)
+        Registration::enter(connection, connections, Tenure::Own(guard))
     }
 
     /// Registers a connection that was parked or moved.
@@ -188,28 +212,71 @@ impl Registration {
         socket: RawFd,
     ) -> Self {
         let connection = Connection::resumed(Rc::clone(&connections.lane), history, peer, socket);
-        Registration::enter(connection, connections, guard)
+        Registration::enter(connection, connections, Tenure::Own(guard))
     }
 
-    fn enter(
-        connection: Connection,
+    /// Registers a connection that another lane lends.
+    pub(crate) fn borrow(
         connections: &Rc<Connections>,
-        guard: ConnectionGuard,
+        mut loan: Loan,
+        history: History,
+        peer: Option<SocketAddr>,
+        socket: RawFd,
     ) -> Self {
+        let lane = Rc::clone(&connections.lane);
+        lane.polls.raise(Polls::GUESTS);
+        connections.guests.set(connections.guests.get() + 1);
+        let connection = Connection::resumed(lane, history, peer, socket);
+        connection.set_guest();
+        loan.begin();
+        Registration::enter(connection, connections, Tenure::Borrowed(loan))
+    }
+
+    fn enter(connection: Connection, connections: &Rc<Connections>, tenure: Tenure) -> Self {
         let (connection, connections) = (Rc::new(connection), Rc::clone(connections));
         let key = connections.open.borrow_mut().insert(Rc::clone(&connection));
-        Registration { connection, connections, key, guard: Some(guard) }
+        Registration { connection, connections, key, tenure }
     }
 
-    /// Leaves the lane. Returns the state that the connection keeps.
-    pub(crate) fn leave(mut self) -> (History, ConnectionGuard) {
-        let guard = self.guard.take().expect("it leaves once");
-        (self.connection.history(), guard)
+    /// Leaves the lane. Returns the state that the connection keeps. `None`: it belongs to another
+    /// lane.
+    pub(crate) fn leave(mut self) -> Option<(History, ConnectionGuard)> {
+        match mem::replace(&mut self.tenure, Tenure::Left) {
+            Tenure::Own(guard) => Some((self.connection.history(), guard)),
+            Tenure::Borrowed(_) | Tenure::Left => None,
+        }
+    }
+
+    /// Gives a borrowed connection back to its lane, with input that was not processed.
+    pub(crate) fn give_back(mut self, unread: Bytes) {
+        if let Tenure::Borrowed(loan) = mem::replace(&mut self.tenure, Tenure::Left) {
+            loan.give_back(&self.connection, unread);
+        }
+    }
+
+    /// Offers the socket to other lanes, if they lend to each other and it is plain.
+    pub(crate) fn offer(&self, socket: Socket) -> (Socket, Option<Offered>) {
+        let Some(lending) = &self.connections.lending else { return (socket, None) };
+        if self.connection.is_guest() {
+            return (socket, None);
+        }
+        let (socket, shared) = socket.share();
+        let lane = self.connections.lane.index;
+        let introduced = self.connection.client.introduced();
+        let offer = |shared| Offered::new(lending, lane, self.key, shared, introduced);
+        (socket, shared.map(offer))
     }
 }
 
 impl Drop for Registration {
     fn drop(&mut self) {
+        if self.connection.is_guest() {
+            let guests = self.connections.guests.get() - 1;
+            self.connections.guests.set(guests);
+            if guests == 0 {
+                self.connections.lane.polls.lower(Polls::GUESTS);
+            }
+        }
         self.connections.open.borrow_mut().remove(self.key);
         self.connections.lost_one();
     }

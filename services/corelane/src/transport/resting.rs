@@ -47,6 +47,8 @@ pub(crate) enum Leave {
     Park,
     /// To another lane.
     Move { lane: usize, why: Moved },
+    /// Back to the lane that lent it.
+    Return,
 }
 
 impl Resting {

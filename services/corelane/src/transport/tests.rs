@@ -61,7 +61,7 @@ fn connections() -> Rc<Connections> {
         slow: None,
     };
     let lane = Rc::new(LaneState::new(lane, &RequestSettings::default(), shared));
-    Rc::new(Connections::new(lane, Rc::new(NoMoves), None, true))
+    Rc::new(Connections::new(lane, Rc::new(NoMoves), None, true, None))
 }
 
 fn resting(lane: &LaneState, socket: impl Into<OwnedFd>) -> Resting {

@@ -12,7 +12,7 @@ use crate::support::PATIENCE;
 const ANSWERS: u64 = 40_000;
 
 fn start(broken: Option<Rule>, habit: Habit, move_one_in: u64, answers: u64) -> Race {
-    let chaos = Chaos { seed: 1, move_one_in, park_one_in: 0, broken };
+    let chaos = Chaos { seed: 1, move_one_in, park_one_in: 0, lend: false, broken };
     let enough = Counts { answers, ..Counts::default() };
     // What is lost is not waited for; where nothing is, a busy machine has its time.
     let patience = if broken.is_some() { Duration::from_secs(5) } else { PATIENCE };

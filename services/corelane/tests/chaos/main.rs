@@ -40,7 +40,7 @@ fn number(name: &str, usual: u64) -> u64 {
 /// With the fast path and without, over TLS and not.
 fn courses(enough: Counts) -> impl Iterator<Item = Course> {
     let seed = number("CHAOS_SEED", 1);
-    let chaos = Chaos { seed, move_one_in: 2, park_one_in: 3, broken: None };
+    let chaos = Chaos { seed, move_one_in: 2, park_one_in: 3, lend: false, broken: None };
     let kinds = [(true, false), (false, false), (true, true), (false, true)];
     kinds.into_iter().map(move |(plain, tls)| Course {
         lanes: 3,
@@ -83,6 +83,22 @@ fn nothing_is_lost_or_done_twice_while_connections_rest_and_move() {
     assert!(all.moves >= 2 * events && all.parkings >= 2 * events, "{all:?}");
 }
 
+/// Every lane borrows connections of the others while these serve them.
+#[test]
+fn nothing_is_lost_or_done_twice_while_lanes_lend_their_connections() {
+    let _alone = alone();
+    let lent = events().div_ceil(10);
+    for course in moving(Counts { lent, ..Counts::default() }).filter(|course| !course.tls) {
+        for (move_one_in, park_one_in) in [(0, 0), (2, 3)] {
+            let chaos = Chaos { move_one_in, park_one_in, lend: true, ..course.chaos };
+            let race = Course { chaos, ..course }.start();
+            let counts = race.wait();
+            println!("{chaos:?}: {counts:?}");
+            race.finish().assert_clean(&format!("{chaos:?}"));
+        }
+    }
+}
+
 /// Each server is another, and so are its clients.
 #[test]
 fn nothing_is_lost_of_old_requests_in_pipelines() {
@@ -105,7 +121,8 @@ fn a_drain_in_the_middle_loses_no_request_that_was_sent() {
     let _alone = alone();
     for answers in [300, 500] {
         for course in courses(Counts { answers, ..Counts::default() }) {
-            let race = course.start();
+            let chaos = Chaos { lend: answers == 500, ..course.chaos };
+            let race = Course { chaos, ..course }.start();
             race.wait();
             race.drain().assert_clean(&format!("{course:?}"));
         }

@@ -44,6 +44,7 @@ pub(crate) struct Course {
 pub(crate) struct Counts {
     pub(crate) moves: u64,
     pub(crate) parkings: u64,
+    pub(crate) lent: u64,
     pub(crate) answers: u64,
 }
 
@@ -53,6 +54,7 @@ impl Counts {
         Counts {
             moves: sum(&text, "corelane_connection_moves_total"),
             parkings: sum(&text, "corelane_connection_parkings_total"),
+            lent: sum(&text, "corelane_connections_lent_total"),
             answers: ledger.answered() as u64,
         }
     }
@@ -60,6 +62,7 @@ impl Counts {
     fn reach(&self, enough: &Counts) -> bool {
         self.moves >= enough.moves
             && self.parkings >= enough.parkings
+            && self.lent >= enough.lent
             && self.answers >= enough.answers
     }
 }

@@ -30,6 +30,22 @@ pub(crate) struct History {
     pub(crate) reported: u32,
 }
 
+impl History {
+    /// That of a connection which another lane lends. It waits for a request.
+    pub(crate) fn lent(introduced: Introduced, requests: u64) -> Self {
+        History {
+            introduced,
+            waited: None,
+            in_header: false,
+            retires_in: None,
+            requests,
+            had_body: false,
+            last: false,
+            reported: 0,
+        }
+    }
+}
+
 impl Connection {
     /// Resumes a connection: its client's address, and the descriptor of its socket.
     pub(crate) fn resumed(
@@ -71,6 +87,28 @@ impl Connection {
             last: self.last.get(),
             reported: self.reported.get(),
         }
+    }
+
+    /// Another lane lends it.
+    pub(crate) fn set_guest(&self) {
+        self.guest.set(true);
+    }
+
+    pub(crate) fn is_guest(&self) -> bool {
+        self.guest.get()
+    }
+
+    /// Another lane serves it.
+    pub(crate) fn lend(&self) {
+        self.activity.set(Activity::Serving);
+    }
+
+    /// It is back from another lane, which has served so many requests.
+    pub(crate) fn take_back(&self, requests: u64, had_body: bool) {
+        self.begun.set(self.begun.get() + requests);
+        self.served.set(self.served.get() + requests);
+        self.had_body.set(self.had_body.get() || had_body);
+        self.enter(Activity::Idle);
     }
 
     /// Whether another request of HTTP/1.1 may come.

@@ -135,6 +135,11 @@ const OF_LANES: &[OfLane] = &[
         |lane, _| lane.metrics.parkings.get().into(),
     ),
     counter(
+        "corelane_connections_lent",
+        "Connections with a request that another lane served while a handler held this one",
+        |lane, _| lane.metrics.lent.get().into(),
+    ),
+    counter(
         "corelane_connection_arrivals",
         "Connections that arrived from another lane, or returned because it did not accept \
              them",

@@ -34,13 +34,14 @@ use rest::leave;
 pub(crate) use rest::{go_on, resume};
 use tokio::io::{AsyncRead, ReadBuf};
 
-use crate::os::socket::Socket;
+use crate::os::socket::{Claim, Socket};
 use crate::request::connection::{Closing, Connection, Order};
 use crate::request::service::HttpService;
 use crate::request::upload::Upload;
 use crate::transport::buffers::ReplySlot;
 use crate::transport::connections::Registration;
 use crate::transport::host::LaneService;
+use crate::transport::lending::{Offered, Returned};
 use crate::transport::resting::Leave;
 use crate::transport::stream::read_ahead;
 
@@ -48,6 +49,8 @@ use crate::transport::stream::read_ahead;
 pub(crate) struct Plain<S: HttpService> {
     // Dropped first: a request is in flight until its handler is dropped.
     stage: Stage<S>,
+    // Dropped before the socket.
+    offered: Option<Offered>,
     /// Both are set until the connection leaves its task.
     outlet: Option<Rc<Outlet>>,
     registration: Option<Registration>,
@@ -114,22 +117,52 @@ impl<S: HttpService> Plain<S> {
         socket: Socket,
         prefix: Bytes,
     ) -> Self {
+        let (socket, offered) = registration.offer(socket);
         let outlet = Outlet::new(socket, &registration.connection);
         let (outlet, registration) = (Some(outlet), Some(registration));
-        Plain { stage: Stage::unread(prefix), outlet, registration, host }
+        Plain { stage: Stage::unread(prefix), offered, outlet, registration, host }
     }
 
     /// Moves the connection, with its unread bytes, out of this task.
     fn leave(&mut self, unread: Bytes, to: Leave) {
+        self.offered = None;
         if let (Some(outlet), Some(registration)) = (self.outlet.take(), self.registration.take()) {
             leave(&self.host, registration, outlet.into_socket(), unread, to);
         }
     }
 
-    /// Gives the connection to hyper.
+    /// Gives the connection to hyper; one of another lane there.
     fn hand_over(&mut self, unread: Bytes) {
+        self.offered = None;
         if let (Some(outlet), Some(registration)) = (self.outlet.take(), self.registration.take()) {
-            self.host.fall_back(registration, outlet.into_socket(), unread);
+            match registration.connection.is_guest() {
+                true => registration.give_back(unread),
+                false => self.host.fall_back(registration, outlet.into_socket(), unread),
+            }
+        }
+    }
+
+    /// Whether the lane may use the socket, and the stage that it is in. Another lane may have
+    /// borrowed it.
+    fn claim(
+        turn: &Turn<'_, S>,
+        offered: Option<&Offered>,
+        stage: Stage<S>,
+        cx: &mut Context<'_>,
+    ) -> Result<Stage<S>, Stage<S>> {
+        match turn.socket.claim() {
+            Claim::Own => Ok(stage),
+            Claim::Lent => {
+                turn.connection.lend();
+                turn.connection.register(cx);
+                Err(stage)
+            }
+            Claim::Back => {
+                let returned = offered.map(Offered::returned).unwrap_or_default();
+                let Returned { requests, had_body, unread, has_ended } = returned;
+                turn.connection.take_back(requests, had_body);
+                Ok(if has_ended { Stage::Broken } else { Stage::unread(unread) })
+            }
         }
     }
 
@@ -188,6 +221,13 @@ impl<S: HttpService> Future for Plain<S> {
             left: REQUESTS,
             ready: false,
         };
+        let stage = match Self::claim(&turn, this.offered.as_ref(), stage, cx) {
+            Ok(stage) => stage,
+            Err(stage) => {
+                this.stage = stage;
+                return Poll::Pending;
+            }
+        };
         turn.connection.begin_turn();
         let Some(mut stage) = Self::obey(&mut turn, stage, cx) else { return Poll::Ready(()) };
         loop {
@@ -230,6 +270,9 @@ impl<S: HttpService> Future for Plain<S> {
                 Flow::Wait(next) => {
                     if !matches!(next, Stage::Idle | Stage::Head(_)) {
                         turn.connection.end_turn();
+                    }
+                    if matches!(next, Stage::Idle) {
+                        outlet.release(turn.socket);
                     }
                     this.stage = next;
                     return Poll::Pending;
@@ -285,11 +328,10 @@ enum Heard {
 impl<S: HttpService> Turn<'_, S> {
     /// The client has closed its side, and nothing is in flight.
     fn ended(&self) -> Stage<S> {
-        match self.socket {
-            Socket::Plain(_) => Stage::Broken,
+        match self.socket.is_tls() {
+            false => Stage::Broken,
             // RFC 8446 section 6.1: each side says that it ends.
-            #[cfg(feature = "tls")]
-            Socket::Tls(_) => Stage::Leaving(Closing::at_rest()),
+            true => Stage::Leaving(Closing::at_rest()),
         }
     }
 

@@ -52,9 +52,17 @@ impl Outlet {
         self.connection.lane().sends.add(Rc::<Self>::clone(self), reply);
     }
 
-    /// Gives the socket away. No reply may be in the batch.
+    /// The connection waits for a request. Other lanes may borrow it once its replies are sent.
+    pub(super) fn release(&self, socket: &Socket) {
+        if !self.is_behind.get() {
+            socket.release();
+        }
+    }
+
+    /// Gives the socket away, which is not offered. No reply may be in the batch.
     pub(super) fn into_socket(self: Rc<Self>) -> Socket {
-        Rc::into_inner(self).expect("the batch has no reply").socket.into_inner()
+        let socket = Rc::into_inner(self).expect("the batch has no reply").socket.into_inner();
+        socket.unshare()
     }
 
     fn poll_send(&self, reply: &mut &[u8]) -> Poll<()> {
@@ -81,6 +89,7 @@ impl Sender for Outlet {
             Poll::Ready(()) => {
                 self.is_behind.set(false);
                 self.connection.flushed();
+                self.socket.borrow().release();
             }
             Poll::Pending => {
                 self.rest.set(Some(reply.into()));

@@ -11,7 +11,6 @@ use tokio::io::AsyncWrite;
 
 use super::{Flow, Heard, Input, Stage, Turn, broken};
 use crate::base::error::BoxError;
-use crate::os::socket::Socket;
 use crate::request::reply::Made;
 use crate::request::send_batch;
 use crate::request::service::HttpService;
@@ -219,7 +218,7 @@ impl<S: HttpService> Turn<'_, S> {
     fn may_wait(&self, out: &[u8]) -> bool {
         let lane = &self.host.lane;
         // A handshake may take a millisecond. All connections of a port have TLS, or none has.
-        matches!(self.socket, Socket::Plain(_))
+        !self.socket.is_tls()
             && (1..=send_batch::REPLY).contains(&out.len())
             && self.left > 0
             // Otherwise the connection may have to leave in this turn.

@@ -45,11 +45,14 @@ pub(super) fn leave<S: HttpService>(
         Some(chaos) => chaos.unread(unread),
         None => unread,
     };
+    if to == Leave::Return {
+        return registration.give_back(unread);
+    }
     if !socket.is_quiet() {
         registration.connection.stay();
         return go_on(host, registration, socket, unread);
     }
-    let (history, guard) = registration.leave();
+    let Some((history, guard)) = registration.leave() else { return };
     let resting = match Resting::new(history, guard, socket, unread) {
         Ok(resting) => resting,
         Err(error) => {
@@ -60,6 +63,7 @@ pub(super) fn leave<S: HttpService>(
     let stays = match to {
         Leave::Park => host.connections.parking_lot.park(&host.lane, resting),
         Leave::Move { lane, why } => host.connections.moves.depart(resting, lane, why).err(),
+        Leave::Return => None,
     };
     if let Some(resting) = stays {
         resume(host, resting, None);

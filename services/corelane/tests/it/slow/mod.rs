@@ -269,8 +269,8 @@ fn of_one_lane(server: &Running, count: usize) -> (usize, Vec<Client>) {
 fn what_waits_for_a_lane_is_taken_by_an_idle_one() {
     let holding = Holding::default();
     let builder = settings().lanes(Lanes::Count(2)).replica(HeaderValue::from_static("r"));
-    // Neither brief nor slow.
-    let builder = builder.cost("/burn/{micros}", Cost::Cheap);
+    // Neither brief nor slow. hyper's connections are not lent.
+    let builder = builder.cost("/burn/{micros}", Cost::Cheap).plain_requests(false);
     let server = Running::start(builder, holding.factory());
     let (own, mut clients) = of_one_lane(&server, 21);
     let other = format!("slow-{}", 1 - own);
@@ -291,6 +291,44 @@ fn what_waits_for_a_lane_is_taken_by_an_idle_one() {
     assert!((1..20).contains(&moved), "{moved}");
     let stolen = format!("corelane_slow_requests_stolen_total{{lane=\"{}\"}}", 1 - own);
     assert_eq!(server.metric(&stolen), moved as f64);
+}
+
+#[test]
+fn what_comes_for_a_lane_that_is_held_is_served_by_an_idle_one() {
+    let holding = Holding::default();
+    let builder = settings().lanes(Lanes::Count(2)).replica(HeaderValue::from_static("r"));
+    let server = Running::start(builder.cost("/", Cost::Cheap), holding.factory());
+    let (own, mut clients) = of_one_lane(&server, 6);
+    let (own, other) = (format!("lane-{own}"), format!("lane-{}", 1 - own));
+    let gone = clients.pop();
+    let [holder, rest @ ..] = &mut clients[..] else { unreachable!() };
+    holder.send_get("/keep");
+    server.wait_until("held", || holding.held().contains(&own));
+    for client in &mut *rest {
+        assert_eq!(ask(client, "/"), other);
+        // Once more, from a lane that has it back or not.
+        assert_eq!(ask(client, "/"), other);
+    }
+    let [pipelined, halved, last, _] = rest else { unreachable!() };
+    pipelined.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    (0..2).for_each(|_| assert_eq!(pipelined.read_answer().text(), other));
+    halved.send(b"GET / HTT");
+    last.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok");
+    let connections = format!("corelane_connections{{lane=\"{}\"}}", &own[5..]);
+    let before = server.metric(&connections);
+    drop(gone);
+    holding.let_go();
+    assert_eq!(holder.read_answer().text(), own);
+    halved.send(b"P/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(halved.read_answer().status, 200);
+    assert_eq!(last.read_answer().status, 200);
+    server.wait_for_metric(&connections, before - 2.0);
+    for client in [holder, pipelined, halved] {
+        assert_eq!(ask(client, "/"), own, "of the connection");
+    }
+    assert!(
+        server.metric(&format!("corelane_connections_lent_total{{lane=\"{}\"}}", &own[5..])) >= 9.0
+    );
 }
 
 #[test]

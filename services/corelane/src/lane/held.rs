@@ -1,0 +1,78 @@
+//! Finds lanes that a handler holds, and lends their connections to idle lanes. Runs on the admin
+//! thread.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::time::sleep;
+
+use crate::base::phase::{Lifecycle, Phase};
+use crate::base::turns::BRIEF;
+use crate::load::lane::LaneShared;
+use crate::transport::lending::Lending;
+
+/// Interval of looking while a lane is held; the resolution of tokio's timers.
+const HELD: Duration = Duration::from_millis(1);
+
+/// The same within [`RECENTLY`] after that: handlers that hold lanes come together.
+const OFTEN: Duration = Duration::from_millis(2);
+const RECENTLY: Duration = Duration::from_secs(10);
+
+/// The same otherwise. Looking takes some 30 µs.
+const RARELY: Duration = Duration::from_millis(20);
+
+/// Work that an idle lane is given at once. It looks for its own requests in between.
+const ROOM: Duration = Duration::from_millis(2);
+
+/// Connections that an idle lane is given at once.
+const MOST: u64 = 32;
+
+/// Lends the connections of lanes that one handler holds for longer than `after`, while the server
+/// serves. `None`: of all lanes, at all times.
+pub(crate) async fn run(
+    lanes: &[LaneShared],
+    lending: &Arc<Lending>,
+    lifecycle: &Lifecycle,
+    after: Option<Duration>,
+) {
+    let mut seen = None;
+    while lifecycle.phase() == Phase::Serving {
+        let now = Instant::now();
+        let held: Vec<_> =
+            (0..lanes.len()).filter(|&lane| is_held(&lanes[lane], now, after)).collect();
+        held.iter().for_each(|&lane| relieve(lanes, lending, lane, now));
+        seen = if held.is_empty() { seen } else { Some(now) };
+        let recently = seen.is_some_and(|seen| now.duration_since(seen) < RECENTLY);
+        sleep(match (held.is_empty(), recently) {
+            (false, _) => HELD,
+            (true, true) => OFTEN,
+            (true, false) => RARELY,
+        })
+        .await;
+    }
+}
+
+fn is_held(lane: &LaneShared, now: Instant, after: Option<Duration>) -> bool {
+    let Some(after) = after else { return true };
+    lane.running.get(now).is_some_and(|(_, held)| held > after)
+}
+
+/// Lends connections of a lane that is held to each lane that has time.
+fn relieve(lanes: &[LaneShared], lending: &Arc<Lending>, home: usize, now: Instant) {
+    let each = lanes[home].load_table.expect_any().max(BRIEF);
+    for (to, lane) in lanes.iter().enumerate().filter(|&(to, _)| to != home) {
+        let most = room(lane, each, lending.coming(to) as u64, now);
+        let lent = lending.lend(home, to, most as usize);
+        lanes[home].metrics.lent.add(lent as u64);
+    }
+}
+
+/// Connections that a lane has time for, to which so many are coming, with requests of `each` nanoseconds.
+fn room(lane: &LaneShared, each: u64, coming: u64, now: Instant) -> u64 {
+    if !lane.is_listening() || lane.running.get(now).is_some() {
+        return 0;
+    }
+    let left = ROOM.saturating_sub(lane.expected_work(now)).as_nanos() as u64;
+    // However long they take: a lane that has nothing to do can have one.
+    left.div_ceil(each).min(MOST).saturating_sub(coming)
+}

@@ -1,0 +1,188 @@
+//! A socket that another lane may borrow while its own lane is held.
+
+use std::io::{self, IoSlice};
+use std::net;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::task::{Context, Poll, ready};
+
+use rustix::net::{RecvFlags, recv};
+use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::TcpStream;
+
+/// Its lane uses it.
+const IN_USE: u8 = 0;
+/// It waits for a request.
+const IDLE: u8 = 1;
+/// Another lane has it.
+const LENT: u8 = 2;
+/// It was lent, and waits for a request again.
+const BACK: u8 = 3;
+/// It was lent, and its lane has to go on with it.
+const DUE: u8 = 4;
+
+/// A plain socket, registered with the event loop of its lane. Another thread can duplicate it.
+#[derive(Debug)]
+pub(crate) struct SharedSocket {
+    tcp: TcpStream,
+    state: AtomicU8,
+}
+
+/// What its lane finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// The lane may use it.
+    Own,
+    /// As `Own`, and it was lent since.
+    Back,
+    /// Another lane has it.
+    Lent,
+}
+
+impl SharedSocket {
+    pub(super) fn new(tcp: TcpStream) -> Self {
+        SharedSocket { tcp, state: AtomicU8::new(IN_USE) }
+    }
+
+    pub(super) fn into_inner(self) -> TcpStream {
+        self.tcp
+    }
+
+    /// Its lane is about to use it. Only the lane may call this.
+    pub(crate) fn claim(&self) -> Claim {
+        if self.state.load(Ordering::Relaxed) == IN_USE {
+            return Claim::Own;
+        }
+        let take = |from| {
+            self.state.compare_exchange(from, IN_USE, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        };
+        match () {
+            () if take(IDLE) => Claim::Own,
+            () if take(BACK) || take(DUE) => Claim::Back,
+            () => Claim::Lent,
+        }
+    }
+
+    /// It waits for a request: all input is read, and all output is written. Only the lane may call
+    /// this.
+    pub(crate) fn release(&self) {
+        self.state.store(IDLE, Ordering::Release);
+    }
+
+    /// Whether it waits for a request.
+    pub(crate) fn is_idle(&self) -> bool {
+        matches!(self.state.load(Ordering::Relaxed), IDLE | BACK)
+    }
+
+    /// Lends an idle socket: a duplicate, for the event loop of another thread.
+    pub(crate) fn lend(&self) -> Option<net::TcpStream> {
+        let before = self.state.load(Ordering::Relaxed);
+        let lent = matches!(before, IDLE | BACK)
+            && self
+                .state
+                .compare_exchange(before, LENT, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok();
+        let duplicate = if lent { self.tcp.as_fd().try_clone_to_owned() } else { return None };
+        if duplicate.is_err() {
+            self.state.store(before, Ordering::Release);
+        }
+        duplicate.ok().map(Into::into)
+    }
+
+    /// The borrower has ended with it. `waits`: for a request, so that it can be lent again.
+    pub(crate) fn give_back(&self, waits: bool) {
+        self.state.store(if waits { BACK } else { DUE }, Ordering::Release);
+    }
+
+    pub(super) fn tcp(&self) -> &TcpStream {
+        &self.tcp
+    }
+}
+
+impl AsFd for SharedSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.tcp.as_fd()
+    }
+}
+
+/// The socket of a lane. As that of tokio, which cannot be read and shared: reading part of a buffer
+/// shows that the socket is empty, which saves a system call.
+impl AsyncRead for &SharedSocket {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let tcp = &self.tcp;
+        loop {
+            ready!(tcp.poll_read_ready(cx))?;
+            let mut came = None;
+            let read = tcp.try_io(Interest::READABLE, || {
+                let space = buf.initialize_unfilled();
+                let room = space.len();
+                let (length, _) = recv(tcp, space, RecvFlags::DONTWAIT)?;
+                came = Some(length);
+                let is_empty = length > 0 && length < room;
+                if is_empty { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+            });
+            match (came, read) {
+                (Some(length), _) => {
+                    buf.advance(length);
+                    return Poll::Ready(Ok(()));
+                }
+                (None, Err(error)) if error.kind() != io::ErrorKind::WouldBlock => {
+                    return Poll::Ready(Err(error));
+                }
+                (None, _) => {}
+            }
+        }
+    }
+}
+
+impl SharedSocket {
+    fn poll_try(
+        &self,
+        cx: &mut Context<'_>,
+        write: impl Fn(&TcpStream) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            ready!(self.tcp.poll_write_ready(cx))?;
+            match write(&self.tcp) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                written => return Poll::Ready(written),
+            }
+        }
+    }
+}
+
+impl AsyncWrite for &SharedSocket {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_try(cx, |tcp| tcp.try_write(buf))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_try(cx, |tcp| tcp.try_write_vectored(bufs))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(SockRef::from(&self.tcp).shutdown(net::Shutdown::Write))
+    }
+}
