@@ -20,7 +20,7 @@ const IDLE: u8 = 1;
 const LENT: u8 = 2;
 /// It was lent, and waits for a request again.
 const BACK: u8 = 3;
-/// It was lent, and its lane has to go on with it.
+/// It was lent, and its lane has to continue with it.
 const DUE: u8 = 4;
 
 /// A plain socket, registered with the event loop of its lane. Another thread can duplicate it.
