@@ -240,12 +240,13 @@ def test_a_node_is_tainted_while_it_is_not_prepared(tuning: Tuning) -> None:
 @contextlib.contextmanager
 def locked(node: str) -> Iterator[None]:
     """As if another program changed the same settings."""
-    holder = f"flock {STATE}/lock sleep 600"
-    pid = inside(node, "sh", "-c", f"setsid {holder} >/dev/null 2>&1 </dev/null & echo $!").strip()
+    # The shell takes the lock, and what it leaves behind keeps it.
+    holder = "setsid sleep 600 >/dev/null 2>&1 </dev/null"
+    pid = inside(node, "sh", "-ec", f"exec 9>>{STATE}/lock; flock 9; {holder} & echo $!").strip()
     try:
         yield
     finally:
-        inside(node, "pkill", "-s", pid)
+        inside(node, "kill", pid)
 
 
 def _taints(tuning: Tuning, node: str) -> list[tuple[str, str, str]]:
