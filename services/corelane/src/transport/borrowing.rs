@@ -1,7 +1,5 @@
 //! The task of a lane for connections that [lanes lend](super::lending).
 
-use std::io;
-use std::os::fd::{AsFd, AsRawFd};
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -10,7 +8,7 @@ use crate::request::service::HttpService;
 use crate::transport::connections::Registration;
 use crate::transport::host::LaneService;
 use crate::transport::lending::{Arrivals, Guest};
-use crate::transport::plain::go_on;
+use crate::transport::plain::{go_on, wake};
 
 /// Serves connections that are lent to a lane, and wakes its own that are back, while it runs.
 pub(crate) async fn run<S: HttpService>(host: Rc<LaneService<S>>) {
@@ -27,15 +25,8 @@ pub(crate) async fn run<S: HttpService>(host: Rc<LaneService<S>>) {
 
 fn serve<S: HttpService>(host: &Rc<LaneService<S>>, guest: Guest) {
     let (socket, history, loan) = guest.into_parts();
-    let descriptor = socket.as_fd().as_raw_fd();
-    match socket.peer().and_then(|peer| Ok((peer, socket.wake()?))) {
-        Ok((peer, socket)) => {
-            let connections = &host.connections;
-            let registration = Registration::borrow(connections, loan, history, peer, descriptor);
-            go_on(host, registration, socket, Bytes::new());
-        }
-        // The client has reset it, which its own lane finds, too.
-        Err(error) if error.kind() == io::ErrorKind::NotConnected => {}
-        Err(error) => tracing::warn!(lane = host.lane.index, %error, "cannot poll a connection"),
-    }
+    // Otherwise its own lane finds what is wrong with it.
+    let Some((peer, descriptor, socket)) = wake(host, socket) else { return };
+    let registration = Registration::borrow(&host.connections, loan, history, peer, descriptor);
+    go_on(host, registration, socket, Bytes::new());
 }

@@ -99,16 +99,10 @@ impl Lending {
         }
         let guests = self.readable(home, most);
         let lent = guests.len();
+        // Dropped before the guests, which take such locks when they are given back.
         let mut arrivals = locked(&self.0[to].arrivals);
-        match &mut *arrivals {
-            Some(arrivals) => arrivals.lent.extend(guests),
-            None => {
-                // Their own locks.
-                drop(arrivals);
-                drop(guests);
-                return 0;
-            }
-        }
+        let Some(open) = &mut *arrivals else { return 0 };
+        open.lent.extend(guests);
         drop(arrivals);
         if lent > 0 {
             self.0[to].wake.notify_one();

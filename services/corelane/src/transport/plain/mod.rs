@@ -31,7 +31,7 @@ use bytes::{Bytes, BytesMut};
 use outlet::Outlet;
 use replies::{Streaming, Writing};
 use rest::leave;
-pub(crate) use rest::{go_on, resume};
+pub(crate) use rest::{go_on, resume, wake};
 use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::os::socket::{Claim, Socket};

@@ -1,14 +1,15 @@
 //! Serves a connection that is idle: it starts, parks, moves, or resumes.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::rc::Rc;
 
 use bytes::Bytes;
 use tokio::task::spawn_local;
 
 use super::Plain;
-use crate::os::socket::Socket;
+use crate::os::socket::{Socket, StillSocket};
 use crate::request::connection::Order;
 use crate::request::service::HttpService;
 use crate::transport::connections::Registration;
@@ -77,26 +78,32 @@ pub(crate) fn resume<S: HttpService>(
     order: Option<Order>,
 ) {
     let Resting { socket, unread, history, guard } = resting;
-    let descriptor = socket.as_fd().as_raw_fd();
-    // A call takes less than the address of each connection that rests.
-    let peer = socket.peer();
-    let woken = peer.and_then(|peer| Ok((peer, socket.wake()?)));
-    let (peer, socket) = match woken {
-        Ok(woken) => woken,
-        // The client has reset it since the lane looked.
-        Err(error) if error.kind() == io::ErrorKind::NotConnected => {
-            drop(guard);
-            return host.connections.lost_one();
-        }
-        Err(error) => {
-            tracing::warn!(lane = host.lane.index, %error, "cannot poll a connection");
-            drop(guard);
-            return host.connections.lost_one();
-        }
+    let Some((peer, descriptor, socket)) = wake(host, socket) else {
+        drop(guard);
+        return host.connections.lost_one();
     };
     let registration = Registration::resume(&host.connections, guard, history, peer, descriptor);
     if let Some(order) = order {
         registration.connection.tell(order);
     }
     go_on(host, registration, socket, unread.into_bytes());
+}
+
+/// Registers a socket with the lane's event loop. Returns it with its other end and its descriptor. `None`: it cannot
+/// be used.
+pub(crate) fn wake<S: HttpService>(
+    host: &LaneService<S>,
+    socket: StillSocket,
+) -> Option<(Option<SocketAddr>, RawFd, Socket)> {
+    let descriptor = socket.as_fd().as_raw_fd();
+    // A call takes less than the address of each connection that rests.
+    match socket.peer().and_then(|peer| Ok((peer, descriptor, socket.wake()?))) {
+        Ok(woken) => Some(woken),
+        // The client has reset it since the lane looked.
+        Err(error) if error.kind() == io::ErrorKind::NotConnected => None,
+        Err(error) => {
+            tracing::warn!(lane = host.lane.index, %error, "cannot poll a connection");
+            None
+        }
+    }
 }
