@@ -49,6 +49,8 @@ VALUES = {
     "minReadySeconds": 1,
     "interval": "1s",
     "cpu": "0",
+    # Shorter than that of `helm uninstall`.
+    "uninstall": {"timeout": f"{0.8 * ROLL_OUT:.0f}s"},
 }
 
 
