@@ -10,7 +10,7 @@ use http_body::Body;
 use tower::Service;
 
 use crate::base::error::{BoxError, Error};
-use crate::load::lane::{Lane, LaneShared};
+use crate::load::lane::Lane;
 use crate::request::body::Incoming;
 use crate::server::builder::Builder;
 use crate::server::control::ServerHandle;
@@ -109,7 +109,7 @@ impl TestServer {
         let thread = Some(thread::spawn(move || serve(server)));
         let mut started = TestServer { address, admin, handle, thread };
         let lanes = || started.handle.shared.lanes.iter();
-        while !lanes().all(LaneShared::is_listening) {
+        while !lanes().all(|lane| lane.is_listening()) {
             if started.thread.as_ref().is_none_or(JoinHandle::is_finished) {
                 return Err(started.end().expect_err("a server without lanes has failed"));
             }

@@ -30,7 +30,7 @@ const MOST: u64 = 32;
 /// Lends the connections of lanes that one handler holds for longer than `after`, while the server
 /// serves. `None`: of all lanes, at all times.
 pub(crate) async fn run(
-    lanes: &[LaneShared],
+    lanes: &[Arc<LaneShared>],
     lending: &Arc<Lending>,
     lifecycle: &Lifecycle,
     after: Option<Duration>,
@@ -58,7 +58,7 @@ fn is_held(lane: &LaneShared, now: Instant, after: Option<Duration>) -> bool {
 }
 
 /// Lends connections of a lane that is held to each lane that has time.
-fn relieve(lanes: &[LaneShared], lending: &Arc<Lending>, home: usize, now: Instant) {
+fn relieve(lanes: &[Arc<LaneShared>], lending: &Arc<Lending>, home: usize, now: Instant) {
     let each = lanes[home].load_table.expect_any().max(BRIEF);
     for (to, lane) in lanes.iter().enumerate().filter(|&(to, _)| to != home) {
         let most = room(lane, each, lending.coming(to) as u64, now);

@@ -141,13 +141,13 @@ impl Inboxes {
 
     /// The next connection for `lane`: the oldest of its own, otherwise one of a busy lane. Only
     /// that lane may call this.
-    pub(crate) fn take(&self, lanes: &[LaneShared], lane: usize) -> Option<Received> {
+    pub(crate) fn take(&self, lanes: &[Arc<LaneShared>], lane: usize) -> Option<Received> {
         let handed = self.pop(&self.lanes[lane], |_| true).or_else(|| self.steal(lanes, lane))?;
         let assign = |place| (Assignment::new(&self.assignments, lane), place);
         Some(Received { accepted: handed.accepted, admitted: handed.admitted.map(assign) })
     }
 
-    fn steal(&self, lanes: &[LaneShared], lane: usize) -> Option<Handed> {
+    fn steal(&self, lanes: &[Arc<LaneShared>], lane: usize) -> Option<Handed> {
         if !self.stealable.load(Ordering::Acquire) {
             return None;
         }
@@ -234,13 +234,13 @@ impl Inboxes {
     }
 
     /// Whether a listening lane has room.
-    pub(crate) fn have_room(&self, lanes: &[LaneShared]) -> bool {
+    pub(crate) fn have_room(&self, lanes: &[Arc<LaneShared>]) -> bool {
         self.lanes.iter().zip(lanes).any(|(inbox, lane)| inbox.has_room(lane))
     }
 
     /// The lane for the next connection. Ties go to the first lane from `next`. `None` if no
     /// listening lane has room.
-    pub(crate) fn choose(&self, lanes: &[LaneShared], next: usize) -> Option<usize> {
+    pub(crate) fn choose(&self, lanes: &[Arc<LaneShared>], next: usize) -> Option<usize> {
         let now = Instant::now();
         let loads = self.lanes.iter().zip(lanes).enumerate().map(|(index, (inbox, lane))| {
             let unserved = inbox.length() as u64 * lane.load_table.expect_any();

@@ -44,7 +44,7 @@ impl SlowLane {
     {
         let Some(queues) = parts.requests.slow.clone() else { return Ok(None) };
         let (relay, calls) = unbounded_channel();
-        let slow = Lane { is_slow: true, ..lane.clone() };
+        let slow = lane.slow();
         let (settings, parts, factory) = (settings.clone(), parts.clone(), Arc::clone(factory));
         let thread = thread::Builder::new()
             .name(format!("slow-{}", lane.index))

@@ -3,6 +3,7 @@
 //! It runs outside the lanes and checks them four times per `timeouts.stall`. So it detects a stall
 //! up to a quarter of that time late, and may miss one that ends before.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::time::{MissedTickBehavior, interval};
@@ -18,7 +19,7 @@ const BEAT: Duration = Duration::from_secs(1);
 
 /// Watches every lane while its event loop runs.
 pub(crate) async fn run(
-    lanes: &[LaneShared],
+    lanes: &[Arc<LaneShared>],
     routes: &Routes,
     lifecycle: &Lifecycle,
     allowed: Duration,

@@ -1,6 +1,7 @@
 //! How busy each lane was over the last second.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::load::lane::LaneShared;
@@ -35,7 +36,7 @@ fn times(lane: &LaneShared, now: Instant) -> [Duration; 2] {
 
 impl BusyShares {
     /// Takes a sample. Call it every [`SAMPLE_EVERY`].
-    pub(crate) fn sample(&mut self, lanes: &[LaneShared], now: Instant) {
+    pub(crate) fn sample(&mut self, lanes: &[Arc<LaneShared>], now: Instant) {
         if self.0.len() == SAMPLES {
             self.0.pop_front();
         }
@@ -43,12 +44,16 @@ impl BusyShares {
     }
 
     /// Time since the oldest sample, and the share of it that each lane was busy.
-    pub(crate) fn read(&self, lanes: &[LaneShared], now: Instant) -> (Duration, Vec<BusyShare>) {
+    pub(crate) fn read(
+        &self,
+        lanes: &[Arc<LaneShared>],
+        now: Instant,
+    ) -> (Duration, Vec<BusyShare>) {
         let Some((begun, samples)) = self.0.front() else {
             return (Duration::ZERO, vec![BusyShare::default(); lanes.len()]);
         };
         let window = now.saturating_duration_since(*begun);
-        let share = |(lane, before): (&LaneShared, &[Duration; 2])| {
+        let share = |(lane, before): (&Arc<LaneShared>, &[Duration; 2])| {
             let times = times(lane, now);
             let [all, slow] = [0, 1].map(|of| {
                 let time = times[of].saturating_sub(before[of]);

@@ -124,7 +124,7 @@ impl LaneShared {
 /// All lanes of a server, and what they share: the number of open connections.
 #[derive(Debug)]
 pub(crate) struct LaneGroup {
-    lanes: Box<[LaneShared]>,
+    lanes: Box<[Arc<LaneShared>]>,
     /// Whether each lane has a slow lane.
     has_slow_lanes: bool,
     /// Open connections over all lanes, for the limit. Changed only on accept and close.
@@ -139,9 +139,9 @@ pub(crate) struct LaneGroup {
 struct Open(AtomicUsize);
 
 impl Deref for LaneGroup {
-    type Target = [LaneShared];
+    type Target = [Arc<LaneShared>];
 
-    fn deref(&self) -> &[LaneShared] {
+    fn deref(&self) -> &[Arc<LaneShared>] {
         &self.lanes
     }
 }
@@ -156,8 +156,9 @@ impl LaneGroup {
         of_address: Option<usize>,
         slow: Option<SlowLanes>,
     ) -> Arc<Self> {
+        let lane = |&cpu| Arc::new(LaneShared::new(cpu, routes, slow));
         Arc::new(LaneGroup {
-            lanes: cpus.iter().map(|&cpu| LaneShared::new(cpu, routes, slow)).collect(),
+            lanes: cpus.iter().map(lane).collect(),
             has_slow_lanes: slow.is_some(),
             open: Open::default(),
             peers: of_address.map(Peers::new),
@@ -260,7 +261,9 @@ impl LaneGroup {
 pub struct Lane {
     pub(crate) index: usize,
     pub(crate) lanes: Arc<LaneGroup>,
-    pub(crate) is_slow: bool,
+    is_slow: bool,
+    /// Its part of `lanes`, which each request reads a dozen times.
+    shared: Arc<LaneShared>,
 }
 
 impl fmt::Debug for Lane {
@@ -272,6 +275,16 @@ impl fmt::Debug for Lane {
 }
 
 impl Lane {
+    pub(crate) fn new(index: usize, lanes: &Arc<LaneGroup>) -> Self {
+        let (lanes, shared) = (Arc::clone(lanes), Arc::clone(&lanes[index]));
+        Lane { index, lanes, is_slow: false, shared }
+    }
+
+    /// The slow lane of this lane.
+    pub(crate) fn slow(&self) -> Self {
+        Lane { is_slow: true, ..self.clone() }
+    }
+
     /// Index of the lane, from 0.
     pub fn index(&self) -> usize {
         self.index
@@ -295,7 +308,7 @@ impl Lane {
     }
 
     pub(crate) fn shared(&self) -> &LaneShared {
-        &self.lanes[self.index]
+        &self.shared
     }
 
     /// The CPU that the lane is currently pinned to; `None` when lanes are not pinned. It changes with

@@ -315,7 +315,7 @@ where
 {
     let mut started = 0;
     for (index, source) in sources.into_iter().enumerate() {
-        let lane = Lane { index, lanes: Arc::clone(&shared.lanes), is_slow: false };
+        let lane = Lane::new(index, &shared.lanes);
         let (settings, parts) = (settings.lane.clone(), shared.parts.clone());
         let factory = Arc::clone(factory);
         let thread = spawn(Thread::Lane(index), events, move || {

@@ -7,7 +7,7 @@ use crate::base::settings::Placement;
 use crate::lane::inbox::Inboxes;
 use crate::lane::moving::mailbox::Mailbox;
 use crate::lane::parts::ServerParts;
-use crate::load::lane::{LaneGroup, LaneShared};
+use crate::load::lane::LaneGroup;
 use crate::load::report::Published;
 use crate::metrics::PlanCounts;
 use crate::os::cpu::{CpuPlan, Cpus};
@@ -22,7 +22,7 @@ use crate::transport::tls::Termination;
 
 #[derive(Debug)]
 pub(crate) struct Shared {
-    /// The plan at the start. [`LaneShared::cpu`] is the current state.
+    /// The plan at the start. [`Lane::cpu`](crate::Lane::cpu) is the current state.
     pub(crate) plan: CpuPlan,
     pub(crate) cpus: Cpus,
     pub(crate) lanes: Arc<LaneGroup>,
@@ -117,7 +117,7 @@ impl Shared {
     /// dependency is down.
     pub(crate) fn ready(&self) -> bool {
         self.phase() == Phase::Serving
-            && self.lanes.iter().all(LaneShared::is_listening)
+            && self.lanes.iter().all(|lane| lane.is_listening())
             && self.dependencies.allow_ready()
     }
 }

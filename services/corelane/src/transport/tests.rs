@@ -48,11 +48,7 @@ impl Moves for NoMoves {
 
 fn connections() -> Rc<Connections> {
     let routes = Arc::new(Routes::new(&[], 0).expect("no templates"));
-    let lane = Lane {
-        index: 0,
-        lanes: LaneGroup::new(&[None], routes.rows(), None, None),
-        is_slow: false,
-    };
+    let lane = Lane::new(0, &LaneGroup::new(&[None], routes.rows(), None, None));
     let shared = RequestShared {
         routes,
         load_report: Arc::default(),

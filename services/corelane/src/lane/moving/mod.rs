@@ -34,7 +34,7 @@ use crate::transport::plain::resume;
 use crate::transport::resting::{Leave, Resting};
 
 /// Whether connections may move. They do not move in a drain, because lanes end.
-fn is_open(lanes: &[LaneShared], lifecycle: &Lifecycle) -> bool {
+fn is_open(lanes: &[Arc<LaneShared>], lifecycle: &Lifecycle) -> bool {
     lanes.len() > 1 && lifecycle.phase() == Phase::Serving
 }
 

@@ -2,6 +2,7 @@
 //! admin thread.
 
 use std::future::pending;
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::is_open;
@@ -15,7 +16,7 @@ use crate::metrics::PlanCounts;
 
 /// Moves connections while the server serves.
 pub(crate) async fn run(
-    lanes: &[LaneShared],
+    lanes: &[Arc<LaneShared>],
     mailboxes: &[Mailbox],
     plans: &PlanCounts,
     lifecycle: &Lifecycle,
@@ -34,7 +35,7 @@ pub(crate) async fn run(
     pending().await
 }
 
-fn samples(lanes: &[LaneShared], mailboxes: &[Mailbox]) -> Vec<Sample> {
+fn samples(lanes: &[Arc<LaneShared>], mailboxes: &[Mailbox]) -> Vec<Sample> {
     let now = Instant::now();
     let each = lanes.iter().zip(mailboxes).map(|(lane, mailbox)| Sample {
         busy: busy(lane, now),

@@ -73,7 +73,7 @@ words!(LoadReports: "off" => Off, "text" => Text, "json" => Json);
 
 /// Samples the lanes and publishes reports, on the admin thread, until the server ends.
 pub(crate) async fn run(
-    lanes: &[LaneShared],
+    lanes: &[Arc<LaneShared>],
     published: &Published,
     form: LoadReports,
 ) -> Infallible {

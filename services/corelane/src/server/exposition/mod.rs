@@ -384,7 +384,7 @@ impl LaneCollector {
     }
 
     /// Index (as a label) and shared part of each lane.
-    fn each(&self) -> impl Iterator<Item = (&str, &LaneShared)> {
+    fn each(&self) -> impl Iterator<Item = (&str, &Arc<LaneShared>)> {
         self.lanes.iter().map(String::as_str).zip(self.shared.lanes.iter())
     }
 
