@@ -30,7 +30,7 @@ import http.server, os, signal, sys, threading
 {first}
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    wbufsize = -1 # head and body leave in one write, so an exit cuts no reply in two
+    wbufsize = -1  # Head and body leave in one write, so an exit cuts no reply in two.
     def do_GET(self):
         body = b"{word} " + repr(sorted(key for key in os.environ if "CORELANE" in key)).encode()
         self.send_response(200 if self.path in ("/", "/up") else 404)

@@ -275,6 +275,7 @@ impl fmt::Debug for Lane {
 }
 
 impl Lane {
+    /// The lane with this index.
     pub(crate) fn new(index: usize, lanes: &Arc<LaneGroup>) -> Self {
         let (lanes, shared) = (Arc::clone(lanes), Arc::clone(&lanes[index]));
         Lane { index, lanes, is_slow: false, shared }
