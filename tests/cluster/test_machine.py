@@ -1,6 +1,8 @@
-"""The local cluster on cgroup v2, in machines: its nodes' cgroups alone, with 8 CPUs, and the whole cluster, with 4."""
+"""What runs on a developer's machine, on cgroup v2: the nodes' cgroups alone with 8 CPUs; with 4 all of the local cluster, and `make up`."""
 
 import json
+import os
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,9 +11,12 @@ import pytest
 from cluster import programs
 from cluster.plan import cpu_list
 from deploy import images
+from local import up
 from machines.initramfs import HACK, PYTHON
 from support import REPOSITORY, eventually
 from support.machines import ANSWER, HOUSED, Machine, booted_with
+from support.processes import program
+from tools import resolve
 
 COMMON = """
 from ipaddress import IPv4Network
@@ -97,38 +102,55 @@ spec:
 
 @pytest.fixture(scope="module")
 def housed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    """A machine with four CPUs and the file system of the tests, in which a cluster is up."""
+    """A machine with four CPUs and the file system of the tests."""
     with booted_with(tmp_path_factory.mktemp("housed"), hardware=HOUSED) as machine:
-        # The layers of images cannot be on an overlay.
-        machine.good(f"mkdir {STATE} && mount -t tmpfs -o size=3G state {STATE}")
-        hack(machine, "up")
         yield machine
-        hack(machine, "down")
 
 
 def hack(machine: Machine, *words: str) -> str:
-    """Runs a command of hack/cluster; what it prints."""
-    environment = f"HOME={Path.home()} CLUSTER_STATE={STATE} PYTHONDONTWRITEBYTECODE=1"
-    command = f"cd {REPOSITORY} && ulimit -n 65536 && {environment} {PYTHON} hack/cluster"
-    return machine.good(f"{command} {' '.join(words)}", SLOW)
+    """Runs a program of hack; what it prints."""
+    path = shlex.quote(os.environ["PATH"])
+    environment = f"HOME={Path.home()} PATH={path} CLUSTER_STATE={STATE} TEST_SLOWER=15 PYTHONDONTWRITEBYTECODE=1"
+    command = f"cd {REPOSITORY} && ulimit -n 65536 && {environment} {PYTHON}"
+    return machine.good(f"{command} hack/{shlex.join(words)}", SLOW)
 
 
-def test_servers_of_a_whole_cluster_have_lanes_on_their_own_cpus(housed: Machine) -> None:
+def test_the_tests_of_the_local_platform_pass(housed: Machine) -> None:
+    """Each replica has a CPU of its own and answers through the gateway, and `down` leaves no process."""
+    # It has no network.
+    resolve.ensure(up.TOOLS)
+    program("corelane-server")
+    chosen = "through_the_gateway or its_cpu_only or scrapes_every_part or down_leaves_no_process"
+    said = hack(housed, "tools", "run", "pytest", "tests/local/test_up.py", "-k", chosen)
+    assert "4 passed" in said
+
+
+@pytest.fixture(scope="module")
+def whole(housed: Machine) -> Iterator[Machine]:
+    """The machine, in which a cluster is up."""
+    # The layers of images cannot be on an overlay.
+    housed.good(f"mkdir {STATE} && mount -t tmpfs -o size=3G state {STATE}")
+    hack(housed, "cluster", "up")
+    yield housed
+    hack(housed, "cluster", "down")
+
+
+def test_servers_of_a_whole_cluster_have_lanes_on_their_own_cpus(whole: Machine) -> None:
     """One on each node that owns a CPU, and one that does not, which stays on the other CPU of its node."""
     server = images.build("server")
-    hack(housed, "load", str(server.archive))
-    whole = "{limits: {cpu: 1, memory: 128Mi}}"
-    pods = {"one": ("node1", whole), "two": ("node2", whole), "other": ("node2", "{}")}
+    hack(whole, "cluster", "load", str(server.archive))
+    own = "{limits: {cpu: 1, memory: 128Mi}}"
+    pods = {"one": ("node1", own), "two": ("node2", own), "other": ("node2", "{}")}
     image = f"docker.io/library/corelane-server:{server.tag}"
     text = "".join(
         POD.format(name=name, node=node, resources=resources, image=image)
         for name, (node, resources) in pods.items()
     )
     kubectl = f"{programs.obtain()['kubectl']} --kubeconfig {STATE}/kubeconfig"
-    housed.good(f"{kubectl} wait --for=create serviceaccount/default --timeout={SLOW:.0f}s", SLOW)
-    housed.good(f"{kubectl} apply -f - <<'END'\n{text}END", SLOW)
-    housed.good(f"{kubectl} wait --for=condition=Ready pod --all --timeout={SLOW:.0f}s", 2 * SLOW)
-    found = json.loads(housed.good(f"{kubectl} get pod -o json", SLOW))["items"]
+    whole.good(f"{kubectl} wait --for=create serviceaccount/default --timeout={SLOW:.0f}s", SLOW)
+    whole.good(f"{kubectl} apply -f - <<'END'\n{text}END", SLOW)
+    whole.good(f"{kubectl} wait --for=condition=Ready pod --all --timeout={SLOW:.0f}s", 2 * SLOW)
+    found = json.loads(whole.good(f"{kubectl} get pod -o json", SLOW))["items"]
     status = {pod["metadata"]["name"]: pod["status"] for pod in found}
 
     def cpus(name: str) -> frozenset[int]:
@@ -138,14 +160,13 @@ def test_servers_of_a_whole_cluster_have_lanes_on_their_own_cpus(housed: Machine
             for process in $(cat $(find /sys/fs/cgroup -path '*/{container["containerID"][13:]}/cgroup.procs')); do
               grep Cpus_allowed_list: /proc/$process/status | cut -f2
             done"""
-        return frozenset().union(*map(cpu_list, housed.good(script).split()))
+        return frozenset().union(*map(cpu_list, whole.good(script).split()))
 
     def lanes(name: str) -> list[int | None]:
         """The CPUs of its lanes."""
         url = f"http://{status[name]['podIP']}:8081/lanes"
         return [
-            lane["cpu"]
-            for lane in json.loads(housed.good(f"/run/busybox wget -qO- {url}"))["lanes"]
+            lane["cpu"] for lane in json.loads(whole.good(f"/run/busybox wget -qO- {url}"))["lanes"]
         ]
 
     def alone() -> bool:
