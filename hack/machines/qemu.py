@@ -24,13 +24,13 @@ PROBE = 5.0
 
 BARE = ("-nodefaults", "-no-user-config", "-display", "none", "-machine", "q35")
 
-# Emulated CPUs that wait for their turn are no defect of the guest, whose timers are late then. It would take its clock for
-# unstable, and another one, which takes twice as long to read. Debian's kernel would write zeros to all memory that it uses.
+# Emulated CPUs that wait for their turn are no defect of the guest, whose timers are late then. Without tsc=reliable it takes
+# the TSC for unstable and reads the HPET, which takes twice as long. By default, Debian's kernel zeroes all memory it allocates.
 PATIENT = "mitigations=off no_timer_check nowatchdog tsc=reliable init_on_alloc=0 rcupdate.rcu_cpu_stall_timeout=300"
 APPEND = f"console=ttyS0 quiet panic=-1 {PATIENT}"
 
-# AMD's leaves say nothing of threads unless QEMU adds them; Intel's do. Emulated AVX makes a hash take 2.4 times as long, and
-# `rep stosb`, which erms announces as fast, a new page twice as long.
+# AMD's leaves say nothing of threads unless QEMU adds them; Intel's do. With emulated AVX a hash takes 2.4 times as long. With
+# erms the kernel clears pages by `rep stosb`, which QEMU emulates byte by byte: a new page takes twice as long.
 EMULATED = "max,vendor=GenuineIntel,avx=off,erms=off,fsrm=off"
 
 FILES = "files.sock"

@@ -1,4 +1,4 @@
-"""What runs on a developer's machine, on cgroup v2: the nodes' cgroups alone with 8 CPUs; with 4 all of the local cluster, and `make up`."""
+"""What developers run, on cgroup v2: the cgroups of the cluster's nodes, `make up`, and the whole local cluster."""
 
 import json
 import os
@@ -117,7 +117,7 @@ def hack(machine: Machine, *words: str) -> str:
 
 def test_the_tests_of_the_local_platform_pass(housed: Machine) -> None:
     """Each replica has a CPU of its own and answers through the gateway, and `down` leaves no process."""
-    # It has no network.
+    # The machine has no network, so all that `up` needs is obtained and built before.
     resolve.ensure(up.TOOLS)
     program("corelane-server")
     chosen = "through_the_gateway or its_cpu_only or scrapes_every_part or down_leaves_no_process"
