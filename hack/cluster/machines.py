@@ -80,8 +80,7 @@ class Machines:
     def start(self, node: Node, control: int) -> None:
         """Switches a machine on, whose link is in the namespace of the control plane."""
         place = folder(self.state, node.name)
-        # What was written a moment ago has to be there, too.
-        argv, environment = qemu.sharing(place, cached="auto")
+        argv, environment = qemu.sharing(place)
         environment = {**self.programs.environment(), **environment}
         processes.start(self.record, f"{node.name}-files", argv, environment)
         if not processes.until((place / qemu.FILES).exists, SHARING):

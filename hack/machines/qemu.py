@@ -126,13 +126,16 @@ def accelerator() -> str:
         return "kvm" if answered else "tcg"
 
 
-def sharing(folder: Path, cached: str = "always") -> tuple[list[object], dict[str, str]]:
-    """Runs what gives a machine the file system of this one, read-only; with its environment."""
+def sharing(folder: Path) -> tuple[list[object], dict[str, str]]:
+    """Runs what gives a machine the file system of this one, read-only; with its environment.
+
+    The machine sees what changes here after a second. With cache=auto it would read a program again at each start.
+    """
     source = folder / "files"
     source.mkdir(exist_ok=True)
     (folder / FILES).unlink(missing_ok=True)
     qemu = _installed("qemu-system-x86_64")
-    options = f"source={source},cache={cached},sandbox=chroot,xattr"
+    options = f"source={source},cache=always,timeout=1,sandbox=chroot,xattr"
     script = 'mount --bind / "$0" && mount -o remount,bind,ro "$0" && exec "$@"'
     argv = ["unshare", "--mount", "sh", "-c", script, source, qemu / "usr/lib/qemu/virtiofsd"]
     argv += [f"--socket-path={folder / FILES}", "-o", options]
