@@ -22,7 +22,7 @@ WINDOWS = {"[30s]": "[6s]", "[1m]": "[12s]"}
 PATIENCE = 180.0
 
 
-def install(settings: Settings, prometheus: str) -> int:
+def install(settings: Settings, prometheus: str, *, whole: bool) -> int:
     """Installs both, for a Prometheus at this URL, and waits until the API server has their APIs."""
     local.kubeconfig(settings)
     built = resolve.ensure(PROGRAMS)
@@ -34,7 +34,7 @@ def install(settings: Settings, prometheus: str) -> int:
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": "prometheus-adapter", "namespace": "kube-system"},
-        "data": {"config.yaml": rules()},
+        "data": {"config.yaml": rules(whole=whole)},
     }
     manifest = (FOLDER / "autoscaling.yaml").read_text().replace("{prometheus}", prometheus)
     with progress.step("autoscaling", "metrics-server and prometheus-adapter"):
@@ -46,11 +46,11 @@ def install(settings: Settings, prometheus: str) -> int:
     return 0
 
 
-def rules() -> str:
-    """The adapter's configuration, for this cluster."""
+def rules(*, whole: bool) -> str:
+    """The adapter's configuration, for this cluster; with windows as in use if they are to be whole."""
     _, _, text = VALUES.read_text().partition("\n  default: false\n")
     found = textwrap.dedent(text)
-    for old, new in (PARTS | WINDOWS).items():
+    for old, new in (PARTS if whole else PARTS | WINDOWS).items():
         found = found.replace(old, new)
     return found
 

@@ -37,6 +37,9 @@ def _parser() -> argparse.ArgumentParser:
     given = metrics.add_mutually_exclusive_group(required=True)
     given.add_argument("--prometheus", metavar="URL", help="Prometheus, as pods reach it")
     given.add_argument("--remove", action="store_true")
+    metrics.add_argument(
+        "--whole", action="store_true", help="windows of rules as in use, not a fifth"
+    )
     load = commands.add_parser("load", help="load image archives into all nodes")
     load.add_argument("archives", nargs="+", type=Path, metavar="ARCHIVE")
     return parser
@@ -68,7 +71,7 @@ def _local(options: argparse.Namespace) -> int:
         case "autoscaling" if options.remove:
             return autoscaling.remove(ours)
         case "autoscaling":
-            return autoscaling.install(ours, options.prometheus)
+            return autoscaling.install(ours, options.prometheus, whole=options.whole)
     print(local.kubeconfig(ours))
     return 0
 

@@ -2,6 +2,7 @@
 
 A replica has a tenth of a CPU, so that many of them, the gateway and the load have room on two CPUs. All periods are a
 fifth of those of a cluster in use: of the controller, of scrapes, of the rules' windows and of the HPA's behaviour.
+With `--whole-periods` all but those of the controller are whole, and courses take five times as long.
 `make e2e TESTS="-k autoscaling -s"` prints what docs/results/autoscaling.md has.
 """
 
@@ -46,13 +47,18 @@ SPANS = [
 ]
 """What is printed of the life of replicas."""
 
-BEHAVIOR = {
-    "scaleUp": {"policies": [{"type": "Percent", "value": 100, "periodSeconds": 3}]},
-    "scaleDown": {
-        "stabilizationWindowSeconds": 20,
-        "policies": [{"type": "Pods", "value": 1, "periodSeconds": 6}],
-    },
-}
+STABLE = 20
+"""Seconds that an autoscaler waits before it removes a replica."""
+
+
+def behavior(pace: int) -> dict:
+    """How fast an autoscaler may be."""
+    up = {"type": "Percent", "value": 100, "periodSeconds": 3 * pace}
+    down = {"type": "Pods", "value": 1, "periodSeconds": 6 * pace}
+    return {
+        "scaleUp": {"policies": [up]},
+        "scaleDown": {"policies": [down], "stabilizationWindowSeconds": STABLE * pace},
+    }
 
 
 def pods_metric(name: str, target: str) -> dict:
@@ -83,6 +89,8 @@ class Scaled:
 
     release: Release
     file: Path
+    pace: int
+    """How many times as long as a fifth of those in use all periods are."""
     ops: int = 0
     policy: str = ""
     """What the autoscaler follows."""
@@ -108,7 +116,7 @@ class Scaled:
         self.release.wait_until_it_answers()
 
     def _install(self, policy: str) -> None:
-        autoscaling = {**POLICIES[policy], "behavior": BEHAVIOR}
+        autoscaling = {**POLICIES[policy], "behavior": behavior(self.pace)}
         autoscaling |= {"enabled": True, "minReplicas": 1, "maxReplicas": MOST}
         resources = {
             "requests": {"cpu": f"{CPU * 1000:.0f}m", "memory": "64Mi"},
@@ -121,10 +129,14 @@ class Scaled:
         monitoring = {
             "enabled": True,
             "alertmanager": {"enabled": False},
-            "scrape": {"interval": "2s", "timeout": "2s"},
+            "scrape": {"interval": f"{2 * self.pace}s", "timeout": "2s"},
             "networkPolicy": {"clients": [adapter]},
             # No spare replica, so that the figures of all policies compare. Of the lead only the part of metrics shrinks.
-            "objectives": {"capacityUsed": TARGET, "spareReplicas": 0, "replicaLead": 5},
+            "objectives": {
+                "capacityUsed": TARGET,
+                "spareReplicas": 0,
+                "replicaLead": 5 if self.pace == 1 else 15,
+            },
         }
         self.file.write_text(json.dumps({"service": service, "monitoring": monitoring}))
         self.release.upgrade()
@@ -197,17 +209,32 @@ class Scaled:
             with suppress(OSError):
                 file.write_text(text)
 
-    def bystander(self) -> tuple[float, float]:
-        """Starts a pod like a replica that no Service selects, until it is ready; returns when."""
+    def bystander(self, *, service: bool) -> tuple[float, float]:
+        """Starts a pod like a replica that no gateway knows, until it is ready; returns when.
+
+        With a Service of its own, the kube-proxy of each node writes rules for it, as for a replica.
+        """
         cluster, name, labels = self.release.cluster, "bystander", {"app": "bystander"}
         template = cluster.get("deployment", self.server)["spec"]["template"]
-        spec = {"selector": {"matchLabels": labels}}
-        spec["template"] = {**template, "metadata": {"labels": labels}}
-        made = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}}
+        metadata = {"name": name}
+        deployment = {"selector": {"matchLabels": labels}}
+        deployment["template"] = {**template, "metadata": {"labels": labels}}
+        made = [("apps/v1", "Deployment", deployment)]
+        if service:
+            made.append(("v1", "Service", {"selector": labels, "ports": [{"port": 80}]}))
+        items = [
+            {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
+            for version, kind, spec in made
+        ]
+        listed = {"apiVersion": "v1", "kind": "List", "items": items}
         begun = time.monotonic()
-        cluster.kubectl("apply", "--filename", "-", stdin=json.dumps({**made, "spec": spec}))
+        cluster.kubectl("apply", "--filename", "-", stdin=json.dumps(listed))
         cluster.kubectl("rollout", "status", f"deployment/{name}")
+        if service:
+            slices = ("endpointslices", "--selector", f"kubernetes.io/service-name={name}")
+            cluster.kubectl("wait", "--for=jsonpath={.endpoints[0].conditions.ready}=true", *slices)
         ended = time.monotonic()
+        cluster.kubectl("delete", "service", name, "--ignore-not-found")
         cluster.kubectl("delete", "deployment", name, "--cascade=foreground")
         return begun, ended
 
@@ -235,19 +262,23 @@ def began(uid: str) -> float:
 
 @pytest.fixture(scope="module")
 def scaled(
-    deployed: Release, monitoring_images: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory
+    deployed: Release,
+    monitoring_images: tuple[str, ...],
+    tmp_path_factory: pytest.TempPathFactory,
+    pytestconfig: pytest.Config,
 ) -> Iterator[Scaled]:
     """The platform with both servers of metrics, until the end of the module."""
+    whole = pytestconfig.getoption("whole_periods")
     file = tmp_path_factory.mktemp("autoscaling") / "values.yaml"
     release = replace(
         deployed,
-        chart=fifth(file.parent),
+        chart=CHART if whole else fifth(file.parent),
         values=[*deployed.values, file],
         settings=[*deployed.settings, *monitoring_images],
     )
-    found = Scaled(release, file)
+    found = Scaled(release, file, pace=5 if whole else 1)
     url = f"http://{found.prometheus}.{release.cluster.namespace}.svc:9090"
-    run.ours("cluster", "autoscaling", "--prometheus", url)
+    run.ours("cluster", "autoscaling", "--prometheus", url, *(["--whole"] if whole else []))
     try:
         found.follow("busy")
         found.calibrate()
@@ -280,7 +311,7 @@ def fifth(folder: Path) -> Path:
 
 def drive(scaled: Scaled, name: str, policy: str) -> tuple[Course, Replicas]:
     """Runs a course to its end and until one replica is left, and prints its figures."""
-    stages = COURSES[name]
+    stages = [replace(stage, seconds=stage.seconds * scaled.pace) for stage in COURSES[name]]
     with scaled.lives() as lives, scaled.replicas() as replicas:
         with scaled.course(stages) as course, ExitStack() as slow:
             for stage in course.begun():
@@ -332,7 +363,9 @@ def test_a_start_and_an_end_leave_the_other_replicas_alone(scaled: Scaled) -> No
 
         answered(3000, old)
         before = (course.started, time.monotonic())
-        beside = [scaled.bystander() for _ in range(STARTS)]
+        pods, services = (
+            [scaled.bystander(service=each) for _ in range(STARTS)] for each in (False, True)
+        )
         for _ in range(STARTS):
             cluster.kubectl("scale", "deployment", scaled.server, "--replicas=3")
             answered(100, {pod.name for pod in cluster.wait_for_pods("server", 3)} - old)
@@ -342,7 +375,8 @@ def test_a_start_and_an_end_leave_the_other_replicas_alone(scaled: Scaled) -> No
     scaled.collect(lives, course)
     for what, spans in {
         "before": [before],
-        "starts of others": beside,
+        "starts of others": pods,
+        "starts of others with a Service": services,
         "starts": lives.between(course.started, "created", "replied"),
         "ends": lives.between(course.started, "deleted", "gone"),
     }.items():
@@ -363,7 +397,7 @@ def test_metrics_that_are_away_remove_no_replica(scaled: Scaled) -> None:
         eventually(lambda: not scaled.active(), "no metrics", patience=ROLL_OUT, pause=PAUSE)
         before = list(replicas.wanted)
         # Longer than the autoscaler waits before it removes a replica.
-        gone = time.monotonic() + 2 * BEHAVIOR["scaleDown"]["stabilizationWindowSeconds"]
+        gone = time.monotonic() + 2 * STABLE * scaled.pace
         eventually(lambda: time.monotonic() > gone, patience=ROLL_OUT, pause=PAUSE)
         assert replicas.wanted == before
         cluster.kubectl("scale", "statefulset", scaled.prometheus, "--replicas=1")
