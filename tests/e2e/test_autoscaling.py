@@ -2,7 +2,8 @@
 
 A replica has a tenth of a CPU, so that many of them, the gateway and the load have room on two CPUs. All periods are a
 fifth of those of a cluster in use: of the controller, of scrapes, of the rules' windows and of the HPA's behaviour.
-With `--whole-periods` all but those of the controller are whole, and courses take five times as long.
+With `--whole-periods` all but those of the controller are whole, and courses take five times as long;
+the wait for one replica after them needs TEST_SLOWER=2.
 `make e2e TESTS="-k autoscaling -s"` prints what docs/results/autoscaling.md has.
 """
 
@@ -48,7 +49,7 @@ SPANS = [
 """What is printed of the life of replicas."""
 
 STABLE = 20
-"""Seconds that an autoscaler waits before it removes a replica."""
+"""Seconds that an autoscaler waits before it removes a replica, at pace 1."""
 
 
 def behavior(pace: int) -> dict:
@@ -90,7 +91,7 @@ class Scaled:
     release: Release
     file: Path
     pace: int
-    """How many times as long as a fifth of those in use all periods are."""
+    """Factor of all periods: 1 makes them a fifth of those in use, 5 as long as those."""
     ops: int = 0
     policy: str = ""
     """What the autoscaler follows."""

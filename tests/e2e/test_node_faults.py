@@ -93,7 +93,11 @@ class Site:
         """
         latest = time.strftime("%FT%TZ", time.gmtime(time.time() + 300))
         for pod in self.cluster.items("pods"):
-            containers = pod["status"].get("containerStatuses", [])
+            status = pod["status"]
+            # The agent of a gateway is a sidecar, which counts as an init container.
+            containers = status.get("containerStatuses", []) + status.get(
+                "initContainerStatuses", []
+            )
             starts = [each["state"].get("running", {}).get("startedAt", "") for each in containers]
             if max(starts, default="") > latest and "deletionTimestamp" not in pod["metadata"]:
                 name = pod["metadata"]["name"]
