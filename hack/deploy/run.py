@@ -46,7 +46,8 @@ def values() -> list[Path]:
         )
     if given:
         return given
-    return [REPOSITORY / "hack" / "cluster" / "values.yaml"]
+    folder = REPOSITORY / "hack" / "cluster"
+    return [folder / "values.yaml", *([folder / "values-vm.yaml"] if cluster() == "vm" else [])]
 
 
 def ours(package: str, *arguments: str | Path) -> str:

@@ -124,6 +124,11 @@ class Scaled:
             "limits": {"cpu": f"{CPU * 1000:.0f}m", "memory": "128Mi"},
         }
         service = {"pinning": "shared", "resources": resources, "autoscaling": autoscaling}
+        # As everywhere but on nodes of one free CPU: without a request, replicas leave the gateways no CPU time.
+        gateway = {
+            "resources": {"requests": {"cpu": "100m"}},
+            "agent": {"resources": {"requests": {"cpu": "50m"}}},
+        }
         adapter = {
             "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}
         }
@@ -139,7 +144,8 @@ class Scaled:
                 "replicaLead": 5 if self.pace == 1 else 15,
             },
         }
-        self.file.write_text(json.dumps({"service": service, "monitoring": monitoring}))
+        values = {"service": service, "gateway": gateway, "monitoring": monitoring}
+        self.file.write_text(json.dumps(values))
         self.release.upgrade()
         self.policy = policy
 

@@ -8,7 +8,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 
 SLOWER = float(os.environ.get("TEST_SLOWER", "1"))
-"""How much longer tests wait than usual: emulated CPUs take many times as long for the same."""
+"""How much longer tests wait than usual, and how much less they load: for emulated CPUs."""
 
 PATIENCE = 20.0 * SLOWER
 """Longest wait in seconds; only something broken makes a test wait this long."""
