@@ -47,7 +47,8 @@ def values() -> list[Path]:
     if given:
         return given
     folder = REPOSITORY / "hack" / "cluster"
-    return [folder / "values.yaml", *([folder / "values-vm.yaml"] if cluster() == "vm" else [])]
+    requests = [folder / "values-gateway-requests.yaml"] if cluster() == "vm" else []
+    return [folder / "values.yaml", *requests]
 
 
 def ours(package: str, *arguments: str | Path) -> str:

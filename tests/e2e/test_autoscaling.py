@@ -40,6 +40,7 @@ TARGET = 0.6
 OBJECTIVE = 1.0
 """Seconds within which a request is to be answered: ten times what it takes alone."""
 MOST = 6
+REQUESTS = settings.FOLDER / "values-gateway-requests.yaml"
 STARTS = 6
 
 SPANS = [
@@ -124,11 +125,6 @@ class Scaled:
             "limits": {"cpu": f"{CPU * 1000:.0f}m", "memory": "128Mi"},
         }
         service = {"pinning": "shared", "resources": resources, "autoscaling": autoscaling}
-        # As everywhere but on nodes of one free CPU: without a request, replicas leave the gateways no CPU time.
-        gateway = {
-            "resources": {"requests": {"cpu": "100m"}},
-            "agent": {"resources": {"requests": {"cpu": "50m"}}},
-        }
         adapter = {
             "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}
         }
@@ -144,8 +140,7 @@ class Scaled:
                 "replicaLead": 5 if self.pace == 1 else 15,
             },
         }
-        values = {"service": service, "gateway": gateway, "monitoring": monitoring}
-        self.file.write_text(json.dumps(values))
+        self.file.write_text(json.dumps({"service": service, "monitoring": monitoring}))
         self.release.upgrade()
         self.policy = policy
 
@@ -280,7 +275,8 @@ def scaled(
     release = replace(
         deployed,
         chart=CHART if whole else fifth(file.parent),
-        values=[*deployed.values, file],
+        # Without a request, gateways weigh next to nothing against the replicas.
+        values=[*deployed.values, REQUESTS, file],
         settings=[*deployed.settings, *monitoring_images],
     )
     found = Scaled(release, file, pace=5 if whole else 1)
