@@ -4,7 +4,7 @@ A replica has a tenth of a CPU, so that many of them, the gateway and the load h
 fifth of those of a cluster in use: of the controller, of scrapes, of the rules' windows and of the HPA's behaviour.
 With `--whole-periods` all but those of the controller are whole, and courses take five times as long;
 the wait for one replica after them needs TEST_SLOWER=2.
-`make e2e TESTS="-k autoscaling -s"` prints what docs/results/autoscaling.md has.
+`make e2e TESTS="-k autoscaling -s --rounds 3"` prints what docs/results/autoscaling.md has.
 """
 
 import json
@@ -98,6 +98,8 @@ class Scaled:
     """What the autoscaler follows."""
     spans: dict[str, list[float]] = field(default_factory=dict)
     """Seconds that replicas of all courses took from one event to another."""
+    figures: dict[str, list[tuple[float, ...]]] = field(default_factory=dict)
+    """What `drive` prints, of all rounds of a course."""
 
     @property
     def server(self) -> str:
@@ -286,14 +288,18 @@ def scaled(
         found.follow("busy")
         found.calibrate()
         yield found
+        for name, rounds in found.figures.items():
+            print(f"\n| {name} | {' | '.join(map(spread, zip(*rounds, strict=True)))} |", end="")
         for name, seconds in found.spans.items():
-            print(
-                f"\n| {name} | {len(seconds)} | {median(seconds):.2f} | {max(seconds):.2f} |",
-                end="",
-            )
+            print(f"\n| {name} | {len(seconds)} | {spread(seconds)} |", end="")
     finally:
         # While an API is registered whose server is away, no namespace can be deleted.
         run.ours("cluster", "autoscaling", "--remove")
+
+
+def spread(values: Sequence[float]) -> str:
+    """Median, least and most."""
+    return f"{median(values):.2f} ({min(values):.2f}–{max(values):.2f})"
 
 
 def fifth(folder: Path) -> Path:
@@ -325,11 +331,10 @@ def drive(scaled: Scaled, name: str, policy: str) -> tuple[Course, Replicas]:
         scaled.settle(1)
     scaled.collect(lives, course)
     used, least = replicas.seconds(*course.judged), fewest(stages[1:], TARGET / COST, 1)
-    print(
-        f"\n| {name} | {policy} | {course.held(OBJECTIVE):.2%} | {len(course.failures)} "
-        f"| {used / least:.2f} | {max(replicas.wanted)} | {replicas.reversals} |",
-        end="",
-    )
+    held = 100 * course.held(OBJECTIVE)
+    figures = (held, used / least, max(replicas.wanted), replicas.reversals)
+    scaled.figures.setdefault(f"{name} | {policy}", []).append(figures)
+    print(f"\n| {name} | {policy} | {' | '.join(f'{each:.2f}' for each in figures)} |", end="")
     return course, replicas
 
 
@@ -338,6 +343,7 @@ CASES = [(policy, name) for policy in ("busy", "required", "cpu") for name in CO
 
 
 @pytest.mark.parametrize(("policy", "name"), [*CASES, ("wait", "step")])
+@pytest.mark.usefixtures("round")
 def test_replicas_follow_the_load_and_no_request_fails(
     scaled: Scaled, policy: str, name: str
 ) -> None:

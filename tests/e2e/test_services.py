@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from deploy import images
-from support import envoy_gateway, eventually
+from support import SLOWER, envoy_gateway, eventually
 from support.client import Client, Reply, ask
 from support.exchanges import HEARTBEAT, Exchanges, Seen, calls, events, messages, talks
 from support.kubernetes import PAUSE, ROLL_OUT
@@ -41,13 +41,13 @@ ROUTES = [
         "hosts": ["canary.test"],
         "services": [{**MIXED, "weight": 90}, {**NEXT, "weight": 10}],
     },
-    # Three heartbeats in this time.
+    # Three heartbeats in this time. On slower machines a stream takes longer to begin.
     {
         "name": "events",
         "path": {"prefix": "/mixed/events"},
         "service": MIXED,
         "rewrite": {"path": "/events"},
-        "idleTimeout": "3s",
+        "idleTimeout": f"{3 * SLOWER:g}s",
     },
     {
         "name": "path",
@@ -143,7 +143,9 @@ def test_a_canary_gets_its_share(routed: Release) -> None:
     assert abs(versions[b"mixed-next"] - number * 0.1) < 7 * sqrt(number * 0.1 * 0.9)
 
 
-@pytest.mark.parametrize("number", [8, pytest.param(300, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(
+    "number", [round(8 * SLOWER), pytest.param(300, marks=pytest.mark.nightly)]
+)
 def test_a_stream_without_events_lives_by_its_heartbeats(routed: Release, number: int) -> None:
     """There is one in each second, so that the longer run takes five minutes, and the gateway waits three seconds."""
     with connect(routed.gateway) as client:
