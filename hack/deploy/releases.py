@@ -14,9 +14,13 @@ POD_SECURITY = "pod-security.kubernetes.io"
 
 
 def install(built: images.Images | None) -> None:
-    """Installs or upgrades the release and waits until all of it is ready."""
+    """Installs or upgrades the release and waits until all of it is ready.
+
+    What others changed, such as the replicas of an autoscaler that goes, has the values of the release again.
+    """
     prepare_namespace()
-    run.tool("helm", "upgrade", "--install", *arguments(built), "--wait", "--timeout", TIMEOUT)
+    options = ("--force-conflicts", "--wait", "--timeout", TIMEOUT)
+    run.tool("helm", "upgrade", "--install", *arguments(built), *options)
 
 
 def arguments(built: images.Images | None) -> list[str | Path]:
