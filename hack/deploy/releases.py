@@ -16,7 +16,7 @@ POD_SECURITY = "pod-security.kubernetes.io"
 def install(built: images.Images | None) -> None:
     """Installs or upgrades the release and waits until all of it is ready.
 
-    What others changed, such as the replicas of an autoscaler that goes, has the values of the release again.
+    It replaces what others set, such as the number of replicas by an autoscaler.
     """
     prepare_namespace()
     options = ("--force-conflicts", "--wait", "--timeout", TIMEOUT)
