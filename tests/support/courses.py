@@ -84,15 +84,18 @@ def arrivals(stages: Sequence[Stage], seed: int = 1) -> Iterator[Due]:
         start += stage.seconds
 
 
-def fewest(stages: Sequence[Stage], carried: float, least: int) -> float:
-    """Replica-seconds of one who knows the course: each replica carries so much, in requests of cost 1 per second."""
+def fewest(stages: Sequence[Stage], carried: float, spare: int) -> float:
+    """Replica-seconds of one who knows the course, with spare replicas.
+
+    Each replica carries so much, in requests of cost 1 per second.
+    """
     total = 0.0
     for stage in stages:
         for index in range(round(stage.seconds / STEP)):
             share = index * STEP / stage.seconds
             work = (stage.begin + (stage.end - stage.begin) * share) * stage.cost
             lost = 0.5 if stage.slow else 0.0
-            total += max(least, math.ceil(work / carried + lost)) * STEP
+            total += (max(1, math.ceil(work / carried + lost)) + spare) * STEP
     return total
 
 
