@@ -54,6 +54,9 @@ SPANS = [
 STABLE = 12
 """Seconds that an autoscaler waits before it removes replicas, at pace 1."""
 
+AWAY = 60
+"""Seconds without metrics, at pace 1: five minutes with whole periods."""
+
 
 def behavior(pace: int) -> dict:
     """What `corelane capacity --hpa` writes, and what Kubernetes does by default: the same for all metrics."""
@@ -408,14 +411,13 @@ def test_metrics_that_are_away_remove_no_replica(scaled: Scaled) -> None:
     """Prometheus goes when three replicas are needed, and comes back when more are."""
     cluster = scaled.release.cluster
     scaled.follow("busy")
-    stages = [level(40, 1.5), slope(200, 1.5, 3)]
+    stages = [level(40 * scaled.pace, 1.5), slope(200 * scaled.pace, 1.5, 3)]
     with scaled.replicas() as replicas, scaled.course(stages) as course:
         eventually(lambda: max(replicas.wanted) >= 3, "three replicas", patience=ROLL_OUT)
         cluster.kubectl("scale", "statefulset", scaled.prometheus, "--replicas=0")
         eventually(lambda: not scaled.active(), "no metrics", patience=ROLL_OUT, pause=PAUSE)
         before = list(replicas.wanted)
-        # Longer than the autoscaler waits before it removes a replica.
-        gone = time.monotonic() + 2 * STABLE * scaled.pace
+        gone = time.monotonic() + AWAY * scaled.pace
         eventually(lambda: time.monotonic() > gone, patience=ROLL_OUT, pause=PAUSE)
         assert replicas.wanted == before
         cluster.kubectl("scale", "statefulset", scaled.prometheus, "--replicas=1")
