@@ -362,8 +362,8 @@ def test_replicas_follow_the_load_and_no_request_fails(
     scaled.follow(policy)
     course, replicas = drive(scaled, name, policy)
     assert not course.failures, course.failures[:10]
-    # metrics-server looks every 10 s, whereas all other periods are a fifth of the usual ones.
-    assert policy == "cpu" or max(replicas.wanted) > LEAST
+    # metrics-server looks every 10 s, so it can miss the six seconds of the flash.
+    assert max(replicas.wanted) > LEAST or (policy, name) == ("cpu", "flash")
 
 
 def test_a_start_and_an_end_leave_the_other_replicas_alone(scaled: Scaled) -> None:
