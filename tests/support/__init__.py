@@ -4,31 +4,35 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
+
+Found = TypeVar("Found")
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 
 SLOWER = float(os.environ.get("TEST_SLOWER", "1"))
 """How much longer tests wait than usual, and how much less they load: for emulated CPUs."""
 
-PATIENCE = 20.0 * SLOWER
+PATIENCE = 60.0 * SLOWER
 """Longest wait in seconds; only something broken makes a test wait this long."""
 
 
 def eventually(
-    check: Callable[[], object],
+    check: Callable[[], Found],
     what: str = "",
     *,
     patience: float = PATIENCE,
     pause: float = 0.02,
-) -> None:
-    """Waits until `check` gives something true; `what` is waited for, says the error.
+) -> Found:
+    """Waits until `check` returns something true and returns it; the error names `what`.
 
-    A `pause` leaves the CPUs to what is waited for, where asking takes a process of its own.
+    A longer `pause` leaves the CPUs to the awaited process where each check starts a process.
     """
     deadline = time.monotonic() + patience
-    while not check():
+    while not (found := check()):
         assert time.monotonic() < deadline, f"not within {patience} s: {what or check.__name__}"
         time.sleep(pause)
+    return found
 
 
 def becomes(read: Callable[[], object], wanted: object) -> None:
