@@ -4,6 +4,7 @@ PYTHON ?= python3
 TOOLS := $(PYTHON) hack/tools
 LOCAL := $(PYTHON) hack/local
 CLUSTER_COMMAND := $(PYTHON) hack/cluster
+CHECKS := $(PYTHON) hack/checks
 CHARTS := $(patsubst %/Chart.yaml,%,$(wildcard charts/*/Chart.yaml))
 CHART_TESTS := $(patsubst %/tests,%,$(wildcard charts/*/tests))
 WORKFLOWS := $(wildcard .github/workflows/*.yaml)
@@ -16,15 +17,15 @@ SHELL_FILES = $(shell git grep --untracked -lE '^\#!/(usr/)?bin/(env )?(ba)?sh$$
 
 # Most tests wait for processes, so more run at once than there are CPUs. Files are not split: they share processes.
 TEST_WORKERS ?= 3
-PYTEST = $(TOOLS) run pytest --numprocesses=$(TEST_WORKERS) --dist=loadfile
+PYTEST = $(TOOLS) run pytest --numprocesses=$(TEST_WORKERS) --dist=loadfile --override-ini=console_output_style=count $(PYTEST_FLAGS)
 
 # Clippy of a newer Rust finds more: that is shown, and fails only with the Rust of CI.
 CLIPPY_FLAGS = $(if $(filter 1.95.%,$(shell rustc --version)),-D warnings)
 
 .DEFAULT_GOAL := help
 .PHONY: help up down status logs cluster-up cluster-down cluster-status deploy undeploy e2e parts \
-  postgres-up postgres-down check test test-all lint check-charts check-python clippy test-rust test-processes \
-  test-nightly chaos chaos-long fuzz fuzz-long miri prose book fmt charts metrics settings dashboards check-dashboards loadtest \
+  postgres-up postgres-down check test test-all shake check-tools lint check-charts check-python clippy test-rust \
+  test-processes test-nightly chaos chaos-long fuzz fuzz-long miri prose book fmt charts metrics settings dashboards check-dashboards loadtest \
   loadtest-suite loadtest-compare drill pgo bench check-instructions soak release-dry-run images tools clean
 
 help: ## Show the targets and variables
@@ -120,19 +121,22 @@ TEST_TOOLS := envoy supervisord prometheus alertmanager k6 postgres ab h2spec op
 NIGHTLY_TOOLS := chromium axe-core vegeta crane kind ip kubectl kube-apiserver etcd envoy-gateway valgrind
 
 check: ## Run formats, linters, unit tests and fast tests, before each commit
-	@$(TOOLS) ensure $(CHECK_TOOLS)
-	@$(MAKE) --no-print-directory lint check-charts
-	@$(MAKE) --no-print-directory clippy test-rust
-	@$(MAKE) --no-print-directory check-python
+	@$(CHECKS) run check
 
-test: check ## Run check, and the tests with real processes: Envoy, PostgreSQL, Prometheus, k6
-	@$(MAKE) --no-print-directory chaos fuzz test-processes
+test: ## Run check, and the tests with real processes: Envoy, PostgreSQL, Prometheus, k6
+	@$(CHECKS) run test
 
 test-all: test ## Run every test; requires root and takes hours
 	@$(MAKE) --no-print-directory $(NIGHTLY)
 
 # What test-all adds to test; the nightly workflow runs each of them in a job of its own.
-NIGHTLY := test-nightly e2e check-dashboards drill soak chaos-long fuzz-long miri release-dry-run
+NIGHTLY := test-nightly e2e check-dashboards drill soak chaos-long fuzz-long miri release-dry-run shake
+
+check-tools:
+	@$(TOOLS) ensure $(CHECK_TOOLS)
+
+shake: ## Repeat tests in random order under pressure: TIER=check ROUNDS=10 SEED=1 PRESSURE=all
+	$(CHECKS) shake $(or $(TIER),processes) --rounds $(or $(ROUNDS),2) $(if $(SEED),--seed $(SEED)) --pressure $(or $(PRESSURE),half)
 
 lint: ## Check formats, and what linters find without a build
 	cd services && cargo fmt --check
@@ -168,7 +172,7 @@ clippy: ## Run clippy on all Rust code
 
 # Library tests mostly wait for sockets, so more run at once than there are CPUs.
 test-rust: ## Run the unit and library tests of the Rust services
-	cd services && cargo test --locked -- --test-threads=8
+	cd services && cargo test --locked -- --test-threads=8 $(RUST_TEST_FLAGS)
 	cd services && cargo test --locked -p corelane-service --lib --features jwt -- auth
 
 test-processes: ## Run the tests with real processes
@@ -186,7 +190,7 @@ chaos: ## Park and move connections at every opportunity under clients that cut 
 chaos-long:
 	@$(MAKE) --no-print-directory chaos CHAOS_EVENTS=$(or $(CHAOS_EVENTS),1000000)
 
-# A few seconds for each target find what is easily found.
+# What a random search finds first is luck: nightly has time for it, and `cargo test` runs each target on its seeds.
 fuzz: ## Fuzz what reads text from outside: FUZZ_SECONDS=60 TARGETS=div SANITIZER=address
 	$(if $(FUZZ_SECONDS),FUZZ_SECONDS=$(FUZZ_SECONDS)) $(if $(SANITIZER),SANITIZER=$(SANITIZER)) services/fuzz/run $(TARGETS)
 

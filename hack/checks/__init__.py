@@ -1,0 +1,1 @@
+"""Runs the tiers of checks phase by phase, and repeats them under pressure."""

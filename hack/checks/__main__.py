@@ -1,0 +1,10 @@
+"""Entry point of `python3 hack/checks`."""
+
+import sys
+from pathlib import Path
+
+sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+from tools import entry
+
+entry.run("checks")

@@ -1,0 +1,118 @@
+"""One phase: a target of the Makefile, its log, and what its test runners report."""
+
+import os
+import shlex
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from checks.reports import Failure, Report
+from tools import progress
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+LOGS = REPOSITORY / ".run" / "checks"
+
+SHOWN = 300
+"""Last lines of a failed phase that are printed; the log has the rest."""
+
+
+@dataclass
+class Outcome:
+    """How phases ended."""
+
+    status: int = 0
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    failures: list[Failure] = field(default_factory=list)
+
+    def add(self, other: "Outcome") -> None:
+        """Counts another phase, too."""
+        self.status = self.status or other.status
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skipped += other.skipped
+        self.failures += other.failures
+
+
+def duration(seconds: float) -> str:
+    """In minutes and seconds."""
+    minutes, seconds = divmod(round(seconds), 60)
+    return f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
+
+
+def run(
+    target: str,
+    place: str,
+    *,
+    variables: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
+    log: Path | None = None,
+) -> Outcome:
+    """Runs `make TARGET`; prints the progress, and the end of the log if it fails."""
+    log = log or LOGS / f"{target}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    argv = ["make", "--no-print-directory", target]
+    argv += [f"{name}={value}" for name, value in (variables or {}).items()]
+    report = Report()
+    with log.open("w") as output, _Process(argv, environment or {}) as process:
+        ended = threading.Event()
+        beat = threading.Thread(target=_beat, args=(place, log, report, ended), daemon=True)
+        beat.start()
+        try:
+            for line in process.stdout:
+                output.write(line)
+                output.flush()
+                report.read(line)
+        finally:
+            ended.set()
+            beat.join()
+    status = process.returncode
+    if status:
+        print(*progress.tail(log, SHOWN), sep="\n")
+        print(f"{target} failed (exit {status}); the whole log is {log}")
+    failures = report.failures()
+    if status and not failures:
+        failures = [Failure(target, shlex.join(argv))]
+    failed = report.failed or (1 if status else 0)
+    return Outcome(status, report.passed, failed, report.skipped, failures)
+
+
+class _Process:
+    """The command, which ends with this process: SIGTERM is passed on, Ctrl-C reaches both."""
+
+    def __init__(self, argv: list[str], environment: Mapping[str, str]) -> None:
+        self._process = subprocess.Popen(
+            argv,
+            cwd=REPOSITORY,
+            # Runners that are Python programs write each line at once.
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
+
+    def __enter__(self) -> subprocess.Popen[str]:
+        self._before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+        return self._process
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind:
+            self._process.terminate()
+        self._process.wait()
+        self._process.stdout.close()
+        signal.signal(signal.SIGTERM, self._before)
+
+
+def _beat(place: str, log: Path, report: Report, ended: threading.Event) -> None:
+    begun = time.monotonic()
+    while not ended.wait(progress.BEAT):
+        last = "".join(progress.tail(log, 1))[:90]
+        seconds = duration(time.monotonic() - begun)
+        print(f"{place}: {seconds}, {report.passed:,} tests passed … {last}", flush=True)
