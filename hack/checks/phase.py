@@ -59,6 +59,7 @@ def run(
     argv = ["make", "--no-print-directory", target]
     argv += [f"{name}={value}" for name, value in (variables or {}).items()]
     report = Report()
+    begun, cpu = time.monotonic(), _cpu_seconds()
     with log.open("w") as output, _Process(argv, environment or {}) as process:
         ended = threading.Event()
         beat = threading.Thread(target=_beat, args=(place, log, report, ended), daemon=True)
@@ -72,6 +73,9 @@ def run(
             ended.set()
             beat.join()
     status = process.returncode
+    took, busy = time.monotonic() - begun, _cpu_seconds() - cpu
+    share = busy / took / os.cpu_count()
+    print(f"{place}: {target} took {duration(took)}, with the CPUs {share:.0%} busy", flush=True)
     if status:
         print(*progress.tail(log, SHOWN), sep="\n")
         print(f"{target} failed (exit {status}); the whole log is {log}")
@@ -108,6 +112,14 @@ class _Process:
         self._process.wait()
         self._process.stdout.close()
         signal.signal(signal.SIGTERM, self._before)
+
+
+def _cpu_seconds() -> float:
+    """The time that all CPUs were busy since boot, whoever used them (proc_stat(5))."""
+    user, nice, system, _idle, _iowait, irq, softirq = map(
+        int, Path("/proc/stat").read_text().split(maxsplit=8)[1:8]
+    )
+    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
 
 
 def _beat(place: str, log: Path, report: Report, ended: threading.Event) -> None:

@@ -13,7 +13,7 @@ from tools import cache, command, debian, progress
 from tools.errors import ToolError
 
 SERVICES = REPOSITORY / "services"
-TARGET = SERVICES / "target" / "images"
+TARGET = SERVICES / (os.environ.get("CARGO_TARGET_DIR") or "target") / "images"
 SERVER = "corelane-server"
 
 RELEASE = "image"
@@ -21,6 +21,8 @@ RELEASE = "image"
 RELEASE_OTHERS = "image-aside"
 """The profile of all programs of a release but the server: with fat LTO, the agent and its
 Kubernetes client would take minutes to build, for nothing."""
+DEBUG = "dev"
+"""The only profile whose programs contain debug data."""
 
 
 @dataclass(frozen=True)
@@ -55,15 +57,16 @@ def build(
     """Builds a program and returns its file. `options` are further ones of cargo.
 
     A release builds each package by itself: cargo unites the features of what it builds together,
-    so the server would depend on which images are built with it. Any other profile unites the
-    features with those of the `others`: then all images compile each dependency once.
+    so the server would depend on which images are built with it. Any other profile builds the
+    `others` at once: then all images compile each dependency once.
     """
     release = profile == RELEASE
     if release and program != SERVER:
         profile = RELEASE_OTHERS
     names = [program] if release else sorted({program, *others})
     packages = [word for name in names for word in ("--package", package(name))]
-    return build_in(OURS, program, platform, profile, [*options, *packages])
+    bins = [word for name in names if name != program for word in ("--bin", name)]
+    return build_in(OURS, program, platform, profile, [*options, *packages, *bins])
 
 
 def build_in(
@@ -71,7 +74,7 @@ def build_in(
 ) -> Path:
     """Builds a program of a workspace and returns its file."""
     _need_rust(platform)
-    environment = _environment(workspace, platform)
+    environment = _environment(workspace, platform, profile)
     # One folder for each architecture: cargo lets only one build into a folder at a time.
     target = workspace.target / platform.arch
     target.mkdir(parents=True, exist_ok=True)
@@ -84,14 +87,14 @@ def build_in(
         failure = f"{program} does not build for {platform.rust}"
         command.run(argv, log, failure=failure, cwd=workspace.folder, env=environment)
     # Cargo's names: the folder of the profile dev is `debug`.
-    built = target / platform.rust / ("debug" if profile == "dev" else profile) / program
+    built = target / platform.rust / ("debug" if profile == DEBUG else profile) / program
     _check(workspace, built, platform)
     return built
 
 
-def _environment(workspace: Workspace, platform: Platform) -> dict[str, str]:
+def _environment(workspace: Workspace, platform: Platform, profile: str) -> dict[str, str]:
     """Flags for a static program that names no folder of this machine."""
-    places = _places(workspace)
+    places = _places(workspace, profile)
     # __FILE__ in C follows these.
     c_flags = [f"-ffile-prefix-map={place}={name}" for place, name in places]
     rust_flags = ["-Ctarget-feature=+crt-static"]
@@ -111,22 +114,23 @@ def _environment(workspace: Workspace, platform: Platform) -> dict[str, str]:
     return environment
 
 
-def _places(workspace: Workspace) -> list[tuple[Path, str]]:
-    """Folders whose paths must not be in a program, with their substitutes. The last match wins."""
+def _places(workspace: Workspace, profile: str) -> list[tuple[Path, str]]:
+    """Folders that the compiler would name in a program, with their substitutes. The last match wins.
+
+    Cargo gives the compiler relative paths of our own sources, so only debug data names their folder.
+    Without it, the flags are those of every clone, which can then share compiled dependencies.
+    """
     home = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo")).resolve()
     sysroot = Path(_output("rustc", "--print", "sysroot")).resolve()
-    return [
-        (home, "/cargo"),
-        (sysroot, "/rust"),
-        (REPOSITORY, "/corelane"),
-        (workspace.folder, workspace.name),
-        (workspace.target, f"{workspace.name}/target"),
-    ]
+    places = [(home, "/cargo"), (sysroot, "/rust")]
+    if workspace != OURS or profile == DEBUG:
+        places += [(REPOSITORY, "/corelane"), (workspace.folder, workspace.name)]
+    return [*places, (workspace.target, f"{workspace.name}/target")]
 
 
 def _sources(workspace: Workspace) -> list[Path]:
     """Folders whose files are compiled, but not their parents, whose names may be common words."""
-    (cargo, _), (sysroot, _), *_ = _places(workspace)
+    (cargo, _), (sysroot, _), *_ = _places(workspace, RELEASE)
     return [cargo / "registry", sysroot / "lib" / "rustlib", SERVICES, workspace.folder]
 
 
