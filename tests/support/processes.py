@@ -42,21 +42,21 @@ def bench(name: str, out: Path, *arguments: object) -> subprocess.CompletedProce
 
 def program(name: str) -> Path:
     """A build with checks for overflow; what images hold is tested on the cluster."""
-    return _folder("--bins") / name
+    return _folder() / name
 
 
 def example(name: str) -> Path:
     """An example of the library."""
-    return _folder("--bins", "--examples") / "examples" / name
+    return _folder() / "examples" / name
 
 
 @cache
-def _folder(*built: str) -> Path:
-    """All at once, as the tests of Rust have built them before.
+def _folder() -> Path:
+    """All at once, as `cargo test` has built them before.
 
-    Alone each would take fewer features of what it depends on, and that would be built once more.
+    Programs alone would take fewer features of their dependencies, which would then be compiled once more.
     """
-    argv = ["cargo", "build", "--locked", "--quiet", *built]
+    argv = ["cargo", "build", "--locked", "--quiet", "--bins", "--examples"]
     subprocess.run(argv, cwd=REPOSITORY / "services", check=True)
     target = os.environ.get("CARGO_TARGET_DIR", "target")
     return (REPOSITORY / "services" / target).resolve() / "debug"
