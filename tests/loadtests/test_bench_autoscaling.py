@@ -14,7 +14,8 @@ from loadtests.bench.autoscaling.policy import (
     by_number,
 )
 
-pytestmark = pytest.mark.fast
+# The simulation belongs to a benchmark, which only developers run.
+pytestmark = pytest.mark.nightly
 
 MIX = Mix(0.001, (0.1, 0.8, 0.9, 0.99), (1.0, 1.0, 0.99, 0.5), (1.0, 0.9, 0.8, 0.2), 0.7)
 DEAR = Mix(0.002, MIX.used, MIX.in_time, MIX.halved, 0.7)

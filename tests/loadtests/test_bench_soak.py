@@ -10,6 +10,9 @@ from loadtests.bench.soak import clients
 from loadtests.bench.soak.experiment import broken
 from support.processes import bench
 
+# The soak is a benchmark of minutes; here it runs for seconds, in which the memory of a busy machine is still growing.
+pytestmark = pytest.mark.nightly
+
 
 def run(out: Path, program: Path, seconds: int = 5) -> subprocess.CompletedProcess[str]:
     return bench("soak", out, "--seconds", seconds, "--clients", "50", "--server", program)

@@ -33,7 +33,8 @@ from loadtests.bench.compare.verdict import (
     SignedRank,
 )
 
-pytestmark = pytest.mark.fast
+# The statistics belong to a benchmark, which only developers run.
+pytestmark = pytest.mark.nightly
 
 LOOKS = (10, 15, 20)
 
