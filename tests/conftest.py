@@ -46,6 +46,9 @@ def pytest_sessionstart() -> None:
 NIGHTLY_FIXTURES = {"api", "booted", "housed", "large"}
 """Fixtures that need Kubernetes or a kernel in QEMU: whatever uses one is nightly."""
 
+NIGHTLY_FOLDERS = {"gateway_api"}
+"""Folders whose tests need a tool that takes minutes to build: Envoy Gateway."""
+
 
 def pytest_configure() -> None:
     """Each worker of pytest-xdist draws ports of its own: a port that is free now may be another worker's next."""
@@ -59,7 +62,8 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks as nightly what needs one of `NIGHTLY_FIXTURES`, itself or through another fixture."""
+    """Marks what needs one of `NIGHTLY_FIXTURES`, even through another fixture, or is in `NIGHTLY_FOLDERS`."""
     for item in items:
-        if NIGHTLY_FIXTURES & set(getattr(item, "fixturenames", ())):
+        fixtures = set(getattr(item, "fixturenames", ()))
+        if NIGHTLY_FIXTURES & fixtures or NIGHTLY_FOLDERS & set(item.path.parts):
             item.add_marker(pytest.mark.nightly)
