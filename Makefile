@@ -21,6 +21,7 @@ PYTEST = $(TOOLS) run pytest --numprocesses=$(TEST_WORKERS) --dist=loadfile --ov
 
 # Clippy of a newer Rust finds more: that is shown, and fails only with the Rust of CI.
 CLIPPY_FLAGS = $(if $(filter 1.95.%,$(shell rustc --version)),-D warnings)
+space := $(subst ,, )
 
 .DEFAULT_GOAL := help
 .PHONY: help up down status logs cluster-up cluster-down cluster-status deploy undeploy e2e parts \
@@ -160,9 +161,14 @@ check-charts: ## Lint the charts, run their unit tests, compare what is generate
 check-python:
 	$(PYTEST) -m fast
 
-clippy: ## Run clippy on all Rust code
-	cd services && cargo clippy --all-targets --locked -- $(CLIPPY_FLAGS)
-	cd services && cargo clippy --locked --features corelane/chaos --test chaos -- $(CLIPPY_FLAGS)
+# Clippy compiles our own crates in place of rustc, so that lints and tests share one build. `cargo clippy` would check
+# every dependency that the tests compile anyway; it passes its flags to clippy-driver in the same way.
+clippy test-rust chaos check-python test-processes: export RUSTC_WORKSPACE_WRAPPER = clippy-driver
+clippy test-rust chaos check-python test-processes: export CLIPPY_ARGS = $(subst $(space),__CLIPPY_HACKERY__,$(CLIPPY_FLAGS))
+
+clippy: ## Build the Rust code and its tests with clippy
+	cd services && cargo test --locked --no-run
+	cd services && cargo test --locked --no-run --features corelane/chaos --test chaos
 
 # A set of features that does not compile is rare, and each compiles its dependencies once more.
 features: ## Run clippy on the libraries with each set of features
@@ -180,7 +186,6 @@ test-rust: ## Run the unit and library tests of the Rust services
 
 test-processes: ## Run the tests with real processes
 	@$(TOOLS) ensure $(TEST_TOOLS)
-	cd services && cargo clippy --locked -p corelane-examples --all-targets -- $(CLIPPY_FLAGS)
 	$(PYTEST) -m "not fast and not nightly"
 
 test-nightly: ## Run the tests that need Kubernetes programs, QEMU or release builds
