@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support import PATIENCE, eventually
+from support import becomes, eventually
 from support.agents import run
 from support.node_agents import Agent, Agents, drift
 from support.trees import IRQBALANCE, LATENCY, NO_LATENCY, Tree, latency, sysctl
@@ -35,15 +34,8 @@ def logs(tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
 
 
-def passes(running: Agent) -> None:
-    """Waits until a pass that has begun after this call has ended."""
-    for _ in range(2):
-        before = running.metrics()["last_pass_timestamp_seconds"]
-        eventually(lambda: running.metrics()["last_pass_timestamp_seconds"] > before)  # noqa: B023
-
-
 def held(running: Agent, file: Path) -> int:
-    """How often the agent has a file open."""
+    """How often the agent has a file open: once more while a pass reads it."""
     found = 0
     for each in Path(f"/proc/{running.process.pid}/fd").iterdir():
         # Connections come and go.
@@ -71,7 +63,7 @@ def test_audit_changes_nothing_and_shows_everything(tree: Tree) -> None:
         (info,) = (series for series in metrics if series.startswith("tuner_info{"))
         assert 'mode="audit"' in info
         assert 'profile="custom"' in info
-        passes(running)
+        running.passes()
         assert tree.snapshot() == before
         assert not tree.journal.exists()
         assert (running.status("/nothing"), running.ask("/nothing").body) == (
@@ -104,8 +96,7 @@ def test_apply_writes_says_so_and_leaves_it_at_its_end(tree: Tree) -> None:
         metrics = running.metrics()
         assert (metrics["prepared"], metrics["journal_settings"]) == (1, 2)
         assert metrics[f'knob_drift_total{{knob="{BACKLOG}"}}'] == 0
-        running.process.send_signal(signal.SIGTERM)
-        assert running.process.wait(timeout=PATIENCE) == 0
+        assert running.end() == 0
         assert running.said("agent: stopped; settings are not changed")
     assert tree.read(sysctl(BACKLOG)) == "5000"
     # An agent that only looks says what it finds there.
@@ -117,9 +108,11 @@ def test_apply_writes_says_so_and_leaves_it_at_its_end(tree: Tree) -> None:
         assert words in running.ask("/audit").body.decode()
         assert running.json("/audit.json")["journal"] == 2
         assert running.metrics()["journal_settings"] == 2
-        passes(running)
-        # Once, not with each pass.
-        assert running.log.read_text().count(words) == 1
+        assert running.said(words)
+        running.passes()
+        assert running.end() == 0
+        # Once, not with each pass: the log of an agent that has ended is complete.
+        assert len(running.said_so_far(words)) == 1
     with agent(tree, "--agent.mode=restore") as running:
         running.wait_until_ready()
         assert tree.snapshot() == before
@@ -128,7 +121,7 @@ def test_apply_writes_says_so_and_leaves_it_at_its_end(tree: Tree) -> None:
         (line,) = running.said("written", knob=BACKLOG)
         assert (line["from"], line["to"]) == ("5000", "1000")
         assert line["reason"] == "the original value is restored"
-        passes(running)
+        running.passes()
         assert running.ready()
         assert tree.snapshot() == before
 
@@ -144,7 +137,7 @@ def test_drift_is_repaired_and_counted(tree: Tree) -> None:
         assert metrics[f'knob_drift_total{{knob="{BUDGET}"}}'] == 0
         assert running.said("drifted", knob=BACKLOG, to="300")
         assert running.said("written", knob=BACKLOG, reason="it had drifted")
-        passes(running)
+        running.passes()
         assert running.metrics()[f'knob_drift_total{{knob="{BACKLOG}"}}'] == 1
     # What drifts while there is no agent is known from the journal.
     drift(tree, BACKLOG, "300")
@@ -167,11 +160,9 @@ def test_drift_can_be_reported_only(tree: Tree) -> None:
     with agent(tree, *told) as running:
         running.wait_until_ready()
         drift(tree, BACKLOG, "300")
-        eventually(lambda: not running.ready(), "drift")
-        assert (
-            f"1 settings differ, 0 were refused: {BACKLOG}" in running.ask("/readyz").body.decode()
-        )
-        passes(running)
+        words = f"1 settings differ, 0 were refused: {BACKLOG}"
+        eventually(lambda: words in running.ask("/readyz").body.decode(), words)
+        running.passes()
         metrics = running.metrics()
         assert metrics[f'knob_drift_total{{knob="{BACKLOG}"}}'] == 1
         assert metrics[f'knob_repairs_total{{knob="{BACKLOG}"}}'] == 0
@@ -180,7 +171,7 @@ def test_drift_can_be_reported_only(tree: Tree) -> None:
     other = ("--profile=custom", f"--knobs={BACKLOG}=5000;{BUDGET}=900")
     with agent(tree, *told, profile=other) as running:
         eventually(lambda: tree.read(sysctl(BUDGET)) == "900", "the new wish")
-        passes(running)
+        running.passes()
         assert (tree.read(sysctl(BACKLOG)), running.ready()) == ("300", False)
         # Somebody puts it right.
         drift(tree, BACKLOG, "5000")
@@ -214,7 +205,7 @@ def test_a_restore_that_fails_is_not_ready(tree: Tree) -> None:
         eventually(lambda: running.metrics()["failed_passes_total"] >= 2, "a restore that fails")
         assert b"not restored: " in running.ask("/readyz").body
         assert tree.read(sysctl(BUDGET)) == "300"
-        file.unlink()
+        # Replaces the link: a pass that finds no file at all has nothing to restore.
         drift(tree, BACKLOG, "5000")
         running.wait_until_ready()
         assert tree.read(sysctl(BACKLOG)) == "1000"
@@ -236,9 +227,8 @@ def test_the_latency_is_held_for_as_long_as_the_agent_runs(tree: Tree) -> None:
     with agent(tree, "--agent.mode=apply", profile=wish) as running:
         running.wait_until_ready()
         assert (tree.root / LATENCY).read_bytes() == latency(10)
-        assert held(running, tree.root / LATENCY) == 1
-        passes(running)
-        assert held(running, tree.root / LATENCY) == 1
+        running.passes()
+        becomes(lambda: held(running, tree.root / LATENCY), 1)
     # As the kernel does when nobody holds it: for the next agent, that is no drift.
     tree.add({LATENCY: struct.pack("=i", NO_LATENCY)})
     with agent(tree, "--agent.mode=apply", profile=wish) as running:
@@ -247,7 +237,6 @@ def test_the_latency_is_held_for_as_long_as_the_agent_runs(tree: Tree) -> None:
 
 
 def test_the_agent_of_a_whole_profile_prepares_a_node(tree: Tree) -> None:
-    before = tree.snapshot()
     tree.add({IRQBALANCE: "#IRQBALANCE_BANNED_CPULIST=\n"})
     before = tree.snapshot()
     whole = ("--profile=web-100k", "--housekeeping=0-1", "--knobs=vm.transparent_hugepage=off")
@@ -258,7 +247,7 @@ def test_the_agent_of_a_whole_profile_prepares_a_node(tree: Tree) -> None:
         changed = [row["name"] for row in found["knobs"] if row["class"] == "host"]
         assert len(set(changed)) > 10
         assert tree.snapshot() != before
-        passes(running)
+        running.passes()
         metrics = running.metrics()
         drift = [
             value for series, value in metrics.items() if series.startswith("knob_drift_total")

@@ -61,9 +61,10 @@ class Agent:
         raise AssertionError(f"no {series}: {self.log()}")
 
     def kill(self) -> None:
-        """SIGKILL, and waits until its files are closed."""
+        """SIGKILL, and waits until its files are closed, which the kernel does before a thread is a zombie."""
         self.machine.run(f"kill -9 {self.pid}")
-        gone = f"! readlink /proc/{self.pid}/exe"
+        threads = f"grep -hs ^State: /proc/{self.pid}/task/*/status"
+        gone = f"! {threads} | grep -qv Z"
         eventually(lambda: self.machine.run(gone).status == 0, "its end", patience=ANSWER)
 
 

@@ -115,7 +115,7 @@ def test_a_pinned_pod_is_proven_in_every_layout_of_cgroups(bench: Bench, layout:
         cgroups.put(other, "0-3", 200, quality="burstable", below="container")
         machine.process(200, "0,2", "0-2", name="other")
         words = f"{bench.namespace}/other/main may run on CPU 1"
-        becomes(lambda: agent.checks("server")[EXCLUSIVE], ("failed", words))
+        becomes(lambda: agent.checks("server").get(EXCLUSIVE), ("failed", words))
         assert agent.metrics()["pods_proven"] == 0
         cgroups.used(server, 12_500_000)
         series = (
@@ -168,8 +168,7 @@ def test_without_a_cpu_manager_a_pod_is_not_proven(bench: Bench) -> None:
     bench.machine.process(100, "0-3")
     bench.cgroups().put(server, "0-3", 100)
     with bench.agents.run(*bench.flags) as agent:
-        eventually(lambda: agent.states("server"), "the pod")
-        said, words = agent.checks("server")[EXCLUSIVE]
+        said, words = eventually(lambda: agent.checks("server"), "the pod")[EXCLUSIVE]
         assert said == "failed"
         assert words.startswith("requests 1, may run on 4 (CPU 0-3): the kubelet's CPU manager")
 
@@ -204,7 +203,7 @@ def test_what_cannot_be_judged_is_not_called_well(bench: Bench) -> None:
         # Now it runs, but its process is of another process namespace.
         state(bench.api, bench.namespace, waiting, {"running": {}})
         words = "its processes cannot be seen from here (hostPID?)"
-        eventually(lambda: agent.checks("waiting")[EXCLUSIVE] == ("unknown", words), words)
+        becomes(lambda: agent.checks("waiting").get(EXCLUSIVE), ("unknown", words))
         assert lost.uid not in agent.log.read_text()
 
 
@@ -255,7 +254,8 @@ def test_a_name_means_all_of_its_addresses(bench: Bench, tmp_path: Path) -> None
     server = bench.pod("server")
     bench.machine.process(100, "1")
     bench.cgroups().put(server, "1", 100)
-    port = free_ports(1)
+    # One that is free at both addresses.
+    port = free_ports(1, "0.0.0.0")
     addresses = ("127.0.0.1", "127.0.0.2")
     (tmp_path / "hosts").write_text("".join(f"{each} agents\n" for each in addresses))
     (tmp_path / "host.conf").write_text("multi on\n")

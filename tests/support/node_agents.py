@@ -4,7 +4,9 @@ import itertools
 import json
 import os
 import secrets
+import signal
 import subprocess
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,6 +19,9 @@ from support.processes import free_ports, program
 from support.trees import Tree, sysctl
 
 PREFIX = "corelane_node_"
+
+PAUSE = 1
+"""Seconds between two passes: the shortest pause that agents accept."""
 
 
 @dataclass
@@ -56,22 +61,43 @@ class Agent:
         return json.loads(reply.body)
 
     def metrics(self) -> dict[str, float]:
-        """Every series by its name without the prefix."""
+        """Every series by its name without the prefix, all at one moment.
+
+        A pass sets its series at once, after it has written its files and the journal, and together
+        with what `/readyz` and `/audit` report. `api_errors_total` and the series of pods follow
+        when the API server has replied, and the log is written by a thread of its own: `said`.
+        """
         lines = self.ask("/metrics").body.decode().splitlines()
         pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
         return {series.removeprefix(PREFIX): float(value) for series, value in pairs}
 
-    def lines(self) -> list[dict]:
-        """What it has logged so far."""
-        whole = [
-            line for line in self.log.read_text().splitlines(keepends=True) if line[-1] == "\n"
-        ]
-        return [json.loads(line) for line in whole]
+    def passes(self) -> None:
+        """Waits until a pass that has begun after this call has ended."""
+        called, last = time.time(), self.metrics()["last_pass_timestamp_seconds"]
+        # The next pass begins after the pause. Once the pause may be over, it may have begun.
+        for _ in range(1 if called < last + PAUSE else 2):
+            last = eventually(lambda last=last: self._pass_after(last), "another pass")
+
+    def _pass_after(self, last: float) -> float:
+        """The end of the last pass, if it is a later one."""
+        found = self.metrics()["last_pass_timestamp_seconds"]
+        return found if found > last else 0
 
     def said(self, message: str, **fields: str) -> list[dict]:
-        """The log lines that say this, with these fields."""
-        wanted = {"message": message, **fields}
-        return [line for line in self.lines() if wanted.items() <= line.items()]
+        """The log lines that begin with this message and have these fields; waits for the first."""
+        return eventually(lambda: self.said_so_far(message, **fields), f"{message!r} {fields}")
+
+    def said_so_far(self, message: str, **fields: str) -> list[dict]:
+        """The same without the wait, so that no line proves nothing before the agent has ended."""
+        lines = self.log.read_text().splitlines(keepends=True)
+        whole = [json.loads(line) for line in lines if line.endswith("\n")]
+        found = [line for line in whole if line["message"].startswith(message)]
+        return [line for line in found if fields.items() <= line.items()]
+
+    def end(self) -> int:
+        """Terminates it, which writes the rest of the log; its exit status."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=PATIENCE)
 
     def checks(self, pod: str, container: str = "main") -> dict[str, tuple[str, str]]:
         """State and detail of each check of a container; none before it was looked at."""
@@ -110,7 +136,7 @@ class Agents:
         port = port or free_ports(1)
         log = self.folder / f"agent-{next(self.number)}.log"
         argv = [*before, program("node-tuner"), "agent", f"--agent.listen={address}:{port}"]
-        argv += ["--agent.interval=1s", "--log.format=json"]
+        argv += [f"--agent.interval={PAUSE}s", "--log.format=json"]
         if not any(str(flag).startswith("--journal=") for flag in flags):
             argv.append(f"--journal={self.folder / 'journal'}")
         # A proxy of the environment is not for loopback.

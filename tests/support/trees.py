@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from dashboards.live.node import SYSCTLS
+from support import PATIENCE
 from support.processes import program
 from tools import resolve
 
@@ -129,7 +130,7 @@ class Tree:
             env={**os.environ, **variables},
             capture_output=True,
             text=True,
-            timeout=20,
+            timeout=PATIENCE,
             check=False,
         )
         if status is not None:
@@ -147,7 +148,7 @@ class Tree:
             [*argv, *self.argv(*arguments)],
             capture_output=True,
             text=True,
-            timeout=20,
+            timeout=PATIENCE,
             check=False,
         )
 
