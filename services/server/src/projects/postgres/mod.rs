@@ -65,7 +65,7 @@ impl Postgres {
         limit: u32,
     ) -> Result<Vec<Project>, StoreError> {
         // No project has the nil UUID, so all come after it.
-        let after = after.unwrap_or(Uuid::nil());
+        let after = after.unwrap_or_default();
         self.run(async |session| {
             let limit = i64::from(limit);
             let rows = session.client.query(&session.statements.list, &[&after, &limit]).await?;

@@ -27,7 +27,7 @@ pub(super) fn list(
     limit: u32,
 ) -> Result<Vec<Project>> {
     // No project has the nil id, which is below all others.
-    let after = after.unwrap_or(Uuid::nil());
+    let after = after.unwrap_or_default();
     connection
         .prepare_cached(
             "SELECT id, version, created, updated, document FROM projects WHERE id > ?1 \
