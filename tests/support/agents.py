@@ -41,8 +41,7 @@ class Drain:
 
     def wait_for(self, phase: str) -> dict:
         """The log line of a phase, waited for."""
-        eventually(lambda: phase in self.phases(), phase)
-        return self.phases()[phase]
+        return eventually(lambda: self.phases().get(phase), phase)
 
     def end(self) -> tuple[int, dict]:
         """Waits for the end: the exit code and the last log line."""

@@ -33,6 +33,9 @@ An abstract socket (unix(7)), which like ports belongs to a network namespace an
 which is free again however its holder ends.
 """
 
+HEALTH = "upstream.health.timeout=1m"
+"""A busy machine does not reach it: only a replica that is gone fails a health check."""
+
 TURN = 300.0
 """Longest wait in seconds for another test run to end its Envoy Gateway."""
 
@@ -150,11 +153,13 @@ def envoy_gateway(objects: list[dict], folder: Path, url: str) -> Iterator[Runni
     """Runs it with these objects, whose Gateway listens at the URL. Without a cluster there is only one."""
     (folder / "objects.yaml").write_text(yaml.safe_dump_all(objects))
     configuration = _configuration(folder)
+    # Built before others wait for their turn.
+    program = tool("envoy-gateway")
     with socket.socket(socket.AF_UNIX) as lock:
         eventually(lambda: _holds(lock), "the end of another run's Envoy Gateway", patience=TURN)
-        argv = [tool("envoy-gateway"), "certgen", "--local", "--config-home", folder / "config"]
+        argv = [program, "certgen", "--local", "--config-home", folder / "config"]
         subprocess.run(argv, check=True, capture_output=True)
-        argv = [tool("envoy-gateway"), "server", "--config-path", configuration]
+        argv = [program, "server", "--config-path", configuration]
         # It ends its Envoy before itself.
         with (folder / "log").open("wb") as log, process_of(argv, log, log) as process:
             running = Running(folder, process)

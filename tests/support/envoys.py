@@ -14,15 +14,15 @@ import yaml
 from support import eventually
 from support.client import ask
 from support.processes import free_ports, running
-from support.rendering import config_maps, envoy_files, tool
+from support.rendering import DUMPER, LOADER, config_maps, envoy_files, tool
 
 
 def entries(log: Path, path: str) -> list[dict]:
     """The entries of the requests for a path; other words may be between them."""
-    lines = log.read_text().splitlines(keepends=True)
     # The last line may not be whole yet.
-    whole = [json.loads(line) for line in lines if line.startswith('{"') and line.endswith("\n")]
-    return [entry for entry in whole if entry.get("path") == path]
+    whole = log.read_text().rpartition("\n")[0].splitlines()
+    found = [json.loads(line) for line in whole if line.startswith('{"') and path in line]
+    return [entry for entry in found if entry.get("path") == path]
 
 
 @dataclass(frozen=True)
@@ -40,22 +40,32 @@ class Gateway:
 
     def ready(self) -> bool:
         """Whether the readiness probe would pass."""
+        assert self.process.poll() is None, self.errors.read_text()[-3000:]
         try:
             return ask(self.stats, "/ready").status == 200
         except OSError:
             return False
 
     def logged(self, path: str) -> dict:
-        """The entry of the one request for a path in the access log."""
-
-        eventually(lambda: entries(self.log, path), f"an entry for {path}")
-        (entry,) = entries(self.log, path)
+        """The entry of the one request for a path in the access log, waited for."""
+        (entry,) = eventually(lambda: entries(self.log, path), f"an entry for {path}")
         return entry
 
     def counted(self, name: str) -> int:
-        """The value of a statistic, by its whole name; 0 where nothing was counted yet."""
+        """The value of a statistic, by its whole name; 0 where nothing was counted yet.
+
+        Envoy counts a request to a replica, a retry, a limit and a rejection before it sends the reply, so
+        one look after the reply is enough. It counts ends of connections and of requests afterwards.
+        """
         lines = ask(self.admin, f"/stats?filter=^{name}$").body.decode().splitlines()
         return int(lines[0].rpartition(" ")[2]) if lines else 0
+
+    def sent_to(self, url: str, cluster: str = "server") -> int:
+        """How many requests a replica has been sent, each attempt counted; health checks are none."""
+        line = f"{cluster}::{urlsplit(url).netloc}::rq_total::"
+        lines = ask(self.admin, "/clusters").body.decode().splitlines()
+        (count,) = (it.removeprefix(line) for it in lines if it.startswith(line))
+        return int(count)
 
 
 def endpoint(url: str, admin: str) -> dict:
@@ -91,9 +101,9 @@ def gateway_to(
     dynamic: bool = False,
     within: Sequence[str] = (),
 ) -> Iterator[Gateway]:
-    """Envoy with one worker in front of these replicas; it logs every request.
+    """Envoy with one worker in front of these replicas; it logs every request and sends each span at once.
 
-    Further `values` of the chart are laid over those of the fixture. `change` is for what the chart has
+    Health checks have no timeout that a busy machine reaches: only a replica that is gone fails them. Further `values` of the chart are laid over those of the fixture. `change` is for what the chart has
     no value for. A `dynamic` one reads routes from the files of an agent, which must exist. `within` is a
     command that runs Envoy.
     """
@@ -104,8 +114,13 @@ def gateway_to(
         "admin": {"port": first + 2},
         "tls": {"port": first + 3, "files": {"sds": f"{folder}/certificate.yaml"}},
         "http3": {"port": first + 3},
-        "upstream": {"discovery": "static", "endpoints": endpoints},
+        "upstream": {
+            "discovery": "static",
+            "endpoints": endpoints,
+            "health": {"timeout": "1m"},
+        },
         "accessLog": {"percent": 100},
+        "runtime": {"tracing.opentelemetry.min_flush_spans": 1},
     }
     own = merged(own, values or {})
     (folder / "values.yaml").write_text(yaml.safe_dump(own))
@@ -113,12 +128,12 @@ def gateway_to(
     data = config_maps(values=values_file)[0] if dynamic else envoy_files(values=values_file)
     # Where the agent's file is in a pod.
     text = data.pop("envoy.yaml").replace("/run/corelane", str(folder))
-    configuration = yaml.safe_load(text)
-    for name, text in data.items():
-        (folder / name).write_text(text)
     if change:
+        configuration = yaml.load(text, LOADER)
         change(configuration)
-    (folder / "envoy.yaml").write_text(yaml.safe_dump(configuration))
+        text = yaml.dump(configuration, Dumper=DUMPER)
+    for name, content in {**data, "envoy.yaml": text}.items():
+        (folder / name).write_text(content)
     log, errors = folder / "access.log", folder / "envoy.log"
     arguments = ["-c", folder / "envoy.yaml", "--concurrency", "1", "--disable-hot-restart"]
     arguments += ["--log-level", "warn", "--file-flush-interval-msec", "50"]

@@ -18,6 +18,7 @@ BASES = {"service": (CHARTS / "service" / "values-reference.yaml",)}
 """Values of charts that have no image without them."""
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The one in C where there is one: dashboards are long."""
+DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 @cache
@@ -100,7 +101,7 @@ def envoy_files(*settings: str, **options: Any) -> dict[str, str]:
     if routes:
         configuration = yaml.load(files["envoy.yaml"], LOADER)
         _include(configuration, {name: json.loads(text) for name, text in routes.items()})
-        files = {**files, "envoy.yaml": yaml.safe_dump(configuration)}
+        files = {**files, "envoy.yaml": yaml.dump(configuration, Dumper=DUMPER)}
     return files
 
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from support import PATIENCE, eventually
+from support import PATIENCE, becomes, eventually
 from support.apiserver import Api
 from support.client import ask
 from support.processes import free_ports, program
@@ -212,6 +212,11 @@ class Agent:
         except OSError:
             return 0
 
+    def answers(self) -> bool:
+        """Whether it listens; its log where it has ended."""
+        assert self.process.poll() is None, self.log.read_text()
+        return self.status("/healthz") == 200
+
     def wait_until_ready(self) -> None:
         """Waits until it says so, which it does a moment after the file is there."""
         eventually(lambda: self.status("/readyz") == 200, "an agent that is ready")
@@ -237,8 +242,7 @@ class Agent:
             whole = self.log.read_text().rpartition("\n")[0].splitlines()
             return [line for line in whole if words in line]
 
-        eventually(lines, words)
-        return [json.loads(line) for line in lines()]
+        return [json.loads(line) for line in eventually(lines, words)]
 
     def endpoints(self, cluster: str = CLUSTER) -> dict[str, str] | None:
         """The addresses in a file with their health; none where there is no file."""
@@ -255,8 +259,7 @@ class Agent:
 
     def wait_for(self, wanted: dict[str, str], cluster: str = CLUSTER) -> None:
         """Waits until the file has these addresses."""
-        known = self.endpoints
-        eventually(lambda: known(cluster) == wanted, f"{wanted}, not {known(cluster)}")
+        becomes(lambda: self.endpoints(cluster), wanted)
 
 
 @dataclass
@@ -299,7 +302,7 @@ class Agents:
             process = subprocess.Popen(argv, stderr=output, env=env)
         agent = Agent(process, folder, f"http://127.0.0.1:{port}", log)
         try:
-            eventually(lambda: agent.status("/healthz") == 200, log.read_text())
+            eventually(agent.answers, "an agent that answers")
             yield agent
         finally:
             process.kill()
