@@ -357,7 +357,9 @@ def test_envoy_reads_only_the_file_that_changes(
     services = (f"server={here}/{SERVICE}:http", f"pages={here}/pages:http")
     with starter.run(services=services) as agent:
         agent.wait_until_ready()
-        with gateway_to([], tmp_path, in_front(), two_clusters) as gateway:
+        # Envoy waits for the first check, which nobody answers.
+        values = {"upstream": {**in_front()["upstream"], "health": {"timeout": "1s"}}}
+        with gateway_to([], tmp_path, values, two_clusters) as gateway:
             before = reads(gateway)
             slices.put("b", (ONE, READY), ports=(9080, 9081), service="pages")
             eventually(lambda: 9080 in _replicas(gateway, "pages"), "the changed file")
