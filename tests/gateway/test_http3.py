@@ -4,8 +4,8 @@ import asyncio
 import json
 import signal
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -101,20 +101,14 @@ def ask_once(url: str, authority: Path, **more: object) -> Reply:
     return asyncio.run(alone())
 
 
-@pytest.fixture
-def pair(tmp_path: Path) -> tuple[Path, Path]:
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A certificate and its key."""
-    return certificate(tmp_path, "tls", "ec")
+    return certificate(tmp_path_factory.mktemp("certificate"), "tls", "ec")
 
 
-@pytest.fixture
-def server(start: Callable[..., Server]) -> Server:
-    """One replica of a test's own, which it may stop."""
-    return start()
-
-
-@pytest.fixture
-def gateway(server: Server, pair: tuple[Path, Path], tmp_path: Path) -> Iterator[Gateway]:
+@contextmanager
+def gateway_before(server: Server, pair: tuple[Path, Path], folder: Path) -> Iterator[Gateway]:
     """A gateway with TLS and HTTP/3, which also serves without."""
     files = {"certificate": str(pair[0]), "key": str(pair[1])}
     values = {
@@ -122,8 +116,17 @@ def gateway(server: Server, pair: tuple[Path, Path], tmp_path: Path) -> Iterator
         "http3": {"enabled": True, "advertisedPort": 4433},
         "listener": {"bodyBytes": 1000},
     }
-    with gateway_to([endpoint(server.url, server.admin)], tmp_path, values=values) as running:
+    with gateway_to([endpoint(server.url, server.admin)], folder, values=values) as running:
         eventually(lambda: running.counted("cluster.server.membership_healthy") == 1)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def gateway(
+    server: Server, pair: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Gateway]:
+    """The gateway of the tests that leave it as it was."""
+    with gateway_before(server, pair, tmp_path_factory.mktemp("gateway")) as running:
         yield running
 
 
@@ -131,7 +134,7 @@ def test_requests_are_read_and_answered_as_by_tcp(
     gateway: Gateway, pair: tuple[Path, Path]
 ) -> None:
     async def talk() -> None:
-        async with asyncio.timeout(60), http3(gateway.tls, pair[0]) as client:
+        async with asyncio.timeout(PATIENCE), http3(gateway.tls, pair[0]) as client:
             replies = [await client.ask(f"{gateway.tls}/hello?n={n}") for n in range(3)]
             assert {(each.status, each.replica, each.body) for each in replies} == {
                 (200, "test", b"Hello, World!")
@@ -156,14 +159,14 @@ def test_replies_by_tls_tell_of_http3(gateway: Gateway, pair: tuple[Path, Path])
 
 
 def test_a_drain_waits_for_requests_by_http3(
-    gateway: Gateway, server: Server, pair: tuple[Path, Path], tmp_path: Path
+    server: Server, pair: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    flags = ("--settle=0s", "--deadline=20s")
+    flags = ("--settle=0s", "--deadline=10m")
     # Built now, not while the server is stopped.
     program("gateway-agent")
 
-    async def talk() -> None:
-        async with asyncio.timeout(60), http3(gateway.tls, pair[0]) as client:
+    async def talk(gateway: Gateway) -> None:
+        async with asyncio.timeout(PATIENCE), http3(gateway.tls, pair[0]) as client:
             assert (await client.ask(f"{gateway.tls}/hello")).status == 200
             server.stop()
             asking = asyncio.create_task(client.ask(f"{gateway.tls}/hello"))
@@ -178,7 +181,11 @@ def test_a_drain_waits_for_requests_by_http3(
                 code, last = await asyncio.to_thread(drain.end)
                 assert (code, last["message"]) == (0, "drain: ended")
 
-    asyncio.run(talk())
+    with gateway_before(server, pair, tmp_path) as gateway:
+        try:
+            asyncio.run(talk(gateway))
+        finally:
+            server.process.send_signal(signal.SIGCONT)
 
 
 def test_the_listener_is_udp_on_the_port_of_tls(gateway: Gateway) -> None:
