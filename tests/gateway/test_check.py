@@ -1,7 +1,9 @@
 """`corelane check`, the client of `helm test` pods, on real servers and the real Envoy."""
 
+import socket
 import subprocess
-from collections.abc import Callable
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -11,10 +13,34 @@ from support import agents
 from support.client import ask
 from support.envoys import endpoint, gateway_to
 from support.processes import free_ports
-from support.servers import Server
+from support.servers import Server, start
 
-SHORT = "--deadline=2s"
-"""Long enough for a reply on a busy machine."""
+DEADLINE = "--deadline=3s"
+"""Of checks that fail: long enough for replies on a busy machine."""
+
+FAILING = {
+    "another status": (
+        ("{server}/none",),
+        ("{server}/none did not reply as expected", "expected 200 OK; last: 404 Not Found"),
+    ),
+    # A label of 64 letters is no name (RFC 1035 section 2.3.4), so nobody is asked for it.
+    "no such name": ((f"http://{'x' * 64}.test/",), ("cannot resolve the name",)),
+    "no such header": (("{server}/hello", "--header=x-other"), ("without x-other",)),
+    "another text": (
+        ("{server}/work?ops=7", "--body=another"),
+        ('expected 200 OK with "another"; last: 200 OK', 'without "another"'),
+    ),
+    "too few values": (
+        ("{gateway}/hello", "--header=corelane-replica", "--distinct=3"),
+        ("expected 200 OK and 3 of corelane-replica, seen [one, two]",),
+    ),
+    "nobody there": (
+        ("{nobody}/",),
+        ("0 replies, expected 200 OK; last: cannot connect to 127.0.0.1:",),
+    ),
+    "no reply": (("{silent}/hello",), ("last: no reply before the deadline",)),
+}
+"""The arguments of checks that fail, and what they say."""
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -22,74 +48,76 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return agents.run("corelane", "check", *arguments)
 
 
+@pytest.fixture(scope="module")
+def gateway(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """URL of a gateway to two replicas, which take turns."""
+    maker = start.__wrapped__(binary)
+    begin = next(maker)
+    replicas = [begin(replica=name) for name in ("one", "two")]
+    values = {"upstream": {"balancing": {"policy": "round-robin"}}}
+    endpoints = [endpoint(replica.url, replica.admin) for replica in replicas]
+    with gateway_to(endpoints, tmp_path_factory.mktemp("gateway"), values) as running:
+        yield running.url
+    next(maker, None)
+
+
+@pytest.fixture(scope="module")
+def urls(server: Server, gateway: str) -> Iterator[dict[str, str]]:
+    """The places that are checked, by name; one of them accepts connections and does not reply."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        yield {
+            "server": server.url,
+            "gateway": gateway,
+            "nobody": f"http://127.0.0.1:{free_ports(1)}",
+            "silent": f"http://127.0.0.1:{silent.getsockname()[1]}",
+        }
+
+
+@pytest.fixture(scope="module")
+def failed(urls: dict[str, str]) -> dict[str, subprocess.CompletedProcess[str]]:
+    """What came of the checks that fail. All run at the same time, because each lasts until its deadline."""
+    with ThreadPoolExecutor(len(FAILING)) as pool:
+        running = {
+            name: pool.submit(run, *(each.format(**urls) for each in arguments), DEADLINE)
+            for name, (arguments, _) in FAILING.items()
+        }
+    return {name: each.result() for name, each in running.items()}
+
+
+@pytest.mark.parametrize("name", FAILING)
+def test_a_failure_says_what_was_missing(
+    failed: dict[str, subprocess.CompletedProcess[str]], urls: dict[str, str], name: str
+) -> None:
+    result = failed[name]
+    assert (result.returncode, result.stdout) == (1, "")
+    for words in FAILING[name][1]:
+        assert words.format(**urls) in result.stderr
+
+
 def test_the_wanted_status_is_waited_for(server: Server) -> None:
     assert run(f"{server.url}/hello").returncode == 0
     assert run(f"{server.url}/none", "--status=404").returncode == 0
 
 
-def test_another_status_is_a_failure_with_words(server: Server) -> None:
-    result = run(f"{server.url}/none", SHORT)
-    assert (result.returncode, result.stdout) == (1, "")
-    assert f"{server.url}/none did not reply as expected" in result.stderr
-    assert "expected 200 OK; last: 404 Not Found" in result.stderr
-
-
 def test_names_are_resolved(server: Server) -> None:
     port = urlsplit(server.url).port
     assert run(f"http://localhost:{port}/hello").returncode == 0
-    # A label of 64 letters is no name (RFC 1035 section 2.3.4), so nobody is asked for it.
-    result = run(f"http://{'x' * 64}.test/", SHORT)
-    assert result.returncode == 1
-    assert "cannot resolve the name" in result.stderr
 
 
 def test_a_header_is_demanded(server: Server) -> None:
-    asked = (f"{server.url}/hello", "--header")
-    assert run(*asked, "corelane-replica").returncode == 0
-    result = run(*asked, "x-other", SHORT)
-    assert result.returncode == 1
-    assert "without x-other" in result.stderr
+    assert run(f"{server.url}/hello", "--header", "corelane-replica").returncode == 0
 
 
 def test_a_text_of_the_body_is_demanded(server: Server) -> None:
     text = ask(server.url, "/work?ops=7").body.decode().strip()
     # The query is sent as it was given: %37 is 7.
-    asked = (f"{server.url}/work?ops=%37", "--body")
-    assert run(*asked, text).returncode == 0
-    result = run(*asked, "another", SHORT)
-    assert result.returncode == 1
-    assert 'expected 200 OK with "another"; last: 200 OK' in result.stderr
-    assert 'without "another"' in result.stderr
+    assert run(f"{server.url}/work?ops=%37", "--body", text).returncode == 0
 
 
-def test_distinct_values_of_a_header_are_counted(
-    start: Callable[..., Server], tmp_path: Path
-) -> None:
-    replicas = [start(replica=name) for name in ("one", "two")]
-    endpoints = [endpoint(replica.url, replica.admin) for replica in replicas]
-    with gateway_to(endpoints, tmp_path) as gateway:
-        asked = (f"{gateway.url}/hello", "--header=corelane-replica")
-        result = run(*asked, "--distinct=2")
-        assert result.returncode == 0
-        assert "seen [one, two]" in result.stdout
-        # Replies of both replicas are to come before it ends.
-        result = run(*asked, "--distinct=3", "--deadline=5s")
-        assert result.returncode == 1
-        assert "expected 200 OK and 3 of corelane-replica, seen [one, two]" in result.stderr
-
-
-def test_nobody_there_is_a_failure() -> None:
-    result = run(f"http://127.0.0.1:{free_ports(1)}/", SHORT)
-    assert result.returncode == 1
-    assert "0 replies, expected 200 OK; last: cannot connect to 127.0.0.1:" in result.stderr
-
-
-def test_a_server_that_hangs_does_not_outlive_the_deadline(start: Callable[..., Server]) -> None:
-    hanging = start()
-    hanging.stop()
-    result = run(f"{hanging.url}/hello", SHORT)
-    assert result.returncode == 1
-    assert "last: no reply before the deadline" in result.stderr
+def test_distinct_values_of_a_header_are_counted(gateway: str) -> None:
+    result = run(f"{gateway}/hello", "--header=corelane-replica", "--distinct=2")
+    assert result.returncode == 0
+    assert "seen [one, two]" in result.stdout
 
 
 @pytest.mark.parametrize(
