@@ -147,8 +147,8 @@ def write(file: Path, word: str, first: str = "") -> None:
     fresh.rename(file)
 
 
-def test_a_new_service_passes_its_own_tests() -> None:
-    passes_its_own_tests(new("shop"))
+def test_a_new_service_passes_its_own_tests(shop: Project) -> None:
+    passes_its_own_tests(shop)
 
 
 @pytest.mark.nightly
@@ -240,15 +240,9 @@ def bodies(made: Project, wanted: set[bytes]) -> None:
     )
 
 
-def test_down_leaves_nothing(shop: Project) -> None:
-    assert "is down" in shop.corelane("down")
-    assert processes.find(shop.run) == []
-    assert shop.command(program("corelane"), "status")[0] == 1
-
-
-def test_any_program_runs_behind_the_gateway(scripts: Project) -> None:
-    up = ("up", "--binary", "web", "--runtime", "other", "--health", "/up")
-    up = (*up, "--corelane", REPOSITORY)
+def test_any_program_runs_behind_the_gateway_until_down(scripts: Project) -> None:
+    checkout = ("--corelane", REPOSITORY)
+    up = ("up", "--binary", "web", "--runtime", "other", "--health", "/up", *checkout)
     scripts.corelane(*up)
     assert ask(scripts.gateway).body == b"one []"
     # The command that runs replaces the program only where it has changed.
@@ -263,6 +257,9 @@ def test_any_program_runs_behind_the_gateway(scripts: Project) -> None:
             watching.send_signal(signal.SIGTERM)
             watching.communicate()
     assert watching.returncode == 0
+    assert "is down" in scripts.corelane("down", *checkout)
+    assert processes.find(scripts.run) == []
+    assert scripts.command(program("corelane"), "status", *checkout)[0] == 1
 
 
 def test_a_program_without_the_library_is_refused(scripts: Project) -> None:

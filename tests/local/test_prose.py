@@ -6,6 +6,9 @@ import pytest
 
 from prose import check, extract
 
+# Only developers use it.
+pytestmark = pytest.mark.nightly
+
 FILES = {
     "a.rs": '//! Fine.\n\n/// It costs `dear`\n/// and is dear.\nfn f() { fail("a dear one is here") }\nconst DATA: &[u8] = b"it is a dear one";\n',
     "a.py": '"""Fine.\n\nA dear page.\n"""\n\nNAME = "dear"  # a dear one\nTEXT = "it is a dear one"\n',

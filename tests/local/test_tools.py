@@ -11,6 +11,9 @@ from support import REPOSITORY, eventually
 from tools import progress, pythonlock, resolve, table, versions
 from tools.table import FOLDER, Debian, Tool
 
+# Only developers use it.
+pytestmark = pytest.mark.nightly
+
 
 class Machine:
     """Folders that stand for PATH, and a cache folder that is empty at first."""
