@@ -5,16 +5,15 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from local import supervisor
-from support import REPOSITORY, eventually
+from support import REPOSITORY
 from support.platforms import Platform
-from support.processes import free_ports
 from support.servers import STATIC, Server
 
 THRESHOLDS_FAILED = 99
@@ -45,7 +44,7 @@ def smoke(tmp_path: Path) -> Callable[..., Smoke]:
     """Runs the scenario with these variables, for a short time."""
 
     def run(**variables: str) -> Smoke:
-        argv = [sys.executable, "loadtests", "smoke", "--rate", "90", "--duration", "2s"]
+        argv = [sys.executable, "loadtests", "smoke", "--rate", "90", "--duration", "1s"]
         result = subprocess.run(
             [*argv, "--out", str(tmp_path / "out")],
             cwd=REPOSITORY,
@@ -109,24 +108,18 @@ def test_missing_replicas_fail_it(
 
 
 @pytest.fixture
-def server_with_a_longer_page(binary: Path, tmp_path: Path) -> Iterator[str]:
-    """The URL of a server whose index.html has one byte more than it should."""
+def server_with_a_longer_page(start: Callable[..., Server], tmp_path: Path) -> Server:
+    """A server whose index.html has one byte more than it should."""
     root = shutil.copytree(STATIC, tmp_path / "static")
     with open(root / "index.html", "a") as page:
         page.write("!")
-    first = free_ports(2)
-    traffic, admin = f"127.0.0.1:{first}", f"127.0.0.1:{first + 1}"
-    argv = [binary, "--listen", traffic, "--admin.listen", admin, "--static.root", root]
-    with subprocess.Popen(argv, stderr=subprocess.DEVNULL, text=True) as process:
-        try:
-            eventually(Server(process, f"http://{traffic}", f"http://{admin}").ready)
-            yield f"http://{traffic}"
-        finally:
-            process.kill()
+    return start(static=root)
 
 
-def test_a_wrong_body_fails_it(smoke: Callable[..., Smoke], server_with_a_longer_page: str) -> None:
-    run = smoke(GATEWAY_URL=server_with_a_longer_page, REPLICAS="1")
+def test_a_wrong_body_fails_it(
+    smoke: Callable[..., Smoke], server_with_a_longer_page: Server
+) -> None:
+    run = smoke(GATEWAY_URL=server_with_a_longer_page.url, REPLICAS="1")
     assert run.exit_code == THRESHOLDS_FAILED, run.output
     assert run.failed == ["checks: rate==1"]
     assert "static-index: body" in run.output
