@@ -19,7 +19,7 @@ from support.kubernetes import PAUSE, ROLL_OUT
 from support.releases import CHART, SERVICE, Release
 from support.tutorials import Reader, blocks, two_replicas
 
-TARGET = REPOSITORY / "services" / "target"
+TARGET = REPOSITORY / "services" / os.environ.get("CARGO_TARGET_DIR", "target")
 GATEWAY = "http://10.213.0.11:30080"
 """The gateway in the tutorial."""
 
