@@ -73,7 +73,7 @@ pub(crate) struct ConnectionGuard {
     lane: Option<u32>,
     /// Its assignment to the lane, if there is an acceptor.
     assignment: Option<Assignment>,
-    _place: PeerPlace,
+    place: PeerPlace,
 }
 
 impl ConnectionGuard {
@@ -85,7 +85,7 @@ impl ConnectionGuard {
         place: PeerPlace,
     ) -> Self {
         let lanes = Arc::clone(lanes);
-        let mut guard = ConnectionGuard { lanes, lane: None, assignment, _place: place };
+        let mut guard = ConnectionGuard { lanes, lane: None, assignment, place };
         guard.arrive(lane);
         guard
     }
@@ -113,7 +113,10 @@ impl ConnectionGuard {
 
 impl Drop for ConnectionGuard {
     fn drop(&mut self) {
-        self.leave();
+        // Its place is free before it counts as closed.
+        self.assignment = None;
+        self.place = PeerPlace::default();
         self.lanes.close();
+        self.leave();
     }
 }
