@@ -101,8 +101,10 @@ impl Drop for Held {
 pub(crate) struct Unsent {
     lane: Rc<LaneUnsent>,
     bytes: Cell<usize>,
-    /// Bytes that services are making now. Forgotten at each sweep, because some services take long.
+    /// Bytes that services are making now: those begun since the last sweep, and in the interval before it. Older ones
+    /// are forgotten, because some services take long.
     expected: Cell<usize>,
+    expected_before: Cell<usize>,
     sweeps: Cell<u32>,
     /// Replies with unsent bytes.
     replies: Cell<u32>,
@@ -118,6 +120,7 @@ impl Unsent {
             lane: Rc::clone(lane),
             bytes: Cell::new(0),
             expected: Cell::new(0),
+            expected_before: Cell::new(0),
             sweeps: Cell::new(0),
             replies: Cell::new(0),
             is_blocked: Cell::new(false),
@@ -134,8 +137,13 @@ impl Unsent {
     pub(crate) fn sweep(&self, is_blocked: bool) {
         self.is_blocked.set(is_blocked);
         self.sweeps.set(self.sweeps.get().wrapping_add(1));
-        self.expected.set(0);
+        self.expected_before.set(self.expected.take());
         self.wake_waiting();
+    }
+
+    /// Unsent bytes, and those that services are making.
+    fn taken(&self) -> usize {
+        self.bytes.get() + self.expected.get() + self.expected_before.get()
     }
 
     fn hold(&self, bytes: usize) {
@@ -156,15 +164,14 @@ impl Unsent {
     }
 
     fn wake_waiting(&self) {
-        let bytes = self.bytes.get() + self.expected.get();
-        if bytes <= self.low() && !self.waiting.borrow().is_empty() {
+        if self.taken() <= self.low() && !self.waiting.borrow().is_empty() {
             mem::take(&mut *self.waiting.borrow_mut()).into_iter().for_each(Waker::wake);
         }
     }
 
     /// Whether a reply with `length` bytes still to come may hand over more.
     fn poll_room(&self, length: Option<u64>, cx: &Context<'_>) -> Poll<()> {
-        let (bytes, bound) = (self.bytes.get() + self.expected.get(), self.lane.of_connection);
+        let (bytes, bound) = (self.taken(), self.lane.of_connection);
         let is_small = length.is_some_and(|length| length <= SMALL);
         if bytes < bound || (is_small && bytes < bound.saturating_mul(2)) {
             return Poll::Ready(());
@@ -251,8 +258,11 @@ impl Sending {
     /// The service has made the part.
     pub(crate) fn end_part(&self) {
         let Some((bytes, sweeps)) = self.making.take() else { return };
-        if sweeps == self.connection.sweeps.get() {
-            self.connection.expected.set(self.connection.expected.get() - bytes);
+        let Unsent { expected, expected_before, .. } = &*self.connection;
+        match self.connection.sweeps.get().wrapping_sub(sweeps) {
+            0 => expected.set(expected.get() - bytes),
+            1 => expected_before.set(expected_before.get() - bytes),
+            _ => {}
         }
     }
 
