@@ -150,7 +150,8 @@ const HANDSHAKE_GRACE: Duration = Duration::from_millis(100);
 #[cfg(test)]
 mod tests {
     use std::io::{ErrorKind, Read, Write};
-    use std::net::{SocketAddr, TcpStream};
+    use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+    use std::time::Instant;
 
     use super::*;
     use rustix::thread::{CpuSet, sched_setaffinity};
@@ -159,18 +160,33 @@ mod tests {
     use crate::os::listener::bind_lanes;
 
     fn bind(lanes: usize) -> (Vec<TcpListener>, SocketAddr) {
-        let free = "127.0.0.1:0".parse().expect("an address");
+        bind_on(Ipv4Addr::LOCALHOST, lanes)
+    }
+
+    fn bind_on(address: Ipv4Addr, lanes: usize) -> (Vec<TcpListener>, SocketAddr) {
+        let free = (address, 0).into();
         let listeners = bind_lanes(free, 128, lanes).expect("listeners");
         let address = listeners[0].local_addr().expect("an address");
         (listeners, address)
     }
 
-    /// The number of connections in each accept queue.
-    fn take_all(listeners: &[TcpListener]) -> Vec<usize> {
-        listeners
-            .iter()
-            .map(|listener| std::iter::from_fn(|| listener.accept().ok()).count())
-            .collect()
+    /// Accepts `n` connections, and returns those of each listener.
+    fn take(listeners: &[TcpListener], n: usize) -> Vec<Vec<(TcpStream, SocketAddr)>> {
+        let mut taken: Vec<_> = listeners.iter().map(|_| Vec::new()).collect();
+        let begun = Instant::now();
+        // A connection is open for the client a moment before it is in a queue.
+        while taken.iter().map(Vec::len).sum::<usize>() < n {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{taken:?}");
+            for (listener, taken) in listeners.iter().zip(&mut taken) {
+                taken.extend(std::iter::from_fn(|| listener.accept().ok()));
+            }
+        }
+        taken
+    }
+
+    /// Accepts `n` connections, and returns the number of those of each listener.
+    fn count(listeners: &[TcpListener], n: usize) -> Vec<usize> {
+        take(listeners, n).iter().map(Vec::len).collect()
     }
 
     /// Connects `n` times from a thread pinned to `cpu`. On loopback the sending CPU also receives.
@@ -201,12 +217,14 @@ mod tests {
             group.set_cpus(&pins.map(Some));
             assert!(group.is_steered());
             let clients = connect_from(a, address, 9);
-            assert_eq!(take_all(&listeners), from_a, "from CPU {a} to {pins:?}");
+            assert_eq!(count(&listeners, 9), from_a, "from CPU {a} to {pins:?}");
             let others = connect_from(b, address, if pins[1] == 1000 { 64 } else { 9 });
-            let taken = take_all(&listeners);
+            let taken = count(&listeners, others.len());
             if pins[1] == 1000 {
-                let hashed = taken.iter().all(|&n| n > 0) && taken.iter().sum::<usize>() == 64;
-                assert!(hashed, "a CPU without a lane is left to the hash: {taken:?}");
+                assert!(
+                    taken.iter().all(|&n| n > 0),
+                    "a CPU without a lane is left to the hash: {taken:?}"
+                );
             } else {
                 assert_eq!(taken, from_b, "from CPU {b} to {pins:?}");
             }
@@ -215,7 +233,7 @@ mod tests {
         group.set_cpus(&[Some(a), None]);
         assert!(!group.is_steered());
         let _clients = connect_from(a, address, 64);
-        let taken = take_all(&listeners);
+        let taken = count(&listeners, 64);
         assert!(taken.iter().all(|&n| n > 0), "back to the hash: {taken:?}");
     }
 
@@ -231,7 +249,8 @@ mod tests {
 
     #[test]
     fn closing_keeps_what_has_begun_and_lets_nothing_begin() {
-        let (listeners, address) = bind(2);
+        // Nobody else uses it: the port is expected to be closed in the end.
+        let (listeners, address) = bind_on(Ipv4Addr::new(127, 255, 0, 1), 2);
         let group = ListenerGroup::new(false);
         group.add_group(&listeners).expect("descriptors");
         let mut clients: Vec<_> =
@@ -241,10 +260,7 @@ mod tests {
             let late = TcpStream::connect_timeout(&address, Duration::from_millis(50));
             assert_eq!(late.expect_err("no answer").kind(), ErrorKind::TimedOut);
         }
-        let mut accepted = Vec::new();
-        for listener in &listeners {
-            accepted.extend(std::iter::from_fn(|| listener.accept().ok()));
-        }
+        let mut accepted: Vec<_> = take(&listeners, clients.len()).into_iter().flatten().collect();
         assert_eq!(accepted.len(), clients.len());
         let mut inherited = 0;
         for (socket, peer) in &mut accepted {

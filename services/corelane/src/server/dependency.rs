@@ -178,13 +178,13 @@ mod tests {
 
     #[test]
     fn it_is_down_while_any_of_its_users_finds_it_down() {
-        let all = Arc::new(Dependencies::default());
+        let (all, begun) = (Arc::new(Dependencies::default()), Instant::now());
         let (first, second) = (all.add("database"), all.add("database"));
         assert_eq!(all.each(), [("database", true)]);
         second.down("refused\nagain");
         first.up();
         assert_eq!(all.each(), [("database", false)]);
-        assert_eq!(all.describe(Instant::now()), "database: down for 0 s: refused again\n");
+        assert_eq!(all.describe(begun), "database: down for 0 s: refused again\n");
         assert!(all.allow_ready(), "others are still answered");
         let second = second.required();
         assert!(!all.allow_ready());
@@ -194,14 +194,14 @@ mod tests {
 
     #[test]
     fn what_is_pending_keeps_the_server_from_being_ready_until_it_is_known() {
-        let all = Arc::new(Dependencies::default());
+        let (all, begun) = (Arc::new(Dependencies::default()), Instant::now());
         let (first, second) = (all.add("database"), all.add("database"));
         first.pending("not connected yet");
         second.pending("not connected yet");
         assert_eq!((all.each(), all.allow_ready()), (vec![("database", false)], false));
-        assert_eq!(all.describe(Instant::now()), "database: not connected yet\n");
+        assert_eq!(all.describe(begun), "database: not connected yet\n");
         second.down("refused");
-        assert_eq!(all.describe(Instant::now()), "database: down for 0 s: refused\n");
+        assert_eq!(all.describe(begun), "database: down for 0 s: refused\n");
         assert!(!all.allow_ready(), "the first does not know yet");
         first.up();
         assert_eq!((all.each(), all.allow_ready()), (vec![("database", false)], true));
