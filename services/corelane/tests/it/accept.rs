@@ -1,14 +1,14 @@
 //! No connection is lost when lanes begin, fail to begin, drain, or run out of files.
 
 use std::io::{BufRead, BufReader, Lines, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::process::{Child, ChildStdout, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::support::process::ignored_tests;
 use crate::support::stuck::Stuck;
-use crate::support::{Client, PATIENCE, Running, builder, end_of};
+use crate::support::{Client, PATIENCE, Running, builder, builder_on, end_of, own_address};
 use corelane::{Builder, Drained, Error, Lanes, Phase, Placement};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
@@ -16,8 +16,12 @@ const CLEAN: Drained = Drained { cut: 0 };
 const PLACEMENTS: [Placement; 3] = [Placement::Hashed, Placement::Shared, Placement::LeastLoaded];
 
 fn two_lanes(placement: Placement) -> Builder {
+    two_lanes_on(Ipv4Addr::LOCALHOST, placement)
+}
+
+fn two_lanes_on(address: Ipv4Addr, placement: Placement) -> Builder {
     // What is blocked must not count as the cost of all other requests.
-    builder().placement(placement).lanes(Lanes::Count(2)).routes(["/block"])
+    builder_on(address).placement(placement).lanes(Lanes::Count(2)).routes(["/block"])
 }
 
 #[test]
@@ -30,7 +34,7 @@ fn connections_in_every_queue_are_answered_in_a_drain() {
         queued.iter_mut().for_each(|client| client.send_get("/"));
 
         server.handle.drain();
-        server.wait_until("closing", || server.handle.phase() == Phase::Closing);
+        server.wait_for_phase(Phase::Closing);
         assert_eq!(stuck.blocked().len(), 2);
         stuck.release(0);
         stuck.release(1);
@@ -51,7 +55,7 @@ fn an_idle_lane_finishes_what_is_queued_for_a_stuck_one_in_a_drain() {
         let mut queued: Vec<_> = (0..40).map(|_| server.connect()).collect();
         queued.iter_mut().for_each(|client| client.send_get("/"));
         server.handle.drain();
-        server.wait_until("closing", || server.handle.phase() == Phase::Closing);
+        server.wait_for_phase(Phase::Closing);
         stuck.release(1);
         for client in &mut queued {
             assert_eq!(client.read_answer().text(), "1", "{placement}");
@@ -107,7 +111,7 @@ fn connections_made_before_the_lanes_run_survive_a_drain_that_begins_before_them
 #[test]
 fn a_lane_that_cannot_begin_holds_no_connection_hostage() {
     for placement in PLACEMENTS {
-        let server = two_lanes(placement).build().expect("the server starts");
+        let server = two_lanes_on(own_address(1), placement).build().expect("the server starts");
         let address = server.local_addr().expect("an address");
         let _handle = server.handle();
         let mut early: Vec<_> = (0..16).map(|_| Client::connect(address)).collect();

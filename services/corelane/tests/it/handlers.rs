@@ -160,7 +160,7 @@ fn a_drain_waits_for_a_call_whose_client_left() {
     drop(client);
     server.wait_for_connections(0);
     server.handle.drain();
-    server.wait_until("closing", || server.handle.phase() == Phase::Closing);
+    server.wait_for_phase(Phase::Closing);
     release.send(()).expect("the call waits");
     assert_eq!(server.join().expect("a clean end"), Drained { cut: 0 });
     assert!(done.load(Ordering::SeqCst), "the call was not cut");

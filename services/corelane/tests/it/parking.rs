@@ -169,7 +169,8 @@ fn a_connection_that_is_parked_grows_old() {
     server.wait_until("old", || server.refused("age") == 1.0);
     assert!(client.get("/hello").closes());
     assert!(client.read_to_close().is_empty());
-    assert!(begun.elapsed().as_secs_f64() >= 1.8, "{:?}", begun.elapsed());
+    // A tenth earlier than that at most, counted from the sweep before it was accepted.
+    assert!(begun.elapsed().as_secs_f64() >= 1.7, "{:?}", begun.elapsed());
     assert_eq!((server.refused("age"), server.refused("idle_timeout")), (1.0, 0.0));
 }
 
@@ -303,7 +304,7 @@ fn a_drain_answers_what_waits_in_the_sockets_of_parked_connections() {
     server.wait_for_in_flight(1);
     clients.iter_mut().for_each(|client| client.send_get("/hello"));
     server.handle.drain();
-    server.wait_until("closing", || server.handle.phase() == Phase::Closing);
+    server.wait_for_phase(Phase::Closing);
     hold.send(()).expect("the lane is held");
     for client in &mut clients {
         let answer = client.read_answer();

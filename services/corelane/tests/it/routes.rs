@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::support::log::Log;
+use crate::support::process::run_alone;
 use crate::support::worker::{http2, with_worker};
 use crate::support::{
     Client, PATIENCE, Running, Way,
@@ -110,7 +111,8 @@ fn a_template_of_the_settings_takes_precedence_and_the_rest_is_bounded() {
     assert_eq!(requests(&server, "/things/{id}", 200), 1.0);
     assert_eq!(requests(&server, "other", 200), 2.0);
     assert!(!has(&server, "/greet/{name}"));
-    assert_eq!(log.lines(&["WARN", "no room for more routes", "/late"]).len(), 1);
+    // Written by the handler's thread before the reply.
+    assert_eq!(log.lines_so_far(&["WARN", "no room for more routes", "/late"]).len(), 1);
     assert!(builder().learnt_routes(513).validate().is_err());
 }
 
@@ -156,17 +158,25 @@ fn calls_of_grpc_are_named_by_their_paths(#[values(Plain, Hyper)] way: Way) {
 
 #[test]
 fn requests_without_any_route_are_a_warning() {
+    // The warning names nothing by which it could be told from those of other servers.
+    run_alone("warns_of_requests_without_any_route", 1);
+}
+
+#[test]
+#[ignore = "needs a log of its own: run by requests_without_any_route_are_a_warning"]
+fn warns_of_requests_without_any_route() {
+    const REQUESTS: u64 = 1200;
     let log = Log::open();
     let server = Running::start(builder(), |_lane: &Lane| {
         Router::new().route("/greet/{name}", get(async || "hello"))
     });
-    let warned = || log.lines(&["WARN", "no request has a route", "requests=1234"]).len();
     let mut client = server.connect();
-    (0..999).for_each(|_| assert_eq!(client.get("/greet/Ada").status, 200));
-    // All at once, so that the count of the line is this test's own.
-    client.send("GET /greet/Ada HTTP/1.1\r\nHost: test\r\n\r\n".repeat(235));
-    (0..235).for_each(|_| assert_eq!(client.read_answer().status, 200));
-    server.wait_until("warned of", || warned() == 1);
+    (0..REQUESTS).for_each(|_| assert_eq!(client.get("/greet/Ada").status, 200));
+    let line = log.wait_for(&["WARN", "no request has a route"]);
+    let requests =
+        line.split("requests=").nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok());
+    // The server looks once a second, at any of these requests.
+    assert!(requests.is_some_and(|requests| (1000..=REQUESTS).contains(&requests)), "{line}");
 }
 
 /// A server with a limit of 10 bytes, and routes that have others.

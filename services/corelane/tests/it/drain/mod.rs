@@ -41,7 +41,7 @@ fn while_settling_it_accepts_answers_and_tells_clients_to_go(#[values(Plain, Hyp
 
     let before = since_epoch();
     server.handle.drain();
-    server.wait_until("settling", || server.handle.phase() == Phase::Settling);
+    server.wait_for_phase(Phase::Settling);
     assert!((before..=since_epoch()).contains(&started()), "{}", started());
     assert_eq!(server.admin_get("/readyz").status, 503);
     assert_eq!(server.admin_get("/healthz").status, 200, "a drain is not a failure");
@@ -75,7 +75,7 @@ fn what_is_in_flight_is_finished(#[values(Plain, Hyper)] way: Way) {
     server.wait_for_in_flight(1);
 
     server.handle.drain();
-    server.wait_until("closing", || server.handle.phase() == Phase::Closing);
+    server.wait_for_phase(Phase::Closing);
     assert!(!server.has_ended());
     handlers.gate.add_permits(1);
     let answer = client.read_answer();
@@ -96,7 +96,7 @@ fn what_waits_for_a_slot_is_answered(#[values(Plain, Hyper)] way: Way) {
     assert_eq!(handlers.alive(), 1, "the others wait");
 
     server.handle.drain();
-    server.wait_until("closing", || server.handle.phase() == Phase::Closing);
+    server.wait_for_phase(Phase::Closing);
     handlers.gate.add_permits(5);
     for client in &mut clients {
         let answer = client.read_answer();
@@ -131,7 +131,7 @@ fn connections_in_the_accept_queue_are_answered(#[values(Plain, Hyper)] way: Way
     }
 
     server.handle.drain();
-    server.wait_until("closing", || server.handle.phase() == Phase::Closing);
+    server.wait_for_phase(Phase::Closing);
     release.send(()).expect("the lane waits");
     assert_eq!(first.read_answer().status, 200);
     for client in &mut queued {

@@ -18,7 +18,7 @@ use crate::support::{
 };
 use rstest::rstest;
 
-/// The log, for one test at a time: those of both ways cause the same lines.
+/// The log, for one test at a time: those of both ways cause the same lines. No other test has their routes.
 struct Lines {
     log: Log,
     _turn: MutexGuard<'static, ()>,
@@ -31,14 +31,9 @@ impl Lines {
         Lines { log: Log::open(), _turn: turn }
     }
 
-    /// Waits for a line with all of `parts`.
-    fn wait_for(&self, server: &Running, parts: &[&str]) -> String {
-        let mut found = None;
-        server.wait_until("logged", || {
-            found = self.log.lines(parts).into_iter().next();
-            found.is_some()
-        });
-        found.expect("a line")
+    /// Waits for a report with all of `parts`, one of which is a route.
+    fn wait_for_report(&self, parts: &[&str]) -> String {
+        self.log.wait_for(&[&["drain: still waiting"], parts].concat())
     }
 }
 
@@ -52,7 +47,7 @@ fn reporting(way: Way) -> Builder {
 fn each_lane_names_its_oldest_requests_by_route(#[values(Plain, Hyper)] way: Way) {
     let log = Lines::keep();
     let handlers = Handlers::new();
-    let settings = reporting(way).routes(["/gate", "/big"]);
+    let settings = reporting(way).routes(["/{oldest}"]);
     let settings = settings.limits(Limits { slots: 2, ..Limits::default() });
     let server = Running::start(settings, handlers.factory());
     let mut clients: Vec<_> = (0..3).map(|_| server.connect()).collect();
@@ -67,19 +62,17 @@ fn each_lane_names_its_oldest_requests_by_route(#[values(Plain, Hyper)] way: Way
     server.wait_for_connections(4);
     server.handle.drain();
 
-    let line = log.wait_for(&server, &["drain: still waiting", "GET /gate "]);
-    for part in [
+    let line = log.wait_for_report(&[
         "lane=0",
         "connections=4",
         "in_flight=3",
         "queued=1",
         "unfinished_headers=1",
         "unread_replies=0",
-    ] {
-        assert!(line.contains(part), "no {part} in {line}");
-    }
+        "GET /{oldest} ",
+    ]);
     let at = |part| line.find(part).unwrap_or_else(|| panic!("no {part} in {line}"));
-    assert!(at("GET /gate ") < at("POST /gate "), "the oldest first: {line}");
+    assert!(at("GET /{oldest} ") < at("POST /{oldest} "), "the oldest first: {line}");
 
     handlers.gate.add_permits(3);
     for client in &mut clients {
@@ -92,12 +85,12 @@ fn each_lane_names_its_oldest_requests_by_route(#[values(Plain, Hyper)] way: Way
 #[rstest]
 fn a_client_that_does_not_read_is_reported(#[values(Plain, Hyper)] way: Way) {
     let log = Lines::keep();
-    let server = Running::start(reporting(way), Handlers::new().factory());
+    let server = Running::start(reporting(way).routes(["/{unread}"]), Handlers::new().factory());
     let mut client = server.connect();
     client.send_get("/big");
     client.socket.peek(&mut [0]).expect("a reply has begun");
     server.handle.drain();
-    log.wait_for(&server, &["drain: still waiting", "unread_replies=1"]);
+    log.wait_for_report(&["unread_replies=1", "GET /{unread} "]);
 }
 
 /// What is done with a request whose client reads its reply later, or for as long as it likes.
@@ -133,10 +126,7 @@ fn replies_and_upgrades_that_go_on_are_named_by_route(#[values(Plain, Hyper)] wa
     upgraded.send("GET /ws HTTP/1.1\r\nHost: t\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n");
     assert_eq!(upgraded.read_answer().status, 101);
     server.handle.drain();
-    let line = log.wait_for(&server, &["drain: still waiting", "GET /ws "]);
-    for part in ["in_flight=1", "upgraded=1", "unread_replies=1"] {
-        assert!(line.contains(part), "no {part} in {line}");
-    }
+    let line = log.wait_for_report(&["in_flight=1", "upgraded=1", "unread_replies=1", "GET /ws "]);
     let said = line.split("oldest=").nth(1).expect("the oldest");
     let why = |route: &str| {
         let entry = said.split(", ").find(|entry| entry.contains(route)).expect(route);
@@ -151,7 +141,7 @@ fn a_handler_that_holds_its_lane_is_reported_by_the_other_thread(#[values(Plain,
     let (entered, lane_is_held) = mpsc::channel();
     let (release, released) = mpsc::channel::<()>();
     let released = Arc::new(Mutex::new(released));
-    let server = Running::start(reporting(way).routes(["/held/{n}"]), move |_lane| {
+    let server = Running::start(reporting(way).routes(["/held-in-a-drain/{n}"]), move |_lane| {
         let (entered, released) = (entered.clone(), Arc::clone(&released));
         tower::service_fn(move |_request: Request<Incoming>| {
             let (entered, released) = (entered.clone(), Arc::clone(&released));
@@ -163,11 +153,11 @@ fn a_handler_that_holds_its_lane_is_reported_by_the_other_thread(#[values(Plain,
         })
     });
     let mut client = server.connect();
-    client.send_get("/held/1");
+    client.send_get("/held-in-a-drain/1");
     lane_is_held.recv_timeout(PATIENCE).expect("the lane is held");
     server.handle.drain();
-    let parts = ["drain: a handler holds its lane", "lane=0", "method=\"GET\"", "/held/{n}"];
-    let line = log.wait_for(&server, &parts);
+    let parts = ["drain: a handler holds its lane", "lane=0", "method=\"GET\""];
+    let line = log.log.wait_for(&[&parts[..], &["/held-in-a-drain/{n}"]].concat());
     assert!(line.contains("WARN") && line.contains("connections=1"), "{line}");
     release.send(()).expect("the lane waits");
     assert_eq!(client.read_answer().status, 200);

@@ -129,9 +129,9 @@ fn a_lane_learns_what_is_expensive_and_that_it_no_longer_is() {
     let mut client = server.connect();
     assert_eq!(ask(&mut client, "/burn/3000"), "lane-0", "nothing is known");
     assert_eq!(ask(&mut client, "/burn/3000"), "slow-0");
+    assert_eq!(ask(&mut client, "/"), "lane-0", "of another route");
     let cheap = (0..5000).position(|_| ask(&mut client, "/burn/0") == "lane-0");
     assert!(cheap.is_some_and(|n| n > 100), "after some cheap ones: {cheap:?}");
-    assert_eq!(ask(&mut client, "/"), "lane-0");
 }
 
 #[test]
@@ -326,9 +326,9 @@ fn what_comes_for_a_lane_that_is_held_is_served_by_an_idle_one() {
     for client in [holder, pipelined, halved] {
         assert_eq!(ask(client, "/"), own, "of the connection");
     }
-    assert!(
-        server.metric(&format!("corelane_connections_lent_total{{lane=\"{}\"}}", &own[5..])) >= 9.0
-    );
+    // Each at least once; a client that asks again at once may find it still lent.
+    let lent = format!("corelane_connections_lent_total{{lane=\"{}\"}}", &own[5..]);
+    assert!(server.metric(&lent) >= 4.0);
 }
 
 #[test]
@@ -343,7 +343,7 @@ fn a_drain_waits_for_requests_on_slow_lanes_of_other_lanes() {
     clients[1].send_get("/turns");
     server.wait_until("stolen", || holding.held().contains(&format!("slow-{}", 1 - own)));
     server.handle.drain();
-    server.wait_until("closing", || server.handle.phase() == Phase::Closing);
+    server.wait_for_phase(Phase::Closing);
     // Meanwhile the other lane, which has no connections, could end.
     (0..50).for_each(|_| drop(server.admin_get("/metrics")));
     holding.let_go();

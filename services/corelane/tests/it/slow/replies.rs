@@ -281,7 +281,7 @@ fn a_drain_waits_for_what_runs(#[values(Plain, Hyper)] way: Way) {
     clients.iter_mut().for_each(|client| client.send_get("/gate"));
     server.wait_for_metric("corelane_slow_requests_running{lane=\"0\"}", 3.0);
     server.handle.drain();
-    server.wait_until("closing", || server.handle.phase() == corelane::Phase::Closing);
+    server.wait_for_phase(corelane::Phase::Closing);
     every.gate.add_permits(3);
     for client in &mut clients {
         let answer = client.read_answer();

@@ -1,7 +1,12 @@
-//! What this process logs. Tests share it, so each looks for lines that only it can cause.
+//! What this process logs. The servers of all tests that run at once share it: a line tells its route, but not its
+//! server. So a test names routes that no other test has, or runs in a process of its own
+//! ([`run_alone`](super::process::run_alone)).
 
 use std::io::{self, Write};
 use std::sync::{Mutex, Once};
+use std::time::{Duration, Instant};
+
+use super::PATIENCE;
 
 static BYTES: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 
@@ -17,8 +22,26 @@ impl Log {
         Log { from: BYTES.lock().expect("no writer panics").len() }
     }
 
-    /// Lines with all of `parts`.
-    pub(crate) fn lines(&self, parts: &[&str]) -> Vec<String> {
+    /// Waits for a line with all of `parts`, and returns the first.
+    pub(crate) fn wait_for(&self, parts: &[&str]) -> String {
+        let begun = Instant::now();
+        loop {
+            if let Some(line) = self.lines_so_far(parts).into_iter().next() {
+                return line;
+            }
+            let late = begun.elapsed() >= PATIENCE;
+            assert!(
+                !late,
+                "no line with all of {parts:?} in\n{}",
+                self.lines_so_far(&[]).join("\n")
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// The current lines with all of `parts`, without waiting: for lines that are written before an event that the
+    /// test has seen, and for lines that must not be there.
+    pub(crate) fn lines_so_far(&self, parts: &[&str]) -> Vec<String> {
         let bytes = BYTES.lock().expect("no writer panics")[self.from..].to_vec();
         let text = String::from_utf8(bytes).expect("text");
         let has_all = |line: &&str| parts.iter().all(|part| line.contains(part));

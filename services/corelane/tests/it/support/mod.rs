@@ -11,14 +11,16 @@ pub(crate) mod tls;
 pub(crate) mod worker;
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use corelane::{Builder, Drain, Drained, Error, Incoming, Lane, Lanes, Server, ServerHandle};
+use corelane::{
+    Builder, Drain, Drained, Error, Incoming, Lane, Lanes, Phase, Server, ServerHandle,
+};
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use tokio::sync::Semaphore;
@@ -63,10 +65,23 @@ impl Way {
 /// One lane, free ports, no signal handlers, a drain that does not wait for load balancers. No slow lanes, wherever
 /// lanes are pinned: many handlers of tests hold their lane.
 pub(crate) fn builder() -> Builder {
-    let free = "127.0.0.1:0".parse().expect("an address");
+    builder_on(Ipv4Addr::LOCALHOST)
+}
+
+/// As [`builder`], on a free port of this address.
+pub(crate) fn builder_on(address: Ipv4Addr) -> Builder {
     let drain = Drain { settle: Duration::ZERO, deadline: DISTANT, ..Drain::default() };
-    let builder = Server::builder().bind(free).admin(free).lanes(Lanes::Count(1));
+    let builder = Server::builder().bind((address, 0).into()).lanes(Lanes::Count(1));
+    let builder = builder.admin((Ipv4Addr::LOCALHOST, 0).into());
     builder.signals(false).drain(drain).slow_lanes(None)
+}
+
+/// A loopback address that no other process and no test with another `number` uses. A test that expects a port to
+/// be closed needs it: a port of 127.0.0.1 may belong to another test as soon as its server has closed it.
+pub(crate) fn own_address(number: u8) -> Ipv4Addr {
+    let [.., high, low] = std::process::id().to_be_bytes();
+    // Never 127.0.0.1, and no broadcast address.
+    Ipv4Addr::new(127, high.clamp(1, 254), low, number)
 }
 
 impl Running {
@@ -97,6 +112,14 @@ impl Running {
         }
     }
 
+    /// Waits until the server has entered this phase. A lane that is not held acts on it before anything that
+    /// reaches the lane later: the admin thread wakes all lanes within the change of the phase, so it has done
+    /// that when it replies.
+    pub(crate) fn wait_for_phase(&self, phase: Phase) {
+        self.wait_until(&format!("{phase:?}"), || self.handle.phase() == phase);
+        assert_eq!(self.admin_get("/healthz").status, 200);
+    }
+
     /// Waits until the series has this value.
     pub(crate) fn wait_for_metric(&self, series: &str, value: f64) {
         let begun = Instant::now();
@@ -112,13 +135,14 @@ impl Running {
         self.wait_for_metric("corelane_requests_in_flight{lane=\"0\"}", f64::from(requests));
     }
 
-    /// Connections that lane 0 refused or gave up for this reason.
+    /// Connections that lane 0 refused or gave up for this reason. Except for `bad_request`, `header_too_large`,
+    /// `handshake` and `flood`, they are counted before the client can notice it.
     pub(crate) fn refused(&self, reason: &str) -> f64 {
         let family = "corelane_connections_refused_total";
         self.metric(&format!("{family}{{lane=\"0\",reason=\"{reason}\"}}"))
     }
 
-    /// Requests that lane 0 answered itself for this reason.
+    /// Requests that lane 0 answered itself for this reason, which are counted before their replies are written.
     pub(crate) fn refused_requests(&self, reason: &str) -> f64 {
         let family = "corelane_requests_refused_total";
         self.metric(&format!("{family}{{lane=\"0\",reason=\"{reason}\"}}"))
@@ -150,7 +174,18 @@ impl Running {
         Client::connect(self.admin).get(target)
     }
 
-    /// Value of the series whose line begins with `series`, labels included.
+    /// Current value of the series whose line begins with `series`, labels included. One read suffices only for
+    /// values that the server changes before the event that the test has waited for:
+    ///
+    /// * A lane counts a request, its phases except `write`, its refusal and its panic, and takes it out of flight,
+    ///   before it writes the last byte of the reply. It counts a connection, its theft, its wake-up and its
+    ///   arrival before the first of its requests, and why it closes a connection before it closes that.
+    /// * The admin thread renders the metrics. It changes what it writes itself (stalls, phases, plans, CPUs,
+    ///   certificates, lent connections), and logs that, between two scrapes.
+    /// * A handle of a dependency changes its metrics at once.
+    ///
+    /// Other values follow the event: gauges of connections, the phase `write`, what a handler or a connection
+    /// releases when it is dropped. Wait for these with [`Running::wait_for_metric`].
     pub(crate) fn metric(&self, series: &str) -> f64 {
         let text = self.admin_get("/metrics").text();
         let line = text.lines().find(|line| line.starts_with(&format!("{series} ")));
@@ -245,6 +280,13 @@ impl<S: Read + Write> Client<S> {
     /// Reads the reply to a HEAD: its Content-Length announces nothing.
     pub(crate) fn read_head_answer(&mut self) -> Answer {
         self.try_read_answer(true).expect("a whole head")
+    }
+
+    /// As [`Client::get`]; `None` when the server closes before the reply is complete.
+    pub(crate) fn try_get(&mut self, target: &str) -> Option<Answer> {
+        let head = format!("GET {target} HTTP/1.1\r\nHost: test\r\n\r\n");
+        self.socket.write_all(head.as_bytes()).ok()?;
+        self.try_read_answer(false)
     }
 
     /// `None` when the server closes before the reply is complete.
