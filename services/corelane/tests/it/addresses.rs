@@ -238,8 +238,7 @@ fn version_2_of_the_header_may_carry_more_fields() {
 
 #[test]
 fn without_its_header_a_connection_of_a_proxy_is_closed() {
-    let timeouts = Timeouts { header: Duration::from_millis(100), ..Timeouts::default() };
-    let server = Running::start(proxied(Plain).timeouts(timeouts), describe);
+    let server = Running::start(proxied(Plain), describe);
     let endless = [&b"\r\n\r\n\0\r\nQUIT\n"[..], &[0x21, 0x11, 0xff, 0xff]].concat();
     let wrong: [&[u8]; 3] = [b"GET / HTTP/1.1\r\nHost: test\r\n\r\n", b"PROXY TCP9 ", &endless];
     for (count, wrong) in wrong.into_iter().enumerate() {
@@ -252,6 +251,8 @@ fn without_its_header_a_connection_of_a_proxy_is_closed() {
         server.wait_until("counted", || server.refused("proxy_header") == (count + 1) as f64);
     }
     // One that never ends has no more time than any other.
+    let timeouts = Timeouts { header: Duration::from_millis(100), ..Timeouts::default() };
+    let server = Running::start(proxied(Plain).timeouts(timeouts), describe);
     let mut client = server.connect();
     client.send("PROXY TCP4 ");
     assert!(client.read_to_close().is_empty());

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{JoinHandle, spawn};
 use std::time::{Duration, Instant};
 
@@ -131,12 +131,14 @@ impl Uneven {
         made.expect("one that stays as it was made")
     }
 
-    /// `None`: a connection was parked before its request came, and has moved.
+    /// `None`: a connection was parked before its request came, and may have moved.
     fn try_new(builder: Builder) -> Option<Uneven> {
         let handlers = Handlers::new();
         let server = Running::start(builder, handlers.factory());
         let mut parked = [(); 2].map(|()| server.connect_to(0));
-        assert_eq!(parked[0].get("/spin/20").text(), "0");
+        if parked[0].get("/spin/20").text() != "0" {
+            return None;
+        }
         let is_parked = || server.of_lane("corelane_connections_parked", 0) == 2;
         server.wait_until("parked", is_parked);
         let mut waiting = [(); 2].map(|()| server.connect_to(0));
@@ -244,34 +246,52 @@ fn an_acceptor_knows_which_lane_a_connection_went_to() {
 /// Clients that ask again as soon as they have their answer, each on a thread of its own.
 struct Load {
     stop: Arc<AtomicBool>,
+    /// A drain is about to begin: it need not answer requests that are sent from now on.
+    drains: Arc<AtomicBool>,
+    /// Clients that another lane than the first answered.
+    moved: Arc<AtomicUsize>,
     /// The lanes that answered each, in turn.
     clients: Vec<JoinHandle<Vec<usize>>>,
 }
 
 impl Load {
     fn start(clients: Vec<Client>, target: &'static str) -> Load {
-        let stop = Arc::new(AtomicBool::new(false));
+        let [stop, drains] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+        let moved = Arc::new(AtomicUsize::new(0));
         let run = |mut client: Client| {
-            let stop = Arc::clone(&stop);
+            let (stop, drains, moved) =
+                (Arc::clone(&stop), Arc::clone(&drains), Arc::clone(&moved));
             spawn(move || {
-                let mut lanes = Vec::new();
+                let (mut lanes, mut has_moved) = (Vec::new(), false);
                 loop {
                     // Once more after that: it may just have been moved.
-                    let last = stop.load(Ordering::Relaxed);
-                    let answer = client.get(target);
+                    let last = stop.load(Ordering::SeqCst);
+                    let may_end = drains.load(Ordering::SeqCst);
+                    let Some(answer) = client.try_get(target) else {
+                        assert!(may_end, "a request is lost");
+                        return lanes;
+                    };
                     assert_eq!(answer.status, 200);
                     lanes.push(answer.text().parse().expect("a lane"));
+                    if !has_moved && lanes.last() != lanes.first() {
+                        has_moved = true;
+                        moved.fetch_add(1, Ordering::SeqCst);
+                    }
                     if last || answer.closes() {
                         return lanes;
                     }
                 }
             })
         };
-        Load { clients: clients.into_iter().map(run).collect(), stop }
+        Load { clients: clients.into_iter().map(run).collect(), stop, drains, moved }
+    }
+
+    fn moved(&self) -> usize {
+        self.moved.load(Ordering::SeqCst)
     }
 
     fn end(self) -> Vec<Vec<usize>> {
-        self.stop.store(true, Ordering::Relaxed);
+        self.stop.store(true, Ordering::SeqCst);
         self.join()
     }
 
@@ -293,14 +313,13 @@ fn hot() -> (Running, Vec<Client>) {
 fn connections_of_a_hot_lane_spread() {
     let (server, clients) = hot();
     let load = Load::start(clients, "/spin/2");
-    let moved = || server.moves(0, "busy") + server.moves(0, "saturated");
-    server.wait_until("spread", || moved() >= 3);
+    server.wait_until("spread", || load.moved() >= 3);
     let ways = load.end();
-    let were_on = |lane: usize| ways.iter().filter(|way| way.contains(&lane)).count();
-    assert_eq!(were_on(0), 8);
-    assert!(were_on(1) >= 3, "{} were served by the other lane", were_on(1));
-    assert_eq!(server.moves_in_all(), server.arrivals());
-    assert_eq!(server.metric("corelane_connections_in_transit"), 0.0);
+    assert!(ways.iter().all(|way| way[0] == 0));
+    assert!(server.moves(0, "busy") + server.moves(0, "saturated") >= 3);
+    // A connection may leave after its last reply.
+    server.wait_for_metric("corelane_connections_in_transit", 0.0);
+    server.wait_until("arrived", || server.moves_in_all() == server.arrivals());
 }
 
 #[test]
@@ -351,6 +370,7 @@ fn a_drain_in_the_middle_loses_no_request() {
     let (server, clients) = hot();
     let load = Load::start(clients, "/spin/2");
     server.wait_until("moving", || server.moves_in_all() > 0);
+    load.drains.store(true, Ordering::SeqCst);
     server.handle.drain();
     for way in load.join() {
         assert!(!way.is_empty());

@@ -203,6 +203,7 @@ fn as_many_requests_run_as_there_are_slots() {
         control.server.wait_for_in_flight(number as u32 + 1);
     }
     control.wait_for_queued(2);
+    control.server.wait_until("started", || control.begun().len() == 2);
     assert_eq!(*control.begun(), ["/gate?0", "/gate?1"]);
     control.notes.gate.add_permits(1);
     control.wait_for_queued(1);

@@ -235,6 +235,11 @@ fn alive(shared: &Shared) -> usize {
     shared.alive.load(Ordering::SeqCst)
 }
 
+/// Waits for the ends of all handlers, which follow those of their streams.
+fn wait_for_handlers(server: &Running, shared: &Shared) {
+    server.wait_until("ended", || alive(shared) == 0);
+}
+
 #[rstest]
 fn the_stream_belongs_to_the_handler_until_both_sides_end(
     #[values(Plain, Hyper)] way: Way,
@@ -260,7 +265,7 @@ fn the_stream_belongs_to_the_handler_until_both_sides_end(
     }
     server.wait_for_connections(0);
     server.wait_for_metric(UPGRADED, 0.0);
-    assert_eq!(alive(&shared), 0);
+    wait_for_handlers(&server, &shared);
 }
 
 /// Requests, an upgrade, and bytes that are not HTTP.
@@ -408,17 +413,18 @@ fn a_client_that_reads_nothing_is_cut_and_one_that_left_ends_the_handler(
     let end = ended.recv_timeout(PATIENCE).expect("it has no client");
     assert!(end.starts_with("ConnectionReset") || end.starts_with("BrokenPipe"), "{end}");
     server.wait_for_connections(0);
-    assert_eq!(alive(&shared), 0);
+    wait_for_handlers(&server, &shared);
 }
 
 #[rstest]
 fn no_deadline_of_requests_holds_for_what_has_begun(#[values(Plain, Hyper)] way: Way) {
-    let brief = Duration::from_millis(300);
+    let brief = Duration::from_millis(500);
     let timeouts = Timeouts { request: brief, idle: brief, header: brief, ..Timeouts::default() };
     let settings = way.builder().timeouts(timeouts).park_after(Some(brief / 3));
     let (server, shared) = serve(settings);
-    let (mut upgraded, mut streaming) = (server.connect(), server.connect());
+    let mut upgraded = server.connect();
     upgraded.upgrade("/echo");
+    let mut streaming = server.connect();
     streaming.send_get("/stream");
     streaming.read_until(b"first");
     // Later than those, one request is given up after the request timeout, and a connection after the
@@ -466,7 +472,7 @@ fn a_drain_that_has_begun_is_announced_at_once() {
     let drain = Drain { settle: PATIENCE, deadline: 2 * PATIENCE, ..Drain::default() };
     let (server, _) = serve(builder().drain(drain));
     server.handle.drain();
-    server.wait_until("settling", || server.handle.phase() == corelane::Phase::Settling);
+    server.wait_for_phase(corelane::Phase::Settling);
     let mut client = server.connect();
     client.upgrade("/wait");
     assert_eq!(client.read_to_close(), b"drain");
@@ -561,7 +567,7 @@ fn text_frame(text: &str) -> Bytes {
 
 #[test]
 fn a_websocket_works_over_http2_beside_other_streams() {
-    let idle = Duration::from_millis(300);
+    let idle = Duration::from_millis(500);
     let timeouts = Timeouts { idle, ..Timeouts::default() };
     let (server, _) = serve(builder().timeouts(timeouts).routes(["/ws"]));
     with_worker(async {
@@ -610,7 +616,7 @@ fn a_stream_of_http2_ends_for_the_handler_with_its_client() {
         output.send_data(Bytes::new(), true).expect("sent");
         assert_eq!(next(&mut input).await, Some("end".into()));
         server.wait_for_metric(UPGRADED, 0.0);
-        assert_eq!(alive(&shared), 0);
+        wait_for_handlers(&server, &shared);
 
         let connect = request("CONNECT", "/echo", Some("echo"));
         let (reply, mut output) = client.send_request(connect, false).expect("sent");
@@ -618,7 +624,7 @@ fn a_stream_of_http2_ends_for_the_handler_with_its_client() {
         server.wait_for_metric(UPGRADED, 1.0);
         output.send_reset(h2::Reason::CANCEL);
         server.wait_for_metric(UPGRADED, 0.0);
-        server.wait_until("dropped", || alive(&shared) == 0);
+        wait_for_handlers(&server, &shared);
     });
 }
 

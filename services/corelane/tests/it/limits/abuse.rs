@@ -169,6 +169,13 @@ fn watched(way: Way, limits: Limits, timeouts: Timeouts) -> (corelane::Builder, 
     (builder, cuts)
 }
 
+/// Waits until the observer is called for a request that was cut: only after its counters, and it may be after the
+/// end of its connection. No other request was cut.
+fn wait_for_cut(server: &Running, cuts: &Cuts, cut: Cut) {
+    server.wait_until("told", || !cuts.lock().expect("no panic").is_empty());
+    assert_eq!(*cuts.lock().expect("no panic"), [cut]);
+}
+
 /// Asks for more than anyone sends in [`BRIEF`], so that every client that reads is too slow.
 fn demanding() -> (Limits, Timeouts) {
     let limits =
@@ -205,7 +212,7 @@ fn a_client_that_reads_too_slowly_is_reset(
     }
     assert_eq!((server.refused("slow_reader"), server.refused("write_timeout")), (1.0, 0.0));
     server.wait_for_connections(0);
-    assert_eq!(*cuts.lock().expect("no panic"), [Cut::SlowReader]);
+    wait_for_cut(&server, &cuts, Cut::SlowReader);
 }
 
 #[rstest]
@@ -219,10 +226,8 @@ fn a_stream_whose_window_opens_too_slowly_is_reset_alone(#[values(Plain, Hyper)]
         client.frame(WINDOW_UPDATE, 0, 1, &[0, 0, 0, 1]);
         server.refused("slow_reader") == 1.0
     });
-    // The observer is told after the request is no longer in flight.
     server.wait_for_in_flight(0);
-    server.wait_until("told", || !cuts.lock().expect("no panic").is_empty());
-    assert_eq!(*cuts.lock().expect("no panic"), [Cut::SlowReader]);
+    wait_for_cut(&server, &cuts, Cut::SlowReader);
     assert_eq!(server.metric("corelane_connections{lane=\"0\"}"), 1.0);
 }
 
@@ -269,7 +274,7 @@ fn a_body_that_arrives_too_slowly_is_answered_408(#[values(Plain, Hyper)] way: W
     assert_eq!(server.refused_requests("body_timeout"), 0.0);
     drop(client);
     wait_until_freed(&server, &handlers);
-    assert_eq!(*cuts.lock().expect("no panic"), [Cut::SlowBody]);
+    wait_for_cut(&server, &cuts, Cut::SlowBody);
 }
 
 #[rstest]
@@ -304,7 +309,7 @@ fn a_body_that_trickles_over_http2_is_answered_408_and_ends_its_stream_alone(
     assert_eq!(server.refused_requests("slow_body"), 1.0);
     assert_eq!(server.refused_requests("body_timeout"), 0.0);
     wait_until_freed(&server, &handlers);
-    assert_eq!(*cuts.lock().expect("no panic"), [Cut::SlowBody]);
+    wait_for_cut(&server, &cuts, Cut::SlowBody);
 }
 
 /// Answers at once, and reads the request while it replies; `/waits` reads all of it first.
@@ -379,16 +384,17 @@ fn a_client_that_talks_with_a_service_may_be_silent(#[values(Plain, Hyper)] way:
     assert_eq!(server.refused_requests("body_timeout"), 2.0);
 }
 
-/// Bytes of the server's that the kernel has for a client: `tx_queue` of proc_net_tcp(5).
-fn kept_by_the_kernel(server: &Running, client: &Client) -> usize {
+/// Bytes of the server's that the kernel has for a client: `tx_queue` of proc_net_tcp(5). `None`: the table lacked
+/// the connection, as it may while other connections end.
+fn kept_by_the_kernel(server: &Running, client: &Client) -> Option<usize> {
     let ports = [server.address, client.socket.local_addr().expect("an address")]
         .map(|address| format!(":{:04X}", address.port()));
     let table = std::fs::read_to_string("/proc/self/net/tcp").expect("the sockets");
     let rows = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let row =
-        rows.into_iter().find(|row| row[1].ends_with(&ports[0]) && row[2].ends_with(&ports[1]));
-    let queues = row.expect("the server's end")[4].split_once(':').expect("two queues");
-    usize::from_str_radix(queues.0, 16).expect("a number")
+        rows.into_iter().find(|row| row[1].ends_with(&ports[0]) && row[2].ends_with(&ports[1]))?;
+    let queues = row[4].split_once(':').expect("two queues");
+    Some(usize::from_str_radix(queues.0, 16).expect("a number"))
 }
 
 #[rstest]
@@ -397,10 +403,15 @@ fn the_kernel_takes_little_for_a_client_that_does_not_read(#[values(Plain, Hyper
     let mut client = server.connect();
     client.send_get("/big");
     let kept = || kept_by_the_kernel(&server, &client);
-    server.wait_until("a part of the reply", || kept() >= 64 << 10);
+    server.wait_until("a part of the reply", || kept().is_some_and(|bytes| bytes >= 64 << 10));
     // The lane serves others only when the socket takes no more.
     assert!((0..20).all(|_| server.get("/hello").status == 200));
-    assert!(kept() < 512 << 10, "{} bytes", kept());
+    let mut bytes = None;
+    server.wait_until("seen again", || {
+        bytes = kept();
+        bytes.is_some()
+    });
+    assert!(bytes.is_some_and(|bytes| bytes < 512 << 10), "{bytes:?} bytes");
 }
 
 /// Connects from an address of the loopback network.

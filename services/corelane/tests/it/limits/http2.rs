@@ -314,7 +314,9 @@ fn a_header_that_goes_on_for_ever_ends_the_connection(#[values(Plain, Hyper)] wa
 
 #[rstest]
 fn a_header_that_stops_coming_is_bounded_by_the_idle_deadline(#[values(Plain, Hyper)] way: Way) {
-    let (server, handlers) = strict(way, impatient());
+    // The client has the header deadline once more to end the connection after GOAWAY.
+    let timeouts = Timeouts { idle: BRIEF, header: 2 * BRIEF, ..Timeouts::default() };
+    let (server, handlers) = strict(way, timeouts);
     let mut client = Frames::open(&server);
     client.get(1, "/hello", true);
     client.get(3, "/gate", false);

@@ -46,12 +46,12 @@ fn an_old_connection_is_told_to_go_with_its_next_reply(#[values(Plain, Hyper)] w
 fn an_old_connection_that_is_idle_is_told_with_its_next_reply_too(
     #[values(Plain, Hyper)] way: Way,
 ) {
-    let (server, _) = strict(way, Timeouts { header: 3 * AGE, ..aging() });
+    let (server, _) = strict(way, Timeouts { header: AGE, ..aging() });
     let mut idle = server.connect();
     assert!(!idle.get("/hello").closes());
     server.wait_until("old", || server.refused("age") == 1.0);
     let mut silent = server.connect();
-    assert!(silent.read_to_close().is_empty(), "some seconds pass");
+    assert!(silent.read_to_close().is_empty(), "a second passes");
     assert!(idle.get("/hello").closes());
     assert!(idle.read_to_close().is_empty());
     assert_eq!(server.refused("age"), 1.0);
