@@ -117,21 +117,24 @@ def _environment(workspace: Workspace, platform: Platform, profile: str) -> dict
 def _places(workspace: Workspace, profile: str) -> list[tuple[Path, str]]:
     """Folders that the compiler would name in a program, with their substitutes. The last match wins.
 
-    Cargo gives the compiler relative paths of our own sources, so only debug data names their folder.
-    Without it, the flags are those of every clone, which can then share compiled dependencies.
+    Cargo gives the compiler relative paths of our own sources, and includes no file that a build wrote,
+    so only debug data names folders of this clone. Without it, the flags are the same in every clone,
+    and clones can share compiled dependencies.
     """
     home = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo")).resolve()
     sysroot = Path(_output("rustc", "--print", "sysroot")).resolve()
     places = [(home, "/cargo"), (sysroot, "/rust")]
     if workspace != OURS or profile == DEBUG:
         places += [(REPOSITORY, "/corelane"), (workspace.folder, workspace.name)]
-    return [*places, (workspace.target, f"{workspace.name}/target")]
+        places += [(workspace.target, f"{workspace.name}/target")]
+    return places
 
 
 def _sources(workspace: Workspace) -> list[Path]:
     """Folders whose files are compiled, but not their parents, whose names may be common words."""
     (cargo, _), (sysroot, _), *_ = _places(workspace, RELEASE)
-    return [cargo / "registry", sysroot / "lib" / "rustlib", SERVICES, workspace.folder]
+    ours = [SERVICES, workspace.folder, workspace.target]
+    return [cargo / "registry", sysroot / "lib" / "rustlib", *ours]
 
 
 def _check(workspace: Workspace, program: Path, platform: Platform) -> None:
