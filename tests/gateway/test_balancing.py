@@ -82,9 +82,8 @@ def test_the_default_passes_a_stuck_replica_by(
     start: Callable[..., Server], tmp_path: Path
 ) -> None:
     servers = replicas(start, 2)
-    # No health check finds out; in turns, each client would soon wait for the stuck replica. The first
-    # check has time, because there is no second.
-    upstream = {"health": {"interval": "1h", "timeout": "20s"}, "timeout": "2m"}
+    # No health check finds out; in turns, each client would soon wait for the stuck replica.
+    upstream = {"health": {"interval": "1h"}, "timeout": "10m"}
     with gateway_to(endpoints(servers), tmp_path, {"upstream": upstream}) as gateway:
         client = Client(gateway.url)
         all_answer(client, 2)
@@ -116,6 +115,7 @@ def test_a_key_stays_on_its_replica_until_that_is_lost(
         assert set(before.values()) == {"replica-0", "replica-1", "replica-2"}
         assert places() == before
         servers[1].process.kill()
+        eventually(lambda: gateway.counted("cluster.server.membership_healthy") == 2, "its loss")
         after = places()
         client.close()
     moved = {key for key in before if before[key] != after[key]}
@@ -190,9 +190,6 @@ def test_load_aware_weighs_by_the_chosen_metric(
         eventually(lambda: share() > 0.8, f"most requests at the {favoured}")
 
 
-PATIENCE = 60.0
-"""Longest wait in seconds for a split of requests: each one at the busy replica waits its turn."""
-
 HEADERS = {"endpoint-load-metrics", "endpoint-load-metrics-bin"}
 
 # As soon and as often as Envoy allows.
@@ -219,7 +216,7 @@ def pair(
             endpoints = [endpoint(server.url, server.admin) for server in servers]
             gateway = stack.enter_context(gateway_to(endpoints, tmp_path, BY_LOAD_REPORT))
             eventually(lambda: ask(gateway.url, "/hello").status == 200)
-            stack.enter_context(Load(servers[0].url, "/work?ops=40000000", clients=2))
+            stack.enter_context(Load(servers[0].url, "/work?ops=4000000", clients=2))
             return servers[0], gateway
 
         yield run
@@ -228,7 +225,7 @@ def pair(
 def share_of_idle(load: Load, requests: int) -> float:
     """Which part of so many further requests the idle replica answers."""
     before = Counter(load.replies)
-    load.wait_for(requests, patience=PATIENCE)
+    load.wait_for(requests)
     assert not load.failures
     window = load.replies - before
     return window["idle"] / window.total()
@@ -243,7 +240,6 @@ def test_envoy_sends_more_to_the_replica_that_reports_less_load(
         eventually(
             lambda: share_of_idle(load, 200) > 0.8,
             "four of five requests at the idle one",
-            patience=PATIENCE,
         )
     assert not load.failures
     # What Envoy has acted on is what the client does not see.
@@ -263,7 +259,6 @@ def test_without_reports_the_split_is_even(
         eventually(
             lambda: share_of_idle(load, 400) == pytest.approx(0.5, abs=0.05),
             "an even split",
-            patience=PATIENCE,
         )
     assert not load.failures
     assert not HEADERS & ask(busy.url, "/hello").headers.keys()
@@ -299,13 +294,11 @@ def any_report() -> Iterator[str]:
         thread.join()
 
 
-@pytest.mark.parametrize("path", ["/", "/failing"])
-def test_the_shipped_gateway_shows_no_client_a_report(
-    any_report: str, tmp_path: Path, path: str
-) -> None:
-    assert HEADERS <= ask(any_report, path).headers.keys()
+def test_the_shipped_gateway_shows_no_client_a_report(any_report: str, tmp_path: Path) -> None:
     with gateway_to([endpoint(any_report, any_report)], tmp_path) as gateway:
         eventually(lambda: ask(gateway.url).status == 200)
-        reply = ask(gateway.url, path)
-    assert reply.replica == "any"
-    assert not HEADERS & reply.headers.keys()
+        for path in ("/", "/failing"):
+            assert HEADERS <= ask(any_report, path).headers.keys()
+            reply = ask(gateway.url, path)
+            assert reply.replica == "any"
+            assert not HEADERS & reply.headers.keys()

@@ -6,14 +6,14 @@ import signal
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
-from support import REPOSITORY, becomes, eventually, h2
+from support import PATIENCE, REPOSITORY, becomes, eventually, h2
 from support.client import Reply, ask
 from support.envoys import Gateway, endpoint, gateway_to
 from support.h2 import DATA, HEADERS, Connection
@@ -41,7 +41,7 @@ class Example:
 
     def end(self) -> str:
         """Waits for its end, which must be a clean one: what else it said."""
-        said, _ = self.process.communicate(timeout=20)
+        said, _ = self.process.communicate(timeout=PATIENCE)
         assert self.process.returncode == 0
         return said
 
@@ -106,14 +106,15 @@ GET = b"GET /ticks HTTP/1.1\r\nhost: gateway\r\n\r\n"
 def test_events_outlast_every_timeout(
     run: Callable[..., Example], gateway: Callable[..., Gateway]
 ) -> None:
-    # Ten events in each of these times.
-    times = {"upstream": SILENCE}
-    times["listener"] = {"timeouts": {"request": TIMEOUT, "stream": TIMEOUT, "header": TIMEOUT}}
-    replica = run(example("sse"), "100")
-    running = gateway(times, replica.url)
+    limit = "2s"
+    times = {"timeouts": {"request": limit, "stream": limit, "header": limit}}
+    values = {"upstream": {**SILENCE, "timeout": limit}, "listener": times}
+    # Forty events in each of these times, and fifty in all.
+    replica = run(example("sse"), "50")
+    running = gateway(values, replica.url)
     with connect(running.url) as client:
         client.sendall(GET)
-        read_until(client, b"data: 35\n")
+        read_until(client, b"data: 50\n")
         replica.drain()
         read_until(client, b"event: bye\n")
     assert replica.end().endswith("0 replies were cut\n")
@@ -139,48 +140,58 @@ def test_a_reply_that_falls_silent_is_cut(gateway: Callable[..., Gateway]) -> No
 
 
 WEBSOCKETS = {"upstream": {"upgrade": ["websocket"]}}
-BOTH = pytest.mark.parametrize("over", [WebSocket, WebSocketOverHttp2])
+KINDS = (WebSocket, WebSocketOverHttp2)
 
 
-@BOTH
-def test_a_websocket_carries_messages_until_its_replica_drains(
-    run: Callable[..., Example], gateway: Callable[..., Gateway], over: type[WebSocket]
+def test_websockets_carry_messages_until_their_replica_drains(
+    run: Callable[..., Example], gateway: Callable[..., Gateway]
 ) -> None:
     replica = run(example("websocket"))
     running = gateway(WEBSOCKETS | {"listener": {"bodyBytes": 1000}}, replica.url)
-    with over(running.url) as client:
-        assert client.status == (101 if over is WebSocket else 200)
-        # More than the body of a request may have.
-        for number in range(20):
-            client.send(b"%0100d" % number)
-            assert client.receive() == b"%0100d" % number
+    with ExitStack() as stack:
+        clients = [stack.enter_context(kind(running.url)) for kind in KINDS]
+        assert [client.status for client in clients] == [101, 200]
+        for client in clients:
+            # More than the body of a request may have.
+            for number in range(20):
+                client.send(b"%0100d" % number)
+                assert client.receive() == b"%0100d" % number
+        for kind in KINDS:
+            with kind(running.url, protocol=b"other") as refused:
+                assert refused.status == 403
         replica.drain()
-        assert client.receive() == AWAY
-        client.write(CLOSE)
+        for client in clients:
+            assert client.receive() == AWAY
+            client.write(CLOSE)
         assert replica.end().endswith("0 connections were cut\n")
 
 
-@BOTH
 def test_a_websocket_without_a_message_ends(
-    run: Callable[..., Example], gateway: Callable[..., Gateway], over: type[WebSocket]
+    run: Callable[..., Example], gateway: Callable[..., Gateway]
 ) -> None:
-    values = WEBSOCKETS | {"listener": {"timeouts": {"upgraded": "1s"}}}
+    # Longer than a busy machine keeps the others silent.
+    values = WEBSOCKETS | {"listener": {"timeouts": {"upgraded": "2s"}}}
     running = gateway(values, run(example("websocket")).url)
-    with over(running.url) as quiet, over(running.url) as busy:
-        end = quiet.connection.socket if over is WebSocketOverHttp2 else quiet.socket
-        end.setblocking(False)
+    with ExitStack() as stack:
+        quiet, busy = ([stack.enter_context(kind(running.url)) for kind in KINDS] for _ in range(2))
+        for kind, client in zip(KINDS, quiet, strict=True):
+            own = client.connection.socket if kind is WebSocketOverHttp2 else client.socket
+            own.setblocking(False)
 
         def ended() -> bool:
-            busy.send(b"still here")
-            assert busy.receive() == b"still here"
-            try:
-                return not quiet.read()
-            except BlockingIOError:
-                return False
+            for client in busy:
+                client.send(b"still here")
+                assert client.receive() == b"still here"
+            for client in [*quiet]:
+                with suppress(BlockingIOError):
+                    if not client.read():
+                        quiet.remove(client)
+            return not quiet
 
-        eventually(ended, "the end of the silent one")
-        busy.send(b"and now")
-        assert busy.receive() == b"and now"
+        eventually(ended, "the end of the silent ones")
+        for client in busy:
+            client.send(b"and now")
+            assert client.receive() == b"and now"
 
 
 def test_websockets_are_balanced_by_their_number(
@@ -195,20 +206,11 @@ def test_websockets_are_balanced_by_their_number(
         return {f"http://127.0.0.1:{port}": int(count) for port, count in found}
 
     with ExitStack() as stack:
-        for kind in [WebSocket, WebSocketOverHttp2] * 4:
+        for kind in KINDS * 4:
             client = stack.enter_context(kind(running.url))
             client.send(b"here")
             assert client.receive() == b"here"
         becomes(active, dict.fromkeys(replicas, 4))
-
-
-@BOTH
-def test_other_upgrades_are_refused(
-    run: Callable[..., Example], gateway: Callable[..., Gateway], over: type[WebSocket]
-) -> None:
-    running = gateway(WEBSOCKETS, run(example("websocket")).url)
-    with over(running.url, protocol=b"other") as client:
-        assert client.status == 403
 
 
 def test_http2_to_replicas_carries_websockets(
@@ -216,7 +218,7 @@ def test_http2_to_replicas_carries_websockets(
 ) -> None:
     values = {"upstream": {"upgrade": ["websocket"], "protocol": "http2"}}
     running = gateway(values, run(example("websocket")).url)
-    for kind in (WebSocket, WebSocketOverHttp2):
+    for kind in KINDS:
         with kind(running.url) as client:
             client.send(b"here")
             assert client.receive() == b"here"
@@ -227,15 +229,13 @@ GRPC = {"upstream": {"protocol": "grpc"}}
 
 @pytest.fixture(scope="module")
 def grpc() -> Path:
-    """The example of gRPC with its client, whose dependencies take long to build."""
-    cargo = ["cargo", "build", "--locked", "--quiet", "-p", "corelane-examples", "--all-targets"]
-    subprocess.run(cargo, cwd=REPOSITORY / "services", check=True)
+    """The example of gRPC."""
     return program("grpc")
 
 
 def every_kind_of_call(url: str) -> None:
     """Makes calls with the client of the example, which checks what comes back."""
-    cargo = ["cargo", "test", "--locked", "--quiet", "-p", "corelane-examples", "gateway"]
+    cargo = ["cargo", "test", "--locked", "--quiet", "--test", "run", "gateway"]
     environment = {**os.environ, "GATEWAY": urlsplit(url).netloc}
     subprocess.run(cargo, cwd=REPOSITORY / "services", env=environment, check=True)
 
@@ -247,6 +247,14 @@ def test_every_kind_of_grpc_call_passes(
     every_kind_of_call(running.url)
     # Not more than it takes: a connection has several streams.
     assert running.counted("cluster.server.upstream_cx_total") <= 20
+    # A browser calls by gRPC-Web.
+    reply, frames = grpc_web(running.url, "CountTo", 3)
+    assert reply.status == 200
+    assert reply.headers["content-type"] == "application/grpc-web+proto"
+    assert [x[5:] for x in frames[:3]] == [b"\x08\1", b"\x08\2", b"\x08\3"]
+    (trailers,) = frames[3:]
+    assert trailers[0] == 0x80
+    assert b"grpc-status:0" in trailers
 
 
 def test_grpc_is_one_route_beside_others(
@@ -289,19 +297,6 @@ def grpc_web(url: str, call: str, *numbers: int, **headers: str) -> tuple[Reply,
         frames.append(rest[: 5 + size])
         rest = rest[5 + size :]
     return reply, frames
-
-
-def test_a_browser_can_call_by_grpc_web(
-    run: Callable[..., Example], gateway: Callable[..., Gateway], grpc: Path
-) -> None:
-    url = gateway(GRPC, run(grpc).url).url
-    reply, frames = grpc_web(url, "CountTo", 3)
-    assert reply.status == 200
-    assert reply.headers["content-type"] == "application/grpc-web+proto"
-    assert [x[5:] for x in frames[:3]] == [b"\x08\1", b"\x08\2", b"\x08\3"]
-    (trailers,) = frames[3:]
-    assert trailers[0] == 0x80
-    assert b"grpc-status:0" in trailers
 
 
 GRPC_STATUS = b"\x9a\xca\xc8\xb2\x12\x34\xda\x8f"
