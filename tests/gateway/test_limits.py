@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from support import becomes, eventually
+from support import PATIENCE, becomes, eventually
 from support.client import Client, Reply, ask
 from support.envoys import Gateway, endpoint, gateway_to
 from support.h2 import H2cClient
@@ -43,7 +43,7 @@ def problem(reply: Reply) -> tuple[int, str]:
 def connect(gateway: Gateway) -> socket.socket:
     """A new connection without a request."""
     address = urlsplit(gateway.url)
-    return socket.create_connection((address.hostname, address.port), timeout=20)
+    return socket.create_connection((address.hostname, address.port), timeout=PATIENCE)
 
 
 def is_closed(connection: socket.socket) -> bool:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import secrets
 import signal
 import socket
 from collections.abc import Callable
@@ -10,9 +11,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from support import eventually
+from support import PATIENCE, eventually
 from support.client import Client, ask
-from support.envoys import endpoint, gateway_to
+from support.envoys import endpoint, entries, gateway_to
 from support.load import Load
 from support.platforms import Platform
 from support.servers import Server
@@ -98,18 +99,10 @@ def test_no_other_listener_is_there(platform: Platform) -> None:
 
 
 def test_each_request_is_logged_as_json(platform: Platform) -> None:
-    path = "/div/123456"
+    path = f"/hello?{secrets.token_hex(8)}"
     replica = ask(platform.gateway, path).replica
-    log = platform.run / "gateway.log"
-
-    def entries() -> list[dict]:
-        # The last line may be half written.
-        lines = log.read_text().splitlines(keepends=True)
-        return [json.loads(line) for line in lines if path in line and line.endswith("\n")]
-
-    eventually(entries)
-    assert entries()[-1]["replica"] == replica
-    assert entries()[-1]["status"] == 200
+    (entry,) = eventually(lambda: entries(platform.run / "gateway.log", path))
+    assert (entry["replica"], entry["status"]) == (replica, 200)
 
 
 def end_under_load(platform: Platform, name: str, how: signal.Signals) -> Load:
@@ -126,7 +119,7 @@ def end_under_load(platform: Platform, name: str, how: signal.Signals) -> Load:
     return load
 
 
-@pytest.mark.parametrize("attempt", range(3))
+@pytest.mark.parametrize("attempt", range(2))
 def test_no_get_fails_when_a_replica_is_killed(platform: Platform, attempt: int) -> None:
     victim = platform.replicas[attempt % 2].name
     assert not end_under_load(platform, victim, signal.SIGKILL).failures
@@ -135,14 +128,16 @@ def test_no_get_fails_when_a_replica_is_killed(platform: Platform, attempt: int)
 @pytest.mark.parametrize("attempt", range(2))
 def test_no_request_fails_while_a_replica_drains(platform: Platform, attempt: int) -> None:
     leaving = platform.replicas[attempt % 2].name
+    log = platform.run / f"{leaving}.log"
+    before = log.stat().st_size
     assert not end_under_load(platform, leaving, signal.SIGTERM).failures
-    assert "drain: ended" in (platform.run / f"{leaving}.log").read_text()
+    eventually(lambda: b"drain: ended" in log.read_bytes()[before:], "the end of the drain")
 
 
 @pytest.mark.parametrize("head", ["", "Host: x\r\n", "Connection: keep-alive\r\n"])
 def test_http10_is_answered(platform: Platform, head: str) -> None:
     address = urlsplit(platform.gateway)
-    with socket.create_connection((address.hostname, address.port), timeout=20) as client:
+    with socket.create_connection((address.hostname, address.port), timeout=PATIENCE) as client:
         client.sendall(f"GET /hello HTTP/1.0\r\n{head}\r\n".encode())
         reply = b""
         while not reply.endswith(b"Hello, World!"):

@@ -154,7 +154,9 @@ class Aftermath:
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Gateway, Recorder, dict]]:
     """A gateway of its own, before a recorder, and its options for HTTP/2."""
     recorder, folder = Recorder(), tmp_path_factory.mktemp("flooded")
-    with gateway_to([endpoint(recorder.url, recorder.admin)], folder) as gateway:
+    # Each connection may reset as many streams as by default, but a slow client exceeds that, too.
+    values = {"listener": {"http2": {"resetRate": 1}}}
+    with gateway_to([endpoint(recorder.url, recorder.admin)], folder, values) as gateway:
         eventually(lambda: ask(gateway.url, "/").status == 200)
         listeners = yaml.safe_load((folder / "envoy.yaml").read_text())["static_resources"]
         (ingress,) = (x for x in listeners["listeners"] if x["name"] == "ingress")
