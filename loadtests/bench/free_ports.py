@@ -3,22 +3,34 @@
 import os
 import random
 import socket
+import warnings
+from functools import cache
+from pathlib import Path
 from threading import Lock
 
 from tools.errors import ToolError
 
 VARIABLE = "TEST_PORTS"
-"""Environment variable with the range to draw from. Two runs side by side have one each, because a
-port that is free when it is drawn can be the other's when it is used. Not CORELANE_...: the server
-refuses such a variable if it is none of its settings."""
+"""Environment variable with the range to draw from. Not CORELANE_...: the server refuses such a
+variable if it is none of its settings."""
 
-DEFAULT = "10000-29999"
-"""Below the ports that clients are given (ip_local_port_range)."""
+USUAL = (10000, 29999)
+"""The default range, below the ports that the kernel assigns by default (32768 to 60999)."""
+
+LEAST = 4000
+"""Ports that another default range must have."""
 
 TAKEN = range(17990, 19011)
 """Envoy Gateway listens on some of these, which cannot be chosen."""
 
-ATTEMPTS = 10_000
+BLOCK = 200
+"""Ports in a row that belong to one process until it ends.
+
+A port is free when it is drawn and used later. In between no other process of tests or benchmarks
+draws it, whether it is another worker of pytest, a program that a test runs, or another run."""
+
+_blocks: dict[int, socket.socket] = {}
+"""The blocks of this process by their first port, each with the socket that claims it."""
 
 _given: set[int] = set()
 _lock = Lock()
@@ -30,26 +42,73 @@ def free_ports(count: int = 1, address: str = "127.0.0.1") -> int:
     At 0.0.0.0: free at every address.
     """
     low, high = bounds()
-    for _ in range(ATTEMPTS):
-        first = random.randrange(low, high + 1)
-        row = range(first, first + count)
-        with _lock:
-            # Binding is last: it costs the most.
-            if row[-1] > high or any(port in TAKEN or port in _given for port in row):
+    with _lock:
+        others = list({*range(low - low % BLOCK, high + 1, BLOCK)} - {*_blocks})
+        random.shuffle(others)
+        for block in [*_blocks, *others]:
+            ports = range(max(block, low), min(block + BLOCK, high + 1))
+            if block not in _blocks and not _claim(block):
                 continue
-            if all(_is_free(address, port) for port in row):
-                _given.update(row)
-                return first
+            for first in ports[: max(0, len(ports) - count + 1)]:
+                row = range(first, first + count)
+                # Binding is last: it costs the most.
+                if not any(port in TAKEN or port in _given for port in row) and all(
+                    _is_free(address, port) for port in row
+                ):
+                    _given.update(row)
+                    return first
     raise ToolError(f"no {count} free ports in a row found in {low}-{high} ({VARIABLE})")
 
 
 def bounds() -> tuple[int, int]:
     """The first and the last port to draw from."""
-    text = os.environ.get(VARIABLE, DEFAULT)
+    text = os.environ.get(VARIABLE)
+    if text is None:
+        return _default()
     low, _, high = text.partition("-")
     if not (low.isdecimal() and high.isdecimal() and 0 < int(low) <= int(high) < 65536):
-        raise ToolError(f"{VARIABLE}={text} is no range of ports such as {DEFAULT}")
+        raise ToolError(f"{VARIABLE}={text} is no range of ports such as {_text(USUAL)}")
     return int(low), int(high)
+
+
+@cache
+def _default() -> tuple[int, int]:
+    """A range without ports that the kernel assigns to connections, or to listeners on port 0.
+
+    Such a port may be free when it is drawn and the source of a connection when it is used.
+    """
+    settings = Path("/proc/sys/net/ipv4")
+    first, last = map(int, (settings / "ip_local_port_range").read_text().split())
+    reserved = (settings / "ip_local_reserved_ports").read_text().strip()
+    parts = [part.partition("-") for part in reserved.split(",") if part]
+    kept = {port for low, _, high in parts for port in range(int(low), int(high or low) + 1)}
+    assigned = {*range(first, last + 1)} - kept
+    for low, high in (USUAL, (1024, first - 1), (last + 1, 65535)):
+        if high - low >= LEAST - 1 and assigned.isdisjoint(range(low, high + 1)):
+            return low, high
+    warnings.warn(
+        f"the kernel may assign a port of {_text(USUAL)} to a connection before a test uses it: "
+        f"set net.ipv4.ip_local_reserved_ports={_text(USUAL)}",
+        stacklevel=2,
+    )
+    return USUAL
+
+
+def _text(ports: tuple[int, int]) -> str:
+    return f"{ports[0]}-{ports[1]}"
+
+
+def _claim(block: int) -> bool:
+    """Whether the block is now that of this process; the kernel ends the claim with the process."""
+    claim = socket.socket(socket.AF_UNIX)
+    try:
+        # An abstract name has the scope of ports, the network namespace (unix(7)).
+        claim.bind(f"\0corelane-ports-{block}")
+    except OSError:
+        claim.close()
+        return False
+    _blocks[block] = claim
+    return True
 
 
 def _is_free(address: str, port: int) -> bool:
