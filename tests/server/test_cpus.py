@@ -3,7 +3,6 @@
 import json
 import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -39,7 +38,9 @@ def test_root_names_the_present_cpu(cpuset: Cgroup, start: Callable[..., Server]
         cpuset.write("cpuset.cpus", str(other))
         cpuset.take(server)
         eventually(lambda other=other: cpu() == other, f"a lane on CPU {other}")
-    assert server.metrics()['corelane_lane_repins_total{lane="0"}'] == 2
+    # The thread of the admin port sets the CPU and counts. It may also look between two steps of a
+    # change, which is then two.
+    assert server.metrics()['corelane_lane_repins_total{lane="0"}'] >= 2
 
 
 QUOTA = 10_000
@@ -82,21 +83,25 @@ def test_throttling_is_shown_as_the_kernel_counts_it(
     server = start("--lanes", "1", "--work.max-ops", "1000000000")
     limited.take(server)
     before = shown(server)
-    now = before
-    # The kernel throttles only a process that gets its quota: on a busy machine that takes several requests.
-    while not all(a > b for a, b in zip(now, before, strict=True)):
+
+    def all_grow() -> bool:
+        # The kernel throttles only a process that gets its quota: on a busy machine that takes several requests.
         assert ask(server.url, "/work?ops=10000000").status == 200
-        least = counted(limited)
-        now = shown(server)
-        most = counted(limited)
+        least, now, most = counted(limited), shown(server), counted(limited)
         assert all(a <= b <= c for a, b, c in zip(least, now, most, strict=True)), (
             least,
             now,
             most,
         )
+        return all(a > b for a, b in zip(now, before, strict=True))
+
+    eventually(all_grow)
 
 
 POLICIES = ("sched_setscheduler", "sched_setattr")
+
+OWN = os.getpriority(os.PRIO_PROCESS, 0)
+"""The nice value of the tests, which a server has at first."""
 
 
 @pytest.mark.parametrize(
@@ -104,7 +109,7 @@ POLICIES = ("sched_setscheduler", "sched_setattr")
     [
         ((), ("idle", os.SCHED_IDLE, 0)),
         (POLICIES, ("nice", os.SCHED_OTHER, 19)),
-        ((*POLICIES, "setpriority"), ("normal", os.SCHED_OTHER, 0)),
+        ((*POLICIES, "setpriority"), ("normal", os.SCHED_OTHER, OWN)),
     ],
     ids=["idle", "nice", "normal"],
 )
@@ -116,17 +121,10 @@ def test_a_slow_lane_has_the_lowest_priority_that_is_allowed(
     # The priority is lowered before the first request.
     assert ask(server.url, "/work?ops=1").status == 200
     assert server.metrics()['corelane_slow_requests_total{lane="0"}'] == 1
-    thread = thread_of(server, "slow-0")
+    thread = int(server.threads()["slow-0"].name)
     found = (os.sched_getscheduler(thread), os.getpriority(os.PRIO_PROCESS, thread))
     (lane,) = json.loads(ask(server.admin, "/lanes").body)["lanes"]
     assert (lane["slow"]["priority"], *found) == priority
     assert server.metrics()[f'corelane_slow_lane_info{{lane="0",priority="{priority[0]}"}}'] == 1
-    others = os.getpriority(os.PRIO_PROCESS, thread_of(server, "lane-0"))
-    assert others == os.getpriority(os.PRIO_PROCESS, 0), "the lane keeps its own"
-
-
-def thread_of(server: Server, name: str) -> int:
-    """The thread with this name."""
-    tasks = Path(f"/proc/{server.process.pid}/task")
-    (found,) = (task for task in tasks.iterdir() if (task / "comm").read_text().strip() == name)
-    return int(found.name)
+    others = os.getpriority(os.PRIO_PROCESS, int(server.threads()["lane-0"].name))
+    assert others == OWN, "the lane keeps its own"

@@ -1,5 +1,6 @@
 """How the process ends."""
 
+import os
 import signal
 import socket
 from collections.abc import Callable
@@ -10,11 +11,14 @@ from support.client import Client, ask
 from support.load import Load
 from support.servers import Server
 
+SETTLES = ("--drain.settle", "30m", "--drain.deadline", "1h")
+"""For as long as a test: a second signal ends it."""
+
 
 def held_request(server: Server) -> socket.socket:
     """A request whose reply the client has not begun to wait for: half a header."""
     address = urlsplit(server.url)
-    client = socket.create_connection((address.hostname, address.port), timeout=20)
+    client = socket.create_connection((address.hostname, address.port), timeout=PATIENCE)
     client.sendall(b"GET /hello HTTP/1.1\r\nHost: te")
     return client
 
@@ -39,7 +43,7 @@ def test_sigterm_drains_and_exits_0(start: Callable[..., Server]) -> None:
 def test_a_begun_request_is_finished_after_the_listeners_are_closed(
     start: Callable[..., Server],
 ) -> None:
-    server = start("--drain.settle", "0s")
+    server = start("--drain.settle", "0s", "--timeouts.header", "1h")
     client = held_request(server)
     eventually(
         lambda: (
@@ -72,7 +76,7 @@ def test_the_deadline_ends_what_hangs(start: Callable[..., Server]) -> None:
 
 
 def test_a_second_signal_ends_it_at_once(start: Callable[..., Server]) -> None:
-    server = start("--drain.settle", "20s")
+    server = start(*SETTLES)
     settling(server)
     server.process.send_signal(signal.SIGINT)
     code, log = server.end()
@@ -83,7 +87,7 @@ def test_a_second_signal_ends_it_at_once(start: Callable[..., Server]) -> None:
 
 def test_no_request_fails_while_clients_follow_the_drain(start: Callable[..., Server]) -> None:
     """Clients that reconnect when told to are served as long as the replica settles."""
-    server = start("--drain.settle", "20s")
+    server = start(*SETTLES)
     with Load(server.url) as load:
         settling(server)
         load.wait_for(200)
@@ -93,7 +97,9 @@ def test_no_request_fails_while_clients_follow_the_drain(start: Callable[..., Se
 
 
 def test_it_drains_when_nobody_reads_its_log(start: Callable[..., Server]) -> None:
-    server = start("--drain.settle", "0s")
-    server.process.stderr.close()
+    ours, its = os.pipe()
+    os.close(ours)
+    with open(its, "w") as log:
+        server = start("--drain.settle", "0s", log=log)
     server.process.send_signal(signal.SIGTERM)
     assert server.process.wait(PATIENCE) == 0

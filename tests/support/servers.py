@@ -1,10 +1,13 @@
 """The server's own process, alone: the fixtures `binary`, `start` and `server`."""
 
+import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -22,17 +25,24 @@ class Server:
     process: subprocess.Popen[str]
     url: str
     admin: str
+    log: IO[str]
+    """What the process logs, in memory: a pipe that nobody reads would hold up its last lines."""
 
     def ready(self) -> bool:
         """Whether the readiness probe would pass."""
-        assert self.process.poll() is None, self.process.communicate()
+        assert self.process.poll() is None, self._logged()
         try:
             return ask(self.admin, "/readyz").status == 200
         except OSError:
             return False
 
     def metrics(self) -> dict[str, float]:
-        """Every series with its labels, as the admin port shows it."""
+        """Every series with its labels, as the admin port shows it.
+
+        One look after a reply of `ask` is enough for the request and for what its handler, its token
+        and its faults count: the lane counts all of them before it writes the reply (`Turn::encode`).
+        Only afterwards it counts the time of the write and logs the request.
+        """
         lines = ask(self.admin, "/metrics").body.decode().splitlines()
         # An exemplar may follow.
         series = (line.partition(" # {")[0] for line in lines if not line.startswith("#"))
@@ -42,21 +52,28 @@ class Server:
     def stop(self) -> None:
         """Stops the process until SIGCONT, and waits until none of its threads runs any more."""
         self.process.send_signal(signal.SIGSTOP)
-        tasks = Path(f"/proc/{self.process.pid}/task")
+        # proc(5): the state follows the name, which is in brackets.
+        eventually(
+            lambda: all(") T " in stat for _, stat in self._tasks("stat")), "stopped threads"
+        )
 
-        def stopped() -> bool:
-            # proc(5): the state follows the name, which is in brackets.
-            states = [
-                (task / "stat").read_text().rpartition(") ")[2][0] for task in tasks.iterdir()
-            ]
-            return set(states) == {"T"}
-
-        eventually(stopped)
+    def threads(self) -> dict[str, Path]:
+        """The folders of its threads in /proc by their names, which may be shared."""
+        return {name.strip(): task for task, name in self._tasks("comm")}
 
     def end(self) -> tuple[int, str]:
         """Waits for the end: exit code and what was logged."""
-        _, log = self.process.communicate(timeout=PATIENCE)
-        return self.process.returncode, log
+        return self.process.wait(PATIENCE), self._logged()
+
+    def _logged(self) -> str:
+        self.log.seek(0)
+        return self.log.read()
+
+    def _tasks(self, file: str) -> Iterator[tuple[Path, str]]:
+        """A file of each thread that has not ended; those for blocking calls end when they are idle."""
+        for task in Path(f"/proc/{self.process.pid}/task").iterdir():
+            with suppress(FileNotFoundError, ProcessLookupError):
+                yield task, (task / file).read_text()
 
 
 @pytest.fixture(scope="session")
@@ -73,7 +90,11 @@ def command() -> Path:
 
 @pytest.fixture
 def start(binary: Path) -> Iterator[Callable[..., Server]]:
-    """Starts servers on free ports; what still runs at the end of a test is killed."""
+    """Starts servers on free ports; what still runs at the end of a test is killed.
+
+    They have two lanes unless flags say otherwise: with more on a larger machine they would need more
+    connections to a database than it has.
+    """
     started: list[Server] = []
 
     def run(
@@ -82,14 +103,22 @@ def start(binary: Path) -> Iterator[Callable[..., Server]]:
         static: Path = STATIC,
         address: str = "127.0.0.1",
         within: Sequence[str] = (),
+        log: IO[str] | None = None,
         wait: bool = True,
     ) -> Server:
-        """`within` is a command that runs the server's own; `wait` is for readiness."""
+        """`within` is a command that runs the server's own; `wait` is for readiness.
+
+        `log` takes the place of the usual file.
+        """
         first = free_ports(2, address)
         listen = ["--listen", f"{address}:{first}", "--admin.listen", f"{address}:{first + 1}"]
+        if not any(str(flag).startswith("--lanes") for flag in flags):
+            flags = (*flags, "--lanes", "2")
         argv = [*within, binary, *listen, "--replica", replica, "--static.root", static, *flags]
-        process = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True)
-        server = Server(process, f"http://{address}:{first}", f"http://{address}:{first + 1}")
+        log = log or os.fdopen(os.memfd_create("log"), "w+")
+        process = subprocess.Popen(argv, stderr=log, text=True)
+        urls = (f"http://{address}:{first + index}" for index in range(2))
+        server = Server(process, *urls, log)
         started.append(server)
         if wait:
             eventually(server.ready)
@@ -99,7 +128,7 @@ def start(binary: Path) -> Iterator[Callable[..., Server]]:
     for server in started:
         server.process.kill()
         server.process.wait()
-        server.process.stderr.close()
+        server.log.close()
 
 
 @pytest.fixture(scope="module")
