@@ -217,11 +217,12 @@ def collector() -> Iterator[Collector]:
         def do_POST(self) -> None:
             body = self.body()
             status = running.statuses.pop(0) if running.statuses else 200
+            # First, so that whoever sees a span or a metric sees the path of its request, too.
+            running.paths.append(self.path)
             if status == 200 and self.path.endswith("/v1/metrics"):
                 running.metrics.append(list(read_metrics(body)))
             elif status == 200:
                 running.spans += read(body)
-            running.paths.append(self.path)
             self.send_response(status)
             self.send_header("content-length", "0")
             self.end_headers()
