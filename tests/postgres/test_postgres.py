@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from postgres import account, home, instance, programs
-from support import REPOSITORY, eventually
+from support import PATIENCE, REPOSITORY
 from support.postgres import Database, Postgres
 from support.processes import free_ports
 
@@ -116,19 +116,24 @@ def test_each_database_is_empty_and_owned_by_the_role(postgres: Postgres) -> Non
     assert second.query("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'") == [["0"]]
 
 
-def test_what_was_committed_is_there_after_a_kill(new_postgres: Callable[..., Postgres]) -> None:
-    server = new_postgres(tls=True)
-    server.query("CREATE TABLE kept AS SELECT 1 AS one")
-    assert server.query("SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()") == [["t"]]
-    server.kill()
-    assert server.pid == 0
-    server.start()
-    assert server.query("SELECT one FROM kept") == [["1"]]
-    assert "automatic recovery in progress" in server.log()
-    plain = {**server.instance.client(), "PGSSLMODE": "disable"}
+@pytest.fixture(scope="module")
+def own(new_postgres: Callable[..., Postgres]) -> Postgres:
+    """A PostgreSQL with TLS that a test may kill or freeze; it runs again after each test."""
+    return new_postgres(tls=True)
+
+
+def test_what_was_committed_is_there_after_a_kill(own: Postgres) -> None:
+    own.query("CREATE TABLE kept AS SELECT 1 AS one")
+    assert own.query("SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()") == [["t"]]
+    own.kill()
+    assert own.pid == 0
+    own.start()
+    assert own.query("SELECT one FROM kept") == [["1"]]
+    assert "automatic recovery in progress" in own.log()
+    plain = {**own.instance.client(), "PGSSLMODE": "disable"}
     refused = subprocess.run(
-        [server.instance.programs["psql"], "--command", "SELECT 1"],
-        env={**server.instance.programs.environment(), **plain},
+        [own.instance.programs["psql"], "--command", "SELECT 1"],
+        env={**own.instance.programs.environment(), **plain},
         capture_output=True,
         text=True,
         check=False,
@@ -137,22 +142,18 @@ def test_what_was_committed_is_there_after_a_kill(new_postgres: Callable[..., Po
     assert "no encryption" in refused.stderr
 
 
-def test_frozen_it_does_not_answer_until_it_is_thawed(
-    new_postgres: Callable[..., Postgres],
-) -> None:
-    server = new_postgres()
-    made = server.instance
-    server.freeze()
+def test_frozen_it_does_not_answer_until_it_is_thawed(own: Postgres) -> None:
+    made = own.instance
+    own.freeze()
     process = subprocess.Popen(
         [made.programs["psql"], "--no-psqlrc", "--command", "SELECT 1"],
         env={**made.programs.environment(), **made.client()},
         stdout=subprocess.PIPE,
     )
-    states = [Path(f"/proc/{server.pid}/task/{server.pid}/stat")]
-    eventually(lambda: states[0].read_text().rpartition(") ")[2][0] == "T", "a stopped process")
-    assert process.poll() is None
-    server.thaw()
-    output, _ = process.communicate(timeout=20)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.5)
+    own.thaw()
+    output, _ = process.communicate(timeout=PATIENCE)
     assert b"1" in output
 
 
@@ -197,8 +198,7 @@ def test_programs_and_data_out_of_reach_of_its_user_are_elsewhere(
 
 
 def test_a_service_with_a_pool_in_each_lane_runs(database: Database) -> None:
-    """With the other examples whose dependencies take long to build: few tests build them."""
     password = database.password_file.read_text().strip()
     environment = {**os.environ, "DATABASE_URL": database.url, "PGPASSWORD": password}
-    cargo = ["cargo", "test", "--locked", "-p", "corelane-examples"]
+    cargo = ["cargo", "test", "--locked", "--test", "run"]
     subprocess.run(cargo, cwd=REPOSITORY / "services", env=environment, check=True)

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from support import PATIENCE
 from support.client import ask
-from support.projects import TOKEN, Database
+from support.projects import PATIENT, TOKEN, Database
 from support.rendering import tool
 from support.servers import Server, start
 
@@ -26,7 +27,7 @@ def whole(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
     """A server with everything that can be served; its requests of `/work` are brief."""
     maker = start.__wrapped__(binary)
     flags = Database(tmp_path_factory.mktemp("openapi")).flags()
-    yield next(maker)(*flags, "--work.max-ops", "1000")
+    yield next(maker)(*flags, *PATIENT, "--work.max-ops", "1000")
     next(maker, None)
 
 
@@ -166,7 +167,8 @@ def test_the_server_does_as_it_says(whole: Server, tmp_path: Path) -> None:
     argv = [tool("schemathesis"), "--config-file", HERE / "schemathesis.toml", "--no-color"]
     argv += ["run", f"{whole.url}/openapi.json", "--checks", "all", "--mode", "all"]
     argv += ["--seed", str(SEED), "--max-examples", str(EXAMPLES)]
-    argv += ["--generation-database", "none", "--continue-on-failure", "--request-timeout", "20"]
+    argv += ["--generation-database", "none", "--continue-on-failure"]
+    argv += ["--request-timeout", str(PATIENCE)]
     argv += ["--header", f"Authorization: Bearer {TOKEN}", "--warnings", "off"]
     asked = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert asked.returncode == 0, asked.stdout + asked.stderr

@@ -11,16 +11,15 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from support import PATIENCE, eventually
+from support import PATIENCE, becomes, eventually
 from support.client import Reply, ask
 from support.postgres import Database, holding
-from support.projects import Writer, connected, database_line, lists
+from support.projects import PATIENT, Writer, connected, database_line, lists
 from support.servers import Server
 
 ONE = ("--lanes", "1", "--database.connections", "1")
 ENDLESS = ("--database.statement-timeout", "1h")
-PATIENT = ("--database.wait", "1h")
-"""Longer than a client waits: what is answered did not wait for these."""
+"""Longer than a client waits: what is answered did not wait for it."""
 
 LOCKED = "LOCK TABLE projects"
 
@@ -89,7 +88,7 @@ def test_an_exhausted_pool_refuses(database: Database, start: Callable[..., Serv
 
 
 def test_a_full_queue_refuses_at_once(database: Database, start: Callable[..., Server]) -> None:
-    server = start(*database.flags(), *ONE, *ENDLESS, *PATIENT, "--database.queue", "1")
+    server = start(*database.flags(), *ONE, *PATIENT, "--database.queue", "1")
     connected(server)
     with ThreadPoolExecutor() as threads, holding(database, LOCKED):
         first = threads.submit(lists, server)
@@ -106,7 +105,7 @@ def left(server: Server, writer: Writer) -> None:
     """A client that sends a save and leaves."""
     address = urlsplit(server.url)
     fields = "".join(f"{name}: {value}\r\n" for name, value in writer.headers().items())
-    with socket.create_connection((address.hostname, address.port), timeout=20) as client:
+    with socket.create_connection((address.hostname, address.port), timeout=PATIENCE) as client:
         head = f"POST /projects HTTP/1.1\r\nHost: test\r\n{fields}Content-Length: 15\r\n\r\n"
         client.sendall(head.encode() + b'{"name":"left"}')
         eventually(lambda: gauge(server, "connections_in_use") == 1)
@@ -115,7 +114,7 @@ def left(server: Server, writer: Writer) -> None:
 def test_who_leaves_does_not_leave_the_connection_busy(
     database: Database, writer: Writer, start: Callable[..., Server]
 ) -> None:
-    server = start(*database.flags(), *writer.flags(), *ONE, *ENDLESS, *PATIENT)
+    server = start(*database.flags(), *writer.flags(), *ONE, *PATIENT)
     connected(server)
     before = backends(database)
     with ThreadPoolExecutor() as threads:
@@ -143,7 +142,8 @@ def test_a_statement_that_takes_too_long_is_stopped(
         is_refused(writer.save(server, {"name": "p"}), "database-unavailable")
         # The database itself is up.
         assert not database_line(server)
-    assert lists(server) == 200
+    # The limit is short for a busy machine, too.
+    becomes(lambda: lists(server), 200)
     assert backends(database) == before
     assert database.query("SELECT count(*) FROM projects") == [["0"]]
 

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from support import eventually
+from support import becomes, eventually
 from support.client import Reply, ask
 from support.postgres import Database, Postgres, holding
 from support.processes import free_ports
@@ -127,7 +127,8 @@ def test_hanging(
     serves_the_rest(server)
     mortal.thaw()
     connected(server)
-    assert writer.save(server, {"name": "p"}).status == 201
+    # The limit of a statement is short for a busy machine, too.
+    becomes(lambda: writer.save(server, {"name": "p"}).status, 201)
 
 
 def test_sessions_that_are_ended_are_replaced(
@@ -261,10 +262,10 @@ def test_the_server_is_killed(
         for _ in range(2):
             saves.more(SAVES)
             serving[-1].process.kill()
+            saves.fail()
             serving.append(start(*flags))
             connected(serving[-1])
         saves.more(SAVES)
-    assert saves.refused > 0
     saves.check(serving[-1])
 
 
@@ -280,10 +281,10 @@ def test_postgresql_is_killed(
         for _ in range(2):
             saves.more(SAVES)
             mortal.kill()
+            saves.fail()
             # It reads its log first: that it was not shut down is what this is about.
             mortal.start()
         saves.more(SAVES)
     assert "was not properly shut down" in mortal.log()
-    assert saves.refused > 0
     connected(server)
     saves.check(server)

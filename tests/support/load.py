@@ -32,7 +32,6 @@ class Load:
     rate: float | None = None
     replies: Counter = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
-    idle_closes: int = 0
     times: list[tuple[float, float]] = field(default_factory=list)
     """When each reply was asked for, and how long it took, in seconds."""
     first: dict[str, float] = field(default_factory=dict)
@@ -40,6 +39,7 @@ class Load:
 
     def __enter__(self) -> Self:
         self._stop = threading.Event()
+        self._lock = threading.Lock()
         self._threads = [
             threading.Thread(target=self._run, args=(client,), daemon=True)
             for client in range(self.clients)
@@ -92,7 +92,8 @@ class Load:
                 continue
             self.times.append((begun, time.monotonic() - begun))
             if reply.status == 200:
-                self.replies[reply.replica] += 1
+                with self._lock:
+                    self.replies[reply.replica] += 1
                 # When each replica was asked for the first and for the last time.
                 self.first.setdefault(reply.replica, begun)
                 self.last[reply.replica] = begun
@@ -111,6 +112,5 @@ class Load:
             period = self.clients / self.rate
             offset = period * index / self.clients
             self._stop.wait(period - (time.monotonic() - offset) % period)
-            if client.drop_if_closed():
-                self.idle_closes += 1
+            client.drop_if_closed()
         return not self._stop.is_set()

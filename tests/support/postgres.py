@@ -86,19 +86,15 @@ class Postgres:
 
     def kill(self) -> None:
         """SIGKILL for all its processes, and waits for their end."""
-        # The first one is stopped first: all others are its children, and it starts none then.
-        first = process.family(self.instance.folder)[:1]
-        self._send(first, signal.SIGSTOP)
-        eventually(lambda: all(_state(pid) in "TZX" for pid in first), "a stop of PostgreSQL")
+        self._stop_first()
         family = process.family(self.instance.folder)
         self._send(family, signal.SIGKILL)
         eventually(lambda: all(_state(pid) in "ZX" for pid in family), "the end of PostgreSQL")
 
     def freeze(self) -> None:
         """SIGSTOP for all its processes: connections stay open, and nothing is answered."""
-        # The first one first: it starts no other then.
-        self._send(process.family(self.instance.folder), signal.SIGSTOP)
-        self._send(process.family(self.instance.folder), signal.SIGSTOP)
+        self._stop_first()
+        self._stop(process.family(self.instance.folder))
 
     def thaw(self) -> None:
         """SIGCONT for all its processes."""
@@ -118,6 +114,14 @@ class Postgres:
         self.thaw()
         process.stop(self.instance.folder, keep=False)
         instance.remove(self.instance.folder)
+
+    def _stop_first(self) -> None:
+        """Stops the process that starts all others."""
+        self._stop(process.family(self.instance.folder)[:1])
+
+    def _stop(self, pids: list[int]) -> None:
+        self._send(pids, signal.SIGSTOP)
+        eventually(lambda: all(_state(pid) in "TZX" for pid in pids), "a stop of PostgreSQL")
 
     def _send(self, pids: list[int], number: signal.Signals) -> None:
         for pid in pids:

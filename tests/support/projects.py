@@ -22,6 +22,9 @@ from support.servers import Server
 
 TOKEN = credentials.token()
 
+PATIENT = ("--database.wait", "1h", "--database.statement-timeout", "1h")
+"""For servers whose requests wait for a lock of the test: no time limit ends the wait, however slow the machine is."""
+
 
 @dataclass(frozen=True)
 class Database:
@@ -52,7 +55,7 @@ class Database:
 
     def connect(self) -> sqlite3.Connection:
         """A connection of the test's own."""
-        return sqlite3.connect(self.path, isolation_level=None, timeout=20)
+        return sqlite3.connect(self.path, isolation_level=None, timeout=PATIENCE)
 
     def rows(self) -> dict[str, dict]:
         """Every document by its id, as the file holds it; the file must be sound."""
@@ -175,7 +178,7 @@ def database_line(server: Server) -> str:
 
 
 def connected(server: Server) -> None:
-    """Waits until the server finds its database up."""
+    """Waits until every lane finds the database up: the line is shown while it is down for any."""
     eventually(lambda: not database_line(server), "a database that is up")
 
 
@@ -231,6 +234,11 @@ class Saves:
         self._stop.set()
         for thread in self._threads:
             thread.join()
+
+    def fail(self) -> None:
+        """Waits until one more save is refused, or ends with its connection."""
+        wanted = self.refused + 1
+        eventually(lambda: self.refused >= wanted, "a save that fails")
 
     def more(self, count: int) -> None:
         """Waits for so many acknowledgements beyond those so far."""
