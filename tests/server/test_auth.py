@@ -12,7 +12,7 @@ import pytest
 from support import PATIENCE, eventually
 from support.client import Client, Reply, ask
 from support.credentials import line, token
-from support.raw import connect
+from support.raw import connect, exchange
 from support.servers import Server, start
 
 GOOD, OTHER = token(), token()
@@ -83,13 +83,12 @@ def test_another_token_is_an_invalid_one(guarded: Server, wrong: str) -> None:
 
 
 def test_two_fields_are_refused_whatever_they_say(guarded: Server) -> None:
-    with connect(guarded.url) as peer:
-        field = f"Authorization: Bearer {GOOD}\r\n"
-        peer.sendall(head("POST /projects", "Content-Length: 0\r\n" + field + field))
-        reply = peer.recv(65536).decode()
-    assert reply.startswith("HTTP/1.1 400 ")
-    assert 'error="invalid_request"' in reply
-    assert "urn:corelane:problem:authorization" in reply
+    field = f"Authorization: Bearer {GOOD}\r\n"
+    fields = "Connection: close\r\nContent-Length: 0\r\n" + field + field
+    (reply,) = exchange(guarded.url, head("POST /projects", fields))
+    assert reply.status == 400
+    assert 'error="invalid_request"' in reply.headers["www-authenticate"]
+    assert json.loads(reply.body)["type"] == "urn:corelane:problem:authorization"
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE"])
@@ -190,33 +189,40 @@ def test_a_bad_file_is_a_usage_error(
         assert OTHER not in ended.stderr
 
 
+def reloads(server: Server, result: str = "success") -> float:
+    """Reloads so far. The server counts one after the lanes have its tokens."""
+    return server.metrics()[f'corelane_auth_reloads_total{{result="{result}"}}']
+
+
 class TestReload:
     """A change of the file, in the way of Kubernetes: the symlink of a folder is swapped."""
 
     @pytest.fixture
-    def volume(self, tmp_path: Path) -> Callable[[str], None]:
-        """Puts a text where `tokens` is, as the kubelet does with a Secret."""
+    def volume(self, tmp_path: Path) -> Callable[[str | None], None]:
+        """Puts a text where `tokens` is, as the kubelet does with a Secret; without one, a folder."""
         (tmp_path / "tokens").symlink_to("..data/tokens")
         count = iter(range(100))
 
-        def put(text: str) -> None:
+        def put(text: str | None) -> None:
             folder = tmp_path / f"..version{next(count)}"
             folder.mkdir()
-            (folder / "tokens").write_text(text)
+            if text is None:
+                (folder / "tokens").mkdir()
+            else:
+                (folder / "tokens").write_text(text)
             (tmp_path / "..data_tmp").symlink_to(folder.name)
             os.rename(tmp_path / "..data_tmp", tmp_path / "..data")
 
         return put
 
     def test_new_tokens_take_the_place_of_old_ones(
-        self, volume: Callable[[str], None], start: Callable[..., Server], tmp_path: Path
+        self, volume: Callable[[str | None], None], start: Callable[..., Server], tmp_path: Path
     ) -> None:
         volume(line("ci", GOOD))
         server = start(*flags(tmp_path, "--lanes", "2"))
         assert save(server, f"Bearer {GOOD}").status == 201
         volume(line("ci", OTHER))
-        reloads = 'corelane_auth_reloads_total{result="success"}'
-        eventually(lambda: server.metrics()[reloads] == 1)
+        eventually(lambda: reloads(server) == 1)
         # On whichever lane: each connection is on one of them.
         for _ in range(8):
             refused(save(server, f"Bearer {GOOD}"), INVALID)
@@ -225,13 +231,11 @@ class TestReload:
         # A bad file changes nothing, and is shown.
         volume("what is this\n")
         eventually(lambda: server.metrics()["corelane_auth_up_to_date"] == 0)
-        assert server.metrics()['corelane_auth_reloads_total{result="failure"}'] == 1
+        assert reloads(server, "failure") == 1
         assert save(server, f"Bearer {OTHER}").status == 201
         # Neither does one that cannot be read.
-        failure = 'corelane_auth_reloads_total{result="failure"}'
-        (tmp_path / "..data/tokens").unlink()
-        (tmp_path / "..data/tokens").mkdir()
-        eventually(lambda: server.metrics()[failure] == 2)
+        volume(None)
+        eventually(lambda: reloads(server, "failure") == 2)
         assert save(server, f"Bearer {OTHER}").status == 201
 
         volume(line("ci", GOOD) + line("ops", OTHER))
@@ -243,7 +247,7 @@ class TestReload:
     def test_all_tokens_can_be_revoked(
         self,
         text: str | None,
-        volume: Callable[[str], None],
+        volume: Callable[[str | None], None],
         start: Callable[..., Server],
         tmp_path: Path,
     ) -> None:
@@ -254,16 +258,15 @@ class TestReload:
             (tmp_path / "..data").unlink()
         else:
             volume(text)
-        eventually(lambda: server.metrics()["corelane_auth_tokens"] == 0)
+        eventually(lambda: reloads(server) == 1)
         # On whichever lane: each connection is on one of them.
         for _ in range(8):
             refused(save(server, f"Bearer {GOOD}"), INVALID)
-        series = server.metrics()
-        assert series["corelane_auth_up_to_date"] == 1
-        assert series['corelane_auth_reloads_total{result="success"}'] == 1
+        assert server.metrics()["corelane_auth_tokens"] == 0
+        assert server.metrics()["corelane_auth_up_to_date"] == 1
 
         volume(line("ci", GOOD))
-        eventually(lambda: server.metrics()["corelane_auth_tokens"] == 1)
+        eventually(lambda: reloads(server) == 2)
         assert save(server, f"Bearer {GOOD}").status == 201
         server.process.terminate()
         _, log = server.end()
@@ -271,13 +274,13 @@ class TestReload:
         assert "WARN" in revoked
 
     def test_a_replica_starts_while_all_tokens_are_revoked(
-        self, volume: Callable[[str], None], start: Callable[..., Server], tmp_path: Path
+        self, volume: Callable[[str | None], None], start: Callable[..., Server], tmp_path: Path
     ) -> None:
         volume("# nobody\n")
         server = start(*flags(tmp_path))
         refused(save(server, f"Bearer {GOOD}"), INVALID)
         volume(line("ci", GOOD))
-        eventually(lambda: server.metrics()["corelane_auth_tokens"] == 1)
+        eventually(lambda: reloads(server) == 1)
         assert save(server, f"Bearer {GOOD}").status == 201
 
 

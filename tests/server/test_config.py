@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import settings
-from support import REPOSITORY
+from support import PATIENCE, REPOSITORY
 from support.rendering import tool
 
 
@@ -18,7 +18,7 @@ def run(binary: Path, *flags: str, **variables: str) -> subprocess.CompletedProc
     environment = {"PATH": os.environ["PATH"], **variables}
     argv = [binary, *flags]
     return subprocess.run(
-        argv, env=environment, capture_output=True, text=True, timeout=20, check=False
+        argv, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
 
 

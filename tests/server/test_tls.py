@@ -49,7 +49,7 @@ def test_a_certificate_is_replaced_under_the_running_server(
     used.write_bytes(old.read_bytes())
     used_key.write_bytes(old_key.read_bytes())
     flags = ["--tls.certificate", used, "--tls.key", used_key, "--tls.reload", "100ms"]
-    server = start(*flags)
+    server = start(*flags, "--drain.settle", "0s")
     kept = connect(server, old)
     assert not accepts(server, new)
 

@@ -9,6 +9,7 @@ import select
 import struct
 import subprocess
 import termios
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -89,8 +90,11 @@ class Terminal:
 
     def shows(self, text: str) -> None:
         """Waits until a text is to be seen."""
+        # It writes again with each reading, so that the time of one wait alone would limit nothing.
+        deadline = time.monotonic() + PATIENCE
         while text not in self.screen():
-            assert select.select([self.ours], [], [], PATIENCE)[0], (text, self.screen())
+            left = max(0.0, deadline - time.monotonic())
+            assert select.select([self.ours], [], [], left)[0] and left, (text, self.screen())
             self._take(self._rest + os.read(self.ours, 65536).decode(errors="replace"))
 
     def _take(self, written: str) -> None:
