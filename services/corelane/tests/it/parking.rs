@@ -169,7 +169,7 @@ fn a_connection_that_is_parked_grows_old() {
     server.wait_until("old", || server.refused("age") == 1.0);
     assert!(client.get("/hello").closes());
     assert!(client.read_to_close().is_empty());
-    // A tenth earlier than that at most, counted from the sweep before it was accepted.
+    // The age ends up to a tenth early, and counts from the last sweep before the accept.
     assert!(begun.elapsed().as_secs_f64() >= 1.7, "{:?}", begun.elapsed());
     assert_eq!((server.refused("age"), server.refused("idle_timeout")), (1.0, 0.0));
 }

@@ -158,7 +158,7 @@ fn calls_of_grpc_are_named_by_their_paths(#[values(Plain, Hyper)] way: Way) {
 
 #[test]
 fn requests_without_any_route_are_a_warning() {
-    // The warning names nothing by which it could be told from those of other servers.
+    // The warning contains nothing that distinguishes it from the warnings of other servers.
     run_alone("warns_of_requests_without_any_route", 1);
 }
 
@@ -175,7 +175,7 @@ fn warns_of_requests_without_any_route() {
     let line = log.wait_for(&["WARN", "no request has a route"]);
     let requests =
         line.split("requests=").nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok());
-    // The server looks once a second, at any of these requests.
+    // The server checks once a second, after any of these requests.
     assert!(requests.is_some_and(|requests| (1000..=REQUESTS).contains(&requests)), "{line}");
 }
 

@@ -133,7 +133,7 @@ fn a_handler_that_waits_does_not_stall_its_lane() {
 
 #[test]
 fn an_event_loop_that_does_not_turn_is_a_stall_of_no_route() {
-    // Lanes of other servers may stall without a route, too, if they lose their CPUs.
+    // Lanes of other servers that lose their CPUs may log such a stall, too.
     run_alone("logs_a_stall_of_no_route", 1);
 }
 
