@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -23,6 +24,9 @@ from support.servers import Server
 
 THRESHOLDS_FAILED, STOPPED, ABORTED = 99, 103, 108
 """Exit statuses of k6."""
+
+WAITING = 4
+"""The status of k6 that is prepared and paused, as in start.js."""
 
 
 def named(kind: str, name: str, *settings: str) -> dict:
@@ -53,12 +57,13 @@ class Runner:
     url: str
     log: Path
 
-    def there(self) -> bool:
+    def waits(self) -> bool:
         """Whether it waits for its start."""
         try:
-            return ask(self.url, "").status == 200
+            reply = ask(self.url, urlsplit(self.url).path)
         except OSError:
             return False
+        return json.loads(reply.body)["data"]["attributes"]["status"] == WAITING
 
 
 @contextmanager
@@ -136,7 +141,7 @@ def test_without_one_of_them_nobody_begins(server: Server, tmp_path: Path) -> No
     with runners(tmp_path, 2, server.url) as started:
         # All that are there wait, so that what stops them is not that they are late.
         for each in started:
-            eventually(each.there, f"{each.url} listens")
+            eventually(each.waits, f"{each.url} waits")
         missing = f"http://127.0.0.1:{free_ports(1)}/v1/status"
         gave_up = start(tmp_path, [*(each.url for each in started), missing], 1)
         assert gave_up.returncode == ABORTED
