@@ -11,6 +11,9 @@ from cluster import kind
 from support import REPOSITORY
 from tools import resolve
 
+# Only developers use these clusters.
+pytestmark = pytest.mark.nightly
+
 
 def run(command: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -23,7 +26,6 @@ def run(command: str, *arguments: str, **variables: str) -> subprocess.Completed
     )
 
 
-@pytest.mark.nightly
 def test_kind_accepts_the_configuration(tmp_path: Path) -> None:
     file = tmp_path / "kind.yaml"
     file.write_text(kind.configuration({0, 1, 2, 3}))
@@ -48,7 +50,6 @@ def create(file: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("command", ["up", "down"])
 def test_without_docker_the_error_says_so(command: str, tmp_path: Path) -> None:
     # A Docker client, where there is one, looks for its engine there.

@@ -19,6 +19,9 @@ from cluster import processes, records
 from support import REPOSITORY, eventually
 from support.rendering import tool
 
+# Only developers use the local cluster.
+pytestmark = pytest.mark.nightly
+
 ROOT = os.geteuid() == 0
 ALONE = ["unshare", "--net", "--mount", *([] if ROOT else ["--user", "--map-root-user"])]
 

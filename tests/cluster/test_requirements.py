@@ -84,6 +84,8 @@ def test_a_hybrid_without_a_controller_names_it(tmp_path: Path) -> None:
         cgroups.require(ROOT, file)
 
 
+# Only developers use the local cluster.
+@pytest.mark.nightly
 @pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")
 def test_a_missing_kernel_feature_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     tries = {"widget (CONFIG_WIDGET)": "ip link add probe0 type widget"}

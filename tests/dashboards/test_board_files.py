@@ -6,6 +6,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from support import REPOSITORY
 from tools import resolve
 
@@ -25,6 +27,8 @@ def test_the_files_are_what_the_code_writes() -> None:
     assert checked.returncode == 0, checked.stderr
 
 
+# Only developers call the generator.
+@pytest.mark.nightly
 def test_a_file_that_was_changed_by_hand_or_is_left_over_is_named(tmp_path: Path) -> None:
     (tmp_path / "hack").symlink_to(REPOSITORY / "hack")
     folder = tmp_path / "dashboards"
@@ -44,6 +48,7 @@ def test_a_file_that_was_changed_by_hand_or_is_left_over_is_named(tmp_path: Path
     assert not (folder / "json" / "corelane-old.json").exists()
 
 
+@pytest.mark.nightly
 def test_bad_usage_is_refused() -> None:
     assert check(CODE.parent, "--chek").returncode == 64
 

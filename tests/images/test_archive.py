@@ -11,7 +11,9 @@ from support import archives
 from tools.errors import ToolError
 
 FILES = [File("/program", b"#!", 0o555), File("/etc/passwd", b"root"), Link("/etc/link", "passwd")]
-fast = pytest.mark.fast
+
+# Only `hack/images` writes archives, for releases and developers.
+pytestmark = pytest.mark.nightly
 
 
 def test_skopeo_reads_name_platform_labels_and_configuration(tmp_path: Path) -> None:
@@ -44,7 +46,6 @@ def test_the_docker_form_of_an_archive_is_the_same_image(tmp_path: Path) -> None
     assert docker == archives.skopeo("amd64", "inspect", "--config", f"oci-archive:{built.file}")
 
 
-@fast
 def test_an_archive_is_read_as_it_was_written(tmp_path: Path) -> None:
     built = archives.write(tmp_path / "a.tar", FILES)
     found = archive.read(built.file)
@@ -57,7 +58,6 @@ def test_an_archive_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert found.image.labels == archives.LABELS
 
 
-@fast
 def test_a_tag_may_contain_the_digest(tmp_path: Path) -> None:
     image = archives.image(tag="1-{digest}-x")
     built = archive.write(image, [FILES], tmp_path / "a.tar")
@@ -66,7 +66,6 @@ def test_a_tag_may_contain_the_digest(tmp_path: Path) -> None:
     assert built.digest == archives.write(tmp_path / "b.tar", FILES).digest
 
 
-@fast
 def test_files_belong_to_root_and_nobody_may_change_them(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.write_text("content")
@@ -81,7 +80,6 @@ def test_files_belong_to_root_and_nobody_may_change_them(tmp_path: Path) -> None
         assert (member.uid, member.gid, member.mtime) == (0, 0, 1_700_000_000)
 
 
-@fast
 def test_the_same_input_gives_the_same_bytes(tmp_path: Path) -> None:
     first = archives.write(tmp_path / "a.tar", FILES)
     copied = tmp_path / "program"
@@ -93,7 +91,6 @@ def test_the_same_input_gives_the_same_bytes(tmp_path: Path) -> None:
     assert second.file.read_bytes() == first.file.read_bytes()
 
 
-@fast
 @pytest.mark.parametrize(
     "other",
     [
@@ -109,7 +106,6 @@ def test_another_input_gives_another_digest(tmp_path: Path, other: list[layer.En
     assert archives.write(tmp_path / "b.tar", other).digest != first.digest
 
 
-@fast
 def test_the_files_that_two_builds_differ_in_are_named(tmp_path: Path) -> None:
     first = archives.write(tmp_path / "a.tar", FILES)
     other = [File("/program", b"#?", 0o555), *FILES[1:], File("/new", b"")]
@@ -117,7 +113,6 @@ def test_the_files_that_two_builds_differ_in_are_named(tmp_path: Path) -> None:
     assert reproduce.differences(first.file, second.file) == ["/new", "/program"]
 
 
-@fast
 @pytest.mark.parametrize(
     ("entries", "words"),
     [

@@ -23,6 +23,8 @@ def command(*arguments: object) -> tuple[int, str, str]:
     return result.returncode, result.stdout, result.stderr
 
 
+# Only developers build and push these images.
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [

@@ -53,6 +53,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {file.name.removesuffix(f"-{VERSION}.tgz"): file for file in found}
 
 
+@pytest.mark.nightly
 def test_a_vendored_chart_is_the_chart_without_links(tmp_path: Path) -> None:
     chart = REPOSITORY / "charts" / "corelane"
     copy = charts.vendored(chart, tmp_path)
