@@ -3,8 +3,12 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+
+/// Longest wait for anything: only something broken makes a test wait this long.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The program of an example, which cargo builds before the tests.
 fn program(name: &str) -> Command {
@@ -216,9 +220,14 @@ fn a_program_with_a_runtime_a_log_and_flags_of_its_own_is_a_service() {
         let numbers: Result<Vec<_>, _> = numbers.expect("a line").collect();
         numbers.expect("numbers").try_into().expect("two")
     };
-    let first = ticks();
-    let later = (0..10_000).map(|_| ticks()).find(|now| (0..2).all(|at| now[at] != first[at]));
-    let later = later.expect("both tasks run");
+    let (first, begun) = (ticks(), Instant::now());
+    let later = loop {
+        let now = ticks();
+        if (0..2).all(|at| now[at] != first[at]) {
+            break now;
+        }
+        assert!(begun.elapsed() < PATIENCE, "not both tasks run: {first:?}, {now:?}");
+    };
     assert_eq!(later[0] % 2, 0, "its own flag is read");
     let (status, reply) = running.ask(running.admin, "GET /log-level", "");
     assert_eq!(status, 404, "the level of its own log is not ours: {reply}");

@@ -1,6 +1,7 @@
 //! The log of a process, which is one for the whole process.
 
 use std::io;
+use std::time::{Duration, Instant};
 
 use corelane_service::log::{Format, Log};
 
@@ -17,10 +18,21 @@ fn records_of_the_crate_log_are_lines_and_a_second_log_is_an_error() {
     log::debug!(target: "old::module", "hidden");
     let second = log.start().map(|_| ()).map_err(|error| error.kind());
     assert_eq!(second, Err(io::ErrorKind::AlreadyExists));
+    tracing::info!("ended");
     drop(flush);
 
-    let text = std::fs::read_to_string(file.path()).expect("text");
-    let line: serde_json::Value = serde_json::from_str(&text).expect("one line of JSON");
+    // The end of the log waits for its last lines, but not for long where the disk is slow.
+    let begun = Instant::now();
+    let text = loop {
+        let text = std::fs::read_to_string(file.path()).expect("text");
+        if text.ends_with("}\n") && text.contains("\"ended\"") {
+            break text;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "{text}");
+    };
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(lines.len(), 2, "{text}");
+    let line: serde_json::Value = serde_json::from_str(lines[0]).expect("JSON");
     assert_eq!((&line["level"], &line["message"]), (&"INFO".into(), &"1 begun".into()));
     assert_eq!((&line["target"], &line["span"]), (&"old::module".into(), &"order{id=7}".into()));
     assert!(line.get("log.target").is_none(), "{text}");

@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn a_temporary_level_ends_unless_another_takes_its_place() {
         let (control, applied) = control();
-        let patience = Duration::from_secs(20);
+        let patience = Duration::from_secs(60);
         let (_, shown) = ask(&control, Method::PUT, "/log-level?for=1h", "debug");
         assert!(shown.starts_with("debug\nfor 3") && shown.ends_with("then info\n"), "{shown}");
         ask(&control, Method::PUT, "/log-level?for=1s", "trace");
