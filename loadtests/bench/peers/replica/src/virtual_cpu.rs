@@ -197,7 +197,8 @@ mod tests {
             scope.spawn(move || slow.hold(Kind::Work));
             scope.spawn(move || (0..3).for_each(|_| lane.hold(Kind::Hello)));
         });
-        assert!(begun.elapsed() >= Duration::from_millis(88));
+        // 90 ms, less the pauses of the lane, which the slow lane has but the lane makes up for.
+        assert!(begun.elapsed() >= Duration::from_millis(90) - 3 * BACK_TO_BACK);
     }
 
     #[test]
