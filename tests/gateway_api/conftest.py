@@ -12,7 +12,14 @@ import pytest
 from support import eventually
 from support.client import ask
 from support.credentials import certificate
-from support.envoy_gateway import NAMESPACE, Running, envoy_gateway, on_this_machine, replicas
+from support.envoy_gateway import (
+    HEALTH,
+    NAMESPACE,
+    Running,
+    envoy_gateway,
+    on_this_machine,
+    replicas,
+)
 from support.processes import free_ports
 from support.rendering import documents, is_hook
 
@@ -20,6 +27,7 @@ ADDRESSES = ["127.0.0.2", "127.0.0.3"]
 
 COMMON = [
     "mode=gatewayAPI",
+    HEALTH,
     # A process of this machine has no limit of its own in a cgroup.
     "overload.monitor=heap",
     "accessLog.percent=100",

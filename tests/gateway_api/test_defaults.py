@@ -6,7 +6,7 @@ import pytest
 
 from support import becomes, eventually
 from support.client import Client, ask
-from support.envoy_gateway import cluster, policy, unhappy
+from support.envoy_gateway import HEALTH, cluster, policy, unhappy
 from support.rendering import envoy_config
 
 SETTINGS = ["upstream.timeout=3s"]
@@ -33,7 +33,7 @@ def test_both_rules_share_one_cluster_with_the_settings_of_mode_envoy(configurat
     ours = cluster(configuration)
     (envoy,) = [
         each
-        for each in envoy_config("upstream.timeout=3s")["static_resources"]["clusters"]
+        for each in envoy_config(*SETTINGS, HEALTH)["static_resources"]["clusters"]
         if each["name"] == "server"
     ]
     assert policy(configuration) == "least_request"
@@ -113,7 +113,6 @@ def test_clients_cannot_set_time_outs(platform: Any) -> None:
 
 def test_a_request_has_one_line_in_the_access_log(platform: Any) -> None:
     ask(platform.url, "/hello?logged")
-    eventually(lambda: platform.running.logged("/hello?logged"), "a line for /hello?logged")
-    (line,) = platform.running.logged("/hello?logged")
+    (line,) = eventually(lambda: platform.running.logged("/hello?logged"), "a line for the request")
     assert (line["method"], line["status"]) == ("GET", 200)
     assert line["replica"] in ("127.0.0.2", "127.0.0.3")
