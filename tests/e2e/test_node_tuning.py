@@ -213,12 +213,19 @@ def test_a_wrong_profile_stops_at_the_first_node(tuning: Tuning) -> None:
     values = {"mode": "apply", "profile": "custom", "knobs": {RPS: "the first two"}}
     result = tuning.install(check=False, patience=15, **values)
     assert result.returncode != 0
-    ready = {node: _restarts(tuning, node) == 0 for node in nodes}
-    assert sorted(ready.values()) == [False, True]
-    (stuck,) = (tuning.pods()[node] for node in nodes if not ready[node])
-    words = tuning.cluster.kubectl("logs", stuck["metadata"]["name"]).stdout
-    assert RPS in words
-    assert "allowed is" in words
+
+    def refusals() -> list[str]:
+        """What the agents that are not ready have logged about the profile."""
+        logs = [
+            tuning.cluster.kubectl("logs", pod["metadata"]["name"], check=False).stdout
+            for pod in tuning.pods().values()
+            if not Pod.of(pod).ready
+        ]
+        return [text for text in logs if RPS in text and "allowed is" in text]
+
+    tuning.wait(refusals, "an agent that refuses the profile")
+    ready = [Pod.of(pod).ready for pod in tuning.pods().values()]
+    assert sorted(ready) == [False, True]
     # Nothing was changed, and nothing was restored.
     assert all(is_tuned(node) for node in nodes)
 
@@ -231,7 +238,8 @@ def test_a_node_is_tainted_while_it_is_not_prepared(tuning: Tuning) -> None:
         write(first, sysctl(TIME_WAIT), "77")
         tuning.wait(lambda: _taints(tuning, first), "a taint")
         assert _taints(tuning, first) == [("corelane/node", "unprepared", "NoSchedule")]
-        assert b"another node-tuner has the lock" in ask(tuning.agent(first), "/readyz").body
+        locked_by = b"another node-tuner has the lock"
+        tuning.wait(lambda: locked_by in ask(tuning.agent(first), "/readyz").body, "the reason")
         assert not any(_taints(tuning, node) for node in nodes if node != first)
     tuning.wait(lambda: not _taints(tuning, first), "no taint again")
     assert is_tuned(first)

@@ -2,10 +2,11 @@
 
 import json
 import os
+from functools import partial
 
 import pytest
 
-from support import eventually
+from support import becomes, eventually
 from support.client import ask
 from support.kubernetes import ROLL_OUT, Cluster, Pod
 from support.pinning import Process, parse_cpus, processes_of
@@ -46,6 +47,11 @@ def lanes_of(cluster: Cluster, pod: Pod) -> list[dict]:
         return json.loads(ask(admin, "/lanes").body)["lanes"]
 
 
+def priorities(cluster: Cluster, pod: Pod) -> set[str]:
+    """How the slow lanes have lowered their priority."""
+    return {lane["slow"]["priority"] for lane in lanes_of(cluster, pod)}
+
+
 def test_a_server_pod_has_cpus_that_no_other_pod_may_use(release: Release) -> None:
     for pod in release.cluster.ready_pods("server"):
         assert len(only_process(pod).cpus) == 1
@@ -59,8 +65,11 @@ def test_each_lane_is_pinned_to_its_cpu_of_the_pod(release: Release) -> None:
         assert all(lane["pinned"] for lane in lanes)
         assert {lane["cpu"] for lane in lanes} == process.cpus
         assert len(lanes) == len(process.cpus)
-        # Pinned lanes have slow lanes by default. Lowering a priority is allowed under "restricted".
-        assert {lane["slow"]["priority"] for lane in lanes} == {"idle"}
+        # Pinned lanes have slow lanes by default. Lowering a priority is allowed under "restricted"; the policy
+        # that would also raise a nice value is not.
+        lowered = "nice" if process.nice else "idle"
+        # A slow lane is the last to lower its priority.
+        becomes(partial(priorities, release.cluster, pod), {lowered})
 
 
 @pytest.mark.parametrize("app", ["server", "gateway"])
@@ -76,6 +85,8 @@ def test_pods_with_cpus_of_their_own_are_guaranteed(release: Release) -> None:
         assert found["status"]["qosClass"] == "Guaranteed"
 
 
+# It replaces every pod twice. The chart's own tests have the requests; the kubelet does the rest as for the server.
+@pytest.mark.nightly
 def test_a_gateway_pod_owns_its_cpu_too_where_it_is_told_to(release: Release) -> None:
     """One replica less makes room for a gateway with a CPU of its own, and its agent beside it."""
     first, second = sorted(
@@ -101,8 +112,13 @@ def test_a_gateway_pod_owns_its_cpu_too_where_it_is_told_to(release: Release) ->
     # As many workers as CPUs: Envoy names them wrk:worker_N.
     workers = [name for name in process.threads if name.startswith("wrk:worker")]
     assert len(workers) == len(process.cpus)
-    (agent,) = (each for each in processes_of(gateway.uid) if each.name == "gateway-agent")
-    assert not agent.cpus & process.cpus
+
+    def agent_elsewhere() -> bool:
+        (agent,) = (each for each in processes_of(gateway.uid) if each.name == "gateway-agent")
+        return not agent.cpus & process.cpus
+
+    # The agent started before Envoy had its CPU.
+    eventually(agent_elsewhere, "an agent on other CPUs", patience=ROLL_OUT)
 
 
 def test_cpu_lists_are_read_as_the_kernel_writes_them() -> None:

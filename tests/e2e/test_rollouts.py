@@ -7,21 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from cluster import settings
 from deploy import images
-from support import REPOSITORY, becomes
-from support.client import Client, RepeatingClient
-from support.kubernetes import ROLL_OUT
+from support import REPOSITORY, becomes, eventually
+from support.client import Client
+from support.kubernetes import ROLL_OUT, Cluster
 from support.load import Load
 from support.releases import Release
 
 RELEASED = REPOSITORY / "tests" / "charts" / "released" / "corelane-0.2.0.tgz"
 
+SILENT = 20
+"""Clients that request nothing during a roll-out."""
+
 
 @contextmanager
-def unnoticed(release: Release, replies: int = 400, **options: object) -> Iterator[Load]:
+def unnoticed(release: Release, replies: int = 400) -> Iterator[Load]:
     """A load during which something happens; not one of its requests may fail."""
-    with release.load(**options) as load:
+    with release.load() as load:
         load.wait_for(replies, patience=ROLL_OUT)
         yield load
         # As many again, after the last pod has come or gone.
@@ -29,14 +31,27 @@ def unnoticed(release: Release, replies: int = 400, **options: object) -> Iterat
     assert not load.failures, load.failures[:10]
 
 
-def restart_gateway(release: Release) -> None:
-    """Replaces every pod of the gateway by one that is the same."""
-    before = {pod.uid for pod in release.cluster.pods("gateway")}
-    deployment = f"deployment/{release.name}-gateway"
-    release.cluster.kubectl("rollout", "restart", deployment)
-    release.cluster.kubectl("rollout", "status", deployment)
-    after = release.cluster.wait_for_pods("gateway", 2)
-    assert not before & {pod.uid for pod in after}
+@contextmanager
+def silent(release: Release) -> Iterator[None]:
+    """Idle connections, which the gateways close before they end; their clients then reach the next gateways."""
+    clients = [Client(release.gateway) for _ in range(SILENT)]
+    for client in clients:
+        assert client.ask("/hello").status == 200
+    yield
+    for client in clients:
+        eventually(client.drop_if_closed, "the close of an idle connection")
+        assert client.ask("/hello").status == 200
+        client.close()
+
+
+@contextmanager
+def replaced(cluster: Cluster, *apps: str) -> Iterator[None]:
+    """Every pod of these apps is another one at the end, and no pod of the others is."""
+    before = {app: {pod.uid for pod in cluster.pods(app)} for app in ("server", "gateway")}
+    yield
+    for app, uids in before.items():
+        kept = uids & {pod.uid for pod in cluster.wait_for_pods(app, len(uids))}
+        assert kept == (set() if app in apps else uids), app
 
 
 @pytest.fixture(scope="module")
@@ -46,76 +61,65 @@ def next_tag() -> str:
 
 
 @pytest.mark.usefixtures("round")
-def test_a_new_image_of_the_server_and_the_way_back(release: Release, next_tag: str) -> None:
-    good = release.revision
-    before = release.cluster.pods("server")
-    with unnoticed(release) as load:
-        release.upgrade(f"service.image.tag={next_tag}")
-        after = release.cluster.wait_for_pods("server", 2)
-    assert not {pod.uid for pod in before} & {pod.uid for pod in after}
+def test_a_new_image_and_configuration_and_the_way_back(
+    release: Release, next_tag: str, tmp_path: Path
+) -> None:
+    """Both parts roll out at the same time: the server has a new image, and the gateway a new configuration."""
+    good, cluster = release.revision, release.cluster
+    before = cluster.pods("server")
+    ending, log = cluster.pods("gateway")[0], tmp_path / "log"
+    with unnoticed(release) as load, cluster.last_words(ending.name, log):
+        # Before its pod can end, its log is followed.
+        eventually(lambda: log.stat().st_size, "the log of a gateway")
+        for pod in before:
+            load.wait_for(1, pod.name)
+        with silent(release), replaced(cluster, "server", "gateway"):
+            release.upgrade(f"service.image.tag={next_tag}", "gateway.listener.http2Streams=77")
+        after = cluster.pods("server")
+        for pod in after:
+            load.wait_for(1, pod.name)
     assert all(pod.image.endswith(f":{next_tag}") for pod in after)
     assert set(load.replies) == {pod.name for pod in [*before, *after]}
-    with unnoticed(release):
+    assert '"drain: ended"' in log.read_text()
+    with unnoticed(release), replaced(cluster, "server", "gateway"):
         release.rollback(good)
-        back = release.cluster.wait_for_pods("server", 2)
-    assert {pod.image for pod in back} == {pod.image for pod in before}
+    assert {pod.image for pod in cluster.pods("server")} == {pod.image for pod in before}
 
 
-def test_an_upgrade_from_the_release_before(release: Release) -> None:
+# That a configuration replaces the pods is tested in tests/charts; the roll-out is that of a new image.
+@pytest.mark.nightly
+def test_a_new_configuration_of_the_server(release: Release) -> None:
+    with unnoticed(release), replaced(release.cluster, "server"):
+        release.upgrade("service.config.limits.queue=77")
+
+
+# The roll-out is that of a new configuration.
+@pytest.mark.nightly
+def test_a_restart_of_the_gateway(release: Release) -> None:
+    deployment = f"deployment/{release.name}-gateway"
+    with unnoticed(release), replaced(release.cluster, "gateway"):
+        release.cluster.kubectl("rollout", "restart", deployment)
+        release.cluster.kubectl("rollout", "status", deployment)
+
+
+def test_an_upgrade_from_the_release_before(deployed: Release) -> None:
     """Its chart has other values; the pods have the same names and selectors."""
     places = {"service.image.tag=": "server.image.tag=", "gateway.image.tag=": "gateway.image.tag="}
     tags = [
         setting.replace(now, before)
-        for setting in release.settings
+        for setting in deployed.settings
         for now, before in places.items()
         if setting.startswith(now)
     ]
-    former = replace(release, values=[RELEASED.with_suffix(".values.yaml")], settings=tags)
-    former.upgrade("server.rollout.maxUnavailable=2", chart=RELEASED)
-    before = {pod.uid for pod in release.cluster.wait_for_pods("server", 2)}
-    release.wait_until_it_answers()
-    with unnoticed(release):
-        release.upgrade()
-        after = release.cluster.wait_for_pods("server", 2)
-    assert not before & {pod.uid for pod in after}
-
-
-def test_a_new_configuration_of_the_server(release: Release) -> None:
-    before = {pod.uid for pod in release.cluster.pods("server")}
-    with unnoticed(release):
-        release.upgrade("service.config.limits.queue=77")
-        after = release.cluster.wait_for_pods("server", 2)
-    assert not before & {pod.uid for pod in after}
-
-
-def test_a_new_configuration_of_the_gateway_and_the_way_back(release: Release) -> None:
-    good = release.revision
-    before = {pod.uid for pod in release.cluster.pods("gateway")}
-    with unnoticed(release):
-        release.upgrade("gateway.listener.http2Streams=77")
-        after = {pod.uid for pod in release.cluster.wait_for_pods("gateway", 2)}
-    assert not before & after
-    with unnoticed(release):
-        release.rollback(good)
-        assert not after & {pod.uid for pod in release.cluster.wait_for_pods("gateway", 2)}
-
-
-def test_a_roll_out_of_the_gateway(release: Release, tmp_path: Path) -> None:
-    ending = release.cluster.ready_pods("gateway")[0]
-    with unnoticed(release), release.cluster.last_words(ending.name, tmp_path / "log"):
-        restart_gateway(release)
-    assert '"drain: ended"' in (tmp_path / "log").read_text()
-
-
-def test_clients_that_ask_rarely_see_an_idle_close_and_no_failure(release: Release) -> None:
-    """A gateway that waits less long than they are silent closes their idle connections."""
-    release.serve("gateway.shutdown.settle=2s", "gateway.shutdown.deadline=4s")
-    # On emulated CPUs, the close often crosses with a request.
-    connect = RepeatingClient if settings.kind() == "vm" else Client
-    # Each client asks every 10 seconds.
-    with unnoticed(release, replies=50, clients=50, rate=5.0, connect=connect) as load:
-        restart_gateway(release)
-    assert load.idle_closes > 0
+    former = replace(deployed, values=[RELEASED.with_suffix(".values.yaml")], settings=tags)
+    at_once = ("server.rollout.maxUnavailable=2", "gateway.rollout.maxUnavailable=2")
+    former.upgrade(*at_once, chart=RELEASED)
+    former.cluster.wait_for_pods("server", 2)
+    former.cluster.wait_for_pods("gateway", 2)
+    former.wait_until_it_answers()
+    with unnoticed(deployed), replaced(deployed.cluster, "server", "gateway"):
+        deployed.upgrade()
+    deployed.installed()
 
 
 def test_an_image_that_does_not_exist_harms_nobody(release: Release) -> None:
@@ -134,8 +138,9 @@ def test_an_image_that_does_not_exist_harms_nobody(release: Release) -> None:
         return {state["waiting"]["reason"] for state in states if "waiting" in state}
 
     with unnoticed(release):
+        # Helm waits for nothing but the replica, after it has applied everything.
         refused = release.upgrade(
-            "service.replicas=1", "service.image.tag=none", *surge, check=False, patience=5.0
+            "service.replicas=1", "service.image.tag=none", *surge, check=False, patience=3.0
         )
         assert refused.returncode != 0
         becomes(waits, {"ErrImageNeverPull"})

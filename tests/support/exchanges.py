@@ -120,14 +120,14 @@ class Exchanges:
 
     def __init__(self, url: str, kinds: dict[Kind, int]) -> None:
         self._url = url
-        self._kinds = kinds
         self._stop = threading.Event()
-        # Each session has an account of its own: `+=` of two threads would lose some.
-        self._accounts: dict[Kind, list[Seen]] = {kind: [] for kind in kinds}
+        self._clients = [
+            (kind, list[Seen]()) for kind, count in kinds.items() for _ in range(count)
+        ]
+        """The kind of each client, and its sessions: `+=` of two threads would lose some."""
 
     def __enter__(self) -> Self:
-        every = [kind for kind, number in self._kinds.items() for _ in range(number)]
-        self._threads = [threading.Thread(target=self._run, args=(kind,)) for kind in every]
+        self._threads = [threading.Thread(target=self._run, args=each) for each in self._clients]
         for thread in self._threads:
             thread.start()
         return self
@@ -139,23 +139,27 @@ class Exchanges:
 
     def seen(self, kind: Kind) -> Seen:
         """What all clients of a kind saw so far."""
-        accounts = list(self._accounts[kind])
-        ends = sum((each.ends for each in accounts), Counter())
-        return Seen(sum(x.got for x in accounts), sum(x.begun for x in accounts), ends)
+        found = [own for each, sessions in self._clients if each == kind for own in list(sessions)]
+        ends = sum((own.ends for own in found), Counter())
+        return Seen(sum(own.got for own in found), sum(own.begun for own in found), ends)
 
-    def wait_for(self, more: int) -> None:
-        """Waits until the clients of each kind got this much more."""
-        wanted = {kind: self.seen(kind).got + more for kind in self._kinds}
+    def wait_for_each(self, more: int) -> None:
+        """Waits until each client got this much more."""
+
+        def got(sessions: list[Seen]) -> int:
+            return sum(own.got for own in list(sessions))
+
+        wanted = [(kind, sessions, got(sessions) + more) for kind, sessions in self._clients]
 
         def behind() -> list[str]:
-            return [kind.__name__ for kind in wanted if self.seen(kind).got < wanted[kind]]
+            return [kind.__name__ for kind, sessions, least in wanted if got(sessions) < least]
 
-        eventually(lambda: not behind(), f"{more} of each kind", pause=PAUSE)
+        eventually(lambda: not behind(), f"{more} for each client", pause=PAUSE)
 
-    def _run(self, kind: Kind) -> None:
+    def _run(self, kind: Kind, sessions: list[Seen]) -> None:
         while not self._stop.is_set():
             own = Seen()
-            self._accounts[kind].append(own)
+            sessions.append(own)
             try:
                 kind(self._url, self._stop, own)
             except (AssertionError, OSError) as error:

@@ -113,12 +113,20 @@ class Cluster:
     def wait_for_pods(self, app: str, count: int) -> list[Pod]:
         """Waits until exactly this many pods are left, all ready."""
 
-        def settled() -> bool:
+        def settled() -> list[Pod]:
             pods = self.pods(app)
-            return len(pods) == count and all(pod.ready and not pod.ending for pod in pods)
+            whole = len(pods) == count and all(pod.ready and not pod.ending for pod in pods)
+            return pods if whole else []
 
-        eventually(settled, f"{count} ready pods of {app}", patience=ROLL_OUT, pause=PAUSE)
-        return self.pods(app)
+        return eventually(settled, f"{count} ready pods of {app}", patience=ROLL_OUT, pause=PAUSE)
+
+    def evict(self, pod: str) -> subprocess.CompletedProcess[str]:
+        """Requests the eviction of a pod once, as the drain of a node does; the caller judges the result."""
+        metadata = {"name": pod, "namespace": self.namespace}
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
+        path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}/eviction"
+        arguments = ("create", "--raw", path, "--filename", "-")
+        return self.kubectl(*arguments, check=False, stdin=json.dumps(eviction))
 
     def nodes(self) -> list[str]:
         """The nodes that run pods of the release, by name."""

@@ -32,6 +32,9 @@ class Process:
     quotas: list[str]
     """The CFS quotas of the container and of its pod, as the kernel writes them."""
 
+    nice: int
+    """The nice value, which is that of the cluster's programs: 0 unless somebody started them with another."""
+
     machine: str | None = None
     """The node whose pid it is; `None` for one of this machine."""
 
@@ -64,7 +67,9 @@ def processes_of(pod_uid: str) -> list[Process]:
 def _process(found: dict, machine: str | None) -> Process:
     threads = {name: parse_cpus(cpus) for name, cpus in found["threads"].items()}
     cpus = parse_cpus(found["cpus"])
-    return Process(found["pid"], found["name"], cpus, threads, found["quotas"], machine)
+    return Process(
+        found["pid"], found["name"], cpus, threads, found["quotas"], found["nice"], machine
+    )
 
 
 def parse_cpus(text: str) -> frozenset[int]:
@@ -94,10 +99,18 @@ def look(pod_uid: str) -> list[dict]:
                 for number, task in tasks
             }
             cpus, quotas = _allowed(process), _quotas(cgroups)
+            nice = os.getpriority(os.PRIO_PROCESS, int(pid))
         except (FileNotFoundError, ProcessLookupError):
             continue
         found.append(
-            {"pid": int(pid), "name": name, "cpus": cpus, "threads": threads, "quotas": quotas}
+            {
+                "pid": int(pid),
+                "name": name,
+                "cpus": cpus,
+                "threads": threads,
+                "quotas": quotas,
+                "nice": nice,
+            }
         )
     return found
 

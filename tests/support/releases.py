@@ -7,8 +7,11 @@ Fixtures: `cluster` is the cluster that is up; `release` is the platform on it w
 import json
 import subprocess
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -36,7 +39,7 @@ class Release:
     settings: list[str] = field(default_factory=list)
     chart: Path = CHART
     served: tuple[object, ...] = ()
-    """What `serve` was asked for last, and what there was then."""
+    """The last wish that `serve` fulfilled, and what was released and ran then."""
 
     def helm(self, *arguments: str | Path, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Runs Helm in the namespace of the release."""
@@ -77,32 +80,45 @@ class Release:
 
     def serve(self, *settings: str, strings: tuple[str, ...] = ()) -> None:
         """The platform on all nodes with these settings, whatever was before, answering."""
-        if self.served != (settings, strings, self._state()):
-            for node in self.cluster.nodes():
-                self.cluster.kubectl("uncordon", node)
-            if self.served:
-                # Nobody asks for anything meanwhile, so that all pods may go at once.
-                self.upgrade(*settings, *AT_ONCE, strings=strings, wait=False)
+        wanted = self._wish(*settings, strings=strings)
+        released, running = self._state()
+        if self.served == (wanted, released, running):
+            return
+        for node in self.cluster.nodes():
+            self.cluster.kubectl("uncordon", node)
+        if self.served[:2] != (wanted, released):
+            # Nobody asks for anything meanwhile, so that all pods may go at once.
+            self.upgrade(*settings, *AT_ONCE, strings=strings, wait=False)
             self.upgrade(*settings, strings=strings)
-            self.cluster.wait_for_pods("server", 2)
-            self.cluster.wait_for_pods("gateway", 2)
-            self.served = (settings, strings, self._state())
+        self.cluster.wait_for_pods("server", 2)
+        self.cluster.wait_for_pods("gateway", 2)
         self.wait_until_it_answers()
+        self.served = (wanted, *self._state())
 
-    def _state(self) -> list[object]:
-        """What a test changes if it changes anything: nodes, revisions, what is deployed, and the pods of it."""
-        seen: list[object] = []
+    def installed(self) -> Self:
+        """The release after `make deploy`: the first `serve` without settings only waits for its pods."""
+        self.served = (self._wish(), self._state()[0], [])
+        return self
+
+    def _wish(self, *settings: str, strings: tuple[str, ...] = ()) -> tuple[object, ...]:
+        # With the values, in which releases that `replace` makes differ.
+        return settings, strings, [file.read_text() for file in self.values]
+
+    def _state(self) -> tuple[list[object], list[object]]:
+        """What a test changes if it changes anything: revisions and what they deploy; nodes, and the pods on them."""
+        released: list[object] = []
+        running: list[object] = []
         for found in self.cluster.items("nodes,secrets,deployments,statefulsets,pods"):
             kind, metadata = found["kind"], found["metadata"]
             if kind == "Node":
-                seen.append((metadata["name"], found["spec"]))
+                running.append((metadata["name"], found["spec"]))
             elif kind == "Secret":
-                seen.append((metadata["name"], metadata["resourceVersion"]))
+                released.append((metadata["name"], metadata["resourceVersion"]))
             elif kind != "Pod":
-                seen.append((metadata["uid"], metadata["generation"]))
+                released.append((metadata["uid"], metadata["generation"]))
             elif "ownerReferences" in metadata:
-                seen.append(Pod.of(found))
-        return seen
+                running.append(Pod.of(found))
+        return released, running
 
     def pods(self) -> set[str]:
         """The names of the replicas of a release of charts/service, those that end included."""
@@ -130,9 +146,9 @@ class Release:
         (tag,) = (each.removeprefix(setting) for each in self.settings if each.startswith(setting))
         return f"docker.io/library/corelane-cli:{tag}"
 
-    @property
+    @cached_property
     def gateway(self) -> str:
-        """URL of the gateway, as clients outside of the cluster reach it."""
+        """URL of the gateway, as clients outside of the cluster reach it; the values fix its port."""
         return self.cluster.address_of(f"{self.name}-gateway")
 
     @property
@@ -144,21 +160,28 @@ class Release:
         """A constant load on keep-alive connections through the gateway, which slower CPUs can carry, too."""
         return Load(self.gateway, **{"clients": 16, "rate": 200.0 / SLOWER, **options})
 
-    def wait_until_it_answers(self) -> None:
-        """Waits until every ready replica has answered through the gateway."""
-        wanted = {pod.name for pod in self.cluster.ready_pods("server")}
-        seen: set[str | None] = set()
+    @contextmanager
+    def each_gateway(self) -> Iterator[list[str]]:
+        """A URL of each ready pod of the gateway."""
+        with ExitStack() as stack:
+            pods = self.cluster.ready_pods("gateway")
+            yield [stack.enter_context(self.cluster.forwarded(pod.name, 8080)) for pod in pods]
 
-        def all_seen() -> bool:
-            try:
-                reply = ask(self.gateway, "/hello")
-            except OSError:
-                return False
-            if reply.status == 200:
-                seen.add(reply.replica)
+    def wait_until_it_answers(self) -> None:
+        """Waits until every ready replica has answered through each gateway: they find replicas independently."""
+        wanted = {pod.name for pod in self.cluster.ready_pods("server")}
+
+        def all_seen(url: str, seen: set[str | None]) -> bool:
+            with suppress(OSError):
+                reply = ask(url, "/hello")
+                seen |= {reply.replica} if reply.status == 200 else set()
             return wanted <= seen
 
-        eventually(all_seen, f"replies of {wanted}", patience=ROLL_OUT)
+        with self.each_gateway() as urls:
+            for url in (*urls, self.gateway):
+                seen: set[str | None] = set()
+                check = partial(all_seen, url, seen)
+                eventually(check, f"replies of {wanted} through {url}", patience=ROLL_OUT)
 
 
 def beside(platform: Release, own: Cluster, name: str, folder: Path, values: dict) -> Release:
@@ -188,7 +211,7 @@ def deployed(cluster: Cluster, pytestconfig: pytest.Config) -> Iterator[Release]
     """The release with this tree's images; it stays deployed, as `make deploy` leaves it, if its cluster stays."""
     built = images.load()
     releases.install(built)
-    yield Release(cluster, run.release(), run.values(), images.settings_of(built))
+    yield Release(cluster, run.release(), run.values(), images.settings_of(built)).installed()
     if not pytestconfig.getoption("--ends"):
         releases.install(built)
 
