@@ -11,6 +11,10 @@ use crate::settings::Drain;
 /// Interval between reads of the statistics.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// How long a read may continue after the deadline: what it finds decides how the drain ended. The chart's
+/// `shutdown.margin` leaves more time than that.
+const LATE: Duration = Duration::from_secs(1);
+
 /// What Envoy still serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Left {
@@ -33,14 +37,14 @@ pub(crate) async fn drain(settings: &Drain) -> Result<(), AdminError> {
     info!(?settings.settle, ?settings.deadline, "drain: begun");
 
     sleep_until(began + settings.settle).await;
-    let mut last = left(&admin, settings, deadline).await;
+    let mut last = left(&admin, settings, deadline + LATE).await;
     let (after_ms, connections, requests) = figures(began, last);
     info!(after_ms, connections, requests, "drain: settled");
 
     // Leaves time for the reply to the last read.
     while last.is_none_or(|left| left.connections > 0) && Instant::now() + 2 * LOOK < deadline {
         sleep(LOOK).await;
-        last = left(&admin, settings, deadline).await;
+        last = left(&admin, settings, deadline + LATE).await;
     }
     let (after_ms, connections, requests) = figures(began, last);
     match requests {
