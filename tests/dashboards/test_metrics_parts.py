@@ -89,26 +89,35 @@ def test_server(start: Callable[..., Server], tmp_path: Path) -> None:
     saved = everywhere("/projects", "POST", body=b'{"name": "n"}', headers=writer.headers())
     everywhere(f"/projects/{json.loads(saved)['id']}")
     agrees(SERVER, lambda: ask(server.admin, "/metrics").body)
-    assert 400 < samples(server, tmp_path, "low") <= 600 < samples(server, tmp_path, "full")
+    counts = samples(server, tmp_path)
+    assert 400 < counts["low"] <= 600 < counts["full"]
 
 
-def samples(server: Server, folder: Path, detail: str) -> float:
-    """How many series Prometheus stores of a replica, with this detail of charts/monitoring."""
-    rendered = template(
-        "monitoring", "mode=standalone", "grafana.enabled=false", f"scrape.detail={detail}"
-    )
-    (file,) = re.findall(r"\n  prometheus.yml: \|\n((?:    .*\n|\n)+)", rendered.stdout)
-    jobs = yaml.safe_load(file)["scrape_configs"]
-    (job,) = [each for each in jobs if each["job_name"] == "service"]
-    target = {"targets": [urlsplit(server.admin).netloc], "labels": {"job": "service"}}
-    made = {"static_configs": [target], "scrape_timeout": "1s", "scrape_interval": "1s"}
-    made["metric_relabel_configs"] = job.get("metric_relabel_configs", [])
-    (folder / detail).mkdir()
-    with prometheus(folder / detail, made) as found:
-        # A scrape that is too late has none.
-        query = "max_over_time(scrape_samples_post_metric_relabeling[1m])"
-        (series,) = found.instant(query, lately()).series
-    return series.numbers[0]
+def samples(server: Server, folder: Path) -> dict[str, float]:
+    """How many series Prometheus stores of a replica, by detail of charts/monitoring."""
+    jobs = []
+    for detail in ("low", "full"):
+        rendered = template(
+            "monitoring", "mode=standalone", "grafana.enabled=false", f"scrape.detail={detail}"
+        )
+        (file,) = re.findall(r"\n  prometheus.yml: \|\n((?:    .*\n|\n)+)", rendered.stdout)
+        configured = yaml.safe_load(file)["scrape_configs"]
+        (job,) = [each for each in configured if each["job_name"] == "service"]
+        labels = {"job": "service", "detail": detail}
+        made = {"static_configs": [{"targets": [urlsplit(server.admin).netloc], "labels": labels}]}
+        made |= {"job_name": detail, "scrape_timeout": "1s", "scrape_interval": "1s"}
+        made["metric_relabel_configs"] = job.get("metric_relabel_configs", [])
+        jobs.append(made)
+    # A scrape that is too late has none.
+    query = "max_over_time(scrape_samples_post_metric_relabeling[1m]) > 0"
+    with prometheus(folder, {}, scrape_configs=jobs) as found:
+
+        def both() -> dict[str, float]:
+            series = found.instant(query, lately()).series
+            counts = {each.labels["detail"]: each.numbers[0] for each in series}
+            return counts if len(counts) == len(jobs) else {}
+
+        return eventually(both, "a scrape by each job")
 
 
 def test_gateway(start: Callable[..., Server], tmp_path: Path) -> None:
