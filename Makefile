@@ -25,7 +25,7 @@ space := $(subst ,, )
 
 .DEFAULT_GOAL := help
 .PHONY: help up down status logs cluster-up cluster-down cluster-status deploy undeploy e2e parts \
-  postgres-up postgres-down check test test-all shake check-tools lint check-charts check-python clippy features test-rust \
+  postgres-up postgres-down check test test-all shake check-tools lint check-charts check-python clippy features test-rust test-jwt \
   test-processes test-nightly chaos chaos-long fuzz fuzz-long miri prose book fmt charts metrics settings dashboards check-dashboards loadtest \
   loadtest-suite loadtest-compare drill pgo bench check-instructions soak release-dry-run images tools clean
 
@@ -131,7 +131,7 @@ test-all: test ## Run every test; requires root and takes hours
 	@$(MAKE) --no-print-directory $(NIGHTLY)
 
 # What test-all adds to test; the nightly workflow runs each of them in a job of its own.
-NIGHTLY := test-nightly features e2e check-dashboards drill soak chaos-long fuzz-long miri release-dry-run shake
+NIGHTLY := test-nightly features test-jwt e2e check-dashboards drill soak chaos-long fuzz-long miri release-dry-run shake
 
 check-tools:
 	@$(TOOLS) ensure $(CHECK_TOOLS)
@@ -181,7 +181,10 @@ features: ## Run clippy on the libraries with each set of features
 
 # Library tests mostly wait for sockets, so more run at once than there are CPUs.
 test-rust: ## Run the unit and library tests of the Rust services
-	cd services && cargo test --locked -- --test-threads=8 $(RUST_TEST_FLAGS)
+	cd services && cargo test --locked $(RUST_TARGETS) -- --test-threads=8 $(RUST_TEST_FLAGS)
+
+# Apart from test-rust, because its features compile 42 dependencies once more. CI runs it on each change.
+test-jwt: ## Run the tests of JSON Web Tokens, an optional feature
 	cd services && cargo test --locked -p corelane-service --lib --features jwt -- auth
 
 test-processes: ## Run the tests with real processes

@@ -69,7 +69,9 @@ def _shuffled(target: str, seed: int) -> dict[str, str]:
         # Its modules share one release and upgrade it, in their own order.
         return {"TESTS": '-m "not nightly"'}
     if target == "test-rust":
-        return {"RUST_TEST_FLAGS": f"-Z unstable-options --shuffle-seed={seed}"}
+        # Examples of the documentation run by a program of rustdoc's, which has no such options.
+        flags = f"-Z unstable-options --shuffle-seed={seed}"
+        return {"RUST_TARGETS": "--lib --bins --tests", "RUST_TEST_FLAGS": flags}
     return {"PYTEST_FLAGS": f"--random-order --random-order-seed={seed}"}
 
 
