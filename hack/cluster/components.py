@@ -232,6 +232,9 @@ class Components:
             f"--cluster-signing-cert-file={certs.crt('ca')}",
             f"--cluster-signing-key-file={certs.key('ca')}",
             "--use-service-account-credentials=true",
+            # Each controller gets an account and a token first; with 20 requests a second that takes seconds.
+            "--kube-api-qps=200",
+            "--kube-api-burst=300",
             "--leader-elect=false",
             "--bind-address=127.0.0.1",
             *AUTOSCALER,
