@@ -12,8 +12,10 @@ pub(crate) mod worker;
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -37,6 +39,64 @@ pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub(crate) type Reply = Result<Response<Full<Bytes>>, BoxError>;
 pub(crate) type TestService =
     BoxCloneSyncService<Request<Incoming>, Response<Full<Bytes>>, BoxError>;
+
+type LocalBody = Pin<Box<dyn http_body::Body<Data = Bytes, Error = BoxError>>>;
+type LocalReply = Result<Response<LocalBody>, BoxError>;
+type LocalFactory = Box<dyn Fn(&Lane) -> Local + Send + Sync>;
+
+/// The service of any test: of one type, so that the server is compiled for it once.
+struct Local(Box<dyn LocalService>);
+
+/// A service whose types are erased.
+trait LocalService {
+    fn copy(&self) -> Local;
+    fn ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>>;
+    fn answer(&mut self, request: Request<Incoming>) -> Pin<Box<dyn Future<Output = LocalReply>>>;
+}
+
+impl<S, B> LocalService for S
+where
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + 'static,
+    S::Error: Into<BoxError>,
+    B: http_body::Body<Data = Bytes> + 'static,
+    B::Error: Into<BoxError>,
+{
+    fn copy(&self) -> Local {
+        Local(Box::new(self.clone()))
+    }
+
+    fn ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.poll_ready(cx).map_err(Into::into)
+    }
+
+    fn answer(&mut self, request: Request<Incoming>) -> Pin<Box<dyn Future<Output = LocalReply>>> {
+        let reply = self.call(request);
+        Box::pin(async move {
+            let body = |body: B| Box::pin(body.map_err(Into::into)) as LocalBody;
+            reply.await.map(|reply| reply.map(body)).map_err(Into::into)
+        })
+    }
+}
+
+impl Clone for Local {
+    fn clone(&self) -> Self {
+        self.0.copy()
+    }
+}
+
+impl Service<Request<Incoming>> for Local {
+    type Response = Response<LocalBody>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = LocalReply>>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.0.ready(cx)
+    }
+
+    fn call(&mut self, request: Request<Incoming>) -> Self::Future {
+        self.0.answer(request)
+    }
+}
 
 /// A running server; it is stopped when dropped.
 pub(crate) struct Running {
@@ -93,6 +153,10 @@ impl Running {
         B: http_body::Body<Data = Bytes> + 'static,
         B::Error: Into<BoxError>,
     {
+        Running::serve(builder, Box::new(move |lane| Local(Box::new(factory(lane)))))
+    }
+
+    fn serve(builder: Builder, factory: LocalFactory) -> Running {
         let server = builder.build().expect("the server starts");
         let address = server.local_addr().expect("an address");
         let admin = server.admin_addr().expect("an admin address");
