@@ -3,13 +3,11 @@
 A test without a marker is part of `make test`; `fast` ones are part of `make check`, `nightly` ones of `make test-all`.
 """
 
-import os
 import signal
 from pathlib import Path
 
 import pytest
 
-from loadtests.bench import free_ports
 
 pytest_plugins = [
     "support.apiserver",
@@ -48,17 +46,6 @@ NIGHTLY_FIXTURES = {"api", "booted", "housed", "large"}
 
 NIGHTLY_FOLDERS = {"gateway_api"}
 """Folders whose tests need a tool that takes minutes to build: Envoy Gateway."""
-
-
-def pytest_configure() -> None:
-    """Each worker of pytest-xdist draws ports of its own: a port that is free now may be another worker's next."""
-    worker = os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")
-    if worker:
-        workers = int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
-        low, high = free_ports.bounds()
-        share = (high - low + 1) // workers
-        first = low + int(worker) * share
-        os.environ[free_ports.VARIABLE] = f"{first}-{first + share - 1}"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

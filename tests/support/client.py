@@ -66,21 +66,6 @@ class Client:
         self._connection.close()
 
 
-class RepeatingClient(Client):
-    """Repeats a request that crossed with the close of its idle connection, as clients do (RFC 9112 section 9.3.1)."""
-
-    def ask(self, *args: object, **more: object) -> Reply:
-        """Sends one idempotent request, and a second time if an open connection ends before its reply."""
-        reused = self._connection.sock is not None
-        try:
-            return super().ask(*args, **more)
-        except ConnectionError:
-            if not reused:
-                raise
-            self.close()
-            return super().ask(*args, **more)
-
-
 def ask(
     url: str, path: str = "/", method: str = "GET", authority: Path | None = None, **more: object
 ) -> Reply:
