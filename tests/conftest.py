@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-
 pytest_plugins = [
     "support.apiserver",
     "support.machines",
