@@ -22,7 +22,7 @@ def main(arguments: list[str]) -> int:
         "--pressure",
         choices=shake.PRESSURE,
         default="half",
-        help="rounds that run beside busy threads and a writer: every second one by default",
+        help="rounds during which busy threads and a writer compete for the machine; default: every second one",
     )
     options = parser.parse_args(arguments)
     if options.command == "run":

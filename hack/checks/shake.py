@@ -1,4 +1,4 @@
-"""Repeats tests in random order, beside busy threads and a writer, and collects what fails."""
+"""Repeats tests in random order, with and without a load on the machine, and collects what fails."""
 
 import argparse
 import random

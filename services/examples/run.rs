@@ -169,7 +169,7 @@ async fn grpc_through_a_gateway() {
 }
 
 /// Over one connection of the client. Streams that are open at the same time are on several connections
-/// of the gateway, four on each, and the kernel chooses the lane of a connection at random: with two lanes,
+/// of the gateway, four on each. The kernel chooses the lane of a connection at random. With two lanes,
 /// 40 streams are all on one of them once in 500 times, 72 once in 100,000.
 async fn every_lane_has_streams(client: &Counter) {
     let alone = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() == 1);
