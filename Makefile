@@ -113,6 +113,7 @@ e2e: ## Test rollouts, pinning and failures on the cluster, or on one of its own
 parts:
 	@$(TOOLS) ensure kubectl coredns containerd ip valgrind
 	@$(PYTHON) hack/images build --profile local server gateway cli node-tuner mixed
+	@$(PYTHON) hack/images build --out .run/instructions server
 
 ##@ Test
 
