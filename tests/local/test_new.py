@@ -313,7 +313,7 @@ def test_corelane_comes_from_a_checkout_or_a_tag(tmp_path: Path) -> None:
 
 
 def test_without_a_flag_it_comes_from_the_checkout_around_it(tmp_path: Path) -> None:
-    place = TARGET / "new"
+    place = REPOSITORY / ".run" / "new"
     place.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(place / "around", ignore_errors=True)
     project(place).corelane("new", "around")
