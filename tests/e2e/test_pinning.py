@@ -65,8 +65,8 @@ def test_each_lane_is_pinned_to_its_cpu_of_the_pod(release: Release) -> None:
         assert all(lane["pinned"] for lane in lanes)
         assert {lane["cpu"] for lane in lanes} == process.cpus
         assert len(lanes) == len(process.cpus)
-        # Pinned lanes have slow lanes by default. Lowering a priority is allowed under "restricted"; the policy
-        # that would also raise a nice value is not.
+        # Pinned lanes have slow lanes by default. A "restricted" pod may lower a priority, but it may not set
+        # a policy that would also raise the nice value.
         lowered = "nice" if process.nice else "idle"
         # A slow lane is the last to lower its priority.
         becomes(partial(priorities, release.cluster, pod), {lowered})

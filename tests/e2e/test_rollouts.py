@@ -86,14 +86,14 @@ def test_a_new_image_and_configuration_and_the_way_back(
     assert {pod.image for pod in cluster.pods("server")} == {pod.image for pod in before}
 
 
-# That a configuration replaces the pods is tested in tests/charts; the roll-out is that of a new image.
+# Nightly: tests/charts shows that a new configuration replaces the pods, and the rollout equals the rollout of an image.
 @pytest.mark.nightly
 def test_a_new_configuration_of_the_server(release: Release) -> None:
     with unnoticed(release), replaced(release.cluster, "server"):
         release.upgrade("service.config.limits.queue=77")
 
 
-# The roll-out is that of a new configuration.
+# Nightly: a restart rolls out in the same way as a new configuration.
 @pytest.mark.nightly
 def test_a_restart_of_the_gateway(release: Release) -> None:
     deployment = f"deployment/{release.name}-gateway"

@@ -354,7 +354,7 @@ def test_routes_change_under_load_without_new_gateways(routed: Release, number: 
         for what, (routes, followed) in changes.items():
             print(f"\n{what}: {change(routed, routes, followed, urls)}", end="")
         exchanges.wait_for_each(1)
-        # As many heartbeats last longer than the gateway lets a silent stream live.
+        # These heartbeats take longer than the time after which the gateway ends a silent stream.
         beats = kinds[events] * (IDLE + 2)
         eventually(lambda: exchanges.seen(events).got >= beats, "heartbeats", patience=ROLL_OUT)
         load.wait_for(max(0, number - load.total), patience=ROLL_OUT)

@@ -35,7 +35,7 @@ def test_what_went_wrong_is_logged_and_the_rest_is_not(server: Server, tmp_path:
             404,
         ]
         client.close()
-        # The line of the last request, which comes after those of the others.
+        # Envoy writes the line of the last request after all earlier lines.
         assert gateway.logged("/none")["status"] == 404
         assert "/hello" not in gateway.log.read_text()
 

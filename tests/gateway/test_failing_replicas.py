@@ -271,8 +271,7 @@ def test_a_replica_that_is_back_waits_for_its_health_check_only(
             ejected = "cluster.server.outlier_detection.ejections_active"
             eventually(lambda: gateway.counted(ejected) == 1, "an ejection")
             eventually(lambda: gateway.counted(ejected) == 0, "its end")
-            # Of both replicas, each second in Envoy's own time: it takes two of each to see that one is gone. Envoy's
-            # own default for an ejection takes thirty.
+            # Envoy checks each of the two replicas once a second, and its default ejection would last 30 s.
             assert gateway.counted("cluster.server.health_check.attempt") - checks < 2 * 15
             becomes(lambda: gateway.counted("cluster.server.membership_healthy"), 1)
             again = subprocess.Popen(killed.process.args, stderr=subprocess.DEVNULL)
@@ -310,7 +309,7 @@ def test_replicas_that_shed_load_are_not_left_out(tmp_path: Path) -> None:
         ):
             eventually(lambda: one.seen["GET"] > 200 and two.seen["GET"] > 200)
             checks = one.checks
-            # As many looks at failures.
+            # Envoy sweeps for outliers as often as it checks health.
             eventually(lambda: one.checks >= checks + 4)
             assert gateway.counted("cluster.server.outlier_detection.ejections_enforced_total") == 0
 

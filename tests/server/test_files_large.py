@@ -124,7 +124,7 @@ def test_the_tag_of_a_file_that_changes_now_is_weak(site: Server, root: Path) ->
         return ask(site.url, "/static/fresh-file", "HEAD").headers["etag"]
 
     def weak() -> str | None:
-        # For the rest of a second, which may be over before a slow machine replies.
+        # The tag stays weak for the rest of this second, which may end before a slow machine responds.
         lately = time.time() - 1
         os.utime(path, (lately, lately))
         found = etag()

@@ -138,7 +138,7 @@ def test_the_level_changes_while_the_server_runs(start: Callable[..., Server]) -
         return {"x-request-id": name}
 
     assert shown() == "info\n"
-    # A request is logged after its reply, and before that of the next on the same connection.
+    # The server logs a request before it responds to the next one on the same connection.
     client = Client(server.url)
     client.ask("/div/1", headers=named("before"))
     client.ask("/hello")

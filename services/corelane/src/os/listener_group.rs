@@ -170,7 +170,7 @@ mod tests {
         (listeners, address)
     }
 
-    /// Accepts `n` connections, and returns those of each listener.
+    /// Accepts `n` connections and returns them by listener.
     fn take(listeners: &[TcpListener], n: usize) -> Vec<Vec<(TcpStream, SocketAddr)>> {
         let mut taken: Vec<_> = listeners.iter().map(|_| Vec::new()).collect();
         let begun = Instant::now();
@@ -184,7 +184,7 @@ mod tests {
         taken
     }
 
-    /// Accepts `n` connections, and returns the number of those of each listener.
+    /// Accepts `n` connections and returns how many each listener accepted.
     fn count(listeners: &[TcpListener], n: usize) -> Vec<usize> {
         take(listeners, n).iter().map(Vec::len).collect()
     }

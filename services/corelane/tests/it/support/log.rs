@@ -1,5 +1,5 @@
-//! What this process logs. The servers of all tests that run at once share it: a line contains its route, but not
-//! its server. So a test has routes that no other test has, or runs in a process of its own
+//! The log of this process, which the servers of all running tests share. A line names its route but not its server.
+//! Therefore a test uses routes that no other test has, or runs in a separate process
 //! ([`run_alone`](super::process::run_alone)).
 
 use std::io::{self, Write};

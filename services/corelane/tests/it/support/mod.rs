@@ -177,8 +177,8 @@ impl Running {
     }
 
     /// Waits until the server has entered this phase. A lane that is not held acts on it before anything that
-    /// reaches the lane later: the admin thread wakes all lanes within the change of the phase, so it has done
-    /// that when it replies.
+    /// reaches the lane later: the admin thread wakes all lanes while it changes the phase, and replies to
+    /// the probe afterwards.
     pub(crate) fn wait_for_phase(&self, phase: Phase) {
         self.wait_until(&format!("{phase:?}"), || self.handle.phase() == phase);
         assert_eq!(self.admin_get("/healthz").status, 200);
