@@ -2,9 +2,10 @@
 //!
 //! A *lane* is one core's worth of server: a thread with its own event loop, its own connections, its
 //! own instance of the service and its own counters. It is pinned to a CPU where the process has its
-//! CPUs to itself. A request never leaves its lane, so its memory stays in that core's cache, and
-//! serving it takes no lock and touches no shared atomic. The exception are requests that would hold
-//! the lane for long: a pinned lane has a second thread for them ([`Builder::slow_lanes`]).
+//! CPUs to itself. A cheap request stays on its lane, so its memory stays in that core's cache, and
+//! serving it takes no lock. A request that would hold the lane for long runs on a second thread, which
+//! each pinned lane has ([`Builder::slow_lanes`]). While a handler holds a lane, other lanes serve
+//! the requests on its connections; so a connection claims its socket by one atomic operation.
 //!
 //! ```
 //! use std::{cell::Cell, convert::Infallible, rc::Rc};
