@@ -63,7 +63,8 @@ help: ## Show the targets and variables
 ##   PROFILE             local, the cargo profile of the images' programs; image is that of releases
 
 # Some systems set such names in every environment; only make's own count.
-given = $(if $(filter command line,$(origin $(1))),--$(2) "$($(1))")
+given = $(if $(filter command line,$(origin $(1))),$(addprefix --,$(2)) $(call quoted,$($(1))))
+quoted = '$(subst ','\'',$(1))'
 
 ##@ Run
 
@@ -78,7 +79,7 @@ status: ## Show every process, its state, CPUs and address
 	@$(LOCAL) status
 
 logs: ## Show the last log lines, or follow one process: NAME=server-0
-	@$(LOCAL) logs $(if $(call given,NAME,),$(NAME))
+	@$(LOCAL) logs $(call given,NAME)
 
 postgres-up: ## Start a disposable PostgreSQL
 	@$(PYTHON) hack/postgres up

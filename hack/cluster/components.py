@@ -55,9 +55,10 @@ def _json(content: dict) -> str:
 
 def _containerd(files: NodeFiles, programs: Programs) -> str:
     template = Template((FOLDER / "containerd.toml").read_text())
-    return template.substitute(
-        folder=files.folder, socket=files.socket, pause=PAUSE, cni=files.cni, bin=programs.plugins
-    )
+    values = {"folder": files.folder, "socket": files.socket, "pause": PAUSE}
+    values |= {"cni": files.cni, "bin": programs.plugins}
+    # The strings of TOML have the escapes of JSON.
+    return template.substitute({key: json.dumps(str(each))[1:-1] for key, each in values.items()})
 
 
 def _cni(node: Node, files: NodeFiles) -> dict:

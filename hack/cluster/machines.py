@@ -75,7 +75,9 @@ class Machines:
         for name, words in components.node_arguments(node, files, self.certs).items():
             argv = shlex.join([str(self.programs[name]), *words])
             lines.append(f"{name}() {{ {argv}; }}")
-        return "\n".join(["#!/usr/bin/env bash", *lines, f". {FOLDER / 'machine.sh'}", ""])
+        return "\n".join(
+            ["#!/usr/bin/env bash", *lines, f". {shlex.quote(str(FOLDER / 'machine.sh'))}", ""]
+        )
 
     def start(self, node: Node, control: int) -> None:
         """Switches a machine on, whose link is in the namespace of the control plane."""

@@ -1,6 +1,7 @@
 """Rust programs of the workspace `services`, or of any other: static, and the same bytes wherever they are built."""
 
 import os
+import shlex
 import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -74,7 +75,7 @@ def build_in(
 ) -> Path:
     """Builds a program of a workspace and returns its file."""
     _need_rust(platform)
-    environment = _environment(workspace, platform, profile)
+    variables = environment(workspace, platform, profile)
     # One folder for each architecture: cargo lets only one build into a folder at a time.
     target = workspace.target / platform.arch
     target.mkdir(parents=True, exist_ok=True)
@@ -85,14 +86,14 @@ def build_in(
     argv += ["--bin", program, *options]
     with progress.step(program, f"cargo build --profile {profile} for {platform.arch}", log):
         failure = f"{program} does not build for {platform.rust}"
-        command.run(argv, log, failure=failure, cwd=workspace.folder, env=environment)
+        command.run(argv, log, failure=failure, cwd=workspace.folder, env=variables)
     # Cargo's names: the folder of the profile dev is `debug`.
     built = target / platform.rust / ("debug" if profile == DEBUG else profile) / program
     _check(workspace, built, platform)
     return built
 
 
-def _environment(workspace: Workspace, platform: Platform, profile: str) -> dict[str, str]:
+def environment(workspace: Workspace, platform: Platform, profile: str) -> dict[str, str]:
     """Flags for a static program that names no folder of this machine."""
     places = _places(workspace, profile)
     # __FILE__ in C follows these.
@@ -101,7 +102,8 @@ def _environment(workspace: Workspace, platform: Platform, profile: str) -> dict
     rust_flags += [f"--remap-path-prefix={place}={name}" for place, name in places]
     environment = {
         "CARGO_ENCODED_RUSTFLAGS": "\x1f".join(rust_flags),
-        f"CFLAGS_{platform.rust.replace('-', '_')}": " ".join(c_flags),
+        f"CFLAGS_{platform.rust.replace('-', '_')}": shlex.join(c_flags),
+        "CC_SHELL_ESCAPED_FLAGS": "1",
         "CARGO_INCREMENTAL": "0",
         # mimalloc contains __DATE__ and __TIME__, which gcc reads from here. Always the same value:
         # cargo would not compile again for another one.

@@ -1,6 +1,7 @@
 """The database of the replicas: a shared SQLite file, a PostgreSQL, or none."""
 
 from pathlib import Path
+from urllib.parse import quote
 
 from local.service import REFERENCE
 from local.topology import HOST, Topology
@@ -39,7 +40,8 @@ def environment(topology: Topology, server: Instance | None, run: Path) -> dict[
     if topology.database == "none":
         return {}
     if server is None:
-        return {"DATABASE_URL": f"sqlite:{run / topology.service.name}.db?mode=rwc"}
+        # In a URL, a question mark ends the path and a percent sign begins an escape.
+        return {"DATABASE_URL": f"sqlite:{quote(str(run / topology.service.name))}.db?mode=rwc"}
     password = server.password_file.read_text().strip()
     return {"DATABASE_URL": server.url().replace("@", f":{password}@", 1)}
 
@@ -54,13 +56,17 @@ def describe(topology: Topology, run: Path) -> str:
     return f"in {run / ('projects.db' if ours else f'{topology.service.name}.db')}"
 
 
+def argv(server: Instance) -> list[str]:
+    """The command line of PostgreSQL. `env` takes any path, supervisord's option `environment` does not."""
+    variables = server.programs.environment().items()
+    return ["env", *(f"{name}={value}" for name, value in variables), *server.argv()]
+
+
 def program(server: Instance) -> dict[str, object]:
     """Options of PostgreSQL in supervisord, in addition to its command line."""
-    variables = server.programs.environment().items()
     user = {"user": server.account.name} if server.account.other else {}
     return {
         "directory": server.home,
-        "environment": ",".join(f'{name}="{value}"' for name, value in variables),
         # Aborts connections instead of waiting for their end.
         "stopsignal": "INT",
         **user,

@@ -70,7 +70,7 @@ def find(run: Path) -> list[int]:
 def _marked(folder: Path, run: Path) -> bool:
     try:
         # Empty for a zombie, so a process that only waits to be reaped does not count.
-        return f"{MARK}={run}".encode() in (folder / "environ").read_bytes().split(b"\0")
+        return os.fsencode(f"{MARK}={run}") in (folder / "environ").read_bytes().split(b"\0")
     except OSError:
         return False
 

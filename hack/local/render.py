@@ -6,6 +6,7 @@ of ports in place of their numbers. So `make up` needs no Helm. The token for wr
 
 import hashlib
 import json
+import re
 import secrets
 import shlex
 import subprocess
@@ -37,7 +38,8 @@ def render(topology: Topology, programs: dict[str, Path], run: Path) -> None:
     if topology.service == REFERENCE:
         make_token(run)
     postgres = database.make(topology, run)
-    (run / "supervisord.conf").write_text(supervisord(topology, programs, postgres, run))
+    # It may have the password of the database.
+    _write(run / "supervisord.conf", supervisord(topology, programs, postgres, run))
 
 
 def gateway_values(topology: Topology) -> dict:
@@ -90,7 +92,7 @@ def prometheus(topology: Topology, namespace: str) -> str:
     replicas = {replica.name: replica.admin_port for replica in topology.replicas}
     configuration = {
         "global": {"scrape_interval": "5s", "scrape_timeout": "4s", "evaluation_interval": "15s"},
-        "rule_files": [str(REPOSITORY / "dashboards/rules/*.rules.yaml")],
+        "rule_files": [f"{_pattern(REPOSITORY / 'dashboards' / 'rules')}/*.rules.yaml"],
         "scrape_configs": [
             # Other programs may have metrics, but nothing says where.
             _job(
@@ -105,6 +107,14 @@ def prometheus(topology: Topology, namespace: str) -> str:
     }
     # JSON is YAML (YAML 1.2, section 1.3).
     return json.dumps(configuration, indent=2) + "\n"
+
+
+def _pattern(folder: Path) -> str:
+    """A folder in a pattern of Go's filepath.Glob: Prometheus takes each rule file for one.
+
+    It rejects a star in a folder, even an escaped one. A question mark matches a star.
+    """
+    return re.sub(r"[?\[\\]", r"\\\g<0>", str(folder)).replace("*", "?")
 
 
 def _job(name: str, pods: dict[str, int], namespace: str, service: str = "") -> dict:
@@ -131,9 +141,10 @@ def supervisord(
             "supervisord",
             nodaemon="true",
             silent="true",
-            logfile=run / "supervisord.log",
-            pidfile=run / "supervisord.pid",
-            childlogdir=run,
+            # Relative to the run folder, in which it starts: some of these paths are expanded twice.
+            logfile="supervisord.log",
+            pidfile="supervisord.pid",
+            childlogdir=".",
         ),
         _section("unix_http_server", file=supervisor.socket_path(run), chmod="0700"),
         _section(
@@ -144,15 +155,16 @@ def supervisord(
         _section(f"group:{supervisor.GROUP}", programs=",".join([*replicas, *parts])),
     ]
     sections += [
-        _program(name, argv, run, **({"environment": _pairs(own)} if own else {}))
+        _program(name, argv, **({"environment": _pairs(own)} if own else {}))
         for name, (argv, own) in replicas.items()
     ]
-    sections += [_program(name, argv, run) for name, argv in parts.items()]
+    sections += [_program(name, argv) for name, argv in parts.items()]
     if postgres is not None:
         # A group of its own that starts first, and is stopped when nobody needs it any more.
         sections.append(_section("group:database", programs=database.PART, priority=1))
-        own = database.program(postgres)
-        sections.append(_program(database.PART, postgres.argv(), run, **own))
+        sections.append(
+            _program(database.PART, database.argv(postgres), **database.program(postgres))
+        )
     return "\n".join(sections)
 
 
@@ -178,11 +190,11 @@ def _replicas(
 
 
 def _pairs(variables: dict[str, str]) -> str:
-    """Variables as supervisord reads them."""
+    """Variables as supervisord reads them: it knows no escapes, so no value may have quotes."""
     return ",".join(f'{name}="{value}"' for name, value in variables.items())
 
 
-def _program(name: str, argv: list[str], run: Path, **more: object) -> str:
+def _program(name: str, argv: list[str], **more: object) -> str:
     """A process that is started again at once when it ends."""
     return _section(
         f"program:{name}",
@@ -190,7 +202,7 @@ def _program(name: str, argv: list[str], run: Path, **more: object) -> str:
         autorestart="true",
         startsecs=1,
         startretries=100,
-        stdout_logfile=run / f"{name}.log",
+        stdout_logfile=f"{name}.log",
         stdout_logfile_maxbytes="50MB",
         stdout_logfile_backups=1,
         redirect_stderr="true",
@@ -200,9 +212,16 @@ def _program(name: str, argv: list[str], run: Path, **more: object) -> str:
 
 
 def _section(title: str, **options: object) -> str:
-    # supervisord expands %(name)s in values.
-    lines = [f"{key}={str(value).replace('%', '%%')}" for key, value in options.items()]
+    lines = [f"{key}={_escaped(str(value))}" for key, value in options.items()]
     return "\n".join([f"[{title}]", *lines, ""])
+
+
+def _escaped(value: str) -> str:
+    """A value as supervisord reads it. It expands %(name)s, and drops what follows a space and ; or # as a comment.
+
+    There is no escape for these two, so an expansion to nothing precedes them.
+    """
+    return re.sub(r"(?<=\s)[;#]", r"%(here).0s\g<0>", value.replace("%", "%%"))
 
 
 ENVOY_TEMPLATE = Path(__file__).with_name("envoy.yaml")

@@ -55,7 +55,13 @@ def run_folder(project: Path | None = None) -> Path:
     instance = os.environ.get("INSTANCE") or "default"
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", instance):
         raise ToolError(f"INSTANCE={instance}: use letters, digits, - and _ only")
-    return project.resolve() / FOLDER / instance if project else REPOSITORY / ".run" / instance
+    run = project.resolve() / FOLDER / instance if project else REPOSITORY / ".run" / instance
+    # Configuration files are lines of UTF-8.
+    if re.search(r"[\x00-\x1f\x7f\ud800-\udfff]", str(run)):
+        raise ToolError(
+            f"{str(run)!r}: use a folder whose path is UTF-8 without control characters"
+        )
+    return run
 
 
 def usage(run: Path, command: str) -> str:

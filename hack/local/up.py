@@ -1,5 +1,6 @@
 """`up`: obtains the tools, builds the service, starts all processes and waits until they are ready."""
 
+import shlex
 import shutil
 import signal
 import sys
@@ -171,5 +172,5 @@ def _try_reference(plan: Topology, run: Path) -> list[str]:
     return [
         *lines,
         f'  curl -i {gateway}/projects --json \'{{"name": "First"}}\' \\',
-        f'    -H "Authorization: Bearer $(cat {render.clear_token(run)})"',
+        f'    -H "Authorization: Bearer $(cat {shlex.quote(str(render.clear_token(run)))})"',
     ]

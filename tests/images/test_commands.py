@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from images import archive, packages, platforms, stamp
+from images import archive, packages, platforms, rust, stamp
 from support import REPOSITORY
 from tools.errors import ToolError
 
@@ -111,6 +112,17 @@ def test_an_image_of_files_is_the_same_again(tmp_path: Path) -> None:
     status, _, errors = command("files", "web", "page", "--entrypoint", "/bin/web")
     assert status == 1
     assert "'page' should be FILE=PATH" in errors
+
+
+@pytest.mark.fast
+def test_the_folder_of_a_project_may_have_spaces() -> None:
+    folder = Path("/a b/it's")
+    project = rust.Workspace(folder, folder / "target", "/project")
+    flags = rust.environment(project, platforms.native(), "release")
+    key = f"CFLAGS_{platforms.native().rust.replace('-', '_')}"
+    # As the crate cc splits them, with CC_SHELL_ESCAPED_FLAGS.
+    assert f"-ffile-prefix-map={folder}=/project" in shlex.split(flags[key])
+    assert flags["CC_SHELL_ESCAPED_FLAGS"] == "1"
 
 
 ROLES = ("AUTHOR", "COMMITTER")

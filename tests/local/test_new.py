@@ -9,10 +9,11 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from local import processes, topology
+from local import processes, supervisor, topology
 from local.settings import VARIABLES
 from support import REPOSITORY, becomes, eventually
 from support.client import ask
@@ -132,11 +133,17 @@ def shop() -> Iterator[Project]:
         made.command(program("corelane"), "down")
 
 
+ODD = """100% %(here)s a;b ;c #d "e' $HOME `f` [g] {h},i=j?k\\é"""
+"""A name of a folder with what some program takes for more than text: supervisord, URLs, patterns, shells."""
+
+
 @pytest.fixture
 def scripts(tmp_path: Path) -> Iterator[Project]:
     """A project without cargo: the program `web`, which is not on the library."""
-    made = project(tmp_path)
-    write(tmp_path / "web", "one")
+    (tmp_path / ODD).mkdir()
+    made = project(tmp_path / ODD)
+    made.environment["DATABASE"] = "sqlite"
+    write(made.folder / "web", "one")
     try:
         yield made
     finally:
@@ -251,11 +258,20 @@ def bodies(made: Project, wanted: set[bytes]) -> None:
     )
 
 
+def environment(made: Project, name: str) -> dict[str, str]:
+    """The variables of a process of the platform."""
+    pid = supervisor.states(made.run)[name]["pid"]
+    pairs = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
+    return dict(pair.split("=", 1) for pair in pairs if pair)
+
+
 def test_any_program_runs_behind_the_gateway_until_down(scripts: Project) -> None:
     checkout = ("--corelane", REPOSITORY)
     up = ("up", "--binary", "web", "--runtime", "other", "--health", "/up", *checkout)
     scripts.corelane(*up)
     assert ask(scripts.gateway).body == b"one []"
+    url = urlsplit(environment(scripts, "web-0")["DATABASE_URL"])
+    assert unquote(url.path) == str(scripts.run / "web.db")
     # The command that runs replaces the program only where it has changed.
     with scripts.begin(program("corelane"), *up, "--watch") as watching:
         try:

@@ -1,6 +1,7 @@
 """How replicas are spread over CPUs and ports, what up gives Envoy, and what render prints for any values file."""
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -94,6 +95,27 @@ def test_ports_count_up_from_the_first() -> None:
     replicas = plan(3, (0, 1)).replicas
     assert [replica.port for replica in replicas] == [8100, 8101, 8102]
     assert [replica.admin_port for replica in replicas] == [8200, 8201, 8202]
+
+
+def test_the_rules_of_a_checkout_of_any_name_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkout = tmp_path / "a [b] {c} *d? \\e"
+    shutil.copytree(REPOSITORY / "dashboards" / "rules", checkout / "dashboards" / "rules")
+    monkeypatch.setattr(render, "REPOSITORY", checkout)
+    file = tmp_path / "prometheus.yml"
+    file.write_text(render.prometheus(plan(1, (0,)), "default"))
+    argv = [tool("promtool"), "check", "config", file]
+    check = subprocess.run(argv, capture_output=True, text=True, check=True)
+    rules = len([*(checkout / "dashboards" / "rules").glob("*.rules.yaml")])
+    assert f"{rules} rule files found" in check.stdout
+
+
+def test_make_passes_a_path_on_as_it_is() -> None:
+    path = """no such "a' `b` ;c #d"""
+    argv = ["make", "--silent", "up", f"BINARY={path}"]
+    result = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert f"{path} is not a program" in result.stderr
 
 
 @pytest.mark.parametrize(("replicas", "pin"), [(2, "on"), (3, "off")])
