@@ -33,6 +33,9 @@ BOUND = re.compile(r"[<>]=?\s*(\d+(?:\.\d+)?(?:\s*\*\s*\d+(?:\.\d+)?)*)")
 COUNTED = re.compile(r"(\d+)(?=\s*\*\s*sum_over_time\()")
 """Seconds between two samples of a recorded rate whose sum is a number of requests."""
 
+APPEARED = re.compile(r"(?<=/ )(\d+)(?=\s+or\s+rate\()")
+"""Seconds of a window that make a rate of what appeared in it: see "Late series" in docs/metrics.md."""
+
 SET_OPERATOR = re.compile(r"\b(?:and|or|unless)\b")
 
 CLOCK = "time()"
@@ -63,6 +66,7 @@ def expression(text: str, factor: int) -> str:
     # A number with a unit is a duration, except at the end of a name such as rate_5m.
     hidden = re.sub(rf"(?<![\w.]){DURATION}(?!\w)", lambda m: divided(m[0], factor), hidden)
     hidden = COUNTED.sub(lambda m: f"{m[1]} / {factor}", _bounds(hidden, factor))
+    hidden = APPEARED.sub(lambda m: f"{m[1]} * {factor}", hidden)
     return re.sub(r'"(\d+)"', lambda match: strings[int(match[1])], hidden)
 
 

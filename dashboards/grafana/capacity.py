@@ -2,7 +2,7 @@
 
 from grafana.board import Board
 from grafana.panels import Column, Limits, cells, lines, number
-from grafana.queries import CLUSTER, POD, ROUTE, SERVICE
+from grafana.queries import CLUSTER, POD, ROUTE, SERVICE, sum_rate
 
 BOARD = Board(
     uid="corelane-capacity",
@@ -23,19 +23,17 @@ PREDICTED_BUSY = f"""
     / on (pod) count by (pod) (corelane_lane_info{{{POD}}})
 """
 
+QUEUED = f'{POD}, phase="queue"'
+
 MEASURED_WAIT = f"""
   max(
-    sum by (pod) (rate(corelane_request_phase_seconds_sum{{{POD}, phase="queue"}}[5m]))
-      / (sum by (pod) (rate(corelane_request_phase_seconds_count{{{POD}, phase="queue"}}[5m])) > 0)
+    {sum_rate("corelane_request_phase_seconds_sum", QUEUED, "pod", "5m")}
+      / ({sum_rate("corelane_request_phase_seconds_count", QUEUED, "pod", "5m")} > 0)
   )
 """
 
-LANE_TIME = (
-    f"sum by (route, method) (rate(corelane_load_table_lane_time_seconds_total{{{ROUTE}}}[5m]))"
-)
-OBSERVATIONS = (
-    f"sum by (route, method) (rate(corelane_load_table_observations_total{{{ROUTE}}}[5m]))"
-)
+LANE_TIME = sum_rate("corelane_load_table_lane_time_seconds_total", ROUTE, "route, method", "5m")
+OBSERVATIONS = sum_rate("corelane_load_table_observations_total", ROUTE, "route, method", "5m")
 
 
 def limit_used(series: str, setting: str, how: str = "max") -> str:

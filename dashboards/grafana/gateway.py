@@ -41,18 +41,20 @@ CIRCUITS = "|".join(
     for circuit in ("cx", "cx_pool", "rq_pending", "rq", "rq_retry")
 )
 
+RATE = f"sum by (pod) (pod:corelane_requests:rate1m{{{SERVICE}}})"
+
 SHARE = f"""
-  sum by (pod) (pod:corelane_requests:rate1m{{{SERVICE}}})
+  {RATE}
     / on () group_left () (sum(pod:corelane_requests:rate1m{{{SERVICE}}}) > 0)
 """
 
 WEIGHT = f"""
-  sum by (pod) (rate(corelane_requests_total{{{SERVICE}}}[1m]))
+  {RATE}
     / clamp_min(
       max by (pod) (pod:corelane_lane_busy:ratio_rate1m{{{SERVICE}}})
         + (
-          sum by (pod) (rate(corelane_requests_total{{{SERVICE}, code=~"5.."}}[1m]))
-            / (sum by (pod) (rate(corelane_requests_total{{{SERVICE}}}[1m])) > 0)
+          {sum_rate("corelane_requests_total", SERVICE + ', code=~"5.."', "pod", "1m")}
+            / ({RATE} > 0)
           or 0 * max by (pod) (pod:corelane_lane_busy:ratio_rate1m{{{SERVICE}}})
         ),
       0.02

@@ -4,7 +4,7 @@ from grafana import lane_connections
 from grafana.board import Board, link
 from grafana.lane_connections import IMBALANCE, LANE, UNEVEN, by_lane
 from grafana.panels import NONZERO, Column, Limits, cells, heat_map, lines, number
-from grafana.queries import POD, POD_ROUTE, quantile, raised, sum_increase, sum_rate
+from grafana.queries import POD, POD_ROUTE, quantile, raised, rate, sum_increase, sum_rate
 
 BOARD = Board(
     uid="corelane-lanes",
@@ -24,8 +24,8 @@ WITH_CPU = (
 def lane_time(matchers: str) -> str:
     """Lanes that each kind of request keeps busy."""
     return (
-        f"rate(corelane_load_table_observations_total{{{matchers}}}[5m])"
-        f" * corelane_load_table_lane_seconds{{{matchers}}}"
+        rate("corelane_load_table_observations_total", matchers, "5m")
+        + f" * corelane_load_table_lane_seconds{{{matchers}}}"
     )
 
 
@@ -186,7 +186,7 @@ BOARD.row(
         ),
         f"avg by (route, method) (corelane_load_table_lane_seconds{{{POD_ROUTE}}})",
         f"avg by (route, method) (corelane_load_table_lane_deviation_seconds{{{POD_ROUTE}}})",
-        f"sum by (route, method) (rate(corelane_load_table_observations_total{{{POD_ROUTE}}}[5m]))",
+        sum_rate("corelane_load_table_observations_total", POD_ROUTE, "route, method", "5m"),
         f"sum by (route, method) ({lane_time(POD_ROUTE)})"
         f" / on () group_left () (sum({lane_time(POD)}) > 0)",
         f"max by (route, method) (corelane_load_table_slow{{{POD_ROUTE}}})",

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from grafana_foundation_sdk.builders import prometheus
 from grafana_foundation_sdk.models.dashboard import DataSourceRef
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
+from metrics import catalogue
 
 DATASOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
 
@@ -30,6 +31,13 @@ POD_ROUTE = f'{POD}, route=~"$route"'
 """Matchers of the selected routes on the selected servers."""
 
 
+LATE = {name: it for name, it in catalogue.by_name(catalogue.read()).items() if it.late}
+"""Series that appear with their first event."""
+
+SECONDS = {"$__rate_interval": "($__rate_interval_ms / 1000)", "1m": "60", "5m": "300"}
+"""The windows of rates as numbers."""
+
+
 def over_time(expressions: Queries, *, traces: bool = False) -> Iterator[prometheus.Dataquery]:
     """Range queries; with `traces`, the exemplars of their series as well."""
     for legend, expression in expressions.items():
@@ -53,25 +61,50 @@ def heat(expression: str, *, traces: bool) -> Iterator[prometheus.Dataquery]:
 
 def quantile(share: float, histogram: str, matchers: str, by: str = "") -> str:
     """A quantile of a histogram; `by` are labels to keep, such as "pod, "."""
-    buckets = f"rate({histogram}_bucket{{{matchers}}}[$__rate_interval])"
+    buckets = rate(f"{histogram}_bucket", matchers)
     return f"histogram_quantile({share}, sum by ({by}le) ({buckets})) >= 0"
 
 
-def rate(counter: str, matchers: str) -> str:
+def rate(counter: str, matchers: str, window: str = "$__rate_interval") -> str:
     """The rate of each series of a counter."""
-    return f"rate({counter}{{{matchers}}}[$__rate_interval])"
+    plain = f"rate({counter}{{{matchers}}}[{window}])"
+    new = _appeared(counter, matchers, window)
+    return f"({new} / {SECONDS[window]} or {plain})" if new else plain
 
 
-def sum_rate(counter: str, matchers: str, by: str = "") -> str:
+def _appeared(counter: str, matchers: str, window: str) -> str:
+    """The values of series that appeared in the window, where this is due to an event; "" for other counters.
+
+    As in the rules: what the scrape at the beginning of the window did not have, or a process that has started since.
+    """
+    series = f"{counter}{{{matchers}}}"
+    new = f"max_over_time({series}[{window}]) unless {series} offset {window}"
+    if counter.startswith("k6_"):
+        # It writes from its start on.
+        return f"({new})"
+    if counter not in LATE:
+        return ""
+    own = ", ".join((*LATE[counter].labels, *["le"] * counter.endswith("_bucket")))
+    of_target = f'{{job="service", {SERVICE}}}'
+    return (
+        f"({new} unless ignoring ({own})"
+        f" (time() - max_over_time(process_start_time_seconds{of_target}[{window}]) > {SECONDS[window]}"
+        f" unless up{of_target} offset {window} == 1))"
+    )
+
+
+def sum_rate(counter: str, matchers: str, by: str = "", window: str = "$__rate_interval") -> str:
     """The rate of a counter, summed; `by` are labels to keep."""
-    return f"sum{_by(by)}({rate(counter, matchers)})"
+    return f"sum{_by(by)}({rate(counter, matchers, window)})"
 
 
 def sum_increase(
     counter: str, matchers: str, by: str = "", window: str = "$__rate_interval"
 ) -> str:
     """The increase of a counter, summed; `by` are labels to keep."""
-    return f"sum{_by(by)}(increase({counter}{{{matchers}}}[{window}]))"
+    plain = f"increase({counter}{{{matchers}}}[{window}])"
+    new = _appeared(counter, matchers, window)
+    return f"sum{_by(by)}({new} or {plain})" if new else f"sum{_by(by)}({plain})"
 
 
 def threshold(matchers: str) -> str:

@@ -22,10 +22,10 @@ PHASES = f'{POD_ROUTE}, phase!="accept"'
 """The phase accept belongs to a connection, not to a request."""
 
 # The records of routes keep no pod, but these panels show the selected pods.
-REQUESTS = f"sum by (route) (rate(corelane_requests_total{{{POD_ROUTE}}}[5m]))"
+REQUESTS = sum_rate("corelane_requests_total", POD_ROUTE, "route", "5m")
 ERRORS = f"""
   (
-    sum by (route) (rate(corelane_requests_total{{{POD_ROUTE}, code=~"5.."}}[5m]))
+    {sum_rate("corelane_requests_total", POD_ROUTE + ', code=~"5.."', "route", "5m")}
       or 0 * {REQUESTS}
   )
     / ({REQUESTS} > 0)
@@ -33,7 +33,7 @@ ERRORS = f"""
 P99 = f"""
   histogram_quantile(
     0.99,
-    sum by (route, le) (rate(corelane_request_duration_seconds_bucket{{{POD_ROUTE}}}[5m]))
+    {sum_rate("corelane_request_duration_seconds_bucket", POD_ROUTE, "route, le", "5m")}
   ) >= 0
 """
 

@@ -81,7 +81,7 @@ def empty_by_nature(file: Path = EMPTY) -> dict[tuple[str, str, str], str]:
 
 REFERENCE = re.compile(r"\$\{?(\w+)\}?")
 
-BUILT_IN = {"__rate_interval": f"{4 * STEP}s"}
+BUILT_IN = {"__rate_interval": f"{4 * STEP}s", "__rate_interval_ms": str(4000 * STEP)}
 """Grafana's: at least four scrapes, so that a rate always has two samples."""
 
 LABEL_VALUES = re.compile(r"label_values\((?P<series>.+), (?P<label>\w+)\)", re.DOTALL)

@@ -30,6 +30,8 @@ class Series:
     """The values that a label may have, where they are a short list."""
     at_most: bool = False
     """Whether the cost is the most that can be: some of it comes when it is first needed."""
+    late: str = ""
+    """What its series appear with, instead of at 0 from the start: their first `event`, or a `route` that is learnt."""
     optional: str = ""
     """Where it is left out."""
 

@@ -40,6 +40,40 @@ A sample takes [1 to 2 bytes](https://prometheus.io/docs/prometheus/latest/stora
 15 s are 14 to 29 MB a day.
 """
 
+LATE = """
+## Late series
+
+A counter is *late* if its series appear with their first event, such as the first 500 of a route on a lane. `rate` and
+`increase` see only steps between two values, so they miss the step from no series to its first value: a burst of errors
+within one scrape would count as none. All other counters are exposed at 0 from the start, with every combination of their
+labels, so only what precedes the first scrape of a process is missed.
+
+Rules and dashboards count what appeared in a window from 0, before they sum:
+
+```promql
+(
+  max_over_time(SERIES[5m]) unless SERIES offset 5m
+    unless ignoring (LABELS)
+  (time() - max_over_time(process_start_time_seconds{job="service"}[5m]) > 300 unless up{job="service"} offset 5m == 1)
+) / 300
+  or
+rate(SERIES[5m])
+```
+
+LABELS are the labels of the series without those of its target. The inner `unless` excludes targets whose counters at the
+beginning of the window are unknown: their process is older, but no scrape succeeded then. So neither a failed scrape nor
+a new Prometheus makes old requests count again. A relabeling that begins to keep series of running replicas does, for
+the length of the window.
+
+The alternative is to expose every route, method and class of codes at 0. That would add up to 5 × `lanes` × `kinds` counters
+and 95 × `lanes` × `routes` series of histograms to each replica. Learnt routes and the replies that Envoy counts would still
+be late. Counting from 0 reads more samples instead. Prometheus can take the start of a series from its target (`created-timestamp-zero-ingestion`),
+but that is experimental and off by default, and Envoy does not expose it.
+
+Tests compare the mark *Late* with the running parts, and check that every rule and panel reads late series in this way. Use the
+records, such as `route:corelane_requests:rate5m`, in your own rules.
+"""
+
 
 def text(parts: Mapping[str, Part]) -> str:
     """The whole page."""
@@ -47,7 +81,7 @@ def text(parts: Mapping[str, Part]) -> str:
         (part.title, _listed(part.jobs), _of_example(part), *_adds(part)) for part in parts.values()
     ]
     costs = _table(("part", "job", "series in the example", "growth"), rows)
-    return "\n".join([HEAD, costs, *map(_part, parts.values())])
+    return "\n".join([HEAD, costs + LATE, *map(_part, parts.values())])
 
 
 def _of_example(part: Part) -> str:
@@ -103,6 +137,8 @@ def _row(series: Series, example: Mapping[str, int]) -> tuple[object, ...]:
     formula = f"at most {formula}" if series.at_most else formula
     words = [series.meaning]
     words += [f"`{label}`: {_listed(values)}" for label, values in series.values.items()]
+    if series.late:
+        words.append(f"[Late](#late-series){' for a learnt route' * (series.late == 'route')}")
     if series.optional:
         words.append(f"Missing {series.optional}")
     labels = ", ".join(f"`{label}`" for label in series.labels)

@@ -33,7 +33,8 @@ def test_a_file_that_was_changed_by_hand_or_is_left_over_is_named(tmp_path: Path
     (tmp_path / "hack").symlink_to(REPOSITORY / "hack")
     folder = tmp_path / "dashboards"
     shutil.copytree(CODE, folder / "grafana")
-    (folder / "rules").symlink_to(REPOSITORY / "dashboards" / "rules")
+    for other in ("metrics", "rules"):
+        (folder / other).symlink_to(REPOSITORY / "dashboards" / other)
     shutil.copytree(REPOSITORY / "dashboards" / "json", folder / "json")
     changed = folder / "json" / "corelane-lanes.json"
     changed.write_text(changed.read_text().replace("Busiest", "Laziest"))
@@ -64,7 +65,8 @@ def expressions(value: object) -> list[str]:
 
 def test_prometheus_can_read_every_query(tmp_path: Path) -> None:
     queries = [it for file in FILES for it in expressions(json.loads(file.read_text()))]
-    filled = [re.sub(r"\$\w+", "x", it.replace("$__rate_interval", "1m")) for it in queries]
+    built_in = {"__rate_interval": "1m", "__rate_interval_ms": "60000"}
+    filled = [re.sub(r"\$(\w+)", lambda it: built_in.get(it[1], "x"), each) for each in queries]
     rules = [{"record": f"query_{index}", "expr": it} for index, it in enumerate(filled)]
     # JSON is YAML (YAML 1.2, section 1.3).
     file = tmp_path / "queries.json"

@@ -85,7 +85,8 @@ def test_variables_go_along_and_are_explained(board: dict) -> None:
 
 @every_board
 def test_queries_name_only_variables_that_there_are(board: dict) -> None:
-    known = {variable["name"] for variable in board["templating"]["list"]} | {"__rate_interval"}
+    known = {variable["name"] for variable in board["templating"]["list"]}
+    known |= {"__rate_interval", "__rate_interval_ms"}
     used = set(re.findall(r"\$\{?(\w+)", " ".join(expressions(board))))
     assert used <= known
 

@@ -278,6 +278,8 @@ def test_no_duration() -> None:
         ("time() - a > 60 and b > 3", "time() - a > 60 / 20 and b > 3"),
         # The seconds between two samples of a sum become less, so that it still counts requests.
         ("30 * sum_over_time(a[1h]) > 10", "30 / 20 * sum_over_time(a[180000ms]) > 10"),
+        # What appeared in a window is divided by its length.
+        ("a / 300 or rate(a[5m]) / 2", "a / 300 * 20 or rate(a[15000ms]) / 2"),
     ],
 )
 def test_an_expression_is_divided(expression: str, made: str) -> None:
@@ -302,7 +304,7 @@ def test_nothing_else_is_changed() -> None:
         kept = {name: value for name, value in real.items() if name not in ("expr", *factor.FIELDS)}
         assert kept.items() <= made.items()
         assert made.keys() == real.keys()
-        back = re.sub(rf" / {BY}\b", "", made["expr"])
+        back = re.sub(rf" [/*] {BY}\b", "", made["expr"])
         assert DURATION.sub("", back) == DURATION.sub("", str(real["expr"])), real
 
 

@@ -249,6 +249,54 @@ def test_what_is_read_is_there(file: Path) -> None:
     ] == []
 
 
+RATE = re.compile(r"(i?rate|increase|i?delta)\(([\w:]+)(\{[^}]*\})?\[([^\]]+)\]")
+"""In an expression without white space."""
+
+
+def unborn(expression: str) -> list[str]:
+    """The rates of late series that do not count from 0 what appeared in their window: see docs/metrics.md."""
+    text = re.sub(r"\s+", "", re.sub(r"#[^\n]*", "", expression))
+
+    def counts(rate: re.Match[str]) -> bool:
+        function, name, matchers, window = rate.groups("")
+        own = ",".join((*LISTED[name].labels, *["le"] * name.endswith("_bucket")))
+        of_target = r'\{job="service"[^}]*\}'
+        selector, of_window, width = map(re.escape, (name + matchers, f"[{window}]", window))
+        births = (
+            rf"\(max_over_time\({selector}{of_window}\)unless{selector}offset{width}unlessignoring\({own}\)"
+            rf"\(time\(\)-max_over_time\(process_start_time_seconds{of_target}{of_window}\)>{seconds(window)}"
+            rf"unlessup{of_target}offset{width}==1\)\)"
+        )
+        each = rf"/{seconds(window)}" if function == "rate" else ""
+        return re.search(births + each + "or$", text[: rate.start()]) is not None
+
+    late = (it for it in RATE.finditer(text) if it[2] in LISTED and LISTED[it[2]].late)
+    return [rate[0] for rate in late if not counts(rate)]
+
+
+def seconds(window: str) -> str:
+    """The length of a window, as a pattern."""
+    if window.startswith("$"):
+        return re.escape(f"({window}_ms/1000)")
+    return str(int(window[:-1]) * {"s": 1, "m": 60, "h": 3600}[window[-1]])
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_late_series_count_from_their_first_event(file: Path) -> None:
+    assert [f"{title}: {it}" for title, text in of_file(file) for it in unborn(text)] == []
+
+
+def test_a_rate_that_misses_the_first_event_is_found() -> None:
+    assert unborn('sum(rate(corelane_requests_total{code="500"} [5m]))')
+    assert unborn("increase(corelane_stalls_total[5m]) > 0")
+    assert unborn("rate(corelane_panics_total[5m])") == []
+    text = dict(of_rules(DASHBOARDS / "rules/slo.rules.yaml"))["route:corelane_requests:rate5m"]
+    assert unborn(text) == []
+    changes = {"offset 5m": "offset 6m", "/ 300": "/ 60", ", code)": ")", "> 300": "> 60"}
+    for old, new in changes.items():
+        assert unborn(text.replace(old, new)), new
+
+
 def read(expression: str) -> list[str]:
     """What is wrong with an expression."""
     return [words for selector in selectors(expression) for words in wrong(selector)]

@@ -16,7 +16,7 @@ from support.cgroups import Cgroups, Machine
 from support.client import ask
 from support.credentials import certificate, issuer, token
 from support.envoys import endpoint, gateway_to
-from support.exposition import differences, families
+from support.exposition import births, differences, families
 from support.node_agents import Agents as NodeAgents
 from support.node_agents import node, pod
 from support.processes import free_ports
@@ -69,6 +69,7 @@ def test_server(start: Callable[..., Server], tmp_path: Path) -> None:
     flags += ["--database.path", tmp_path / "projects.db"]
     server = start(*flags, "--otlp.endpoint", f"http://127.0.0.1:{free_ports(1)}")
     url = f"https://localhost:{urlsplit(server.url).port}"
+    new = ask(server.admin, "/metrics").body.decode()
 
     def everywhere(path: str, method: str = "GET", **more: object) -> bytes:
         """Asks on new connections until each lane has answered; the last reply."""
@@ -89,6 +90,7 @@ def test_server(start: Callable[..., Server], tmp_path: Path) -> None:
     saved = everywhere("/projects", "POST", body=b'{"name": "n"}', headers=writer.headers())
     everywhere(f"/projects/{json.loads(saved)['id']}")
     agrees(SERVER, lambda: ask(server.admin, "/metrics").body)
+    assert births(SERVER, new, ask(server.admin, "/metrics").body.decode()) == []
     counts = samples(server, tmp_path)
     assert 400 < counts["low"] <= 600 < counts["full"]
 
@@ -139,6 +141,7 @@ def test_gateway(start: Callable[..., Server], tmp_path: Path) -> None:
     }
     server = start()
     with gateway_to([endpoint(server.url, server.admin)], tmp_path, values) as gateway:
+        new = ask(gateway.stats, "/stats/prometheus").body.decode()
 
         def answers() -> bool:
             return ask(gateway.tls, "/hello", authority=trusted).status == 200
@@ -146,7 +149,9 @@ def test_gateway(start: Callable[..., Server], tmp_path: Path) -> None:
         # Its first health check may have been too late.
         eventually(answers, "a reply of the server")
         agrees([GATEWAY], lambda: ask(gateway.stats, "/stats/prometheus").body)
-        shown = families(ask(gateway.stats, "/stats/prometheus").body.decode())
+        last = ask(gateway.stats, "/stats/prometheus").body.decode()
+        assert births([GATEWAY], new, last) == []
+        shown = families(last)
         assert sum(len(family.samples) for family in shown.values()) <= GATEWAY.most
     configuration = yaml.safe_load((tmp_path / "envoy.yaml").read_text())
     matcher = configuration["stats_config"]["stats_matcher"]["inclusion_list"]["patterns"]

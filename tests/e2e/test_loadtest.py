@@ -133,7 +133,7 @@ def test_the_runners_share_a_run_and_their_series_add_up(
         assert asked
         for query in asked:
             query = query.replace("$testid", record["settings"]["testid"])
-            query = query.replace("$__rate_interval", "8s")
+            query = query.replace("$__rate_interval_ms", "8000").replace("$__rate_interval", "8s")
             path = f"/api/v1/query?query={quote(query)}&time={moment}"
             assert prometheus.data(path)["result"], query
 

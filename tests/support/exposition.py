@@ -80,6 +80,26 @@ def _of_series(series: Series, family: Family, example: Mapping[str, int]) -> It
         yield f"{series.name}: {number} series shown, {series.cost} = {wanted} in the catalogue"
 
 
+def births(parts: list[Part], before: str, after: str) -> list[str]:
+    """Where counters whose series came between two pages of a target are other than the catalogue says."""
+    shown = [families(text) for text in (before, after)]
+    words = []
+    for series in (each for part in parts for each in part.series()):
+        if series.type == "gauge" or series.name not in shown[1]:
+            continue
+        first, last = (_identities(found.get(series.name)) for found in shown)
+        born = len(last - first)
+        if bool(born) != (series.late == "event"):
+            said = f"late with an {series.late}" if series.late else "not late"
+            words.append(f"{series.name}: {said} in the catalogue, {born} series appeared later")
+    return words
+
+
+def _identities(family: Family | None) -> set[frozenset[tuple[str, str]]]:
+    """The labels of each of its series."""
+    return {frozenset(sample.items()) for sample in family.samples} if family else set()
+
+
 _TOKEN = re.compile(
     r'"(?:[^"\\]|\\.)*"'  # a string
     r"|\$\{[^}]*\}|\$\w+"  # a variable of Grafana
