@@ -38,6 +38,7 @@ READS = (
     "/work?ops=1",
     "/work/a?ops=1",
     "/static/",
+    "/static",
     "/static/4k.txt",
     "/openapi.json",
 )

@@ -315,7 +315,16 @@ def test_a_folder_without_a_slash_redirects_to_itself(site: Server) -> None:
         assert reply.status == 308
         there = urljoin(f"{site.url}/static/{path}", reply.headers["location"])
         assert there == f"{site.url}/static/{path.replace('%66', 'f')}/"
-    assert get(site, "folder?query=1").status == 308
+    # Clients may cache it, also with its query.
+    assert get(site, "folder?x=1&y=%2F?").headers["location"] == "./folder/?x=1&y=%2F?"
+
+
+@pytest.mark.parametrize("query", ["", "?x=1"])
+def test_the_root_without_a_slash_redirects_to_itself(site: Server, query: str) -> None:
+    reply = ask(site.url, f"/static{query}")
+    assert (reply.status, reply.headers["location"]) == (308, f"./static/{query}")
+    assert ask(site.url, f"/static{query}", "POST").status == 405
+    assert ask(site.url, "/statics").status == 404
 
 
 @pytest.mark.parametrize("path", ["no%20index/", "none/", "small.txt/", "folder/none"])

@@ -115,10 +115,13 @@ impl Files {
         })))
     }
 
-    /// Answers a GET or HEAD for `path`, which is relative to the root and still percent-encoded.
+    /// Answers a GET or HEAD for `target`: a path that is relative to the root and still percent-encoded, and
+    /// the request's query, if it has one. Only a redirect to a folder depends on the query, and keeps it.
     /// A cached file is answered at once, without the disk, a system call or a future. The reply
     /// reuses the map of the request's headers.
-    pub fn get(&self, path: &str, method: &Method, headers: HeaderMap) -> Answer {
+    pub fn get(&self, target: &str, method: &Method, headers: HeaderMap) -> Answer {
+        let (path, query) =
+            target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
         // An unencoded path is its own cache key, and was checked when it was cached.
         if !path.contains('%')
             && let Some(resource) = self.kept(path)
@@ -134,11 +137,11 @@ impl Files {
             return Answer::Ready(reply(&resource, method, headers));
         }
         let Some(search) = self.search(&path) else { return Answer::Ready(overloaded()) };
-        let (path, method) = (path.into_owned(), method.clone());
+        let (path, query, method) = (path.into_owned(), query.map(str::to_owned), method.clone());
         Answer::Later(Box::pin(async move {
             match found(search).await {
                 Found::File(resource) => reply(&resource, &method, headers),
-                Found::Folder => to_folder(&path),
+                Found::Folder => to_folder(&path, query.as_deref()),
                 Found::Nothing => status(StatusCode::NOT_FOUND),
                 Found::Failed => status(StatusCode::INTERNAL_SERVER_ERROR),
             }
@@ -278,7 +281,8 @@ mod tests {
             let Answer::Ready(reply) = get_aged(&files, "file", 0) else { panic!("it is kept") };
             let body = reply.into_body().collect().await.expect("a body");
             assert_eq!(body.to_bytes(), "content");
-            // Another encoding of the path finds the same file.
+            // A query does not matter, and another encoding of the path finds the same file.
+            assert!(matches!(get_aged(&files, "file?x=%1", 0), Answer::Ready(_)));
             assert!(matches!(get_aged(&files, "%66ile", 0), Answer::Ready(_)));
         });
     }
@@ -370,6 +374,8 @@ mod tests {
             fs::create_dir_all(root.join("myindex.html/index.html")).expect("folders");
             let redirected = later(get(&files, "myindex.html")).await;
             assert_eq!(redirected.headers()[LOCATION], "./myindex.html/");
+            let redirected = later(get(&files, "folder?x=1&y=%2F?/")).await;
+            assert_eq!(redirected.headers()[LOCATION], "./folder/?x=1&y=%2F?/");
             let index = later(get(&files, "myindex.html/")).await;
             assert_eq!(index.status(), StatusCode::NOT_FOUND);
             assert!(files.0.searches.borrow().is_empty());

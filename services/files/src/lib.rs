@@ -29,4 +29,5 @@ mod stamp;
 
 pub use body::Body;
 pub use files::{Answer, Files, Settings};
+pub use reply::to_folder;
 pub use rules::Rules;

@@ -62,10 +62,13 @@ pub(crate) fn overloaded() -> Response<Body> {
     reply
 }
 
-/// Redirects to the folder with a slash, which is the base of relative links in its index. The
-/// redirect is relative, so that it works with any mount point. It never leads to another host,
+/// Redirects to the folder with a slash, which is the base of relative links in its index, and keeps the query:
+/// clients may cache a 308. `path` is decoded. A service uses it for the folder at which it mounts
+/// [`Files`](crate::Files).
+///
+/// The redirect is relative, so that it works with any mount point. It never leads to another host,
 /// because a reference that starts with `./` is a path (RFC 3986 section 4.2).
-pub(crate) fn to_folder(path: &str) -> Response<Body> {
+pub fn to_folder(path: &str, query: Option<&str>) -> Response<Body> {
     let name = path.rsplit('/').next().unwrap_or_default();
     let mut location = String::from("./");
     for byte in name.bytes() {
@@ -77,6 +80,10 @@ pub(crate) fn to_folder(path: &str) -> Response<Body> {
         }
     }
     location.push('/');
+    if let Some(query) = query {
+        location.push('?');
+        location.push_str(query);
+    }
     let mut reply = status(StatusCode::PERMANENT_REDIRECT);
     if let Ok(location) = HeaderValue::try_from(location) {
         reply.headers_mut().insert(LOCATION, location);

@@ -25,19 +25,20 @@ use tower::Service;
 
 use crate::config::Config;
 use crate::docs;
-use crate::files::{Body, Files};
+use crate::files::{self, Body, Files};
 use crate::handlers::root::Root;
 use crate::handlers::{div, hello, work};
 use crate::projects::database::Database;
 use crate::projects::{self, Projects, Resource};
 
 /// Route templates, as in metrics.
-const ROUTES: [&str; 12] = [
+const ROUTES: [&str; 13] = [
     "/",
     "/hello",
     "/div/{n}",
     "/work",
     "/work/{name}",
+    "/static",
     "/static/",
     "/static/{*path}",
     "/projects",
@@ -176,8 +177,9 @@ impl Instance {
             && is_read(request.method())
         {
             let fields = std::mem::take(request.headers_mut());
-            let path = &request.uri().path()["/static/".len()..];
-            return match files.get(path, &request, fields) {
+            let target = request.uri().path_and_query().map_or("", |target| target.as_str());
+            let target = target.strip_prefix("/static/").unwrap_or_default();
+            return match files.get(target, &request, fields) {
                 Ok(reply) => Either::Left(ready(Ok(reply))),
                 Err(later) => Either::Right(Box::pin(async move { Ok(later.await) })),
             };
@@ -200,6 +202,7 @@ impl Instance {
         let known = match path {
             // `*` is the server as a whole and allows only OPTIONS (RFC 9110 section 9.3.7).
             "/" | "/hello" | "/work" | "/openapi.json" | "/docs" | "*" => true,
+            "/static" => self.files.is_some(),
             _ => {
                 let named = |prefix| path.strip_prefix(prefix).filter(|name| !name.contains('/'));
                 named("/div/").is_some()
@@ -217,6 +220,7 @@ impl Instance {
         match path {
             "/" => self.root.reply(fields),
             "/hello" => hello::reply(fields),
+            "/static" => files::to_root(uri.query()),
             "/openapi.json" => self.documents.json(&fields),
             "/docs" => self.documents.page(&fields),
             "/work" => work::reply(fields, uri.query().unwrap_or(""), self.max_ops),

@@ -42,14 +42,19 @@ impl Files {
         corelane_files::Files::new(&settings).map(|files| Some(Files(files))).map_err(named)
     }
 
-    /// Answers a GET or HEAD for `path`, which is relative to the root and still encoded. The
+    /// Answers a GET or HEAD for `target`, which is relative to the root and still encoded, with its query. The
     /// request's headers are moved out of it, because their map is used for the reply.
-    pub(crate) fn get<B>(&self, path: &str, request: &Request<B>, fields: HeaderMap) -> Reply {
-        match self.0.get(path, request.method(), fields) {
+    pub(crate) fn get<B>(&self, target: &str, request: &Request<B>, fields: HeaderMap) -> Reply {
+        match self.0.get(target, request.method(), fields) {
             Answer::Ready(reply) => Ok(worded(reply)),
             Answer::Later(reply) => Err(Box::pin(async move { worded(reply.await) })),
         }
     }
+}
+
+/// Redirects a GET or HEAD for the root, whose address lacks its slash.
+pub(crate) fn to_root(query: Option<&str>) -> Response<Full<Bytes>> {
+    corelane_files::to_folder("static", query).map(|_| Full::default())
 }
 
 /// Adds a problem body to an error and keeps its headers: 416 has the length of the file in
@@ -72,7 +77,7 @@ fn worded(reply: Response<corelane_files::Body>) -> Response<Body> {
 }
 
 /// The paths of files, for the OpenAPI document.
-pub(crate) fn describe() -> [openapi::Path; 2] {
+pub(crate) fn describe() -> [openapi::Path; 3] {
     let bytes = || Some(("*/*", json!({})));
     let file = |id: &str, summary: &str| {
         Operation::new(id, summary)
@@ -94,7 +99,11 @@ pub(crate) fn describe() -> [openapi::Path; 2] {
     let file = file("file", "A file below the root")
         .description("Range and conditional requests are answered (RFC 9110 sections 13 and 14)")
         .parameters([path]);
+    let root = Operation::new("staticRoot", "A redirect to the index of the root")
+        .tag("Files")
+        .reply(308, openapi::reply("The address with its slash", None));
     [
+        ("/static", json!({ "get": Value::from(root) })),
         ("/static/", json!({ "get": Value::from(index) })),
         ("/static/{path}", json!({ "get": Value::from(file) })),
     ]
