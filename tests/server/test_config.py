@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 import subprocess
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 import settings
 from support import PATIENCE, REPOSITORY
 from support.rendering import tool
+from support.servers import Server
 
 
 def run(binary: Path, *flags: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -61,7 +64,6 @@ def test_the_file_may_be_named_by_the_environment(binary: Path, tmp_path: Path) 
     [
         ("--listen", "8080", "an IP address and a port"),
         ("--listen", "127.0.0.1:80, /run/a.sock", "unix:PATH"),
-        ("--listen", "", "an IP address and a port"),
         ("--proxy-protocol", "v2", "on or off"),
         ("--trusted-proxies", "10.0.0.0/33", "a network such as 10.0.0.0/8"),
         ("--forwarded-header", "x-real-ip", "x-forwarded-for or forwarded"),
@@ -69,7 +71,7 @@ def test_the_file_may_be_named_by_the_environment(binary: Path, tmp_path: Path) 
         ("--lanes", "0", "from 1 to 1024"),
         ("--pin", "maybe", "auto, on or off"),
         ("--placement", "random", "hashed"),
-        ("--steering", "true", "on or off"),
+        ("--steering", "1", "on or off"),
         ("--load-reports", "yes", "off, text or json"),
         ("--park-after", "1ms", "off, or a duration"),
         ("--park-after", "5", "with its unit"),
@@ -135,6 +137,38 @@ def test_unknown_keys_are_refused(binary: Path, tmp_path: Path) -> None:
     ):
         assert result.returncode == 64
         assert name in result.stderr
+
+
+def test_what_others_set_does_not_stop_the_service(binary: Path) -> None:
+    """Variables of the command, Service links, empty variables, and words in another case."""
+    flags = re.compile(r'env = "(CORELANE_\w+)"')
+    sources = (REPOSITORY / "services/cli/src").rglob("*.rs")
+    ours = {name for source in sources for name in flags.findall(source.read_text())}
+    assert "CORELANE_HOME" in ours
+    links = {
+        "CORELANE_PORT": "tcp://10.0.0.1:80",
+        "CORELANE_PORT_80_TCP_ADDR": "10.0.0.1",
+        "CORELANE_GATEWAY_SERVICE_HOST": "10.0.0.1",
+    }
+    words = {"CORELANE_LOG_LEVEL": "INFO", "CORELANE_PIN": "Off", "CORELANE_STEERING": "true"}
+    empty = dict.fromkeys(("CORELANE_LANES", "CORELANE_LISTEN", "CORELANE_CONFIG"), "")
+    variables = {**dict.fromkeys(ours, "/x"), **links, **words, **empty}
+    result = run(binary, "--check", **variables)
+    assert result.returncode == 0, result.stderr
+    assert 'lanes = "auto"  # default' in result.stdout
+    (warning,) = result.stderr.splitlines()
+    assert all(name in warning for name in links)
+    assert "enableServiceLinks" in warning
+    # Flags are not empty by accident.
+    empty_flag = run(binary, "--check", "--listen", "")
+    assert (empty_flag.returncode, "an IP address and a port" in empty_flag.stderr) == (64, True)
+
+
+def test_a_running_service_logs_which_variables_it_ignores(start: Callable[..., Server]) -> None:
+    server = start(within=["env", "CORELANE_PORT=tcp://10.0.0.1:80"])
+    server.process.terminate()
+    code, log = server.end()
+    assert (code, "WARN" in log, "CORELANE_PORT" in log) == (0, True, True), log
 
 
 def test_a_file_that_is_absent_or_not_toml_is_named(binary: Path, tmp_path: Path) -> None:
@@ -207,6 +241,7 @@ def test_the_page_of_settings_is_that_of_the_schema(schema: Path) -> None:
 
 
 ACCEPTED = [
+    "steering = true\nrequest_ids = false\npin = true\npark_after = false",
     'lanes = 3\npin = "on"\nload_reports = "json"\nlisten = "[::1]:80, unix:/run/a.sock"',
     '[limits]\nheaders = 1_000\nbody_bytes = 0\nsend_rate = "off"\nuri_bytes = "8 KiB"',
     '[drain]\nsettle = 0\ndeadline = "1min 2.5s"\n[otlp]\nratio = 1\n[work]\nmax_ops = "7"',
@@ -222,7 +257,7 @@ REFUSED = [
     "[limits]\nheader_bytes = 32768",
     '[timeouts]\nidle = "75"',
     '[timeouts]\nidle = "soon"',
-    "steering = true",
+    'steering = "yes"',
     'placement = "random"',
     "lanes = 0",
     "[otlp]\nratio = 1.5",

@@ -21,6 +21,10 @@ use crate::telemetry;
 /// Environment variables with this prefix are settings.
 const PREFIX: &str = "CORELANE_";
 
+/// Variables of the command `corelane` and of the local cluster.
+const OTHERS: &[&str] =
+    &["CORELANE_CAPACITY_", "CORELANE_CHECK_", "CORELANE_CLUSTER_STATE", "CORELANE_HOME"];
+
 /// A service, before it is run. `C` is the type of its own settings, made by
 /// [`settings!`](crate::settings); `()` has none.
 ///
@@ -169,7 +173,7 @@ impl<C: Keys> App<C> {
 
     fn program(&self) -> Program {
         let App { name, version, about, .. } = *self;
-        Program { name, version, about, prefix: PREFIX, keys: self.keys() }
+        Program { name, version, about, prefix: PREFIX, others: OTHERS, keys: self.keys() }
     }
 
     /// All keys with the defaults of this service.
@@ -193,6 +197,7 @@ impl<C: Keys> App<C> {
         match program.read(arguments, std::env::vars_os())? {
             Invocation::Print(text) => process::print(&text),
             Invocation::Check(settings) => {
+                settings.warning().inspect(|warning| process::report(program.name, warning));
                 let ready = self.prepare(settings)?;
                 ready.builder.validate()?;
                 ready.config.runtime.tls()?.map_or(Ok(()), |tls| tls.check())?;
@@ -226,6 +231,7 @@ impl<C: Keys> App<C> {
         let builder = (self.extend)(builder);
         let shown = settings.describe(&Config::<C>::keys(), &config.effective(&builder));
         Ok(Ready {
+            warning: settings.warning().map(str::to_owned),
             name: self.name,
             version: self.version,
             builder,

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use clap::builder::Resettable;
 use clap::error::ErrorKind;
-use clap::{ArgMatches, Command, Parser};
+use clap::{Arg, ArgMatches, Command, Parser};
 
 use crate::{config, process};
 
@@ -13,7 +14,8 @@ use crate::{config, process};
 /// `--version`, 64 after an error, which is printed.
 ///
 /// Variables with one of `prefixes` that belong to no flag are errors, because they are probably
-/// misspelt.
+/// misspelt. Those that Kubernetes sets for a Service are ignored, and an empty variable is unset. Words are
+/// not case-sensitive.
 ///
 /// ```no_run
 /// use std::process::ExitCode;
@@ -43,11 +45,27 @@ pub fn parse<T: Parser>(prefixes: &[&str]) -> Result<T, ExitCode> {
 
 /// Like [`parse`], for a command that is not derived.
 pub fn read(command: &Command, prefixes: &[&str]) -> Result<ArgMatches, ExitCode> {
-    let matches = command.clone().try_get_matches().map_err(exit)?;
+    let matches = tolerant(command.clone()).try_get_matches().map_err(exit)?;
     match unknown(command, prefixes, std::env::vars_os()) {
         None => Ok(matches),
         Some(message) => Err(reject(command.clone(), message)),
     }
+}
+
+/// A command that ignores empty variables and whose words are not case-sensitive. Its help does not show the values of variables,
+/// which may be secrets.
+fn tolerant(command: Command) -> Command {
+    let of_flag = |flag: Arg| {
+        let flag = flag.hide_env_values(true);
+        let variable = flag.get_env().and_then(std::env::var_os);
+        let flag = match variable.is_some_and(|value| value.is_empty()) {
+            true => flag.env(Resettable::Reset),
+            false => flag,
+        };
+        let words = flag.get_action().takes_values();
+        if words { flag.ignore_case(true) } else { flag }
+    };
+    command.mut_args(of_flag).mut_subcommands(tolerant)
 }
 
 /// Prints a command line error or the help, and returns the exit code.
@@ -78,10 +96,12 @@ fn unknown(
     let known = variables(command);
     environment.into_iter().find_map(|(name, value)| {
         let name = name.to_string_lossy();
-        let prefixed = prefixes.iter().any(|prefix| name.starts_with(prefix));
+        let value = value.to_string_lossy();
+        let foreign = value.is_empty() || config::is_service_link(&name, &value);
+        let prefixed = !foreign && prefixes.iter().any(|prefix| name.starts_with(prefix));
         let error = || {
             let known = known.iter().cloned().collect();
-            config::unknown(&name, &value.to_string_lossy(), "environment", known)
+            config::unknown(&name, &value, "environment", known)
         };
         (prefixed && !known.contains(&*name)).then(error)
     })
@@ -96,8 +116,6 @@ fn variables(command: &Command) -> BTreeSet<String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Arg;
-
     use super::*;
 
     #[test]
@@ -106,6 +124,7 @@ mod tests {
         let command =
             Command::new("demo").arg(Arg::new("a").long("a").env("DEMO_A")).subcommand(below);
         let look = |name: &str| unknown(&command, &["DEMO_"], [(name.into(), "1".into())]);
+        assert_eq!(look("DEMO_SERVICE_PORT"), None, "Kubernetes sets it");
         assert_eq!((look("DEMO_A"), look("DEMO_B"), look("HOME")), (None, None, None));
         let words = look("DEMO_C").expect("no flag has it");
         let meant = "did you mean DEMO_B? allowed are DEMO_A, DEMO_B";

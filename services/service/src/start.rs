@@ -32,6 +32,8 @@ pub(crate) struct Ready<C> {
     pub(crate) version: &'static str,
     pub(crate) config: Config<C>,
     pub(crate) builder: Builder,
+    /// What the log says at the start about the environment.
+    pub(crate) warning: Option<String>,
     /// What `--check` and `/config` show.
     pub(crate) shown: String,
     #[cfg(feature = "auth")]
@@ -48,6 +50,7 @@ impl<C> Ready<C> {
     {
         let Ready { name, version, config, shown, .. } = self;
         let (_flush_at_end, log_level) = logging::start(&config.log)?.unzip();
+        self.warning.inspect(|warning| tracing::warn!("{warning}"));
         let replica = config.runtime.replica_name();
         let registry = Arc::<Mutex<Registry>>::default();
         let builder = named(self.builder, &replica).registry(Arc::clone(&registry)).admin_route(

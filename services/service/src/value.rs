@@ -117,27 +117,46 @@ pub fn switch(text: &str) -> Result<bool, Allowed> {
     choice(&[("on", true), ("off", false)])(text)
 }
 
-/// One of several words, and the value that each means.
+/// Whether text is this word, whatever its case. `true` and `false` are `on` and `off`, which YAML reads as
+/// booleans.
+fn is_word(text: &str, word: &str) -> bool {
+    let boolean = BOOLEANS.iter().find(|(_, of)| *of == word);
+    text.eq_ignore_ascii_case(word)
+        || boolean.is_some_and(|(boolean, _)| text.eq_ignore_ascii_case(&boolean.to_string()))
+}
+
+const BOOLEANS: [(bool, &str); 2] = [(true, "on"), (false, "off")];
+
+/// The schema of words in lower case.
+fn words<'a>(words: impl IntoIterator<Item = &'a str>) -> Value {
+    let mut values: Vec<Value> = words.into_iter().map(Value::from).collect();
+    let booleans = BOOLEANS.iter().filter(|(_, word)| values.contains(&Value::from(*word)));
+    let booleans: Vec<Value> = booleans.map(|(boolean, _)| (*boolean).into()).collect();
+    values.extend(booleans);
+    json!({ "enum": values })
+}
+
+/// One of several words, in any case, and the value that each means. `true` means `on`, and `false` means `off`.
 ///
 /// ```
 /// use corelane_service::value::choice;
 ///
 /// let size = choice(&[("small", 1), ("medium", 2), ("large", 3)]);
-/// assert_eq!(size("medium"), Ok(2));
+/// assert_eq!(size("Medium"), Ok(2));
 /// assert_eq!(size("huge").unwrap_err().text, "small, medium or large");
 /// ```
 pub fn choice<T: Copy>(
-    words: &'static [(&'static str, T)],
+    choices: &'static [(&'static str, T)],
 ) -> impl Fn(&str) -> Result<T, Allowed> + Clone {
-    move |text| match words.iter().find(|(word, _)| *word == text) {
+    move |text| match choices.iter().find(|(word, _)| is_word(text, word)) {
         Some((_, value)) => Ok(*value),
         None => {
-            let words: Vec<_> = words.iter().map(|(word, _)| *word).collect();
-            let text = match words.split_last() {
+            let all: Vec<_> = choices.iter().map(|(word, _)| *word).collect();
+            let text = match all.split_last() {
                 Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
-                _ => words.join(""),
+                _ => all.join(""),
             };
-            Err(Allowed::new(text, json!({"enum": words})))
+            Err(Allowed::new(text, words(all)))
         }
     }
 }
@@ -224,11 +243,11 @@ pub fn unless<T, E: Into<Allowed>>(
     word: &'static str,
     parse: impl Fn(&str) -> Result<T, E>,
 ) -> impl Fn(&str) -> Result<Option<T>, Allowed> {
-    move |text| match text == word {
+    move |text| match is_word(text, word) {
         true => Ok(None),
         false => parse(text).map(Some).map_err(|error| {
             let Allowed { text, schema } = error.into();
-            Allowed::new(format!("{word}, or {text}"), json!({"anyOf": [{"const": word}, schema]}))
+            Allowed::new(format!("{word}, or {text}"), json!({"anyOf": [words([word]), schema]}))
         }),
     }
 }
@@ -328,6 +347,11 @@ mod tests {
     fn what_is_optional_may_be_off() {
         let parse = optional(number(1, 5));
         assert_eq!((parse("off"), parse("3")), (Ok(None), Ok(Some(3))));
+        assert_eq!((parse("OFF"), parse("false")), (Ok(None), Ok(None)));
+        assert_eq!(
+            (switch("True"), switch("On"), switch("FALSE")),
+            (Ok(true), Ok(true), Ok(false))
+        );
         assert!(parse("9").is_err_and(|allowed| allowed.text.starts_with("off, or")));
     }
 

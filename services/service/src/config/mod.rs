@@ -4,9 +4,11 @@
 //! one or more such tables, and reads what was given for them with [`Program::read`]. [`Keys::parse`] makes
 //! the struct. Every error names the key, its value, where that came from and what is allowed.
 
+mod environment;
 mod schema;
 mod sources;
 
+pub(crate) use environment::is_service_link;
 pub use sources::{Invocation, Setting, Settings, unknown};
 
 use std::fmt;
@@ -177,7 +179,8 @@ macro_rules! settings {
 /// }
 ///
 /// let keys = Demo::KEYS.to_vec();
-/// let program = Program { name: "demo", version: "1", about: "Shows keys", prefix: "DEMO_", keys };
+/// let (prefix, others) = ("DEMO_", &["DEMO_HOME"][..]);
+/// let program = Program { name: "demo", version: "1", about: "Shows keys", prefix, others, keys };
 /// let arguments = ["demo", "--steps", "5"].map(Into::into);
 /// let Ok(Invocation::Run(settings)) = program.read(arguments, []) else { panic!("valid") };
 /// let demo = Demo::parse(&settings, &mut Vec::new()).expect("valid");
@@ -193,8 +196,11 @@ pub struct Program {
     pub version: &'static str,
     /// A one-line description.
     pub about: &'static str,
-    /// Environment variables with this prefix are settings.
+    /// Environment variables with this prefix are settings. Others with it are errors, because they are probably
+    /// misspelt. Variables that Kubernetes sets for a Service are ignored.
     pub prefix: &'static str,
+    /// Variables with the prefix that are not the program's: names, and prefixes that end in `_`.
+    pub others: &'static [&'static str],
     /// The keys, in the order of the help. Each has a name of its own.
     pub keys: Vec<Key>,
 }

@@ -72,7 +72,8 @@ mod tests {
                 value::allowed(value::choice(&[("a", 1), ("b", 2), ("c", 3)]))
             }),
         ];
-        let program = Program { name: "demo", version: "1", about: "", prefix: "DEMO_", keys };
+        let program =
+            Program { name: "demo", version: "1", about: "", prefix: "DEMO_", others: &[], keys };
         let schema = program.schema();
         let name = json!({"type": "string", "default": "a", "description": "Help. Environment: DEMO_NAME."});
         assert_eq!(schema["properties"]["name"], name);
@@ -85,6 +86,9 @@ mod tests {
         assert_eq!(slots["description"], description);
         assert_eq!(mode["enum"], json!(["a", "b", "c"]));
         let one = &limits["properties"]["of"]["properties"]["one"];
-        assert_eq!((&one["anyOf"][0], &one["default"]), (&json!({"const": "off"}), &json!("off")));
+        assert_eq!(
+            (&one["anyOf"][0], &one["default"]),
+            (&json!({"enum": ["off", false]}), &json!("off"))
+        );
     }
 }

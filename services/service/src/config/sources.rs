@@ -20,9 +20,12 @@ pub struct Setting {
     pub origin: Origin,
 }
 
-/// The given values, by key.
+/// The given values.
 #[derive(Debug, Default)]
-pub struct Settings(BTreeMap<&'static str, Setting>);
+pub struct Settings {
+    pub(super) values: BTreeMap<&'static str, Setting>,
+    warning: Option<String>,
+}
 
 /// What the command line requests.
 #[derive(Debug)]
@@ -75,19 +78,17 @@ impl Program {
         if matches.get_flag("schema") {
             return Ok(Invocation::Print(format!("{:#}\n", self.schema())));
         }
-        let variables: BTreeMap<String, String> = environment
-            .into_iter()
-            .map(|(name, value)| (lossy(name), lossy(value)))
-            .filter(|(name, _)| name.starts_with(self.prefix))
-            .collect();
-
-        let mut reader =
-            Reader { program: self, settings: Settings::default(), errors: Vec::new() };
+        let mut variables = self.variables(environment);
+        let mut reader = Reader {
+            program: self,
+            settings: Settings { warning: variables.warning(), ..Settings::default() },
+            errors: std::mem::take(&mut variables.errors),
+        };
         let file = matches.get_one::<String>("config");
-        if let Some(path) = file.or_else(|| variables.get(&self.file_variable())) {
+        if let Some(path) = file.or_else(|| variables.values.get(&self.file_variable())) {
             reader.add_file(path, open(path));
         }
-        reader.add_environment(&variables);
+        reader.add_environment(&variables.values);
         for key in &self.keys {
             if let Some(text) = matches.get_one::<String>(key.name) {
                 reader.set(key, text.clone(), Origin::Flag(format!("--{}", key.flag())));
@@ -102,21 +103,22 @@ impl Program {
     }
 }
 
-fn lossy(text: OsString) -> String {
-    text.to_string_lossy().into_owned()
-}
-
 impl Settings {
     /// Replaces the default of a key.
     #[cfg(feature = "server")]
     pub(crate) fn preset(&mut self, key: &'static str, text: &str) {
         let preset = || Setting { text: text.to_owned(), origin: Origin::Default };
-        self.0.entry(key).or_insert_with(preset);
+        self.values.entry(key).or_insert_with(preset);
+    }
+
+    /// What the operator should know although every setting is valid: variables that were ignored.
+    pub fn warning(&self) -> Option<&str> {
+        self.warning.as_deref()
     }
 
     /// The setting of a key: what was given last, or its default.
     pub fn get(&self, key: &Key) -> Setting {
-        self.0
+        self.values
             .get(key.name)
             .cloned()
             .unwrap_or_else(|| Setting { text: key.default.to_owned(), origin: Origin::Default })
@@ -173,20 +175,14 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn set(&mut self, key: &Key, text: String, origin: Origin) {
-        self.settings.0.insert(key.name, Setting { text, origin });
+        self.settings.values.insert(key.name, Setting { text, origin });
     }
 
     fn add_environment(&mut self, variables: &BTreeMap<String, String>) {
-        let (keys, prefix) = (&self.program.keys, self.program.prefix);
-        let file = self.program.file_variable();
-        for (name, text) in variables.iter().filter(|(name, _)| **name != file) {
-            match keys.iter().find(|key| key.variable(prefix) == *name) {
-                Some(key) => self.set(key, text.clone(), Origin::Environment(name.clone())),
-                None => {
-                    let known = keys.iter().map(|key| key.variable(prefix));
-                    let known = known.chain([file.clone()]).collect();
-                    self.errors.push(unknown(name, text, "environment", known));
-                }
+        for key in &self.program.keys {
+            let name = key.variable(self.program.prefix);
+            if let Some(text) = variables.get(&name) {
+                self.set(key, text.clone(), Origin::Environment(name));
             }
         }
     }
@@ -214,7 +210,7 @@ impl Reader<'_> {
                 (None, Value::Table(inner)) if is_table => {
                     self.add_table(path, &format!("{name}."), inner);
                 }
-                (Some(key), _) if self.settings.0.contains_key(key.name) => {
+                (Some(key), _) if self.settings.values.contains_key(key.name) => {
                     self.errors
                         .push(format!("{name} = {} (file {path}): given twice", key.shown(&text)));
                 }
@@ -262,7 +258,14 @@ mod tests {
     ];
 
     fn program() -> Program {
-        Program { name: "demo", version: "1", about: "", prefix: "DEMO_", keys: KEYS.to_vec() }
+        Program {
+            name: "demo",
+            version: "1",
+            about: "",
+            prefix: "DEMO_",
+            others: &["DEMO_HOME", "DEMO_TOOL_"],
+            keys: KEYS.to_vec(),
+        }
     }
 
     /// The result for a command line, an environment and a file of any name.
@@ -326,7 +329,7 @@ mod tests {
         let file = ["--config", "f.toml"];
         let text = "lanes = 2\nlimits.headers = 50\n[drain]\nsettle = '1s'";
         let settings = run(&file, &[], text).expect("valid");
-        let seen: Vec<_> = settings.0.iter().map(|(k, v)| (*k, v.text.as_str())).collect();
+        let seen: Vec<_> = settings.values.iter().map(|(k, v)| (*k, v.text.as_str())).collect();
         assert_eq!(seen, [("drain.settle", "1s"), ("lanes", "2"), ("limits.headers", "50")]);
 
         let errors = run(&file, &[], "drain = 5\n[limit]\nheaders = 1").expect_err("unknown");

@@ -62,11 +62,13 @@ fn read(text: &str) -> Option<Level> {
         let (target, level) = item.split_once('=')?;
         is_target(target).then_some((target.to_owned(), word(level)?))
     });
-    Some(Level { text: text.to_owned(), rest, parts: parts.collect::<Option<_>>()? })
+    let parts: Vec<_> = parts.collect::<Option<_>>()?;
+    let shown = parts.iter().map(|(target, level)| format!(",{target}={level}"));
+    Some(Level { text: shown.fold(rest.to_string(), |all, part| all + &part), rest, parts })
 }
 
 fn word(text: &str) -> Option<LevelFilter> {
-    Some(match text {
+    Some(match text.to_ascii_lowercase().as_str() {
         "off" => LevelFilter::OFF,
         "error" => LevelFilter::ERROR,
         "warn" => LevelFilter::WARN,
@@ -101,6 +103,9 @@ mod tests {
         assert!(!logs(level, "corelane::lane", Severity::WARN));
         assert!(logs(level, "rustls", Severity::INFO));
         assert!(!logs("off", "corelane", Severity::ERROR));
+        assert!(logs("WARN,corelane=Debug", "corelane", Severity::DEBUG));
+        let level: Level = "Info, H2=OFF".parse().expect("levels are not case-sensitive");
+        assert_eq!(level.to_string(), "info,H2=off");
     }
 
     #[test]
@@ -113,16 +118,9 @@ mod tests {
 
     #[test]
     fn other_text_is_rejected() {
-        for wrong in [
-            "",
-            "loud",
-            "INFO",
-            "corelane=debug",
-            "info,debug",
-            "info,=debug",
-            "info,a b=warn",
-            "info,",
-        ] {
+        for wrong in
+            ["", "loud", "corelane=debug", "info,debug", "info,=debug", "info,a b=warn", "info,"]
+        {
             assert!(
                 wrong.parse::<Level>().is_err_and(|allowed| allowed.contains("debug")),
                 "{wrong}"
