@@ -1,9 +1,11 @@
 """What charts/service tells a replica, judged by the real server, what gateways take for granted of it, and the values for
 autoscaling that `corelane capacity --hpa` writes."""
 
+import json
 import os
 import shlex
 import subprocess
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +14,7 @@ import yaml
 
 from support import REPOSITORY
 from support.apiserver import Api
-from support.rendering import CHARTS, container, default_values, envoy_config, render
+from support.rendering import CHARTS, container, default_values, envoy_config, render, template
 from tools import resolve
 
 Check = Callable[..., dict[str, str]]
@@ -93,6 +95,60 @@ def test_on_and_off_may_be_written_plainly(check: Check, tmp_path: Path) -> None
     (tmp_path / "values.yaml").write_text("config: {steering: on, moving: off, park_after: off}\n")
     accepted = check(values=tmp_path / "values.yaml")
     assert [accepted[key] for key in ("steering", "moving", "park_after")] == ["on", "off", "off"]
+
+
+def test_a_setting_that_is_null_has_its_default(check: Check, tmp_path: Path) -> None:
+    (tmp_path / "values.yaml").write_text(
+        "config:\n  limits:\n    queue:\n    body_bytes: null\n  otlp: {ratio: ~}\n"
+    )
+    accepted, usual = check(values=tmp_path / "values.yaml"), check()
+    for key in ("limits.queue", "limits.body_bytes", "otlp.ratio"):
+        assert accepted[key] == usual[key]
+
+
+READERS = {"toml": tomllib.loads, "yaml": yaml.safe_load, "json": json.loads}
+ODD = {
+    "zero": 0,
+    "negative": -5,
+    "million": 1_000_000,
+    "largest": 2**53 - 1,
+    "part": 0.25,
+    "yes": True,
+    "words": ["no", "off", "null", "1.10", "0755", "2026-01-02", "12:30:45", "~", ""],
+    "text": " Grüße 😀 <&> 'single' \"double\" \\ \t\n\r\u2028 # no comment: ",
+    "dotted.key": {"Ünï": 1, "": 2, "a b": {}},
+    "lists": [[], [1, 2], [[3]], {"a": {"b": [{"c": "d"}]}}],
+    "empty": {},
+}
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("form", READERS)
+def test_configuration_is_the_same_in_every_format(form: str, tmp_path: Path) -> None:
+    nulls = {"gone": None, "map": {"gone": None}, "lists": [{"gone": None}]}
+    (tmp_path / "values.yaml").write_text(yaml.safe_dump({"config": {"odd": ODD, "null": nulls}}))
+    settings = ("runtime=other", f"configFile.format={form}")
+    objects = render("service", *settings, values=tmp_path / "values.yaml")
+    (text,) = objects["ConfigMap"]["data"].values()
+    found = READERS[form](text)
+    assert (found["odd"], found["null"]) == (ODD, {"map": {}, "lists": [{}]})
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (2**53, "config.app.key is 9.007199254740992e+15: Helm rounds"),
+        (-(2**63), "config.app.key is -9.223372036854776e+18: Helm rounds"),
+        ([1, None], "config.app.key[1] is null"),
+        ([{"text": "\x7f"}], 'config.app.key[0].text is "\\x7f"'),
+    ],
+)
+def test_what_no_format_can_have_is_refused(value: object, words: str, tmp_path: Path) -> None:
+    (tmp_path / "values.yaml").write_text(json.dumps({"config": {"app": {"key": value}}}))
+    refused = template("service", values=tmp_path / "values.yaml")
+    assert refused.returncode != 0
+    assert words in refused.stderr
 
 
 def test_gateway_knows_the_servers_defaults(check: Check) -> None:

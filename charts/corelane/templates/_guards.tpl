@@ -45,9 +45,14 @@ Values of service and gateway that must suit each other. Each refusal names both
 {{- end -}}
 {{- end -}}
 
+{{/* The configuration of replicas, without the keys that are null. */}}
+{{- define "corelane.config" -}}
+{{- (include "service.present" (list "service.config" .Values.service.config) | fromJson).value | default dict | toJson -}}
+{{- end -}}
+
 {{/* The idle timeout of replicas: as configured, or the default of the library. */}}
 {{- define "corelane.idle" -}}
-{{- dig "timeouts" "idle" "75s" (.Values.service.config | default dict) -}}
+{{- dig "timeouts" "idle" "75s" (include "corelane.config" . | fromJson) -}}
 {{- end -}}
 
 {{/* A draining replica answers a health check with 503, which takes it out at once. */}}
@@ -61,7 +66,7 @@ Values of service and gateway that must suit each other. Each refusal names both
 
 {{/* Without reports the policy is round robin, and says so nowhere. YAML reads a bare off as false. */}}
 {{- define "corelane.guards.loadReports" -}}
-{{- $off := has (dig "load_reports" "off" (.Values.service.config | default dict) | toString) (list "off" "false") -}}
+{{- $off := has (dig "load_reports" "off" (include "corelane.config" . | fromJson) | toString) (list "off" "false") -}}
 {{- if and (eq .Values.gateway.upstream.balancing.policy "load-aware") $off -}}
 {{- fail "gateway.upstream.balancing.policy is load-aware but service.config.load_reports is off: set service.config.load_reports to text, so that replicas report their load" -}}
 {{- end -}}

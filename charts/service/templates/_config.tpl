@@ -3,13 +3,44 @@ The configuration file, and what the chart tells the service by variables.
 */}}
 
 {{- define "service.config" -}}
+{{- $config := (include "service.present" (list "config" .Values.config) | fromJson).value | default dict -}}
 {{- if eq .Values.configFile.format "toml" -}}
-{{- include "service.toml" (list . .Values.config) | trim -}}
+{{- include "service.toml" (list . $config) | trim -}}
 {{- else if eq .Values.configFile.format "json" -}}
-{{- toPrettyJson .Values.config -}}
+{{- toPrettyJson $config -}}
 {{- else -}}
-{{- toYaml .Values.config -}}
+{{- toYaml $config -}}
 {{- end -}}
+{{- end -}}
+
+{{/* The same value, as {"value": ...} in JSON, without the keys that are null: they are absent in every format. Takes
+its dotted name, and the value. */}}
+{{- define "service.present" -}}
+{{- $name := first . -}}
+{{- $value := last . -}}
+{{- if kindIs "map" $value -}}
+{{- $found := dict -}}
+{{- range $key, $each := $value -}}
+{{- if not (kindIs "invalid" $each) -}}
+{{- $_ := set $found $key (include "service.present" (list (printf "%s.%s" $name $key) $each) | fromJson).value -}}
+{{- end -}}
+{{- end -}}
+{{- $value = $found -}}
+{{- else if kindIs "slice" $value -}}
+{{- $found := list -}}
+{{- range $index, $each := $value -}}
+{{- if kindIs "invalid" $each -}}
+{{- fail (printf "%s[%d] is null: remove it from the list" $name $index) -}}
+{{- end -}}
+{{- $found = append $found (include "service.present" (list (printf "%s[%d]" $name $index) $each) | fromJson).value -}}
+{{- end -}}
+{{- $value = $found -}}
+{{- else if and (has (kindOf $value) (list "int64" "float64")) (ge (maxf $value (mulf -1 $value)) 9007199254740992.0) -}}
+{{- fail (printf "%s is %v: Helm rounds numbers of 2^53 (9007199254740992) and more, so write it as text, in quotes" $name $value) -}}
+{{- else if and (kindIs "string" $value) (regexMatch "[\\x7F-\\x9F\\x{FFFE}\\x{FFFF}]" $value) -}}
+{{- fail (printf "%s is %q: it has a control character, which YAML cannot contain" $name $value) -}}
+{{- end -}}
+{{- dict "value" $value | toJson -}}
 {{- end -}}
 
 {{/* TOML of a map: plain keys first, because a table header would swallow them. Helm's own toToml
@@ -84,7 +115,7 @@ CORELANE_PIN: {{ ternary "auto" "\"off\"" (eq .Values.pinning "exclusive") }}
 CORELANE_DRAIN_SETTLE: {{ .Values.drain.settle }}
 CORELANE_DRAIN_DEADLINE: {{ .Values.drain.deadline }}
 {{- if .Values.config }}
-CORELANE_CONFIG: {{ .Values.configFile.path }}
+CORELANE_CONFIG: {{ .Values.configFile.path | quote }}
 {{- end }}
 {{- if .Values.tls.secret }}
 CORELANE_TLS_CERTIFICATE: /etc/corelane-tls/tls.crt
