@@ -1,7 +1,9 @@
 """The schema of a chart's values: JSON Schema draft-07, as Helm reads it.
 
-The type of a value is that of its default, and maps take only the keys that values.yaml has. A line
-above a key, before its `# -- description`, says more; it is YAML and may hold whatever draft-07 has:
+The type of a value is that of its default, and maps take only the keys that values.yaml has. A key is required
+unless it may be empty: if its default is empty, or a list without minItems. Helm drops a key that is null, and values of
+another version of the chart may lack it. A line above a key, before its `# -- description`, says more; it is YAML and
+may hold whatever draft-07 has:
 
     # @schema {type: [integer, string], minimum: 1}
     # -- Number of replicas
@@ -147,7 +149,10 @@ def of_chart(chart: Path) -> str:
 def _map(node: yaml.MappingNode, comments: Comments, block: Schema, parts: dict) -> Schema:
     """The schema of a map; what the keys in `parts` hold is judged by the schemas of other charts."""
     properties = {}
+    required = []
     for key, value in node.value:
+        if _needs_value(value, comments.of(key)[0]):
+            required.append(key.value)
         if key.value == "global" and parts:
             # Closed, it would refuse what other charts of the same release read there.
             properties[key.value] = {
@@ -157,11 +162,40 @@ def _map(node: yaml.MappingNode, comments: Comments, block: Schema, parts: dict)
         elif key.value in parts:
             _, described = comments.of(key)
             described = described or parts[key.value]
-            properties[key.value] = {"type": "object", "description": described}
+            properties[key.value] = {
+                "description": described,
+                **_part(value, comments),
+            }
         else:
             properties[key.value] = _value(key, value, comments)
     properties.update(block.get("properties", {}))
-    return _closed({"type": "object", **block, "properties": properties})
+    required += [key for key in block.get("required", []) if key not in required]
+    found = {"type": "object", **block, **({"required": required} if required else {})}
+    return _closed({**found, "properties": properties})
+
+
+def _part(node: yaml.Node, comments: Comments) -> Schema:
+    """What a chart requires of the values of another one: the keys for which it has its own defaults."""
+    if not isinstance(node, yaml.MappingNode):
+        return {"type": "object"}
+    required = []
+    properties = {}
+    for key, value in node.value:
+        block, _ = comments.of(key)
+        if "additionalProperties" in block or not _needs_value(value, block):
+            continue
+        required.append(key.value)
+        if isinstance(value, yaml.MappingNode):
+            properties[key.value] = _part(value, comments)
+    inner = {"properties": properties, "additionalProperties": True} if properties else {}
+    return {"type": "object", **({"required": required} if required else {}), **inner}
+
+
+def _needs_value(default: yaml.Node, block: Schema) -> bool:
+    """Whether a key may not be null: Helm drops such a key, and what templates then read is empty."""
+    if isinstance(default, yaml.SequenceNode):
+        return bool(block.get("minItems"))
+    return bool(default.value) and not default.tag.endswith(":null")
 
 
 def _value(key: yaml.ScalarNode, value: yaml.Node, comments: Comments) -> Schema:

@@ -8,6 +8,7 @@ one, `corelane-<version>.values.yaml` may have values that its users set.
 import itertools
 import json
 import re
+import shutil
 import tarfile
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import yaml
 from charts import renders
 from support import REPOSITORY
 from support.apiserver import Api
-from support.rendering import CHARTS, documents, template
+from support.rendering import BASES, CHARTS, default_values, documents, template
 
 pytestmark = pytest.mark.nightly
 
@@ -199,6 +200,37 @@ def test_a_released_chart_is_upgraded_and_rolled_back(
         assert contents(third) == contents(first)
         run(api, "uninstall", RELEASE, *here)
         assert objects(api, namespace) == {}
+
+
+@pytest.mark.parametrize(
+    ("chart", "key"), [("service", "memory"), ("gateway", "stats"), ("node-tuning", "probes")]
+)
+def test_an_upgrade_keeps_values_and_takes_new_defaults(
+    api: Api, chart: str, key: str, tmp_path: Path
+) -> None:
+    older = tmp_path / chart
+    shutil.copytree(CHARTS / chart, older)
+    # As before a release that adds a key, whose templates did not read it.
+    (older / "values.yaml").write_text(yaml.safe_dump(without(key, default_values(chart))))
+    (older / "values.schema.json").unlink()
+    shutil.rmtree(older / "templates")
+    with api.namespace("privileged") as namespace:
+        here = ["--namespace", namespace]
+        own = ["--values", renders.REGISTRY, "--set", "image.registry=own.example"]
+        base = [argument for file in BASES.get(chart, ()) for argument in ("--values", file)]
+        run(api, "install", RELEASE, older, *here, *base, *own)
+        refused = api.helm("upgrade", RELEASE, CHARTS / chart, *here, "--reuse-values")
+        assert refused.returncode != 0
+        assert f"missing property '{key}'" in refused.stderr
+        run(api, "upgrade", RELEASE, CHARTS / chart, *here, "--reset-then-reuse-values")
+        made = json.dumps(list(objects(api, namespace).values()))
+        assert "own.example/" in made
+        run(api, "uninstall", RELEASE, *here)
+
+
+def without(key: str, values: dict) -> dict:
+    """The values that the chart had before the key."""
+    return {name: value for name, value in values.items() if name != key}
 
 
 @pytest.mark.parametrize("chart", ["service", "gateway", "node-tuning", "corelane"])

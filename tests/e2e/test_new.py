@@ -162,7 +162,7 @@ def prometheus(
     ]
     sets = [word for value in values for word in ("--set", value)]
     strings = [word for value in monitoring_images for word in ("--set-string", value)]
-    more = ("--reuse-values", "--wait", "--timeout", f"{ROLL_OUT:.0f}s")
+    more = ("--reset-then-reuse-values", "--wait", "--timeout", f"{ROLL_OUT:.0f}s")
     deployed.helm("upgrade", deployed.name, CHART, *more, *sets, *strings)
     pod = f"{deployed.name}-monitoring-prometheus-0"
     with (
@@ -207,7 +207,7 @@ def test_a_roll_out_and_its_rollback_fail_no_request(
 def test_helm_test_passes(deployed: Release, shop: Release) -> None:
     tag = deployed.program.rpartition(":")[2]
     image = f"test.image.tag={tag},test.image.pullPolicy=Never"
-    shop.helm("upgrade", "shop", SERVICE, "--reuse-values", "--wait", "--set", image)
+    shop.helm("upgrade", "shop", SERVICE, "--reset-then-reuse-values", "--wait", "--set", image)
     assert "Phase:          Succeeded" in shop.helm("test", "shop").stdout
 
 

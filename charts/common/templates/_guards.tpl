@@ -77,7 +77,7 @@ networkPolicy.spans: networkPolicy.egress
 {{- fail (printf "sysctls has %s, which is safe from Kubernetes 1.32 on, but this is %s: remove it" $name $.Capabilities.KubeVersion.Version) -}}
 {{- end -}}
 {{- end -}}
-{{- if hasKey .Values.unsafeSysctls "net.ipv4.tcp_migrate_req" -}}
+{{- if hasKey (.Values.unsafeSysctls | default dict) "net.ipv4.tcp_migrate_req" -}}
 {{- fail "unsafeSysctls has net.ipv4.tcp_migrate_req: remove it. On kernels without its fix, a connection that moves to another listener is not accepted there. Pods drain instead" -}}
 {{- end -}}
 {{- end -}}

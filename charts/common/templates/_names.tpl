@@ -63,13 +63,13 @@ app.kubernetes.io/instance: {{ .Release.Name }}
   "app.kubernetes.io/managed-by" .Release.Service
   "helm.sh/chart" (printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_"))
 -}}
-{{- merge (include "common.selectorLabels" . | fromYaml) (include "common.partLabels" . | fromYaml) $own .Values.labels | toYaml -}}
+{{- merge (include "common.selectorLabels" . | fromYaml) (include "common.partLabels" . | fromYaml) $own (.Values.labels | default dict) | toYaml -}}
 {{- end -}}
 
 {{/* Labels of a pod: without version and chart, which would roll the pods of every new release. */}}
 {{- define "common.podLabels" -}}
 {{- $service := dict "corelane/service" (include "common.fullname" .) -}}
-{{- merge (include "common.selectorLabels" . | fromYaml) (include "common.partLabels" . | fromYaml) $service .Values.podLabels .Values.labels | toYaml -}}
+{{- merge (include "common.selectorLabels" . | fromYaml) (include "common.partLabels" . | fromYaml) $service (.Values.podLabels | default dict) (.Values.labels | default dict) | toYaml -}}
 {{- end -}}
 
 {{- define "common.metadata" -}}

@@ -32,7 +32,7 @@ enableServiceLinks: false
 
 {{- define "common.pod.securityContext" -}}
 {{ include "common.pod.security" . }}
-{{- with merge (dict) .Values.sysctls .Values.unsafeSysctls }}
+{{- with merge (dict) .Values.sysctls (.Values.unsafeSysctls | default dict) }}
 sysctls:
   {{- range $name, $value := . }}
   - name: {{ $name }}
@@ -131,7 +131,7 @@ dotted name of the value. */}}
 {{- end -}}
 
 {{- define "common.imagePullSecrets" -}}
-{{- with concat .Values.imagePullSecrets (.Values.global.imagePullSecrets | default list) | uniq -}}
+{{- with concat (.Values.imagePullSecrets | default list) (.Values.global.imagePullSecrets | default list) | uniq -}}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end -}}
@@ -167,5 +167,5 @@ configuration is read once, so its checksum rolls the pods when it changes. With
   "prometheus.io/path" .path
 -}}
 {{- $told := and .port (ne (get .root.Values "prometheusAnnotations" | toString) "false") | empty | not -}}
-{{- merge $own .root.Values.podAnnotations (ternary $scrape dict $told) | toYaml -}}
+{{- merge $own (.root.Values.podAnnotations | default dict) (ternary $scrape dict $told) | toYaml -}}
 {{- end -}}

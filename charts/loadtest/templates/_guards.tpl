@@ -40,7 +40,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- define "loadtest.guards.settings" -}}
 {{- $others := dict "BASE_URL" "target.url" "DIRECT_URL" "target.direct" "REPLICA_NAMES" "target.replicas" "TOKEN" "target.token.secret" -}}
 {{- range $name, $value := $others -}}
-{{- if hasKey $.Values.settings $name -}}
+{{- if hasKey ($.Values.settings | default dict) $name -}}
 {{- fail (printf "settings has %s, which is %s here: remove it" $name $value) -}}
 {{- end -}}
 {{- end -}}

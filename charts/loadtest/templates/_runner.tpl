@@ -147,7 +147,7 @@ arguments, which the kubelet expands.
 
 {{- define "loadtest.resources" -}}
 {{- $memory := dict "memory" .Values.memory -}}
-{{- $cpu := ternary (dict "cpu" (toString .Values.cpu)) dict (ne (toString .Values.cpu) "") -}}
+{{- $cpu := ternary (dict "cpu" (toString .Values.cpu)) dict (ne (.Values.cpu | default "" | toString) "") -}}
 {{- $derived := dict "requests" (merge $cpu $memory) "limits" $memory -}}
 {{- .Values.resources | default $derived | toYaml -}}
 {{- end -}}

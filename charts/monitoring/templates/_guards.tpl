@@ -86,7 +86,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- fail (printf "grafana.admin.secret is empty, and the chart creates no password. Create a Secret with the keys %s and %s and set its name, or set grafana.enabled to false" .Values.grafana.admin.userKey .Values.grafana.admin.passwordKey) -}}
 {{- end -}}
 {{- range $name := list "GF_SECURITY_ADMIN_PASSWORD" "GF_SECURITY_ADMIN_USER" -}}
-{{- if hasKey $.Values.grafana.settings $name -}}
+{{- if hasKey ($.Values.grafana.settings | default dict) $name -}}
 {{- fail (printf "grafana.settings has %s, which anyone who can read the release could see: put it into the Secret of grafana.admin.secret" $name) -}}
 {{- end -}}
 {{- end -}}

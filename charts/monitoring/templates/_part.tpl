@@ -123,7 +123,7 @@ seccompProfile:
 
 {{- define "monitoring.resources" -}}
 {{- $memory := dict "memory" .Values.memory -}}
-{{- $cpu := ternary (dict "cpu" .Values.cpu) dict (ne (toString .Values.cpu) "") -}}
+{{- $cpu := ternary (dict "cpu" .Values.cpu) dict (ne (.Values.cpu | default "" | toString) "") -}}
 {{- $derived := dict "requests" (merge $cpu $memory) "limits" $memory -}}
 {{- .Values.resources | default $derived | toYaml -}}
 {{- end -}}

@@ -110,7 +110,7 @@ slo:corelane_replicas_lead:seconds: {{ .replicaLead }}
 {{- $root := first . -}}
 name: {{ include "monitoring.name" . }}
 labels:
-  {{- merge (include "common.labels" $root | fromYaml) $root.Values.operator.labels | toYaml | nindent 2 }}
+  {{- merge (include "common.labels" $root | fromYaml) ($root.Values.operator.labels | default dict) | toYaml | nindent 2 }}
 {{- end -}}
 
 {{/* The name of a dashboard's ConfigMap. Takes the root context and the path. */}}

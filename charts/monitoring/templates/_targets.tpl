@@ -34,7 +34,7 @@ labels in both modes: job, service, namespace, pod, node and instance.
 {{- $root := first . -}}
 {{- $low := and (eq $root.Values.scrape.detail "low") (eq (last .) "service") -}}
 {{- $own := $low | ternary (include "monitoring.samples.low" $root | fromYamlArray) list -}}
-{{- concat $own $root.Values.scrape.metricRelabelings | toYaml -}}
+{{- concat $own ($root.Values.scrape.metricRelabelings | default list) | toYaml -}}
 {{- end -}}
 
 {{/* What low detail leaves out of a replica's samples: nothing that an alert reads. */}}

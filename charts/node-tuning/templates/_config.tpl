@@ -22,8 +22,8 @@ The agent's configuration file. What only the pod knows, and the mode, come from
   "knobs" (include "node-tuning.knobs" . | fromYaml)
   "root" .Values.root
   "journal" (include "node-tuning.journal" .)
-  "housekeeping" .Values.housekeeping
-  "interfaces" .Values.interfaces
+  "housekeeping" (.Values.housekeeping | default "")
+  "interfaces" (.Values.interfaces | default list)
   "log" (dict "level" (include "node-tuning.text" .Values.log.level) "format" .Values.log.format)
   "agent" $agent
   | toYaml -}}

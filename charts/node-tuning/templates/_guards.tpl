@@ -58,7 +58,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- define "node-tuning.guards.interrupts" -}}
 {{- if not .Values.housekeeping -}}
 {{- range $name := list "irq.affinity" "irqbalance.banned_cpus" -}}
-{{- $value := get $.Values.knobs $name | toString -}}
+{{- $value := get ($.Values.knobs | default dict) $name | toString -}}
 {{- if eq $value "auto" -}}
 {{- fail (printf "`knobs` has %s but housekeeping is empty: set housekeeping to the CPUs that the kubelet reserves, such as 0-1" $name) -}}
 {{- end -}}

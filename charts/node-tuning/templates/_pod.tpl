@@ -37,7 +37,7 @@ readOnlyRootFilesystem: true
 
 {{- define "node-tuning.resources" -}}
 {{- $memory := dict "memory" .Values.memory -}}
-{{- $cpu := ternary (dict "cpu" .Values.cpu) dict (ne (toString .Values.cpu) "") -}}
+{{- $cpu := ternary (dict "cpu" .Values.cpu) dict (ne (.Values.cpu | default "" | toString) "") -}}
 {{- $derived := dict "requests" (merge $cpu $memory) "limits" $memory -}}
 {{- .Values.resources | default $derived | toYaml -}}
 {{- end -}}
@@ -106,7 +106,7 @@ readOnlyRootFilesystem: true
 {{/* Where agents run, and the pod of the uninstallation. */}}
 {{- define "node-tuning.placement" -}}
 nodeSelector:
-  {{- merge (dict "kubernetes.io/os" "linux") .Values.nodeSelector | toYaml | nindent 2 }}
+  {{- merge (dict "kubernetes.io/os" "linux") (.Values.nodeSelector | default dict) | toYaml | nindent 2 }}
 {{- with .Values.affinity }}
 affinity:
   {{- toYaml . | nindent 2 }}

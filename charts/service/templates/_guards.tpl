@@ -75,7 +75,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{/* One container without them takes the exclusive CPUs from the service. */}}
 {{- define "service.guards.guaranteed" -}}
 {{- range $list := list "sidecars" "initContainers" -}}
-{{- range get $.Values $list -}}
+{{- range get $.Values $list | default list -}}
 {{- $limits := (.resources | default dict).limits | default dict -}}
 {{- $requests := (.resources | default dict).requests | default $limits -}}
 {{- range $name := list "cpu" "memory" -}}

@@ -19,7 +19,7 @@ Send a request to a replica directly:
 {{/* How a gateway finds the service. */}}
 {{- define "service.notes.routes" -}}
 {{- $routes := .Values.routes -}}
-{{- $host := first $routes.hosts | default "any.example" -}}
+{{- $host := first ($routes.hosts | default list) | default "any.example" -}}
 {{- if $routes.enabled -}}
 The HTTPRoute {{ include "common.fullname" . }} leads requests of the gateway {{ $routes.gateway.name }} to it:
   kubectl --namespace {{ $routes.gateway.namespace | default .Release.Namespace }} port-forward service/{{ $routes.gateway.name }} 8080:80 >/dev/null & curl -i --retry 9 --retry-connrefused -H 'host: {{ $host }}' http://127.0.0.1:8080{{ first $routes.paths }}; kill $!

@@ -1,11 +1,11 @@
 {{/* Parts of the pod that depend on what the image is. */}}
 
 {{- define "service.podSecurityContext" -}}
-{{- mergeOverwrite (include "common.pod.securityContext" . | fromYaml) .Values.podSecurityContext | toYaml -}}
+{{- mergeOverwrite (include "common.pod.securityContext" . | fromYaml) (.Values.podSecurityContext | default dict) | toYaml -}}
 {{- end -}}
 
 {{- define "service.securityContext" -}}
-{{- mergeOverwrite (include "common.container.security" . | fromYaml) .Values.securityContext | toYaml -}}
+{{- mergeOverwrite (include "common.container.security" . | fromYaml) (.Values.securityContext | default dict) | toYaml -}}
 {{- end -}}
 
 {{/* Seconds until the kubelet kills the pod: the drain, and a margin for the process to end. */}}

@@ -67,7 +67,7 @@ layered_runtime:
 
 {{/* Those of values, in both modes. */}}
 {{- define "gateway.envoy.runtimeKeys" -}}
-{{- merge dict .Values.runtime (dict "http.max_requests_per_io_cycle" (int .Values.listener.http2.requestsPerTurn)) | toJson -}}
+{{- merge dict (.Values.runtime | default dict) (dict "http.max_requests_per_io_cycle" (int .Values.listener.http2.requestsPerTurn)) | toJson -}}
 {{- end -}}
 
 {{/* A series that is not listed costs nothing: Envoy then does not even count it. */}}

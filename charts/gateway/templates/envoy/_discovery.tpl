@@ -5,7 +5,7 @@ How the replicas are found.
 {{/* A name to look up means DNS: in 0.1.0, where there was no other way, it was all that had to be set. In
 mode gatewayAPI the name leads to the Service, and the agent has nothing to do. */}}
 {{- define "gateway.discovery" -}}
-{{- $named := or (ne .Values.upstream.dns.hostname "") (ne .Values.mode "envoy") -}}
+{{- $named := or (ne (.Values.upstream.dns.hostname | default "") "") (ne .Values.mode "envoy") -}}
 {{- ternary "dns" .Values.upstream.discovery (and (eq .Values.upstream.discovery "eds") $named) -}}
 {{- end -}}
 

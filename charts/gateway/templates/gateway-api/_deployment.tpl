@@ -34,15 +34,15 @@ patch:
 
 {{- define "gateway.api.pod" -}}
 labels:
-  {{- dict "corelane/service" (include "common.fullname" .) | mergeOverwrite (merge dict .Values.podLabels .Values.labels) | toYaml | nindent 2 }}
+  {{- dict "corelane/service" (include "common.fullname" .) | mergeOverwrite (merge dict (.Values.podLabels | default dict) (.Values.labels | default dict)) | toYaml | nindent 2 }}
 {{- $scrape := dict "prometheus.io/scrape" "true" "prometheus.io/port" "19001" "prometheus.io/path" "/stats/prometheus" }}
-{{- with merge dict .Values.podAnnotations (ternary $scrape dict .Values.prometheusAnnotations) }}
+{{- with merge dict (.Values.podAnnotations | default dict) (ternary $scrape dict .Values.prometheusAnnotations) }}
 annotations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 securityContext:
   {{- include "gateway.api.securityContext" . | nindent 2 }}
-{{- with concat .Values.imagePullSecrets (.Values.global.imagePullSecrets | default list) | uniq }}
+{{- with concat (.Values.imagePullSecrets | default list) (.Values.global.imagePullSecrets | default list) | uniq }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}

@@ -35,7 +35,7 @@ gateway.envoyproxy.io/owning-gateway-namespace: {{ .Release.Namespace }}
 namespace. */}}
 {{- define "gateway.api.backend" -}}
 {{- $derived := include "gateway.envoy.upstreamHost" . | splitList "." | first -}}
-{{- ternary $derived (.Values.upstream.eds.service | default $derived) (ne .Values.upstream.dns.hostname "") -}}
+{{- ternary $derived (.Values.upstream.eds.service | default $derived) (ne (.Values.upstream.dns.hostname | default "") "") -}}
 {{- end -}}
 
 {{- define "gateway.api.kind" -}}

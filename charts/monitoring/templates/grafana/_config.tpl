@@ -63,7 +63,7 @@ providers:
     secretKeyRef:
       name: {{ .Values.grafana.admin.secret | quote }}
       key: {{ .Values.grafana.admin.passwordKey | quote }}
-{{- $settings := include "monitoring.grafana.settings" . | fromYaml | merge (deepCopy .Values.grafana.settings) }}
+{{- $settings := include "monitoring.grafana.settings" . | fromYaml | merge (deepCopy (.Values.grafana.settings | default dict)) }}
 {{- range $name, $value := $settings }}
 - name: {{ $name }}
   value: {{ $value | quote }}
