@@ -2,9 +2,13 @@
 
 import json
 import socket
+import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 from urllib.parse import urlsplit
 
 import pytest
@@ -13,6 +17,7 @@ from support import PATIENCE, becomes, eventually
 from support.client import Client, Reply, ask
 from support.envoys import Gateway, endpoint, gateway_to
 from support.h2 import H2cClient
+from support.raw import until_end
 from support.servers import Server
 
 Start = Callable[[dict], Gateway]
@@ -161,3 +166,53 @@ def test_without_memory_requests_are_503_on_connections_that_are_there(
         assert problem(reply) == (503, "Service Unavailable")
         # And the client is asked to free the connection.
         assert reply.headers["connection"] == "close"
+
+
+class Replies(BaseHTTPRequestHandler):
+    """Replies with as many fields, or as many KiB of them, as the path says."""
+
+    protocol_version = "HTTP/1.1"
+    seen: ClassVar[Counter[str]] = Counter()
+
+    def do_GET(self) -> None:
+        self.seen[self.path] += 1
+        kind, _, number = self.path[1:].partition("/")
+        self.send_response(200)
+        for index in range(int(number) if kind == "fields" else 0):
+            self.send_header("Set-Cookie", f"c{index}=v")
+        self.send_header("X-Long", "x" * (int(number) * 1024 if kind == "kib" else 1))
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Says nothing."""
+
+
+def test_a_reply_has_more_fields_than_clients_take(tmp_path: Path) -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Replies)
+    threading.Thread(target=server.serve_forever).start()
+    url = f"http://127.0.0.1:{server.server_port}"
+
+    def reply(running: Gateway, path: str) -> tuple[int, int, int]:
+        with connect(running) as client:
+            client.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+            whole = until_end(client)
+        head = whole.partition(b"\r\n\r\n")[0]
+        return int(whole.split()[1]), head.count(b"\r\nset-cookie:"), Replies.seen[path]
+
+    for values, path, expected in (
+        ({}, "/fields/98", (200, 98, 1)),
+        ({}, "/fields/9000", (200, 9000, 1)),
+        ({}, "/kib/1000", (200, 0, 1)),
+        # Beyond the limits the reply is a reset for Envoy, which retries it as any other.
+        ({"headers": {"count": 50}, "retries": {"attempts": 1}}, "/fields/60", (502, 0, 2)),
+        ({"headers": {"kib": 10}, "retries": {"attempts": 1}}, "/kib/11", (502, 0, 2)),
+    ):
+        own = tmp_path / path.strip("/").replace("/", "-")
+        own.mkdir()
+        values = {"upstream": {**values, "health": {"path": "/fields/0"}}}
+        with gateway_to([endpoint(url, url)], own, values) as running:
+            eventually(lambda it=running: it.counted("cluster.server.membership_healthy") == 1)
+            assert reply(running, path) == expected, path
+    server.shutdown()
+    server.server_close()

@@ -38,6 +38,9 @@ The replicas: how they are balanced, judged and limited. How they are found is i
       common_http_protocol_options:
         # Shorter than the server's timeouts.idle: the side that sends next must be the one that closes.
         idle_timeout: {{ include "gateway.duration" (list . "upstream.idleTimeout") }}
+        # A reply beyond these is a reset for Envoy, and so retried.
+        max_headers_count: {{ int .Values.upstream.headers.count }}
+        max_response_headers_kb: {{ int .Values.upstream.headers.kib }}
       {{- include "gateway.envoy.protocol" (list . $both.service.protocol) | nindent 6 }}
       {{- include "gateway.envoy.failures" . | nindent 6 }}
   {{- include "gateway.envoy.health" $both | nindent 2 }}
