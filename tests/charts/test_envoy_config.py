@@ -146,8 +146,6 @@ def test_every_listener_of_clients_reads_requests_in_one_way() -> None:
     )
     own = {"codec_type", "local_reply_config"}
     by_protocol = {"http_protocol_options", "http2_protocol_options", "http3_protocol_options"}
-    # HTTP/1.0 needs more.
-    by_protocol |= {"early_header_mutation_extensions"}
     assert {key for key in plain if plain[key] != tls[key]} == {"http_filters"}
     assert tls["http_filters"].pop(0)["name"] == "envoy.filters.http.header_mutation"
     assert plain["http_filters"] == tls["http_filters"]

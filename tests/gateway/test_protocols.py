@@ -1,7 +1,6 @@
-"""Exchanges other than one request and one reply, through the real Envoy: streams of events, WebSockets, gRPC."""
+"""Exchanges other than one request and one reply, through the real Envoy: streams of events, gRPC."""
 
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -20,7 +19,6 @@ from support.h2 import DATA, HEADERS, Connection
 from support.processes import example, free_ports, program
 from support.raw import connect, until_end
 from support.recorder import Recorder
-from support.websockets import AWAY, CLOSE, WebSocket, WebSocketOverHttp2
 
 TIMEOUT = "1s"
 """Of a gateway whose replicas are silent: it ends what the default would end after 30 s."""
@@ -137,91 +135,6 @@ def test_a_reply_that_falls_silent_is_cut(gateway: Callable[..., Gateway]) -> No
             with replica:
                 replica.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf")
                 assert until_end(client).endswith(b"\r\n\r\nhalf")
-
-
-WEBSOCKETS = {"upstream": {"upgrade": ["websocket"]}}
-KINDS = (WebSocket, WebSocketOverHttp2)
-
-
-def test_websockets_carry_messages_until_their_replica_drains(
-    run: Callable[..., Example], gateway: Callable[..., Gateway]
-) -> None:
-    replica = run(example("websocket"))
-    running = gateway(WEBSOCKETS | {"listener": {"bodyBytes": 1000}}, replica.url)
-    with ExitStack() as stack:
-        clients = [stack.enter_context(kind(running.url)) for kind in KINDS]
-        assert [client.status for client in clients] == [101, 200]
-        for client in clients:
-            # More than the body of a request may have.
-            for number in range(20):
-                client.send(b"%0100d" % number)
-                assert client.receive() == b"%0100d" % number
-        for kind in KINDS:
-            with kind(running.url, protocol=b"other") as refused:
-                assert refused.status == 403
-        replica.drain()
-        for client in clients:
-            assert client.receive() == AWAY
-            client.write(CLOSE)
-        assert replica.end().endswith("0 connections were cut\n")
-
-
-def test_a_websocket_without_a_message_ends(
-    run: Callable[..., Example], gateway: Callable[..., Gateway]
-) -> None:
-    # Longer than a busy machine keeps the others silent.
-    values = WEBSOCKETS | {"listener": {"timeouts": {"upgraded": "2s"}}}
-    running = gateway(values, run(example("websocket")).url)
-    with ExitStack() as stack:
-        quiet, busy = ([stack.enter_context(kind(running.url)) for kind in KINDS] for _ in range(2))
-        for kind, client in zip(KINDS, quiet, strict=True):
-            own = client.connection.socket if kind is WebSocketOverHttp2 else client.socket
-            own.setblocking(False)
-
-        def ended() -> bool:
-            for client in busy:
-                client.send(b"still here")
-                assert client.receive() == b"still here"
-            for client in [*quiet]:
-                with suppress(BlockingIOError):
-                    if not client.read():
-                        quiet.remove(client)
-            return not quiet
-
-        eventually(ended, "the end of the silent ones")
-        for client in busy:
-            client.send(b"and now")
-            assert client.receive() == b"and now"
-
-
-def test_websockets_are_balanced_by_their_number(
-    run: Callable[..., Example], gateway: Callable[..., Gateway]
-) -> None:
-    replicas = [run(example("websocket")).url for _ in range(2)]
-    running = gateway(WEBSOCKETS, *replicas)
-
-    def active() -> dict[str, int]:
-        shown = ask(running.admin, "/clusters").body.decode()
-        found = re.findall(r"^server::127.0.0.1:(\d+)::rq_active::(\d+)$", shown, re.MULTILINE)
-        return {f"http://127.0.0.1:{port}": int(count) for port, count in found}
-
-    with ExitStack() as stack:
-        for kind in KINDS * 4:
-            client = stack.enter_context(kind(running.url))
-            client.send(b"here")
-            assert client.receive() == b"here"
-        becomes(active, dict.fromkeys(replicas, 4))
-
-
-def test_http2_to_replicas_carries_websockets(
-    run: Callable[..., Example], gateway: Callable[..., Gateway]
-) -> None:
-    values = {"upstream": {"upgrade": ["websocket"], "protocol": "http2"}}
-    running = gateway(values, run(example("websocket")).url)
-    for kind in KINDS:
-        with kind(running.url) as client:
-            client.send(b"here")
-            assert client.receive() == b"here"
 
 
 GRPC = {"upstream": {"protocol": "grpc"}}

@@ -107,7 +107,9 @@ its times, and its rules: what may be retried depends on the method. */}}
 {{- $_ := set $full "path" ($route.path | default (dict "prefix" "/")) -}}
 {{- $_ := set $full "retries" (hasKey $route "retries" | ternary $route.retries $.Values.upstream.retries.attempts) -}}
 {{- $_ := set $full "milliseconds" (include "gateway.route.times" (list $ $route) | fromJson) -}}
-{{- $_ := set $full "upgrade" (hasKey $route "upgrade" | ternary $route.upgrade $.Values.upstream.upgrade) -}}
+{{- /* HTTP/2 to the replicas cannot take it from every client (gateway.guards.protocols). */}}
+{{- $usual := ternary list $.Values.upstream.upgrade (has ($route.protocol | default "") (list "http2" "grpc")) -}}
+{{- $_ := set $full "upgrade" (hasKey $route "upgrade" | ternary $route.upgrade $usual) -}}
 {{- $_ := set $full "rules" (include "gateway.route.rules" (list $ $route $full) | fromJsonArray) -}}
 {{- $routes = append $routes (merge $full (omit $route "mirror" "services" "path" "upgrade")) -}}
 {{- end -}}

@@ -13,8 +13,10 @@ codec_type: HTTP3
 {{- else }}
 # HTTP/1.1, or HTTP/2: by ALPN, or when the connection begins with its preface (h2c by prior knowledge).
 codec_type: AUTO
-{{- include "gateway.envoy.httpOptions" . | nindent 0 }}
+{{- include "gateway.envoy.http1Options" (list . $listener) | nindent 0 }}
+{{- include "gateway.envoy.http2Options" . | nindent 0 }}
 {{- end }}
+{{- include "gateway.envoy.marks" . | nindent 0 }}
 {{- include "gateway.envoy.clientAddress" . | nindent 0 }}
 {{- include "gateway.envoy.requestForm" . | nindent 0 }}
 {{- include "gateway.envoy.clientTimeouts" . | nindent 0 }}
@@ -57,14 +59,46 @@ http_filters:
 {{- end -}}
 {{- end -}}
 
-{{- define "gateway.envoy.httpOptions" -}}
-{{- if .Values.listener.http10 -}}
-# HTTP/1.0 need not name a host (RFC 9112 section 3.2), but routes need one.
-http_protocol_options: {accept_http_10: true, default_host_for_http_10: unnamed.invalid}
-{{ include "gateway.envoy.version" . }}
-{{ end -}}
+{{/* Takes the root context and the listener. */}}
+{{- define "gateway.envoy.http1Options" -}}
+http_protocol_options:
+  {{- with first . }}
+  {{- if .Values.listener.http10 }}
+  # HTTP/1.0 need not name a host (RFC 9112 section 3.2), but routes need one.
+  accept_http_10: true
+  default_host_for_http_10: unnamed.invalid
+  {{- end }}
+  {{- end }}
+  {{- include "gateway.envoy.ignoredOffers" . | nindent 2 }}
+{{- end -}}
+
+{{/*
+A server may ignore the offer of another protocol (RFC 9110 section 7.8), which some clients make with each request.
+Envoy would refuse it with 403. Only WebSocket is left to the routes, if one of them takes it: RE2 has no
+negation, so this spells out every other word.
+*/}}
+{{- define "gateway.envoy.ignoredOffers" -}}
+{{- $words := ".*" -}}
+{{- if and (include "gateway.handshakes" (first .)) (ne (last .) "redirect") -}}
+{{- $words = "" -}}
+{{- $known := "" -}}
+{{- range $letter := splitList "" "websocket" -}}
+{{- $words = printf "%s%s([^%s].*)?|" $words $known $letter -}}
+{{- $known = print $known $letter -}}
+{{- end -}}
+{{- $words = printf "(?i)%s%s.+" $words $known -}}
+{{- end -}}
+ignore_http_11_upgrade: [{safe_regex: {regex: {{ $words | quote }}}}]
+{{- end -}}
+
+{{/* Not empty if routes take WebSocket handshakes, or may in time. */}}
+{{- define "gateway.handshakes" -}}
+{{- include "gateway.upgrades" . }}{{ include "gateway.dynamic" . -}}
+{{- end -}}
+
+{{- define "gateway.envoy.http2Options" -}}
 http2_protocol_options:
-  {{- if or (include "gateway.upgrades" .) (include "gateway.dynamic" .) }}
+  {{- if include "gateway.handshakes" . }}
   # Upgrades over HTTP/2 (RFC 8441).
   allow_connect: true
   {{- end }}

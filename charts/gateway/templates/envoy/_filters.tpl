@@ -18,7 +18,7 @@ neither issuer nor keys.
         from_headers: [{name: authorization, value_prefix: "Bearer "}]
         local_jwks: {filename: {{ $paths.jwks | quote }}}
     rules:
-    {{- if or (include "gateway.upgrades" $) (include "gateway.dynamic" $) }}
+    {{- if include "gateway.handshakes" $ }}
     # It begins as a GET, but may write from then on.
     - match: {prefix: {{ .prefix | quote }}, headers: [{name: upgrade, present_match: true}]}
       requires: {provider_name: issuer}
@@ -232,6 +232,24 @@ local_reply_config: &local_replies
     status_code: 204
     body: {inline_string: ""}
     body_format_override: {text_format_source: {inline_string: "%LOCAL_REPLY_BODY%"}}
+  {{- if include "gateway.handshakes" . }}
+  # Envoy refuses an upgrade on a route without a replica with 403, whatever the route says.
+  - filter:
+      and_filter:
+        filters:
+        - status_code_filter: {comparison: {op: EQ, value: {default_value: 403, runtime_key: unset}}}
+        - header_filter: {header: {name: upgrade, present_match: true}}
+        - header_filter: {header: {name: corelane-version, string_match: {prefix: HTTP/1.}}}
+        - or_filter:
+            filters:
+            {{- range include "gateway.badHandshakes" . | fromYaml }}
+            - header_filter: {header: {{ toJson . }}}
+            {{- end }}
+    status_code: 400
+    body_format_override:
+      content_type: application/problem+json
+      json_format: {type: "urn:corelane:problem:bad-request", title: Bad Request, status: 400}
+  {{- end }}
   # The filter's schema demands a runtime key; nothing sets it.
   {{- range $phrases }}
   {{- $status := index . 0 }}

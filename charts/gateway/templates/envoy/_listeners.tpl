@@ -100,6 +100,7 @@ need these two; everything else there changes or reveals something.
         server_header_transformation: PASS_THROUGH
         generate_request_id: false
         common_http_protocol_options: {idle_timeout: 120s}
+        http_protocol_options: {ignore_http_11_upgrade: [{safe_regex: {regex: ".*"}}]}
         request_headers_timeout: 5s
         request_timeout: 10s
         local_reply_config: *local_replies

@@ -33,13 +33,14 @@ max_stream_duration: {grpc_timeout_header_max: {{ $whole }}{{ if $times.timeout 
 HTTP/1.0 has no chunks, so a proxy in front may have read another end of such a request (RFC 9112 section
 6.1). Routes see neither the version nor Transfer-Encoding: these fields tell them, and go no further.
 */}}
-{{- define "gateway.envoy.version" -}}
+{{- define "gateway.envoy.marks" -}}
+{{- with include "gateway.marks" . | fromJson -}}
 early_header_mutation_extensions:
 - name: envoy.http.early_header_mutation.header_mutation
   typed_config:
     "@type": type.googleapis.com/envoy.extensions.http.early_header_mutation.header_mutation.v3.HeaderMutation
     mutations:
-    {{- range $name, $value := dict "corelane-coding" "%REQ(TRANSFER-ENCODING)%" "corelane-version" "%PROTOCOL%" }}
+    {{- range $name, $value := . }}
     - remove: {{ $name }}
     - append:
         header: {key: {{ $name }}, value: {{ $value | quote }}}
@@ -49,6 +50,28 @@ early_header_mutation_extensions:
 
 {{- define "gateway.envoy.chunksOfHttp10" -}}
 - name: chunks-of-http-1-0
+{{- end -}}
+
+{{/* The names of these fields, and what they say. */}}
+{{- define "gateway.marks" -}}
+{{- $marks := dict -}}
+{{- if or .Values.listener.http10 (include "gateway.handshakes" .) -}}
+{{- $marks = dict "corelane-coding" "%REQ(TRANSFER-ENCODING)%" "corelane-version" "%PROTOCOL%" -}}
+{{- end -}}
+{{- if include "gateway.limitedCalls" . -}}
+{{- $_ := set $marks "corelane-deadline" "%REQ(GRPC-TIMEOUT)%" -}}
+{{- end -}}
+{{- toJson $marks -}}
+{{- end -}}
+
+{{/* Not empty if a route of calls has a timeout, or may in time. */}}
+{{- define "gateway.limitedCalls" -}}
+{{- include "gateway.dynamic" . -}}
+{{- $services := include "gateway.services" . | fromJson -}}
+{{- range include "gateway.routes" . | fromJsonArray -}}
+{{- if and (int64 .milliseconds.timeout) (eq (get $services (first .services).cluster).protocol "grpc") }}yes{{ end -}}
+{{- end -}}
+{{- end -}}
   match:
     prefix: /
     headers:
@@ -95,6 +118,19 @@ explicit_http_config:
 {{- if eq .Values.mode "gatewayAPI" -}}
 {{- if ne .Values.upstream.protocol "http1" -}}
 {{- fail (printf "upstream.protocol is %s, but in mode gatewayAPI it is http1: set it to http1, or mode to envoy" .Values.upstream.protocol) -}}
+{{- $fix := "a client of HTTP/1.1 would get no Sec-WebSocket-Accept, which HTTP/2 does not have (RFC 8441 section 5). Set protocol to http1 or auto, or upgrade to []" -}}
+{{- if and .Values.upstream.upgrade (has .Values.upstream.protocol (list "http2" "grpc")) -}}
+{{- fail (printf "upstream.upgrade is %s but upstream.protocol is %s: %s" (toJson .Values.upstream.upgrade) .Values.upstream.protocol $fix) -}}
+{{- end -}}
+{{- $services := include "gateway.services" . | fromJson -}}
+{{- range $route := include "gateway.routes" . | fromJsonArray -}}
+{{- range ternary .services list (not (not .upgrade)) -}}
+{{- $protocol := (get $services .cluster).protocol -}}
+{{- if has $protocol (list "http2" "grpc") -}}
+{{- fail (printf "upgrade of the route %s is %s but protocol of the service %s is %s: %s" $route.name (toJson $route.upgrade) (include "gateway.service.name" .) $protocol $fix) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- if .Values.upstream.health.grpc -}}
 {{- fail "upstream.health.grpc is true, but mode gatewayAPI checks health by HTTP: set it to false, or mode to envoy" -}}

@@ -26,8 +26,8 @@ ignore_port_in_host_matching: true
 {{- end }}
 # These are for the gateway alone. After a retry, only the last attempt is known not to have started.
 response_headers_to_remove: [endpoint-load-metrics, endpoint-load-metrics-bin, {{ .Values.upstream.retries.notStartedHeader }}]
-{{- if .Values.listener.http10 }}
-request_headers_to_remove: [corelane-coding, corelane-version]
+{{- with include "gateway.marks" . | fromJson }}
+request_headers_to_remove: {{ keys . | sortAlpha | toJson }}
 {{- end }}
 virtual_hosts:
 {{- include "gateway.envoy.virtualHosts" . | trim | nindent 0 }}
@@ -42,6 +42,9 @@ virtual_hosts:
   domains: {{ toJson .domains }}
   routes:
   {{- include "gateway.envoy.severalHosts" $ | nindent 2 }}
+  {{- if include "gateway.handshakes" $ }}
+  {{- include "gateway.envoy.badHandshakes" $ | trim | nindent 2 }}
+  {{- end }}
   # RFC 9110 section 9.3.8: a reply to TRACE would show a script headers that the browser hides from it.
   - name: trace
     match: {prefix: /, headers: [{name: ":method", string_match: {exact: TRACE}}]}
@@ -215,6 +218,32 @@ route_config:
   name: redirect
   virtual_hosts:
   - name: redirect
+{{/*
+What makes a handshake of WebSocket over HTTP/1 a bad one (RFC 6455 section 4.2.1), by matchers of its fields. A replica
+could not tell: Envoy passes neither the version nor chunks, and for clients of HTTP/2 it adds a key. A body
+would be read as the other protocol.
+*/}}
+{{- define "gateway.badHandshakes" -}}
+http-1-0: {name: corelane-version, string_match: {exact: HTTP/1.0}}
+chunks: {name: corelane-coding, present_match: true}
+length: {name: content-length, string_match: {safe_regex: {regex: ".*[1-9].*"}}}
+no-key: {name: sec-websocket-key, present_match: true, invert_match: true}
+{{- end -}}
+
+{{/* A filter of the reply turns the status that Envoy gives them into 400 (gateway.envoy.localReplies). */}}
+{{- define "gateway.envoy.badHandshakes" -}}
+{{- range $name, $bad := include "gateway.badHandshakes" . | fromYaml }}
+- name: handshake-{{ $name }}
+  match:
+    prefix: /
+    headers:
+    - {name: upgrade, present_match: true}
+    - {name: corelane-version, string_match: {prefix: HTTP/1.}}
+    - {{ toJson $bad }}
+  direct_response: {status: 400}
+{{- end }}
+{{- end -}}
+
     domains: ["*"]
     routes:
     {{- include "gateway.envoy.severalHosts" . | nindent 4 }}

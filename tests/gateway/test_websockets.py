@@ -1,0 +1,198 @@
+"""WebSockets through the real Envoy, also with clients that are not ours, and offers of other protocols."""
+
+import re
+import subprocess
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+
+import pytest
+from websockets.sync.client import connect as websocket
+
+from gateway.test_protocols import Example, gateway, run
+from support import PATIENCE, becomes, eventually
+from support.client import ask
+from support.envoys import Gateway
+from support.processes import example
+from support.raw import connect
+from support.websockets import AWAY, CLOSE, WebSocket, WebSocketOverHttp2
+
+__all__ = ["gateway", "run"]
+
+WEBSOCKETS = {"upstream": {"upgrade": ["websocket"]}}
+KINDS = (WebSocket, WebSocketOverHttp2)
+
+
+def test_websockets_carry_messages_until_their_replica_drains(
+    run: Callable[..., Example], gateway: Callable[..., Gateway]
+) -> None:
+    replica = run(example("websocket"))
+    running = gateway(WEBSOCKETS | {"listener": {"bodyBytes": 1000}}, replica.url)
+    with ExitStack() as stack:
+        clients = [stack.enter_context(kind(running.url)) for kind in KINDS]
+        assert [client.status for client in clients] == [101, 200]
+        for client in clients:
+            # More than the body of a request may have.
+            for number in range(20):
+                client.send(b"%0100d" % number)
+                assert client.receive() == b"%0100d" % number
+        # By HTTP/1.1 it is an offer, which the gateway ignores, so that the replica gets a plain request.
+        for kind, expected in zip(KINDS, (400, 403), strict=True):
+            with kind(running.url, protocol=b"other") as refused:
+                assert refused.status == expected
+        replica.drain()
+        for client in clients:
+            assert client.receive() == AWAY
+            client.write(CLOSE)
+        assert replica.end().endswith("0 connections were cut\n")
+
+
+def test_a_websocket_without_a_message_ends(
+    run: Callable[..., Example], gateway: Callable[..., Gateway]
+) -> None:
+    # Longer than a busy machine keeps the others silent.
+    values = WEBSOCKETS | {"listener": {"timeouts": {"upgraded": "2s"}}}
+    running = gateway(values, run(example("websocket")).url)
+    with ExitStack() as stack:
+        quiet, busy = ([stack.enter_context(kind(running.url)) for kind in KINDS] for _ in range(2))
+        for kind, client in zip(KINDS, quiet, strict=True):
+            own = client.connection.socket if kind is WebSocketOverHttp2 else client.socket
+            own.setblocking(False)
+
+        def ended() -> bool:
+            for client in busy:
+                client.send(b"still here")
+                assert client.receive() == b"still here"
+            for client in [*quiet]:
+                with suppress(BlockingIOError):
+                    if not client.read():
+                        quiet.remove(client)
+            return not quiet
+
+        eventually(ended, "the end of the silent ones")
+        for client in busy:
+            client.send(b"and now")
+            assert client.receive() == b"and now"
+
+
+def test_websockets_are_balanced_by_their_number(
+    run: Callable[..., Example], gateway: Callable[..., Gateway]
+) -> None:
+    replicas = [run(example("websocket")).url for _ in range(2)]
+    running = gateway(WEBSOCKETS, *replicas)
+
+    def active() -> dict[str, int]:
+        shown = ask(running.admin, "/clusters").body.decode()
+        found = re.findall(r"^server::127.0.0.1:(\d+)::rq_active::(\d+)$", shown, re.MULTILINE)
+        return {f"http://127.0.0.1:{port}": int(count) for port, count in found}
+
+    with ExitStack() as stack:
+        for kind in KINDS * 4:
+            client = stack.enter_context(kind(running.url))
+            client.send(b"here")
+            assert client.receive() == b"here"
+        becomes(active, dict.fromkeys(replicas, 4))
+
+
+def python(url: str) -> None:
+    """An echo by the client of the package `websockets`, which offers compression."""
+    with websocket(f"{url.replace('http', 'ws')}/echo", open_timeout=PATIENCE) as client:
+        client.send("here")
+        assert client.recv(PATIENCE) == "here"
+
+
+NODE = """
+const session = require("node:http2").connect(process.argv[1])
+session.once("remoteSettings", () => {
+  const stream = session.request({":method": "CONNECT", ":protocol": "websocket", ":path": "/echo",
+    "sec-websocket-version": "13"})
+  stream.once("response", (head) => {
+    if (head[":status"] !== 200) throw Error(head[":status"])
+    // "here", masked with zeros.
+    stream.write(Buffer.from("818400000000" + "68657265", "hex"))
+  })
+  stream.once("data", (data) => { console.log(data.toString("latin1").slice(2)); session.destroy() })
+})
+"""
+
+
+def node(url: str) -> None:
+    """An echo over HTTP/2 by the client of Node, which connects so only if the server offers it (RFC 8441)."""
+    argv = ["node", "--eval", NODE, url]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert (done.stdout, done.stderr) == ("here\n", "")
+
+
+@pytest.mark.parametrize("protocol", ["http1", "auto"])
+def test_clients_of_others_open_websockets(
+    run: Callable[..., Example], gateway: Callable[..., Gateway], protocol: str
+) -> None:
+    # With http2 and grpc, the chart rejects upgrades.
+    values = {"upstream": {"upgrade": ["websocket"], "protocol": protocol}}
+    running = gateway(values, run(example("websocket")).url)
+    python(running.url)
+    node(running.url)
+
+
+def handshake(
+    start: bytes = b"GET /echo HTTP/1.1",
+    protocol: bytes = b"websocket",
+    more: bytes = b"",
+    body: bytes = b"",
+    **without: bool,
+) -> bytes:
+    """A request for a WebSocket; fields can be left out."""
+    fields = {
+        b"Host": b"gateway",
+        b"Connection": b"Upgrade",
+        b"Upgrade": protocol,
+        b"Sec-WebSocket-Version": b"13",
+        b"Sec-WebSocket-Key": b"dGhlIHNhbXBsZSBub25jZQ==",
+    }
+    left = [b"%b: %b\r\n" % (name, value) for name, value in fields.items()]
+    left = [line for line in left if not any(key.encode() in line.lower() for key in without)]
+    return start + b"\r\n" + b"".join(left) + more + b"\r\n" + body
+
+
+# Each with the status of the replica, and of the gateway where it differs.
+HANDSHAKES = {
+    "good": (handshake(), 101),
+    "words in another case": (handshake(protocol=b"WebSocket"), 101),
+    "no body": (handshake(more=b"Content-Length: 0\r\n"), 101),
+    "no key": (handshake(key=False), 400),
+    "another version": (handshake().replace(b"13", b"12"), 400),
+    "not for this connection": (handshake(connection=False), 400),
+    "another protocol": (handshake(protocol=b"TLS/1.2"), 400),
+    "another method": (handshake(b"POST /echo HTTP/1.1"), 405),
+    # The replica ignores these offers. Envoy could only let them go on without an end.
+    "HTTP/1.0": (handshake(b"GET /echo HTTP/1.0"), 426, 400),
+    "a body": (handshake(more=b"Content-Length: 2\r\n", body=b"hi"), 426, 400),
+    "chunks": (handshake(more=b"Transfer-Encoding: chunked\r\n", body=b"0\r\n\r\n"), 426, 400),
+    # The replica expects one word; Envoy leaves only the word that the route takes.
+    "one of several": (handshake(protocol=b"TLS/1.2, websocket"), 400, 101),
+}
+
+
+def status(url: str, request: bytes) -> int:
+    """The status of the reply."""
+    with connect(url) as client:
+        client.sendall(request)
+        seen = b""
+        while b"\r\n" not in seen:
+            data = client.recv(65536)
+            assert data, "the connection ended"
+            seen += data
+    return int(seen.split()[1])
+
+
+@pytest.mark.parametrize("protocol", ["http1", "auto"])
+def test_the_gateway_judges_handshakes_as_the_replica_does(
+    run: Callable[..., Example], gateway: Callable[..., Gateway], protocol: str
+) -> None:
+    replica = run(example("websocket")).url
+    values = {"upstream": {"upgrade": ["websocket"], "protocol": protocol}}
+    running = gateway(values, replica)
+    found = {
+        name: (status(replica, request), status(running.url, request))
+        for name, (request, *_) in HANDSHAKES.items()
+    }
+    assert found == {name: (case[1], case[-1]) for name, case in HANDSHAKES.items()}
