@@ -4,12 +4,15 @@ import os
 import signal
 import socket
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import grpc as grpcio
 import pytest
 
 from support import PATIENCE, REPOSITORY, becomes, eventually, h2
@@ -247,10 +250,64 @@ def status_of_grpc(url: str, *more: tuple[bytes, bytes]) -> bytes:
         return value[1 : 1 + value[0]]
 
 
-def test_a_call_ends_at_its_deadline(gateway: Callable[..., Gateway], silent: str) -> None:
-    running = gateway(GRPC, silent)
-    deadline_exceeded = b"4"
-    assert status_of_grpc(running.url, (b"grpc-timeout", b"200m")) == deadline_exceeded
+def answers_until_its_deadline(url: str, call: str, message: bytes) -> list[bytes]:
+    """What a call in both directions gets from its client's side, by grpcio, until its deadline ends it."""
+    found: list[bytes] = []
+    over = threading.Event()
+
+    def messages() -> Iterator[bytes]:
+        yield message
+        over.wait()
+
+    with grpcio.insecure_channel(urlsplit(url).netloc) as channel:
+        replies = channel.stream_stream(call)(messages(), timeout=0.3)
+        with pytest.raises(grpcio.RpcError) as ended:
+            found.extend(replies)
+        over.set()
+    assert ended.value.code() == grpcio.StatusCode.DEADLINE_EXCEEDED, ended.value
+    return found
+
+
+def test_only_its_client_ends_a_call_at_its_deadline(
+    run: Callable[..., Example], gateway: Callable[..., Gateway], grpc: Path
+) -> None:
+    running = gateway(GRPC, run(grpc).url)
+    one = b"\0\0\0\0\2\x08\1"
+    fields = [(b"content-type", b"application/grpc"), (b"te", b"trailers")]
+    call = h2.get(b"/example.Counter/Sums", *fields, (b"grpc-timeout", b"100m"), method=b"POST")
+    with Connection(running.url) as client:
+        client.send(h2.frame(HEADERS, h2.END_HEADERS, 1, h2.pack(call)))
+        for count in (1, 2):
+            client.send(h2.frame(DATA, 0, 1, one))
+            client.until(lambda count=count: len(client.of(DATA, h2.RST_STREAM)) == count)
+            assert not client.of(h2.RST_STREAM)
+            # Each of these lasts for longer than the deadline of this call, which its client does not keep.
+            for _ in range(5):
+                sums = answers_until_its_deadline(running.url, "/example.Counter/Sums", one[5:])
+                assert sums == [one[5:]]
+
+
+def test_a_timeout_of_a_route_leaves_a_call_its_deadline(tmp_path: Path) -> None:
+    def left(_messages: object, context: grpcio.ServicerContext) -> Iterator[bytes]:
+        yield b"less" if context.time_remaining() <= 0.3 else b"more"
+        context.add_callback(over.set)
+        over.wait()
+
+    over = threading.Event()
+    server = grpcio.server(ThreadPoolExecutor(1))
+    handler = grpcio.stream_stream_rpc_method_handler(left)
+    server.add_generic_rpc_handlers(
+        (grpcio.method_handlers_generic_handler("any", {"Call": handler}),)
+    )
+    url = f"http://127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    service = {"name": "calls", "endpoints": [endpoint(url, url)]}
+    route = {"name": "calls", "service": service, "protocol": "grpc", "health": {"tcp": True}}
+    with gateway_to([], tmp_path, {"routes": [{**route, "timeout": "10m"}]}) as running:
+        healthy = "cluster.prod-calls-http.membership_healthy"
+        eventually(lambda: running.counted(healthy) == 1, healthy)
+        assert answers_until_its_deadline(running.url, "/any/Call", b"") == [b"less"]
+    server.stop(None)
 
 
 def test_an_error_of_the_gateway_is_a_status_of_grpc(gateway: Callable[..., Gateway]) -> None:

@@ -22,16 +22,19 @@ timeout: {{ $whole }}
 idle_timeout: {{ include "gateway.seconds" (ternary (add $times.idleTimeout 1000) 0 (gt (int64 $times.idleTimeout) 0)) }}
 # Of a reply that the replica has finished, but its client does not read.
 flush_timeout: {{ include "gateway.duration" (list $root "listener.timeouts.stream") }}
-{{- if eq (get (last .) (first $route.services).cluster).protocol "grpc" }}
-# A call ends at its deadline, if the client has sent one (`grpc-timeout`). With this, Envoy ignores `timeout`.
-max_stream_duration: {grpc_timeout_header_max: {{ $whole }}{{ if $times.timeout }}, max_stream_duration: {{ $whole }}{{ end }}}
+{{- if and $times.timeout (eq (get (last .) (first $route.services).cluster).protocol "grpc") }}
+# Also of calls whose client still sends: Envoy's `timeout` begins when the request is complete, and is ignored with
+# this. The client alone ends a call at its deadline (`grpc-timeout`): a second timer would win every second time, and
+# reset a call whose reply has begun.
+max_stream_duration: {max_stream_duration: {{ $whole }}}
 {{- end }}
 {{- end -}}
 {{- end -}}
 
 {{/*
 HTTP/1.0 has no chunks, so a proxy in front may have read another end of such a request (RFC 9112 section
-6.1). Routes see neither the version nor Transfer-Encoding: these fields tell them, and go no further.
+6.1). Routes see neither the version nor Transfer-Encoding, and Envoy overwrites the deadline of a call whose
+route has a timeout. These fields tell them, and go no further. They come from no client.
 */}}
 {{- define "gateway.envoy.marks" -}}
 {{- with include "gateway.marks" . | fromJson -}}
@@ -47,9 +50,6 @@ early_header_mutation_extensions:
         append_action: OVERWRITE_IF_EXISTS_OR_ADD
     {{- end }}
 {{- end -}}
-
-{{- define "gateway.envoy.chunksOfHttp10" -}}
-- name: chunks-of-http-1-0
 {{- end -}}
 
 {{/* The names of these fields, and what they say. */}}
@@ -72,6 +72,9 @@ early_header_mutation_extensions:
 {{- if and (int64 .milliseconds.timeout) (eq (get $services (first .services).cluster).protocol "grpc") }}yes{{ end -}}
 {{- end -}}
 {{- end -}}
+
+{{- define "gateway.envoy.chunksOfHttp10" -}}
+- name: chunks-of-http-1-0
   match:
     prefix: /
     headers:
@@ -115,9 +118,6 @@ explicit_http_config:
 {{- end -}}
 
 {{- define "gateway.guards.protocols" -}}
-{{- if eq .Values.mode "gatewayAPI" -}}
-{{- if ne .Values.upstream.protocol "http1" -}}
-{{- fail (printf "upstream.protocol is %s, but in mode gatewayAPI it is http1: set it to http1, or mode to envoy" .Values.upstream.protocol) -}}
 {{- $fix := "a client of HTTP/1.1 would get no Sec-WebSocket-Accept, which HTTP/2 does not have (RFC 8441 section 5). Set protocol to http1 or auto, or upgrade to []" -}}
 {{- if and .Values.upstream.upgrade (has .Values.upstream.protocol (list "http2" "grpc")) -}}
 {{- fail (printf "upstream.upgrade is %s but upstream.protocol is %s: %s" (toJson .Values.upstream.upgrade) .Values.upstream.protocol $fix) -}}
@@ -131,6 +131,9 @@ explicit_http_config:
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- if eq .Values.mode "gatewayAPI" -}}
+{{- if ne .Values.upstream.protocol "http1" -}}
+{{- fail (printf "upstream.protocol is %s, but in mode gatewayAPI it is http1: set it to http1, or mode to envoy" .Values.upstream.protocol) -}}
 {{- end -}}
 {{- if .Values.upstream.health.grpc -}}
 {{- fail "upstream.health.grpc is true, but mode gatewayAPI checks health by HTTP: set it to false, or mode to envoy" -}}

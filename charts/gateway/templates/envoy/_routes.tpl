@@ -66,6 +66,7 @@ that are written: each is written once. */}}
 {{- $services := .services -}}
 {{- $policies := .policies -}}
 {{- with .route -}}
+{{- $limited := and (int64 .milliseconds.timeout) (eq (get $services (first .services).cluster).protocol "grpc") -}}
 - name: {{ .name | default (hasKey $rule "upgrade" | ternary "upgrade" (hasKey $rule "again" | ternary "idempotent" "once")) | quote }}
   {{- if .rateLimit }}
   metadata: {filter_metadata: {corelane: {route: {{ .name | quote }}}}}
@@ -116,6 +117,11 @@ that are written: each is written once. */}}
   request_headers_to_add:
   - header: {key: sec-websocket-key, value: Y29yZWxhbmUtZ2F0ZXdheQ==}
     append_action: ADD_IF_ABSENT
+  {{- else if $limited }}
+  # The client's own deadline, in place of the timeout that Envoy has put there.
+  request_headers_to_add:
+  - header: {key: grpc-timeout, value: "%REQ(corelane-deadline)%"}
+    append_action: OVERWRITE_IF_EXISTS
   {{- end }}
   {{- /* A body limit would count every byte that a client sends after an upgrade. */}}
   {{- with include "gateway.envoy.routeFilters" (list $root (ternary (set (deepCopy .) "bodyBytes" 0) . (hasKey $rule "upgrade"))) | trim }}
@@ -212,12 +218,6 @@ prefix_rewrite: {{ .path | quote }}
 {{- end }}
 {{- end -}}
 
-{{/* To the same URL by https. 308 keeps the method and the body (RFC 9110 section 15.4.9). */}}
-{{- define "gateway.envoy.redirect" -}}
-route_config:
-  name: redirect
-  virtual_hosts:
-  - name: redirect
 {{/*
 What makes a handshake of WebSocket over HTTP/1 a bad one (RFC 6455 section 4.2.1), by matchers of its fields. A replica
 could not tell: Envoy passes neither the version nor chunks, and for clients of HTTP/2 it adds a key. A body
@@ -244,6 +244,12 @@ no-key: {name: sec-websocket-key, present_match: true, invert_match: true}
 {{- end }}
 {{- end -}}
 
+{{/* To the same URL by https. 308 keeps the method and the body (RFC 9110 section 15.4.9). */}}
+{{- define "gateway.envoy.redirect" -}}
+route_config:
+  name: redirect
+  virtual_hosts:
+  - name: redirect
     domains: ["*"]
     routes:
     {{- include "gateway.envoy.severalHosts" . | nindent 4 }}
