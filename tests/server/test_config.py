@@ -164,6 +164,16 @@ def test_what_others_set_does_not_stop_the_service(binary: Path) -> None:
     assert (empty_flag.returncode, "an IP address and a port" in empty_flag.stderr) == (64, True)
 
 
+def test_no_password_is_shown(binary: Path, tmp_path: Path) -> None:
+    file = tmp_path / "server.toml"
+    url = "https://me:hunter2@issuer.example"
+    for text, status in ((f'replica = "{url}"', 0), ('replica = "hunter2', 64)):
+        file.write_text(text)
+        result = run(binary, "--check", "--config", str(file))
+        assert (result.returncode, "hunter2" in result.stdout + result.stderr) == (status, False)
+        assert "(not shown)@issuer" in result.stdout or "line 1: " in result.stderr
+
+
 def test_a_running_service_logs_which_variables_it_ignores(start: Callable[..., Server]) -> None:
     server = start(within=["env", "CORELANE_PORT=tcp://10.0.0.1:80"])
     server.process.terminate()
@@ -241,6 +251,7 @@ def test_the_page_of_settings_is_that_of_the_schema(schema: Path) -> None:
 
 
 ACCEPTED = [
+    'listen = ["[::1]:80", "unix:/run/a.sock"]\n[slow_lanes]\nexpensive = ["/a", "/b"]\ncheap = []',
     "steering = true\nrequest_ids = false\npin = true\npark_after = false",
     'lanes = 3\npin = "on"\nload_reports = "json"\nlisten = "[::1]:80, unix:/run/a.sock"',
     '[limits]\nheaders = 1_000\nbody_bytes = 0\nsend_rate = "off"\nuri_bytes = "8 KiB"',
@@ -249,6 +260,9 @@ ACCEPTED = [
 ]
 
 REFUSED = [
+    'replica = ["a"]',
+    'listen = { address = "[::1]:80" }',
+    "[static]\ncache_control = [1]",
     "lane = 3",
     "[limit]\nheaders = 10",
     "[limits]\nheader = 10",

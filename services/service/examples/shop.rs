@@ -1,4 +1,4 @@
-//! A small shop with axum: a key and a metric of its own, orders behind a bearer token, faults for drills.
+//! A small shop with axum: settings, a secret and a metric of its own, orders behind a bearer token, faults for drills.
 //!
 //! ```sh
 //! cargo run -p corelane-service --example shop -- --shop.greeting hello
@@ -12,6 +12,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::routing::{get, put};
 use corelane::prometheus_client::metrics::counter::Counter;
+use corelane_service::value::{ExposeSecret, SecretString};
 use corelane_service::{App, settings, value};
 
 settings! {
@@ -19,6 +20,7 @@ settings! {
     struct Shop {
         "shop.greeting" => greeting: String = "welcome", value::text, "Text of the front page";
         "shop.articles" => articles: u64 = "100", value::number(1, 1_000_000), "Number of articles";
+        "shop.api_token" => api_token: SecretString = "", value::secret, "Token of the suppliers' API; never shown";
     }
 }
 
@@ -27,6 +29,7 @@ struct Stock {
     greeting: String,
     articles: u64,
     orders: Counter,
+    api_token: SecretString,
 }
 
 async fn front_page(State(stock): State<Stock>) -> String {
@@ -37,13 +40,15 @@ async fn order(State(stock): State<Stock>, Path(article): Path<u64>) -> (StatusC
     if !(1..=stock.articles).contains(&article) {
         return (StatusCode::NOT_FOUND, "no such article\n".to_owned());
     }
-    (StatusCode::OK, format!("order {}\n", stock.orders.inc() + 1))
+    // A real shop would send the text of the token to its suppliers here.
+    let supplied = !stock.api_token.expose_secret().is_empty();
+    (StatusCode::OK, format!("order {}, supplied: {supplied}\n", stock.orders.inc() + 1))
 }
 
 fn main() -> ExitCode {
     let app = App::new("shop", env!("CARGO_PKG_VERSION"), "A small shop");
-    app.routes(["/", "/orders/{article}"]).run(|Shop { greeting, articles }, start| {
-        let stock = Stock { greeting, articles, orders: Counter::default() };
+    app.routes(["/", "/orders/{article}"]).run(|Shop { greeting, articles, api_token }, start| {
+        let stock = Stock { greeting, articles, orders: Counter::default(), api_token };
         start.registry().register("shop_orders", "Orders that were placed", stock.orders.clone());
         let (auth, faults) = (start.auth(), start.faults());
         Ok(start.serve(move |lane| {

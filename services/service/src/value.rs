@@ -29,6 +29,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use bytesize::ByteSize;
+pub use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 
 /// The values that a parser accepts.
@@ -36,8 +37,9 @@ use serde_json::{Value, json};
 pub struct Allowed {
     /// As text.
     pub text: String,
-    /// As a JSON Schema. Text that the parser accepts is valid, and so is a number of TOML with that text. Some
-    /// other values are valid too, because a schema cannot express the bounds of durations, for instance.
+    /// As a JSON Schema. Text that the parser accepts is valid, and so is a number of TOML with that text; only
+    /// words have one spelling. Some other values are valid too, because a schema cannot express the bounds of
+    /// durations, for instance. A `writeOnly` value is a secret, and is not shown.
     pub schema: Value,
 }
 
@@ -127,7 +129,7 @@ fn is_word(text: &str, word: &str) -> bool {
 
 const BOOLEANS: [(bool, &str); 2] = [(true, "on"), (false, "off")];
 
-/// The schema of words in lower case.
+/// The schema of a choice, in lower case.
 fn words<'a>(words: impl IntoIterator<Item = &'a str>) -> Value {
     let mut values: Vec<Value> = words.into_iter().map(Value::from).collect();
     let booleans = BOOLEANS.iter().filter(|(_, word)| values.contains(&Value::from(*word)));
@@ -252,18 +254,59 @@ pub fn unless<T, E: Into<Allowed>>(
     }
 }
 
-/// Values separated by commas, possibly none.
+/// Values separated by commas, possibly none. In a file, they may be an array.
 pub fn list<T, E: Into<Allowed>>(
     parse: impl Fn(&str) -> Result<T, E>,
 ) -> impl Fn(&str) -> Result<Vec<T>, Allowed> {
     move |text| {
         let values = text.split(',').map(str::trim).filter(|value| !value.is_empty());
         let parsed: Result<_, _> = values.map(&parse).collect();
-        parsed.map_err(|error| {
-            let Allowed { text, schema } = error.into();
-            let kind = schema.get("type").cloned().unwrap_or_else(|| "string".into());
-            Allowed::new(format!("values separated by commas, each {text}"), json!({"type": kind}))
-        })
+        match parsed {
+            Ok(_) if text.contains(IMPOSSIBLE) => {
+                Err(listed("values separated by commas".to_owned(), json!({"type": "string"})))
+            }
+            Ok(values) => Ok(values),
+            Err(error) => {
+                let Allowed { text, schema } = error.into();
+                Err(listed(format!("values separated by commas, each {text}"), schema))
+            }
+        }
+    }
+}
+
+/// What a list allows, with the schema of one value.
+fn listed(text: String, schema: Value) -> Allowed {
+    let kind = schema.get("type").cloned().unwrap_or_else(|| "string".into());
+    Allowed::new(text, json!({"anyOf": [{"type": kind}, {"type": "array", "items": schema}]}))
+}
+
+/// A secret, such as a password or a token. It is never shown: not by `--check`, `/config`, the help, errors, logs or
+/// `Debug`. [`ExposeSecret::expose_secret`] has its text.
+///
+/// ```
+/// use corelane_service::config::{Keys, Settings};
+/// use corelane_service::value::{ExposeSecret, SecretString};
+/// use corelane_service::{settings, value};
+///
+/// settings! {
+///     /// A key.
+///     struct Shop {
+///         "shop.webhook" => webhook: SecretString = "hunter2", value::secret, "Secret part of the webhook";
+///     }
+/// }
+///
+/// let shop = Shop::parse(&Settings::default(), &mut Vec::new()).expect("defaults are valid");
+/// assert_eq!(shop.webhook.expose_secret(), "hunter2");
+/// assert!(!format!("{shop:?}").contains("hunter2") && Shop::KEYS[0].is_secret());
+/// ```
+///
+/// # Errors
+///
+/// What is allowed.
+pub fn secret(text: &str) -> Result<SecretString, Allowed> {
+    match text.contains(IMPOSSIBLE) {
+        false => Ok(text.into()),
+        true => Err(Allowed::new("text without NUL", json!({"type": "string", "writeOnly": true}))),
     }
 }
 
@@ -296,8 +339,11 @@ pub fn ratio(text: &str) -> Result<f64, Allowed> {
 /// # Errors
 ///
 /// What is allowed.
-pub fn file(text: &str) -> Result<Option<PathBuf>, String> {
-    Ok((!text.is_empty()).then(|| PathBuf::from(text)))
+pub fn file(text: &str) -> Result<Option<PathBuf>, Allowed> {
+    match text.contains(IMPOSSIBLE) {
+        false => Ok((!text.is_empty()).then(|| PathBuf::from(text))),
+        true => Err(Allowed::new("a path", json!({"type": "string", "format": "path"}))),
+    }
 }
 
 /// The path of a folder that can be read; empty means none.
@@ -305,12 +351,15 @@ pub fn file(text: &str) -> Result<Option<PathBuf>, String> {
 /// # Errors
 ///
 /// What is allowed.
-pub fn folder(text: &str) -> Result<Option<PathBuf>, String> {
+pub fn folder(text: &str) -> Result<Option<PathBuf>, Allowed> {
     let path = PathBuf::from(text);
     match text {
         "" => Ok(None),
         _ if path.read_dir().is_ok() => Ok(Some(path)),
-        _ => Err("a folder that can be read".to_owned()),
+        _ => Err(Allowed::new(
+            "a folder that can be read",
+            json!({"type": "string", "format": "path"}),
+        )),
     }
 }
 

@@ -101,10 +101,12 @@ fn help_check_and_errors_know_the_keys_of_the_service() {
     assert!(section.contains("--shop.greeting") && section.contains("CORELANE_SHOP_ARTICLES"));
     assert!(text.contains("[limits]:\n"), "the platform's keys are there, too");
 
-    let check = output("shop", &["--check", "--shop.articles=3", "--lanes=auto"]);
+    let secret = "--shop.api-token=hunter2";
+    let check = output("shop", &["--check", "--shop.articles=3", "--lanes=auto", secret]);
     let text = String::from_utf8(check.stdout).expect("text");
     assert!(text.contains("shop.articles = \"3\"  # flag --shop.articles\n"), "{text}");
     assert!(text.contains("lanes = \"auto\"  # flag --lanes, in effect "), "{text}");
+    assert!(text.contains("# shop.api_token = (not shown)") && !text.contains("hunter2"), "{text}");
 
     for (arguments, says) in [
         (["--shop.greting=x"], "--shop.greeting"),
@@ -130,7 +132,8 @@ fn a_service_answers_counts_and_drains() {
     let tokens = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(tokens.path(), ABC).expect("written");
     let tokens = format!("--auth.tokens={}", tokens.path().display());
-    let shop = Running::start("shop", &["--shop.greeting=hello", &tokens, "--faults=on"]);
+    let own = ["--shop.greeting=hello", "--shop.api-token=hunter2", &tokens, "--faults=on"];
+    let shop = Running::start("shop", &own);
 
     let (status, reply) = shop.ask(shop.address, "GET /", "");
     assert!(status == 200 && reply.ends_with("hello\n"), "{reply}");
@@ -170,6 +173,11 @@ fn a_service_answers_counts_and_drains() {
     }
     let (_, config) = shop.ask(shop.admin, "GET /config", "");
     assert!(config.contains("shop.greeting = \"hello\"  # flag --shop.greeting\n"), "{config}");
+    assert!(
+        config.contains("# shop.api_token = (not shown)  # flag --shop.api-token\n"),
+        "{config}"
+    );
+    assert!(config.contains("\nauth.tokens = \""), "the path of a file is no secret: {config}");
     let (_, index) = shop.ask(shop.admin, "GET /", "");
     assert!(
         ["/config", "/log-level", "/faults"].iter().all(|page| index.contains(page)),
@@ -179,6 +187,7 @@ fn a_service_answers_counts_and_drains() {
     let (code, log) = shop.terminate();
     assert_eq!(code, Some(0), "{log}");
     assert!(log.contains("drain"), "{log}");
+    assert!(!(log + &config).contains("hunter2"));
 }
 
 #[test]

@@ -5,7 +5,9 @@
 //! the struct. Every error names the key, its value, where that came from and what is allowed.
 
 mod environment;
+mod file;
 mod schema;
+mod secrets;
 mod sources;
 
 pub(crate) use environment::is_service_link;
@@ -16,6 +18,7 @@ use std::fmt;
 use clap::{Arg, ArgAction, Command};
 
 use crate::value::Allowed;
+use secrets::NOT_SHOWN;
 
 /// All errors of a configuration, one line each.
 #[derive(Debug, thiserror::Error)]
@@ -46,11 +49,10 @@ impl fmt::Display for Origin {
     }
 }
 
-const NOT_SHOWN: &str = "(not shown)";
-
 /// A value in an error. One that may hold a password is not shown, because errors are logged.
 fn shown(text: &str) -> String {
-    if text.contains('@') { NOT_SHOWN.to_owned() } else { format!("{text:?}") }
+    let secret = text.contains('@') || secrets::without_passwords(text) != text;
+    if secret { NOT_SHOWN.to_owned() } else { format!("{text:?}") }
 }
 
 /// One key of the configuration.
@@ -77,10 +79,32 @@ impl Key {
         if self.is_secret() { NOT_SHOWN.to_owned() } else { shown(text) }
     }
 
-    /// Whether its value, and not the name of a file with it, is a secret. The name of the key decides.
-    fn is_secret(&self) -> bool {
-        let named = ["password", "secret"].iter().any(|word| self.name.contains(word));
-        named && !self.name.ends_with("_file")
+    /// Whether its value is a secret: by its parser, as with [`value::secret`](crate::value::secret), or by its
+    /// name, as with `api_token`, unless it is a number, a word or the path of a file.
+    pub fn is_secret(&self) -> bool {
+        let schema = (self.allowed)().map(|allowed| allowed.schema);
+        let possible = schema.as_ref().is_none_or(secrets::may_be_secret);
+        schema.as_ref().is_some_and(|schema| secrets::has(schema, "writeOnly", &true.into()))
+            || (possible && secrets::is_sensitive(self.name))
+    }
+
+    /// Its default, for the help and the schema. A service may have taken it from elsewhere.
+    fn shown_default(&self) -> &'static str {
+        let secret = !self.default.is_empty() && self.is_secret();
+        if secret { NOT_SHOWN } else { self.default }
+    }
+
+    /// Whether it has values separated by commas.
+    fn is_list(&self) -> bool {
+        let schema = (self.allowed)().map(|allowed| allowed.schema);
+        schema.is_some_and(|schema| secrets::has(&schema, "type", &"array".into()))
+    }
+
+    /// A value for `Debug`, without what is secret.
+    #[doc(hidden)]
+    pub fn debug(&self, value: &dyn fmt::Debug) -> String {
+        let text = || secrets::without_passwords(&format!("{value:?}")).into_owned();
+        if self.is_secret() { NOT_SHOWN.to_owned() } else { text() }
     }
 
     /// With the prefix `CORELANE_`, `limits.header_bytes` is `CORELANE_LIMITS_HEADER_BYTES`.
@@ -108,7 +132,9 @@ impl Keys for () {
 
 /// Declares a struct of settings. Each field has its key in the file, its type, its default as text, a parser
 /// such as those of [`value`](crate::value), and its help, which is one line. A dot in the key separates the
-/// table of the file. The struct implements [`Keys`](crate::config::Keys) and `Debug`.
+/// table of the file. The struct implements [`Keys`](crate::config::Keys) and `Debug`. Secrets belong in
+/// [`value::secret`](crate::value::secret): they are not shown, and neither are texts whose key ends in a word such
+/// as `token`, `key` or `dsn`, or contains `password` or `secret`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -138,9 +164,20 @@ macro_rules! settings {
         }
     ) => {
         $(#[$meta])*
-        #[derive(Debug)]
         $vis struct $table {
             $(#[doc = $help] $vis $field: $type,)*
+        }
+
+        impl ::std::fmt::Debug for $table {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                let mut keys = <Self as $crate::config::Keys>::KEYS.iter();
+                let mut all = f.debug_struct(::std::stringify!($table));
+                $(if let ::std::option::Option::Some(key) = keys.next() {
+                    let shown = key.debug(&self.$field);
+                    all.field(::std::stringify!($field), &::std::format_args!("{shown}"));
+                })*
+                all.finish()
+            }
         }
 
         impl $crate::config::Keys for $table {
@@ -226,7 +263,7 @@ impl Program {
             .action(ArgAction::SetTrue)
             .help("Print the JSON Schema of the file, and exit");
         let keys = self.keys.iter().map(|key| {
-            let default = if key.default.is_empty() { "none" } else { key.default };
+            let default = if key.default.is_empty() { "none" } else { key.shown_default() };
             let (help, variable) = (key.help, key.variable(self.prefix));
             let table = key.name.rsplit_once('.').map(|(table, _)| format!("[{table}]"));
             Arg::new(key.name)

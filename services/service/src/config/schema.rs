@@ -35,7 +35,7 @@ impl Program {
             None => (json!({"type": "string"}), String::new()),
         };
         let number = key.default.parse::<u64>().ok().filter(|_| takes_numbers(&schema));
-        schema["default"] = number.map_or_else(|| key.default.into(), Value::from);
+        schema["default"] = number.map_or_else(|| key.shown_default().into(), Value::from);
         schema["description"] = format!("{help}. {allowed}Environment: {variable}.").into();
         schema
     }
@@ -68,6 +68,10 @@ mod tests {
             key("name", "a", || value::allowed(value::text)),
             key("limits.slots", "8", || value::allowed(value::number(1, 9))),
             key("limits.of.one", "off", || value::allowed(value::optional(value::number(1, 9)))),
+            key("limits.key", "hunter2", || value::allowed(value::secret)),
+            key("limits.names", "off", || {
+                value::allowed(value::optional(value::list(value::text)))
+            }),
             key("limits.mode", "a", || {
                 value::allowed(value::choice(&[("a", 1), ("b", 2), ("c", 3)]))
             }),
@@ -85,6 +89,10 @@ mod tests {
             "Help. Allowed: a whole number from 1 to 9. Environment: DEMO_LIMITS_SLOTS.";
         assert_eq!(slots["description"], description);
         assert_eq!(mode["enum"], json!(["a", "b", "c"]));
+        assert_eq!(limits["properties"]["key"]["writeOnly"], true);
+        assert_eq!(limits["properties"]["key"]["default"], "(not shown)");
+        let names = &limits["properties"]["names"]["anyOf"][1];
+        assert_eq!(names["anyOf"][1], json!({"type": "array", "items": {"type": "string"}}));
         let one = &limits["properties"]["of"]["properties"]["one"];
         assert_eq!(
             (&one["anyOf"][0], &one["default"]),

@@ -6,9 +6,9 @@ use std::fmt::Write;
 use std::io;
 
 use clap::error::ErrorKind;
-use toml::Value;
 
-use super::{ConfigErrors, Key, NOT_SHOWN, Origin, Program, shown};
+use super::secrets::{NOT_SHOWN, without_passwords};
+use super::{ConfigErrors, Key, Origin, Program, shown};
 use crate::value::Allowed;
 
 /// One setting as text, before it is parsed.
@@ -145,14 +145,18 @@ impl Settings {
     }
 
     /// The active settings with their origins, for `--check`, in the form of a configuration file.
-    /// `effective` has, by key, the values that were chosen for settings such as `auto`. A key that holds a
-    /// secret is shown without it, in a comment.
+    /// `effective` has, by key, the values that were chosen for settings such as `auto`. A value with a secret is
+    /// shown without it, in a comment.
     pub fn describe(&self, keys: &[Key], effective: &[(&str, String)]) -> String {
         let mut out = String::new();
         for key in keys {
             let setting = self.get(key);
-            if key.is_secret() {
-                let _ = writeln!(out, "# {} = {NOT_SHOWN}  # {}", key.name, setting.origin);
+            let shown = match key.is_secret() && !setting.text.is_empty() {
+                true => NOT_SHOWN.into(),
+                false => without_passwords(&setting.text),
+            };
+            if shown != setting.text {
+                let _ = writeln!(out, "# {} = {shown}  # {}", key.name, setting.origin);
                 continue;
             }
             let chosen =
@@ -167,14 +171,14 @@ impl Settings {
 }
 
 /// Collects settings and errors.
-struct Reader<'a> {
-    program: &'a Program,
-    settings: Settings,
-    errors: Vec<String>,
+pub(super) struct Reader<'a> {
+    pub(super) program: &'a Program,
+    pub(super) settings: Settings,
+    pub(super) errors: Vec<String>,
 }
 
 impl Reader<'_> {
-    fn set(&mut self, key: &Key, text: String, origin: Origin) {
+    pub(super) fn set(&mut self, key: &Key, text: String, origin: Origin) {
         self.settings.values.insert(key.name, Setting { text, origin });
     }
 
@@ -183,43 +187,6 @@ impl Reader<'_> {
             let name = key.variable(self.program.prefix);
             if let Some(text) = variables.get(&name) {
                 self.set(key, text.clone(), Origin::Environment(name));
-            }
-        }
-    }
-
-    fn add_file(&mut self, path: &str, text: io::Result<String>) {
-        let wrong = |error: &dyn std::fmt::Display| format!("configuration file {path}: {error}");
-        let table = match text {
-            Ok(text) => text.parse::<toml::Table>().map_err(|error| wrong(&error)),
-            Err(error) => Err(wrong(&error)),
-        };
-        match table {
-            Ok(table) => self.add_table(path, "", &table),
-            Err(error) => self.errors.push(error),
-        }
-    }
-
-    fn add_table(&mut self, path: &str, prefix: &str, table: &toml::Table) {
-        let keys = &self.program.keys;
-        for (name, value) in table {
-            let name = format!("{prefix}{name}");
-            let key = keys.iter().find(|key| key.name == name);
-            let is_table = keys.iter().any(|key| key.name.starts_with(&format!("{name}.")));
-            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            match (key, value) {
-                (None, Value::Table(inner)) if is_table => {
-                    self.add_table(path, &format!("{name}."), inner);
-                }
-                (Some(key), _) if self.settings.values.contains_key(key.name) => {
-                    self.errors
-                        .push(format!("{name} = {} (file {path}): given twice", key.shown(&text)));
-                }
-                (Some(key), _) => self.set(key, text, Origin::File(path.to_owned())),
-                (None, _) => {
-                    let table = keys.iter().filter(|key| key.name.starts_with(prefix));
-                    let known = table.map(|key| key.name.to_owned()).collect();
-                    self.errors.push(unknown(&name, &text, &format!("file {path}"), known));
-                }
             }
         }
     }
@@ -244,7 +211,10 @@ pub fn unknown(name: &str, text: &str, origin: &str, known: Vec<String>) -> Stri
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStringExt;
+
     use super::*;
+    use crate::value;
 
     const fn key(name: &'static str, default: &'static str) -> Key {
         Key { name, default, help: "", allowed: || None }
@@ -345,19 +315,80 @@ mod tests {
         let Ok(Invocation::Check(settings)) = read(&flags, &[], "") else {
             panic!("the flags are valid")
         };
-        let secret = [KEYS, &[key("shop.password", "hunter2")]].concat();
-        let text = settings.describe(&secret, &[("lanes", "3".to_owned())]);
+        let secrets = [
+            key("shop.api_token", "hunter2"),
+            Key {
+                allowed: || value::allowed(value::list(value::secret)),
+                ..key("shop.words", "hunter2")
+            },
+            key("shop.upstream", "https://me:hunter2@a.example/b"),
+        ];
+        let text = settings.describe(&[KEYS, &secrets].concat(), &[("lanes", "3".to_owned())]);
         assert!(text.contains("# default, in effect 3\n") && !text.contains("hunter2"), "{text}");
+        assert!(text.contains("# shop.words = (not shown)  # default\n"), "{text}");
+        assert!(
+            text.contains("# shop.upstream = https://(not shown)@a.example/b  # default\n"),
+            "{text}"
+        );
         let shown: toml::Table = text.parse().expect("TOML");
         assert_eq!(shown["drain"]["settle"].as_str(), Some("75\u{2003}s"));
         assert_eq!(shown["lanes"].as_str(), Some("auto"));
     }
 
     #[test]
+    fn values_of_a_file_are_read_whole_or_rejected() {
+        let listed = || value::allowed(value::list(value::text));
+        let keys = vec![
+            Key { allowed: listed, ..key("routes", "") },
+            Key { allowed: || value::allowed(value::switch), ..key("open", "off") },
+            key("text", ""),
+        ];
+        let program = Program { keys, ..program() };
+        let read = |file: &str| {
+            let arguments = ["demo", "--config", "f.toml"].map(OsString::from);
+            match program.read_with(arguments, [], |_| Ok(file.to_owned())) {
+                Ok(Invocation::Run(settings)) => {
+                    Ok(settings.values.values().map(|setting| setting.text.clone()).collect())
+                }
+                other => Err(format!("{other:?}")),
+            }
+        };
+        for (file, text) in [
+            ("routes = ['/a', '/b']", "/a,/b"),
+            ("routes = [1, 2.5]", "1,2.5"),
+            ("routes = []", ""),
+            ("open = true", "true"),
+            ("text = -9223372036854775808", "-9223372036854775808"),
+            ("text = 1979-05-27T07:32:00Z", "1979-05-27T07:32:00Z"),
+            ("text = 1e-7", "0.0000001"),
+            ("text = 'é,\u{2003}字'", "é,\u{2003}字"),
+            ("\u{feff}text = 'a'\r\n", "a"),
+        ] {
+            assert_eq!(read(file), Ok::<Vec<_>, _>(vec![text.to_owned()]), "{file}");
+        }
+        for (file, error) in [
+            ("routes = ['/a,b']", "values without commas"),
+            ("routes = [['/a']]", "values without commas"),
+            ("text = ['a']", "one value, not a list"),
+            ("text = { a = 1 }", "one value, not a table"),
+            ("open = 'x'\npassword = \"hunter2", "line 2: "),
+        ] {
+            let found = read(file).expect_err(file);
+            assert!(found.contains(error) && !found.contains("hunter2"), "{found}");
+        }
+        let broken = OsString::from_vec(vec![0xff]);
+        let found =
+            program.read_with(["demo".into()], [("DEMO_TEXT".into(), broken)], |_| unreachable!());
+        assert!(
+            found.expect_err("bytes").to_string().contains("DEMO_TEXT: its value is not UTF-8")
+        );
+    }
+
+    #[test]
     fn an_error_names_key_value_origin_and_what_is_allowed() {
         let settings = run(&["--lanes", "many"], &[], "").expect("the name is known");
         let mut errors = Vec::new();
-        let lanes = settings.parse(&KEYS[0], crate::value::number(1, 4), &mut errors);
+        let lanes = settings.parse(&KEYS[0], value::number(1, 4), &mut errors);
         let error = "lanes = \"many\" (flag --lanes): allowed is a whole number from 1 to 4";
         assert_eq!((lanes, errors), (None, vec![error.to_owned()]));
     }
