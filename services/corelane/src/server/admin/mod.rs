@@ -2,6 +2,7 @@
 //!
 //! So a lane that is saturated, or stuck in a handler, does not fail a probe or a scrape.
 
+mod accept;
 mod door;
 mod lanes;
 mod pages;
@@ -30,7 +31,7 @@ use tokio::time::{interval, timeout};
 
 use crate::load::busy::{BusyShares, SAMPLE_EVERY};
 use crate::message::problem::Problem;
-use crate::server::exposition::{CONTENT_TYPE as METRICS_TYPE, Exposition};
+use crate::server::exposition::{CONTENT_TYPE as METRICS_TYPE, Exposition, classic};
 use crate::server::settings::Settings;
 use crate::server::shared::Shared;
 
@@ -139,6 +140,7 @@ impl Admin {
             "/" => Self::index,
             "/healthz" => Self::healthz,
             "/readyz" => Self::readyz,
+            "/metrics" if accept::prefers_classic(request.headers()) => Self::classic_metrics,
             "/metrics" => Self::metrics,
             "/lanes" if wants_html(request) => Self::lanes_page,
             "/lanes" => Self::lanes,
@@ -174,7 +176,17 @@ impl Admin {
 
     fn metrics(&self) -> Response<Full<Bytes>> {
         match self.exposition.render() {
-            Ok(text) => reply(StatusCode::OK, METRICS_TYPE, text),
+            Ok(text) => by_accept(reply(StatusCode::OK, METRICS_TYPE, text)),
+            Err(error) => unrendered(&error),
+        }
+    }
+
+    fn classic_metrics(&self) -> Response<Full<Bytes>> {
+        match self.exposition.render() {
+            Ok(text) => {
+                let text = classic::from_openmetrics(&text);
+                by_accept(reply(StatusCode::OK, classic::CONTENT_TYPE, text))
+            }
             Err(error) => unrendered(&error),
         }
     }

@@ -3,6 +3,7 @@
 //! Rendering takes no locks and no lane time: counters are read while lanes write them. Its cost
 //! depends on the number of lanes and routes, not of connections or requests.
 
+pub(crate) mod classic;
 mod config;
 mod durations;
 mod process;
