@@ -29,6 +29,15 @@ impl Running {
             .store(kind << TIME_BITS | now.micros() & ((1 << TIME_BITS) - 1), Ordering::Relaxed);
     }
 
+    /// The handler that is being polled has named its route.
+    pub(crate) fn rename(&self, kind: KindIndex) {
+        let word = self.word.load(Ordering::Relaxed);
+        if word != 0 {
+            let kind = u64::from(kind.bits()) + 1;
+            self.word.store(kind << TIME_BITS | word & ((1 << TIME_BITS) - 1), Ordering::Relaxed);
+        }
+    }
+
     /// The poll has ended.
     pub(crate) fn end(&self) {
         self.word.store(0, Ordering::Relaxed);
@@ -152,7 +161,11 @@ mod tests {
         assert_eq!(kind.bits(), 649);
         // Rounding to microseconds adds up to one.
         assert_eq!(since.as_micros() / 2, 7_000_000 / 2);
+        running.rename(KindIndex::from_bits(7));
+        let renamed = running.get(begun + Duration::from_secs(7)).expect("it runs");
+        assert_eq!((renamed.0.bits(), renamed.1), (7, since));
         running.end();
+        running.rename(KindIndex::from_bits(7));
         assert_eq!(running.get(begun), None);
     }
 }

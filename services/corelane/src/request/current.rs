@@ -43,6 +43,8 @@ impl Current {
         let route = self.connection.lane().routes.settle(before.route(), template);
         if route != before.route() {
             self.kind.set(before.on_route(route));
+            // So that the watchdog and `/lanes` know it while this poll holds the lane.
+            self.connection.lane().shared().running.rename(self.kind.get());
         }
     }
 }

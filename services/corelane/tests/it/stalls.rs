@@ -44,6 +44,9 @@ impl Blocker {
                     if request.uri().path() == "/waits" {
                         std::future::pending::<()>().await;
                     }
+                    if request.uri().path().starts_with("/learnt/") {
+                        corelane::set_route("/learnt/{n}");
+                    }
                     Self::answer(&request, &held)
                 }
             }))
@@ -110,6 +113,27 @@ fn a_handler_that_holds_its_lane_is_named() {
     assert!(began.contains("lane=0") && began.contains("method=\"GET\""), "{began}");
     assert!(began.contains("lasted="), "{began}");
     assert!(over.contains("the stall of a lane is over") && over.contains("lasted="), "{over}");
+}
+
+#[test]
+fn the_first_request_of_a_route_that_holds_its_lane_is_named() {
+    let log = Log::open();
+    let blocker = Blocker::new();
+    let server = start(&blocker, 1, "/given");
+    let mut client = server.connect();
+    client.send_get("/learnt/7");
+    let stalls = |route| format!("corelane_stalls_total{{lane=\"0\",route=\"{route}\"}}");
+    server.wait_until("stalled", || server.metric("corelane_lane_stalled{lane=\"0\"}") == 1.0);
+    assert_eq!(server.metric(&stalls("/learnt/{n}")), 1.0);
+    assert_eq!(server.metric(&stalls("other")), 0.0);
+    assert_eq!(lanes_view(&server)["lanes"][0]["polling"]["route"], "/learnt/{n}");
+    blocker.let_one_go();
+    assert_eq!(client.read_answer().status, 200);
+    server.wait_until("over", || server.metric("corelane_lane_stalled{lane=\"0\"}") == 0.0);
+    let lines = log.lines_so_far(&["/learnt/{n}"]);
+    let [began, over] = lines.as_slice() else { panic!("two lines: {lines:?}") };
+    assert!(began.contains("a lane is stalled"), "{began}");
+    assert!(over.contains("the stall of a lane is over"), "{over}");
 }
 
 #[test]
