@@ -128,9 +128,10 @@ pub use request::body::{BodyError, Incoming};
 pub use request::calls::{CallLearner, LearnCalls, LearntCall};
 pub use request::client::{ConnectionInfo, Protocol, TlsInfo};
 pub use request::current::{
-    client_addr, connection, deadline, request_id, set_route, trace_context, turn,
+    client_addr, connection, deadline, request_id, route, set_route, trace_context, turn,
 };
 pub use request::finished::{Cut, Finished, Span, Times};
+pub use request::panics::panics_are_logged;
 pub use request::route_limits::{LimitedReply, LimitedRoute, RouteLimits};
 pub use server::builder::Builder;
 pub use server::control::ServerHandle;

@@ -148,6 +148,8 @@ fn a_service_answers_counts_and_drains() {
     let abc = "Authorization: Bearer abc\r\n";
     assert_eq!(shop.ask(shop.address, "PUT /orders/7", abc).0, 200);
     assert_eq!(shop.ask(shop.address, "PUT /orders/101", abc).0, 404);
+    let named = format!("{abc}X-Request-Id: unlucky\r\n");
+    assert_eq!(shop.ask(shop.address, "PUT /orders/13", &named).0, 500);
 
     let fault = r#"{"faults":[{"route":"/","share":1,"error":{"status":418},"expires_in":"1h"}]}"#;
     let head = format!("Content-Length: {}\r\n\r\n{fault}", fault.len());
@@ -167,7 +169,7 @@ fn a_service_answers_counts_and_drains() {
         concat!("corelane_service_info{name=\"shop\",version=\"", env!("CARGO_PKG_VERSION")),
         "corelane_auth_attempts_total{result=\"missing\"} 1\n",
         "corelane_faults_injected_total{route=\"/\",fault=\"latency\"} 1\n",
-        "corelane_load_table_observations_total{route=\"/orders/{article}\",method=\"PUT\"} 3\n",
+        "corelane_load_table_observations_total{route=\"/orders/{article}\",method=\"PUT\"} 4\n",
     ] {
         assert!(metrics.contains(series), "{series} in {metrics}");
     }
@@ -187,6 +189,20 @@ fn a_service_answers_counts_and_drains() {
     let (code, log) = shop.terminate();
     assert_eq!(code, Some(0), "{log}");
     assert!(log.contains("drain"), "{log}");
+    let lines: Vec<serde_json::Value> =
+        log.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect();
+    let [panic] = lines.iter().filter(|line| line["message"] == "panicked").collect::<Vec<_>>()[..]
+    else {
+        panic!("one line: {log}")
+    };
+    assert!(panic["panic"].as_str().is_some_and(|text| text.contains("nobody buys this one")));
+    assert!(panic["place"].as_str().is_some_and(|place| place.contains("shop.rs:")), "{panic}");
+    assert_eq!(
+        (&panic["route"], &panic["request_id"]),
+        (&"/orders/{article}".into(), &"unlucky".into())
+    );
+    assert!(panic["backtrace"].as_str().is_none(), "{panic}");
+    assert_eq!(log.matches("a handler panicked").count(), 0, "{log}");
     assert!(!(log + &config).contains("hunter2"));
 }
 

@@ -147,6 +147,17 @@ pub fn set_route(template: &str) {
     }
 }
 
+/// The template of the current request's route, in its handler: that of
+/// [`Builder::routes`](crate::Builder::routes) or [`set_route`], otherwise `other`. `None` elsewhere.
+///
+/// ```
+/// assert!(corelane::route().is_none());
+/// ```
+pub fn route() -> Option<String> {
+    let of_lane = |of: &Current| of.connection.lane().routes.name(of.kind.get().route()).to_owned();
+    read(of_lane).or_else(|| guest::read(|guest| guest.route()))
+}
+
 /// Time since the current poll of the current handler began.
 fn held() -> Option<Duration> {
     let of_lane = |of: &Current| {

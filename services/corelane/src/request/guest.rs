@@ -91,6 +91,11 @@ impl Guest {
         Instant::from(self.begun).checked_add(self.link.allowed())
     }
 
+    pub(crate) fn route(&self) -> String {
+        let named = self.route.borrow();
+        named.as_deref().unwrap_or_else(|| self.routes.name(self.kind.route())).to_owned()
+    }
+
     pub(crate) fn set_route(&self, template: &str) {
         let known = self.routes.name(self.kind.route()) == template;
         self.route.replace((!known).then(|| template.into()));

@@ -16,6 +16,7 @@ pub(crate) mod guest;
 pub(crate) mod in_flight;
 pub(crate) mod lane_state;
 pub(crate) mod pace;
+pub(crate) mod panics;
 pub(crate) mod pending;
 pub(crate) mod polls;
 pub(crate) mod queue;

@@ -22,6 +22,7 @@ use crate::request::connection::Connection;
 use crate::request::current::{self, Current};
 use crate::request::in_flight::InFlightRequest;
 use crate::request::lane_state::LaneState;
+use crate::request::panics;
 use crate::request::pending::PendingRequest;
 use crate::request::queue::{Admission, Queued, Slot, Turn};
 use crate::request::refusal::{body_timed_out, crowded, expired, failure, overloaded, too_large};
@@ -431,9 +432,11 @@ fn guard<T>(in_flight: &InFlightRequest, code: impl FnOnce() -> T) -> Result<T, 
     in_flight.within(caught).map_err(|_| {
         lane.metrics().panics.add(1);
         let route = lane.route(in_flight.kind());
-        current::lending(&in_flight.request_record, || {
-            tracing::error!(lane = lane.index, route, "a handler panicked");
-        });
+        if panics::are_unlogged() {
+            current::lending(&in_flight.request_record, || {
+                tracing::error!(lane = lane.index, route, "a handler panicked");
+            });
+        }
         Problem::from(StatusCode::INTERNAL_SERVER_ERROR)
     })
 }

@@ -80,7 +80,8 @@ where
         let polled =
             current::lending(&this.in_flight.request_record, caught).unwrap_or_else(|_| {
                 lane.metrics().panics.add(1);
-                tracing::error!(lane = lane.index, "the body of a reply panicked");
+                let route = lane.route(this.in_flight.kind());
+                tracing::error!(lane = lane.index, route, "the body of a reply panicked");
                 Poll::Ready(Some(Err("the body of a reply panicked".into())))
             });
         if let (Some(request_record), Poll::Ready(given)) =

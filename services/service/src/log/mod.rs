@@ -4,6 +4,7 @@
 
 mod level;
 mod lines;
+mod panics;
 mod writer;
 
 use std::fs::{File, OpenOptions};
@@ -16,6 +17,7 @@ use tracing_subscriber::reload;
 
 pub use level::Level;
 pub use lines::Context;
+pub use panics::Route;
 pub use writer::Flush;
 
 use lines::Lines;
@@ -57,11 +59,14 @@ pub struct Log {
     pub targets: bool,
     /// Adds fields to each line.
     pub context: Option<Context>,
+    /// Names the route in the line of a panic.
+    pub route: Option<Route>,
 }
 
 impl Log {
     /// Starts logging, once per process. Dropping [`Flush`] writes the remaining lines. Records of the crate
-    /// `log` are lines, too, unless the program has installed a logger for them.
+    /// `log` are lines, too, unless the program has installed a logger for them. So is each panic, with its message
+    /// and its place, and with its backtrace if `RUST_BACKTRACE` is set.
     ///
     /// # Errors
     ///
@@ -89,6 +94,7 @@ impl Log {
             .map_err(|error| io::Error::new(io::ErrorKind::AlreadyExists, error))?;
         // Its error is that of a second logger.
         let _ = tracing_log::LogTracer::init();
+        panics::log(flush.written(), self.route);
         if let Some(error) = failed {
             tracing::warn!("cannot write to the log file {error}");
         }

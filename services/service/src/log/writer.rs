@@ -15,8 +15,13 @@ const MOST: usize = 128_000;
 /// Maximum wait for the last lines.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// Maximum wait for the line of a panic.
+const SOON: Duration = Duration::from_millis(100);
+
 enum Message {
     Line(Vec<u8>),
+    /// Its sender is dropped when everything before it is written.
+    Reached(Sender<()>),
     /// The last message. Its sender is dropped when everything before it is written, which ends the
     /// wait.
     End(Sender<()>),
@@ -57,6 +62,7 @@ fn write_all(mut out: impl Write, lines: &Receiver<Message>, waiting: &AtomicUsi
                 let _ = out.write_all(&line);
                 waiting.fetch_sub(1, Relaxed);
             }
+            Message::Reached(reached) => drop(reached),
             Message::End(end) => return drop(end),
         }
     }
@@ -83,6 +89,26 @@ impl<'a> MakeWriter<'a> for Writer {
 
     fn make_writer(&'a self) -> Self::Writer {
         self
+    }
+}
+
+/// Waits for lines without ending the log.
+#[derive(Clone, Debug)]
+pub(super) struct Written(Sender<Message>);
+
+impl Flush {
+    pub(super) fn written(&self) -> Written {
+        Written(self.0.clone())
+    }
+}
+
+impl Written {
+    /// Waits until all previous lines are written, but not for long: a blocked log does not stop a lane.
+    pub(super) fn wait(&self) {
+        let (reached, ended) = channel();
+        if self.0.send(Message::Reached(reached)).is_ok() {
+            let _ = ended.recv_timeout(SOON);
+        }
     }
 }
 

@@ -30,10 +30,12 @@ pub(crate) fn start(config: &Logging) -> io::Result<Option<(Flush, Control)>> {
         format: config.log_format,
         targets: true,
         context: Some(request),
+        route: Some(corelane::route),
         ..Log::default()
     };
     match log.start() {
         Ok((flush, handle)) => {
+            corelane::panics_are_logged();
             Ok(Some((flush, Control::new(level.clone(), move |level| handle.set(level)))))
         }
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {

@@ -1,0 +1,36 @@
+//! Panics as lines of the log, in place of text on standard error.
+
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::panic::PanicHookInfo;
+use std::thread;
+
+use super::writer::Written;
+
+/// The route of the current request of this thread.
+pub type Route = fn() -> Option<String>;
+
+/// Logs every panic of the process where it happens, because whatever catches it does not know its place.
+pub(super) fn log(lines: Written, route: Option<Route>) {
+    std::panic::set_hook(Box::new(move |panic| {
+        line(panic, route.and_then(|route| route()));
+        // The process may end next: by a second panic, for example.
+        lines.wait();
+    }));
+}
+
+fn line(panic: &PanicHookInfo<'_>, route: Option<String>) {
+    // As for the default hook, RUST_BACKTRACE enables it.
+    let backtrace = Backtrace::capture();
+    let captured = backtrace.status() == BacktraceStatus::Captured;
+    let backtrace = captured.then(|| backtrace.to_string());
+    let text = panic.payload().downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.payload().downcast_ref::<String>().map(String::as_str));
+    tracing::error!(
+        panic = text.unwrap_or("without a message"),
+        place = panic.location().map(tracing::field::display),
+        thread = thread::current().name(),
+        route,
+        backtrace,
+        "panicked"
+    );
+}
