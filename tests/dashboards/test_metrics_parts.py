@@ -38,7 +38,6 @@ READS = (
     "/work?ops=1",
     "/work/a?ops=1",
     "/static/",
-    "/static",
     "/static/4k.txt",
     "/openapi.json",
 )

@@ -32,13 +32,12 @@ use crate::projects::database::Database;
 use crate::projects::{self, Projects, Resource};
 
 /// Route templates, as in metrics.
-const ROUTES: [&str; 13] = [
+const ROUTES: [&str; 12] = [
     "/",
     "/hello",
     "/div/{n}",
     "/work",
     "/work/{name}",
-    "/static",
     "/static/",
     "/static/{*path}",
     "/projects",

@@ -77,7 +77,7 @@ fn worded(reply: Response<corelane_files::Body>) -> Response<Body> {
 }
 
 /// The paths of files, for the OpenAPI document.
-pub(crate) fn describe() -> [openapi::Path; 3] {
+pub(crate) fn describe() -> [openapi::Path; 2] {
     let bytes = || Some(("*/*", json!({})));
     let file = |id: &str, summary: &str| {
         Operation::new(id, summary)
@@ -99,11 +99,7 @@ pub(crate) fn describe() -> [openapi::Path; 3] {
     let file = file("file", "A file below the root")
         .description("Range and conditional requests are answered (RFC 9110 sections 13 and 14)")
         .parameters([path]);
-    let root = Operation::new("staticRoot", "A redirect to the index of the root")
-        .tag("Files")
-        .reply(308, openapi::reply("The address with its slash", None));
     [
-        ("/static", json!({ "get": Value::from(root) })),
         ("/static/", json!({ "get": Value::from(index) })),
         ("/static/{path}", json!({ "get": Value::from(file) })),
     ]
