@@ -82,7 +82,9 @@ fn read_file(path: &Path) -> Result<BTreeMap<String, Vec<String>>, String> {
 fn flatten(name: &str, value: &Value, found: &mut BTreeMap<String, Vec<String>>) {
     match value {
         Value::Object(map) if name == "knobs" => {
-            let pairs = map.iter().map(|(knob, value)| match value {
+            // As elsewhere, null is absent.
+            let given = map.iter().filter(|(_, value)| !value.is_null());
+            let pairs = given.map(|(knob, value)| match value {
                 // Some YAML parsers read `off` as false.
                 Value::Bool(false) => format!("{knob}=off"),
                 value => format!("{knob}={}", text(value)),
@@ -96,7 +98,8 @@ fn flatten(name: &str, value: &Value, found: &mut BTreeMap<String, Vec<String>>)
             }
         }
         Value::Array(items) => {
-            found.insert(name.to_owned(), items.iter().map(text).collect());
+            let given = items.iter().filter(|value| !value.is_null());
+            found.insert(name.to_owned(), given.map(text).collect());
         }
         Value::Null => {}
         value => {
@@ -144,5 +147,18 @@ mod tests {
     #[test]
     fn the_command_is_consistent() {
         Settings::command().debug_assert();
+    }
+
+    #[test]
+    fn null_is_absent() {
+        let value = serde_json::json!({
+            "a": null, "b": {"c": null, "d": 1}, "list": [null, "x"], "knobs": {"one": null, "two": false},
+        });
+        let mut found = BTreeMap::new();
+        flatten("", &value, &mut found);
+        let found: Vec<_> =
+            found.iter().map(|(name, values)| (name.as_str(), values.join(","))).collect();
+        let values = [("b.d", "1"), ("knobs", "two=off"), ("list", "x")];
+        assert_eq!(found, values.map(|(name, value)| (name, value.to_owned())));
     }
 }
