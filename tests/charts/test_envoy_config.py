@@ -69,7 +69,7 @@ def reaches(action: dict) -> set[str]:
 
 
 @EVERY_VALUES_FILE
-def test_stats_listener_exposes_two_paths_by_get(values: Path) -> None:
+def test_stats_listener_exposes_three_paths_by_get(values: Path) -> None:
     (host,) = connection_manager(envoy_config(values=values), "stats")["route_config"][
         "virtual_hosts"
     ]
@@ -78,6 +78,7 @@ def test_stats_listener_exposes_two_paths_by_get(values: Path) -> None:
     assert [route["match"] for route in passed] == [
         {"path": "/stats/prometheus", "headers": only_get},
         {"path": "/ready", "headers": only_get},
+        {"path": "/live", "headers": only_get},
     ]
     assert last == {"match": {"prefix": "/"}, "direct_response": {"status": 404}}
 

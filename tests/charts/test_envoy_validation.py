@@ -158,8 +158,8 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
             yield running
 
 
-@pytest.mark.parametrize("path", ["/ready", "/stats/prometheus"])
-def test_stats_listener_answers_two_paths(gateway: Gateway, path: str) -> None:
+@pytest.mark.parametrize("path", ["/ready", "/live", "/stats/prometheus"])
+def test_stats_listener_answers_three_paths(gateway: Gateway, path: str) -> None:
     assert ask(gateway.stats, path).status == 200
 
 
@@ -167,6 +167,7 @@ def test_stats_listener_answers_two_paths(gateway: Gateway, path: str) -> None:
     ("method", "path"),
     [
         ("POST", "/ready"),
+        ("POST", "/live"),
         ("POST", "/stats/prometheus"),
         ("GET", "/stats"),
         ("GET", "/config_dump"),
@@ -182,6 +183,13 @@ def test_stats_listener_refuses_all_else(gateway: Gateway, method: str, path: st
     reply = ask(gateway.stats, path, method)
     assert reply.status == 404
     assert is_problem(reply, "not-found", "Not Found")
+
+
+def test_a_draining_envoy_is_alive_and_not_ready(tmp_path: Path) -> None:
+    with gateway_to([{"address": "127.0.0.1", "port": 1, "adminPort": 1}], tmp_path) as draining:
+        assert ask(draining.admin, "/healthcheck/fail", "POST").status == 200
+        assert ask(draining.stats, "/ready").status == 503
+        assert ask(draining.stats, "/live").status == 200
 
 
 def test_no_replica_is_503_without_internals(gateway: Gateway) -> None:

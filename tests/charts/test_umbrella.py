@@ -135,6 +135,44 @@ def test_a_packaged_chart_renders_the_same(tmp_path: Path) -> None:
     assert parsed == documents("corelane")
 
 
+QUANTITIES = {"cpu": "10m", "memory": "64Mi", "ephemeral-storage": "1Gi"}
+RESOURCES = {"resources": {"requests": QUANTITIES, "limits": QUANTITIES}}
+
+
+@pytest.mark.parametrize(
+    ("chart", "values"),
+    [
+        ("service", {**RESOURCES, "test": RESOURCES}),
+        ("gateway", {**RESOURCES, "agent": RESOURCES, "test": RESOURCES}),
+        ("node-tuning", {**RESOURCES, "uninstall": RESOURCES, "test": RESOURCES}),
+        ("loadtest", {**RESOURCES, "start": RESOURCES}),
+        (
+            "monitoring",
+            {
+                "mode": "standalone",
+                "prometheus": RESOURCES,
+                "alertmanager": RESOURCES,
+                "grafana": {**RESOURCES, "admin": {"secret": "admin"}},
+                "test": RESOURCES,
+            },
+        ),
+    ],
+)
+def test_every_container_fits_a_quota(chart: str, values: dict, tmp_path: Path) -> None:
+    """Also those of hooks: a namespace with a ResourceQuota refuses a pod that lacks one of its resources."""
+    (tmp_path / "values.yaml").write_text(yaml.safe_dump(values))
+    found = {}
+    for each in documents(chart, values=tmp_path / "values.yaml"):
+        spec = each["spec"]["template"]["spec"] if "template" in each.get("spec", {}) else each
+        spec = spec["spec"] if each["kind"] == "Pod" else spec
+        for container in (*spec.get("initContainers", ()), *spec.get("containers", ())):
+            found[each["kind"], each["metadata"]["name"], container["name"]] = container
+    assert {kind for kind, *_ in found} & {"Pod", "Job"}
+    assert {key: each["resources"] for key, each in found.items()} == dict.fromkeys(
+        found, RESOURCES["resources"]
+    )
+
+
 BOTH = pytest.mark.parametrize("chart", ["gateway", "service"])
 
 

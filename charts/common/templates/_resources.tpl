@@ -7,12 +7,20 @@ static CPU manager gives CPUs of their own.
 {{- toYaml .Values.resources -}}
 {{- else if eq .Values.pinning "exclusive" -}}
 {{- $both := dict "cpu" (toString .Values.cpus) "memory" .Values.memory -}}
-{{- dict "requests" $both "limits" $both | toYaml -}}
+{{- include "common.resources.disk" (list . $both $both) -}}
 {{- else -}}
 {{/* No CPU limit: its quota would stop all threads at once where a CPU is idle. */}}
 {{- $requests := dict "cpu" "100m" "memory" .Values.memory -}}
-{{- dict "requests" $requests "limits" (pick $requests "memory") | toYaml -}}
+{{- include "common.resources.disk" (list . $requests (pick $requests "memory")) -}}
 {{- end -}}
+{{- end -}}
+
+{{/* Takes the root context, requests and limits, and adds those of ephemeral storage. */}}
+{{- define "common.resources.disk" -}}
+{{- $disk := (first .).Values.ephemeralStorage -}}
+{{- $requests := ternary (dict "ephemeral-storage" $disk.request) dict (ne ($disk.request | default "") "") -}}
+{{- $limits := ternary (dict "ephemeral-storage" $disk.limit) dict (ne ($disk.limit | default "") "") -}}
+{{- dict "requests" (merge $requests (index . 1)) "limits" (merge $limits (last .)) | toYaml -}}
 {{- end -}}
 
 {{- define "common.guards.cpus" -}}

@@ -40,12 +40,8 @@ spec:
       command: {{ .command | default (list "/corelane" "check") | toJson }}
       args:
         {{- toYaml .arguments | nindent 8 }}
-      # No CPU: the exclusive pods may have taken every CPU that can be requested.
       resources:
-        requests:
-          memory: 16Mi
-        limits:
-          memory: 32Mi
+        {{- toYaml .root.Values.test.resources | nindent 8 }}
       securityContext:
         {{- include "common.container.security" .root | nindent 8 }}
 {{- end -}}

@@ -49,16 +49,17 @@ lifecycle:
 {{- $values := .Values.probes -}}
 {{- $admin := eq $values.type "admin" -}}
 {{- $ready := $values.path | default (ternary "/readyz" "/" $admin) -}}
-{{- $live := $values.livenessPath | default (ternary "/healthz" $ready $admin) -}}
+{{- $live := $values.livenessPath | default (ternary "/healthz" "" $admin) -}}
 {{- $port := $values.port | default (ternary "admin" "http" $admin) -}}
 {{- /* Kubernetes asks a startup probe once a second at most, which delays the first request of a new replica. */}}
 {{- $usual := dict "startup" (ternary (dict) (dict "periodSeconds" 1 "failureThreshold" 30) (and $admin (eq .Values.runtime "corelane"))) -}}
 {{- range $probe, $path := dict "startup" $ready "readiness" $ready "liveness" $live }}
 {{- with get $values $probe | default (get $usual $probe) }}
 {{ $probe }}Probe:
-  {{- if eq $values.type "tcp" }}
+  {{- /* A restart does not help a service that reports itself not ready: without a path, liveness is a connection. */}}
+  {{- if or (eq $values.type "tcp") (and (eq $probe "liveness") (not $live)) }}
   tcpSocket: {port: {{ $port }}}
-  {{- else if eq $values.type "grpc" }}
+  {{- else if and (eq $values.type "grpc") (or (ne $probe "liveness") (not $live)) }}
   # This kind takes no name of a port.
   grpc: {port: {{ $values.port | default $.Values.ports.traffic | int }}}
   {{- else }}

@@ -110,11 +110,16 @@ need these two; everything else there changes or reveals something.
           - name: admin
             domains: ["*"]
             routes:
-            {{- range list "/stats/prometheus" "/ready" }}
+            {{- range list "/stats/prometheus" "/ready" "/live" }}
             - match:
                 path: {{ . }}
                 headers: [{name: ":method", string_match: {exact: GET}}]
+              {{- if eq . "/live" }}
+              # Not /ready, which fails during a drain, too: the main thread answers this one as long as it runs.
+              route: {cluster: admin, timeout: 10s, prefix_rewrite: /listeners}
+              {{- else }}
               route: {cluster: admin, timeout: 10s}
+              {{- end }}
             {{- end }}
             - match: {prefix: /}
               direct_response: {status: 404}
