@@ -25,6 +25,10 @@ const PREFIX: &str = "CORELANE_";
 const OTHERS: &[&str] =
     &["CORELANE_CAPACITY_", "CORELANE_CHECK_", "CORELANE_CLUSTER_STATE", "CORELANE_HOME"];
 
+/// With this variable, a service prints the schema of its settings instead of running, as with `--schema`. A program
+/// with flags of its own may not know that flag.
+const PRINT_SCHEMA: &str = "CORELANE_PRINT_SCHEMA";
+
 /// A service, before it is run. `C` is the type of its own settings, made by
 /// [`settings!`](crate::settings); `()` has none.
 ///
@@ -145,9 +149,12 @@ impl<C: Keys> App<C> {
     ///
     /// | code | meaning |
     /// |---|---|
-    /// | 0 | a clean drain, `--help`, or `--check` of valid settings |
+    /// | 0 | a clean drain, `--help`, `--schema`, or `--check` of valid settings |
     /// | 1 | the drain cut a request, or something failed |
     /// | 64 | the command line or a setting is wrong |
+    ///
+    /// The variable `CORELANE_PRINT_SCHEMA` has the effect of `--schema`. `corelane up` sets it to determine whether a
+    /// program is such a service, and which settings it has.
     ///
     /// `serve` gets the service's own settings and a [`Start`] whose sockets are open. It calls
     /// [`Start::serve`], and may work before and after it.
@@ -190,6 +197,10 @@ impl<C: Keys> App<C> {
         F: FnOnce(C, Start) -> Result<Drained, BoxError>,
     {
         let program = self.program();
+        if std::env::var_os(PRINT_SCHEMA).is_some_and(|value| !value.is_empty()) {
+            process::print(&format!("{:#}\n", program.schema()));
+            return Ok(Drained { cut: 0 });
+        }
         let arguments: Vec<OsString> = match &self.arguments {
             Some(arguments) => [program.name.into()].into_iter().chain(arguments.clone()).collect(),
             None => std::env::args_os().collect(),

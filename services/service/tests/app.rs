@@ -236,6 +236,12 @@ fn metrics_of_the_service_are_pushed_too() {
 /// Tasks run on, of its own runtime and of what ran before the lanes, and the service answers.
 #[test]
 fn a_program_with_a_runtime_a_log_and_flags_of_its_own_is_a_service() {
+    let mut command = program("tokio_main");
+    // It does not know `--help`. What else is set does not matter.
+    command.args(["--step=2"]).env("CORELANE_PRINT_SCHEMA", "1").env("CORELANE_NO_SUCH_KEY", "1");
+    let schema = String::from_utf8(command.output().expect("it ends").stdout).expect("text");
+    assert!(schema.contains("Environment: CORELANE_ADMIN_LISTEN."), "{schema}");
+
     let own = ["--step=2", "--"];
     let running = Running::start_with("tokio_main", &own, &[]);
     let ticks = || -> [u64; 2] {
