@@ -80,7 +80,11 @@ def _selection(wanted: Service, profile: str) -> list[str]:
         return ["--bin", wanted.program]
     # Together, because alone each would take fewer features of what it depends on, and that would be built once more.
     # Tests use what `cargo test` has built: examples take the features of dev-dependencies, as tests do.
-    packages = ["--bins", "--examples"] if profile == "dev" else ["-p", "corelane-server", "-p", "corelane-cli"]
+    packages = (
+        ["--bins", "--examples"]
+        if profile == "dev"
+        else ["-p", "corelane-server", "-p", "corelane-cli"]
+    )
     return ["--locked", *packages]
 
 

@@ -32,11 +32,12 @@ def service(replica: Replica, program: Path) -> list[str]:
 
 
 def environment(replica: Replica, topology: Topology) -> dict[str, str]:
-    """Settings of a replica as in a cluster: the port, and those of Corelane where it reads them."""
-    port = {"PORT": str(replica.port)}
+    """Settings of a replica as in a cluster: the port, the name, and those of Corelane where it reads them."""
+    # In a pod, the variable is the name of the pod, too.
+    common = {"PORT": str(replica.port), "HOSTNAME": replica.name}
     if not topology.service.chassis:
-        return port
-    return port | {
+        return common
+    return common | {
         "CORELANE_LISTEN": f"{HOST}:{replica.port}",
         "CORELANE_ADMIN_LISTEN": f"{HOST}:{replica.admin_port}",
         "CORELANE_REPLICA": replica.name,

@@ -25,6 +25,11 @@ def make(topology: Topology, run: Path) -> Instance | None:
     return instance.make(run / PART, settings)
 
 
+def read(topology: Topology, run: Path) -> Instance | None:
+    """The PostgreSQL of an instance that is there."""
+    return instance.read(run / PART) if topology.database == "postgres" else None
+
+
 def flags(topology: Topology, server: Instance | None, run: Path) -> list[str]:
     """Flags of a replica. Processes of one host may share a file in WAL mode (sqlite.org/wal.html)."""
     if topology.database == "none":

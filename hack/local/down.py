@@ -4,7 +4,7 @@ import shutil
 import signal
 from pathlib import Path
 
-from local import database, processes, supervisor
+from local import database, processes, render, supervisor
 from tools import progress
 from tools.errors import ToolError
 
@@ -35,10 +35,11 @@ def remove(run: Path) -> int:
 
 def stop(run: Path) -> None:
     """Stops every process of the instance: in order if its supervisord runs, otherwise directly."""
-    pid = supervisor.pid(run)
+    pid, since = supervisor.pid(run), supervisor.mark(run)
     if pid is not None:
         processes.send(pid, signal.SIGTERM, run)
         if processes.gone(run, PATIENCE):
+            report_killed(run, since)
             return _forget(run)
     elif processes.find(run):
         _say(run, "supervisord does not reply; stopping each process directly")
@@ -51,6 +52,12 @@ def stop(run: Path) -> None:
         if not processes.gone(run, KILLED):
             raise ToolError(f"these processes remain after SIGKILL: {_names(run)}")
     return _forget(run)
+
+
+def report_killed(run: Path, since: int) -> None:
+    """Names the processes that supervisord had to kill since a mark in its log."""
+    for name in supervisor.killed(run, since):
+        progress.say(name, f"was killed: it still ran {render.STOP} s after SIGTERM")
 
 
 def _send_all(run: Path, number: signal.Signals) -> None:

@@ -6,7 +6,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,13 +15,15 @@ from tools import progress
 from tools.errors import ToolError
 
 
-def make(run: Path, program: Path, service: Service = REFERENCE) -> dict[str, str]:
+def make(
+    run: Path, program: Path, service: Service = REFERENCE, own: Mapping[str, str] = {}
+) -> dict[str, str]:
     """This environment with the mark, without variables that the service would reject.
 
     A service rejects CORELANE_ variables that are not its settings, but the user may have set one
-    for another purpose. Its help lists the valid ones.
+    for another purpose. `own` is what a replica has in addition.
     """
-    known = _variables(program) if service.chassis else set()
+    known = _variables(run, program, own) if service.chassis else set()
     unknown = {name for name in os.environ if name.startswith("CORELANE_")} - known
     if unknown:
         listed = ", ".join(sorted(unknown))
@@ -32,29 +34,46 @@ def make(run: Path, program: Path, service: Service = REFERENCE) -> dict[str, st
     return {**faults, **kept, MARK: str(run)}
 
 
-HELP = 10.0
-"""Seconds for the help of a program; one without help may start to serve instead."""
+PRINT_SCHEMA = "CORELANE_PRINT_SCHEMA"
+"""With this variable, a service on corelane-service prints its settings and exits, whatever flags it has."""
+
+ANSWER = 10.0
+"""Seconds for that; any other program may start to serve instead."""
+
+LINES = 8
+"""Lines of the program's output in an error."""
 
 
-def _variables(program: Path) -> set[str]:
+def _variables(run: Path, program: Path, own: Mapping[str, str]) -> set[str]:
     """The variables of Corelane that a service reads."""
+    asked = subprocess.Popen(
+        [program],
+        cwd=run,
+        env={**os.environ, **own, PRINT_SCHEMA: "1"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        process_group=0,
+    )
     try:
-        result = subprocess.run(
-            [program, "--help"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=HELP,
-            check=False,
-        )
-        usage = result.stdout.decode(errors="replace")
-    except (OSError, subprocess.TimeoutExpired):
-        usage = ""
-    known = set(re.findall(r"CORELANE_[A-Z0-9_]+", usage))
+        output, _ = asked.communicate(timeout=ANSWER)
+        end = f"ended with status {asked.returncode}"
+    except subprocess.TimeoutExpired:
+        os.killpg(asked.pid, signal.SIGKILL)
+        output, _ = asked.communicate()
+        end = f"ran for {ANSWER:.0f} s"
+    known = set(re.findall(r"Environment: (CORELANE_[A-Z0-9_]+)", output))
     if "CORELANE_ADMIN_LISTEN" not in known:
-        raise ToolError(
-            f"{program.name} --help does not name CORELANE_ADMIN_LISTEN: it is not on the crate "
-            "corelane-service. Any other program runs with --runtime other"
+        said = [f"    {line}" for line in output.splitlines()[-LINES:]]
+        problem = (
+            f"{program.name} {end} and did not print its settings, which {PRINT_SCHEMA}=1 requests. Either it is "
+            "not on the crate corelane-service, or it does not call App::run without arguments. Any other program "
+            "runs with --runtime other"
         )
+        shown = ["the end of its output:", *said] if said else []
+        raise ToolError("\n".join([problem, *shown]))
     return known
 
 
@@ -106,6 +125,15 @@ def name(pid: int) -> str:
         return Path(f"/proc/{pid}/comm").read_text().strip()
     except OSError:
         return "gone"
+
+
+def environment(pid: int) -> dict[str, str]:
+    """The variables with which a process was started; empty if that cannot be read."""
+    try:
+        text = os.fsdecode(Path(f"/proc/{pid}/environ").read_bytes())
+    except OSError:
+        return {}
+    return dict(pair.split("=", 1) for pair in text.split("\0") if "=" in pair)
 
 
 def cpus(pid: int) -> str:

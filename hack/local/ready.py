@@ -4,6 +4,7 @@ import http.client
 import json
 import socket
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,32 +19,69 @@ LINES = 8
 """Number of log lines in the error about a process that does not become ready."""
 
 
-def wait(topology: Topology, run: Path) -> None:
-    """Returns when all processes are ready; otherwise raises an error with their logs."""
-    pending = _checks(topology, run)
+TRIES = 3
+"""Starts of a replica until it counts as failed. supervisord waits between them and continues after that."""
+
+GRACE = 5.0
+"""Seconds beyond the deadline for the gateway, if replicas have failed to become ready until then."""
+
+
+def wait(topology: Topology, run: Path) -> list[str]:
+    """Returns when all processes are ready, or some replicas and all others: the names of replicas that are not.
+
+    Otherwise it raises an error with the end of their logs.
+    """
+    replicas = {replica.name for replica in topology.replicas}
     deadline = time.monotonic() + DEADLINE
+    if topology.database == "postgres":
+        _start_after_postgres(topology, run, deadline)
+    starts: dict[str, set[int]] = defaultdict(set)
+    failed: set[str] = set()
+    checks = _checks(topology, run, failed)
+    pending = set(checks)
     while True:
-        pending = {name: check for name, check in pending.items() if not check()}
-        if not pending:
-            return
-        dead = _dead(run)
-        if dead or time.monotonic() > deadline:
-            raise ToolError(_report(dead, list(pending), run))
+        pending = {name for name in pending if not checks[name]()}
+        down = _down(run, starts)
+        failed.update(down & replicas)
+        dead = (down - replicas) | (failed if failed == replicas else set())
+        late = time.monotonic() > deadline
+        if late and pending & replicas and not pending - replicas - {"gateway", "supervisord"}:
+            failed.update(pending & replicas)
+            deadline += GRACE
+            late = failed == replicas
+        if dead or late:
+            raise ToolError(_report(dead, pending, run))
+        if not pending - failed:
+            return sorted(failed & pending)
         time.sleep(0.03)
 
 
-def _checks(topology: Topology, run: Path) -> dict[str, Callable[[], bool]]:
+def _start_after_postgres(topology: Topology, run: Path, deadline: float) -> None:
+    """Starts the replicas when PostgreSQL takes connections: they may need it at once, as for migrations."""
+    starts: dict[str, set[int]] = defaultdict(set)
+    while not database.ready(run, _pid(run, database.PART)):
+        dead = _down(run, starts)
+        if dead or time.monotonic() > deadline:
+            raise ToolError(_report(dead, {database.PART}, run))
+        time.sleep(0.03)
+    for replica in topology.replicas:
+        supervisor.begin(run, replica.name)
+
+
+def _checks(topology: Topology, run: Path, failed: set[str]) -> dict[str, Callable[[], bool]]:
+    """A check for each part; replicas that have failed are not waited for."""
     checks: dict[str, Callable[[], bool]] = {
         replica.name: lambda replica=replica: serves(replica, topology)
         for replica in topology.replicas
     }
     checks["dashboard"] = lambda: _get(topology.dashboard_port, "/") is not None
     checks["prometheus"] = lambda: _get(topology.prometheus_port, "/-/ready") is not None
-    if topology.database == "postgres":
-        checks[database.PART] = lambda: database.ready(run, _pid(run, database.PART))
-    ports = {replica.port for replica in topology.replicas}
-    checks["gateway"] = lambda: _listens(topology.gateway_port) and reached(topology) == ports
-    checks["supervisord"] = lambda: _all_stay(run)
+
+    def wanted() -> set[int]:
+        return {replica.port for replica in topology.replicas if replica.name not in failed}
+
+    checks["gateway"] = lambda: _listens(topology.gateway_port) and reached(topology) == wanted()
+    checks["supervisord"] = lambda: _all_stay(run, failed)
     return checks
 
 
@@ -82,10 +120,11 @@ def _pid(run: Path, name: str) -> int:
     return supervisor.states(run).get(name, {}).get("pid", 0)
 
 
-def _all_stay(run: Path) -> bool:
-    """Whether supervisord has seen every process live for its `startsecs`."""
+def _all_stay(run: Path, failed: set[str]) -> bool:
+    """Whether supervisord has seen every other process live for its `startsecs`."""
     states = supervisor.states(run)
-    return bool(states) and all(info["statename"] == "RUNNING" for info in states.values())
+    stay = [info["statename"] == "RUNNING" for name, info in states.items() if name not in failed]
+    return bool(stay) and all(stay)
 
 
 def _get(port: int, path: str) -> bytes | None:
@@ -101,18 +140,22 @@ def _get(port: int, path: str) -> bytes | None:
         connection.close()
 
 
-def _dead(run: Path) -> list[str]:
-    """Processes that exited right after their start, which supervisord would restart again and again."""
+def _down(run: Path, starts: dict[str, set[int]]) -> set[str]:
+    """Processes that have exited right after each of several starts."""
     states = supervisor.states(run)
-    return [name for name, info in states.items() if info["statename"] in ("BACKOFF", "FATAL")]
+    for name, info in states.items():
+        starts[name].add(info["start"])
+    ended = {name for name, info in states.items() if info["statename"] in ("BACKOFF", "FATAL")}
+    return {name for name in ended if len(starts[name]) >= TRIES}
 
 
-def _report(dead: list[str], pending: list[str], run: Path) -> str:
+def _report(dead: set[str], pending: set[str], run: Path) -> str:
     if dead:
-        lines = [f"{', '.join(dead)} exited right after the start"]
+        lines = [f"{', '.join(sorted(dead))} exited right after the start, {TRIES} times"]
     else:
-        lines = [f"not ready within {DEADLINE:.0f} s: {', '.join(pending)}"]
-    lines += [line for name in dead or [*pending, "supervisord"] for line in last(name, run)]
+        lines = [f"not ready within {DEADLINE:.0f} s: {', '.join(sorted(pending))}"]
+    shown = dead or {*pending, "supervisord"}
+    lines += [line for name in sorted(shown) for line in last(name, run)]
     return "\n".join(lines)
 
 

@@ -155,7 +155,8 @@ def supervisord(
         _section(f"group:{supervisor.GROUP}", programs=",".join([*replicas, *parts])),
     ]
     sections += [
-        _program(name, argv, **({"environment": _pairs(own)} if own else {}))
+        # With PostgreSQL, `up` starts them when that is ready.
+        _program(name, argv, environment=_pairs(own), autostart=postgres is None)
         for name, (argv, own) in replicas.items()
     ]
     sections += [_program(name, argv) for name, argv in parts.items()]

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,7 +68,12 @@ def run_folder(project: Path | None = None) -> Path:
 def usage(run: Path, command: str) -> str:
     """How the user gives a command for this instance."""
     if run.parent.name == FOLDER:
-        return f"corelane {command}"
+        instance = "" if run.name == "default" else f"INSTANCE={run.name} "
+        root = run.parent.parent
+        manifest = root / "Cargo.toml"
+        elsewhere = root != Path.cwd() and manifest.is_file()
+        where = f" --manifest-path {shlex.quote(str(manifest))}" if elsewhere else ""
+        return f"{instance}corelane {command}{where}"
     return f"make {command}" if run.name == "default" else f"make {command} INSTANCE={run.name}"
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import http.client
 import os
+import re
 import resource
 import socket
 import subprocess
@@ -17,6 +18,8 @@ LONGEST_SOCKET = 90
 """A socket's path has at most 107 bytes (unix(7)); supervisord adds its pid to it at first."""
 
 MOST_FILES = 1 << 20
+
+LOG = "supervisord.log"
 
 GROUP = "corelane"
 """The group of all processes but the database."""
@@ -34,7 +37,7 @@ def socket_path(run: Path) -> Path:
 def start(program: Path, run: Path, environment: dict[str, str]) -> None:
     """Starts supervisord in a session of its own, so that it outlives this terminal."""
     _raise_file_limit()
-    with open(run / "supervisord.log", "a") as log:
+    with open(run / LOG, "a") as log:
         subprocess.Popen(
             [program, "-c", run / "supervisord.conf"],
             cwd=run,
@@ -83,6 +86,19 @@ def stop(run: Path, name: str) -> None:
 def begin(run: Path, name: str) -> None:
     """Starts a process of the platform that is stopped."""
     _command(run, "startProcess", name)
+
+
+def mark(run: Path) -> int:
+    """The present end of its log, for `killed`."""
+    log = run / LOG
+    return log.stat().st_size if log.exists() else 0
+
+
+def killed(run: Path, since: int) -> list[str]:
+    """The processes that it has killed since that mark, because they did not end after their signal."""
+    log = run / LOG
+    text = log.read_bytes()[since:].decode(errors="replace") if log.exists() else ""
+    return re.findall(r"killing '(.+)' \(\d+\) with SIGKILL", text)
 
 
 def _command(run: Path, method: str, name: str) -> None:

@@ -45,6 +45,20 @@ class Topology:
         ports["dashboard"] = self.dashboard_port
         return {name: f"{HOST}:{port}" for name, port in ports.items()}
 
+    def variables(self) -> dict[str, str]:
+        """The variables that chose this, with their values."""
+        first = self.replicas[0]
+        ports = {"DASHBOARD_PORT": self.dashboard_port, "GATEWAY_PORT": self.gateway_port}
+        ports |= {"ENVOY_ADMIN_PORT": self.envoy_admin_port, "REPLICA_PORT": first.port}
+        ports |= {"GATEWAY_STATS_PORT": self.gateway_stats_port}
+        ports |= {"PROMETHEUS_PORT": self.prometheus_port}
+        if self.service.chassis:
+            ports["REPLICA_ADMIN_PORT"] = first.admin_port
+        if self.database == "postgres":
+            ports["POSTGRES_PORT"] = self.postgres_port
+        chosen = {"REPLICAS": len(self.replicas), "DATABASE": self.database, **ports}
+        return {name: str(value) for name, value in chosen.items()}
+
 
 def plan(settings: Settings) -> Topology:
     """Assigns the replicas to the CPUs, round robin."""

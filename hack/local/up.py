@@ -1,5 +1,7 @@
 """`up`: obtains the tools, builds the service, starts all processes and waits until they are ready."""
 
+import os
+import re
 import shlex
 import shutil
 import signal
@@ -9,6 +11,7 @@ from pathlib import Path
 
 from local import (
     build,
+    commands,
     database,
     down,
     ports,
@@ -23,7 +26,7 @@ from local import (
 from local.build import Built
 from local.service import REFERENCE, Service
 from local.topology import HOST, Topology
-from tools import resolve
+from tools import progress, resolve
 from tools.errors import ToolError
 
 TOOLS = ("envoy", "prometheus", "supervisord")
@@ -85,15 +88,50 @@ def _running(run: Path, service: Service) -> Topology | None:
         names = ", ".join(f"{processes.name(pid)} (pid {pid})" for pid in found)
         raise ToolError(f"an incomplete earlier run left {names}: {down_first}")
     if running.service != service:
-        raise ToolError(f"instance {run.name} is up with {running.service.program}: {down_first}")
-    wanted, replicas = settings.load(service).replicas, len(running.replicas)
-    if settings.given("REPLICAS") and wanted != replicas:
-        raise ToolError(
-            f"instance {run.name} is up with REPLICAS={replicas}, and REPLICAS={wanted} needs a new start: {down_first}"
-        )
+        other = running.service.program
+        what = other if other != service.program else "another runtime, health path or gateway"
+        raise ToolError(f"instance {run.name} is up with {what}: {down_first}")
+    wanted = topology.plan(settings.load(service)).variables()
+    for name, value in running.variables().items():
+        if settings.given(name) and wanted.get(name, "") != value:
+            raise ToolError(
+                f"instance {run.name} is up with {name}={value}, and {name}={os.environ[name]} needs a new start: "
+                f"{down_first}"
+            )
     print("Corelane is already up.")
+    changed = _changed(running, run)
+    if changed:
+        print(
+            f"It keeps the environment of its start. To apply {', '.join(changed)}, {down_first}."
+        )
     print(describe(running, run))
     return running
+
+
+OURS = {"DATABASE", "INSTANCE", "POSTGRES_PORT", "PROFILE", "REPLICAS", *settings.VARIABLES}
+"""Variables that are not for replicas."""
+
+SHELL = re.compile(
+    r"_|OLDPWD|PWD|SHLVL|COLUMNS|LINES|M(AKE|FLAGS).*|TERM.*|(SSH|TMUX|XDG)_.*|TMUX|WINDOWID|GPG_TTY"
+)
+"""Variables that shells, terminals and make change."""
+
+
+def _changed(running: Topology, run: Path) -> list[str]:
+    """Variables that replicas would get from a new start with another value."""
+    program = run / build.FOLDER / Path(running.service.program).name
+    now = processes.make(run, program, running.service, _own(running, run))
+    before = processes.environment(supervisor.pid(run) or 0)
+    changed = {name for name in before.keys() | now.keys() if before.get(name) != now.get(name)}
+    return sorted(name for name in changed - OURS if before and not SHELL.fullmatch(name))
+
+
+def _own(plan: Topology, run: Path) -> dict[str, str]:
+    """What a replica has in addition to the environment of `up`; the reference server has flags instead."""
+    if plan.service == REFERENCE:
+        return {}
+    shared = database.environment(plan, database.read(plan, run), run)
+    return commands.environment(plan.replicas[0], plan) | shared
 
 
 def _bring_up(plan: Topology, run: Path, corelane: Path | None) -> Built:
@@ -102,11 +140,14 @@ def _bring_up(plan: Topology, run: Path, corelane: Path | None) -> Built:
     _clear(run)
     programs["server"] = build.install(built.program, run)
     programs["corelane"] = build.install(page, run)
+    if run.parent.name == settings.FOLDER:
+        # Where `corelane status` and others find these tools.
+        (run / "checkout").write_text(str(settings.REPOSITORY))
     render.render(plan, programs, run)
     # The builds may have taken minutes.
     ports.require_free(plan)
-    _start(plan, programs, run)
-    print("Corelane is up.")
+    failed = _start(plan, programs, run)
+    print(f"Corelane is up, without {', '.join(failed)}." if failed else "Corelane is up.")
     print(describe(plan, run))
     return built
 
@@ -118,14 +159,19 @@ def _clear(run: Path) -> None:
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
 
 
-def _start(plan: Topology, programs: dict[str, Path], run: Path) -> None:
+def _start(plan: Topology, programs: dict[str, Path], run: Path) -> list[str]:
+    """Starts everything; returns the replicas that are not ready, which supervisord starts again and again."""
     try:
-        environment = processes.make(run, programs["server"], plan.service)
+        environment = processes.make(run, programs["server"], plan.service, _own(plan, run))
         supervisor.start(programs["supervisord"], run, environment)
-        ready.wait(plan, run)
+        failed = ready.wait(plan, run)
+        for name in failed:
+            log = "\n".join(ready.last(name, run))
+            progress.say(name, f"does not become ready, and is started again and again; {log}")
         topology.save(plan, run)
         # Everything is up: a signal must no longer stop it.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        return failed
     except BaseException:
         down.stop(run)
         raise

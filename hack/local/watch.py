@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from local import build, processes, ready, settings, supervisor
+from local import build, down, processes, ready, settings, supervisor
 from local.build import Built
 from local.render import STOP
 from local.topology import Replica, Topology
@@ -100,9 +100,11 @@ def roll(topology: Topology, program: Path, run: Path) -> None:
 
 def _restart(replica: Replica, topology: Topology, run: Path) -> None:
     """Ends a replica as Kubernetes does, and returns when its successor gets requests."""
+    since = supervisor.mark(run)
     if supervisor.state(run, replica.name) not in STOPPED:
         supervisor.stop(run, replica.name)
     _becomes(replica, run, STOP + START, lambda: supervisor.state(run, replica.name) in STOPPED)
+    down.report_killed(run, since)
     supervisor.begin(run, replica.name)
 
     def serves() -> bool:

@@ -18,7 +18,7 @@ from local.settings import VARIABLES
 from support import REPOSITORY, becomes, eventually
 from support.client import ask
 from support.load import Load
-from support.processes import free_ports, program
+from support.processes import example, free_ports, program
 from support.rendering import tool
 
 TARGET = REPOSITORY / "services" / os.environ.get("CARGO_TARGET_DIR", "target")
@@ -36,6 +36,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         body = b"{word} " + repr(sorted(key for key in os.environ if "CORELANE" in key)).encode()
         self.send_response(200 if self.path in ("/", "/up") else 404)
         self.send_header("content-length", str(len(body)))
+        self.send_header("corelane-replica", os.environ["HOSTNAME"])
         self.end_headers()
         self.wfile.write(body)
     def log_message(self, *_):
@@ -147,7 +148,9 @@ def scripts(tmp_path: Path) -> Iterator[Project]:
     try:
         yield made
     finally:
-        made.command(program("corelane"), "down", "--corelane", REPOSITORY)
+        # PostgreSQL's data may be elsewhere.
+        remove = (REPOSITORY / "hack" / "local", "remove", "--project", made.folder)
+        made.command(sys.executable, *remove)
 
 
 def write(file: Path, word: str, first: str = "") -> None:
@@ -258,20 +261,29 @@ def bodies(made: Project, wanted: set[bytes]) -> None:
     )
 
 
-def environment(made: Project, name: str) -> dict[str, str]:
+def variables(made: Project, name: str) -> dict[str, str]:
     """The variables of a process of the platform."""
-    pid = supervisor.states(made.run)[name]["pid"]
-    pairs = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
-    return dict(pair.split("=", 1) for pair in pairs if pair)
+    return processes.environment(supervisor.states(made.run)[name]["pid"])
+
+
+def again(made: Project, up: tuple[object, ...], **more: str) -> str:
+    """What a second `up` prints, with variables of its own."""
+    other = Project(made.folder, made.environment | more)
+    return other.command(program("corelane"), *up)[1]
 
 
 def test_any_program_runs_behind_the_gateway_until_down(scripts: Project) -> None:
-    checkout = ("--corelane", REPOSITORY)
-    up = ("up", "--binary", "web", "--runtime", "other", "--health", "/up", *checkout)
+    up = OTHERS
     scripts.corelane(*up)
     assert ask(scripts.gateway).body == b"one []"
-    url = urlsplit(environment(scripts, "web-0")["DATABASE_URL"])
+    eventually(lambda: scripts.replicas() == {"web-0", "web-1"}, "replies of both")
+    url = urlsplit(variables(scripts, "web-0")["DATABASE_URL"])
     assert unquote(url.path) == str(scripts.run / "web.db")
+    # What up prints works as it is printed, and it names what a second one would not change.
+    assert "  corelane status\n" in again(scripts, up, GREETING="hello")
+    assert "web-1" in scripts.corelane("status")
+    assert "To apply GREETING, run corelane down first" in again(scripts, up, GREETING="bye")
+    assert "and GATEWAY_PORT=1 needs a new start" in again(scripts, up, GATEWAY_PORT="1")
     # The command that runs replaces the program only where it has changed.
     with scripts.begin(program("corelane"), *up, "--watch") as watching:
         try:
@@ -284,18 +296,92 @@ def test_any_program_runs_behind_the_gateway_until_down(scripts: Project) -> Non
             watching.send_signal(signal.SIGTERM)
             watching.communicate()
     assert watching.returncode == 0
-    assert "is down" in scripts.corelane("down", *checkout)
+    assert "is down" in scripts.corelane("down")
     assert processes.find(scripts.run) == []
-    assert scripts.command(program("corelane"), "status", *checkout)[0] == 1
+    assert scripts.command(program("corelane"), "status")[0] == 1
 
 
 def test_a_program_without_the_library_is_refused(scripts: Project) -> None:
-    write(scripts.folder / "web", "one", first="sys.exit(0)")
+    write(scripts.folder / "web", "one", first="sys.exit('no luck')")
     up = ("up", "--binary", "web", "--corelane", REPOSITORY)
     status, output = scripts.command(program("corelane"), *up)
     assert status == 1
+    assert "web ended with status 1 and did not print its settings" in output
     assert "Any other program runs with --runtime other" in output
+    assert "    no luck" in output
     assert processes.find(scripts.run) == []
+
+
+def test_a_program_on_the_library_may_have_flags_of_its_own(scripts: Project) -> None:
+    # It does not know --help.
+    up = ("up", "--binary", example("tokio_main"), "--corelane", REPOSITORY)
+    scripts.environment |= {"CORELANE_LOG_LEVEL": "debug", "INSTANCE": "own"}
+    scripts.corelane(*up)
+    assert scripts.replicas() == {"tokio_main-0", "tokio_main-1"}
+    top = scripts.corelane("top", "--once", "--interval", "100ms")
+    assert "tokio_main-1" in top
+    assert "is down" in scripts.corelane("down")
+
+
+CONNECT = """#!/bin/bash
+exec 3<>/dev/tcp/127.0.0.1/$POSTGRES_PORT && exec ../../server
+"""
+"""It does not wait for its database, as a program that migrates it first. A shell starts sooner than Python."""
+
+ONCE = """
+if os.environ["HOSTNAME"] == "web-1" and not os.path.exists("tried"):
+    open("tried", "w").close()
+    sys.exit("no luck")
+"""
+
+NEVER = """
+if os.environ["HOSTNAME"] == "web-1":
+    sys.exit("no luck")
+"""
+
+DEAF = "signal.signal(signal.SIGTERM, signal.SIG_IGN); signal.signal = lambda *_: None"
+
+OTHERS = (
+    "up",
+    "--binary",
+    "web",
+    "--runtime",
+    "other",
+    "--health",
+    "/up",
+    "--corelane",
+    REPOSITORY,
+)
+
+
+def test_replicas_start_when_postgres_takes_connections(scripts: Project) -> None:
+    write(scripts.folder / "server", "one")
+    (scripts.folder / "web").write_text(CONNECT)
+    scripts.environment |= {"DATABASE": "postgres", "POSTGRES_PORT": str(free_ports(1))}
+    scripts.corelane(*OTHERS)
+    for name in ("web-0", "web-1"):
+        assert (scripts.run / f"{name}.log").read_text() == ""
+
+
+@pytest.mark.parametrize(("first", "left"), [(ONCE, {"web-0", "web-1"}), (NEVER, {"web-0"})])
+def test_a_replica_that_fails_at_its_start_leaves_the_rest_up(
+    scripts: Project, first: str, left: set[str]
+) -> None:
+    write(scripts.folder / "web", "one", first=first)
+    output = scripts.corelane(*OTHERS)
+    assert ("Corelane is up, without web-1." in output) == ("web-1" not in left)
+    assert ("    no luck" in output) == ("web-1" not in left)
+    eventually(lambda: scripts.replicas() == left, "replies of those that are left")
+
+
+@pytest.mark.nightly
+def test_who_does_not_end_is_killed_and_named(scripts: Project) -> None:
+    """It takes as long as a replica may take to drain."""
+    write(scripts.folder / "web", "one", first=DEAF)
+    scripts.corelane(*OTHERS)
+    output = scripts.corelane("down")
+    for name in ("web-0", "web-1"):
+        assert f"{name}        was killed: it still ran 20 s after SIGTERM" in output
 
 
 @pytest.mark.parametrize("name", ["Shop", "my_shop", "fn", "axum", "shop-", "1st"])

@@ -60,16 +60,23 @@ impl Project {
     }
 }
 
-/// The named checkout, or that of the project.
-pub(crate) fn find(named: Option<&Path>, project: Option<&Project>) -> Result<PathBuf, String> {
-    match (named, project) {
-        (Some(path), _) => require(path),
-        (None, Some(project)) => project.checkout(),
-        (None, None) => {
-            Err("without a project, --corelane or CORELANE_HOME must name a checkout of Corelane"
-                .to_owned())
-        }
-    }
+/// The name of the instance of the local platform.
+pub(crate) fn instance() -> String {
+    let named = std::env::var("INSTANCE").ok().filter(|name| !name.is_empty());
+    named.unwrap_or_else(|| "default".to_owned())
+}
+
+/// The checkout with which the instance in this folder was started, as `hack/local` has written it.
+pub(crate) fn recorded(root: &Path) -> Option<PathBuf> {
+    let file = root.join(".corelane").join(instance()).join("checkout");
+    let text = std::fs::read_to_string(file).ok()?;
+    require(Path::new(&text)).ok()
+}
+
+/// The checkout of the project.
+pub(crate) fn find(project: Option<&Project>) -> Result<PathBuf, String> {
+    let missing = "without a project, --corelane or CORELANE_HOME must name a checkout of Corelane";
+    project.map_or_else(|| Err(missing.to_owned()), Project::checkout)
 }
 
 /// The checkout around the working directory.

@@ -13,6 +13,7 @@ mod exposition;
 mod get;
 mod new;
 mod platform;
+mod shell;
 mod top;
 
 use std::process::ExitCode;

@@ -12,6 +12,17 @@ use crate::checkout::{self, Project};
 
 const MANIFEST: &str = "Cargo.toml";
 
+/// What a command works on.
+#[derive(Clone, Copy, PartialEq)]
+enum Subject {
+    /// A package of cargo.
+    Package,
+    /// A program that is built already.
+    Program,
+    /// What `up` has started.
+    Instance,
+}
+
 /// The project, and the checkout of Corelane.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Project")]
@@ -107,7 +118,9 @@ pub(crate) struct Image {
 impl Up {
     /// Starts the platform.
     pub(crate) fn run(&self) -> ExitCode {
-        self.place.execute("local", self.binary.is_none(), |command, root| {
+        let package = self.binary.is_none();
+        let subject = if package { Subject::Package } else { Subject::Program };
+        self.place.execute("local", subject, |command, root| {
             command.arg("up").arg("--project").arg(root);
             match &self.binary {
                 Some(program) => command.arg("--binary").arg(program),
@@ -130,7 +143,7 @@ impl Up {
 impl Running {
     /// Runs a command of the platform.
     pub(crate) fn run(&self, name: &str) -> ExitCode {
-        self.place.execute("local", false, |command, root| {
+        self.place.execute("local", Subject::Instance, |command, root| {
             command.arg(name).arg("--project").arg(root);
         })
     }
@@ -139,7 +152,7 @@ impl Running {
 impl Logs {
     /// Shows logs.
     pub(crate) fn run(&self) -> ExitCode {
-        self.place.execute("local", false, |command, root| {
+        self.place.execute("local", Subject::Instance, |command, root| {
             command.arg("logs").args(&self.name).arg("--project").arg(root);
         })
     }
@@ -148,7 +161,7 @@ impl Logs {
 impl Image {
     /// Builds the image.
     pub(crate) fn run(&self) -> ExitCode {
-        self.place.execute("images", true, |command, root| {
+        self.place.execute("images", Subject::Package, |command, root| {
             command.arg("project").arg(&self.place.manifest_path);
             option(command, "--bin", &self.bin);
             option(command, "--arch", &self.arch);
@@ -175,10 +188,10 @@ impl Place {
     fn execute(
         &self,
         tool: &str,
-        needs_project: bool,
+        subject: Subject,
         extend: impl FnOnce(&mut Command, &Path),
     ) -> ExitCode {
-        let command = self.command(tool, needs_project, extend);
+        let command = self.command(tool, subject, extend);
         let error = match command {
             Ok(mut command) => format!("python3 does not start: {}", command.exec()),
             Err(message) => message,
@@ -190,18 +203,23 @@ impl Place {
     fn command(
         &self,
         tool: &str,
-        needs_project: bool,
+        subject: Subject,
         extend: impl FnOnce(&mut Command, &Path),
     ) -> Result<Command, String> {
         let chosen = self.manifest_path != Path::new(MANIFEST);
-        let project = match needs_project || chosen || self.manifest_path.is_file() {
+        let needed = subject == Subject::Package || chosen;
+        let project = match needed || self.manifest_path.is_file() {
             true => Some(Project::read(&self.manifest_path)?),
             false => None,
         };
-        let checkout = checkout::find(self.corelane.as_deref(), project.as_ref())?;
         let root = match &project {
             Some(project) => project.root(),
             None => std::env::current_dir().map_err(|error| error.to_string())?,
+        };
+        let recorded = || checkout::recorded(&root).filter(|_| subject == Subject::Instance);
+        let checkout = match self.corelane.clone().or_else(recorded) {
+            Some(named) => checkout::require(&named)?,
+            None => checkout::find(project.as_ref())?,
         };
         let mut command = Command::new("python3");
         // The checkout may be cargo's, which stays as it is.

@@ -16,7 +16,7 @@ import (
 )
 
 func main() {
-	replica, _ := os.Hostname() // the name of the pod
+	replica := os.Getenv("HOSTNAME") // the name of the pod
 	var requests atomic.Int64
 
 	http.HandleFunc("/healthz", func(http.ResponseWriter, *http.Request) {})

@@ -2,7 +2,6 @@
 //
 //   PORT=8080 node server.mjs
 import { createServer } from "node:http";
-import { hostname } from "node:os";
 
 let requests = 0;
 
@@ -17,8 +16,8 @@ const server = createServer((request, response) => {
     );
   } else {
     requests += 1;
-    // The host is the pod.
-    response.setHeader("corelane-replica", hostname());
+    // The name of the pod.
+    response.setHeader("corelane-replica", process.env.HOSTNAME ?? "");
     response.end(`node ${process.env.VERSION ?? ""}\n`);
   }
 });

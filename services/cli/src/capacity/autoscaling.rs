@@ -4,6 +4,7 @@ use corelane_cli::model::{Autoscaling, Bound};
 
 use super::answer::Answer;
 use super::text::whole;
+use crate::shell::quoted;
 
 /// Writes the values, or the reason why there are none. They follow the replicas that `service`
 /// requires, or else the busy share.
@@ -100,15 +101,7 @@ fn required(service: &str) -> String {
 
 /// The command line, quoted for a shell.
 fn command(arguments: &[String]) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:%=".contains(c);
-    let quoted = arguments.iter().map(|word| {
-        if !word.is_empty() && word.chars().all(plain) {
-            word.clone()
-        } else {
-            // On one line, because it is a comment.
-            format!("'{}'", word.replace('\'', r"'\''").replace('\n', ", "))
-        }
-    });
+    let quoted = arguments.iter().map(|word| quoted(word));
     let words: Vec<_> = ["corelane".to_owned()].into_iter().chain(quoted).collect();
     words.join(" ")
 }

@@ -6,7 +6,7 @@ mod load;
 mod state;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -16,15 +16,16 @@ use corelane_service::process;
 
 use self::instance::Instance;
 use self::load::Load;
+use crate::checkout;
 
 /// Serve the page of an instance that is up: its parts, rates and latencies, and buttons that break them
 ///
 /// `corelane up` and `make up` start it with the instance.
 #[derive(Args, Debug)]
 pub(crate) struct Dashboard {
-    /// Folder of the instance
-    #[arg(long, value_name = "FOLDER", default_value = ".corelane/default")]
-    instance: PathBuf,
+    /// Folder of the instance. By default .corelane/INSTANCE, where INSTANCE is that variable, or default
+    #[arg(long, value_name = "FOLDER")]
+    instance: Option<PathBuf>,
     /// Loopback address of the page
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8070")]
     #[arg(value_parser = allowed(loopback))]
@@ -46,8 +47,10 @@ fn loopback(text: &str) -> Result<SocketAddr, &'static str> {
 impl Dashboard {
     /// Serves the page until a signal ends the process.
     pub(crate) fn run(self) -> ExitCode {
-        let socket = self.supervisor.unwrap_or_else(|| self.instance.join("supervisor.sock"));
-        let instance = Instance::new(self.instance, socket);
+        let usual = || Path::new(".corelane").join(checkout::instance());
+        let folder = self.instance.unwrap_or_else(usual);
+        let socket = self.supervisor.unwrap_or_else(|| folder.join("supervisor.sock"));
+        let instance = Instance::new(folder, socket);
         let serve = door::serve(self.listen, instance, Arc::new(Load::new(self.paths)));
         let error = match process::block_on(serve, true) {
             Ok(Ok(never)) => match never {},

@@ -13,7 +13,7 @@ use corelane_service::process;
 
 use self::name::Name;
 use self::template::Template;
-use crate::checkout;
+use crate::{checkout, shell};
 
 /// Create a service in a new folder
 #[derive(Args, Debug)]
@@ -38,8 +38,9 @@ pub(crate) fn run(new: &New) -> ExitCode {
     match new.create() {
         Ok(()) => {
             process::print(&format!(
-                "Created {folder}. Next: cd {folder}, then cargo test or corelane up --watch\n",
-                folder = new.name.folder.display()
+                "Created {folder}. Next: cd {quoted}, then cargo test or corelane up --watch\n",
+                folder = new.name.folder.display(),
+                quoted = shell::quoted(&new.name.folder.display().to_string())
             ));
             ExitCode::SUCCESS
         }

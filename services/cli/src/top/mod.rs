@@ -31,7 +31,8 @@ pub(crate) struct Top {
     /// Admin port of a replica; may be given several times. By default those of the local platform
     #[arg(long, value_name = "HOST:PORT", value_parser = allowed(admin))]
     admin: Vec<Url>,
-    /// Folder of an instance of the local platform. By default the first of .corelane/default and .run/default
+    /// Folder of an instance of the local platform. By default the first of .corelane/INSTANCE and .run/INSTANCE, where
+    /// INSTANCE is that variable, or default
     #[arg(long, value_name = "FOLDER", conflicts_with = "admin")]
     instance: Option<PathBuf>,
     /// Time between two readings

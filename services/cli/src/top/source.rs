@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::lanes::{self, Reading, View};
+use crate::checkout;
 use crate::exposition::Exposition;
 use crate::get::get;
 
@@ -59,9 +60,12 @@ struct Replica {
 
 /// The replicas of an instance of the local platform.
 pub(super) fn of_instance(folder: Option<&Path>) -> Result<Vec<Target>, String> {
-    let usual = [".corelane/default", ".run/default"].map(Path::new);
-    let folders = folder.as_slice();
-    let folders = if folders.is_empty() { &usual } else { folders };
+    let folders = match folder {
+        Some(folder) => vec![folder.to_owned()],
+        None => {
+            [".corelane", ".run"].map(|place| Path::new(place).join(checkout::instance())).into()
+        }
+    };
     let file =
         folders.iter().map(|folder| folder.join("topology.json")).find(|file| file.is_file());
     let file = file.ok_or_else(|| {

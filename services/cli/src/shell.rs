@@ -1,0 +1,10 @@
+//! Words of a command line that a user may copy.
+
+/// A word, quoted for a shell if it needs that. A line break becomes a comma, because the command is one line.
+pub(crate) fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:%=".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''").replace('\n', ", "))
+}
