@@ -156,6 +156,21 @@ fn calls_of_grpc_are_named_by_their_paths(#[values(Plain, Hyper)] way: Way) {
     assert_eq!(requests(&server, "other", 200), 3.0);
 }
 
+/// As docs/porting.md merges the routes of tonic into a router.
+#[test]
+fn calls_and_pages_of_one_router_have_their_names() {
+    let server = Running::start(builder(), |_lane: &Lane| {
+        let call = async || ([("content-type", "application/grpc")], "");
+        let routes = Router::new().route("/shop.Orders/{*rest}", get(call));
+        LearnCalls.layer(routes.merge(named()).layer(LearnRoutes))
+    });
+    for path in ["/shop.Orders/Place", "/greet/Ada"] {
+        assert_eq!(server.get(path).status, 200, "{path}");
+    }
+    assert_eq!(requests(&server, "/shop.Orders/Place", 200), 1.0);
+    assert_eq!(requests(&server, "/greet/{name}", 200), 1.0);
+}
+
 #[test]
 fn requests_without_any_route_are_a_warning() {
     // The warning contains nothing that distinguishes it from the warnings of other servers.
