@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from images import layer, rust, stamp
+from images import layer, machine, rust, stamp
 from images.archive import Layered
 from images.definitions import USERS, Content, Definition, Target, base
 from images.layer import Entry, File
@@ -37,7 +37,7 @@ def project(manifest: Path, binary: str, more: Sequence[Entry] = ()) -> Project:
         options = ["--package", package["name"]]
         built = rust.build_in(workspace, chosen.program, target.platform, target.profile, options)
         own = layer.program(f"/{chosen.program}", built)
-        return Content([Layered([*base(), own, *more])], {})
+        return Content([machine.layer(), Layered([*base(), own, *more])], {})
 
     definition = Definition(
         name=chosen.program,
@@ -62,7 +62,7 @@ def files(name: str, entrypoint: Sequence[str], entries: Sequence[Entry]) -> Def
         licenses="",
         entrypoint=entrypoint[0],
         ports=PORTS[:1],
-        content=lambda _target: Content([Layered([*USERS, *entries])], {}),
+        content=lambda _target: Content([machine.layer(), Layered([*USERS, *entries])], {}),
         arguments=tuple(entrypoint[1:]),
     )
 

@@ -4,8 +4,11 @@ import json
 import os
 import shlex
 import shutil
+import ssl
 import subprocess
 import sys
+import zoneinfo
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -109,9 +112,27 @@ def test_an_image_of_files_is_the_same_again(tmp_path: Path) -> None:
     assert (image.name, image.tag, image.entrypoint) == ("web", "1.0", ("/bin/web", "-v"))
     modes = {each.name: each.mode for layer in archive.layers(builds[0]) for each in layer}
     assert (modes["bin/web"], modes["srv/page/index.html"]) == (0o555, 0o444)
+    assert modes["tmp"] == 0o1777
     status, _, errors = command("files", "web", "page", "--entrypoint", "/bin/web")
     assert status == 1
     assert "'page' should be FILE=PATH" in errors
+
+
+def test_images_of_services_have_what_a_machine_has(tmp_path: Path) -> None:
+    (tmp_path / "web").write_text("")
+    out = ("--out", tmp_path, "--tag", "1.0", "--entrypoint", "/web")
+    status, _, errors = command("files", "web", f"{tmp_path}/web=/web", *out)
+    assert status == 0, errors
+    root = tmp_path / "root"
+    for layer in archive.layers(next(tmp_path.glob("web-*.tar"))):
+        layer.extractall(root, filter="fully_trusted")
+    trusted = ssl.create_default_context(cafile=root / "etc/ssl/certs/ca-certificates.crt")
+    assert trusted.cert_store_stats()["x509_ca"] > 100
+    assert (root / "etc/ssl/cert.pem").read_bytes().count(b"BEGIN CERTIFICATE") > 100
+    with (root / "usr/share/zoneinfo/Europe/Berlin").open("rb") as file:
+        winter = datetime(2026, 1, 1, tzinfo=zoneinfo.ZoneInfo.from_file(file))
+    assert winter.utcoffset() == timedelta(hours=1)
+    assert "hosts: files dns" in (root / "etc/nsswitch.conf").read_text()
 
 
 @pytest.mark.fast
