@@ -39,6 +39,11 @@ impl From<StoreError> for Refusal {
             StoreError::TimedOut => {
                 ("database-unavailable", "the database took too long", Duration::from_secs(1))
             }
+            StoreError::Locked => (
+                "database-unavailable",
+                "another process, such as a replica that is stopped, keeps the lock of the database file",
+                Duration::from_secs(1),
+            ),
             StoreError::Unavailable => {
                 ("database-unavailable", "the database is down", Duration::from_secs(5))
             }

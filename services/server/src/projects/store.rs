@@ -42,6 +42,8 @@ pub(crate) enum StoreError {
     Exhausted,
     /// It took too long.
     TimedOut,
+    /// Another process kept its lock for too long.
+    Locked,
     /// An unexpected error.
     Failed,
 }
@@ -52,7 +54,7 @@ impl StoreError {
         match self {
             StoreError::Unavailable => "unavailable",
             StoreError::Exhausted => "exhausted",
-            StoreError::TimedOut => "timed_out",
+            StoreError::TimedOut | StoreError::Locked => "timed_out",
             StoreError::Failed => "failed",
         }
     }

@@ -28,7 +28,7 @@ pub(super) enum Fault {
 impl Fault {
     /// Whether a lock was not available in time.
     pub(super) fn is_lock(&self) -> bool {
-        self.tells() == StoreError::TimedOut
+        self.tells() == StoreError::Locked
     }
 
     /// Whether the content of the file is corrupt, even if other parts can be read.
@@ -55,7 +55,7 @@ impl Fault {
     pub(super) fn tells(&self) -> StoreError {
         let Fault::Sqlite(error) = self else { return StoreError::Unavailable };
         match error.sqlite_error_code() {
-            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::TimedOut,
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Locked,
             Some(
                 ErrorCode::CannotOpen
                 | ErrorCode::DatabaseCorrupt

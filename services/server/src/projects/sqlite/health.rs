@@ -85,7 +85,7 @@ impl Health {
                 tracing::error!(path = %self.path.display(), error = %fault, "a statement failed");
             }
             // Counted, because it is as frequent as the load.
-            StoreError::TimedOut | StoreError::Exhausted => {}
+            StoreError::TimedOut | StoreError::Locked | StoreError::Exhausted => {}
         }
         tells
     }

@@ -92,6 +92,7 @@ impl Database {
             next_cut: Instant::now(),
             log_is_held: false,
             next_check: Instant::now(),
+            locked: false,
         };
         let (changes, jobs) = mpsc::channel();
         let (end, ended) = mpsc::channel();

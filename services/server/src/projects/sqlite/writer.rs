@@ -43,6 +43,8 @@ pub(super) struct Writer {
     pub(super) log_is_held: bool,
     /// When a damaged file may be checked again.
     pub(super) next_check: Instant,
+    /// Whether another process kept the lock for too long, the last time.
+    pub(super) locked: bool,
 }
 
 impl Writer {
@@ -61,11 +63,13 @@ impl Writer {
     /// Commits a change with all that wait after it, and replies to them.
     fn commit(&mut self, first: Box<dyn Job>, jobs: &Receiver<Box<dyn Job>>) {
         if first.is_late(self.file.patience) {
-            return first.answer(Err(StoreError::TimedOut));
+            return first.answer(Err(self.late()));
         }
         let mut group = vec![first];
         let began = Instant::now();
-        match self.transact(&mut group, jobs) {
+        let outcome = self.transact(&mut group, jobs);
+        self.locked = outcome.as_ref().is_err_and(Fault::is_lock);
+        match outcome {
             Ok(None) => self.health.works(Access::Write),
             Ok(Some(fault)) => {
                 self.health.failed(Access::Write, &fault);
@@ -86,6 +90,11 @@ impl Writer {
         self.cut_log();
     }
 
+    /// Why a change had to wait for too long: changes queue while the writer waits for the lock.
+    fn late(&self) -> StoreError {
+        if self.locked { StoreError::Locked } else { StoreError::TimedOut }
+    }
+
     /// Commits the changes of a group. A change that fails alone is not an error here, but the last
     /// such fault is reported.
     fn transact(
@@ -93,7 +102,7 @@ impl Writer {
         group: &mut Vec<Box<dyn Job>>,
         jobs: &Receiver<Box<dyn Job>>,
     ) -> Result<Option<Fault>, Fault> {
-        let patience = self.file.patience;
+        let (patience, late) = (self.file.patience, self.late());
         let opened = self.open()?;
         // Waits for writers in other processes. Changes that arrive meanwhile join the group.
         let transaction = Transaction::new(&mut opened.connection, TransactionBehavior::Immediate)?;
@@ -112,7 +121,7 @@ impl Writer {
             ran += 1;
             while ran == group.len() && ran < GROUP && bytes < GROUP_BYTES {
                 match jobs.try_recv() {
-                    Ok(job) if job.is_late(patience) => job.answer(Err(StoreError::TimedOut)),
+                    Ok(job) if job.is_late(patience) => job.answer(Err(late)),
                     Ok(job) => group.push(job),
                     Err(_) => break,
                 }
