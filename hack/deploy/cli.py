@@ -2,7 +2,7 @@
 
 import argparse
 
-from deploy import images, releases, run
+from deploy import images, pulls, releases, run
 from tools import errors, progress
 
 
@@ -16,8 +16,12 @@ def main(arguments: list[str]) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("up", help="build and load the images, install the charts, wait")
     commands.add_parser("down", help="uninstall, and delete the namespace if up made it")
+    commands.add_parser(
+        "test", help="run helm test of RELEASE, and name an image that cannot be pulled"
+    )
     options = parser.parse_args(arguments)
-    return errors.status_of("deploy", lambda: _up() if options.command == "up" else _down())
+    chosen = {"up": _up, "down": _down, "test": _test}[options.command]
+    return errors.status_of("deploy", chosen)
 
 
 def _up() -> int:
@@ -28,6 +32,11 @@ def _up() -> int:
         releases.install(built)
     print(f"gateway     {releases.address()}")
     print(f"kubectl     export KUBECONFIG={kubeconfig}")
+    return 0
+
+
+def _test() -> int:
+    print(pulls.helm("test", run.release(), "--namespace", run.namespace()), end="")
     return 0
 
 

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from deploy import images, run
+from deploy import images, pulls, run
 from release.charts import vendored
 
 CHART = run.REPOSITORY / "charts" / "corelane"
@@ -20,7 +20,7 @@ def install(built: images.Images | None) -> None:
     """
     prepare_namespace()
     options = ("--force-conflicts", "--wait", "--timeout", TIMEOUT)
-    run.tool("helm", "upgrade", "--install", *arguments(built), *options)
+    pulls.helm("upgrade", "--install", *arguments(built), *options)
 
 
 def arguments(built: images.Images | None) -> list[str | Path]:

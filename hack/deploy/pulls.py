@@ -1,0 +1,82 @@
+"""Ends a command of Helm that waits for a pod whose image cannot be pulled: Helm itself waits for minutes, and names no image."""
+
+import json
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from deploy import run
+from tools import resolve
+from tools.errors import ToolError
+
+REASONS = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName")
+"""Why the kubelet says that a container waits (pkg/kubelet/images/types.go)."""
+
+PATIENCE = 20.0
+"""Seconds for which a pull has to fail: the next attempt may succeed."""
+
+PAUSE = 2.0
+
+
+def helm(*arguments: str | Path) -> str:
+    """Runs Helm on the cluster; returns its output."""
+    argv = [resolve.ensure(["helm"])["helm"], *arguments]
+    return watched(argv, {"KUBECONFIG": str(run.kubeconfig())}, _pods, PATIENCE)
+
+
+def _pods() -> list[dict]:
+    where = ("--namespace", run.namespace(), "--output", "json")
+    return json.loads(run.tool("kubectl", "get", "pods", *where))["items"]
+
+
+def watched(
+    argv: Sequence[str | Path],
+    environment: dict[str, str],
+    pods: Callable[[], list[dict]],
+    patience: float,
+    pause: float = PAUSE,
+) -> str:
+    """Runs a command, and ends it if a pod that is made meanwhile has no image for so many seconds."""
+    before = {pod["metadata"]["uid"] for pod in pods()}
+    since: dict[str, float] = {}
+    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
+        command = subprocess.Popen(
+            argv, env={**os.environ, **environment}, stdout=output, stderr=errors
+        )
+        try:
+            while command.poll() is None:
+                fresh = [pod for pod in pods() if pod["metadata"]["uid"] not in before]
+                now = time.monotonic()
+                since = {problem: since.get(problem, now) for problem in problems(fresh)}
+                stuck = [problem for problem, first in since.items() if now - first >= patience]
+                if stuck:
+                    raise ToolError("\n".join(stuck))
+                time.sleep(pause)
+        finally:
+            command.terminate()
+            command.wait()
+        output.seek(0)
+        errors.seek(0)
+        if command.returncode != 0:
+            raise ToolError(f"{Path(argv[0]).name} {argv[1]} failed: {errors.read().strip()}")
+        return output.read()
+
+
+def problems(pods: Sequence[dict]) -> list[str]:
+    """The images that cannot be pulled, with their pods."""
+    found = []
+    for pod in pods:
+        status = pod.get("status", {})
+        kinds = ("initContainerStatuses", "containerStatuses")
+        for container in (each for kind in kinds for each in status.get(kind, [])):
+            reason = container.get("state", {}).get("waiting", {}).get("reason")
+            if reason in REASONS:
+                name = pod["metadata"]["name"]
+                found.append(
+                    f"the image {container['image']} of pod {name} cannot be pulled ({reason}): load it into the nodes "
+                    "with python3 hack/cluster load, or correct its registry and tag"
+                )
+    return found
