@@ -20,6 +20,7 @@ from support.client import ask
 from support.load import Load
 from support.processes import example, free_ports, program
 from support.rendering import tool
+from support.tutorials import answered, blocks
 
 TARGET = REPOSITORY / "services" / os.environ.get("CARGO_TARGET_DIR", "target")
 
@@ -277,6 +278,10 @@ def test_any_program_runs_behind_the_gateway_until_down(scripts: Project) -> Non
     scripts.corelane(*up)
     assert ask(scripts.gateway).body == b"one []"
     eventually(lambda: scripts.replicas() == {"web-0", "web-1"}, "replies of both")
+    # What a reader of the tutorial types then, and sees.
+    _, loop = blocks("docs/own-service.md", "## 2. Run it")
+    status, output = scripts.command("bash", "-c", loop.replace("localhost:8080", scripts.gateway))
+    assert (status, answered(output)) == (0, ({"web-0", "web-1"}, 20))
     url = urlsplit(variables(scripts, "web-0")["DATABASE_URL"])
     assert unquote(url.path) == str(scripts.run / "web.db")
     # What up prints works as it is printed, and it names what a second one would not change.

@@ -23,6 +23,13 @@ def blocks(page: str, heading: str = "") -> list[str]:
     return re.findall(r"^```sh\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
 
+def answered(output: str) -> tuple[set[str], int]:
+    """The replicas in what section 2 of docs/own-service.md prints, and how many requests they answered."""
+    rows = [line.split() for line in output.splitlines()]
+    assert all(row[1] == "corelane-replica:" for row in rows), output
+    return {row[2] for row in rows}, sum(int(row[0]) for row in rows)
+
+
 def two_replicas() -> dict[str, str]:
     """The environment of a local platform of two replicas on ports of its own."""
     first = free_ports(9)
