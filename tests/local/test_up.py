@@ -125,6 +125,9 @@ def test_broken_replicas_fail_no_request_and_faults_do(
             end_and_return(platform, name, kind)
             load.wait_for(100)
         assert load.failures == [], kind
+    # What a reader sees of the drain.
+    log = (platform.run / "server-1.log").read_text()
+    assert log.index("drain: settling") < log.index("drain: closing")
     replica = platform.replicas[0]
     faults = [
         {"route": "/hello", "share": 1, "error": {"status": 503}, "expires_in": "1m"},
@@ -139,6 +142,8 @@ def test_broken_replicas_fail_no_request_and_faults_do(
     assert ask(replica.admin, "/faults", "PUT", body=wanted).status == 200
     assert ask(replica.url, "/hello").status == 503
     assert ask(replica.url, "/div/4").headers["corelane-fault"]
+    # Errors of a handler reach clients.
+    eventually(lambda: ask(platform.gateway, "/hello").status == 503, "an error of a handler")
     assert ask(replica.admin, "/faults", "DELETE").status in (200, 204)
     assert ask(replica.url, "/hello").status == 200
 
