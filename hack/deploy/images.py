@@ -73,7 +73,7 @@ def _version() -> str:
 
 def _build(name: str, tag: str, out: Path) -> Built:
     options = ["--tag", tag, "--profile", run.profile(), "--out", out]
-    reference, *_, archive = run.ours("images", "build", name, *options).split()
+    reference, _, _, archive = run.ours("images", "build", name, *options).strip().split("  ", 3)
     return Built(name, Path(archive), reference.partition(":")[2])
 
 

@@ -36,7 +36,9 @@ OTHER = {
 def loaded(name: str, entrypoint: str, folder: Path, *files: str) -> dict:
     """Loads an image of these files into the nodes, which keep nothing else under its tag; returns its values."""
     more = ("--entrypoint", entrypoint, "--tag", "{digest}", "--out", folder)
-    reference, *_, archive = run.ours("images", "files", f"contract-{name}", *files, *more).split()
+    reference, _, _, archive = (
+        run.ours("images", "files", f"contract-{name}", *files, *more).strip().split("  ", 3)
+    )
     images.bring([Path(archive)])
     repository, _, tag = reference.partition(":")
     return {"repository": repository, "tag": tag, "pullPolicy": "Never"}
