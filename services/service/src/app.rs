@@ -15,7 +15,7 @@ use crate::config::{ConfigErrors, Invocation, Key, Keys, Program, Settings};
 use crate::faults::Faults;
 use crate::process;
 use crate::settings::Config;
-use crate::start::{BoxError, Ready, Start};
+use crate::start::{BoxError, Logged, Ready, Start};
 use crate::telemetry;
 
 /// Environment variables with this prefix are settings.
@@ -145,7 +145,7 @@ impl<C: Keys> App<C> {
     }
 
     /// Runs the process with its command line and environment, and returns its exit code. Errors are lines on
-    /// standard error.
+    /// standard error. With `log.format = json` they are JSON, except for those of the settings.
     ///
     /// | code | meaning |
     /// |---|---|
@@ -170,7 +170,16 @@ impl<C: Keys> App<C> {
             Ok(Drained { cut: 0 }) => ExitCode::SUCCESS,
             Ok(Drained { .. }) => ExitCode::FAILURE,
             Err(error) => {
-                process::report(name, &error);
+                let error = match error.downcast() {
+                    Ok(logged) => {
+                        let Logged(error) = *logged;
+                        error
+                    }
+                    Err(error) => {
+                        process::report(name, &error);
+                        error
+                    }
+                };
                 let setting = error.downcast_ref().is_some_and(corelane::Error::is_setting);
                 let usage = setting || error.is::<ConfigErrors>();
                 if usage { process::usage() } else { ExitCode::FAILURE }

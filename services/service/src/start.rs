@@ -19,12 +19,18 @@ use tower::Service;
 use crate::auth::{Auth, AuthCollector};
 #[cfg(feature = "faults")]
 use crate::faults::{self, FaultCollector, Faults};
-use crate::logging;
+use crate::log::Format;
+use crate::logging::{self, Control};
 use crate::settings::Config;
 use crate::telemetry::{self, Source};
 
 /// An error of any type, as services and their start have it.
 pub type BoxError = Box<dyn Error + Send + Sync>;
+
+/// An error that is a line of the log.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub(crate) struct Logged(pub(crate) BoxError);
 
 /// A service whose settings are valid, as far as they are known without the machine.
 pub(crate) struct Ready<C> {
@@ -43,13 +49,29 @@ pub(crate) struct Ready<C> {
 }
 
 impl<C> Ready<C> {
-    /// Creates the parts of the service, serves, and ends them in this order.
+    /// Logs, and runs the service. With lines of JSON an error is one, too, because other text on standard error
+    /// is lost in a collector of logs.
     pub(crate) fn run<F>(self, serve: F) -> Result<Drained, BoxError>
     where
         F: FnOnce(C, Start) -> Result<Drained, BoxError>,
     {
+        let (_flush_at_end, log_level) = logging::start(&self.config.log)?.unzip();
+        let logs = log_level.is_some() && self.config.log.log_format == Format::Json;
+        self.serve(log_level, serve).map_err(|error| {
+            if logs {
+                tracing::error!(%error, "the service failed");
+                return Logged(error).into();
+            }
+            error
+        })
+    }
+
+    /// Creates the parts of the service, serves, and ends them in this order.
+    fn serve<F>(self, log_level: Option<Control>, serve: F) -> Result<Drained, BoxError>
+    where
+        F: FnOnce(C, Start) -> Result<Drained, BoxError>,
+    {
         let Ready { name, version, config, shown, .. } = self;
-        let (_flush_at_end, log_level) = logging::start(&config.log)?.unzip();
         self.warning.inspect(|warning| tracing::warn!("{warning}"));
         let replica = config.runtime.replica_name();
         let registry = Arc::<Mutex<Registry>>::default();

@@ -128,6 +128,23 @@ fn help_check_and_errors_know_the_keys_of_the_service() {
 }
 
 #[test]
+fn a_start_that_fails_is_a_line_of_the_log() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let taken = format!("--listen={}", taken.local_addr().expect("an address"));
+    for (format, begin) in [("text", "shop: "), ("json", "{")] {
+        let failed = output(
+            "shop",
+            &[&taken, "--admin.listen=127.0.0.1:0", &format!("--log.format={format}")],
+        );
+        let text = String::from_utf8(failed.stderr).expect("text");
+        assert_eq!(failed.status.code(), Some(1), "{text}");
+        let line = text.lines().last().expect("a line");
+        assert!(line.starts_with(begin) && line.contains("in use"), "{text}");
+        assert!(format == "text" || text.lines().all(|line| line.starts_with('{')), "{text}");
+    }
+}
+
+#[test]
 fn a_service_answers_counts_and_drains() {
     let tokens = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(tokens.path(), ABC).expect("written");
