@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use http::{HeaderMap, HeaderValue};
 
-use crate::base::settings::ForwardedHeader;
+use crate::base::settings::{ForwardedHeader, Limits};
 use crate::load::report;
 use crate::message::forwarded::Trust;
-use crate::message::framing::{Framing, Spoken};
+use crate::message::framing::Framing;
 use crate::message::proxy_header::{self, Parsed};
 use crate::message::trace_context::TraceContext;
 use crate::os::cpu::Throttling;
@@ -62,26 +62,25 @@ pub fn load_reports(samples: impl Iterator<Item = [u64; 7]>) -> Vec<[String; 2]>
     report::of_one_lane(samples)
 }
 
-/// The result of tracking the bytes of an HTTP/1 connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Followed {
-    /// The number of bytes that may pass, the bytes that follow them, and the reason.
-    pub cut: Option<(usize, &'static [u8], &'static str)>,
-    /// Whether the client used another protocol or version.
-    pub other: bool,
-}
-
-/// Tracks a connection whose bytes arrive in these non-empty pieces, up to the first cut.
-pub fn follow<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Followed {
-    let (mut framing, mut before, mut cut) = (Framing::new(), 0, None);
-    for piece in pieces {
-        if let Some(found) = framing.follow(piece) {
-            cut = Some((before + found.at, found.tail, found.reason));
-            break;
+/// Tracks a connection of HTTP/1 whose bytes arrive in these non-empty pieces. Where the input ends,
+/// if it does: the number of bytes that may pass, the bytes that follow them, and why.
+pub fn follow<'a>(
+    pieces: impl Iterator<Item = &'a [u8]>,
+) -> Option<(usize, &'static [u8], String)> {
+    let mut framing = Framing::new(Limits::default().header_bytes);
+    let mut before = 0;
+    for mut piece in pieces {
+        while !piece.is_empty() {
+            match framing.follow(piece) {
+                Ok(passed) => {
+                    before += passed;
+                    piece = &piece[passed..];
+                }
+                Err(cut) => return Some((before + cut.at, cut.tail, format!("{:?}", cut.fault))),
+            }
         }
-        before += piece.len();
     }
-    Followed { cut, other: framing.spoken() != Spoken::Http1 }
+    None
 }
 
 /// The trace context of a request with a `traceparent` and any number of `tracestate`, as a

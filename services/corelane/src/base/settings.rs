@@ -196,11 +196,12 @@ pub struct Limits {
     /// with [`BlockingError`](crate::BlockingError). Default 256; with 0 no call waits. No upper
     /// bound.
     pub blocking_queue: usize,
-    /// Header fields of a request; more are answered `431`. Default 100; 1 to 1,000.
+    /// Header fields of a request; more are answered `431`. The pieces of a cookie over HTTP/2 count
+    /// as one. Default 100; 1 to 1,000.
     pub headers: usize,
-    /// Bytes of a request's header section; more are answered `431`. Default 32 KiB; 8 KiB (the
-    /// minimum of hyper's read buffer) to 1 MiB. HTTP/2 adds 32 for each field (RFC 9113 section
-    /// 6.5.2), and a header that is much longer closes its connection.
+    /// Bytes of a request's header, from its request line to its empty line; more are answered `431`.
+    /// Default 32 KiB; 8 KiB (the minimum of hyper's read buffer) to 1 MiB. HTTP/2 adds 32 for each
+    /// field (RFC 9113 section 6.5.2), and a header that is much longer closes its connection.
     pub header_bytes: usize,
     /// Bytes of the path and query of the request target; more are answered `414`, unless the
     /// whole header is too large ([`Limits::header_bytes`]). Default 8 KiB; 1 B to 64 KiB. RFC 9110

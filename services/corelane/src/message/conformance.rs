@@ -248,9 +248,8 @@ fn is_extended_connect<B>(_: &Request<B>) -> bool {
 /// Whether the service may accept another protocol. Otherwise removes what hyper offers. An upgrade
 /// has to be named in Connection (RFC 9110 section 7.8), because a proxy that does not know it drops
 /// only fields that are named there. A request with a body cannot be upgraded: its end would be
-/// that of HTTP. `cut`: the bytes behind it are ambiguous HTTP and were removed, so they are lost to
-/// another protocol too.
-pub(crate) fn offers_upgrade<B: Body>(request: &mut Request<B>, cut: bool) -> bool {
+/// that of HTTP.
+pub(crate) fn offers_upgrade<B: Body>(request: &mut Request<B>) -> bool {
     if request.extensions().get::<OnUpgrade>().is_none() {
         return false;
     }
@@ -261,7 +260,7 @@ pub(crate) fn offers_upgrade<B: Body>(request: &mut Request<B>, cut: bool) -> bo
     };
     let offered = match request.version() {
         Version::HTTP_2 => is_extended_connect(request),
-        _ => !cut && request.body().is_end_stream() && named(),
+        _ => request.body().is_end_stream() && named(),
     };
     if !offered {
         request.extensions_mut().remove::<OnUpgrade>();

@@ -8,6 +8,9 @@
 //! invisible in the parsed request, so the tracker reads the bytes before hyper does. At the first
 //! such byte it ends hyper's input with bytes that hyper rejects.
 //!
+//! hyper gets one message at a time, and its head as a whole, once it is complete. So neither the
+//! reply to a head nor its size limit depends on how the bytes arrive.
+//!
 //! The tracker need not detect input that hyper rejects itself: the connection then ends, and the
 //! tracker is [lost](State::Lost).
 
@@ -18,8 +21,8 @@ use memchr::{memchr, memchr2};
 use request_line::RequestLine;
 pub(crate) use request_line::Spoken;
 
-/// Ends a head so that hyper rejects it. NUL is not allowed in a head (RFC 9110 section 5.5). hyper
-/// parses a head that arrives in parts only once its empty line is there.
+/// Ends a head so that hyper rejects it: NUL is not allowed in a head (RFC 9110 section 5.5). The
+/// empty line makes hyper parse a head of which it has read a part before.
 const REFUSED_HEAD: &[u8] = b"\0\r\n\r\n";
 
 const CONTENT_LENGTH: &[u8] = b"content-length";
@@ -29,6 +32,17 @@ const USUAL_END: &[u8] = b" HTTP/1.1\r\n";
 /// Maximum digits of a chunk size: 16 hexadecimal digits fill 64 bits.
 const CHUNK_SIZE_DIGITS: u8 = 16;
 
+/// Why the input ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Parsers read it differently; the reason, for the client.
+    Ambiguous(&'static str),
+    /// It does not begin a request of HTTP/1.1 or HTTP/1.0.
+    Invalid(Spoken),
+    /// The head has more bytes than allowed.
+    HeadTooLarge,
+}
+
 /// Where to end the input, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cut {
@@ -36,8 +50,7 @@ pub(crate) struct Cut {
     pub(crate) at: usize,
     /// Bytes that hyper receives after them, before the end of the stream.
     pub(crate) tail: &'static [u8],
-    /// The reason, for the client.
-    pub(crate) reason: &'static str,
+    pub(crate) fault: Fault,
 }
 
 /// The tracker of one connection.
@@ -47,15 +60,13 @@ pub(crate) struct Framing {
     /// The Content-Length of the current head.
     length: Option<u64>,
     coded: bool,
+    /// The request line of the current message, and its protocol.
     line: RequestLine,
-    /// Number of heads that began before those in `heads`.
-    earlier: u64,
-    /// The heads that hyper may not have parsed: for each a bit, set for HEAD, the first in bit 0. More
-    /// than 64 count as HEAD.
-    heads: u64,
-    /// Number of heads in `heads`.
-    begun: u32,
     spoken: Spoken,
+    /// Maximum bytes of a head and the empty lines before it.
+    allowed: usize,
+    /// Bytes of the current head that were read, and of the empty lines before it.
+    head: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,69 +125,80 @@ type Consumed = Result<usize, (usize, &'static str)>;
 const BARE_LF: &str = "a line ends with LF alone";
 
 impl Framing {
-    pub(crate) fn new() -> Self {
+    /// A tracker that allows heads of so many bytes.
+    pub(crate) fn new(allowed: usize) -> Self {
         Framing {
             state: State::Start,
             length: None,
             coded: false,
             line: RequestLine::default(),
-            earlier: 0,
-            heads: 0,
-            begun: 0,
             spoken: Spoken::Http1,
+            allowed,
+            head: 0,
         }
     }
 
-    /// Tracks bytes that hyper is about to read. `Some`: the input ends there.
-    pub(crate) fn follow(&mut self, chunk: &[u8]) -> Option<Cut> {
-        if !self.in_head() {
-            // hyper reads only if it has no complete head left, so all earlier heads are
-            // dispatched.
-            self.earlier += u64::from(self.begun);
-            (self.heads, self.begun) = (0, 0);
-        }
+    /// Tracks bytes that arrived, up to the end of the current message. Returns their number.
+    pub(crate) fn follow(&mut self, chunk: &[u8]) -> Result<usize, Cut> {
         let mut at = 0;
-        while at < chunk.len() {
-            match self.step(&chunk[at..]) {
-                Ok(understood) => at += understood,
-                Err((offset, reason)) => {
-                    let in_head = self.in_head() || self.state == State::Start;
-                    let tail = if in_head { REFUSED_HEAD } else { b"" };
-                    self.state = State::Lost;
-                    return Some(Cut { at: at + offset, tail, reason });
+        while at < chunk.len() && (at == 0 || !self.is_between()) {
+            let is_head = self.is_between() || self.in_head();
+            let room = if is_head { self.allowed - self.head } else { usize::MAX };
+            let rest = &chunk[at..];
+            let step = self.step(&rest[..rest.len().min(room)]);
+            let fault = match step {
+                Ok(understood) => {
+                    at += understood;
+                    self.fault_of_head(is_head, understood)
                 }
+                Err((offset, reason)) => {
+                    at += offset;
+                    Some(Fault::Ambiguous(reason))
+                }
+            };
+            if let Some(fault) = fault {
+                self.state = State::Lost;
+                return Err(Cut { at, tail: if is_head { REFUSED_HEAD } else { b"" }, fault });
             }
         }
-        None
+        Ok(at)
     }
 
-    /// Whether the reply to the head that hyper refuses must have no body (RFC 9110 section 9.3.2).
-    /// `dispatched`: the number of requests that came before it.
-    pub(crate) fn asks_head(&self, dispatched: u64) -> bool {
-        match dispatched.saturating_sub(self.earlier) {
-            place @ 0..64 => self.heads >> place & 1 == 1,
-            _ => true,
+    /// What is wrong with the head of which `bytes` more were read, if that is certain.
+    fn fault_of_head(&mut self, is_head: bool, bytes: usize) -> Option<Fault> {
+        if is_head && self.state == State::Lost {
+            return Some(Fault::Invalid(self.spoken));
         }
+        if !self.in_head() {
+            return None;
+        }
+        self.head += bytes;
+        (self.head == self.allowed).then_some(Fault::HeadTooLarge)
     }
 
-    /// The protocol of the last request line.
-    pub(crate) fn spoken(&self) -> Spoken {
-        self.spoken
+    /// Whether the reply to the head that is read must have no body (RFC 9110 section 9.3.2).
+    pub(crate) fn asks_head(&self) -> bool {
+        self.line.asks_head()
     }
 
-    /// Whether a head is incomplete or rejected.
-    fn in_head(&self) -> bool {
-        matches!(
-            self.state,
+    /// Whether nothing of the next message was read.
+    fn is_between(&self) -> bool {
+        self.state == State::Start && self.head == 0
+    }
+
+    /// Whether a head is incomplete.
+    pub(crate) fn in_head(&self) -> bool {
+        match self.state {
+            State::Start => self.head > 0,
             State::StartLf
-                | State::RequestLine
-                | State::FieldStart
-                | State::Name { .. }
-                | State::Field { .. }
-                | State::Length { .. }
-                | State::HeadLf
-                | State::Lost
-        )
+            | State::RequestLine
+            | State::FieldStart
+            | State::Name { .. }
+            | State::Field { .. }
+            | State::Length { .. }
+            | State::HeadLf => true,
+            _ => false,
+        }
     }
 
     /// Consumes part of `rest`, which is not empty. With 0 bytes only the state changed, to one
@@ -186,7 +208,7 @@ impl Framing {
             State::Start | State::StartLf | State::RequestLine => self.start(rest),
             State::FieldStart | State::Name { .. } | State::Field { .. } => self.field(rest),
             State::Length { part, value } => self.length(rest[0], part, value),
-            State::HeadLf => self.expect(rest[0], b'\n', |framing| framing.body()),
+            State::HeadLf => self.expect(rest[0], b'\n', Self::body),
             State::Body(left) => {
                 let (taken, left) = take(rest, left);
                 self.state = if left == 0 { State::Start } else { State::Body(left) };
@@ -204,6 +226,9 @@ impl Framing {
     }
 
     fn start(&mut self, rest: &[u8]) -> Consumed {
+        if self.is_between() {
+            self.line = RequestLine::default();
+        }
         match (self.state, rest[0]) {
             (State::RequestLine, _) => return self.request_line(rest),
             (State::Start, b'\r') => self.state = State::StartLf,
@@ -211,8 +236,6 @@ impl Framing {
             (State::Start, _) => {
                 self.length = None;
                 self.coded = false;
-                self.line = RequestLine::default();
-                self.begun += 1;
                 self.state = State::RequestLine;
                 return Ok(0);
             }
@@ -229,11 +252,9 @@ impl Framing {
         }
         let part = &rest[..lf.map_or(rest.len(), |lf| lf + 1)];
         let begun = self.line.has_method();
-        self.line.note_method(part);
-        if self.line.asks_head()
-            && let place @ 0..64 = self.begun - 1
-        {
-            self.heads |= 1 << place;
+        if let Some(place) = self.line.note_method(part) {
+            self.state = State::Lost;
+            return Ok(place);
         }
         if sign && let Some(fragment) = fragment(part, begun) {
             return Err((fragment, "the target has a fragment"));
@@ -251,7 +272,7 @@ impl Framing {
             return Err((part.len() - 1, BARE_LF));
         }
         self.spoken = self.line.spoken();
-        if self.spoken != Spoken::Http1 {
+        if !self.line.is_supported() {
             self.state = State::Lost;
         }
         Ok(part.len())
@@ -346,7 +367,8 @@ impl Framing {
     }
 
     /// The state after the head that has ended.
-    fn body(&self) -> State {
+    fn body(&mut self) -> State {
+        self.head = 0;
         match self.length {
             _ if self.coded => State::ChunkSize { digits: 0, value: 0 },
             None | Some(0) => State::Start,

@@ -133,8 +133,8 @@ pub(crate) struct Connection {
     asked: Cell<bool>,
     /// Its last reply refuses what the client sent.
     refused: Cell<bool>,
-    /// The stream was cut where its framing is ambiguous.
-    ambiguous: Cell<bool>,
+    /// The input was ended before hyper had read it.
+    cut_off: Cell<bool>,
     waker: RefCell<Option<Waker>>,
     /// When the connection was accepted; taken by its first request.
     accepted: Cell<Option<Tick>>,
@@ -203,7 +203,7 @@ impl Connection {
             reset: Cell::new(false),
             asked: Cell::new(false),
             refused: Cell::new(false),
-            ambiguous: Cell::new(false),
+            cut_off: Cell::new(false),
             waker: RefCell::new(None),
             turn: Cell::new(0),
             unwritten: RefCell::default(),

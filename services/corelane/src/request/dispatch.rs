@@ -42,7 +42,7 @@ impl<S: HttpService> hyper::service::Service<Request<hyper::body::Incoming>> for
             &request,
             !request.body().is_end_stream(),
         ));
-        in_flight.offer_upgrade(offers_upgrade(&mut request, connection.is_ambiguous()));
+        in_flight.offer_upgrade(offers_upgrade(&mut request));
         if let Some((reason, problem)) = refusal(&mut request, lane) {
             let reply = Reply::refused(in_flight, reason, problem);
             return Dispatched { reply, upgrade: None };

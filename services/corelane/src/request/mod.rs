@@ -21,7 +21,7 @@ pub(crate) mod pending;
 pub(crate) mod polls;
 pub(crate) mod queue;
 pub(crate) mod record;
-mod refusal;
+pub(crate) mod refusal;
 pub(crate) mod reply;
 pub(crate) mod reply_body;
 pub(crate) mod reply_head;

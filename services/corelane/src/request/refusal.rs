@@ -66,22 +66,15 @@ pub(super) fn refusal(
     if let Some(problem) = conformance::refusal(request, lane.secure) {
         return Some((RequestRefusal::Invalid, problem));
     }
-    // For HTTP/1.1 hyper enforces the number of fields while parsing.
+    // For HTTP/1.1 the stream enforces the size, and hyper the number of fields.
     if request.version() == Version::HTTP_2 {
-        let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
         let (fields, bytes) = (lane.limits.headers, lane.limits.header_bytes);
         if request.headers().len() > fields {
-            let detail = format!("a request may have at most {fields} header fields");
-            return Some((RequestRefusal::TooManyHeaders, Problem::from(status).detail(detail)));
+            return Some((RequestRefusal::TooManyHeaders, too_many_headers(fields)));
         }
         if header_list_bytes(request) > bytes {
             return Some((RequestRefusal::HeaderTooLarge, header_too_large(bytes, true)));
         }
-    }
-    // hyper's own limit does not hold for a head that arrives behind another request.
-    if request.version() < Version::HTTP_2 && header_bytes(request) > lane.limits.header_bytes {
-        let problem = header_too_large(lane.limits.header_bytes, false);
-        return Some((RequestRefusal::HeaderTooLarge, problem));
     }
     let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
     if target > lane.limits.uri_bytes {
@@ -99,8 +92,14 @@ pub(super) fn refusal(
     None
 }
 
+/// Reply for a request with more than `allowed` header fields.
+pub(crate) fn too_many_headers(allowed: usize) -> Problem {
+    let problem = Problem::from(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
+    problem.detail(format!("a request may have at most {allowed} header fields"))
+}
+
 /// Reply for a header of more than `allowed` bytes. `is_list`: counted as HTTP/2 does.
-pub(super) fn header_too_large(allowed: usize, is_list: bool) -> Problem {
+pub(crate) fn header_too_large(allowed: usize, is_list: bool) -> Problem {
     let problem = Problem::from(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
     problem.detail(match is_list {
         true => {

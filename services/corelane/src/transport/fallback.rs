@@ -152,8 +152,8 @@ fn http2_settings(lane: &LaneState) -> http2::Builder<StreamExecutor> {
 /// Counts and logs the end of a connection.
 fn ended(connection: &Connection, result: hyper::Result<()>) {
     if let Err(error) = result {
-        // A connection that was cut for ambiguous framing is counted already.
-        if let Some(reason) = fault(&error).filter(|_| !connection.is_ambiguous()) {
+        // What the stream refused is counted already.
+        if let Some(reason) = fault(&error).filter(|_| !connection.is_cut_off()) {
             connection.lane().metrics().refuse(reason);
         }
         tracing::debug!(%error, "a connection ended with an error");

@@ -7,9 +7,11 @@ use http::StatusCode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::message::framing::Spoken;
+use crate::base::settings::Limits;
+use crate::message::framing::{Fault, Spoken};
 use crate::message::problem::Problem;
 use crate::request::lane_state::LaneState;
+use crate::request::refusal::{header_too_large, too_many_headers};
 
 /// A whole HTTP/1.1 reply that announces the end of its connection.
 pub(crate) fn final_response(lane: &LaneState, problem: Problem, with_body: bool) -> Vec<u8> {
@@ -36,22 +38,20 @@ pub(crate) fn final_response(lane: &LaneState, problem: Problem, with_body: bool
     out
 }
 
-/// The reply to a head that hyper rejected with `status`. `None`: no reply, because the client does
-/// not use HTTP.
+/// The reply to a head that hyper rejected with `status`, because of `fault` if that is known. `None`:
+/// no reply, because the client does not use HTTP.
 pub(crate) fn refused_head(
+    limits: &Limits,
     status: StatusCode,
-    ambiguity: Option<&'static str>,
-    spoken: Spoken,
+    fault: Option<Fault>,
 ) -> Option<Problem> {
-    if status != StatusCode::BAD_REQUEST {
-        return Some(Problem::from(status));
-    }
-    if let Some(ambiguity) = ambiguity {
-        return Some(Problem::new(status, "ambiguous-framing").detail(ambiguity));
-    }
-    match spoken {
-        Spoken::Http1 => Some(Problem::from(status).detail("the request is not valid HTTP/1.1")),
-        Spoken::OtherVersion => {
+    match fault {
+        Some(Fault::HeadTooLarge) => Some(header_too_large(limits.header_bytes, false)),
+        Some(Fault::Ambiguous(reason)) => {
+            Some(Problem::new(StatusCode::BAD_REQUEST, "ambiguous-framing").detail(reason))
+        }
+        Some(Fault::Invalid(Spoken::Other)) => None,
+        Some(Fault::Invalid(Spoken::OtherVersion)) => {
             // RFC 9110 section 15.6.6: give the reason and the supported versions.
             let problem = Problem::from(StatusCode::HTTP_VERSION_NOT_SUPPORTED);
             Some(problem.detail(
@@ -59,7 +59,15 @@ pub(crate) fn refused_head(
                  and begins with its connection preface",
             ))
         }
-        Spoken::Other => None,
+        // The size of the head was checked before.
+        None if status == StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => {
+            Some(too_many_headers(limits.headers))
+        }
+        None if status != StatusCode::BAD_REQUEST => Some(Problem::from(status)),
+        Some(Fault::Invalid(Spoken::Http1)) | None => {
+            let problem = Problem::from(StatusCode::BAD_REQUEST);
+            Some(problem.detail("the request is not valid HTTP/1.1"))
+        }
     }
 }
 

@@ -6,11 +6,11 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-use bytes::{Buf, Bytes};
+use bytes::{Buf, Bytes, BytesMut};
 use http::StatusCode;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::message::framing::{Cut, Framing};
+use crate::message::framing::{Cut, Fault, Framing};
 use crate::metrics::Refusal;
 use crate::os::socket::Socket;
 use crate::request::connection::{Closing, Connection, Order};
@@ -25,17 +25,21 @@ const READ_AHEAD: usize = 2048;
 const JOINED: usize = 512;
 
 /// A socket that returns bytes that were read before hyper requested them: to detect the protocol,
-/// or to notice a disconnect. It reports each arrival to its connection. On HTTP/1.1 it ends the
-/// input where the framing is ambiguous. It also replaces hyper's own reply to a rejected head with
-/// ours. After an upgrade it passes the bytes of the other protocol through.
+/// or to notice a disconnect. It reports each arrival to its connection. On HTTP/1.1 it gives hyper
+/// one message at a time, and a head only as a whole. It ends the input where the framing is
+/// ambiguous, and where a head is too large. It also replaces hyper's own reply to a rejected head
+/// with ours. After an upgrade it passes the bytes of the other protocol through.
 #[derive(Debug)]
 pub(crate) struct Stream {
     socket: Socket,
+    /// Bytes that were read and not tracked.
     prefix: Bytes,
     connection: Rc<Connection>,
     framing: Framing,
-    /// Requests that the connection had before this stream.
-    before: u64,
+    /// The head that arrives in parts, and then what hyper has not read of it.
+    head: BytesMut,
+    /// The client closed its side.
+    ended: bool,
     /// Set where the stream was cut.
     cut: Option<Cut>,
     /// The unwritten part of our reply that replaces hyper's.
@@ -49,12 +53,14 @@ impl Stream {
     /// A stream that starts with `prefix`, which was already read from the socket.
     pub(crate) fn new(socket: Socket, registration: Registration, prefix: Bytes) -> Stream {
         let connection = Rc::clone(&registration.connection);
+        let allowed = connection.lane().limits.header_bytes;
         Stream {
             socket,
             prefix,
-            before: connection.begun(),
             connection,
-            framing: Framing::new(),
+            framing: Framing::new(allowed),
+            head: BytesMut::new(),
+            ended: false,
             cut: None,
             instead: None,
             closing: Closing::default(),
@@ -64,28 +70,81 @@ impl Stream {
 
     /// Whether the request whose head is being read must get a reply without a body.
     pub(crate) fn asks_head(&mut self) -> bool {
-        // If hyper was never polled, it has not read the prefix.
-        self.framing.follow(&mem::take(&mut self.prefix));
-        self.framing.asks_head(self.dispatched())
+        // If hyper was never polled, the prefix was not read.
+        let _ = self.framing.follow(&mem::take(&mut self.prefix));
+        self.framing.asks_head()
     }
 
-    /// Requests that hyper has dispatched from this stream.
-    fn dispatched(&self) -> u64 {
-        self.connection.begun() - self.before
+    /// Whether the bytes are those of HTTP/1.1.
+    fn is_tracked(&self) -> bool {
+        !self.connection.is_multiplexed() && !self.connection.is_upgraded()
     }
 
-    /// Tracks the bytes of `buf` after the first `known`, and removes those that hyper must not
-    /// read.
-    fn follow(&mut self, buf: &mut ReadBuf<'_>, known: usize) {
-        if self.connection.is_multiplexed() || self.connection.is_upgraded() {
-            return;
+    /// Reads into `buf`: from the prefix first, then from the socket. On HTTP/1.1 up to the end of
+    /// the current message; what follows becomes the prefix.
+    fn poll_chunk(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let (before, is_tracked) = (buf.filled().len(), self.is_tracked());
+        let mut follow = |chunk: &[u8]| match is_tracked {
+            true => self.framing.follow(chunk),
+            false => Ok(chunk.len()),
+        };
+        let followed = if self.prefix.is_empty() {
+            ready!(Pin::new(&mut self.socket).poll_read(cx, buf))?;
+            let chunk = &buf.filled()[before..];
+            if chunk.is_empty() {
+                self.ended = true;
+                return Poll::Ready(Ok(()));
+            }
+            let followed = follow(chunk);
+            let passed = followed.unwrap_or_else(|cut| cut.at);
+            self.prefix = Bytes::copy_from_slice(&chunk[passed..]);
+            buf.set_filled(before + passed);
+            followed
+        } else {
+            let followed = follow(&self.prefix[..self.prefix.len().min(buf.remaining())]);
+            let passed = followed.unwrap_or_else(|cut| cut.at);
+            buf.put_slice(&self.prefix.split_to(passed));
+            if self.prefix.is_empty() {
+                self.prefix = Bytes::new(); // gives the buffer back
+            }
+            followed
+        };
+        self.connection.received();
+        if let Err(cut) = followed {
+            self.end_input(cut);
         }
-        let cut = self.framing.follow(&buf.filled()[known..]);
-        let Some(cut) = cut else { return };
-        buf.set_filled(known + cut.at);
-        self.connection.lane().metrics().refuse(Refusal::AmbiguousFraming);
-        self.connection.set_ambiguous();
-        self.cut = Some(cut).map(|cut| end(cut, buf));
+        Poll::Ready(Ok(()))
+    }
+
+    /// Ends the input, before hyper has read it.
+    fn end_input(&mut self, cut: Cut) {
+        self.connection.lane().metrics().refuse(match cut.fault {
+            Fault::Ambiguous(_) => Refusal::AmbiguousFraming,
+            Fault::Invalid(_) => Refusal::BadRequest,
+            Fault::HeadTooLarge => Refusal::HeaderTooLarge,
+        });
+        self.connection.set_cut_off();
+        self.prefix = Bytes::new();
+        self.cut = Some(cut);
+    }
+
+    /// Gives hyper what is ready for it and fits. False: nothing is.
+    fn give(&mut self, buf: &mut ReadBuf<'_>) -> bool {
+        let has_ended = self.ended || self.cut.is_some();
+        if !self.head.is_empty() {
+            let is_whole = has_ended || !self.framing.in_head();
+            if is_whole {
+                let bytes = self.head.len().min(buf.remaining());
+                buf.put_slice(&self.head.split_to(bytes));
+            }
+            return is_whole;
+        }
+        if let Some(cut) = &mut self.cut {
+            let (now, later) = cut.tail.split_at(cut.tail.len().min(buf.remaining()));
+            buf.put_slice(now);
+            cut.tail = later;
+        }
+        has_ended
     }
 
     /// Writes our reply instead of `hypers`, which counts as written when ours is.
@@ -100,9 +159,9 @@ impl Stream {
             None => {
                 // `hyper::Error` names the fault too, but only after this was written.
                 let status = status_of(hypers).unwrap_or(StatusCode::BAD_REQUEST);
-                let ambiguity = self.cut.map(|cut| cut.reason);
-                let problem = refused_head(status, ambiguity, self.framing.spoken());
-                let with_body = !self.framing.asks_head(self.dispatched());
+                let fault = self.cut.map(|cut| cut.fault);
+                let problem = refused_head(&self.connection.lane().limits, status, fault);
+                let with_body = !self.framing.asks_head();
                 let words = problem
                     .map(|problem| final_response(self.connection.lane(), problem, with_body));
                 self.instead.insert(words.unwrap_or_default().into())
@@ -147,14 +206,6 @@ fn poll_upgraded<T>(
 fn status_of(reply: &[u8]) -> Option<StatusCode> {
     let rest = reply.strip_prefix(b"HTTP/1.1 ").or_else(|| reply.strip_prefix(b"HTTP/1.0 "))?;
     StatusCode::from_bytes(rest.first_chunk::<3>()?).ok()
-}
-
-/// Gives hyper what fits of the end of a stream that was cut; what is left.
-fn end(mut cut: Cut, buf: &mut ReadBuf<'_>) -> Cut {
-    let (now, later) = cut.tail.split_at(cut.tail.len().min(buf.remaining()));
-    buf.put_slice(now);
-    cut.tail = later;
-    cut
 }
 
 impl Drop for Stream {
@@ -209,27 +260,18 @@ impl AsyncRead for Stream {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if let Some(cut) = self.cut {
-            self.cut = Some(end(cut, buf));
-            return Poll::Ready(Ok(()));
-        }
         let before = buf.filled().len();
-        if !self.prefix.is_empty() {
-            let n = self.prefix.len().min(buf.remaining());
-            buf.put_slice(&self.prefix[..n]);
-            self.prefix.advance(n);
-            if self.prefix.is_empty() {
-                self.prefix = Bytes::new(); // gives the buffer back
+        while !self.give(buf) {
+            ready!(self.poll_chunk(cx, buf))?;
+            let chunk = &buf.filled()[before..];
+            if self.head.is_empty() && !self.framing.in_head() && !chunk.is_empty() {
+                return Poll::Ready(Ok(()));
             }
-            self.follow(buf, before);
-            self.connection.received();
-            return Poll::Ready(Ok(()));
+            self.head.extend_from_slice(chunk);
+            buf.set_filled(before);
         }
-        let polled = Pin::new(&mut self.socket).poll_read(cx, buf);
-        ready!(polled)?;
-        if buf.filled().len() > before {
-            self.connection.received();
-            self.follow(buf, before);
+        if self.head.is_empty() {
+            self.head = BytesMut::new(); // gives the buffer back
         }
         Poll::Ready(Ok(()))
     }

@@ -295,10 +295,16 @@ fn bytes_of_the_other_protocol_may_come_with_the_request() {
 }
 
 #[test]
-fn bytes_that_come_with_the_request_must_not_be_ambiguous_http() {
+fn bytes_that_come_with_the_request_are_read_as_http_only_without_an_upgrade() {
     let (server, _) = serve(builder());
+    let ambiguous = "GET / HTTP/1.1\nHost: t\r\n\r\n";
     let mut client = server.connect();
-    client.send(format!("{}GET / HTTP/1.1\nHost: t\r\n\r\n", offer("/echo")));
+    client.send(format!("{}{ambiguous}", offer("/echo")));
+    assert_eq!(client.read_answer().status, 101);
+    assert_eq!(client.read_until(ambiguous.as_bytes()), ambiguous);
+
+    let mut client = server.connect();
+    client.send(format!("{}{ambiguous}", offer("/echo").replace("pgrade", "pgraded")));
     assert_eq!(client.read_answer().status, 426);
     let answer = client.read_answer();
     assert!(answer.status == 400 && answer.text().contains("ambiguous-framing"), "{answer:?}");

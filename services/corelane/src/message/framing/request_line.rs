@@ -1,9 +1,14 @@
 //! Parses the first line of a request incrementally.
 
+use crate::message::conformance::letters_digits_and;
+
 /// RFC 9112 section 3.1: methods are case-sensitive.
 const HEAD_METHOD: &[u8] = b"HEAD ";
 
-/// The protocol of the invalid request line, as far as it was read.
+/// Bytes of a method (RFC 9110 section 5.6.2).
+const TOKEN: [bool; 256] = letters_digits_and(b"!#$%&'*+-.^_`|~");
+
+/// The protocol of an invalid request line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spoken {
     /// HTTP/1, or unknown.
@@ -20,7 +25,7 @@ pub(super) struct RequestLine {
     /// Length of the prefix that it shares with [`HEAD_METHOD`].
     head: u8,
     spaces: u8,
-    /// The start of the third word.
+    /// The start of the last word, with room for the end of the line behind a version, and its length.
     version: [u8; 10],
     version_len: u8,
     after_cr: bool,
@@ -40,21 +45,28 @@ impl RequestLine {
         self.after_cr
     }
 
-    /// Compares the start with HEAD, across parts.
-    pub(super) fn note_method(&mut self, part: &[u8]) {
+    /// Compares the start with HEAD, across parts. Returns the place of the first byte that no method
+    /// has.
+    pub(super) fn note_method(&mut self, part: &[u8]) -> Option<usize> {
         if self.spaces > 0 {
-            return;
+            return None;
         }
-        for &byte in part {
-            match HEAD_METHOD.get(usize::from(self.head)) {
-                Some(&expected) if byte == expected => self.head += 1,
-                Some(_) => {
-                    self.head = u8::MAX;
-                    return;
-                }
-                None => return,
+        for (place, &byte) in part.iter().enumerate() {
+            let is_empty = self.head == 0;
+            self.head = match HEAD_METHOD.get(usize::from(self.head)) {
+                Some(&expected) if byte == expected => self.head + 1,
+                _ => u8::MAX,
+            };
+            match byte {
+                b' ' if is_empty => return Some(place),
+                b' ' | b'\n' => return None,
+                // The whole line is checked at its end.
+                b'\r' => {}
+                _ if TOKEN[usize::from(byte)] => {}
+                _ => return Some(place),
             }
         }
+        None
     }
 
     /// Records a part of a line that is split or unusual.
@@ -63,11 +75,11 @@ impl RequestLine {
             if byte == b' ' {
                 self.spaces = self.spaces.saturating_add(1);
                 self.version_len = 0;
-            } else if self.spaces >= 2
-                && let Some(place) = self.version.get_mut(usize::from(self.version_len))
-            {
-                *place = byte;
-                self.version_len += 1;
+            } else if self.spaces > 0 {
+                if let Some(place) = self.version.get_mut(usize::from(self.version_len)) {
+                    *place = byte;
+                }
+                self.version_len = self.version_len.saturating_add(1);
             }
             if byte != b'\n' {
                 self.after_cr = byte == b'\r';
@@ -75,21 +87,30 @@ impl RequestLine {
         }
     }
 
+    /// Whether the complete line names HTTP/1.1 or HTTP/1.0. hyper checks the rest of it.
+    pub(super) fn is_supported(&self) -> bool {
+        matches!(self.version(), Some(b"HTTP/1.1" | b"HTTP/1.0"))
+    }
+
+    /// The last word of a complete line, unless it is longer than a version.
+    fn version(&self) -> Option<&[u8]> {
+        Some(self.version.get(..usize::from(self.version_len))?.trim_ascii_end())
+    }
+
     /// The protocol of the complete line.
     pub(super) fn spoken(&self) -> Spoken {
-        let word = self.version[..usize::from(self.version_len)].trim_ascii_end();
-        match word {
-            [name @ .., major @ b'0'..=b'9', b'.', b'0'..=b'9'] if name == b"HTTP/" => {
+        let is_http = self.version_len >= 5 && self.version[..5].eq_ignore_ascii_case(b"HTTP/");
+        match self.version() {
+            _ if self.spaces < 2 => Spoken::Http1,
+            Some([b'H', b'T', b'T', b'P', b'/', major @ b'0'..=b'9', b'.', b'0'..=b'9']) => {
                 match major {
                     b'1' => Spoken::Http1,
                     _ => Spoken::OtherVersion,
                 }
             }
             // A line without three words is not a request line of any protocol.
-            _ if self.spaces != 2 || word.is_empty() => Spoken::Http1,
-            _ if word.get(..5).is_some_and(|name| name.eq_ignore_ascii_case(b"HTTP/")) => {
-                Spoken::Http1
-            }
+            word if self.spaces != 2 || word.is_some_and(<[u8]>::is_empty) => Spoken::Http1,
+            _ if is_http => Spoken::Http1,
             _ => Spoken::Other,
         }
     }

@@ -13,17 +13,29 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
 
-/// The position and reason of the cut for a stream in these parts.
-fn cut(parts: &[&[u8]]) -> Option<(usize, &'static str)> {
-    let mut framing = Framing::new();
-    let mut before = 0;
+/// The largest head.
+const ALLOWED: usize = 100;
+
+/// Where the messages of a stream in these parts end, and the position and reason of the cut.
+fn followed_in(parts: &[&[u8]]) -> (Vec<usize>, Option<(usize, Fault)>) {
+    let mut framing = Framing::new(ALLOWED);
+    let (mut ends, mut before) = (vec![], 0);
     for part in parts {
-        if let Some(cut) = framing.follow(part) {
-            return Some((before + cut.at, cut.reason));
+        let mut rest = *part;
+        while !rest.is_empty() {
+            match framing.follow(rest) {
+                Ok(passed) => {
+                    before += passed;
+                    rest = &rest[passed..];
+                }
+                Err(cut) => return (ends, Some((before + cut.at, cut.fault))),
+            }
+            if framing.is_between() {
+                ends.push(before);
+            }
         }
-        before += part.len();
     }
-    None
+    (ends, None)
 }
 
 const STREAMS: &[&str] = &[
@@ -45,43 +57,95 @@ const STREAMS: &[&str] = &[
     "GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nA: b\n\r\n",
 ];
 
+/// Streams with heads at the limit, and beyond it.
+fn long_streams() -> Vec<String> {
+    let head = |bytes: usize| {
+        let before = "POST / HTTP/1.1\r\nContent-Length: 2\r\na: ";
+        format!("{before}{}\r\n\r\n", "b".repeat(bytes - before.len() - 4))
+    };
+    let short = "GET / HTTP/1.1\r\n\r\n";
+    vec![
+        format!("{}ab{}ab", head(ALLOWED), head(ALLOWED)),
+        format!("\r\n{}ab", head(ALLOWED - 2)),
+        format!("{}ab", head(ALLOWED + 1)),
+        format!("{short}{}ab", head(ALLOWED + 1)),
+        format!("{}ab{}", head(ALLOWED), head(ALLOWED + 1)),
+        format!("\r\n{}ab", head(ALLOWED - 1)),
+        "\r\n".repeat(ALLOWED / 2),
+        format!("GET /{} HTTP/1.1\r\n\r\n", "a".repeat(ALLOWED)),
+        "G".repeat(ALLOWED),
+    ]
+}
+
 #[test]
 fn the_verdict_does_not_depend_on_how_the_bytes_come() {
-    for (index, stream) in STREAMS.iter().enumerate() {
+    let streams = STREAMS.iter().map(|stream| ((*stream).to_owned(), 3));
+    let long = long_streams().into_iter().map(|stream| (stream, 2));
+    let streams = streams.enumerate().chain(long.enumerate());
+    for (index, (stream, passed)) in streams {
         let bytes = stream.as_bytes();
-        let whole = cut(&[bytes]);
-        assert_eq!(whole.is_some(), index >= 3, "{stream:?}");
+        let whole = followed_in(&[bytes]);
+        assert_eq!(whole.1.is_some(), index >= passed, "{stream:?}");
+        if index >= passed && passed == 2 {
+            assert!(matches!(whole.1, Some((_, Fault::HeadTooLarge))), "{stream:?}");
+        }
         for at in 0..bytes.len() {
             let (first, second) = bytes.split_at(at);
-            assert_eq!(cut(&[first, second]), whole, "{stream:?} in two parts at {at}");
+            assert_eq!(followed_in(&[first, second]), whole, "{stream:?} in two parts at {at}");
         }
         let single: Vec<_> = bytes.chunks(1).collect();
-        assert_eq!(cut(&single), whole, "{stream:?} byte by byte");
+        assert_eq!(followed_in(&single), whole, "{stream:?} byte by byte");
     }
 }
 
 #[test]
-fn the_protocol_of_a_request_line_is_told() {
+fn hyper_gets_one_message_at_a_time() {
+    let get = "GET / HTTP/1.1\r\n\r\n";
+    let post = "POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc";
+    let (ends, cut) = followed_in(&[[get.repeat(100), post.repeat(2)].concat().as_bytes()]);
+    let (get, post) = (get.len(), post.len());
+    let expected = (1..=100).map(|n| n * get).chain([100 * get + post, 100 * get + 2 * post]);
+    assert_eq!((ends, cut), (expected.collect(), None));
+}
+
+#[test]
+fn an_invalid_request_line_is_refused_at_its_end_and_its_protocol_told() {
     let cases = [
-        ("GET / HTTP/1.1\r\n", Spoken::Http1),
-        ("GET / HTTP/1.0\r\n", Spoken::Http1),
-        ("GET / HTTP/1.2\r\n", Spoken::Http1),
-        ("GET / http/1.1\r\n", Spoken::Http1),
-        ("GET /\r\n", Spoken::Http1),
-        ("GET / \r\n", Spoken::Http1),
-        ("what is that then\r\n", Spoken::Http1),
-        ("PRI * HTTP/2.0\r\n", Spoken::OtherVersion),
-        ("GET / HTTP/0.9\r\n", Spoken::OtherVersion),
-        ("INVITE sip:me SIP/2.0\r\n", Spoken::Other),
-        ("INVALID CONNECTION PREFACE\r\n", Spoken::Other),
+        ("GET / HTTP/1.1\r\n", None),
+        ("GET / HTTP/1.0\r\n", None),
+        // hyper rejects these heads.
+        ("GET HTTP/1.1\r\n", None),
+        ("GET  / a HTTP/1.1\r\n", None),
+        ("GET HTTP/2.0\r\n", Some(Spoken::Http1)),
+        ("GET/ HTTP/1.1\r\n", Some(Spoken::Http1)),
+        ("GET\r(\r\n", Some(Spoken::Http1)),
+        ("GET / HTTP/1.2\r\n", Some(Spoken::Http1)),
+        ("GET / http/1.1\r\n", Some(Spoken::Http1)),
+        ("GET / HTTP/1.10\r\n", Some(Spoken::Http1)),
+        ("GET / HTTP/1.1 and so on\r\n", Some(Spoken::Http1)),
+        ("GET / HTTP/2.0 and so on\r\n", Some(Spoken::Http1)),
+        ("GET / HTTP/2.0\t\tx\r\n", Some(Spoken::Http1)),
+        ("GET / HTTP/1.1andmanymoreletters\r\n", Some(Spoken::Http1)),
+        ("GET /\r\n", Some(Spoken::Http1)),
+        ("GET / \r\n", Some(Spoken::Http1)),
+        ("what is that then\r\n", Some(Spoken::Http1)),
+        ("hello\r\n", Some(Spoken::Http1)),
+        ("\x16", Some(Spoken::Http1)),
+        (" ", Some(Spoken::Http1)),
+        ("G@", Some(Spoken::Http1)),
+        ("PRI * HTTP/2.0\r\n", Some(Spoken::OtherVersion)),
+        ("GET / HTTP/0.9\r\n", Some(Spoken::OtherVersion)),
+        ("INVITE sip:me SIP/2.0\r\n", Some(Spoken::Other)),
+        ("INVALID CONNECTION PREFACE\r\n", Some(Spoken::Other)),
+        ("INVALID HTTP/ABLE X\r\n", Some(Spoken::Other)),
+        ("INVALID CONNECTION PREFACEOFANOTHER\r\n", Some(Spoken::Other)),
     ];
     for (line, spoken) in cases {
         for at in 0..line.len() {
-            let mut framing = Framing::new();
-            for part in [&line[..at], &line[at..]] {
-                assert_eq!(framing.follow(part.as_bytes()), None);
-            }
-            assert_eq!(framing.spoken(), spoken, "{line:?} in two parts at {at}");
+            let (first, second) = line.as_bytes().split_at(at);
+            let (_, cut) = followed_in(&[first, second]);
+            let expected = spoken.map(Fault::Invalid);
+            assert_eq!(cut.map(|(_, fault)| fault), expected, "{line:?} in two parts at {at}");
         }
     }
 }
@@ -91,17 +155,18 @@ fn a_head_request_is_told_from_others() {
     for (head, asks) in [("HEAD /", true), ("HEADS /", false), ("head /", false), ("GET /", false)]
     {
         for at in 0..head.len() {
-            let mut framing = Framing::new();
+            let mut framing = Framing::new(ALLOWED);
             for part in [&head[..at], &head[at..]] {
-                assert_eq!(framing.follow(part.as_bytes()), None);
+                assert_eq!(framing.follow(part.as_bytes()), Ok(part.len()));
             }
-            assert_eq!(framing.asks_head(0), asks, "{head:?} in two parts at {at}");
+            assert_eq!(framing.asks_head(), asks, "{head:?} in two parts at {at}");
         }
     }
-    let mut framing = Framing::new();
-    framing.follow(b"HEAD / HTTP/1.1\r\n\r\n");
-    framing.follow(b"GET / HTTP/1.1\r\n");
-    assert!(!framing.asks_head(1), "the HEAD before is dispatched");
+    let mut framing = Framing::new(ALLOWED);
+    for (part, asks) in [("HEAD / HTTP/1.1\r\n\r\n", true), ("\r\n", false), ("GET / HT", false)] {
+        assert_eq!(framing.follow(part.as_bytes()), Ok(part.len()));
+        assert_eq!(framing.asks_head(), asks, "after {part:?}");
+    }
 }
 
 /// Pseudo-random numbers with a fixed seed (splitmix64).
@@ -196,11 +261,11 @@ async fn parsed(bytes: Vec<u8>) -> Vec<String> {
 
 /// Where messages start according to the tracker, and the bytes that are passed to hyper.
 fn followed(bytes: &[u8]) -> (Vec<usize>, Vec<u8>) {
-    let mut framing = Framing::new();
+    let mut framing = Framing::new(usize::MAX);
     let mut begins = Vec::new();
     for (at, byte) in bytes.iter().enumerate() {
         let before = framing.state;
-        if let Some(cut) = framing.follow(&[*byte]) {
+        if let Err(cut) = framing.follow(&[*byte]) {
             let mut seen = bytes[..at + cut.at].to_vec();
             seen.extend_from_slice(cut.tail);
             return (begins, seen);

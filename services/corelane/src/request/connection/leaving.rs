@@ -130,12 +130,13 @@ impl Connection {
         self.reset.set(true);
     }
 
-    pub(crate) fn set_ambiguous(&self) {
-        self.ambiguous.set(true);
+    /// The input was ended before hyper had read it, and the reason is counted.
+    pub(crate) fn set_cut_off(&self) {
+        self.cut_off.set(true);
     }
 
-    pub(crate) fn is_ambiguous(&self) -> bool {
-        self.ambiguous.get()
+    pub(crate) fn is_cut_off(&self) -> bool {
+        self.cut_off.get()
     }
 
     /// Requests that are lost if the connection is cut now: those in flight, and a reply whose end

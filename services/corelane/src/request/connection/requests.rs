@@ -23,11 +23,6 @@ pub(super) struct Unwritten {
 }
 
 impl Connection {
-    /// Requests that have begun on it.
-    pub(crate) fn begun(&self) -> u64 {
-        self.begun.get()
-    }
-
     /// The client says whether the request that begins is the last.
     pub(crate) fn set_asked_last(&self, last: bool) {
         self.asked_last.set(last);

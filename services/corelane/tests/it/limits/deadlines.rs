@@ -10,7 +10,7 @@ use http_body_util::{BodyExt, Full};
 
 use super::{BRIEF, impatient, start, strict, wait_until_freed, with_limits};
 use crate::support::{
-    BIG, BoxError, Client, Handlers, Running, Way,
+    BIG, BoxError, Client, DISTANT, Handlers, Running, Way,
     Way::{Hyper, Plain},
     big,
 };
@@ -26,6 +26,33 @@ fn a_header_that_does_not_end_is_answered_408(#[values(Plain, Hyper)] way: Way) 
     assert!(answer.closes());
     assert!(client.read_to_close().is_empty());
     assert_eq!(server.refused("header_timeout"), 1.0);
+    wait_until_freed(&server, &handlers);
+}
+
+#[rstest]
+fn the_header_time_begins_with_the_first_byte_of_a_head_however_it_comes(
+    #[values(Plain, Hyper)] way: Way,
+) {
+    let (server, handlers) =
+        strict(way, Timeouts { header: BRIEF, idle: DISTANT, ..Timeouts::default() });
+    let fields =
+        ["", "TE: trailers\r\n", "Content-Length: 2\r\n", "Transfer-Encoding: chunked\r\n"];
+    let mut late = 0;
+    for (fields, body) in fields.into_iter().zip(["", "", "ab", "2\r\nab\r\n0\r\n\r\n"]) {
+        let whole = format!("POST / HTTP/1.1\r\nHost: t\r\n{fields}\r\n{body}");
+        for begun in
+            ["P", "GET / HT", "GET / HTTP/1.1\r\nHost: t\r\nA", "GET http://t/ HTTP/1.1\r\n"]
+        {
+            // In one segment.
+            let mut client = server.connect();
+            client.send(format!("{whole}{begun}"));
+            assert_eq!(client.read_answer().status, 200, "{fields:?}");
+            let answer = client.read_answer();
+            assert_eq!((answer.status, answer.closes()), (408, true), "{fields:?} {begun:?}");
+            late += 1;
+        }
+    }
+    assert_eq!(server.refused("header_timeout"), f64::from(late));
     wait_until_freed(&server, &handlers);
 }
 

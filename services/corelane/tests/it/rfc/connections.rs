@@ -3,7 +3,48 @@
 use super::case::{Case, may, must, problem, reply, should};
 
 pub(crate) fn cases() -> Vec<Case> {
-    [persistence(), pipelines(), upgrades()].into_iter().flatten().collect()
+    [persistence(), pipelines(), long_pipelines(), upgrades()].into_iter().flatten().collect()
+}
+
+/// What is refused behind more requests than any record of them has room for.
+fn long_pipelines() -> Vec<Case> {
+    let behind = |what, first: &str, requests: usize, last: &str| {
+        let (begin, end) = (format!("{first} HTTP/1.1\r\nHost: t\r\n\r\n"), last.to_owned());
+        let get = "GET /ping HTTP/1.1\r\nHost: t\r\n\r\n".repeat(requests);
+        let case = must("9112 6.3", what, &[begin, get, end].concat());
+        (0..=requests).fold(case, |case, _| case.says("pong"))
+    };
+    let absolute = "GET http://t/ping";
+    let (long, head) = ("a".repeat(40_000), "HEAD / HTTP/1.1\r\nHost : t\r\n\r\n");
+    let large = format!("GET / HTTP/1.1\r\nHost: t\r\nA: {long}\r\n\r\n");
+    vec![
+        behind(
+            "a refusal behind 64 requests is whole",
+            absolute,
+            63,
+            "GET / HTTP/1.1\r\nHost : t\r\n\r\n",
+        )
+        .refused_with(400, "bad-request"),
+        behind(
+            "a refusal behind 300 requests is whole",
+            absolute,
+            299,
+            "GET / HTTP/1.1\r\nA : b\r\n\r\n",
+        )
+        .refused_with(400, "bad-request"),
+        behind("a head that is too large behind 64 requests is told why", absolute, 63, &large)
+            .refused_with(431, "request-header-fields-too-large"),
+        behind(
+            "another version behind 64 requests is told why",
+            absolute,
+            63,
+            "GET / HTTP/2.0\r\n\r\n",
+        )
+        .refused_with(505, "http-version-not-supported"),
+        behind("a HEAD behind 64 requests is refused without a body", absolute, 63, head)
+            .gives(reply(400).has("connection", "close").bodiless())
+            .closes(),
+    ]
 }
 
 #[rustfmt::skip]
@@ -96,7 +137,7 @@ fn upgrades() -> Vec<Case> {
         must("9110 7.8", "Upgrade in HTTP/1.0 is ignored",
             "GET /ping HTTP/1.0\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n").says("pong").closes(),
         must("9113 3.4", "the preface of HTTP/2 later on a connection is not HTTP/1.1", &get("A: first\r\n"))
-            .says("pong").then("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").closes(),
+            .says("pong").then("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").refused_with(505, "http-version-not-supported"),
         must("9113 3.4", "a damaged preface closes the connection", "PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n")
             .refused_with(505, "http-version-not-supported"),
     ]

@@ -31,8 +31,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 const LOOK_AGAIN: Duration = Duration::from_micros(50);
 
-const REFUSAL: &str = "content-type: application/problem+json";
-
 /// A field of a reply to a request whose body has no end.
 const BROKEN_BODY: &str = "broken-body: yes";
 
@@ -49,9 +47,6 @@ struct Host {
 /// Why the servers may differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Known {
-    /// Of a head that comes in parts, hyper parses the first part, and all of it once it is
-    /// complete. What the fast path gives to hyper of such a head is one part.
-    PartsTogether,
     /// The client has closed its side within the body of a request. hyper does not announce that
     /// the connection ends with the reply; the fast path does.
     CloseAfterBrokenBody,
@@ -89,28 +84,19 @@ impl Pair {
     /// Sends these pieces to both, each time as a client that then closes its side, and compares
     /// what they say: how a difference is explained, or a difference that is not known.
     pub(crate) fn compare(&self, pieces: &[&[u8]]) -> Result<Vec<Known>, String> {
-        let [plain, hyper] = self.0.each_ref();
-        let (plain_says, hyper_says) = (plain.exchange(pieces), hyper.exchange(pieces));
-        if let Some(known) = explain(&plain_says, &hyper_says) {
-            return Ok(known);
-        }
-        if before_refusal(&plain_says) == before_refusal(&hyper_says) {
-            for first in 2..=pieces.len() {
-                let (first, rest) = pieces.split_at(first);
-                let first = first.concat();
-                let joined: Vec<_> = [&first[..]].into_iter().chain(rest.iter().copied()).collect();
-                if let Some(mut known) = explain(&plain_says, &hyper.exchange(&joined)) {
-                    known.push(Known::PartsTogether);
-                    return Ok(known);
-                }
-            }
-        }
-        Err(format!("{plain_says:?} and {hyper_says:?}"))
+        let [plain_says, hyper_says] = self.hear(pieces);
+        explain(&plain_says, &hyper_says)
+            .ok_or_else(|| format!("{plain_says:?} and {hyper_says:?}"))
+    }
+
+    /// What both say to a client that sends these pieces.
+    pub(crate) fn hear(&self, pieces: &[&[u8]]) -> [String; 2] {
+        self.0.each_ref().map(|host| host.exchange(pieces))
     }
 }
 
-/// Why the replies may differ, if they do; `None`: they must not.
-fn explain(plain_says: &str, hyper_says: &str) -> Option<Vec<Known>> {
+/// Why replies may differ, if they do; `None`: they must not.
+pub(crate) fn explain(plain_says: &str, hyper_says: &str) -> Option<Vec<Known>> {
     let [plain_ends, hyper_ends] = [plain_says, hyper_says].map(without_close_after_broken_body);
     let (plain_says, hyper_says) = (in_order(plain_says), in_order(hyper_says));
     if plain_says == hyper_says {
@@ -127,13 +113,6 @@ fn without_close_after_broken_body(said: &str) -> String {
         lines.collect::<Vec<_>>().join("\r\n")
     });
     in_order(&parts.collect::<Vec<_>>().join("\r\n\r\n"))
-}
-
-/// The replies without the last one, if that refuses a head.
-fn before_refusal(said: &str) -> String {
-    let last = said.rfind("\r\n\r\n").and_then(|end| said[..end].rfind("HTTP/1.1 "));
-    let refusal = last.filter(|&at| said[at..].contains(REFUSAL));
-    in_order(&said[..refusal.unwrap_or(said.len())])
 }
 
 impl Host {
