@@ -10,6 +10,8 @@ use std::task::{Context, Poll, Waker};
 use atomic_waker::AtomicWaker;
 use bytes::Bytes;
 
+use crate::request::reply_head::DISCARDED;
+
 /// The receiving end, which the service reads on any thread.
 #[derive(Debug)]
 pub(crate) struct BodyReader {
@@ -32,8 +34,8 @@ struct Inside {
     reader: Option<Waker>,
     /// Why the body ended early.
     failed: Option<io::ErrorKind>,
-    /// The service dropped the body.
-    dropped: bool,
+    /// Bytes that the service had not read when it dropped the body.
+    unread: Option<u64>,
 }
 
 impl Pipe {
@@ -77,7 +79,7 @@ impl BodyReader {
 impl Drop for BodyReader {
     fn drop(&mut self) {
         let mut inside = self.pipe.inside();
-        inside.dropped = true;
+        inside.unread = Some(self.left);
         inside.piece = Bytes::new();
         drop(inside);
         self.pipe.connection.wake();
@@ -111,18 +113,20 @@ impl Upload {
         self.pipe.inside().failed.is_some()
     }
 
-    /// Whether the service has dropped the body.
-    pub(crate) fn is_dropped(&self) -> bool {
-        self.pipe.inside().dropped
+    /// Whether the service has dropped a body of which too much is unread. It is not discarded,
+    /// however much of it has arrived.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.pipe.inside().unread.is_some_and(|unread| unread > DISCARDED)
     }
 
     /// Whether to read a piece now: the service waits for it, or dropped the body, so that the rest
-    /// is discarded.
+    /// is discarded if that is worth it.
     pub(crate) fn is_wanted(&self, cx: &Context<'_>) -> bool {
         // Registered before the check, so that no wake-up is missed.
         self.pipe.connection.register(cx.waker());
         let inside = self.pipe.inside();
-        inside.failed.is_none() && (inside.dropped || inside.reader.is_some())
+        let discards = inside.unread.is_some_and(|unread| unread <= DISCARDED);
+        inside.failed.is_none() && (discards || inside.reader.is_some())
     }
 
     /// Passes a piece of at most [`Upload::left`] bytes to the service. Returns `false` if the piece
@@ -130,7 +134,7 @@ impl Upload {
     pub(crate) fn give(&mut self, piece: Bytes) -> bool {
         self.left -= piece.len() as u64;
         let mut inside = self.pipe.inside();
-        if inside.dropped {
+        if inside.unread.is_some() {
             return false;
         }
         inside.piece = piece;

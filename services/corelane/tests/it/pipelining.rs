@@ -128,11 +128,22 @@ fn a_chunked_body_that_nobody_reads_may_come_after_the_reply(#[values(Plain, Hyp
 #[rstest]
 fn a_reply_announces_the_end_where_the_unread_body_is_large(#[values(Plain, Hyper)] way: Way) {
     let server = Running::start(way.builder(), unread);
-    let mut client = server.connect();
-    client.send("POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 1000000\r\n\r\n");
-    let answer = client.read_answer();
-    assert_eq!((answer.status, answer.closes()), (200, true));
-    assert!(client.read_to_close().is_empty());
+    // However much of it comes with the head.
+    for (length, closes) in [(60_000, false), (70_000, true), (1_000_000, true)] {
+        for with_head in [0, 10_000, 50_000] {
+            let mut client = server.connect();
+            // The first read of a connection is small.
+            assert_eq!(client.get("/").status, 200);
+            let head = format!("POST / HTTP/1.1\r\nHost: t\r\nContent-Length: {length}\r\n\r\n");
+            client.send([head.as_bytes(), &vec![b'x'; with_head]].concat());
+            let answer = client.read_answer();
+            let case = format!("{with_head} of {length}");
+            assert_eq!((answer.status, answer.closes()), (200, closes), "{case}");
+            if closes {
+                assert!(client.read_to_close().is_empty(), "{case}");
+            }
+        }
+    }
 }
 
 /// Answers without the body.

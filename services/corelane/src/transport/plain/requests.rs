@@ -14,7 +14,6 @@ use crate::message::head::Found;
 use crate::message::problem::Problem;
 use crate::request::body::Incoming;
 use crate::request::reply::Reply;
-use crate::request::reply_head::DISCARDED;
 use crate::request::service::HttpService;
 use crate::request::upload::Upload;
 use crate::transport::buffers::ReplyState;
@@ -186,6 +185,7 @@ impl<S: HttpService> Turn<'_, S> {
             match &input.upload {
                 None => return Flow::Go(Stage::unread(input.unread)),
                 Some(upload) if upload.is_broken() => return Flow::Go(self.ended()),
+                Some(upload) if upload.is_abandoned() => return Flow::Go(Stage::closing()),
                 Some(_) if fed == Fed::None => return Flow::Wait(Stage::Discarding(input)),
                 Some(_) => {}
             }
@@ -203,7 +203,5 @@ impl<S: HttpService> Turn<'_, S> {
 /// Whether a connection has to end with the reply because the rest of the request body cannot be
 /// read, or is too large to discard.
 fn ends(upload: Option<&Upload>) -> bool {
-    upload.is_some_and(|upload| {
-        upload.is_broken() || (upload.is_dropped() && upload.left() > DISCARDED)
-    })
+    upload.is_some_and(|upload| upload.is_broken() || upload.is_abandoned())
 }
