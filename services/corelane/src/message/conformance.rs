@@ -2,7 +2,8 @@
 
 use std::net::Ipv6Addr;
 
-use http::header::{CONNECTION, EXPECT, HOST, HeaderValue, TRANSFER_ENCODING};
+use bytes::Bytes;
+use http::header::{CONNECTION, COOKIE, EXPECT, HOST, HeaderValue, TRANSFER_ENCODING};
 use http::uri::{Authority, Scheme};
 use http::{HeaderMap, Method, Request, StatusCode, Version};
 use http_body::Body;
@@ -13,8 +14,8 @@ use hyper::upgrade::OnUpgrade;
 use crate::message::problem::Problem;
 
 /// The reason to reject a request, if there is one. Otherwise sets Host to the requested authority:
-/// an absolute target replaces the header (RFC 9112 section 3.2.2). `secure`: the request arrived
-/// over TLS.
+/// an absolute target replaces the header (RFC 9112 section 3.2.2). Over HTTP/2 this is left to
+/// [`set_host`]. `secure`: the request arrived over TLS.
 pub(crate) fn refusal<B: Body>(request: &mut Request<B>, secure: bool) -> Option<Problem> {
     if request.version() < Version::HTTP_2 {
         // Only a chunked body has no exact length here.
@@ -26,8 +27,11 @@ pub(crate) fn refusal<B: Body>(request: &mut Request<B>, secure: bool) -> Option
         if let Some(problem) = host(request).or_else(|| target(request, secure)) {
             return Some(problem);
         }
-    } else if let Some(problem) = authority(request).or_else(|| asterisk(request)) {
-        return Some(problem);
+    } else {
+        join_cookies(request.headers_mut());
+        if let Some(problem) = authority(request).or_else(|| asterisk(request)) {
+            return Some(problem);
+        }
     }
     method(request).or_else(|| expectation(request.headers()))
 }
@@ -200,6 +204,38 @@ fn absolute<B>(
             None
         }
         _ => Some(wrong_target("the authority of the target is not a host and an optional port")),
+    }
+}
+
+/// RFC 9113 section 8.2.3: HTTP/2 may split a cookie to compress it better. Only one field means the
+/// same to a service.
+fn join_cookies(headers: &mut HeaderMap) {
+    // In most requests no field is repeated.
+    if headers.len() == headers.keys_len() {
+        return;
+    }
+    let pieces: Vec<_> = headers.get_all(COOKIE).iter().collect();
+    if pieces.len() < 2 {
+        return;
+    }
+    let is_sensitive = pieces.iter().any(|piece| piece.is_sensitive());
+    let pieces: Vec<_> = pieces.into_iter().map(HeaderValue::as_bytes).collect();
+    // Parts of values make a value.
+    if let Ok(mut cookie) = HeaderValue::from_maybe_shared(Bytes::from(pieces.join(&b"; "[..]))) {
+        cookie.set_sensitive(is_sensitive);
+        headers.insert(COOKIE, cookie);
+    }
+}
+
+/// RFC 9113 section 8.3.1: `:authority` conveys what Host does in HTTP/1.1, so a service finds it
+/// there. Call it after the size of the header is checked.
+pub(crate) fn set_host<B>(request: &mut Request<B>) {
+    if request.headers().contains_key(HOST) {
+        return;
+    }
+    let host = request.uri().authority().map(|host| HeaderValue::from_str(host.as_str()));
+    if let Some(Ok(host)) = host {
+        request.headers_mut().insert(HOST, host);
     }
 }
 

@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use http::header::{CONNECTION, HeaderValue, RETRY_AFTER};
+use http::header::{CONNECTION, HOST, HeaderValue, RETRY_AFTER};
 use http::uri::{Authority, PathAndQuery};
 use http::{Request, StatusCode, Version};
 use http_body::Body;
@@ -89,6 +89,9 @@ pub(super) fn refusal(
     if bytes > allowed && LARGEST_BODY.load(Relaxed) <= allowed {
         return Some((RequestRefusal::BodyTooLarge, too_large(allowed)));
     }
+    if request.version() == Version::HTTP_2 {
+        conformance::set_host(request);
+    }
     None
 }
 
@@ -126,7 +129,10 @@ pub(super) fn header_list_bytes<B>(request: &Request<B>) -> usize {
         (":protocol", request.extensions().get().map(Protocol::as_str)),
     ];
     let pseudo = pseudo.iter().filter_map(|(name, value)| Some(name.len() + (*value)?.len()));
-    let fields = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len());
+    // A Host next to `:authority` has the same value, and may be ours.
+    let fields = request.headers().iter();
+    let fields = fields.filter(|(name, _)| *name != HOST || uri.authority().is_none());
+    let fields = fields.map(|(name, value)| name.as_str().len() + value.len());
     pseudo.chain(fields).map(|bytes| bytes + 32).sum()
 }
 

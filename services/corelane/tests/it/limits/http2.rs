@@ -1,17 +1,20 @@
 //! What an HTTP/2 client may not do. Its frames are written by hand where no client library would.
 
+use std::convert::Infallible;
 use std::io::{Read, Write};
 use std::net::TcpStream as Socket;
 
 use bytes::Bytes;
-use corelane::{Limits, Timeouts};
+use corelane::{Incoming, Limits, Timeouts};
 use h2::client::SendRequest;
-use http::{Request, StatusCode};
+use http::{Request, Response, StatusCode};
+use http_body_util::Full;
 
 use super::{BRIEF, impatient, strict, wait_until_freed, with_limits};
 use crate::support::{
     Client, PATIENCE, Running, Way,
     Way::{Hyper, Plain},
+    builder,
     worker::{get, http2, with_worker},
 };
 use rstest::rstest;
@@ -157,6 +160,51 @@ fn a_header_list_that_is_too_large_is_answered_431(#[values(Plain, Hyper)] way: 
     });
     wait_until_freed(&server, &handlers);
     assert_eq!(server.refused_requests("header_too_large"), 1.0);
+}
+
+/// RFC 9113 sections 8.2.3 and 8.3.1: a service sees what it would see over HTTP/1.1.
+#[test]
+fn cookies_that_come_in_pieces_are_one_field_and_the_authority_is_the_host() {
+    let limits = Limits { headers: 3, header_bytes: 8192, ..Limits::default() };
+    let server = Running::start(builder().limits(limits), |_lane| {
+        tower::service_fn(async |request: Request<Incoming>| {
+            let fields =
+                request.headers().iter().map(|(name, value)| format!("{name}: {value:?}\n"));
+            Ok::<_, Infallible>(Response::new(Full::<Bytes>::from(fields.collect::<String>())))
+        })
+    });
+    with_client(&server, |mut client| async move {
+        let pieces: Vec<_> = (0..99).map(|n| format!("a{n}=b")).collect();
+        let one = format!("cookie: {:?}\n", pieces.join("; "));
+        let long = vec!["x".repeat(4096), "y".repeat(4096)];
+        let cases = [
+            (pieces, vec![], Some(format!("{one}host: \"test\"\n"))),
+            (
+                vec!["a=b".to_owned()],
+                vec!["c", "d"],
+                Some("cookie: \"a=b\"\nx-c: \"1\"\nx-d: \"1\"\nhost: \"test\"\n".to_owned()),
+            ),
+            (vec!["a=b".to_owned(), "c=d".to_owned()], vec!["c", "d", "e"], None),
+            (long, vec![], None),
+        ];
+        for (pieces, others, expected) in cases {
+            let mut request = get("/");
+            for piece in pieces {
+                request.headers_mut().append("cookie", piece.parse().expect("a value"));
+            }
+            for name in others {
+                let name = format!("x-{name}").parse::<http::HeaderName>().expect("a name");
+                request.headers_mut().insert(name, "1".parse().expect("a value"));
+            }
+            let (reply, _) = client.send_request(request, true).expect("sent");
+            let (head, mut body) = reply.await.expect("a reply").into_parts();
+            assert_eq!(head.status, if expected.is_some() { 200 } else { 431 });
+            let text = body.data().await.expect("a body").expect("data");
+            if let Some(expected) = expected {
+                assert_eq!(String::from_utf8_lossy(&text), expected);
+            }
+        }
+    });
 }
 
 /// A client of raw frames (RFC 9113 section 4.1).
