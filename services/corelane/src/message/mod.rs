@@ -3,6 +3,7 @@
 pub(crate) mod conformance;
 pub(crate) mod forwarded;
 pub(crate) mod framing;
+pub(crate) mod grpc;
 pub(crate) mod head;
 pub(crate) mod problem;
 pub(crate) mod proxy_header;

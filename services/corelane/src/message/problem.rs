@@ -8,6 +8,8 @@ use http::{HeaderMap, Response, StatusCode};
 use http_body_util::Full;
 use serde_json::Value;
 
+use crate::message::grpc::GrpcStatus;
+
 /// An error reply as `application/problem+json` (RFC 9457).
 ///
 /// Its `type` is `urn:corelane:problem:` followed by a slug that is stable for each kind of problem;
@@ -33,6 +35,9 @@ pub struct Problem {
     members: Vec<(Cow<'static, str>, Value)>,
     headers: Vec<(HeaderName, HeaderValue)>,
 }
+
+/// The slug for a request that was not answered in time.
+pub(crate) const DEADLINE_EXCEEDED: &str = "deadline-exceeded";
 
 /// Capacity for a body without extension members.
 const BODY: usize = 256;
@@ -71,9 +76,22 @@ impl Problem {
         self
     }
 
-    /// The reply to send.
+    /// The reply to send. A client of gRPC gets a status with the detail as its message instead, if
+    /// the response reaches the server with its extensions.
     pub fn into_response(self) -> Response<Full<Bytes>> {
-        self.into_reply(Full::new)
+        let status = self.grpc_status();
+        let mut response = self.into_reply(Full::new);
+        response.extensions_mut().insert(status);
+        response
+    }
+
+    /// The status for a client of gRPC.
+    pub(crate) fn grpc_status(&self) -> GrpcStatus {
+        let is_late = self.kind.as_ref().is_some_and(|kind| kind.ends_with(DEADLINE_EXCEEDED));
+        let detail = self.members.iter().find(|(name, _)| name == "detail");
+        let detail = detail.and_then(|(_, value)| value.as_str());
+        let message = detail.or(self.status.canonical_reason()).unwrap_or_default();
+        GrpcStatus::new(self.status, is_late, message)
     }
 
     /// The reply, with what `body` makes of its bytes.

@@ -10,6 +10,7 @@ use http_body::Body;
 
 use crate::base::clock::Tick;
 use crate::load::tail::{Expectation, LongestPoll};
+use crate::message::grpc::Grpc;
 use crate::metrics::kind::{KindIndex, method_index};
 use crate::metrics::{RequestPhase, RequestRefusal};
 use crate::request::body_watch::BodyWatch;
@@ -34,6 +35,10 @@ pub(crate) struct InFlightRequest {
     pub(super) plain: bool,
     /// The client offers to use another protocol after the reply.
     offers_upgrade: bool,
+    /// It is a call.
+    pub(super) grpc: Option<Grpc>,
+    /// The status of the problem that the reply to a call reports, if it does.
+    pub(super) problem: Cell<Option<StatusCode>>,
     pub(super) version: Version,
     /// When the head of the reply was ready.
     pub(super) made: Option<Tick>,
@@ -90,6 +95,8 @@ impl InFlightRequest {
             head: request.method() == Method::HEAD,
             plain: false,
             offers_upgrade: false,
+            grpc: Grpc::of(request),
+            problem: Cell::new(None),
             version: request.version(),
             made: None,
             status: None,

@@ -13,7 +13,7 @@ use hyper::ext::Protocol;
 
 use crate::base::error::BoxError;
 use crate::message::conformance;
-use crate::message::problem::Problem;
+use crate::message::problem::{DEADLINE_EXCEEDED, Problem};
 use crate::metrics::RequestRefusal;
 use crate::request::blocking::BlockingError;
 use crate::request::body::BodyError;
@@ -48,7 +48,7 @@ pub(super) fn crowded() -> Problem {
 
 /// Reply for a request whose deadline passed.
 pub(super) fn expired() -> Problem {
-    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "deadline-exceeded")
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, DEADLINE_EXCEEDED)
         .detail("the request took longer than the server allows")
         .header(RETRY_AFTER, HeaderValue::from_static("1"))
 }

@@ -14,6 +14,7 @@ use tower::util::{Oneshot, ServiceExt};
 
 use crate::base::clock::Tick;
 use crate::base::error::BoxError;
+use crate::message::grpc::GrpcStatus;
 use crate::message::problem::Problem;
 use crate::metrics::RequestRefusal;
 use crate::request::away::Away;
@@ -344,14 +345,43 @@ fn finished<A, B>(
     match result {
         Ok(response) if response.status().is_informational() => informational(response, in_flight),
         Ok(mut response) => {
-            if response.status() == StatusCode::SERVICE_UNAVAILABLE {
+            if response.status() == StatusCode::SERVICE_UNAVAILABLE || in_flight.grpc.is_some() {
                 // Of a server behind this one, whose handler of this request has run.
                 response.headers_mut().remove(NOT_STARTED);
             }
-            response.map(wrap)
+            let told = in_flight.grpc.and_then(|_| response.extensions_mut().remove());
+            match told {
+                Some(told) => in_grpc(response, told, in_flight),
+                None => response.map(wrap),
+            }
         }
-        Err(problem) => problem.into_reply(own),
+        Err(problem) => refused(problem, in_flight),
     }
+}
+
+/// The reply of the server for a problem.
+fn refused<B>(problem: Problem, in_flight: &InFlightRequest) -> Response<Either<B, OwnBody>> {
+    let told = in_flight.grpc.map(|_| problem.grpc_status());
+    let reply = problem.into_reply(own);
+    match told {
+        Some(told) => in_grpc(reply, told, in_flight),
+        None => reply,
+    }
+}
+
+/// The reply to a call, instead of a problem document.
+#[cold]
+fn in_grpc<A, B>(
+    mut reply: Response<A>,
+    told: GrpcStatus,
+    in_flight: &InFlightRequest,
+) -> Response<Either<B, OwnBody>> {
+    in_flight.problem.set(Some(reply.status()));
+    *reply.status_mut() = StatusCode::OK;
+    if let Some(grpc) = in_flight.grpc {
+        told.replace(grpc, reply.headers_mut());
+    }
+    reply.map(|_| own(Bytes::new()))
 }
 
 /// The reply for a status that is final only as an upgrade that the client offers (RFC 9110 section
@@ -367,8 +397,7 @@ fn informational<A, B>(
         return response.map(|_| own(Bytes::new()));
     }
     tracing::error!(lane = in_flight.lane.index, %status, "a service returned no final reply");
-    let problem = Problem::from(StatusCode::INTERNAL_SERVER_ERROR);
-    problem.into_reply(own)
+    refused(Problem::from(StatusCode::INTERNAL_SERVER_ERROR), in_flight)
 }
 
 /// The body of a reply that the server makes itself.

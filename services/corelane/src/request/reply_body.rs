@@ -13,8 +13,10 @@ use pin_project_lite::pin_project;
 
 use crate::base::clock::Tick;
 use crate::base::error::BoxError;
+use crate::message::grpc::has_failed;
 use crate::request::current;
 use crate::request::in_flight::InFlightRequest;
+use crate::request::refusal::too_large;
 use crate::request::slow::body::OwnBody;
 use crate::request::unsent::Piece;
 
@@ -77,13 +79,18 @@ where
         let lane = &this.in_flight.lane;
         let mut inner = this.inner;
         let caught = || catch_unwind(AssertUnwindSafe(|| inner.as_mut().poll_frame(cx)));
-        let polled =
+        let mut polled =
             current::lending(&this.in_flight.request_record, caught).unwrap_or_else(|_| {
                 lane.metrics().panics.add(1);
                 let route = lane.route(this.in_flight.kind());
                 tracing::error!(lane = lane.index, route, "the body of a reply panicked");
                 Poll::Ready(Some(Err("the body of a reply panicked".into())))
             });
+        if this.in_flight.grpc.is_some()
+            && let Poll::Ready(Some(Ok(frame))) = &mut polled
+        {
+            this.in_flight.correct_trailers(frame);
+        }
         if let (Some(request_record), Poll::Ready(given)) =
             (this.in_flight.request_record.get_mut(), &polled)
         {
@@ -109,6 +116,18 @@ where
             }
         }
         polled
+    }
+}
+
+impl InFlightRequest {
+    /// Tells a call whose head is sent why it fails, if its body is too large. Services know only
+    /// that the body failed.
+    fn correct_trailers(&self, frame: &mut Frame<Bytes>) {
+        if self.body_is_too_large()
+            && let Some(trailers) = frame.trailers_mut().filter(|trailers| has_failed(trailers))
+        {
+            too_large(self.body_limit()).grpc_status().write(trailers);
+        }
     }
 }
 

@@ -25,7 +25,8 @@ const ID_LINE: &[u8] = b"x-request-id: ";
 impl InFlightRequest {
     /// Completes the head of a reply that was made `now`. `body` is the body of a GET.
     pub(crate) fn complete(&mut self, head: &mut Parts, body: &impl Body, now: Tick) {
-        self.status = Some(head.status);
+        let status = self.problem.get().unwrap_or(head.status);
+        self.status = Some(status);
         self.made = Some(now);
         self.settle_expected();
         if let Some((key, _)) = self.current.body {
@@ -53,7 +54,7 @@ impl InFlightRequest {
             if let Some(trace) = request_record.recorded_trace() {
                 self.lane.metrics().exemplify(kind, duration, trace);
             }
-            request_record.answer(head.status, now);
+            request_record.answer(status, now);
             request_record.give(0, self.head || body.is_end_stream());
         }
         let drains = self.lane.phase.get() != Phase::Serving;

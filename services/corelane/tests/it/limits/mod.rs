@@ -2,6 +2,7 @@
 
 pub(crate) mod abuse;
 mod deadlines;
+mod grpc;
 mod http2;
 mod retirement;
 mod sizes;
