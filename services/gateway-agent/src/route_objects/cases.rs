@@ -36,6 +36,8 @@ fn service(namespace: &str, name: &str) -> Value {
     let ports = json!([
         {"name": "http", "port": 80, "protocol": "TCP"},
         {"name": "tls", "port": 443, "appProtocol": "https"},
+        {"name": "ws", "port": 85, "appProtocol": "kubernetes.io/ws"},
+        {"name": "h2c", "port": 86, "appProtocol": "kubernetes.io/h2c"},
     ]);
     let spec = json!({"type": "ClusterIP", "clusterIP": "10.0.0.1", "ports": ports});
     json!({"metadata": {"namespace": namespace, "name": name}, "spec": spec})

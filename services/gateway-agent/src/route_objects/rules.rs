@@ -142,7 +142,9 @@ impl Way<'_> {
             merge(&mut alone, &changes);
             return Ok(vec![Value::Object(alone)]);
         }
-        let upgrades = self.targets().any(|it| it.protocol == Protocol::WebSocket);
+        // A client of HTTP/1.1 cannot open a WebSocket to replicas that get HTTP/2.
+        let leads_to = |protocol| self.targets().any(|it| it.protocol == protocol);
+        let upgrades = leads_to(Protocol::WebSocket) && !leads_to(Protocol::Http2);
         let prototypes = match (grpc, upgrades) {
             (true, _) => &prototypes.routes.grpc,
             (false, true) => &prototypes.routes.upgrade,
@@ -247,8 +249,9 @@ fn timeouts(of: &Timeouts, action: &mut Map<String, Value>) -> Result<(), Unsupp
     };
     if let Some(whole) = whole {
         action.insert("timeout".to_owned(), json!(seconds(whole)));
-        // Silence must not end it before.
-        action.insert("idle_timeout".to_owned(), json!(seconds(whole)));
+        // Silence must not end it before: outlier detection would not count that as a failure of the replica.
+        let silence = if whole == 0 { 0 } else { whole + 1000 };
+        action.insert("idle_timeout".to_owned(), json!(seconds(silence)));
     }
     Ok(())
 }
