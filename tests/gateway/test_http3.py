@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from aioquic.asyncio import QuicConnectionProtocol, connect
-from aioquic.h3.connection import H3_ALPN, H3Connection
+from aioquic.h3.connection import H3_ALPN, H3Connection, Setting
 from aioquic.h3.events import DataReceived, HeadersReceived
 from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.events import ConnectionTerminated, QuicEvent, StreamReset
@@ -34,6 +34,12 @@ class Http3Client(QuicConnectionProtocol):
         self._stream: int | None = None
         self._headers: dict[str, str] = {}
         self._body = b""
+
+    def offers_websockets(self) -> bool:
+        """Whether the settings of the other side allow extended CONNECT (RFC 9220)."""
+        settings = self._http.received_settings
+        assert settings, "no settings yet"
+        return bool(settings.get(Setting.ENABLE_CONNECT_PROTOCOL))
 
     async def ask(
         self,
@@ -115,6 +121,7 @@ def gateway_before(server: Server, pair: tuple[Path, Path], folder: Path) -> Ite
         "tls": {"enabled": True, "files": files, "plain": "serve"},
         "http3": {"enabled": True, "advertisedPort": 4433},
         "listener": {"bodyBytes": 1000},
+        "upstream": {"upgrade": ["websocket"]},
     }
     with gateway_to([endpoint(server.url, server.admin)], folder, values=values) as running:
         eventually(lambda: running.counted("cluster.server.membership_healthy") == 1)
@@ -143,6 +150,8 @@ def test_requests_are_read_and_answered_as_by_tcp(
             with pytest.raises(ConnectionResetError):
                 await client.ask(f"{gateway.tls}/refused", headers={"content_length": "0"})
             assert (await client.ask(f"{gateway.tls}/hello?n=3")).status == 200
+            # Clients then take TCP for them, where the routes of this gateway allow it.
+            assert not client.offers_websockets()
 
     asyncio.run(talk())
     assert gateway.logged("/hello?n=1")["protocol"] == "HTTP/3"

@@ -188,31 +188,35 @@ class Replies(BaseHTTPRequestHandler):
         """Says nothing."""
 
 
-def test_a_reply_has_more_fields_than_clients_take(tmp_path: Path) -> None:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Replies)
-    threading.Thread(target=server.serve_forever).start()
-    url = f"http://127.0.0.1:{server.server_port}"
+@pytest.fixture
+def replies() -> Iterator[str]:
+    """The URL of a back end that replies so."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Replies) as server:
+        threading.Thread(target=server.serve_forever).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
 
-    def reply(running: Gateway, path: str) -> tuple[int, int, int]:
-        with connect(running) as client:
-            client.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
-            whole = until_end(client)
-        head = whole.partition(b"\r\n\r\n")[0]
-        return int(whole.split()[1]), head.count(b"\r\nset-cookie:"), Replies.seen[path]
 
-    for values, path, expected in (
+@pytest.mark.parametrize(
+    ("values", "path", "expected"),
+    [
         ({}, "/fields/98", (200, 98, 1)),
         ({}, "/fields/9000", (200, 9000, 1)),
         ({}, "/kib/1000", (200, 0, 1)),
         # Beyond the limits the reply is a reset for Envoy, which retries it as any other.
         ({"headers": {"count": 50}, "retries": {"attempts": 1}}, "/fields/60", (502, 0, 2)),
         ({"headers": {"kib": 10}, "retries": {"attempts": 1}}, "/kib/11", (502, 0, 2)),
-    ):
-        own = tmp_path / path.strip("/").replace("/", "-")
-        own.mkdir()
-        values = {"upstream": {**values, "health": {"path": "/fields/0"}}}
-        with gateway_to([endpoint(url, url)], own, values) as running:
-            eventually(lambda it=running: it.counted("cluster.server.membership_healthy") == 1)
-            assert reply(running, path) == expected, path
-    server.shutdown()
-    server.server_close()
+    ],
+)
+def test_a_reply_has_more_fields_than_clients_take(
+    replies: str, tmp_path: Path, values: dict, path: str, expected: tuple[int, int, int]
+) -> None:
+    values = {"upstream": {**values, "health": {"path": "/fields/0"}}}
+    with gateway_to([endpoint(replies, replies)], tmp_path, values) as running:
+        eventually(lambda: running.counted("cluster.server.membership_healthy") == 1)
+        with connect(running) as client:
+            head = f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+            client.sendall(head.encode())
+            reply = until_end(client)
+    cookies = reply.count(b"\r\nset-cookie:")
+    assert (int(reply.split()[1]), cookies, Replies.seen.pop(path)) == expected

@@ -261,9 +261,11 @@ def answers_until_its_deadline(url: str, call: str, message: bytes) -> list[byte
 
     with grpcio.insecure_channel(urlsplit(url).netloc) as channel:
         replies = channel.stream_stream(call)(messages(), timeout=0.3)
-        with pytest.raises(grpcio.RpcError) as ended:
-            found.extend(replies)
-        over.set()
+        try:
+            with pytest.raises(grpcio.RpcError) as ended:
+                found.extend(replies)
+        finally:
+            over.set()
     assert ended.value.code() == grpcio.StatusCode.DEADLINE_EXCEEDED, ended.value
     return found
 
@@ -287,7 +289,14 @@ def test_only_its_client_ends_a_call_at_its_deadline(
                 assert sums == [one[5:]]
 
 
-def test_a_timeout_of_a_route_leaves_a_call_its_deadline(tmp_path: Path) -> None:
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    """What ends with the test."""
+    with ExitStack() as found:
+        yield found
+
+
+def test_a_timeout_of_a_route_leaves_a_call_its_deadline(tmp_path: Path, stack: ExitStack) -> None:
     def left(_messages: object, context: grpcio.ServicerContext) -> Iterator[bytes]:
         yield b"less" if context.time_remaining() <= 0.3 else b"more"
         context.add_callback(over.set)
@@ -301,13 +310,13 @@ def test_a_timeout_of_a_route_leaves_a_call_its_deadline(tmp_path: Path) -> None
     )
     url = f"http://127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     server.start()
+    stack.callback(server.stop, None)
     service = {"name": "calls", "endpoints": [endpoint(url, url)]}
     route = {"name": "calls", "service": service, "protocol": "grpc", "health": {"tcp": True}}
     with gateway_to([], tmp_path, {"routes": [{**route, "timeout": "10m"}]}) as running:
         healthy = "cluster.prod-calls-http.membership_healthy"
         eventually(lambda: running.counted(healthy) == 1, healthy)
         assert answers_until_its_deadline(running.url, "/any/Call", b"") == [b"less"]
-    server.stop(None)
 
 
 def test_an_error_of_the_gateway_is_a_status_of_grpc(gateway: Callable[..., Gateway]) -> None:
