@@ -105,6 +105,7 @@ def test_other_keys_and_no_token_are_401(gateway: Gateway, tmp_path: Path) -> No
 
 def test_an_upgrade_needs_a_token(gateway: Gateway, known: Issuer) -> None:
     upgrade = {"Connection": "upgrade", "Upgrade": "websocket"}
+    upgrade["Sec-WebSocket-Key"] = "dGhlIHNhbXBsZSBub25jZQ=="
     refused(ask(gateway.url, "/hello", headers=upgrade))
     bearer = {"Authorization": f"Bearer {known.sign(claims())}"}
     # The replica has no WebSocket there, and answers.

@@ -31,7 +31,10 @@ from support.slices import ACCOUNT, READY, Agent, Agents, Slices, Wire, own_addr
 
 MAP = "routes"
 HEAD = b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
-UPGRADE = b"GET /chat HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"
+UPGRADE = (
+    b"GET /chat HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+)
 BAD = {"path": {"regex": "(a{1000}){1000}"}}
 """Envoy rejects the expression; the chart cannot judge it."""
 

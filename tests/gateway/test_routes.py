@@ -420,7 +420,8 @@ def test_only_a_route_that_says_so_upgrades(gateway: Start, recorder: Recorder) 
             },
             {"name": "rest", "service": named("old", recorder)},
         )
-        request = "GET {} HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"
+        request = "GET {} HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n"
+        request += "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
         with connect(running.url) as client:
             client.sendall(request.format("/other").encode())
             assert client.recv(65536).startswith(b"HTTP/1.1 403 ")
