@@ -76,7 +76,7 @@ def test_a_record_is_named_by_its_labels() -> None:
         level, *_ = series.name.split(":")
         of_level = set(level.split("_")) - {"service", "slo"}
         # Of the objectives themselves, only overrides have a route.
-        more = {"code", "slo"} | ({"route"} if level == "slo" else set())
+        more = {"code", "le", "slo"} | ({"route"} if level == "slo" else set())
         assert of_level == set(series.labels) - more, series.name
 
 
