@@ -12,6 +12,9 @@ use super::load::Load;
 /// Window of rates and quantiles: three scrapes of the local Prometheus.
 const WINDOW: &str = "15s";
 
+/// The same as a number.
+const SECONDS: u64 = 15;
+
 /// The row of all requests in the table of routes.
 const ALL: &str = "all requests";
 
@@ -120,16 +123,17 @@ async fn routes(prometheus: u16) -> Vec<Value> {
     let all = [
         format!("sum(rate({}}}[{WINDOW}]))", gateway("xx")),
         format!("sum(rate({},envoy_response_code_class=\"5\"}}[{WINDOW}]))", gateway("xx")),
-        quantile(0.5, "le", &format!("{}}}", gateway("time_bucket"))),
-        quantile(0.99, "le", &format!("{}}}", gateway("time_bucket"))),
+        quantile(0.5, "le", &format!("rate({}}}[{WINDOW}])", gateway("time_bucket"))),
+        quantile(0.99, "le", &format!("rate({}}}[{WINDOW}])", gateway("time_bucket"))),
     ];
     let requests = "corelane_requests_total";
+    let errors = format!("{requests}{{code=~\"5..\"}}");
     let duration = "corelane_request_duration_seconds_bucket";
     let each = [
-        format!("sum by (route) (rate({requests}[{WINDOW}]))"),
-        format!("sum by (route) (rate({requests}{{code=~\"5..\"}}[{WINDOW}]))"),
-        format!("1e3 * {}", quantile(0.5, "route, le", duration)),
-        format!("1e3 * {}", quantile(0.99, "route, le", duration)),
+        format!("sum by (route) ({})", late(requests, "lane, route, method, code")),
+        format!("sum by (route) ({})", late(&errors, "lane, route, method, code")),
+        format!("1e3 * {}", quantile(0.5, "route, le", &late(duration, "lane, route, le"))),
+        format!("1e3 * {}", quantile(0.99, "route, le", &late(duration, "lane, route, le"))),
     ];
     // At once: each may take its time limit while Prometheus starts.
     let both = all.into_iter().zip(each).map(|(all, each)| {
@@ -154,8 +158,18 @@ async fn routes(prometheus: u16) -> Vec<Value> {
     std::iter::once(ALL.to_owned()).chain(names).map(row).collect()
 }
 
-fn quantile(share: f64, labels: &str, buckets: &str) -> String {
-    format!("histogram_quantile({share}, sum by ({labels}) (rate({buckets}[{WINDOW}])))")
+fn quantile(share: f64, labels: &str, rates: &str) -> String {
+    format!("histogram_quantile({share}, sum by ({labels}) ({rates}))")
+}
+
+/// The rates of series that appear with their first event and count from 0: "Late series" in docs/metrics.md.
+fn late(series: &str, labels: &str) -> String {
+    format!(
+        "(max_over_time({series}[{WINDOW}]) unless {series} offset {WINDOW} \
+         unless ignoring ({labels}) \
+         (time() - max_over_time(process_start_time_seconds{{job=\"service\"}}[{WINDOW}]) > {SECONDS} \
+         unless up{{job=\"service\"}} offset {WINDOW} == 1)) / {SECONDS} or rate({series}[{WINDOW}])"
+    )
 }
 
 /// The finite values of a query, by route.
