@@ -42,6 +42,11 @@ async fn main() -> ExitCode {
         .preset("listen", format!("127.0.0.1:{port}"))
         .run(|(), start| {
             let aside = start.block_on(counter(1))?;
+            let last = Arc::clone(&aside);
+            start.after_drain(async move {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                tracing::info!(count = last.load(Relaxed), "the last count");
+            });
             Ok(start.serve(move |_lane| {
                 let counters = [Arc::clone(&ours), Arc::clone(&aside)];
                 tower::service_fn(move |_request: Request<Incoming>| {

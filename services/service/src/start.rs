@@ -1,10 +1,13 @@
 //! The parts of a service's process, from their creation to their end.
 
 use std::error::Error;
+use std::fmt;
 use std::io;
 use std::panic::resume_unwind;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use bytes::Bytes;
 use corelane::prometheus_client::registry::Registry;
@@ -31,6 +34,9 @@ pub type BoxError = Box<dyn Error + Send + Sync>;
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub(crate) struct Logged(pub(crate) BoxError);
+
+/// Time for [`Start::after_drain`]: the grace period of a pod ends 5 s after `drain.deadline`.
+const AFTER_DRAIN: Duration = Duration::from_secs(4);
 
 /// A service whose settings are valid, as far as they are known without the machine.
 pub(crate) struct Ready<C> {
@@ -101,6 +107,7 @@ impl<C> Ready<C> {
             replica,
             registry,
             aside: OnceLock::new(),
+            hooks: Hooks::default(),
             #[cfg(feature = "auth")]
             auth: self.auth,
             #[cfg(feature = "faults")]
@@ -168,6 +175,7 @@ pub struct Start {
     replica: String,
     registry: Arc<Mutex<Registry>>,
     aside: OnceLock<Aside>,
+    hooks: Hooks,
     #[cfg(feature = "auth")]
     auth: Arc<Auth>,
     #[cfg(feature = "faults")]
@@ -188,17 +196,29 @@ impl Start {
     where
         F: Future<Output: Send> + Send,
     {
-        if self.aside.get().is_none() {
-            // Another one that was started meanwhile ends at once.
-            let _ = self.aside.set(Aside::start()?);
-        }
-        let aside = self.aside.get().ok_or(io::ErrorKind::NotFound)?;
-        // Not on this thread, which may be one of a runtime.
-        let ended = thread::scope(|scope| {
-            let waiting = thread::Builder::new().name("start".to_owned());
-            Ok(waiting.spawn_scoped(scope, || aside.runtime.block_on(future))?.join())
-        });
-        ended.map(|ended: thread::Result<_>| ended.unwrap_or_else(|panic| resume_unwind(panic)))
+        block_on(&self.aside, future)
+    }
+
+    /// Runs a future when the drain has ended and before the process exits: one that flushes a queue, for
+    /// instance, or releases a lease. Those of several calls run at the same time, on the thread of
+    /// [`Start::block_on`], whose tasks still run. After 4 s what is left of them is dropped, with a warning:
+    /// the grace period of a pod ends 5 s after `drain.deadline`. They also run where the lanes could not start.
+    ///
+    /// ```no_run
+    /// # async fn flush() {}
+    /// # corelane_service::App::<()>::new("shop", "1.0.0", "Sells things").run(|(), start| {
+    /// start.after_drain(async {
+    ///     flush().await;
+    ///     tracing::info!("every order is stored");
+    /// });
+    /// Ok(start.serve(|_lane| axum::Router::new())?)
+    /// # });
+    /// ```
+    pub fn after_drain<F>(&self, future: F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.hooks.0.lock().unwrap_or_else(PoisonError::into_inner).push(Box::pin(future));
     }
 
     /// Serves until the drain has ended, which SIGTERM and SIGINT start. `factory` makes the service of each
@@ -215,7 +235,10 @@ impl Start {
         B: Body<Data = Bytes> + 'static,
         B::Error: Into<BoxError>,
     {
-        self.server.serve(factory)
+        let Start { server, aside, hooks, .. } = self;
+        let drained = server.serve(factory);
+        hooks.run(&aside, AFTER_DRAIN);
+        drained
     }
 
     /// As [`Start::serve`], with a factory that awaits and may fail. See [`Server::try_serve`].
@@ -233,7 +256,10 @@ impl Start {
         B: Body<Data = Bytes> + 'static,
         B::Error: Into<BoxError>,
     {
-        self.server.try_serve(factory)
+        let Start { server, aside, hooks, .. } = self;
+        let drained = server.try_serve(factory);
+        hooks.run(&aside, AFTER_DRAIN);
+        drained
     }
 
     /// The server: its addresses, and a handle to its drain and to the health of what the service depends on.
@@ -266,6 +292,59 @@ impl Start {
     }
 }
 
+/// What is to run after the drain.
+#[derive(Default)]
+struct Hooks(Mutex<Vec<Pin<Box<dyn Future<Output = ()> + Send>>>>);
+
+impl fmt::Debug for Hooks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hooks").finish_non_exhaustive()
+    }
+}
+
+impl Hooks {
+    /// Runs all of them, for `limit` at most.
+    fn run(self, aside: &OnceLock<Aside>, limit: Duration) {
+        let hooks = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if hooks.is_empty() {
+            return;
+        }
+        let ended = block_on(aside, async move {
+            // Tasks, so that a panic of one does not end the others.
+            let tasks: Vec<_> = hooks.into_iter().map(tokio::spawn).collect();
+            let all = async {
+                for task in tasks {
+                    let _ = task.await;
+                }
+            };
+            tokio::time::timeout(limit, all).await.is_ok()
+        });
+        match ended {
+            Ok(true) => {}
+            Ok(false) => tracing::warn!(?limit, "work after the drain was cut"),
+            Err(error) => tracing::error!(%error, "no work after the drain: cannot start a thread"),
+        }
+    }
+}
+
+/// Runs a future on the runtime of what belongs to no lane, which it starts if there is none.
+fn block_on<F>(aside: &OnceLock<Aside>, future: F) -> io::Result<F::Output>
+where
+    F: Future<Output: Send> + Send,
+{
+    if aside.get().is_none() {
+        // Another one that was started meanwhile ends at once.
+        let _ = aside.set(Aside::start()?);
+    }
+    let aside = aside.get().ok_or(io::ErrorKind::NotFound)?;
+    // Not on this thread, which may be one of a runtime.
+    let ended = thread::scope(|scope| {
+        let waiting = thread::Builder::new().name("start".to_owned());
+        Ok(waiting.spawn_scoped(scope, || aside.runtime.block_on(future))?.join())
+    });
+    ended.map(|ended: thread::Result<_>| ended.unwrap_or_else(|panic| resume_unwind(panic)))
+}
+
 /// The runtime of what belongs to no lane.
 #[derive(Debug)]
 struct Aside {
@@ -285,5 +364,25 @@ impl Aside {
             runtime.shutdown_background();
         })?;
         Ok(aside)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn work_after_the_drain_ends_at_its_limit_and_despite_a_panic() {
+        let (sender, done) = mpsc::channel();
+        let hooks = Hooks::default();
+        let add = |hook| hooks.0.lock().expect("no panic").push(hook);
+        add(Box::pin(async { panic!("a hook panics") }));
+        add(Box::pin(pending()));
+        add(Box::pin(async move { sender.send(()).expect("somebody waits") }));
+        hooks.run(&OnceLock::new(), Duration::from_millis(50));
+        assert_eq!(done.recv(), Ok(()));
     }
 }

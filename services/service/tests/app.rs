@@ -282,6 +282,8 @@ fn a_program_with_a_runtime_a_log_and_flags_of_its_own_is_a_service() {
     let (code, log) = running.terminate();
     assert_eq!(code, Some(0), "{log}");
     assert!(log.contains("drain: closing"), "its own log has our lines: {log}");
+    let (_, count) = log.rsplit_once("the last count count=").expect("work after the drain");
+    assert!(count.trim().parse::<u64>().is_ok_and(|count| count >= later[1]), "{log}");
 
     let check = program("tokio_main").env("PORT", "8123").args(["--", "--check"]).output();
     let text = String::from_utf8(check.expect("it runs").stdout).expect("text");
