@@ -72,6 +72,12 @@
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
+/// Compiles the programs of two guides.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/service-parts.md")]
+#[doc = include_str!("../../../docs/large-and-slow.md")]
+struct Guides;
+
 // Before the modules that use its macro.
 #[macro_use]
 pub mod config;
