@@ -101,8 +101,8 @@ an error can name the value.
 {{/* The same of a value in a list, which has no dotted name. Takes the value and what errors call it. */}}
 {{- define "common.duration" -}}
 {{- $value := first . -}}
-{{- if not (regexMatch "^[0-9]+(ms|s|m|h)$" (toString $value)) -}}
-{{- fail (printf "%s is %v: give a whole number with one of the units ms, s, m, h, such as 250ms or 5s" (last .) $value) -}}
+{{- if not (regexMatch "^[0-9]{1,8}(ms|s|m|h)$" (toString $value)) -}}
+{{- fail (printf "%s is %v: give a whole number with one of the units ms, s, m, h, such as 250ms or 5s, and at most 8 digits" (last .) $value) -}}
 {{- end -}}
 {{- $factors := dict "ms" 1 "s" 1000 "m" 60000 "h" 3600000 -}}
 {{- mul (regexFind "^[0-9]+" $value | int64) (get $factors (regexFind "[a-z]+$" $value)) -}}

@@ -19,7 +19,12 @@ nameOverride is named after its release, because the release is what the chart i
 
 {{/* Release X gives X-gateway; releases gateway and X-gateway give their own name. */}}
 {{- define "common.fullname" -}}
-{{- .Values.fullnameOverride | default (include "common.sibling" (list . (include "common.part" .))) -}}
+{{- $name := .Values.fullnameOverride | default (include "common.sibling" (list . (include "common.part" .))) -}}
+{{- /* Each chart has a Service, whose name is stricter than that of a release. Helm refuses capitals, helm-unittest has them. */ -}}
+{{- if not (regexMatch "^[a-zA-Z]([-a-zA-Z0-9]{0,61}[a-zA-Z0-9])?$" $name) -}}
+{{- fail (printf "the release %s gives its objects the name %s, which a Service cannot have. Choose another name for the release, or set fullnameOverride: up to 63 lower-case letters, digits and -, with a letter first" .Release.Name $name) -}}
+{{- end -}}
+{{- $name -}}
 {{- end -}}
 
 {{/* The name that another chart gives its objects by default; takes a list of the root context and
@@ -47,13 +52,13 @@ corelane-{{ .Chart.Name }}
 {{/* By these, policies and agents find pods whatever their names are: all replicas are of component replica. */}}
 {{- define "common.partLabels" -}}
 app.kubernetes.io/part-of: corelane
-app.kubernetes.io/component: {{ .App | default (index .Chart.Annotations "corelane/component") | default .Chart.Name }}
+app.kubernetes.io/component: {{ .App | default (index .Chart.Annotations "corelane/component") | default .Chart.Name | quote }}
 {{- end -}}
 
 {{/* These two must never change: a Deployment's selector is immutable. */}}
 {{- define "common.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "common.app" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "common.app" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{/* Labels of an object. What the chart itself sets wins. */}}
@@ -73,7 +78,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
 {{- define "common.metadata" -}}
-name: {{ include "common.fullname" . }}
+name: {{ include "common.fullname" . | quote }}
 labels:
   {{- include "common.labels" . | nindent 2 }}
 {{- end -}}

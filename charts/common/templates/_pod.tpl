@@ -20,7 +20,7 @@ capabilities:
 
 {{/* Who the pod is and what it may do. */}}
 {{- define "common.pod.identity" -}}
-serviceAccountName: {{ include "common.serviceAccountName" . }}
+serviceAccountName: {{ include "common.serviceAccountName" . | quote }}
 automountServiceAccountToken: false
 # A Service named corelane-... would become variables CORELANE_..., which the server refuses as
 # unknown settings.
@@ -35,7 +35,7 @@ enableServiceLinks: false
 {{- with merge (dict) .Values.sysctls (.Values.unsafeSysctls | default dict) }}
 sysctls:
   {{- range $name, $value := . }}
-  - name: {{ $name }}
+  - name: {{ $name | quote }}
     value: {{ $value | toString | quote }}
   {{- end }}
 {{- end }}
@@ -44,7 +44,7 @@ sysctls:
 {{/* Where the pod runs. */}}
 {{- define "common.pod.placement" -}}
 {{- with .Values.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- range $key := list "nodeSelector" "affinity" "tolerations" }}
 {{- with get $.Values $key }}
@@ -88,7 +88,7 @@ httpGet: an exec probe would run on the pod's own CPUs. */}}
 {{- range $probe := list "startup" "readiness" "liveness" }}
 {{ $probe }}Probe:
   httpGet:
-    path: {{ get $paths $probe }}
+    path: {{ get $paths $probe | quote }}
     port: {{ $.port }}
   {{- toYaml (get $.root.Values.probes $probe) | nindent 2 }}
 {{- end }}

@@ -3,7 +3,7 @@
 apiVersion: v1
 kind: ServiceAccount
 metadata:
-  name: {{ include "common.serviceAccountName" . }}
+  name: {{ include "common.serviceAccountName" . | quote }}
   labels:
     {{- include "common.labels" . | nindent 4 }}
   {{- with .Values.serviceAccount.annotations }}
@@ -22,13 +22,13 @@ name of the volume.
 
 {{/* Where clients look for it. No other container has it. */}}
 {{- define "common.token.mount" -}}
-- name: {{ . }}
+- name: {{ . | quote }}
   mountPath: /var/run/secrets/kubernetes.io/serviceaccount
   readOnly: true
 {{- end -}}
 
 {{- define "common.token.volume" -}}
-- name: {{ . }}
+- name: {{ . | quote }}
   projected:
     sources:
       # The kubelet renews it, and who mounts it reads it again.

@@ -5,7 +5,7 @@ A pod of helm test: by default `corelane check` of the image of the command line
 {{/* Not the labels of a selector: no Service may send this pod requests. */}}
 {{- define "common.test.labels" -}}
 app.kubernetes.io/name: corelane-test
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{/* Takes the root context, the ending of the pod's name, the arguments, and, for a program other than

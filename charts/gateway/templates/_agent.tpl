@@ -25,9 +25,9 @@ a sidecar (a restartable init container). It starts before Envoy, which then fin
 {{/* Takes the root context, a namespace and a name. */}}
 {{- define "gateway.agent.metadata" -}}
 {{- $root := first . -}}
-name: {{ last . }}
+name: {{ last . | quote }}
 {{- if ne (index . 1) $root.Release.Namespace }}
-namespace: {{ index . 1 }}
+namespace: {{ index . 1 | quote }}
 {{- end }}
 labels:
   {{- include "common.labels" $root | nindent 2 }}
@@ -76,7 +76,7 @@ initContainers:
       {{- include "common.container.security" . | nindent 6 }}
     volumeMounts:
       - name: endpoints
-        mountPath: {{ include "gateway.agent.folder" . }}
+        mountPath: {{ include "gateway.agent.folder" . | quote }}
       {{- include "common.token.mount" "agent-token" | nindent 6 }}
 {{- end -}}
 

@@ -25,18 +25,18 @@ metadata:
 roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: Role
-  name: {{ $role }}
+  name: {{ $role | quote }}
 subjects:
   - kind: ServiceAccount
-    name: {{ include "common.serviceAccountName" $ }}
-    namespace: {{ $.Release.Namespace }}
+    name: {{ include "common.serviceAccountName" $ | quote }}
+    namespace: {{ $.Release.Namespace | quote }}
 {{- end }}
 {{- end -}}
 
 {{- define "gateway.objects.allowed" -}}
 allowedRoutes:
   namespaces:
-    from: {{ .Values.routeObjects.allowedNamespaces }}
+    from: {{ .Values.routeObjects.allowedNamespaces | quote }}
     {{- with .Values.routeObjects.namespaceLabels }}
     selector:
       matchLabels:

@@ -31,7 +31,7 @@ Placement of runners: apart from the measured pods if possible, and not all on o
 */}}
 {{- define "loadtest.placement" -}}
 {{- with .Values.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- range $key := list "nodeSelector" "tolerations" }}
 {{- with get $.Values $key }}

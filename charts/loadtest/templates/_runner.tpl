@@ -61,11 +61,11 @@ arguments, which the kubelet expands.
 {{- with .Values.target.token }}
 {{- if .secret }}
 - name: TOKEN
-  valueFrom: {secretKeyRef: {name: {{ .secret }}, key: {{ .key }}}}
+  valueFrom: {secretKeyRef: {name: {{ .secret | quote }}, key: {{ .key | quote }}}}
 {{- end }}
 {{- end }}
 {{- range $name, $value := .Values.settings }}
-- name: {{ $name }}
+- name: {{ $name | quote }}
   # Helm would write a million as 1e+06.
   value: {{ ternary (int64 $value) $value (and (kindIs "float64" $value) (eq (floor $value) $value)) | quote }}
 {{- end }}
@@ -95,12 +95,12 @@ arguments, which the kubelet expands.
 {{- end }}
 {{- if eq .authentication "basic" }}
 - name: K6_PROMETHEUS_RW_USERNAME
-  valueFrom: {secretKeyRef: {name: {{ .secret }}, key: {{ .usernameKey }}}}
+  valueFrom: {secretKeyRef: {name: {{ .secret | quote }}, key: {{ .usernameKey | quote }}}}
 - name: K6_PROMETHEUS_RW_PASSWORD
-  valueFrom: {secretKeyRef: {name: {{ .secret }}, key: {{ .passwordKey }}}}
+  valueFrom: {secretKeyRef: {name: {{ .secret | quote }}, key: {{ .passwordKey | quote }}}}
 {{- else if eq .authentication "bearer" }}
 - name: K6_PROMETHEUS_RW_BEARER_TOKEN
-  valueFrom: {secretKeyRef: {name: {{ .secret }}, key: {{ .tokenKey }}}}
+  valueFrom: {secretKeyRef: {name: {{ .secret | quote }}, key: {{ .tokenKey | quote }}}}
 {{- end }}
 {{- if .certificate }}
 - name: K6_PROMETHEUS_RW_CLIENT_CERTIFICATE
@@ -127,19 +127,19 @@ arguments, which the kubelet expands.
 
 {{- define "loadtest.volumes" -}}
 {{- range $part := list "scenario" "lib" "shares" }}
-- name: {{ $part }}
+- name: {{ $part | quote }}
   configMap:
     name: {{ include "loadtest.job" $ }}-{{ $part }}
 {{- end }}
 {{- with .Values.authorities.configMap }}
 - name: authorities
   configMap:
-    name: {{ . }}
+    name: {{ . | quote }}
 {{- end }}
 {{- with .Values.remoteWrite.certificate }}
 - name: certificate
   secret:
-    secretName: {{ . }}
+    secretName: {{ . | quote }}
     # The runner's group may read the key.
     defaultMode: 0440
 {{- end }}

@@ -50,7 +50,7 @@ spec:
   selector:
     {{- include "common.selectorLabels" . | nindent 4 }}
   ports:
-    - name: {{ .App }}
+    - name: {{ .App | quote }}
       port: {{ .Values.port }}
       targetPort: {{ .App }}
 {{- end -}}

@@ -108,7 +108,7 @@ slo:corelane_replicas_lead:seconds: {{ .replicaLead }}
 {{/* Metadata of an object for the operator. Takes the root context and the ending of its name. */}}
 {{- define "monitoring.operator.metadata" -}}
 {{- $root := first . -}}
-name: {{ include "monitoring.name" . }}
+name: {{ include "monitoring.name" . | quote }}
 labels:
   {{- merge (include "common.labels" $root | fromYaml) ($root.Values.operator.labels | default dict) | toYaml | nindent 2 }}
 {{- end -}}

@@ -73,10 +73,10 @@ readOnlyRootFilesystem: true
   mountPath: /etc/node-tuner
   readOnly: true
 - name: cgroups
-  mountPath: {{ include "node-tuning.cgroups" . }}
+  mountPath: {{ include "node-tuning.cgroups" . | quote }}
   readOnly: true
 - name: journal
-  mountPath: {{ include "node-tuning.journal" . }}
+  mountPath: {{ include "node-tuning.journal" . | quote }}
   readOnly: {{ not (include "node-tuning.writes" .) }}
 {{ include "common.token.mount" "token" }}
 {{- with .Values.extraVolumeMounts }}
@@ -87,15 +87,15 @@ readOnlyRootFilesystem: true
 {{- define "node-tuning.volumes" -}}
 - name: config
   configMap:
-    name: {{ include "common.fullname" . }}
+    name: {{ include "common.fullname" . | quote }}
 - name: cgroups
   hostPath:
-    path: {{ .Values.cgroups.hostPath }}
+    path: {{ .Values.cgroups.hostPath | quote }}
     type: Directory
 # An empty folder is all that mode audit ever makes on a node.
 - name: journal
   hostPath:
-    path: {{ .Values.journal.hostPath }}
+    path: {{ .Values.journal.hostPath | quote }}
     type: DirectoryOrCreate
 {{ include "common.token.volume" "token" }}
 {{- with .Values.extraVolumes }}
@@ -113,7 +113,7 @@ affinity:
 {{- end }}
 tolerations:
   # In every mode: a node may have it from its registration on, or from another mode.
-  - key: {{ .Values.taint.key }}
+  - key: {{ .Values.taint.key | quote }}
     operator: Exists
   {{- with .Values.tolerations }}
   {{- toYaml . | nindent 2 }}

@@ -16,7 +16,7 @@ are ready when nothing is left to restore.
 {{/* Takes the root context and the weight: the lowest comes first. What fails stays, and `helm uninstall` may be
 run again. */}}
 {{- define "node-tuning.uninstall.metadata" -}}
-name: {{ include "node-tuning.uninstall.name" .root }}
+name: {{ include "node-tuning.uninstall.name" .root | quote }}
 labels:
   {{- include "common.labels" .root | nindent 2 }}
 annotations:

@@ -97,7 +97,7 @@ writes whole numbers of a values file as floats. Takes the root context, the map
     fieldRef:
       fieldPath: metadata.name
 {{- range $name, $value := include "service.settings" . | fromYaml }}
-- name: {{ $name }}
+- name: {{ $name | quote }}
   value: {{ $value | toString | quote }}
 {{- end }}
 {{- end }}

@@ -64,7 +64,7 @@ lifecycle:
   grpc: {port: {{ $values.port | default $.Values.ports.traffic | int }}}
   {{- else }}
   httpGet:
-    path: {{ $path }}
+    path: {{ $path | quote }}
     port: {{ $port }}
     {{- if and $.Values.tls.secret (not $admin) }}
     scheme: HTTPS
@@ -96,7 +96,7 @@ lifecycle:
 {{- if .Values.config }}
 - name: config
   configMap:
-    name: {{ include "common.fullname" . }}
+    name: {{ include "common.fullname" . | quote }}
 {{- end }}
 {{- with .Values.tls.secret }}
 - name: tls

@@ -4,7 +4,7 @@ makes its own objects of.
 */}}
 
 {{- define "gateway.api.deployment" -}}
-name: {{ include "gateway.api.podName" . }}
+name: {{ include "gateway.api.podName" . | quote }}
 {{- if not .Values.autoscaling.enabled }}
 replicas: {{ .Values.replicas }}
 {{- end }}
@@ -108,7 +108,7 @@ spec:
 {{- end -}}
 
 {{- define "gateway.api.service" -}}
-name: {{ include "gateway.api.podName" . }}
+name: {{ include "gateway.api.podName" . | quote }}
 type: {{ .Values.service.type }}
 {{- with .Values.service.annotations }}
 annotations:
@@ -119,7 +119,7 @@ externalTrafficPolicy: {{ .Values.service.externalTrafficPolicy }}
 {{- end }}
 {{- if eq .Values.service.type "LoadBalancer" }}
 {{- with .Values.service.loadBalancerClass }}
-loadBalancerClass: {{ . }}
+loadBalancerClass: {{ . | quote }}
 {{- end }}
 {{- with .Values.service.loadBalancerSourceRanges }}
 loadBalancerSourceRanges:

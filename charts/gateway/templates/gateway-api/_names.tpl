@@ -24,10 +24,10 @@ own namespace or, with its deploy type GatewayNamespace, next to the Gateway.
 {{/* What Envoy Gateway writes on the pods. */}}
 {{- define "gateway.api.podSelector" -}}
 {{- if eq .Values.gatewayAPI.deploy "GatewayNamespace" -}}
-gateway.networking.k8s.io/gateway-name: {{ include "gateway.api.podName" . }}
+gateway.networking.k8s.io/gateway-name: {{ include "gateway.api.podName" . | quote }}
 {{- else -}}
-gateway.envoyproxy.io/owning-gateway-name: {{ include "common.fullname" . }}
-gateway.envoyproxy.io/owning-gateway-namespace: {{ .Release.Namespace }}
+gateway.envoyproxy.io/owning-gateway-name: {{ include "common.fullname" . | quote }}
+gateway.envoyproxy.io/owning-gateway-namespace: {{ .Release.Namespace | quote }}
 {{- end -}}
 {{- end -}}
 
@@ -107,7 +107,7 @@ and the dotted name of a value. */}}
 targetRefs:
   - group: gateway.networking.k8s.io
     kind: Gateway
-    name: {{ include "common.fullname" . }}
+    name: {{ include "common.fullname" . | quote }}
 {{- end -}}
 
 {{/*

@@ -42,17 +42,17 @@ loadBalancer:
 {{- if eq .key "header" -}}
 type: Headers
 headers:
-  - name: {{ .name }}
+  - name: {{ .name | quote }}
 {{- else if eq .key "query" -}}
 type: QueryParams
 queryParams:
-  - name: {{ .name }}
+  - name: {{ .name | quote }}
 {{- else if eq .key "source-address" -}}
 type: SourceIP
 {{- else -}}
 type: Cookie
 cookie:
-  name: {{ .name }}
+  name: {{ .name | quote }}
   {{- with .cookieLife }}
   ttl: {{ . }}
   {{- end }}

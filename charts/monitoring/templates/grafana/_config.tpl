@@ -65,7 +65,7 @@ providers:
       key: {{ .Values.grafana.admin.passwordKey | quote }}
 {{- $settings := include "monitoring.grafana.settings" . | fromYaml | merge (deepCopy (.Values.grafana.settings | default dict)) }}
 {{- range $name, $value := $settings }}
-- name: {{ $name }}
+- name: {{ $name | quote }}
   value: {{ $value | quote }}
 {{- end }}
 {{- end -}}

@@ -67,7 +67,7 @@ remote_write:
   relabel_configs:
     - {source_labels: [__meta_kubernetes_pod_phase], regex: Succeeded|Failed, action: drop}
     {{- if .port }}
-    - {source_labels: [__meta_kubernetes_pod_container_port_name], regex: {{ .port }}, action: keep}
+    - {source_labels: [__meta_kubernetes_pod_container_port_name], regex: {{ .port | quote }}, action: keep}
     {{- else }}
     - {source_labels: [__meta_kubernetes_pod_annotation_prometheus_io_port], target_label: __meta_kubernetes_pod_container_port_number, action: keepequal}
     - {source_labels: [__meta_kubernetes_pod_annotation_prometheus_io_path], regex: (.+), target_label: __metrics_path__}
