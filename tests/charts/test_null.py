@@ -15,6 +15,7 @@ from support.rendering import BASES, default_values, helm
 Key = tuple[str, ...]
 PARTS = ("service", "gateway", "node-tuning", "monitoring")
 OPEN = {"startup", "readiness", "liveness", "sysctls", "selector", "annotations", "config"}
+OPEN |= {"limits", "requests"}
 """Maps from which null removes a default, as Helm promises: none of their keys is required."""
 INTERNALS = ("nil pointer", "wrong type", "error calling", "incompatible types", "parse error")
 
