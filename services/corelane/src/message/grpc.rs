@@ -57,7 +57,7 @@ impl Grpc {
 }
 
 /// The status that a client of gRPC gets instead of a problem document.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct GrpcStatus {
     code: u8,
     message: HeaderValue,

@@ -39,8 +39,25 @@ pub struct Problem {
 /// The slug for a request that was not answered in time.
 pub(crate) const DEADLINE_EXCEEDED: &str = "deadline-exceeded";
 
+/// The media type of a problem document.
+const MEDIA_TYPE: &str = "application/problem+json";
+
 /// Capacity for a body without extension members.
 const BODY: usize = 256;
+
+/// Whether the body of a reply is a problem document.
+pub(crate) fn is_document(fields: &HeaderMap) -> bool {
+    fields.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(MEDIA_TYPE.as_bytes()))
+}
+
+/// What a problem document says, for a client of gRPC.
+pub(crate) fn grpc_status(status: StatusCode, document: &[u8]) -> GrpcStatus {
+    let members: Value = serde_json::from_slice(document).unwrap_or_default();
+    let text = |name| members.get(name).and_then(Value::as_str);
+    let is_late = text("type").is_some_and(|kind| kind.ends_with(DEADLINE_EXCEEDED));
+    let message = text("detail").or(status.canonical_reason()).unwrap_or_default();
+    GrpcStatus::new(status, is_late, message)
+}
 
 impl Problem {
     /// A problem with this status and slug (lower case words joined by hyphens).
@@ -76,22 +93,10 @@ impl Problem {
         self
     }
 
-    /// The reply to send. A client of gRPC gets a status with the detail as its message instead, if
-    /// the response reaches the server with its extensions.
+    /// The reply to send. The server makes it a status for a client of gRPC, with the detail as its
+    /// message.
     pub fn into_response(self) -> Response<Full<Bytes>> {
-        let status = self.grpc_status();
-        let mut response = self.into_reply(Full::new);
-        response.extensions_mut().insert(status);
-        response
-    }
-
-    /// The status for a client of gRPC.
-    pub(crate) fn grpc_status(&self) -> GrpcStatus {
-        let is_late = self.kind.as_ref().is_some_and(|kind| kind.ends_with(DEADLINE_EXCEEDED));
-        let detail = self.members.iter().find(|(name, _)| name == "detail");
-        let detail = detail.and_then(|(_, value)| value.as_str());
-        let message = detail.or(self.status.canonical_reason()).unwrap_or_default();
-        GrpcStatus::new(self.status, is_late, message)
+        self.into_reply(Full::new)
     }
 
     /// The reply, with what `body` makes of its bytes.
@@ -107,7 +112,7 @@ impl Problem {
         let body = Bytes::from(self.body());
         // With room for the library's headers, so that the map does not grow.
         let mut fields = HeaderMap::with_capacity(4 + self.headers.len());
-        fields.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        fields.insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
         for (name, value) in self.headers {
             fields.append(name, value);
         }

@@ -12,6 +12,7 @@ pub(crate) mod current;
 pub(crate) mod dispatch;
 pub(crate) mod exchanges;
 pub(crate) mod finished;
+mod grpc;
 pub(crate) mod guest;
 pub(crate) mod in_flight;
 pub(crate) mod lane_state;

@@ -8,14 +8,14 @@ use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
+use http_body::Body;
 use http_body_util::Either;
 use pin_project_lite::pin_project;
 use tower::util::{Oneshot, ServiceExt};
 
 use crate::base::clock::Tick;
 use crate::base::error::BoxError;
-use crate::message::grpc::GrpcStatus;
-use crate::message::problem::Problem;
+use crate::message::problem::{self, Problem};
 use crate::metrics::RequestRefusal;
 use crate::request::away::Away;
 use crate::request::body::Incoming;
@@ -341,7 +341,10 @@ fn finished<A, B>(
     result: Result<Response<A>, Problem>,
     in_flight: &InFlightRequest,
     wrap: impl FnOnce(A) -> Either<B, OwnBody>,
-) -> Response<Either<B, OwnBody>> {
+) -> Response<Either<B, OwnBody>>
+where
+    A: Body<Data = Bytes>,
+{
     match result {
         Ok(response) if response.status().is_informational() => informational(response, in_flight),
         Ok(mut response) => {
@@ -349,11 +352,11 @@ fn finished<A, B>(
                 // Of a server behind this one, whose handler of this request has run.
                 response.headers_mut().remove(NOT_STARTED);
             }
-            let told = in_flight.grpc.and_then(|_| response.extensions_mut().remove());
-            match told {
-                Some(told) => in_grpc(response, told, in_flight),
-                None => response.map(wrap),
+            if in_flight.grpc.is_some() && problem::is_document(response.headers()) {
+                let document = response.map(|body| in_flight.first_part(body));
+                return in_flight.tell_call(document).map(own);
             }
+            response.map(wrap)
         }
         Err(problem) => refused(problem, in_flight),
     }
@@ -361,27 +364,11 @@ fn finished<A, B>(
 
 /// The reply of the server for a problem.
 fn refused<B>(problem: Problem, in_flight: &InFlightRequest) -> Response<Either<B, OwnBody>> {
-    let told = in_flight.grpc.map(|_| problem.grpc_status());
-    let reply = problem.into_reply(own);
-    match told {
-        Some(told) => in_grpc(reply, told, in_flight),
-        None => reply,
+    let reply = problem.into_reply(|document| document);
+    if in_flight.grpc.is_some() {
+        return in_flight.tell_call(reply).map(own);
     }
-}
-
-/// The reply to a call, instead of a problem document.
-#[cold]
-fn in_grpc<A, B>(
-    mut reply: Response<A>,
-    told: GrpcStatus,
-    in_flight: &InFlightRequest,
-) -> Response<Either<B, OwnBody>> {
-    in_flight.problem.set(Some(reply.status()));
-    *reply.status_mut() = StatusCode::OK;
-    if let Some(grpc) = in_flight.grpc {
-        told.replace(grpc, reply.headers_mut());
-    }
-    reply.map(|_| own(Bytes::new()))
+    reply.map(own)
 }
 
 /// The reply for a status that is final only as an upgrade that the client offers (RFC 9110 section

@@ -13,10 +13,8 @@ use pin_project_lite::pin_project;
 
 use crate::base::clock::Tick;
 use crate::base::error::BoxError;
-use crate::message::grpc::has_failed;
 use crate::request::current;
 use crate::request::in_flight::InFlightRequest;
-use crate::request::refusal::too_large;
 use crate::request::slow::body::OwnBody;
 use crate::request::unsent::Piece;
 
@@ -116,18 +114,6 @@ where
             }
         }
         polled
-    }
-}
-
-impl InFlightRequest {
-    /// Tells a call whose head is sent why it fails, if its body is too large. Services know only
-    /// that the body failed.
-    fn correct_trailers(&self, frame: &mut Frame<Bytes>) {
-        if self.body_is_too_large()
-            && let Some(trailers) = frame.trailers_mut().filter(|trailers| has_failed(trailers))
-        {
-            too_large(self.body_limit()).grpc_status().write(trailers);
-        }
     }
 }
 

@@ -14,10 +14,7 @@ use crate::request::connection::Order;
 use crate::request::in_flight::InFlightRequest;
 use crate::request::lane_state::{LANE, REPLICA};
 use crate::request::record::RequestRecords;
-
-/// Maximum bytes of an unread request body that are discarded to keep the connection. Discarding
-/// more costs more than a new connection.
-pub(crate) const DISCARDED: u64 = 64 * 1024;
+use crate::request::upload::DISCARDED;
 
 /// The start of the header line with the request id ([`ID_FIELD`]).
 const ID_LINE: &[u8] = b"x-request-id: ";

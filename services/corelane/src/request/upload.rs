@@ -10,7 +10,9 @@ use std::task::{Context, Poll, Waker};
 use atomic_waker::AtomicWaker;
 use bytes::Bytes;
 
-use crate::request::reply_head::DISCARDED;
+/// Maximum bytes of an unread request body that are discarded to keep the connection. Discarding
+/// more costs more than a new connection.
+pub(crate) const DISCARDED: u64 = 64 * 1024;
 
 /// The receiving end, which the service reads on any thread.
 #[derive(Debug)]
