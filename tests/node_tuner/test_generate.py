@@ -52,7 +52,13 @@ def test_the_charts_take_the_values(role: str, tmp_path: Path) -> None:
     values.write_text(generate(role, "--profile=web-100k"))
     result = template(role, values=values)
     assert result.returncode == 0, result.stderr
-    assert "name: net.ipv4.tcp_fin_timeout" in result.stdout
+    specs = [
+        each["spec"]["template"]["spec"]
+        for each in yaml.safe_load_all(result.stdout)
+        if each and each["kind"] == "Deployment"
+    ]
+    (sysctls,) = [spec["securityContext"]["sysctls"] for spec in specs]
+    assert "net.ipv4.tcp_fin_timeout" in {each["name"] for each in sysctls}
 
 
 def test_the_gateways_queue_is_as_long_as_it_may_be(tmp_path: Path) -> None:
