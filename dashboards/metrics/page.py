@@ -60,10 +60,10 @@ Rules and dashboards count what appeared in a window from 0, before they sum:
 rate(SERIES[5m])
 ```
 
-LABELS are the labels of the series without those of its target. The inner `unless` excludes targets whose counters at the
-beginning of the window are unknown: their process is older, but no scrape succeeded then. So neither a failed scrape nor
-a new Prometheus makes old requests count again. A relabeling that begins to keep series of running replicas does, for
-the length of the window.
+LABELS are the labels that the series has in addition to the labels of its target. The inner `unless` excludes a
+target if its process started before the window and no scrape succeeded at the beginning of the window, because the
+counters of that moment are unknown. So neither a failed scrape nor a new Prometheus makes old requests count again. If you
+change a relabeling so that it begins to keep series of running replicas, their old requests count once.
 
 The alternative is to expose every route, method and class of codes at 0. That would add up to 5 × `lanes` × `kinds` counters
 and 95 × `lanes` × `routes` series of histograms to each replica. Learnt routes and the replies that Envoy counts would still

@@ -1,6 +1,6 @@
 """The schema of a chart's values: JSON Schema draft-07, as Helm reads it.
 
-The type of a value is that of its default, and maps take only the keys that values.yaml has. A key is required
+A value has the type of its default, and a map takes only the keys that values.yaml has. A key is required
 unless it may be empty: if its default is empty, or a list without minItems. Helm drops a key that is null, and values of
 another version of the chart may lack it. A line above a key, before its `# -- description`, says more; it is YAML and
 may hold whatever draft-07 has:

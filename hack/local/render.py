@@ -155,7 +155,7 @@ def supervisord(
         _section(f"group:{supervisor.GROUP}", programs=",".join([*replicas, *parts])),
     ]
     sections += [
-        # With PostgreSQL, `up` starts them when that is ready.
+        # With PostgreSQL, `up` starts the replicas when the database is ready.
         _program(name, argv, environment=_pairs(own), autostart=postgres is None)
         for name, (argv, own) in replicas.items()
     ]

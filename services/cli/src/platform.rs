@@ -12,7 +12,7 @@ use crate::checkout::{self, Project};
 
 const MANIFEST: &str = "Cargo.toml";
 
-/// What a command works on.
+/// The subject of a command.
 #[derive(Clone, Copy, PartialEq)]
 enum Subject {
     /// A package of cargo.

@@ -283,8 +283,8 @@ fn is_extended_connect<B>(_: &Request<B>) -> bool {
 
 /// Whether the service may accept another protocol. Otherwise removes what hyper offers. An upgrade
 /// has to be named in Connection (RFC 9110 section 7.8), because a proxy that does not know it drops
-/// only fields that are named there. A request with a body cannot be upgraded: its end would be
-/// that of HTTP.
+/// only fields that are named there. A request with a body cannot be upgraded, because
+/// HTTP defines where its body ends.
 pub(crate) fn offers_upgrade<B: Body>(request: &mut Request<B>) -> bool {
     if request.extensions().get::<OnUpgrade>().is_none() {
         return false;

@@ -164,7 +164,7 @@ impl Framing {
         Ok(at)
     }
 
-    /// What is wrong with the head of which `bytes` more were read, if that is certain.
+    /// The fault of a head after `bytes` more of it were read, once the fault is certain.
     fn fault_of_head(&mut self, is_head: bool, bytes: usize) -> Option<Fault> {
         if is_head && self.state == State::Lost {
             return Some(Fault::Invalid(self.spoken));
