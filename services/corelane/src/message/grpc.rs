@@ -64,7 +64,7 @@ pub(crate) struct GrpcStatus {
 }
 
 impl GrpcStatus {
-    /// That of a problem. `is_late`: its time was over.
+    /// The status of a problem. `is_late`: the time limit of the request has passed.
     pub(crate) fn new(status: StatusCode, is_late: bool, message: &str) -> Self {
         let code = match status {
             _ if is_late => 4,
