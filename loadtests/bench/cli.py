@@ -3,7 +3,6 @@
 import signal
 import sys
 
-from loadtests.bench.autoscaling.experiment import Autoscaling
 from loadtests.bench.balancing.experiment import Balancing
 from loadtests.bench.capacity.experiment import Capacity
 from loadtests.bench.compare.experiment import Compare
@@ -28,7 +27,6 @@ EXPERIMENTS: dict[str, Experiment] = {
         Levers(),
         Balancing(),
         Capacity(),
-        Autoscaling(),
         Connections(),
         Mixed(),
         Threads(),
