@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dashboards.drill.verdict import DrillError
-from support import eventually
+from stack import eventually
 
 NAME = "corelane-drill-"
 """Prefix, followed by the id of the process that created it."""

@@ -14,15 +14,14 @@ from urllib.parse import urlsplit
 from dashboards.drill.verdict import Cancelled, DrillError
 from dashboards.drill.watch import Watch
 from dashboards.live import replicas
-from dashboards.live.parts import Part
 from dashboards.live.platform import Platform
-from dashboards.live.prometheus import well
 from local.topology import HOST, Replica
-from support import REPOSITORY
-from support.client import ask
+from stack import REPOSITORY
+from stack.http import ask, replies
+from stack.ports import free_ports
+from stack.process import Process
 from support.envoys import Gateway, gateway_to
 from support.load import Load
-from support.processes import free_ports
 from tools import resolve
 
 STATIC = REPOSITORY / "services/server/static"
@@ -47,11 +46,13 @@ class Server(replicas.Server):
 
 def agent(
     folder: Path, program: Path, port: int, flags: Sequence[str | Path], within: Sequence[str] = ()
-) -> Part:
+) -> Process:
     """An agent with an interval of one second, not started yet; `within` is a command that runs it."""
     own = [f"--agent.listen={HOST}:{port}", "--agent.interval=1s"]
     argv = [*within, program, "agent", *own, *flags]
-    return Part("node-tuner", argv, folder, lambda: well(f"http://{HOST}:{port}/readyz"), _env())
+    return Process(
+        "node-tuner", argv, folder, lambda: replies(f"http://{HOST}:{port}/readyz"), _env()
+    )
 
 
 def server(
@@ -69,7 +70,7 @@ def server(
     argv = [*within, program, "--replica", pod, "--static.root", STATIC]
     argv += ["--listen", f"{HOST}:{first}", "--admin.listen", f"{HOST}:{first + 1}", *flags]
     ready = f"http://{HOST}:{first + 1}/readyz"
-    return Server(replica, HOST, tls, argv, folder, lambda: well(ready), _env())
+    return Server(replica, HOST, tls, argv, folder, lambda: replies(ready), _env())
 
 
 def _env() -> dict[str, str]:
@@ -144,17 +145,17 @@ class Place:
         argv += [f"--kubeconfig={self.platform.cluster.api.kubeconfig}", f"--folder={own}"]
         argv += [f"--envoy-admin={HOST}:{admin}", f"--listen={HOST}:{port}"]
         url = f"http://{HOST}:{port}"
-        made = Part("gateway-agent", argv, own, lambda: well(f"{url}/readyz"), _env())
+        made = Process("gateway-agent", argv, own, lambda: replies(f"{url}/readyz"), _env())
         self.stack.callback(made.kill)
         made.start(wait=False)
         self.until(made.ready, f"{pod} has its files, see {made.log}")
         values = {"routes": [{"name": "any", "service": {"name": "any"}}], "admin": {"port": admin}}
         values["upstream"] = {"discovery": "eds"}
         self.stack.enter_context(gateway_to([], own, values, dynamic=True))
-        self.until(lambda: well(f"{url}/routesz"), f"{pod} has routes")
+        self.until(lambda: replies(f"{url}/routesz"), f"{pod} has routes")
         self.scraped("gateway-agent", port, pod)
 
-    def tuner(self, node: str, *flags: str | Path, within: Sequence[str] = ()) -> Part:
+    def tuner(self, node: str, *flags: str | Path, within: Sequence[str] = ()) -> Process:
         """An agent of the node tuner that is scraped."""
         port = free_ports(1)
         made = agent(self.folder, self.watch.programs["node-tuner"], port, flags, within)
@@ -170,7 +171,9 @@ class Place:
         argv = [program, f"--kubeconfig={self.platform.cluster.api.kubeconfig}"]
         argv += [f"--resources={resources}", f"--host={HOST}", f"--port={port}"]
         argv += [f"--telemetry-host={HOST}", f"--telemetry-port={own}"]
-        made = Part(pod, argv, self.folder, lambda: well(f"http://{HOST}:{port}/livez"), _env())
+        made = Process(
+            pod, argv, self.folder, lambda: replies(f"http://{HOST}:{port}/livez"), _env()
+        )
         self.stack.callback(made.kill)
         self.stack.callback(self.watch.remove, self.namespace, pod=pod)
         made.start(wait=False)

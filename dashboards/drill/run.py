@@ -21,7 +21,7 @@ from dashboards.live import node
 from dashboards.live.options import Options
 from dashboards.live.platform import Platform
 from dashboards.live.stage import stage as live_stage
-from support.client import Client
+from stack.http import Client
 from support.load import Load
 
 NAME = "calm"

@@ -4,7 +4,6 @@ Alertmanager has its own configuration with its durations divided, and a webhook
 """
 
 import json
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -21,8 +20,9 @@ from dashboards.drill.verdict import Cancelled, DrillError, Firing
 from dashboards.live.assemble import SERVICES
 from local.settings import REPOSITORY
 from local.topology import HOST
-from support.client import ask
-from support.processes import free_ports, running
+from stack.http import ask, replies
+from stack.ports import free_ports
+from stack.process import running
 from support.rendering import tool
 
 CONFIGURATION = REPOSITORY / "dashboards" / "alertmanager" / "alertmanager.yaml"
@@ -214,28 +214,13 @@ def running_watch(
     with ExitStack() as stack:
         watch.webhook = stack.enter_context(listening())
         write(folder / "alertmanager.yml", watch.webhook.url, by)
-        stack.enter_context(logged(alertmanager_argv(folder, first + 1), folder, "alertmanager"))
-        stack.enter_context(logged(prometheus_argv(folder, first, by), folder, "prometheus"))
+        stack.enter_context(running("alertmanager", alertmanager_argv(folder, first + 1), folder))
+        stack.enter_context(running("prometheus", prometheus_argv(folder, first, by), folder))
         for name, url in (("Prometheus", watch.prometheus), ("Alertmanager", watch.alertmanager)):
-            watch.until(lambda url=url: ready(url), START, f"{name} is ready")
+            watch.until(lambda url=url: replies(url, "/-/ready"), START, f"{name} is ready")
         watch.add("prometheus", first, namespace=NAMESPACE, pod="prometheus")
         watch.add("alertmanager", first + 1, namespace=NAMESPACE, pod="alertmanager")
         yield watch
-
-
-@contextmanager
-def logged(argv: list[str | Path], folder: Path, name: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A process with its output in a file of the folder."""
-    with (folder / f"{name}.log").open("ab") as log, running(argv, log, log) as process:
-        yield process
-
-
-def ready(url: str) -> bool:
-    """Whether a Prometheus or an Alertmanager answers."""
-    try:
-        return ask(url, "/-/ready").status == 200
-    except OSError:
-        return False
 
 
 def _prometheus(folder: Path, alertmanager: int) -> dict:

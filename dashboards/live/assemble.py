@@ -9,12 +9,12 @@ from pathlib import Path
 
 from dashboards.live import kubernetes, node, programs, replicas
 from dashboards.live.options import REPLICAS, Options, draw
-from dashboards.live.parts import Part
 from dashboards.live.platform import Platform
-from dashboards.live.prometheus import ask, well
 from dashboards.live.replicas import Server
 from local import commands, database, processes, render
 from local.topology import HOST
+from stack.http import ask, replies
+from stack.process import Process
 
 TARGETS = {"gateway": {"metrics_path": "/stats/prometheus"}, "node-tuning": {"honor_labels": True}}
 """Further settings of jobs. The label `pod` of a node's agent is the checked pod."""
@@ -102,26 +102,26 @@ def assemble(options: Options, run: Path) -> Platform:
     return platform
 
 
-def _part(platform: Platform, name: str, argv: list, url: str) -> Part:
-    return Part(name, argv, platform.run, lambda: well(url), platform.environment)
+def _part(platform: Platform, name: str, argv: list, url: str) -> Process:
+    return Process(name, argv, platform.run, lambda: replies(url), platform.environment)
 
 
-def _kubernetes(platform: Platform) -> list[Part]:
+def _kubernetes(platform: Platform) -> list[Process]:
     api, found = platform.cluster.api, platform.programs
     health = f"http://{HOST}:{api.port}/health"
     server = api.server(found["kube-apiserver"])
     return [
         _part(platform, "etcd", api.etcd(found["etcd"]), health),
-        Part("kube-apiserver", server, platform.run, api.ready, platform.environment),
+        Process("kube-apiserver", server, platform.run, api.ready, platform.environment),
     ]
 
 
-def _database(platform: Platform) -> list[Part]:
+def _database(platform: Platform) -> list[Process]:
     """The replicas, and PostgreSQL before them."""
     options, run, plan = platform.options, platform.run, platform.plan
     program, address = platform.programs["server"], kubernetes.own_address()
     postgres = database.make(plan.topology, run)
-    found: list[Part] = [_postgres(platform, postgres)]
+    found: list[Process] = [_postgres(platform, postgres)]
     for replica in plan.topology.replicas:
         argv = replicas.gated(replica, plan, options, program, run)
         found.append(_server(platform, replica, argv, address))
@@ -129,19 +129,19 @@ def _database(platform: Platform) -> list[Part]:
     return [*found, _server(platform, plan.edge, argv, HOST, secure=True)]
 
 
-def _postgres(platform: Platform, postgres: database.Instance) -> Part:
+def _postgres(platform: Platform, postgres: database.Instance) -> Process:
     env = platform.environment | postgres.programs.environment()
-    made = Part(
+    made = Process(
         "postgres",
         postgres.argv(),
         platform.run,
         lambda: database.ready(platform.run, made.pid),
         env,
         cwd=postgres.home,
+        # SIGTERM would wait for the end of all connections (PostgreSQL, Shutting Down the Server).
+        ending=signal.SIGINT,
         **postgres.account.popen(),
     )
-    # SIGTERM would wait for the end of all connections (PostgreSQL, Shutting Down the Server).
-    made.ending = signal.SIGINT
     return made
 
 
@@ -149,11 +149,11 @@ def _server(
     platform: Platform, replica: object, argv: list, address: str, *, secure: bool = False
 ) -> Server:
     url = f"http://{HOST}:{replica.admin_port}/readyz"
-    rest = (argv, platform.run, lambda: well(url), platform.environment)
+    rest = (argv, platform.run, lambda: replies(url), platform.environment)
     return Server(replica, address, secure, *rest)
 
 
-def _gateway(platform: Platform) -> list[Part]:
+def _gateway(platform: Platform) -> list[Process]:
     """Envoy as its chart configures it; with an API server its agent finds the replicas."""
     run, plan, found = platform.run, platform.plan, platform.programs
     values, file = run / "gateway-values.json", run / "envoy.yaml"
@@ -195,7 +195,7 @@ def _values(platform: Platform) -> dict:
     return values
 
 
-def _tuners(platform: Platform) -> list[Part]:
+def _tuners(platform: Platform) -> list[Process]:
     """The agents of two nodes, on disposable trees and nothing else: one applies, one only looks."""
     tree, other = platform.tree, node.make(platform.run / node.OTHER, platform.tree.cpus)
     apply = [
@@ -209,7 +209,7 @@ def _tuners(platform: Platform) -> list[Part]:
     ]
 
 
-def _tuner(platform: Platform, name: str, tree: node.Tree, port: int, more: list[str]) -> Part:
+def _tuner(platform: Platform, name: str, tree: node.Tree, port: int, more: list[str]) -> Process:
     argv = [
         *(platform.programs["node-tuner"], "agent"),
         f"--root={tree.root}",
@@ -221,7 +221,7 @@ def _tuner(platform: Platform, name: str, tree: node.Tree, port: int, more: list
     return _part(platform, name, argv, f"http://{HOST}:{port}/readyz")
 
 
-def _prometheus(platform: Platform) -> Part:
+def _prometheus(platform: Platform) -> Process:
     """Prometheus with the rules, which takes what k6 writes too."""
     plan, run, options = platform.plan, platform.run, platform.options
     topology = plan.topology
@@ -240,12 +240,12 @@ def _prometheus(platform: Platform) -> Part:
     argv = commands.prometheus(topology, platform.programs["prometheus"], run)
     argv += ["--web.enable-lifecycle"]
     url = f"http://{HOST}:{topology.prometheus_port}"
-    return Part("prometheus", argv, run, lambda: _scrapes_all(url), platform.environment)
+    return Process("prometheus", argv, run, lambda: _scrapes_all(url), platform.environment)
 
 
 def _scrapes_all(url: str) -> bool:
     """Whether Prometheus is ready, and has reached every target."""
-    if not well(f"{url}/-/ready"):
+    if not replies(url, "/-/ready"):
         return False
-    targets = ask(f"{url}/api/v1/targets", state="active").json()["data"]["activeTargets"]
+    targets = ask(url, "/api/v1/targets?state=active").json()["data"]["activeTargets"]
     return bool(targets) and all(target["health"] == "up" for target in targets)

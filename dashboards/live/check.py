@@ -7,10 +7,10 @@ from pathlib import Path
 from dashboards.live import boards
 from dashboards.live.boards import Dashboard, Panel, Query, fill
 from dashboards.live.options import EDGE, REPLICAS, Options
-from dashboards.live.parts import Part
 from dashboards.live.platform import Platform
 from dashboards.live.prometheus import Prometheus, Range, Result
 from dashboards.live.stage import stage
+from stack.process import Process
 from tools import progress
 
 SCRIPT = Path(__file__).with_name("load.js")
@@ -20,7 +20,7 @@ TRENDS = "p(50),p(95),p(99),max"
 """The series of each time that k6 measures: k6_http_req_duration_p50 and so on."""
 
 
-def load(platform: Platform, rate: int = 60, duration: str = "10m") -> Part:
+def load(platform: Platform, rate: int = 60, duration: str = "10m") -> Process:
     """Starts requests each second until the time is over or `stop` is called."""
     variables = {
         "BASE_URL": platform.gateway,
@@ -38,8 +38,7 @@ def load(platform: Platform, rate: int = 60, duration: str = "10m") -> Part:
         "K6_PROMETHEUS_RW_TREND_STATS": TRENDS,
         "K6_PROMETHEUS_RW_PUSH_INTERVAL": "1s",
     }
-    part = Part("k6", [*argv, SCRIPT], platform.run, lambda: part.running, environment)
-    part.ends = True
+    part = Process("k6", [*argv, SCRIPT], platform.run, environment=environment, ends=True)
     platform.parts[part.name] = part
     part.start()
     return part

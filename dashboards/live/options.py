@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from loadtests.bench.free_ports import free_ports
 from local.settings import REPOSITORY
 from local.topology import Replica, Topology
+from stack.ports import free_ports
 
 RULES = REPOSITORY / "dashboards" / "rules"
 

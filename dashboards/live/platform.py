@@ -3,13 +3,13 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dashboards.live import node, parts
+from dashboards.live import node
 from dashboards.live.kubernetes import Cluster
 from dashboards.live.options import EDGE, Options, Plan
-from dashboards.live.parts import Part
 from dashboards.live.replicas import Server
 from local import render
 from local.topology import HOST
+from stack.process import Process, wait_for
 
 FIRST = ("etcd", "kube-apiserver", "postgres")
 """Parts that others need, in addition to the replicas."""
@@ -29,7 +29,7 @@ class Platform:
     plan: Plan
     programs: dict[str, Path]
     environment: dict[str, str]
-    parts: dict[str, Part]
+    parts: dict[str, Process]
     tree: node.Tree
     cluster: Cluster
     containers: dict[str, node.Container] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class Platform:
         first = [part for part in self.parts.values() if part.name in names]
         for part in first:
             part.start(wait=False)
-        parts.wait_for(first)
+        wait_for(first)
         self.cluster.prepare()
         for name in self.servers:
             self._announce(name)
@@ -75,7 +75,7 @@ class Platform:
         rest = [part for part in self.parts.values() if not part.running]
         for part in rest:
             part.start(wait=False)
-        parts.wait_for(rest)
+        wait_for(rest)
         self.put_pod(GATEWAY)
 
     def _announce(self, name: str) -> None:

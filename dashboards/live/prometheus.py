@@ -1,50 +1,11 @@
 """Queries as Grafana sends them to Prometheus."""
 
-import http.client
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
-TIMEOUT = 30.0
-
-
-@dataclass(frozen=True)
-class Reply:
-    """What was answered."""
-
-    status: int
-    body: bytes
-
-    def json(self) -> object:
-        """The body as JSON."""
-        return json.loads(self.body)
-
-
-def ask(
-    url: str, method: str = "GET", body: object = None, *, timeout: float = TIMEOUT, **query: object
-) -> Reply:
-    """One request; what is given as `body` is sent as JSON, the rest as the URL's query."""
-    at = urlsplit(url)
-    path = (at.path or "/") + (f"?{urlencode(query, doseq=True)}" if query else "")
-    connection = http.client.HTTPConnection(at.hostname, at.port, timeout=timeout)
-    try:
-        text = None if body is None else json.dumps(body)
-        connection.request(method, path, text)
-        reply = connection.getresponse()
-        return Reply(reply.status, reply.read())
-    finally:
-        connection.close()
-
-
-def well(url: str) -> bool:
-    """Whether it is answered 200."""
-    try:
-        return ask(url, timeout=2).status == 200
-    except (OSError, http.client.HTTPException):
-        return False
-
+from stack.http import ask
 
 STEP = 5
 """Seconds between two points of a range query, and the scrape interval that Grafana's data source is set to. It is
@@ -100,13 +61,13 @@ class Prometheus:
 
     def label_values(self, label: str, series: str, over: Range) -> list[str]:
         """The values that a label has on these series."""
-        url = f"{self.url}/api/v1/label/{label}/values"
-        reply = ask(url, start=over.start, end=over.end, **{"match[]": series})
+        query = {"start": over.start, "end": over.end, "match[]": series}
+        reply = ask(self.url, f"/api/v1/label/{label}/values?{urlencode(query)}")
         return reply.json().get("data") or []
 
     def broken_rules(self) -> dict[str, str]:
         """The rules whose last evaluation failed, and why."""
-        groups = ask(f"{self.url}/api/v1/rules").json()["data"]["groups"]
+        groups = ask(self.url, "/api/v1/rules").json()["data"]["groups"]
         return {
             rule["name"]: rule.get("lastError", "")
             for group in groups
@@ -115,7 +76,7 @@ class Prometheus:
         }
 
     def _query(self, path: str, **query: object) -> Result:
-        reply = ask(f"{self.url}/api/v1/{path}", **query)
+        reply = ask(self.url, f"/api/v1/{path}?{urlencode(query)}")
         if reply.status != 200:
             return Result(f"{reply.status}: {reply.body.decode(errors='replace').strip()}")
         data = reply.json()["data"]

@@ -1,16 +1,17 @@
 """The command lines of the replicas, and their admin port."""
 
+import json
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 from dashboards.live.options import Options, Plan
-from dashboards.live.parts import Part
-from dashboards.live.prometheus import ask
 from local import commands, render
 from local.settings import REPOSITORY
 from local.topology import HOST, Replica
 from postgres.instance import Instance
+from stack.http import ask
+from stack.process import Process
 from tools.errors import ToolError
 
 
@@ -25,7 +26,7 @@ def with_flags(argv: Sequence[object], more: Sequence[object]) -> list[str]:
     return words
 
 
-class Server(Part):
+class Server(Process):
     """A replica."""
 
     def __init__(self, replica: Replica, address: str, secure: bool, *rest: object) -> None:
@@ -46,9 +47,10 @@ class Server(Part):
     def faults(self, *faults: dict) -> None:
         """Replaces all injected faults (docs/faults.md); without arguments it clears them."""
         if not faults:
-            reply = ask(f"{self.admin}/faults", "DELETE")
+            reply = ask(self.admin, "/faults", "DELETE")
         else:
-            reply = ask(f"{self.admin}/faults", "PUT", {"seed": 7, "faults": list(faults)})
+            body = json.dumps({"seed": 7, "faults": faults}).encode()
+            reply = ask(self.admin, "/faults", "PUT", body=body)
         if reply.status not in (200, 204):
             raise ToolError(f"{self.name} rejects faults: {reply.status} {reply.body.decode()}")
 

@@ -9,13 +9,14 @@ from contextlib import ExitStack, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from dashboards.live import assemble, parts
+from dashboards.live import assemble
 from dashboards.live.options import Options
 from dashboards.live.platform import Platform
 from local import down, processes
 from local.settings import REPOSITORY
 from local.topology import HOST
 from postgres import instance as postgres
+from stack.process import describe, end
 from tools.errors import ToolError
 
 EVERY = 1.0
@@ -95,9 +96,9 @@ def stage(options: Options) -> Iterator[Platform]:
             yield platform
             failed = [part for part in platform.parts.values() if part.failed]
             if failed:
-                raise ToolError(parts.describe("ended by itself", failed))
+                raise ToolError(describe("ended by itself", failed))
         finally:
-            parts.end(list(platform.parts.values()))
+            end(list(platform.parts.values()))
             postgres.remove(run / "postgres")
 
 

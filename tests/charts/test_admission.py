@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from charts import renders
-from support import REPOSITORY
+from stack import REPOSITORY
 from support.apiserver import Api
 from support.rendering import BASES, CHARTS, default_values, documents, template
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from support import REPOSITORY
+from stack import REPOSITORY
 from support.rendering import GATEWAY_VALUES, envoy_config
 
 pytestmark = pytest.mark.fast

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from support import REPOSITORY
-from support.client import Reply, ask
+from stack import REPOSITORY
+from stack.http import Reply, ask
 from support.envoys import Gateway, gateway_to
 from support.rendering import GATEWAY_VALUES, envoy_config, tool
 from support.validation import accepted

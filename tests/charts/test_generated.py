@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from charts import compare, renders, schema
-from support import REPOSITORY
+from stack import REPOSITORY
 from support.rendering import CHARTS, default_values, helm
 from tools.errors import ToolError
 

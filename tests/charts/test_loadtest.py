@@ -15,10 +15,10 @@ import pytest
 
 from loadtests import k6
 from loadtests.cluster.runners import find_summary
-from support import PATIENCE, REPOSITORY, eventually
+from stack import PATIENCE, REPOSITORY, eventually
+from stack.http import ask
+from stack.ports import free_ports
 from support.apiserver import Api
-from support.client import ask
-from support.processes import free_ports
 from support.rendering import CHARTS, default_values, documents, tool
 from support.servers import Server
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from charts import renders
-from support import REPOSITORY
+from stack import REPOSITORY
 from support.apiserver import Api
 from support.rendering import CHARTS, default_values, documents, helm, is_hook, template, tool
 

@@ -13,7 +13,8 @@ import pytest
 import yaml
 
 from charts import renders
-from support import PATIENCE, REPOSITORY, agents, eventually
+from stack import PATIENCE, REPOSITORY, eventually
+from support import agents
 from support.apiserver import Api
 from support.rendering import documents, is_hook, render, template
 

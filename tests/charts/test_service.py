@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from support import REPOSITORY
+from stack import REPOSITORY
 from support.apiserver import Api
 from support.rendering import CHARTS, container, default_values, envoy_config, render, template
 from tools import resolve

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from charts import renders
-from support import REPOSITORY
+from stack import REPOSITORY
 from support.rendering import CHARTS, documents, helm, is_hook, pod, render
 
 pytestmark = pytest.mark.fast

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cluster import kind
-from support import REPOSITORY
+from stack import REPOSITORY
 from tools import resolve
 
 # Only developers use these clusters.

@@ -13,9 +13,9 @@ from cluster.plan import cpu_list
 from deploy import images
 from local import up
 from machines.initramfs import HACK, PYTHON
-from support import REPOSITORY, eventually
+from stack import REPOSITORY, eventually
+from stack.programs import program
 from support.machines import ANSWER, HOUSED, Machine, booted_with
-from support.processes import program
 from tools import resolve
 
 COMMON = """

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from cluster import processes, records
-from support import REPOSITORY, eventually
+from stack import REPOSITORY, eventually
 from support.rendering import tool
 
 # Only developers use the local cluster.

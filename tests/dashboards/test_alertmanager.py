@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from support import REPOSITORY, becomes, eventually
-from support.client import ask
-from support.processes import free_ports
+from stack import REPOSITORY, becomes, eventually
+from stack.http import ask
+from stack.ports import free_ports
 from support.rendering import tool
 
 CONFIGURATION = REPOSITORY / "dashboards" / "alertmanager" / "alertmanager.yaml"

@@ -5,7 +5,7 @@ import re
 import pytest
 import yaml
 
-from support import REPOSITORY
+from stack import REPOSITORY
 
 pytestmark = pytest.mark.fast
 

@@ -8,7 +8,7 @@ import tomllib
 import pytest
 import yaml
 
-from support import REPOSITORY
+from stack import REPOSITORY
 
 pytestmark = pytest.mark.fast
 

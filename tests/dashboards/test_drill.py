@@ -13,7 +13,7 @@ from dashboards.drill.cgroup import Quota
 from dashboards.drill.drills import chosen, known
 from dashboards.drill.run import Calm, Outcome, failed, jobs, others
 from dashboards.drill.verdict import OK, Firing, Track, matches, split
-from support import REPOSITORY
+from stack import REPOSITORY
 
 pytestmark = pytest.mark.nightly
 

@@ -1,89 +1,23 @@
-"""The parts of a stage, and how `make check-dashboards` judges the results of queries, with a real Prometheus.
+"""The parts of a stage, and how `make check-dashboards` judges the results of queries, with a real Prometheus."""
 
-How parts are started, ended and named when they fail.
-"""
-
-import os
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
-from dashboards.live import assemble, boards, check, parts
+from dashboards.live import assemble, boards, check
 from dashboards.live.boards import Dashboard, Query, fill
 from dashboards.live.check import Judge, wrong
 from dashboards.live.options import Options
-from dashboards.live.parts import Part
 from dashboards.live.prometheus import Prometheus, Result
 from dashboards.live.replicas import with_flags
-from support import REPOSITORY, eventually
+from stack import REPOSITORY, eventually
 from support.prometheus import lately
 from support.prometheus import prometheus as running
 from tools.errors import ToolError
 
 pytestmark = pytest.mark.nightly
-
-
-def part(name: str, script: str, folder: Path) -> Part:
-    """A shell that is ready when it has made a file of its name."""
-    mark = folder / f"{name}.ready"
-    return Part(name, ["sh", "-c", script], folder, mark.exists, dict(os.environ))
-
-
-def sleeper(name: str, folder: Path) -> Part:
-    """One that goes on until it is told to end."""
-    return part(name, f"touch {name}.ready; exec sleep 60", folder)
-
-
-def test_a_part_can_be_killed_and_started_again(tmp_path: Path) -> None:
-    one = sleeper("one", tmp_path)
-    one.start()
-    first = one.pid
-    one.kill()
-    assert (one.running, one.failed, one.pid) == (False, False, 0)
-    one.start()
-    assert one.pid not in (0, first)
-    parts.end([one])
-    assert not one.running
-
-
-def test_a_part_that_is_stopped_ends_like_the_others(tmp_path: Path) -> None:
-    one = sleeper("one", tmp_path)
-    one.start()
-    one.signal(signal.SIGSTOP)
-    parts.end([one])
-    assert one.wait() == -signal.SIGTERM
-
-
-def test_every_part_that_does_not_come_up_is_named_with_its_words(tmp_path: Path) -> None:
-    broken = [part(name, f"echo {name} has no port; exit 3", tmp_path) for name in ("two", "three")]
-    one = sleeper("one", tmp_path)
-    everything = [one, *broken]
-    for each in everything:
-        each.start(wait=False)
-    try:
-        for each in broken:
-            eventually(lambda each=each: not each.running, f"the end of {each.name}")
-        with pytest.raises(ToolError) as error:
-            parts.wait_for(everything)
-    finally:
-        parts.end(everything)
-    first, *rest = str(error.value).splitlines()
-    assert first == "two, three: ended right after the start"
-    assert {"    two has no port", "    three has no port"} <= set(rest)
-
-
-def test_an_end_that_nobody_asked_for_is_a_failure(tmp_path: Path) -> None:
-    one = part("one", "touch one.ready", tmp_path)
-    one.start(wait=False)
-    eventually(lambda: one.failed, "the end")
-    load = part("load", "touch load.ready", tmp_path)
-    load.ends = True
-    load.start(wait=False)
-    eventually(lambda: not load.running, "the end of the load")
-    assert not load.failed
 
 
 def test_a_flag_that_is_given_again_takes_the_place_of_the_first() -> None:

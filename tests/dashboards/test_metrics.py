@@ -12,7 +12,7 @@ import yaml
 
 from dashboards.metrics import catalogue, cost
 from dashboards.metrics.catalogue import Group, Part, Series
-from support import REPOSITORY
+from stack import REPOSITORY
 from support.exposition import Matcher, Selector, differences, selectors
 
 pytestmark = pytest.mark.fast

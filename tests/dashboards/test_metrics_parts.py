@@ -10,16 +10,17 @@ import pytest
 import yaml
 
 from dashboards.metrics import catalogue
-from support import eventually, trees
+from stack import eventually
+from stack.http import ask
+from stack.ports import free_ports
+from support import trees
 from support.apiserver import Api
 from support.cgroups import Cgroups, Machine
-from support.client import ask
 from support.credentials import certificate, issuer, token
 from support.envoys import endpoint, gateway_to
 from support.exposition import births, differences, families
 from support.node_agents import Agents as NodeAgents
 from support.node_agents import node, pod
-from support.processes import free_ports
 from support.projects import Writer
 from support.prometheus import lately, prometheus
 from support.rendering import template

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from support import REPOSITORY
+from stack import REPOSITORY
 
 RUNBOOKS = sorted((REPOSITORY / "dashboards" / "runbooks").glob("*.md"))
 NAMED = {

@@ -23,8 +23,8 @@ import pytest
 from cluster import settings
 from deploy import run
 from release.charts import vendored
-from support import eventually
-from support.client import Client, ask
+from stack import eventually
+from stack.http import Client, ask
 from support.courses import COST, COURSES, Course, Lives, Replicas, Stage, fewest, level, slope
 from support.kubernetes import PAUSE, ROLL_OUT, Pod
 from support.releases import CHART, Release

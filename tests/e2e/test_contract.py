@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from deploy import images, run
-from support import REPOSITORY, eventually
-from support.client import ask
+from stack import REPOSITORY, eventually
+from stack.http import ask
 from support.exposition import families
 from support.kubernetes import PAUSE, ROLL_OUT
 from support.releases import Release, beside

@@ -5,8 +5,8 @@ import os
 import subprocess
 import sys
 
-from support import REPOSITORY, eventually
-from support.client import Client, ask
+from stack import REPOSITORY, eventually
+from stack.http import Client, ask
 from support.kubernetes import ROLL_OUT
 from support.pinning import processes_of
 from support.releases import Release

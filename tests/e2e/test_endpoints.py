@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import pytest
 
 from cluster import records, settings
-from support import eventually
+from stack import eventually
 from support.kubernetes import PAUSE, ROLL_OUT, Cluster
 from support.pinning import processes_of
 from support.releases import Release

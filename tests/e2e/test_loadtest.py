@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import pytest
 
-from support import REPOSITORY, eventually
+from stack import REPOSITORY, eventually
 from support.kubernetes import PAUSE, ROLL_OUT
 from support.monitoring import PORTS, Api
 from support.releases import Release

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 import yaml
 
-from support import REPOSITORY, eventually
+from stack import REPOSITORY, eventually
 from support.kubernetes import PAUSE, ROLL_OUT
 from support.monitoring import KNOBS, Api, Monitored
 from support.pinning import processes_of

@@ -15,8 +15,8 @@ from dashboards.live import boards
 from dashboards.live.check import wrong
 from dashboards.live.prometheus import Prometheus, Range
 from images import archive
-from support import REPOSITORY, eventually
-from support.client import ask
+from stack import REPOSITORY, eventually
+from stack.http import ask
 from support.kubernetes import PAUSE, ROLL_OUT
 from support.releases import CHART, SERVICE, Release
 from support.tutorials import Reader, answered, blocks, two_replicas

@@ -14,7 +14,7 @@ import pytest
 
 from cluster import settings
 from cluster.faults import Faulty
-from support import eventually
+from stack import eventually
 from support.kubernetes import Cluster, Pod
 from support.load import Load
 from support.postgres import Postgres

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from cluster import settings as cluster_settings
-from support import eventually
-from support.client import Client, ask
+from stack import eventually
+from stack.http import Client, ask
 from support.kubernetes import PAUSE, ROLL_OUT, Cluster, Pod
 from support.pinning import processes_of
 from support.releases import Release

@@ -6,8 +6,8 @@ from functools import partial
 
 import pytest
 
-from support import becomes, eventually
-from support.client import ask
+from stack import becomes, eventually
+from stack.http import ask
 from support.kubernetes import ROLL_OUT, Cluster, Pod
 from support.pinning import Process, parse_cpus, processes_of
 from support.releases import Release

@@ -1,7 +1,7 @@
 """Projects in PostgreSQL on the cluster: saved while the server is rolled out."""
 
-from support import eventually
-from support.client import ask
+from stack import eventually
+from stack.http import ask
 from support.kubernetes import ROLL_OUT
 from support.postgres import Postgres
 from support.projects import Saves, Writer

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from support.client import ask
+from stack.http import ask
 from support.kubernetes import Ended
 from support.releases import Release
 

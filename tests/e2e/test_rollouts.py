@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from deploy import images
-from support import REPOSITORY, becomes, eventually
-from support.client import Client
+from stack import REPOSITORY, becomes, eventually
+from stack.http import Client
 from support.kubernetes import ROLL_OUT, Cluster
 from support.load import Load
 from support.releases import Release

@@ -18,8 +18,9 @@ import grpc
 import pytest
 
 from deploy import images
-from support import PATIENCE, SLOWER, envoy_gateway, eventually
-from support.client import Client, Reply, ask
+from stack import PATIENCE, SLOWER, eventually
+from stack.http import Client, Reply, ask
+from support import envoy_gateway
 from support.exchanges import HEARTBEAT, Exchanges, Seen, calls, channel, events, messages, talks
 from support.kubernetes import PAUSE, ROLL_OUT
 from support.load import Load

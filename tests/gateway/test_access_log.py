@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from support import PATIENCE, becomes, eventually
-from support.client import Client, ask
+from stack import PATIENCE, becomes, eventually
+from stack.http import Client, ask
 from support.collector import collector
 from support.envoys import Gateway, endpoint, gateway_to
 from support.servers import Server

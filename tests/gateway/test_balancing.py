@@ -12,8 +12,8 @@ from threading import Thread
 import pytest
 import yaml
 
-from support import eventually
-from support.client import Client, ask
+from stack import eventually
+from stack.http import Client, ask
 from support.envoys import Gateway, endpoint, gateway_to
 from support.load import Load
 from support.servers import Server

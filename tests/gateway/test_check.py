@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from stack.http import ask
+from stack.ports import free_ports
 from support import agents
-from support.client import ask
 from support.envoys import endpoint, gateway_to
-from support.processes import free_ports
 from support.servers import Server, start
 
 DEADLINE = "--deadline=3s"

@@ -21,11 +21,13 @@ import pytest
 import yaml
 
 from gateway.test_route_objects import GROUP, definitions
-from support import REPOSITORY, eventually, networks
+from stack import REPOSITORY, eventually
+from stack.ports import free_ports
+from stack.programs import program
+from support import networks
 from support.apiserver import Api
 from support.credentials import certificate
 from support.envoys import gateway_to
-from support.processes import free_ports, program
 from support.rendering import config_maps, documents, tool
 from support.slices import Agents, Wire
 

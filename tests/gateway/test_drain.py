@@ -11,12 +11,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from support import PATIENCE, agents, eventually
-from support.client import Client, Reply, ask
+from stack import PATIENCE, eventually
+from stack.http import Client, Reply, ask
+from stack.ports import free_ports
+from support import agents
 from support.envoys import Gateway, endpoint, gateway_to
 from support.h2 import H2cClient
 from support.load import Load
-from support.processes import free_ports
 from support.rendering import container, render
 from support.servers import Server
 
@@ -50,8 +51,8 @@ def pre_stop(gateway: Gateway, values: Path, *settings: str) -> list[str]:
 
 def end(gateway: Gateway) -> int:
     """Ends Envoy as the kubelet does after the hook: its exit code."""
-    gateway.process.send_signal(signal.SIGTERM)
-    return gateway.process.wait(timeout=PATIENCE)
+    gateway.process.terminate()
+    return gateway.process.wait(PATIENCE)
 
 
 def connections(gateway: Gateway) -> int:

@@ -10,9 +10,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from support import PATIENCE, agents, eventually
+from stack import PATIENCE, eventually
+from stack.http import ask
+from support import agents
 from support.apiserver import Api
-from support.client import ask
 from support.envoys import Gateway, gateway_to
 from support.load import Load
 from support.rendering import GATEWAY_VALUES, documents

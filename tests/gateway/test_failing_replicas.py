@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from support import becomes, eventually
-from support.client import Client, ask
+from stack import becomes, eventually
+from stack.http import Client, ask
 from support.envoys import Gateway, endpoint, gateway_to
 from support.load import Load
 from support.networks import network

@@ -16,11 +16,12 @@ from aioquic.h3.events import DataReceived, HeadersReceived
 from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.events import ConnectionTerminated, QuicEvent, StreamReset
 
-from support import PATIENCE, agents, eventually
-from support.client import Reply, ask
+from stack import PATIENCE, eventually
+from stack.http import Reply, ask
+from stack.programs import program
+from support import agents
 from support.credentials import certificate
 from support.envoys import Gateway, endpoint, gateway_to
-from support.processes import program
 from support.servers import Server
 
 

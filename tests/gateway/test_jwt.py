@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from support import eventually, h2
-from support.client import Reply, ask
+from stack import eventually
+from stack.http import Reply, ask
+from support import h2
 from support.credentials import Issuer, issuer, line, token
 from support.envoys import Gateway, endpoint, gateway_to
 from support.servers import start

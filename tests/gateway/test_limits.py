@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from support import PATIENCE, becomes, eventually
-from support.client import Client, Reply, ask
+from stack import PATIENCE, becomes, eventually
+from stack.http import Client, Reply, ask
 from support.envoys import Gateway, endpoint, gateway_to
 from support.h2 import H2cClient
 from support.raw import until_end

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from support import eventually
+from stack import eventually
 from support.envoys import Gateway, endpoint, gateway_to
 from support.projects import Database, Projects, key, path, problem, whole
 from support.recorder import Recorder

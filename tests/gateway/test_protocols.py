@@ -15,11 +15,13 @@ from urllib.parse import urlsplit
 import grpc as grpcio
 import pytest
 
-from support import PATIENCE, REPOSITORY, becomes, eventually, h2
-from support.client import Reply, ask
+from stack import PATIENCE, REPOSITORY, becomes, eventually
+from stack.http import Reply, ask
+from stack.ports import free_ports
+from stack.programs import example, program
+from support import h2
 from support.envoys import Gateway, endpoint, gateway_to
 from support.h2 import DATA, HEADERS, Connection
-from support.processes import example, free_ports, program
 from support.raw import connect, until_end
 from support.recorder import Recorder
 

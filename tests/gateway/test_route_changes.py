@@ -18,12 +18,12 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from support import PATIENCE, eventually
+from stack import PATIENCE, eventually
+from stack.http import ask
+from stack.ports import free_ports
 from support.apiserver import Api
-from support.client import ask
 from support.envoys import Gateway, gateway_to
 from support.load import Load
-from support.processes import free_ports
 from support.raw import connect
 from support.rendering import config_maps
 from support.servers import Server
@@ -241,7 +241,7 @@ def test_changes_lose_no_request_and_no_connection(
                 assert gateway.counted("listener.ingress.downstream_cx_total") == connections
                 assert changes(agent, "rejected") == 0
             assert not load.failures, load.failures[:10]
-            assert gateway.process.poll() is None
+            assert gateway.process.running
 
 
 def test_what_envoy_rejects_changes_nothing(routes: Routes, served: Callable[..., None]) -> None:

@@ -15,13 +15,14 @@ import pytest
 import yaml
 
 from gateway.test_route_changes import MAP, Routes
-from support import envoy_gateway, eventually
+from stack import eventually
+from stack.http import ask
+from stack.ports import free_ports
+from support import envoy_gateway
 from support.apiserver import Api
-from support.client import ask
 from support.credentials import certificate
 from support.envoys import Gateway, gateway_to
 from support.load import Load
-from support.processes import free_ports
 from support.rendering import config_maps, documents
 from support.servers import Server
 from support.slices import READY, Agent, Agents, Slices, Wire, own_address

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from support import becomes, eventually
-from support.client import Client, Reply, ask
+from stack import becomes, eventually
+from stack.http import Client, Reply, ask
+from stack.ports import free_ports
 from support.credentials import issuer, token
 from support.envoys import Gateway, endpoint, gateway_to
 from support.h2 import H2cClient
-from support.processes import free_ports
 from support.raw import connect, until_end
 from support.recorder import Recorder, Request
 from support.servers import Server, start

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from support import PATIENCE, eventually
-from support.client import ask
+from stack import PATIENCE, eventually
+from stack.http import ask
 from support.credentials import certificate
 from support.envoys import Gateway, endpoint, gateway_to
 from support.h2 import H2cClient
@@ -151,7 +151,7 @@ def test_a_renewed_certificate_is_taken_without_a_restart(
     finally:
         folder.put(old, old_key)
         eventually(lambda: shows(gateway, old), "the pair that fits again")
-    assert gateway.process.poll() is None
+    assert gateway.process.running
 
 
 def test_an_older_tls_than_is_wanted_is_refused(

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from support import PATIENCE, eventually
-from support.client import Client, ask
+from stack import PATIENCE, eventually
+from stack.http import Client, ask
 from support.envoys import endpoint, entries, gateway_to
 from support.load import Load
 from support.platforms import Platform

@@ -9,10 +9,10 @@ import pytest
 from websockets.sync.client import connect as websocket
 
 from gateway.test_protocols import Example, gateway, run
-from support import PATIENCE, becomes, eventually
-from support.client import ask
+from stack import PATIENCE, becomes, eventually
+from stack.http import ask
+from stack.programs import example
 from support.envoys import Gateway
-from support.processes import example
 from support.raw import connect
 from support.websockets import AWAY, CLOSE, WebSocket, WebSocketOverHttp2
 

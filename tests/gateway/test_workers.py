@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from support.client import ask
+from stack.http import ask
 from support.envoys import Gateway, endpoint, gateway_to
 from support.servers import Server
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from support import eventually
-from support.client import ask
+from stack import eventually
+from stack.http import ask
+from stack.ports import free_ports
 from support.credentials import certificate
 from support.envoy_gateway import (
     HEALTH,
@@ -20,7 +21,6 @@ from support.envoy_gateway import (
     on_this_machine,
     replicas,
 )
-from support.processes import free_ports
 from support.rendering import documents, is_hook
 
 ADDRESSES = ["127.0.0.2", "127.0.0.3"]

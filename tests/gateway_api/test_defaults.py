@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from support import becomes, eventually
-from support.client import Client, ask
+from stack import becomes, eventually
+from stack.http import Client, ask
 from support.envoy_gateway import HEALTH, cluster, policy, unhappy
 from support.rendering import envoy_config
 

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from support import PATIENCE, becomes, eventually
-from support.client import Reply, ask
+from stack import PATIENCE, becomes, eventually
+from stack.http import Reply, ask
 from support.envoy_gateway import policy, unhappy
 
 SETTINGS = [

@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-from support import eventually
-from support.client import Client, ask
+from stack import eventually
+from stack.http import Client, ask
 
 SETTINGS = ["accessLog.percent=50"]
 

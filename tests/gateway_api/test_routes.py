@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from support import becomes
-from support.client import ask
+from stack import becomes
+from stack.http import ask
 from support.envoy_gateway import unhappy
 
 ROUTES = [

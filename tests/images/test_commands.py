@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from images import archive, packages, platforms, rust, stamp
-from support import REPOSITORY
+from stack import REPOSITORY
 from tools.errors import ToolError
 
 needs_apt = pytest.mark.skipif(not shutil.which("apt-get"), reason="takes Debian's apt")

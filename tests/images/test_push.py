@@ -16,7 +16,8 @@ from images import archive, envoy, layer, platforms, push, rust
 from images.archive import Image
 from images.layer import File
 from release import dry_run
-from support import REPOSITORY, archives
+from stack import REPOSITORY
+from support import archives
 from support.rendering import tool
 
 pytestmark = pytest.mark.nightly

@@ -9,7 +9,7 @@ from loadtests.bench.balancing import scenarios
 from loadtests.bench.balancing.experiment import Balancing
 from loadtests.bench.balancing.scenarios import REFERENCE, SCENARIOS, SERVICE_MS, SLO_MS
 from loadtests.bench.experiment.record import Record
-from support.processes import bench
+from support.scenarios import bench
 
 pytestmark = pytest.mark.nightly
 

@@ -18,8 +18,9 @@ from loadtests.bench.connections.part import Rows
 from loadtests.bench.experiment import builds
 from loadtests.bench.experiment.generator import Generator, Place
 from loadtests.bench.experiment.record import Record
-from support import becomes
-from support.processes import bench, program
+from stack import becomes
+from stack.programs import program
+from support.scenarios import bench
 from support.servers import Server
 
 pytestmark = pytest.mark.nightly

@@ -17,8 +17,8 @@ from loadtests.bench.field import mixes, scaling, stand
 from loadtests.bench.field.contender import Contender, first_of
 from loadtests.bench.field.contenders import CONTENDERS
 from loadtests.bench.field.experiment import Field
-from support import eventually
-from support.processes import bench
+from stack import eventually
+from support.scenarios import bench
 
 pytestmark = pytest.mark.nightly
 

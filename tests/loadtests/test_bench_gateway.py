@@ -21,7 +21,7 @@ from loadtests.bench.gateway.proxies import (
     Endpoint,
     PoolStand,
 )
-from support.processes import bench
+from support.scenarios import bench
 from tools import resolve
 
 pytestmark = pytest.mark.nightly

@@ -28,8 +28,8 @@ from loadtests.bench.field.contender import (
     first_of,
 )
 from loadtests.bench.field.contenders import CONTENDERS
+from stack.http import Reply, ask
 from support import raw
-from support.client import Reply, ask
 from tools import command
 from tools.errors import ToolError
 

@@ -18,7 +18,7 @@ from loadtests.bench.mixed.experiment import QUICK_TIMES, QUICK_USERS, Mixed
 from loadtests.bench.mixed.report import KINDS
 from loadtests.bench.threads.experiment import Threads
 from loadtests.bench.threads.report import LANES, ONE, SIXTEEN
-from support.processes import bench
+from support.scenarios import bench
 
 pytestmark = pytest.mark.nightly
 

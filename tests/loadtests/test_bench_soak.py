@@ -8,7 +8,7 @@ import pytest
 from loadtests.bench.experiment.record import Record
 from loadtests.bench.soak import clients
 from loadtests.bench.soak.experiment import broken
-from support.processes import bench
+from support.scenarios import bench
 
 # The soak is a benchmark of minutes; here it runs for seconds, in which the memory of a busy machine is still growing.
 pytestmark = pytest.mark.nightly

@@ -12,7 +12,7 @@ import pytest
 from loadtests.cluster import merge
 from loadtests.cluster.runners import Ended, Runner, find_summary
 from loadtests.record import ALL, Checks, Part, Route
-from support import REPOSITORY
+from stack import REPOSITORY
 
 pytestmark = pytest.mark.fast
 

@@ -9,8 +9,8 @@ import pytest
 
 from loadtests.bench.compare import builds
 from loadtests.bench.experiment.record import Record
-from support import REPOSITORY
-from support.processes import bench
+from stack import REPOSITORY
+from support.scenarios import bench
 
 pytestmark = pytest.mark.nightly
 

@@ -16,7 +16,7 @@ from loadtests.bench.experiment.page import Page, cell, verdict
 from loadtests.bench.experiment.plan import Experiment, Plan, Row, Stand, Task, chosen
 from loadtests.bench.experiment.plots import Panel, Plot, Series
 from loadtests.bench.experiment.record import Record
-from support import PATIENCE, REPOSITORY, eventually
+from stack import PATIENCE, REPOSITORY, eventually
 from tools.errors import ToolError
 
 pytestmark = pytest.mark.nightly

@@ -14,9 +14,9 @@ import pytest
 from loadtests import record
 from loadtests.record import ALL, Run
 from loadtests.report.prometheus import receives
-from support import REPOSITORY, eventually
-from support.client import ask
-from support.processes import free_ports
+from stack import REPOSITORY, eventually
+from stack.http import ask
+from stack.ports import free_ports
 from support.servers import Server
 from tools import resolve
 

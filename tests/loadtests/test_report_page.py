@@ -16,7 +16,7 @@ from loadtests.record import ALL, Figure, Route, Run, Server, Target
 from loadtests.report import html, overview, tables
 from loadtests.report.collect import Collector
 from loadtests.report.tables import number
-from support import REPOSITORY
+from stack import REPOSITORY
 from tools.errors import ToolError
 
 HOSTILE = '<script>alert("&$^$")</script>'

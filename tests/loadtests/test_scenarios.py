@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from loadtests import k6
-from support import REPOSITORY
-from support.client import ask
+from stack import REPOSITORY
+from stack.http import ask
 from support.platforms import Platform
 from support.scenarios import (
     ROUTES,

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from local import supervisor
-from support import REPOSITORY
+from stack import REPOSITORY
 from support.platforms import Platform
 from support.servers import STATIC, Server
 

@@ -16,7 +16,7 @@ from loadtests.bench import ab
 from loadtests.record import ALL, Run, from_json, read, to_json
 from loadtests.target import Target
 from loadtests.usage import UsageError
-from support import REPOSITORY
+from stack import REPOSITORY
 from support.platforms import Platform
 from support.scenarios import ROUTES, THRESHOLDS_FAILED, TOKEN, failing_server
 from support.servers import start

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from support import becomes, eventually
-from support.client import Reply, ask
+from stack import becomes, eventually
+from stack.http import Reply, ask
 from support.platforms import Platform
 
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from support import eventually
-from support.client import ask
+from stack import eventually
+from stack.http import ask
 from support.platforms import Platform
 from support.projects import Projects, path
 

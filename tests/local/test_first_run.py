@@ -16,11 +16,11 @@ from urllib.parse import urldefrag, urlsplit
 
 import pytest
 
-from support import REPOSITORY, eventually
+from stack import REPOSITORY, eventually
+from stack.http import ask
+from stack.ports import free_ports
 from support.browser import LOOKS, Page, browser, loads
-from support.client import ask
 from support.platforms import Platform
-from support.processes import free_ports
 from support.tutorials import Reader, blocks, two_replicas
 
 pytestmark = pytest.mark.nightly

@@ -15,10 +15,11 @@ import pytest
 
 from local import processes, supervisor, topology
 from local.settings import VARIABLES
-from support import REPOSITORY, becomes, eventually
-from support.client import ask
+from stack import REPOSITORY, becomes, eventually
+from stack.http import ask
+from stack.ports import free_ports
+from stack.programs import example, program
 from support.load import Load
-from support.processes import example, free_ports, program
 from support.rendering import tool
 from support.tutorials import answered, blocks
 

@@ -14,7 +14,7 @@ import yaml
 from charts import local_gateway
 from local import commands, processes, render, topology
 from local.settings import VARIABLES, Settings
-from support import REPOSITORY
+from stack import REPOSITORY
 from support.platforms import Platform
 from support.rendering import tool
 

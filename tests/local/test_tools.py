@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support import REPOSITORY, eventually
+from stack import REPOSITORY, eventually
 from tools import progress, pythonlock, resolve, table, versions
 from tools.table import FOLDER, Debian, Tool
 

@@ -15,11 +15,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from local import processes, supervisor
-from support import REPOSITORY, becomes, eventually
-from support.client import ask
+from stack import REPOSITORY, becomes, eventually
+from stack.http import ask
+from stack.programs import program
 from support.load import Load
 from support.platforms import Platform
-from support.processes import program
 
 
 def test_every_replica_answers_through_the_gateway(platform: Platform) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support import becomes, eventually
+from stack import becomes, eventually
 from support.agents import run
 from support.node_agents import Agent, Agents, drift
 from support.trees import IRQBALANCE, LATENCY, NO_LATENCY, Tree, latency, sysctl

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from support import PATIENCE, REPOSITORY, agents, trees
+from stack import PATIENCE, REPOSITORY
+from support import agents, trees
 from support.rendering import template
 from support.trees import Tree
 

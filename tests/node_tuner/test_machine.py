@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support import eventually
+from stack import eventually
 from support.machines import ANSWER, JOURNAL, Machine, journal, rows, snapshot, tuner
 
 HOUSEKEEPING = "--housekeeping=0"

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from support import eventually
+from stack import eventually
 from support.machines import ANSWER, JOURNAL, Machine, journal, tuner
 
 BACKLOG = "net.core.netdev_max_backlog"

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from support import becomes, eventually
+from stack import becomes, eventually
+from stack.ports import free_ports
+from stack.programs import program
 from support.agents import run
 from support.apiserver import Api
 from support.cgroups import Cgroups, Machine
 from support.node_agents import Agents, Node, Pod, node, pod, state
-from support.processes import free_ports, program
 
 EXCLUSIVE, QUOTA, CORES, INTERRUPTS, FILES, SYSCTLS = (
     "cpus-exclusive",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support import becomes, eventually
+from stack import becomes, eventually
 from support.apiserver import Api
 from support.node_agents import Agent, Agents, Node, Pod, node, pod
 

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from support import PATIENCE, trees
+from stack import PATIENCE
+from support import trees
 from support.trees import Tree
 from tools import resolve
 

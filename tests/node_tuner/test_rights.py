@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from support import becomes, eventually
+from stack import becomes, eventually
 from support.agents import run
 from support.apiserver import Api
 from support.node_agents import Agent, Agents, Node, drift, node, pod

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from support import eventually
+from stack import eventually
 from support.agents import run
 from support.apiserver import Api
 from support.node_agents import Agent, Agents, Node, drift, node

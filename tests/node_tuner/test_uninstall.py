@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from support import PATIENCE, eventually
+from stack import PATIENCE, eventually
+from stack.programs import program
 from support.apiserver import Api
 from support.node_agents import create
-from support.processes import program
 from support.slices import Wire
 
 NAME = "corelane-node-tuning"

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from postgres import account, home, instance, programs
-from support import PATIENCE, REPOSITORY
+from stack import PATIENCE, REPOSITORY
+from stack.ports import free_ports
 from support.postgres import Database, Postgres
-from support.processes import free_ports
 
 COMMAND = [sys.executable, "hack/postgres"]
 

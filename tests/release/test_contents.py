@@ -7,7 +7,7 @@ import pytest
 
 from images import archive, layer
 from release import images, provenance
-from support import REPOSITORY
+from stack import REPOSITORY
 from tools.errors import ToolError
 
 pytestmark = pytest.mark.fast

@@ -13,7 +13,7 @@ import yaml
 from release import charts, sbom
 from release.artefacts import IMAGE, INDEX, Artefact, digest_in, table
 from release.charts import repack
-from support import REPOSITORY
+from stack import REPOSITORY
 from support.rendering import helm
 from tools.errors import ToolError
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support import REPOSITORY
+from stack import REPOSITORY
 
 pytestmark = pytest.mark.nightly
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from support import PATIENCE, eventually
-from support.client import Client, Reply, ask
+from stack import PATIENCE, eventually
+from stack.http import Client, Reply, ask
 from support.credentials import line, token
 from support.raw import connect, exchange
 from support.servers import Server, start

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from support import eventually
-from support.client import ask
+from stack import eventually
+from stack.http import ask
 from support.servers import Server
 
 MIX = "GET /hello=90%, GET /work=10%:7ms"

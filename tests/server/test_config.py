@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import settings
-from support import PATIENCE, REPOSITORY
+from stack import PATIENCE, REPOSITORY
 from support.rendering import tool
 from support.servers import Server
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from support import eventually
+from stack import eventually
+from stack.http import ask
 from support.cgroups import Cgroup, cgroup
-from support.client import ask
 from support.seccomp import without
 from support.servers import Server
 

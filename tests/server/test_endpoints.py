@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from support.client import Client, Reply, ask
+from stack.http import Client, Reply, ask
 from support.servers import STATIC, Server
 
 

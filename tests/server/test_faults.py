@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from support import eventually
-from support.client import Client, Reply, ask
+from stack import eventually
+from stack.http import Client, Reply, ask
 from support.raw import connect
 from support.servers import Server, start
 

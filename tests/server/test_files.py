@@ -11,8 +11,8 @@ from urllib.parse import urljoin
 
 import pytest
 
-from support import becomes
-from support.client import Reply, ask
+from stack import becomes
+from stack.http import Reply, ask
 from support.servers import Server, start
 
 TEXT = bytes(range(256)) * 40

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from support import becomes
-from support.client import Client, Reply, ask
+from stack import becomes
+from stack.http import Client, Reply, ask
 from support.servers import Server, start
 
 OLD, NEW = b"the old content", b"the new content"

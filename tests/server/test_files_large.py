@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from support import becomes, eventually
-from support.client import ask
+from stack import becomes, eventually
+from stack.http import ask
 from support.raw import connect, until_end
 from support.servers import Server, start
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.client import ask
+from stack.http import ask
 from support.raw import exchange
 from support.seccomp import without
 from support.servers import Server, start

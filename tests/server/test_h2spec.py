@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from support import PATIENCE
-from support.client import ask
+from stack import PATIENCE
+from stack.http import ask
 from support.credentials import certificate
 from support.rendering import tool
 from support.servers import Server

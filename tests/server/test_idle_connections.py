@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from support import becomes
-from support.client import Client, ask
+from stack import becomes
+from stack.http import Client, ask
 from support.servers import Server
 
 CLIENTS = 20

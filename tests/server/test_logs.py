@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from support import eventually
-from support.client import Client, Reply, ask
+from stack import eventually
+from stack.http import Client, Reply, ask
 from support.collector import Collector, Span, collector
 from support.envoys import endpoint, gateway_to
 from support.servers import Server

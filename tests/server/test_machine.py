@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pytest
 
 from machines.initramfs import PYTHON
-from support import eventually
+from stack import eventually
 from support.machines import ANSWER, Machine
 
 ROOT = "/sys/fs/cgroup"

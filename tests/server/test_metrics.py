@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from support import PATIENCE, REPOSITORY, eventually
-from support.client import ask
+from stack import PATIENCE, REPOSITORY, eventually
+from stack.http import ask
 from support.collector import Collector, Point, collector
 from support.exposition import Family, families
 from support.servers import Server

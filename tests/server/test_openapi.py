@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from support import PATIENCE
-from support.client import ask
+from stack import PATIENCE
+from stack.http import ask
 from support.projects import PATIENT, TOKEN, Database
 from support.rendering import tool
 from support.servers import Server, start

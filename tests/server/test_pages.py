@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from support import eventually
+from stack import eventually
+from stack.http import ask
 from support.browser import LOOKS, Page, browser
-from support.client import ask
 from support.servers import Server, start
 
 pytestmark = pytest.mark.nightly

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from support import PATIENCE, becomes, eventually
-from support.client import Reply, ask
+from stack import PATIENCE, becomes, eventually
+from stack.http import Reply, ask
 from support.postgres import Database, holding
 from support.projects import PATIENT, Writer, connected, database_line, lists
 from support.servers import Server

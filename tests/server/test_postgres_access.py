@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support import eventually
+from stack import eventually
 from support.postgres import Database, Postgres
 from support.projects import connected, database_line, lists
 from support.rendering import tool

@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from support import becomes, eventually
-from support.client import Reply, ask
+from stack import becomes, eventually
+from stack.http import Reply, ask
+from stack.ports import free_ports
 from support.postgres import Database, Postgres, holding
-from support.processes import free_ports
 from support.projects import Saves, Writer, connected, database_line, lists
 from support.servers import Server
 

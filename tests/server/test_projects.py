@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from support import PATIENCE
-from support.client import ask
+from stack import PATIENCE
+from stack.http import ask
 from support.projects import PATIENT, Database, Projects, connected, path, problem, whole
 from support.servers import Server, start
 

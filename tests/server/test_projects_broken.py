@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from support import eventually
-from support.client import Reply, ask
+from stack import eventually
+from stack.http import Reply, ask
 from support.projects import Database, Projects, path, problem
 from support.servers import Server
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from support import PATIENCE, becomes, eventually
-from support.client import Reply, ask
+from stack import PATIENCE, becomes, eventually
+from stack.http import Reply, ask
 from support.projects import PATIENT, Database, Projects, key, path, problem
 from support.servers import Server
 

@@ -6,8 +6,8 @@ import socket
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
-from support import PATIENCE, eventually
-from support.client import Client, ask
+from stack import PATIENCE, eventually
+from stack.http import Client, ask
 from support.load import Load
 from support.servers import Server
 

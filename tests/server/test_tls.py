@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from support import PATIENCE, eventually
+from stack import PATIENCE, eventually
 from support.credentials import certificate
 from support.servers import Server
 

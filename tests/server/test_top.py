@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from support import PATIENCE
-from support.client import ask
+from stack import PATIENCE
+from stack.http import ask
 from support.servers import Server
 
 HEAD = "REPLICA LANE BUSY CPU SLOW REQ/S P99 RUNNING QUEUED CONNS PARKED WORK STATE"

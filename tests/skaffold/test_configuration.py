@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from images import definitions
-from support import REPOSITORY
+from stack import REPOSITORY
 from support.apiserver import Api
 from support.rendering import helm
 

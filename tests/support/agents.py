@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from support import PATIENCE, eventually
+from stack import PATIENCE, eventually
+from stack.programs import program
 from support.envoys import Gateway
-from support.processes import program
 
 
 def run(package: str, *arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:

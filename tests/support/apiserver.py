@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from support import eventually
-from support.processes import free_ports
+from stack import eventually
+from stack.ports import free_ports
 from tools import resolve
 
 PROGRAMS = ("etcd", "kube-apiserver", "kubectl", "helm", "openssl")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from support.client import Reply, ask
+from stack.http import Reply, ask
 from support.raw import exchange
 from support.recorder import Record, Recorder
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from support import PATIENCE, eventually
+from stack import PATIENCE, eventually
 from support.rendering import tool
 
 LOOKS = {

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support import eventually
+from stack import eventually
 from support.node_agents import Pod
 from support.servers import Server
 

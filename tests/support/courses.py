@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
-from support.client import Client
+from stack.http import Client
 
 STEP = 0.1
 """Seconds between two looks at a course."""

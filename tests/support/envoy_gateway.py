@@ -17,9 +17,11 @@ from pathlib import Path
 
 import yaml
 
-from support import PATIENCE, envoys, eventually
-from support.client import ask
-from support.processes import running as process_of
+from stack import PATIENCE, eventually
+from stack.http import ask
+from stack.process import Process
+from stack.process import running as process_of
+from support import envoys
 from support.rendering import tool
 from tools import gomodule, table
 
@@ -59,16 +61,16 @@ class Running:
     """A running Envoy Gateway with its Envoy."""
 
     folder: Path
-    process: subprocess.Popen[bytes]
+    process: Process
 
     @property
     def log(self) -> str:
         """What Envoy Gateway and Envoy wrote."""
-        return (self.folder / "log").read_text()
+        return self.process.log.read_text()
 
     def logged(self, path: str) -> list[dict]:
         """The entries of the requests for a path in the access log so far."""
-        return envoys.entries(self.folder / "log", path)
+        return envoys.entries(self.process.log, path)
 
     def conditions(self) -> dict[tuple[str, str], dict[str, str]]:
         """By kind and name of an object: the last status of each condition, and why."""
@@ -161,7 +163,7 @@ def envoy_gateway(objects: list[dict], folder: Path, url: str) -> Iterator[Runni
         subprocess.run(argv, check=True, capture_output=True)
         argv = [program, "server", "--config-path", configuration]
         # It ends its Envoy before itself.
-        with (folder / "log").open("wb") as log, process_of(argv, log, log) as process:
+        with process_of("envoy-gateway", argv, folder) as process:
             running = Running(folder, process)
             eventually(lambda: _answers(running, url), url, patience=6 * PATIENCE)
             yield running
@@ -179,7 +181,7 @@ def _holds(lock: socket.socket) -> bool:
 
 def _answers(running: Running, url: str) -> bool:
     log = running.log
-    assert running.process.poll() is None, log[-3000:]
+    assert running.process.running, log[-3000:]
     assert "failed to run envoy" not in log, log[-3000:]
     try:
         return ask(url, "/hello").status in (200, 308)

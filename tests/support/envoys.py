@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,9 +10,10 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from support import eventually
-from support.client import ask
-from support.processes import free_ports, running
+from stack import eventually
+from stack.http import ask, replies
+from stack.ports import free_ports
+from stack.process import Process, running
 from support.rendering import DUMPER, LOADER, config_maps, envoy_files, tool
 
 
@@ -33,18 +33,18 @@ class Gateway:
     stats: str
     admin: str
     log: Path
-    process: subprocess.Popen[bytes]
-    errors: Path
+    process: Process
     tls: str = ""
     """URL of the listener with TLS, where the values have one; HTTP/3 has the same port by UDP."""
 
+    @property
+    def errors(self) -> Path:
+        """What Envoy logs besides requests."""
+        return self.process.log
+
     def ready(self) -> bool:
         """Whether the readiness probe would pass."""
-        assert self.process.poll() is None, self.errors.read_text()[-3000:]
-        try:
-            return ask(self.stats, "/ready").status == 200
-        except OSError:
-            return False
+        return replies(self.stats, "/ready")
 
     def logged(self, path: str) -> dict:
         """The entry of the one request for a path in the access log, waited for."""
@@ -134,17 +134,10 @@ def gateway_to(
         text = yaml.dump(configuration, Dumper=DUMPER)
     for name, content in {**data, "envoy.yaml": text}.items():
         (folder / name).write_text(content)
-    log, errors = folder / "access.log", folder / "envoy.log"
     arguments = ["-c", folder / "envoy.yaml", "--concurrency", "1", "--disable-hot-restart"]
     arguments += ["--log-level", "warn", "--file-flush-interval-msec", "50"]
-    with (
-        log.open("ab") as output,
-        errors.open("ab") as words,
-        running([*within, tool("envoy"), *arguments], output, words) as process,
-    ):
-        ports = (first, first + 1, own["admin"]["port"])
-        urls = (f"http://127.0.0.1:{port}" for port in ports)
-        tls = f"https://localhost:{first + 3}"
-        gateway = Gateway(*urls, log=log, process=process, errors=errors, tls=tls)
-        eventually(gateway.ready)
-        yield gateway
+    ports = (first, first + 1, own["admin"]["port"])
+    urls = [f"http://127.0.0.1:{port}" for port in ports]
+    argv, log = [*within, tool("envoy"), *arguments], folder / "access.log"
+    with running("envoy", argv, folder, lambda: replies(urls[1], "/ready"), output=log) as process:
+        yield Gateway(*urls, log=log, process=process, tls=f"https://localhost:{first + 3}")

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import grpc
 
-from support import PATIENCE, eventually
+from stack import PATIENCE, eventually
 from support.raw import connect
 from support.websockets import AWAY, CLOSE, WebSocket
 

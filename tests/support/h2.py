@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Self
 from urllib.parse import urlsplit
 
-from support import PATIENCE
-from support.client import Reply
+from stack import PATIENCE
+from stack.http import Reply
 from support.raw import connect
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from support import SLOWER, eventually
+from stack import SLOWER, eventually
 from support.rendering import tool
 
 ROLL_OUT = 180.0 * SLOWER

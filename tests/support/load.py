@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Self
 
-from support import PATIENCE, eventually
-from support.client import Client
+from stack import PATIENCE, eventually
+from stack.http import Client
 from support.h2 import H2cClient
 
 

@@ -24,8 +24,8 @@ import pytest
 from machines import channel, initramfs, qemu
 from machines.channel import Result
 from machines.qemu import Hardware
-from support import eventually
-from support.processes import program
+from stack import eventually
+from stack.programs import program
 
 BOOT = 600.0
 """Longest time in seconds for a boot; 4 s with two CPUs where nothing else runs."""

@@ -16,7 +16,7 @@ import pytest
 
 from cluster import settings as cluster_settings
 from deploy import images
-from support.client import ask
+from stack.http import ask
 from support.kubernetes import Cluster
 from support.releases import Release
 from support.tuning import NAMESPACE as NODES

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support import eventually
+from stack import eventually
 from support.rendering import tool
 
 ALONE = ("unshare", "--net")

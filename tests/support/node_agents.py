@@ -12,10 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from support import PATIENCE, eventually
+from stack import PATIENCE, eventually
+from stack.http import Reply, ask
+from stack.ports import free_ports
+from stack.programs import program
 from support.apiserver import Api
-from support.client import Reply, ask
-from support.processes import free_ports, program
 from support.trees import Tree, sysctl
 
 PREFIX = "corelane_node_"

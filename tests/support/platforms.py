@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from local import processes, settings, supervisor, topology
-from support import REPOSITORY
-from support.processes import free_ports
+from stack import REPOSITORY
+from stack.ports import free_ports
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 from postgres import instance, process
-from support import eventually
-from support.processes import free_ports
+from stack import eventually
+from stack.ports import free_ports
 
 _numbers = itertools.count()
 

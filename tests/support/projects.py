@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import urlencode
 
-from support import PATIENCE, credentials, eventually
-from support.client import Client, Reply, ask
+from stack import PATIENCE, eventually
+from stack.http import Client, Reply, ask
+from support import credentials
 from support.credentials import line, token
 from support.servers import Server
 

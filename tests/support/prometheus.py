@@ -8,9 +8,10 @@ from pathlib import Path
 
 import yaml
 
-from dashboards.live.prometheus import Prometheus, Range, well
-from support import eventually
-from support.processes import free_ports
+from dashboards.live.prometheus import Prometheus, Range
+from stack import eventually
+from stack.http import replies
+from stack.ports import free_ports
 from tools import resolve
 
 
@@ -36,7 +37,7 @@ def prometheus(folder: Path, job: dict, *flags: str, **more: object) -> Iterator
     argv += [f"--storage.tsdb.path={folder}/data", f"--web.listen-address={address}"]
     with subprocess.Popen([*argv, "--log.level=error"]) as process:
         try:
-            eventually(lambda: well(f"http://{address}/-/ready"), "Prometheus")
+            eventually(lambda: replies(f"http://{address}", "/-/ready"), "Prometheus")
             made = Prometheus(f"http://{address}")
             # A range ends with its last whole step, so it sees the first scrape a little later.
             eventually(lambda: made.range("up == 1", lately()).series, "a scrape")

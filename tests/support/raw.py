@@ -5,8 +5,8 @@ import re
 import socket
 from urllib.parse import urlsplit
 
-from support import PATIENCE
-from support.client import Reply
+from stack import PATIENCE
+from stack.http import Reply
 
 PIECE = 1024 * 1024
 """Bytes that are sent within PATIENCE: it is for each wait, however much there is to send."""

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 
-from support.processes import free_ports
+from stack.ports import free_ports
 
 REPLY = b"HTTP/1.1 200 OK\r\ncontent-length: 8\r\n\r\nrecorded"
 CHUNK = re.compile(rb"([0-9a-f]{1,8})\r\n")

@@ -16,8 +16,8 @@ from typing import Self
 import pytest
 
 from deploy import images, releases, run
-from support import REPOSITORY, SLOWER, eventually
-from support.client import ask
+from stack import REPOSITORY, SLOWER, eventually
+from stack.http import ask
 from support.kubernetes import COMMAND, ROLL_OUT, Cluster, Pod
 from support.load import Load
 from support.rendering import tool

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from charts import renders
-from support import REPOSITORY
+from stack import REPOSITORY
 from tools import resolve
 
 CHARTS = REPOSITORY / "charts"

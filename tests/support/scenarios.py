@@ -5,14 +5,15 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from loadtests.k6 import failed_thresholds
-from support import REPOSITORY
-from support.client import ask
+from stack import REPOSITORY
+from stack.http import ask
 from support.servers import Server
 from tools import resolve
 
@@ -117,3 +118,10 @@ def failing_server(
     body = json.dumps({"seed": 1, "faults": faults}).encode()
     assert ask(server.admin, "/faults", "PUT", body=body).status < 300
     return server
+
+
+def bench(name: str, out: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Runs a benchmark to its end; the caller judges the result."""
+    argv = [sys.executable, "loadtests/bench", name, "--out", out, *arguments]
+    argv = [str(argument) for argument in argv]
+    return subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False)

@@ -11,9 +11,10 @@ from typing import IO
 
 import pytest
 
-from support import PATIENCE, REPOSITORY, eventually
-from support.client import ask
-from support.processes import free_ports, program
+from stack import PATIENCE, REPOSITORY, eventually
+from stack.http import ask
+from stack.ports import free_ports
+from stack.programs import program
 
 STATIC = REPOSITORY / "services/server/static"
 

@@ -15,10 +15,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from support import PATIENCE, becomes, eventually
+from stack import PATIENCE, becomes, eventually
+from stack.http import ask
+from stack.ports import free_ports
+from stack.programs import program
 from support.apiserver import Api
-from support.client import ask
-from support.processes import free_ports, program
 
 READY = {"ready": True, "serving": True, "terminating": False}
 STARTING = {"ready": False, "serving": False, "terminating": False}

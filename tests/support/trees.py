@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from dashboards.live.node import SYSCTLS
-from support import PATIENCE
-from support.processes import program
+from stack import PATIENCE
+from stack.programs import program
 from tools import resolve
 
 Content = str | bytes

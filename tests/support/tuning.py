@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from deploy import images
-from support import REPOSITORY, eventually
-from support.client import ask
+from stack import REPOSITORY, eventually
+from stack.http import ask
 from support.kubernetes import COMMAND, PAUSE, ROLL_OUT, Cluster
 from support.rendering import tool
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from local.settings import VARIABLES
-from support import REPOSITORY
-from support.processes import free_ports
+from stack import REPOSITORY
+from stack.ports import free_ports
 
 
 def blocks(page: str, heading: str = "") -> list[str]:

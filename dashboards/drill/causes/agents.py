@@ -11,7 +11,7 @@ from pathlib import Path
 from dashboards.drill.drills import Labels, drill
 from dashboards.drill.place import Place
 from dashboards.live.assemble import LIMIT
-from dashboards.live.parts import Part
+from stack.process import Process
 from support import trees
 from support.trees import Tree
 
@@ -35,7 +35,7 @@ def _tree(place: Place) -> Tree:
     return trees.make(place.folder / "node", trees.node())
 
 
-def _prepared(place: Place, tree: Tree, *flags: str, within: Sequence[str] = ()) -> Part:
+def _prepared(place: Place, tree: Tree, *flags: str, within: Sequence[str] = ()) -> Process:
     """An agent with a prepared node; `within` is a command that runs it."""
     told = ["--agent.mode=apply", f"--root={tree.root}", f"--journal={tree.journal}", *flags]
     agent = place.tuner(NODE, *WANTED, *told, within=within)
@@ -88,7 +88,7 @@ def knob_failed(place: Place) -> Iterator[Labels]:
     _mount(agent, 'umount "$1"', file)
 
 
-def _mount(agent: Part, script: str, file: Path) -> None:
+def _mount(agent: Process, script: str, file: Path) -> None:
     """Runs a script on a file in the mount namespace of an agent."""
     within = ["nsenter", "--mount", f"--target={agent.pid}", "sh", "-ec"]
     subprocess.run([*within, script, "sh", file], check=True, capture_output=True)

@@ -10,7 +10,7 @@ from dashboards.drill.causes.certificates import YEAR, write
 from dashboards.drill.drills import Labels, drill
 from dashboards.drill.place import Place
 from local.topology import HOST
-from support.client import ask
+from stack.http import ask
 from support.envoys import Gateway
 
 
@@ -20,18 +20,18 @@ def gateway_stopped(place: Place) -> Iterator[Labels]:
     gateway = place.gateway(server)
     place.gateway(server, pod="gateway-1")
     place.begins()
-    gateway.process.send_signal(signal.SIGSTOP)
+    gateway.process.signal(signal.SIGSTOP)
     yield {"pod": "gateway"}
-    gateway.process.send_signal(signal.SIGCONT)
+    gateway.process.signal(signal.SIGCONT)
 
 
 @drill("CorelaneGatewayDown/critical", how="SIGSTOP of the only gateway; SIGCONT")
 def gateways_stopped(place: Place) -> Iterator[Labels]:
     gateway = place.gateway(place.server())
     place.begins()
-    gateway.process.send_signal(signal.SIGSTOP)
+    gateway.process.signal(signal.SIGSTOP)
     yield {"service": "gateway"}
-    gateway.process.send_signal(signal.SIGCONT)
+    gateway.process.signal(signal.SIGCONT)
 
 
 @drill("CorelaneNoHealthyReplica", how="SIGKILL of the only replica; started again")

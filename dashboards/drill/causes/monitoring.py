@@ -2,7 +2,6 @@
 
 import json
 import signal
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +10,10 @@ from urllib.parse import urlsplit
 from dashboards.drill import watch
 from dashboards.drill.drills import Labels, drill
 from dashboards.drill.place import Place
-from dashboards.drill.watch import ready
 from local.topology import HOST
-from support.client import ask
-from support.processes import free_ports
+from stack.http import ask, replies
+from stack.ports import free_ports
+from stack.process import Process, running
 
 
 def port() -> int:
@@ -37,7 +36,7 @@ def wait_for_history(place: Place, job: str) -> None:
 class Watcher:
     """A Prometheus of a drill, with the same rules."""
 
-    process: subprocess.Popen[bytes]
+    process: Process
     url: str
     file: Path
     configuration: dict
@@ -84,9 +83,9 @@ def prometheus(place: Place, alertmanager: int = 0, absent: int = 0) -> Watcher:
     file = folder / "prometheus.yml"
     file.write_text(json.dumps(configuration))
     argv = [*watch.prometheus_argv(folder, number, place.watch.factor), "--web.enable-lifecycle"]
-    process = place.stack.enter_context(watch.logged(argv, folder, "prometheus"))
+    process = place.stack.enter_context(running("prometheus", argv, folder))
     made = Watcher(process, f"http://{HOST}:{number}", file, configuration)
-    place.until(lambda: ready(made.url), "the second Prometheus is ready")
+    place.until(lambda: replies(made.url, "/-/ready"), "the second Prometheus is ready")
     place.scraped("prometheus", number, "prometheus")
     return made
 
@@ -97,16 +96,16 @@ def alertmanager(place: Place, number: int) -> None:
     folder.mkdir()
     (folder / "alertmanager.yml").write_text((place.watch.folder / "alertmanager.yml").read_text())
     argv = watch.alertmanager_argv(folder, number)
-    place.stack.enter_context(watch.logged(argv, folder, "alertmanager"))
+    place.stack.enter_context(running("alertmanager", argv, folder))
 
 
 @drill("CorelaneTargetDown", how="SIGSTOP of a Prometheus; SIGCONT")
 def prometheus_stopped(place: Place) -> Iterator[Labels]:
     watcher = prometheus(place)
     place.begins()
-    watcher.process.send_signal(signal.SIGSTOP)
+    watcher.process.signal(signal.SIGSTOP)
     yield {"service": "prometheus", "pod": "prometheus"}
-    watcher.process.send_signal(signal.SIGCONT)
+    watcher.process.signal(signal.SIGCONT)
 
 
 @drill(

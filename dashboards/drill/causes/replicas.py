@@ -14,10 +14,10 @@ from dashboards.drill import cgroup
 from dashboards.drill.drills import Labels, drill
 from dashboards.drill.place import Place, Server
 from local.topology import HOST
+from stack.http import Client, ask
+from stack.process import running
 from support import credentials
-from support.client import Client, ask
 from support.postgres import Database, Postgres, holding
-from support.processes import running
 from support.rendering import tool
 
 
@@ -325,7 +325,7 @@ def _burn(place: Place, share: float, fault: dict) -> Iterator[Labels]:
 def _good(place: Place, url: str) -> Iterator[None]:
     """Good requests on two connections."""
     argv = ["nice", tool("ab"), "-k", "-q", "-c", "2", "-t", "600", "-n", "5000000", url]
-    with (place.folder / "ab.log").open("wb") as log, running(argv, log, log):
+    with running("ab", argv, place.folder):
         yield
 
 

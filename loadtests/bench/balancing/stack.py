@@ -13,9 +13,9 @@ from typing import Self
 
 from loadtests.bench import cpu
 from loadtests.bench.experiment.builds import Programs
-from loadtests.bench.free_ports import free_ports
 from local import render
 from local.topology import HOST
+from stack.ports import free_ports
 from tools.errors import ToolError
 
 PATIENCE = 60.0

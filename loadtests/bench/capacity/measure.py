@@ -16,9 +16,9 @@ from loadtests.bench.experiment.builds import Programs
 from loadtests.bench.experiment.generator import Generator, Place
 from loadtests.bench.experiment.plan import Stand
 from loadtests.bench.experiment.servers import HOST, Running, metrics, running, total
-from loadtests.bench.free_ports import free_ports
 from loadtests.bench.mixed.stack import EVERYBODY_WAITS, PAGE, TOKEN, Server
 from postgres import home
+from stack.ports import free_ports
 from tools.errors import ToolError
 
 

@@ -19,8 +19,8 @@ from loadtests.bench.experiment.builds import Programs
 from loadtests.bench.experiment.generator import CONNECTIONS, SLOW_SHARE, Generator, Place, cpu_of
 from loadtests.bench.experiment.plan import Stand
 from loadtests.bench.experiment.servers import Running, Server, running
-from loadtests.bench.free_ports import free_ports
 from loadtests.bench.gateway.proxies import Endpoint, Proxy, Replica
+from stack.ports import free_ports
 
 Sample = dict
 """What one run of the load generator saw, and the CPU time of what it asked."""

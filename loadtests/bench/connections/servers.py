@@ -11,11 +11,11 @@ from pathlib import Path
 
 from loadtests.bench.experiment.builds import Programs
 from loadtests.bench.experiment.servers import HOST, PATIENCE, Running, Startable, metrics, running
-from loadtests.bench.free_ports import free_ports
 from loadtests.bench.gateway import proxies
 from loadtests.bench.gateway.proxies import Endpoint
 from loadtests.bench.networks import BACKLOG
 from local.settings import REPOSITORY
+from stack.ports import free_ports
 from tools.errors import ToolError
 
 STATIC = REPOSITORY / "services" / "server" / "static"

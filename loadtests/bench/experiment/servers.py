@@ -15,8 +15,8 @@ from typing import Any, Protocol
 
 from loadtests.bench import cpu
 from loadtests.bench.experiment.builds import Programs
-from loadtests.bench.free_ports import free_ports
 from local.settings import REPOSITORY
+from stack.ports import free_ports
 from tools.errors import ToolError
 
 CORELANE = "corelane-server"

@@ -29,8 +29,8 @@ from loadtests.bench.field.contender import (
 )
 from loadtests.bench.field.contenders import CONTENDERS
 from loadtests.bench.field.contenders.compiled import TRAINED
-from loadtests.bench.free_ports import free_ports
 from local.settings import REPOSITORY
+from stack.ports import free_ports
 from tools.errors import ToolError
 
 PATIENCE = 60.0

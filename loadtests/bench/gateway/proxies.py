@@ -16,8 +16,8 @@ from loadtests.bench.experiment.builds import Programs
 from loadtests.bench.experiment.generator import Place
 from loadtests.bench.experiment.plan import Plan, Stand
 from loadtests.bench.experiment.servers import HOST, Running, running
-from loadtests.bench.free_ports import free_ports
 from local import render
+from stack.ports import free_ports
 
 PORT = "@PORT@"
 """Where the port of a listener comes to stand."""

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loadtests.bench.connections.servers import Pem
-from loadtests.bench.free_ports import free_ports
 from loadtests.bench.instructions.exchange import PATIENCE, Lane
 from local.settings import REPOSITORY
+from stack.ports import free_ports
 from tools.errors import ToolError
 
 STATIC = REPOSITORY / "services" / "server" / "static"

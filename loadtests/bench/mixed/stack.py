@@ -12,11 +12,11 @@ from pathlib import Path
 from loadtests.bench import cpu
 from loadtests.bench.experiment.builds import Programs
 from loadtests.bench.experiment.servers import HOST, Running, metrics, running
-from loadtests.bench.free_ports import free_ports
 from loadtests.bench.gateway import proxies
 from loadtests.bench.gateway.proxies import GATEWAY, Endpoint
 from local.settings import REPOSITORY
 from postgres import home, instance, process
+from stack.ports import free_ports
 from tools.errors import ToolError
 
 EVERYBODY_WAITS = ("--database.queue", "1024", "--database.wait", "30s")

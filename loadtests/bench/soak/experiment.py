@@ -19,10 +19,10 @@ from loadtests.bench.experiment.plan import Experiment, Plan, Row, Stand, Task
 from loadtests.bench.experiment.plots import Panel, Plot, Series
 from loadtests.bench.experiment.record import Record
 from loadtests.bench.experiment.servers import CORELANE, HOST, Running, ask, metrics, running, total
-from loadtests.bench.free_ports import free_ports
 from loadtests.bench.options import positive
 from loadtests.bench.soak.clients import Clients
 from local.settings import REPOSITORY
+from stack.ports import free_ports
 from tools.errors import ToolError
 
 STATIC = REPOSITORY / "services" / "server" / "static"

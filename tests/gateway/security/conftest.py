@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from support import eventually
+from stack import eventually
+from stack.http import ask
 from support.attacks import Bench
-from support.client import ask
 from support.envoys import endpoint, gateway_to
 from support.recorder import Recorder
 from support.servers import Server, start

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import pytest
 import yaml
 
-from support import eventually
-from support.client import ask
+from stack import eventually
+from stack.http import ask
 from support.envoys import Gateway, endpoint, gateway_to, peak
 from support.h2 import (
     CONTINUATION,

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from support import eventually
+from stack import eventually
+from stack.http import ask
 from support.attacks import Bench
-from support.client import ask
 from support.envoys import endpoint, gateway_to
 from support.h2 import Connection, get, request
 from support.recorder import Record

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from support import eventually
+from stack import eventually
+from stack.http import ask
 from support.attacks import HOST
 from support.cgroups import cgroup
-from support.client import ask
 from support.envoys import Gateway, endpoint, gateway_to, peak
 from support.h2 import (
     DATA,

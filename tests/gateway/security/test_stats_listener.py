@@ -4,8 +4,8 @@ import re
 
 import pytest
 
+from stack.http import ask
 from support.attacks import HOST, Bench, table
-from support.client import ask
 from support.raw import connect, exchange, until_end
 
 CLOSE = HOST + b"connection: close\r\n\r\n"

@@ -1,6 +1,7 @@
 """An HTTP client that shows everything of a reply."""
 
 import http.client
+import json
 import select
 import ssl
 from collections.abc import Mapping
@@ -8,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from support import PATIENCE
+from stack import PATIENCE
 
 
 @dataclass(frozen=True)
@@ -24,20 +25,30 @@ class Reply:
         """The replica that made the reply."""
         return self.headers.get("corelane-replica")
 
+    def json(self) -> object:
+        """The body as JSON."""
+        return json.loads(self.body)
+
 
 class Client:
     """One keep-alive connection, opened again when the other side has closed it.
 
-    By TLS if there is a certificate to trust.
+    By TLS at `https://` or if there is a certificate to trust; without one, any certificate is accepted.
     """
 
-    def __init__(self, url: str, authority: Path | None = None) -> None:
-        host = urlsplit(url).netloc
-        if authority:
-            tls = ssl.create_default_context(cafile=str(authority))
-            self._connection = http.client.HTTPSConnection(host, timeout=PATIENCE, context=tls)
+    def __init__(
+        self, url: str, authority: Path | None = None, *, timeout: float = PATIENCE
+    ) -> None:
+        split = urlsplit(url)
+        if authority or split.scheme == "https":
+            tls = ssl.create_default_context(cafile=authority and str(authority))
+            if not authority:
+                tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+            self._connection = http.client.HTTPSConnection(
+                split.netloc, timeout=timeout, context=tls
+            )
         else:
-            self._connection = http.client.HTTPConnection(host, timeout=PATIENCE)
+            self._connection = http.client.HTTPConnection(split.netloc, timeout=timeout)
 
     def ask(
         self,
@@ -67,11 +78,25 @@ class Client:
 
 
 def ask(
-    url: str, path: str = "/", method: str = "GET", authority: Path | None = None, **more: object
+    url: str,
+    path: str = "/",
+    method: str = "GET",
+    authority: Path | None = None,
+    *,
+    timeout: float = PATIENCE,
+    **more: object,
 ) -> Reply:
     """One request on a connection of its own."""
-    client = Client(url, authority)
+    client = Client(url, authority, timeout=timeout)
     try:
         return client.ask(path, method, **more)
     finally:
         client.close()
+
+
+def replies(url: str, path: str = "/", status: int = 200, *, timeout: float = 2.0) -> bool:
+    """Whether it is answered with this status."""
+    try:
+        return ask(url, path, timeout=timeout).status == status
+    except (OSError, http.client.HTTPException):
+        return False

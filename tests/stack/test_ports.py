@@ -1,10 +1,14 @@
 """Which ports the processes of benchmarks and tests are given."""
 
 import socket
+import subprocess
+import sys
+from contextlib import ExitStack
 
 import pytest
 
-from loadtests.bench.free_ports import VARIABLE, free_ports
+from stack import REPOSITORY
+from stack.ports import BLOCK, VARIABLE, free_ports
 from tools.errors import ToolError
 
 
@@ -40,3 +44,26 @@ def test_what_is_no_range_is_refused(text: str, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv(VARIABLE, text)
     with pytest.raises(ToolError, match=f"{VARIABLE}={text} is no range of ports"):
         free_ports()
+
+
+DRAW = """
+import sys
+
+sys.path[:0] = ["", "hack"]
+from stack.ports import free_ports
+
+print(free_ports(3), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_no_process_draws_from_a_block_of_another() -> None:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    argv = [sys.executable, "-c", DRAW]
+    with ExitStack() as running:
+        # The context of a process closes its input, which ends it.
+        others = [
+            running.enter_context(subprocess.Popen(argv, cwd=REPOSITORY, **pipes)) for _ in range(3)
+        ]
+        drawn = [free_ports(), *(int(other.stdout.readline()) for other in others)]
+    assert len({port // BLOCK for port in drawn}) == len(drawn)

@@ -1,0 +1,173 @@
+"""A process with a log: started, awaited until it is ready, stopped, killed, paused and started again."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Self
+
+from stack import PAUSE, SLOWER
+from tools import progress
+from tools.errors import ToolError
+
+START = 180.0 * SLOWER
+"""Longest wait in seconds until a process is ready."""
+
+ENDING = 25.0
+"""Seconds from SIGTERM to SIGKILL; more than a replica's drain.deadline."""
+
+LINES = 20
+"""Lines of a log in an error."""
+
+
+class Process:
+    """A named program and its log, in a process group of its own."""
+
+    def __init__(
+        self,
+        name: str,
+        argv: Sequence[object],
+        folder: Path,
+        ready: Callable[[], object] = lambda: True,
+        environment: Mapping[str, str] | None = None,
+        *,
+        output: Path | None = None,
+        ending: signal.Signals = signal.SIGTERM,
+        ends: bool = False,
+        **popen: object,
+    ) -> None:
+        """It runs in the folder, which has its log. `output` is a file for its stdout, otherwise in the log, too.
+
+        `ending` asks it to end. One that `ends` may end by itself, as a load does. The rest is for Popen.
+        """
+        self.name = name
+        self.argv = [str(word) for word in argv]
+        self.log = folder / f"{name}.log"
+        self.ready = ready
+        self.ends = ends
+        self._output = output
+        self._ending = ending
+        self._options = {"env": environment, "cwd": folder, "stdin": subprocess.DEVNULL, **popen}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._group = 0
+        """The process group while something of it may run."""
+        self._asked = False
+        """Whether its end was requested."""
+
+    @property
+    def pid(self) -> int:
+        """Of the process; 0 while there is none."""
+        return self._process.pid if self.running else 0
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is running."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def status(self) -> int | None:
+        """The exit status once it has ended; negative for a signal."""
+        return None if self._process is None else self._process.poll()
+
+    @property
+    def failed(self) -> bool:
+        """Whether it has ended unexpectedly."""
+        return self._process is not None and not self.running and not (self._asked or self.ends)
+
+    def start(self, *more: object, wait: bool = True) -> Self:
+        """Starts it, this time with more flags; waits until it is ready."""
+        if self.running:
+            raise ToolError(f"{self.name} runs already")
+        self._asked = False
+        with self.log.open("ab") as log, (self._output or self.log).open("ab") as output:
+            self._process = subprocess.Popen(
+                [*self.argv, *map(str, more)],
+                stdout=output,
+                stderr=log,
+                process_group=0,
+                **self._options,
+            )
+        self._group = self._process.pid
+        if wait:
+            wait_for([self])
+        return self
+
+    def signal(self, number: signal.Signals) -> None:
+        """Sends a signal such as SIGSTOP and SIGCONT."""
+        self._process.send_signal(number)
+
+    def terminate(self) -> None:
+        """Asks it to end; a replica drains."""
+        self._asked = True
+        if self.running:
+            # A stopped process handles no other signal.
+            self._process.send_signal(signal.SIGCONT)
+            self._process.send_signal(self._ending)
+
+    def kill(self) -> None:
+        """Ends it and its group at once, as a lost node does."""
+        self._asked = True
+        if self._group:
+            with suppress(ProcessLookupError):
+                os.killpg(self._group, signal.SIGKILL)
+            self._group = 0
+            self._process.wait()
+
+    def stop(self) -> None:
+        """Asks it to end, and waits."""
+        self.terminate()
+        self.wait()
+
+    def wait(self, patience: float = ENDING) -> int:
+        """Waits for its end and kills it after the timeout, and what is left of its group. Returns the exit status."""
+        if self._process is None:
+            return 0
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(patience)
+        self.kill()
+        return self._process.returncode
+
+
+@contextmanager
+def running(
+    name: str, argv: Sequence[object], folder: Path, *more: object, **options: object
+) -> Iterator[Process]:
+    """A process that is ready and that ends with the context; arguments are those of `Process`."""
+    process = Process(name, argv, folder, *more, **options)
+    try:
+        yield process.start()
+    finally:
+        process.stop()
+
+
+def wait_for(processes: Iterable[Process], patience: float = START) -> None:
+    """Returns when all are ready; the error names every one that is not, with the end of its log."""
+    pending = list(processes)
+    deadline = time.monotonic() + patience
+    while pending := [each for each in pending if not each.ready()]:
+        ended = [each for each in pending if not each.running]
+        if ended or time.monotonic() > deadline:
+            words = "ended right after the start" if ended else f"no answer within {patience:.0f} s"
+            raise ToolError(describe(words, ended or pending))
+        time.sleep(PAUSE)
+
+
+def end(processes: Sequence[Process]) -> None:
+    """Ends all at once, those that were started last first."""
+    for each in reversed(processes):
+        each.terminate()
+    for each in reversed(processes):
+        each.wait()
+
+
+def describe(words: str, processes: Iterable[Process]) -> str:
+    """The failure of some processes, with the end of their logs."""
+    processes = list(processes)
+    lines = [f"{', '.join(each.name for each in processes)}: {words}"]
+    for each in processes:
+        lines.append(f"the end of {each.log}:")
+        lines += [f"    {line}" for line in progress.tail(each.log, LINES)]
+    return "\n".join(lines)
