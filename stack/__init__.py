@@ -44,6 +44,16 @@ def eventually(
     return found
 
 
+def in_time(check: Callable[[], object], patience: float = PATIENCE, pause: float = 0.05) -> bool:
+    """Waits until `check` returns something true; whether it did in time."""
+    deadline = time.monotonic() + patience
+    while not check():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(pause)
+    return True
+
+
 def becomes(read: Callable[[], object], wanted: object) -> None:
     """Waits until `read` gives what is wanted; the error shows what it gave last."""
     deadline = time.monotonic() + PATIENCE

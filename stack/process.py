@@ -1,6 +1,7 @@
 """A process with a log: started, awaited until it is ready, stopped, killed, paused and started again."""
 
 import os
+import resource
 import signal
 import subprocess
 import time
@@ -141,6 +142,32 @@ def running(
         yield process.start()
     finally:
         process.stop()
+
+
+def detached(
+    argv: Sequence[object], log: Path, environment: Mapping[str, str], **options: object
+) -> subprocess.Popen[bytes]:
+    """Starts a process in a session of its own, which outlives this one; whoever ends it needs its pid or a mark."""
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            [str(word) for word in argv],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            **options,
+        )
+
+
+MOST_FILES = 1 << 20
+
+
+def raise_open_files() -> None:
+    """Raises the limit of this process, which its children inherit; the usual one is 1024."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    soft = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def wait_for(processes: Iterable[Process], patience: float = START) -> None:

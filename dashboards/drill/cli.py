@@ -16,6 +16,7 @@ from dashboards.drill.watch import running_watch
 from dashboards.live import programs
 from local import down, processes
 from local.settings import REPOSITORY
+from stack import pids
 from tools.errors import ToolError
 
 RULES = REPOSITORY / "dashboards" / "rules"
@@ -64,7 +65,7 @@ def _run(alerts: list[str]) -> int:
     found = programs.obtain(kubernetes=whole)
     begun = time.monotonic()
     with ExitStack() as stack:
-        stack.enter_context(processes.lock(RUN))
+        stack.enter_context(pids.lock(RUN))
         _clear()
         watch = stack.enter_context(running_watch(RUN, factor.read(RULES), factor.FACTOR, found))
         platform = stack.enter_context(run.whole_platform(watch)) if whole else None

@@ -129,7 +129,7 @@ def _database(platform: Platform) -> list[Process]:
     return [*found, _server(platform, plan.edge, argv, HOST, secure=True)]
 
 
-def _postgres(platform: Platform, postgres: database.Instance) -> Process:
+def _postgres(platform: Platform, postgres: database.Postgres) -> Process:
     env = platform.environment | postgres.programs.environment()
     made = Process(
         "postgres",

@@ -9,8 +9,8 @@ from dashboards.live.options import Options, Plan
 from local import commands, render
 from local.settings import REPOSITORY
 from local.topology import HOST, Replica
-from postgres.instance import Instance
 from stack.http import ask
+from stack.postgres import Postgres
 from stack.process import Process
 from tools.errors import ToolError
 
@@ -64,7 +64,7 @@ def gated(replica: Replica, plan: Plan, options: Options, program: Path, run: Pa
     return with_flags(argv, [*own, *_chosen(options, replica.name)])
 
 
-def edge(plan: Plan, options: Options, program: Path, run: Path, server: Instance) -> list[object]:
+def edge(plan: Plan, options: Options, program: Path, run: Path, server: Postgres) -> list[object]:
     """The replica for direct clients: TLS, two lanes that an acceptor fills, PostgreSQL."""
     replica = plan.edge
     argv = [
@@ -75,8 +75,7 @@ def edge(plan: Plan, options: Options, program: Path, run: Path, server: Instanc
         *("--lanes", "2", "--placement", "least-loaded"),
         *("--static.root", REPOSITORY / "services" / "server" / "static"),
         *("--tls.certificate", run / "tls.crt", "--tls.key", run / "tls.key", "--tls.reload", "1s"),
-        *("--database.kind", "postgres", "--database.url", server.url()),
-        *("--database.password-file", server.password_file),
+        *server.flags(),
         *("--drain.settle", "1s", "--drain.deadline", "15s", "--log.format", "json"),
         *_common(plan, run),
     ]

@@ -15,7 +15,7 @@ from dashboards.live.platform import Platform
 from local import down, processes
 from local.settings import REPOSITORY
 from local.topology import HOST
-from postgres import instance as postgres
+from stack import pids, postgres
 from stack.process import describe, end
 from tools.errors import ToolError
 
@@ -86,7 +86,7 @@ def stage(options: Options) -> Iterator[Platform]:
     A part that has ended by itself meanwhile is an error that names it.
     """
     run = REPOSITORY / ".run" / options.name
-    with processes.lock(run), _unwound(), ExitStack() as stack:
+    with pids.lock(run), _unwound(), ExitStack() as stack:
         _clear(run)
         platform = assemble.assemble(options, run)
         try:

@@ -5,7 +5,8 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-sys.path[0] = str(Path(__file__).resolve().parent.parent)
+hack = Path(__file__).resolve().parent.parent
+sys.path[:1] = [str(hack), str(hack.parent)]
 
 from tools import resolve
 

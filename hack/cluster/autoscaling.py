@@ -4,9 +4,10 @@ import json
 import textwrap
 from pathlib import Path
 
-from cluster import images, local, processes, records
+from cluster import images, local, records
 from cluster.api import Api
 from cluster.settings import FOLDER, REPOSITORY, Settings
+from stack import in_time
 from tools import command, progress, resolve
 from tools.errors import ToolError
 
@@ -41,7 +42,7 @@ def install(settings: Settings, prometheus: str, *, whole: bool) -> int:
         objects = f"{json.dumps(config)}\n---\n{manifest}"
         _kubectl(settings, "apply", "--filename", "-", stdin=objects)
         api = Api.of(settings.state)
-        if not processes.until(lambda: all(_available(api, name) for name in APIS), PATIENCE, 0.5):
+        if not in_time(lambda: all(_available(api, name) for name in APIS), PATIENCE, 0.5):
             raise ToolError(f"not all of {', '.join(APIS)} are available: kubectl get apiservices")
     return 0
 

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from string import Template
 
-from cluster import network, processes, records
+from cluster import network, records
 from cluster.certificates import Certificates
 from cluster.plan import API_PORT, CONTROL, Node, Plan, cpu_text
 from cluster.programs import Programs
@@ -169,7 +169,7 @@ class Components:
     def _start(self, place: str, program: str, *arguments: object, name: str = "") -> None:
         argv = [*network.inside(self.anchors[place]), self.programs[program], *arguments]
         environment = self.programs.environment()
-        processes.start(self.record, f"{place}-{name or program}", argv, environment)
+        self.record.start(f"{place}-{name or program}", argv, environment)
 
     def etcd(self, folder: Path) -> None:
         """etcd, which listens in the control plane's namespace only."""
@@ -255,7 +255,7 @@ class Components:
         """The process that enforces NetworkPolicies, see policies.py."""
         argv = [*network.inside(self.anchors[CONTROL]), sys.executable, FOLDER, "policies"]
         environment = {**self.programs.environment(), "CLUSTER_STATE": str(self.state)}
-        processes.start(self.record, f"{CONTROL}-policies", argv, environment)
+        self.record.start(f"{CONTROL}-policies", argv, environment)
 
     def of_node(self, node: Node, files: NodeFiles, program: str) -> None:
         """One of a node's programs."""

@@ -4,9 +4,11 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from cluster import cgroups, processes, records, requirements
+from cluster import cgroups, records, requirements
 from cluster.plan import HOST_LINK, NODES
 from cluster.settings import Settings
+from stack import in_time
+from stack import pids as alive
 from tools.errors import ToolError
 
 CGROUPS = tuple(f"corelane-{name}" for name in NODES)
@@ -15,7 +17,7 @@ CGROUPS = tuple(f"corelane-{name}" for name in NODES)
 def pids(settings: Settings, namespaces: dict[str, dict[str, str]]) -> set[int]:
     """Processes with the mark, in the nodes' cgroups, or in the recorded namespaces."""
     return (
-        set(processes.find(settings.state))
+        set(alive.find(records.MARK, settings.state))
         | cgroups.pids(cgroups.folders(settings.cgroups, CGROUPS))
         | _in_namespaces(namespaces)
     )
@@ -32,9 +34,7 @@ def mounts(state: Path) -> list[Path]:
 
 def find(settings: Settings, namespaces: dict[str, dict[str, str]]) -> list[str]:
     """Describes everything that still exists."""
-    found = [
-        f"process {processes.name(pid)} (pid {pid})" for pid in sorted(pids(settings, namespaces))
-    ]
+    found = [f"process {alive.name(pid)} (pid {pid})" for pid in sorted(pids(settings, namespaces))]
     found += [f"mount {place}" for place in mounts(settings.state)]
     found += [f"cgroup {folder}" for folder in cgroups.folders(settings.cgroups, CGROUPS)]
     if requirements.owner() == settings.state:
@@ -49,7 +49,7 @@ def _in_namespaces(namespaces: dict[str, dict[str, str]]) -> set[int]:
     """
     wanted = {inode for kinds in namespaces.values() for inode in kinds.values()}
     found = set()
-    for pid in processes.all_pids() if wanted else ():
+    for pid in alive.every() if wanted else ():
         for kind in ("net", "mnt"):
             try:
                 if Path(f"/proc/{pid}/ns/{kind}").readlink().name in wanted:
@@ -72,7 +72,7 @@ def main(settings: Settings) -> int:
         print("No cluster is up.")
         return 0
     requirements.require_user()
-    with records.lock(settings.state):
+    with alive.lock(settings.state):
         record = records.Record(settings.state)
         if not record.exists and not find(settings, {}):
             print("No cluster is up.")
@@ -93,11 +93,11 @@ def stop(settings: Settings, record: records.Record) -> None:
     def none_lives() -> bool:
         found = pids(settings, namespaces)
         ended.update(found)
-        processes.kill(found)
-        processes.reap()
+        alive.kill(found)
+        alive.reap()
         return not found
 
-    processes.until(none_lives, PATIENCE)
+    in_time(none_lives, PATIENCE)
     for place in mounts(settings.state):
         subprocess.run(["umount", "--lazy", place], check=False)
     if requirements.owner() == settings.state:
@@ -107,11 +107,11 @@ def stop(settings: Settings, record: records.Record) -> None:
         cgroups.remove(cgroups.folders(settings.cgroups, CGROUPS))
         return not find(settings, namespaces)
 
-    if not processes.until(all_gone, PATIENCE):
+    if not in_time(all_gone, PATIENCE):
         left = "\n  ".join(find(settings, namespaces))
         raise ToolError(f"these are left; remove them and run `down` again:\n  {left}")
     _forget(settings, record)
-    processes.until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in ended), REAPING)
+    in_time(lambda: not any(Path(f"/proc/{pid}").exists() for pid in ended), REAPING)
 
 
 def _forget(settings: Settings, record: records.Record) -> None:

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from cluster import machines, network, places, processes, programs, records
+from cluster import machines, network, places, programs, records
 from cluster.plan import CONTROL, of_machines
 from cluster.settings import Settings
+from stack import in_time, pids
 from tools.errors import ToolError
 
 
@@ -37,8 +38,8 @@ class Faulty:
     def kill(self, node: str) -> None:
         """Takes its power."""
         entry = self.record.content["processes"][node]
-        processes.kill([entry["pid"]])
-        processes.until(lambda: not processes.alive(entry), 30)
+        pids.kill([entry["pid"]])
+        in_time(lambda: not pids.alive(entry), 30)
 
     def start(self, node: str) -> None:
         """Switches it on again."""

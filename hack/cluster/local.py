@@ -5,9 +5,10 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from cluster import images, places, processes, programs, records, requirements
+from cluster import images, places, programs, records, requirements
 from cluster.plan import CONTROL, NODES
 from cluster.settings import Settings
+from stack import pids
 from tools import resolve
 from tools.errors import ToolError
 
@@ -37,7 +38,7 @@ def enter(settings: Settings, name: str, command: list[str]) -> int:
     requirements.require_user()
     record = records.Record(settings.state)
     entry = record.content.get("processes", {}).get(name)
-    if name not in (CONTROL, *NODES) or not entry or not processes.alive(entry):
+    if name not in (CONTROL, *NODES) or not entry or not pids.alive(entry):
         raise ToolError(f"unknown node {name!r}: choose from {CONTROL}, {', '.join(NODES)}")
     if record.content.get("machines") and not command:
         raise ToolError("a node that is a machine has no terminal: name a command")
@@ -52,7 +53,7 @@ def status(settings: Settings) -> int:
     if not entries:
         print("No cluster is up.")
         return 1
-    lives = {name: processes.alive(entry) for name, entry in entries.items()}
+    lives = {name: pids.alive(entry) for name, entry in entries.items()}
     for name, alive in lives.items():
         print(f"  {name:<32} {'runs, pid ' + str(entries[name]['pid']) if alive else 'ENDED'}")
     if not all(lives.values()):

@@ -10,13 +10,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from cluster import components, network, processes, records
+from cluster import components, network, records
 from cluster.certificates import Certificates
 from cluster.components import NodeFiles
 from cluster.plan import CONTROL, Node, Plan
 from cluster.programs import Programs
 from cluster.settings import FOLDER
 from machines import qemu
+from stack import in_time
 from tools.errors import ToolError
 
 CPUS = 2
@@ -84,8 +85,8 @@ class Machines:
         place = folder(self.state, node.name)
         argv, environment = qemu.sharing(place)
         environment = {**self.programs.environment(), **environment}
-        processes.start(self.record, f"{node.name}-files", argv, environment)
-        if not processes.until((place / qemu.FILES).exists, SHARING):
+        self.record.start(f"{node.name}-files", argv, environment)
+        if not in_time((place / qemu.FILES).exists, SHARING):
             log = records.log(self.state, f"{node.name}-files")
             raise ToolError(f"{node.name} has no file system: see {log}")
         number = self.plan.nodes.index(node) + 1
@@ -102,9 +103,7 @@ class Machines:
             *("-serial", f"file:{records.log(self.state, f'{node.name}-console')}"),
             *qemu.commands(place, "server=on", "wait=off"),
         )
-        processes.start(
-            self.record, node.name, [*network.inside(control), *argv], self.programs.environment()
-        )
+        self.record.start(node.name, [*network.inside(control), *argv], self.programs.environment())
 
 
 def restart(plan: Plan, record: records.Record, programs: Programs, name: str) -> None:

@@ -7,9 +7,10 @@ a process that sleeps, and is gone with the last process in it.
 
 from pathlib import Path
 
-from cluster import processes, records
+from cluster import records
 from cluster.plan import CONTROL, HOST_LINK, Node, Plan
 from cluster.programs import Programs
+from stack import in_time, pids
 from tools import command
 from tools.errors import ToolError
 
@@ -23,8 +24,8 @@ def anchor(record: records.Record, programs: Programs, name: str) -> int:
     """Starts the process that holds the network and mount namespace of a node."""
     # Mounts of a node are visible in its namespace only, and end with it.
     argv = ["unshare", "--net", "--mount", "--propagation", "private", "sleep", "infinity"]
-    pid = processes.start(record, name, argv, programs.environment())
-    if not processes.until(lambda: processes.name(pid) == "sleep", 10, 0.005):
+    pid = record.start(name, argv, programs.environment())
+    if not in_time(lambda: pids.name(pid) == "sleep", 10, 0.005):
         raise ToolError(f"no namespaces for {name}: see {records.log(record.file.parent, name)}")
     inodes = {kind: Path(f"/proc/{pid}/ns/{kind}").readlink().name for kind in ("net", "mnt")}
     record.save(namespaces={**record.content.get("namespaces", {}), name: inodes})

@@ -1,28 +1,18 @@
 """The record of `up` for `down`, `status` and the next `up`. One folder per machine."""
 
-import fcntl
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tools.errors import ToolError
+from stack import pids
+from stack.process import detached
+
+MARK = "CORELANE_CLUSTER_STATE"
+"""Environment variable of every process that `up` starts, and of their children."""
 
 KEPT = ("logs", "lock")
 """Files that `down` keeps."""
-
-
-@contextmanager
-def lock(state: Path) -> Iterator[None]:
-    """Locks the cluster; another `up` or `down` fails meanwhile."""
-    state.mkdir(parents=True, exist_ok=True)
-    with open(state / "lock", "w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ToolError(f"another up or down of {state} is running: wait for it") from None
-        yield
 
 
 class Record:
@@ -47,10 +37,15 @@ class Record:
         fresh.write_text(json.dumps(self.content, indent=1))
         os.replace(fresh, self.file)
 
-    def add_process(self, name: str, pid: int, started: str) -> None:
-        """Records a process by its pid and start time."""
+    def start(self, name: str, argv: Sequence[object], environment: Mapping[str, str]) -> int:
+        """Starts a process with its output in a log file, and records it by its pid and start time."""
+        folder = self.file.parent
+        file = log(folder, name)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        pid = detached(argv, file, {**environment, MARK: str(folder)}, cwd="/").pid
         known = self.content.get("processes", {})
-        self.save(processes={**known, name: {"pid": pid, "started": started}})
+        self.save(processes={**known, name: {"pid": pid, "started": pids.started(pid)}})
+        return pid
 
 
 def kubeconfig(state: Path) -> Path:

@@ -16,7 +16,6 @@ from cluster import (
     machines,
     network,
     places,
-    processes,
     records,
     requirements,
 )
@@ -28,6 +27,8 @@ from cluster.plan import CONTROL, Node, Plan, cpu_list, cpu_text, of_machines
 from cluster.plan import make as make_plan
 from cluster.programs import Programs, obtain
 from cluster.settings import FOLDER, Settings, kind
+from stack import in_time, pids
+from stack.process import raise_open_files
 from tools import progress
 from tools.errors import ToolError
 
@@ -52,7 +53,7 @@ def main(settings: Settings) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     requirements.require_user()
     requirements.require_ours(settings.state)
-    with records.lock(settings.state):
+    with pids.lock(settings.state):
         record = records.Record(settings.state)
         if _is_up(settings, record):
             return 0
@@ -86,7 +87,7 @@ def _is_up(settings: Settings, record: records.Record) -> bool:
     if not record.exists and not left:
         return False
     entries = record.content.get("processes", {})
-    dead = [name for name, entry in entries.items() if not processes.alive(entry)]
+    dead = [name for name, entry in entries.items() if not pids.alive(entry)]
     restarted = record.exists and record.content.get("boot") != records.boot()
     if record.content.get("complete") and not dead and not restarted:
         print("The cluster is up already.")
@@ -142,7 +143,7 @@ class Start:
 
     def run(self, archives: list[Path]) -> None:
         """Everything, in order; what does not depend on each other runs side by side."""
-        processes.raise_open_files()
+        raise_open_files()
         for log in (self.state / "logs").glob("*.log"):
             log.unlink()
         self.record.save(
@@ -282,9 +283,9 @@ class Start:
         def settled() -> bool:
             return bool(self._ended()) or condition()
 
-        in_time = processes.until(settled, PATIENCE, 0.1)
+        done = in_time(settled, PATIENCE, 0.1)
         ended = self._ended()
-        if ended or not in_time:
+        if ended or not done:
             file = records.log(self.state, ended[0] if ended else log)
             lines = "\n".join(f"    {line}" for line in progress.tail(file, 15))
             why = f"{ended[0]} ended" if ended else f"{what} is not ready after {PATIENCE:.0f} s"
@@ -292,4 +293,4 @@ class Start:
 
     def _ended(self) -> list[str]:
         entries = dict(self.record.content["processes"])
-        return [name for name, entry in entries.items() if not processes.alive(entry)]
+        return [name for name, entry in entries.items() if not pids.alive(entry)]

@@ -5,8 +5,8 @@ from urllib.parse import quote
 
 from local.service import REFERENCE
 from local.topology import HOST, Topology
-from postgres import instance, process
-from postgres.instance import Instance
+from stack import postgres
+from stack.postgres import Postgres
 
 PART = "postgres"
 """The name of PostgreSQL among the processes."""
@@ -15,32 +15,31 @@ KEPT = ("*.db", "*.db-wal", "*.db-shm", PART)
 """What outlives a restart in the run folder. Replicas start there, so it has the SQLite files of any service."""
 
 
-def make(topology: Topology, run: Path) -> Instance | None:
+def make(topology: Topology, run: Path) -> Postgres | None:
     """The PostgreSQL of the instance, its data made the first time."""
     if topology.database != "postgres":
         return None
     # More than the replicas take, each for its one lane, and the superuser.
     connections = max(100, 10 * len(topology.replicas))
-    settings = instance.Settings(topology.postgres_port, connections=connections)
-    return instance.make(run / PART, settings)
+    settings = postgres.Settings(topology.postgres_port, connections=connections)
+    return postgres.make(run / PART, settings)
 
 
-def read(topology: Topology, run: Path) -> Instance | None:
+def read(topology: Topology, run: Path) -> Postgres | None:
     """The PostgreSQL of an instance that is there."""
-    return instance.read(run / PART) if topology.database == "postgres" else None
+    return postgres.read(run / PART) if topology.database == "postgres" else None
 
 
-def flags(topology: Topology, server: Instance | None, run: Path) -> list[str]:
+def flags(topology: Topology, server: Postgres | None, run: Path) -> list[str]:
     """Flags of a replica. Processes of one host may share a file in WAL mode (sqlite.org/wal.html)."""
     if topology.database == "none":
         return []
     if server is None:
         return ["--database.path", str(run / "projects.db")]
-    kind = ["--database.kind", "postgres", "--database.url", server.url()]
-    return [*kind, "--database.password-file", str(server.password_file)]
+    return server.flags()
 
 
-def environment(topology: Topology, server: Instance | None, run: Path) -> dict[str, str]:
+def environment(topology: Topology, server: Postgres | None, run: Path) -> dict[str, str]:
     """The variable by which services other than the reference server find their database."""
     if topology.database == "none":
         return {}
@@ -61,13 +60,13 @@ def describe(topology: Topology, run: Path) -> str:
     return f"in {run / ('projects.db' if ours else f'{topology.service.name}.db')}"
 
 
-def argv(server: Instance) -> list[str]:
+def argv(server: Postgres) -> list[str]:
     """The command line of PostgreSQL. `env` takes any path, supervisord's option `environment` does not."""
     variables = server.programs.environment().items()
     return ["env", *(f"{name}={value}" for name, value in variables), *server.argv()]
 
 
-def program(server: Instance) -> dict[str, object]:
+def program(server: Postgres) -> dict[str, object]:
     """Options of PostgreSQL in supervisord, in addition to its command line."""
     user = {"user": server.account.name} if server.account.other else {}
     return {
@@ -80,10 +79,10 @@ def program(server: Instance) -> dict[str, object]:
 
 def ready(run: Path, pid: int) -> bool:
     """Whether PostgreSQL takes connections."""
-    server = instance.read(run / PART)
-    return server is not None and process.takes_connections(server, pid)
+    server = postgres.read(run / PART)
+    return server is not None and server.ready(pid)
 
 
 def remove(run: Path) -> None:
     """Removes PostgreSQL's data, which can be outside the run folder."""
-    instance.remove(run / PART)
+    postgres.remove(run / PART)

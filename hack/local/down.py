@@ -5,6 +5,7 @@ import signal
 from pathlib import Path
 
 from local import database, processes, render, supervisor
+from stack import in_time, pids
 from tools import progress
 from tools.errors import ToolError
 
@@ -19,7 +20,7 @@ def main(run: Path) -> int:
     if not processes.find(run):
         print(f"Nothing is up (instance {run.name}).")
         return 0
-    with processes.lock(run):
+    with pids.lock(run):
         stop(run)
     print("Corelane is down.")
     return 0
@@ -37,19 +38,19 @@ def stop(run: Path) -> None:
     """Stops every process of the instance: in order if its supervisord runs, otherwise directly."""
     pid, since = supervisor.pid(run), supervisor.mark(run)
     if pid is not None:
-        processes.send(pid, signal.SIGTERM, run)
-        if processes.gone(run, PATIENCE):
+        pids.send(pid, signal.SIGTERM, processes.MARK, run)
+        if _gone(run, PATIENCE):
             report_killed(run, since)
             return _forget(run)
     elif processes.find(run):
         _say(run, "supervisord does not reply; stopping each process directly")
         _send_all(run, signal.SIGTERM)
-        if processes.gone(run, PATIENCE):
+        if _gone(run, PATIENCE):
             return _forget(run)
     if processes.find(run):
         _say(run, "killing processes that do not exit")
         _send_all(run, signal.SIGKILL)
-        if not processes.gone(run, KILLED):
+        if not _gone(run, KILLED):
             raise ToolError(f"these processes remain after SIGKILL: {_names(run)}")
     return _forget(run)
 
@@ -60,9 +61,13 @@ def report_killed(run: Path, since: int) -> None:
         progress.say(name, f"was killed: it still ran {render.STOP} s after SIGTERM")
 
 
+def _gone(run: Path, patience: float) -> bool:
+    return in_time(lambda: not processes.find(run), patience)
+
+
 def _send_all(run: Path, number: signal.Signals) -> None:
     for pid in processes.find(run):
-        processes.send(pid, number, run)
+        pids.send(pid, number, processes.MARK, run)
 
 
 def _say(run: Path, text: str) -> None:
@@ -70,7 +75,7 @@ def _say(run: Path, text: str) -> None:
 
 
 def _names(run: Path) -> str:
-    return ", ".join(f"{processes.name(pid)} (pid {pid})" for pid in processes.find(run))
+    return ", ".join(f"{pids.name(pid)} (pid {pid})" for pid in processes.find(run))
 
 
 def _forget(run: Path) -> None:

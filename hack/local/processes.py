@@ -1,16 +1,14 @@
 """The processes of one instance: their environment, with a mark that finds them, and a lock against a second command."""
 
-import fcntl
 import os
 import re
 import signal
 import subprocess
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 from local.service import REFERENCE, Service
+from stack import pids
 from tools import progress
 from tools.errors import ToolError
 
@@ -83,78 +81,4 @@ MARK = "LOCAL_RUN_DIR"
 
 def find(run: Path) -> list[int]:
     """The pids of all living processes of the instance."""
-    return [int(folder.name) for folder in Path("/proc").glob("[0-9]*") if _marked(folder, run)]
-
-
-def _marked(folder: Path, run: Path) -> bool:
-    try:
-        # Empty for a zombie, so a process that only waits to be reaped does not count.
-        return os.fsencode(f"{MARK}={run}") in (folder / "environ").read_bytes().split(b"\0")
-    except OSError:
-        return False
-
-
-def send(pid: int, number: signal.Signals, run: Path) -> None:
-    """Signals a process if it still belongs to the instance; a pid may have a new owner."""
-    try:
-        handle = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    try:
-        if _marked(Path(f"/proc/{pid}"), run):
-            signal.pidfd_send_signal(handle, number)
-    except ProcessLookupError:
-        return
-    finally:
-        os.close(handle)
-
-
-def gone(run: Path, seconds: float) -> bool:
-    """Waits until no process of the instance is left; False when time runs out first."""
-    deadline = time.monotonic() + seconds
-    while find(run):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
-
-
-def name(pid: int) -> str:
-    """The short name of a process."""
-    try:
-        return Path(f"/proc/{pid}/comm").read_text().strip()
-    except OSError:
-        return "gone"
-
-
-def environment(pid: int) -> dict[str, str]:
-    """The variables with which a process was started; empty if that cannot be read."""
-    try:
-        text = os.fsdecode(Path(f"/proc/{pid}/environ").read_bytes())
-    except OSError:
-        return {}
-    return dict(pair.split("=", 1) for pair in text.split("\0") if "=" in pair)
-
-
-def cpus(pid: int) -> str:
-    """The CPUs on which a process may run, as the kernel writes them: 0-3,8."""
-    try:
-        text = Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return "-"
-    fields = dict(line.split(":", 1) for line in text.splitlines())
-    return fields["Cpus_allowed_list"].strip()
-
-
-@contextmanager
-def lock(run: Path) -> Iterator[None]:
-    """Locks the instance: another `up` or `down` of it fails meanwhile."""
-    run.mkdir(parents=True, exist_ok=True)
-    with open(run / "lock", "w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ToolError(
-                f"another command of instance {run.name} is running: wait until it ends"
-            ) from None
-        yield
+    return pids.find(MARK, run)

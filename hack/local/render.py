@@ -17,7 +17,7 @@ from string import Template
 from local import commands, database, supervisor
 from local.service import REFERENCE, REPOSITORY
 from local.topology import HOST, Topology
-from postgres.instance import Instance
+from stack.postgres import Postgres
 from tools.errors import ToolError
 
 STOP = 20
@@ -128,7 +128,7 @@ def _job(name: str, pods: dict[str, int], namespace: str, service: str = "") -> 
 
 
 def supervisord(
-    topology: Topology, programs: dict[str, Path], postgres: Instance | None, run: Path
+    topology: Topology, programs: dict[str, Path], postgres: Postgres | None, run: Path
 ) -> str:
     """All processes, as supervisord reads them."""
     replicas = _replicas(topology, programs["server"], postgres, run)
@@ -170,7 +170,7 @@ def supervisord(
 
 
 def _replicas(
-    topology: Topology, program: Path, postgres: Instance | None, run: Path
+    topology: Topology, program: Path, postgres: Postgres | None, run: Path
 ) -> dict[str, tuple[list[str], dict[str, str]]]:
     """The command line and the environment of each replica."""
     if topology.service == REFERENCE:

@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 from local import processes, settings, supervisor, topology
+from stack import pids
 from tools import progress
 from tools.errors import ToolError
 
@@ -37,7 +38,7 @@ def _row(info: dict, address: str) -> str:
         info["name"],
         info["statename"].lower(),
         info["pid"] if alive else "-",
-        processes.cpus(info["pid"]) if alive else "-",
+        pids.cpus(info["pid"]) if alive else "-",
         address,
         _duration(time.time() - info["start"]) if alive else "-",
     )

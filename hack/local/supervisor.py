@@ -4,20 +4,17 @@ import hashlib
 import http.client
 import os
 import re
-import resource
 import socket
-import subprocess
 import tempfile
 import xmlrpc.client
 from pathlib import Path
 
 from local import processes
+from stack.process import detached, raise_open_files
 from tools.errors import ToolError
 
 LONGEST_SOCKET = 90
 """A socket's path has at most 107 bytes (unix(7)); supervisord adds its pid to it at first."""
-
-MOST_FILES = 1 << 20
 
 LOG = "supervisord.log"
 
@@ -36,24 +33,9 @@ def socket_path(run: Path) -> Path:
 
 def start(program: Path, run: Path, environment: dict[str, str]) -> None:
     """Starts supervisord in a session of its own, so that it outlives this terminal."""
-    _raise_file_limit()
-    with open(run / LOG, "a") as log:
-        subprocess.Popen(
-            [program, "-c", run / "supervisord.conf"],
-            cwd=run,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-
-
-def _raise_file_limit() -> None:
-    """A connection through the gateway takes two files of Envoy; the usual limit is 1024."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    soft = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    # A connection through the gateway takes two files of Envoy.
+    raise_open_files()
+    detached([program, "-c", run / "supervisord.conf"], run / LOG, environment, cwd=run)
 
 
 def pid(run: Path) -> int | None:

@@ -26,6 +26,7 @@ from local import (
 from local.build import Built
 from local.service import REFERENCE, Service
 from local.topology import HOST, Topology
+from stack import pids
 from tools import progress, resolve
 from tools.errors import ToolError
 
@@ -66,7 +67,7 @@ def main(
     # SIGTERM unwinds like an interrupt, so that an aborted start leaves nothing.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     _hide(run)
-    with processes.lock(run):
+    with pids.lock(run):
         plan = _running(run, service)
         built = None
         if plan is None:
@@ -85,7 +86,7 @@ def _running(run: Path, service: Service) -> Topology | None:
     running = topology.read(run)
     down_first = f"run {settings.usage(run, 'down')} first"
     if supervisor.pid(run) is None or running is None:
-        names = ", ".join(f"{processes.name(pid)} (pid {pid})" for pid in found)
+        names = ", ".join(f"{pids.name(pid)} (pid {pid})" for pid in found)
         raise ToolError(f"an incomplete earlier run left {names}: {down_first}")
     if running.service != service:
         other = running.service.program
@@ -121,7 +122,7 @@ def _changed(running: Topology, run: Path) -> list[str]:
     """Variables that replicas would get from a new start with another value."""
     program = run / build.FOLDER / Path(running.service.program).name
     now = processes.make(run, program, running.service, _own(running, run))
-    before = processes.environment(supervisor.pid(run) or 0)
+    before = pids.environment(supervisor.pid(run) or 0)
     changed = {name for name in before.keys() | now.keys() if before.get(name) != now.get(name)}
     return sorted(name for name in changed - OURS if before and not SHELL.fullmatch(name))
 

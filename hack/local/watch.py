@@ -11,6 +11,7 @@ from local import build, down, processes, ready, settings, supervisor
 from local.build import Built
 from local.render import STOP
 from local.topology import Replica, Topology
+from stack import in_time, pids
 from tools import progress
 from tools.errors import ToolError
 
@@ -50,7 +51,7 @@ def _roll(topology: Topology, built: Built, run: Path) -> None:
     """Rolls the program out unless the replicas have it."""
     if filecmp.cmp(built.program, run / build.FOLDER / built.program.name, shallow=False):
         return
-    with processes.lock(run), progress.step("watch", "rolls the new program out"):
+    with pids.lock(run), progress.step("watch", "rolls the new program out"):
         roll(topology, built.program, run)
 
 
@@ -120,9 +121,6 @@ STOPPED = ("STOPPED", "EXITED", "FATAL")
 
 
 def _becomes(replica: Replica, run: Path, seconds: float, done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + seconds
-    while not done():
-        if time.monotonic() > deadline:
-            log = "\n".join(ready.last(replica.name, run))
-            raise ToolError(f"{replica.name} is not ready within {seconds:.0f} s; {log}")
-        time.sleep(0.05)
+    if not in_time(done, seconds):
+        log = "\n".join(ready.last(replica.name, run))
+        raise ToolError(f"{replica.name} is not ready within {seconds:.0f} s; {log}")

@@ -6,10 +6,10 @@ import os
 import shutil
 from pathlib import Path
 
-from local import ports, processes
+from local import ports
 from local import settings as local
-from postgres import instance, process
-from postgres.instance import Instance, Settings
+from stack import HOST, pids, postgres
+from stack.postgres import Postgres, Settings
 from tools import errors
 from tools.errors import ToolError
 
@@ -38,7 +38,7 @@ def _run(command: str, words: list[str]) -> int:
         return _up(folder)
     if command == "down":
         return _down(folder)
-    running = instance.read(folder) if process.pid(folder) else None
+    running = postgres.read(folder) if postgres.pid(folder) else None
     if running is None:
         print(f"No PostgreSQL is up (instance {folder.name}).")
         return 1
@@ -52,15 +52,15 @@ def _run(command: str, words: list[str]) -> int:
 
 
 def _up(folder: Path) -> int:
-    with processes.lock(folder):
-        if process.pid(folder):
+    with pids.lock(folder):
+        if postgres.pid(folder):
             print("PostgreSQL is up already.")
-            print(describe(instance.read(folder)))
+            print(describe(postgres.read(folder)))
             return 0
         wanted = _settings()
         ports.require_free_port(wanted.port, "PostgreSQL", "POSTGRES_PORT", wanted.address)
-        started = instance.make(folder, wanted)
-        process.start(started)
+        started = postgres.make(folder, wanted)
+        started.start()
         print("PostgreSQL is up.")
         print(describe(started))
     return 0
@@ -70,19 +70,19 @@ def _down(folder: Path) -> int:
     if not folder.exists():
         print(f"No PostgreSQL is up (instance {folder.name}).")
         return 0
-    with processes.lock(folder):
-        process.stop(folder, keep=False)
-        instance.remove(folder)
+    with pids.lock(folder):
+        postgres.stop(folder, keep=False)
+        postgres.remove(folder)
         shutil.rmtree(folder)
     print("PostgreSQL is down, and its data are removed.")
     return 0
 
 
-def describe(running: Instance) -> str:
+def describe(running: Postgres) -> str:
     """The settings with which the service uses it."""
     lines = [
         "",
-        f"  process        pid {process.pid(running.folder)}, data in {running.home}",
+        f"  process        pid {running.pid}, data in {running.home}",
         f"  database.url   {running.url()}",
         f"  password_file  {running.password_file}",
     ]
@@ -107,7 +107,7 @@ def _instance() -> Path:
 
 def _settings() -> Settings:
     """The settings of the environment."""
-    address = os.environ.get("POSTGRES_ADDRESS") or "127.0.0.1"
+    address = os.environ.get("POSTGRES_ADDRESS") or HOST
     try:
         ipaddress.ip_address(address)
     except ValueError:

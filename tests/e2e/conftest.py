@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from stack.postgres import Postgres
 from support.kubernetes import Cluster
-from support.postgres import Postgres
 from support.projects import Writer
 from support.releases import Release
 
@@ -62,11 +62,11 @@ def address_towards(node: str) -> str:
 
 def objects(postgres: Postgres, writer: Writer) -> list[dict]:
     """What the release is told the names of; the Service leads out of the cluster."""
-    settings = postgres.instance.settings
+    settings = postgres.settings
     port = {"name": "postgres", "protocol": "TCP", "port": settings.port}
     secret = {
-        "password": postgres.instance.password_file.read_text(),
-        "ca.crt": postgres.instance.ca_file.read_text(),
+        "password": postgres.password_file.read_text(),
+        "ca.crt": postgres.ca_file.read_text(),
         "tokens": writer.file.read_text(),
     }
     labels = {"kubernetes.io/service-name": NAME}
@@ -104,7 +104,7 @@ def database(
     server = new_postgres(tls=True, address=address_towards(node), names=[NAME])
     writer = Writer.new(tmp_path)
     apply(release.cluster, objects(server, writer))
-    settings = server.instance.settings
+    settings = server.settings
     url = f"postgres://corelane@{NAME}:{settings.port}/corelane?sslmode=require"
     yield (
         server,

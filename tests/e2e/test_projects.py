@@ -2,8 +2,8 @@
 
 from stack import eventually
 from stack.http import ask
+from stack.postgres import Postgres
 from support.kubernetes import ROLL_OUT
-from support.postgres import Postgres
 from support.projects import Saves, Writer
 from support.releases import Release
 

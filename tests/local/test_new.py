@@ -15,7 +15,7 @@ import pytest
 
 from local import processes, supervisor, topology
 from local.settings import VARIABLES
-from stack import REPOSITORY, becomes, eventually
+from stack import REPOSITORY, becomes, eventually, pids
 from stack.http import ask
 from stack.ports import free_ports
 from stack.programs import example, program
@@ -265,7 +265,7 @@ def bodies(made: Project, wanted: set[bytes]) -> None:
 
 def variables(made: Project, name: str) -> dict[str, str]:
     """The variables of a process of the platform."""
-    return processes.environment(supervisor.states(made.run)[name]["pid"])
+    return pids.environment(supervisor.states(made.run)[name]["pid"])
 
 
 def again(made: Project, up: tuple[object, ...], **more: str) -> str:

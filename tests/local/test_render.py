@@ -12,9 +12,9 @@ import pytest
 import yaml
 
 from charts import local_gateway
-from local import commands, processes, render, topology
+from local import commands, render, topology
 from local.settings import VARIABLES, Settings
-from stack import REPOSITORY
+from stack import REPOSITORY, pids
 from support.platforms import Platform
 from support.rendering import tool
 
@@ -141,7 +141,7 @@ def test_port_in_use_names_port_process_and_variable(
         result = platform.command("up")
     assert result.returncode == 1
     assert f"port {port} for server-1's admin is in use" in result.stderr
-    assert f"{processes.name(os.getpid())} (pid {os.getpid()})" in result.stderr
+    assert f"{pids.name(os.getpid())} (pid {os.getpid()})" in result.stderr
     assert "REPLICA_ADMIN_PORT" in result.stderr
     assert platform.pids() == []
 

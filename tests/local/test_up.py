@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from local import processes, supervisor
-from stack import REPOSITORY, becomes, eventually
+from local import supervisor
+from stack import REPOSITORY, becomes, eventually, pids
 from stack.http import ask
 from stack.programs import program
 from support.load import Load
@@ -34,7 +34,7 @@ def test_every_replica_answers_through_the_gateway(platform: Platform) -> None:
 
 def test_each_replica_may_run_on_its_cpu_only(platform: Platform) -> None:
     for replica in platform.replicas:
-        assert processes.cpus(platform.pid(replica.name)) == str(replica.cpu)
+        assert pids.cpus(platform.pid(replica.name)) == str(replica.cpu)
 
 
 def test_second_up_says_it_is_up_and_changes_nothing(platform: Platform) -> None:

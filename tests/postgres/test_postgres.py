@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from postgres import account, home, instance, programs
 from stack import PATIENCE, REPOSITORY
+from stack import postgres_home as home
 from stack.ports import free_ports
-from support.postgres import Database, Postgres
+from stack.postgres import Database, Postgres, remove
 
 COMMAND = [sys.executable, "hack/postgres"]
 
@@ -75,7 +75,7 @@ def test_bad_settings_are_named(command: Callable[..., subprocess.CompletedProce
 def test_a_port_in_use_is_named(
     command: Callable[..., subprocess.CompletedProcess[str]], postgres: Postgres
 ) -> None:
-    port = postgres.instance.settings.port
+    port = postgres.settings.port
     result = command("up", POSTGRES_PORT=str(port))
     assert result.returncode == 1
     assert f"port {port} for PostgreSQL is in use by postgres (pid {postgres.pid})" in result.stderr
@@ -86,11 +86,11 @@ def test_it_runs_without_privileges_in_a_folder_of_its_own(postgres: Postgres) -
         assert Path(f"/proc/{postgres.pid}").stat().st_uid == pwd.getpwnam("nobody").pw_uid
     else:
         assert Path(f"/proc/{postgres.pid}").stat().st_uid == os.geteuid()
-    assert stat.S_IMODE(postgres.instance.home.stat().st_mode) == 0o700
+    assert stat.S_IMODE(postgres.home.stat().st_mode) == 0o700
 
 
 def test_only_who_has_the_password_gets_in(database: Database) -> None:
-    made = database.server.instance
+    made = database.server
     environment = {**made.programs.environment(), **made.client(database.name)}
     for user, password, accepted in (
         ("corelane", database.password_file.read_text(), True),
@@ -129,11 +129,11 @@ def test_what_was_committed_is_there_after_a_kill(own: Postgres) -> None:
     assert own.pid == 0
     own.start()
     assert own.query("SELECT one FROM kept") == [["1"]]
-    assert "automatic recovery in progress" in own.log()
-    plain = {**own.instance.client(), "PGSSLMODE": "disable"}
+    assert "automatic recovery in progress" in own.log.read_text()
+    plain = {**own.client(), "PGSSLMODE": "disable"}
     refused = subprocess.run(
-        [own.instance.programs["psql"], "--command", "SELECT 1"],
-        env={**own.instance.programs.environment(), **plain},
+        [own.programs["psql"], "--command", "SELECT 1"],
+        env={**own.programs.environment(), **plain},
         capture_output=True,
         text=True,
         check=False,
@@ -143,7 +143,7 @@ def test_what_was_committed_is_there_after_a_kill(own: Postgres) -> None:
 
 
 def test_frozen_it_does_not_answer_until_it_is_thawed(own: Postgres) -> None:
-    made = own.instance
+    made = own
     own.freeze()
     process = subprocess.Popen(
         [made.programs["psql"], "--no-psqlrc", "--command", "SELECT 1"],
@@ -161,12 +161,12 @@ def test_frozen_it_does_not_answer_until_it_is_thawed(own: Postgres) -> None:
 def test_programs_and_data_out_of_reach_of_its_user_are_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    user = account.choose()
+    user = home.account()
     assert not user.reaches(tmp_path)
     place = home.place(tmp_path / "instance", user)
     assert place.parent == Path("/var/tmp")
     # What hack/tools unpacks for root is below /root, which is closed; so is this copy of it.
-    installed = programs.obtain(place, user)
+    installed = home.programs(place, user)
     unpacked = tmp_path / "unpacked"
     folder = unpacked / "usr/lib/postgresql/15/bin"
     folder.mkdir(parents=True)
@@ -177,10 +177,10 @@ def test_programs_and_data_out_of_reach_of_its_user_are_elsewhere(
     for name in ("initdb", "psql", "postgres"):
         (folder / name).write_bytes(installed[name].read_bytes())
         (folder / name).chmod(0o755)
-    monkeypatch.setattr(programs.resolve, "ensure", lambda names: dict.fromkeys(names, launcher))
+    monkeypatch.setattr(home.resolve, "ensure", lambda names: dict.fromkeys(names, launcher))
     home.make(place, user)
     try:
-        copied = programs.obtain(place, user)
+        copied = home.programs(place, user)
         assert copied.folder == place / "programs/usr/lib/postgresql/15/bin"
         for name in ("postgres", "initdb"):
             shown = subprocess.run(
@@ -193,7 +193,7 @@ def test_programs_and_data_out_of_reach_of_its_user_are_elsewhere(
             )
             assert b"PostgreSQL" in shown.stdout
     finally:
-        instance.remove(tmp_path / "instance")
+        remove(tmp_path / "instance")
     assert not place.exists()
 
 

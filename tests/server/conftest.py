@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from support.postgres import Postgres
+from stack.postgres import Postgres
 from support.projects import Writer
 
 

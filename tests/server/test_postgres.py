@@ -13,7 +13,7 @@ import pytest
 
 from stack import PATIENCE, becomes, eventually
 from stack.http import Reply, ask
-from support.postgres import Database, holding
+from stack.postgres import Database, holding
 from support.projects import PATIENT, Writer, connected, database_line, lists
 from support.servers import Server
 
@@ -61,7 +61,7 @@ def test_statements_are_prepared_once_on_each_connection(
     def logged(step: str, statement: str) -> list[str]:
         """The names under which a statement went through this step."""
         line = rf"@{database.name} .* {step} (\S+): {statement}"
-        return re.findall(line, database.server.log())
+        return re.findall(line, database.server.log.read_text())
 
     save = "INSERT INTO projects"
     for number in (1, 2):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stack import eventually
-from support.postgres import Database, Postgres
+from stack.postgres import Database, Postgres
 from support.projects import connected, database_line, lists
 from support.rendering import tool
 from support.servers import Server
@@ -53,7 +53,7 @@ def encrypted(database: Database) -> set[str]:
 def test_connections_are_encrypted(
     own: Postgres, database: Database, start: Callable[..., Server], options: str, verified: bool
 ) -> None:
-    authority = own.instance.ca_file if verified else None
+    authority = own.ca_file if verified else None
     server = start(*flags(database, options, authority=authority))
     connected(server)
     assert lists(server) == 200
@@ -103,7 +103,7 @@ def test_a_certificate_without_the_host_is_not_trusted(
     own: Postgres, database: Database, start: Callable[..., Server], tmp_path: Path
 ) -> None:
     authority, crt, key = signed(tmp_path, "other.test")
-    home = own.instance.home
+    home = own.home
     kept = {name: (home / name).read_bytes() for name in ("server.crt", "server.key")}
     (home / "server.crt").write_bytes(crt.read_bytes())
     (home / "server.key").write_bytes(key.read_bytes())
@@ -116,7 +116,7 @@ def test_a_certificate_without_the_host_is_not_trusted(
         for name, data in kept.items():
             (home / name).write_bytes(data)
         os.kill(own.pid, signal.SIGHUP)
-        eventually(lambda: own.instance.psql("-c", "SELECT 1").returncode == 0)
+        eventually(lambda: own.psql("-c", "SELECT 1").returncode == 0)
 
 
 def test_a_rotated_password_is_taken_into_use(

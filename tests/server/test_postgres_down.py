@@ -12,7 +12,7 @@ import pytest
 from stack import becomes, eventually
 from stack.http import Reply, ask
 from stack.ports import free_ports
-from support.postgres import Database, Postgres, holding
+from stack.postgres import Database, Postgres, holding
 from support.projects import Saves, Writer, connected, database_line, lists
 from support.servers import Server
 
@@ -170,12 +170,12 @@ def standby_of(primary: Postgres, made: Postgres) -> None:
     """Makes a new server a hot standby with the primary's data, which it has from a copy."""
     made.end()
     primary.end()
-    shutil.rmtree(made.instance.data)
-    argv = ["cp", "--archive", str(primary.instance.data), str(made.instance.data)]
+    shutil.rmtree(made.data)
+    argv = ["cp", "--archive", str(primary.data), str(made.data)]
     subprocess.run(argv, check=True)
     for name in ("password", "superuser-password"):
-        shutil.copy(primary.instance.folder / name, made.instance.folder / name)
-    (made.instance.data / "standby.signal").touch()
+        shutil.copy(primary.folder / name, made.folder / name)
+    (made.data / "standby.signal").touch()
     made.start()
     primary.start()
 
@@ -190,7 +190,7 @@ def test_the_primary_is_used_and_followed(
     database = first.database()
     standby_of(first, second)
     # The standby comes first, and is passed over.
-    hosts = ",".join(f"127.0.0.1:{each.instance.settings.port}" for each in (second, first))
+    hosts = ",".join(f"127.0.0.1:{each.settings.port}" for each in (second, first))
     url = f"postgres://corelane@{hosts}/{database.name}"
     files = ["--database.password-file", database.password_file]
     server = start("--database.kind", "postgres", "--database.url", url, *files, *writer.flags())
@@ -213,7 +213,7 @@ def test_the_primary_is_used_and_followed(
 def test_a_host_that_does_not_answer_is_passed_over(
     database: Database, start: Callable[..., Server]
 ) -> None:
-    port = database.server.instance.settings.port
+    port = database.server.settings.port
     url = f"postgres://corelane@127.0.0.1:{free_ports()},127.0.0.1:{port}/{database.name}"
     files = ["--database.password-file", database.password_file]
     server = start("--database.kind", "postgres", "--database.url", url, *files)
@@ -284,6 +284,6 @@ def test_postgresql_is_killed(
         # It reads its log first: that it was not shut down is what this is about.
         mortal.start()
         saves.more(SAVES)
-    assert "was not properly shut down" in mortal.log()
+    assert "was not properly shut down" in mortal.log.read_text()
     connected(server)
     saves.check(server)

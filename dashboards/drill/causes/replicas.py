@@ -15,9 +15,10 @@ from dashboards.drill.drills import Labels, drill
 from dashboards.drill.place import Place, Server
 from local.topology import HOST
 from stack.http import Client, ask
+from stack.ports import free_ports
+from stack.postgres import Database, Settings, holding, make
 from stack.process import running
 from support import credentials
-from support.postgres import Database, Postgres, holding
 from support.rendering import tool
 
 
@@ -330,10 +331,9 @@ def _good(place: Place, url: str) -> Iterator[None]:
 
 
 def _postgres(place: Place) -> Database:
-    folder = place.folder / "postgres"
-    folder.mkdir()
-    server = Postgres(folder)
+    server = make(place.folder / "postgres", Settings(free_ports()))
     place.stack.callback(server.remove)
+    server.start()
     return server.database()
 
 

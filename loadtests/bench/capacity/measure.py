@@ -17,8 +17,8 @@ from loadtests.bench.experiment.generator import Generator, Place
 from loadtests.bench.experiment.plan import Stand
 from loadtests.bench.experiment.servers import HOST, Running, metrics, running, total
 from loadtests.bench.mixed.stack import EVERYBODY_WAITS, PAGE, TOKEN, Server
-from postgres import home
 from stack.ports import free_ports
+from stack.postgres_home import ELSEWHERE
 from tools.errors import ToolError
 
 
@@ -245,7 +245,7 @@ def outside(stand: CapacityStand) -> float:
     A low load cannot separate it from the cost of waking up.
     """
     with (
-        tempfile.TemporaryDirectory(prefix="bench-capacity-", dir=home.ELSEWHERE) as folder,
+        tempfile.TemporaryDirectory(prefix="bench-capacity-", dir=ELSEWHERE) as folder,
         serving(NOTHING, stand.programs, list(stand.cpus), Path(folder)) as replica,
     ):
         part = Part(NOTHING.low, stand.plan.seconds(KNEE, least=0.3) / 2, seed=1, warm_up=0.1)
@@ -259,7 +259,7 @@ def outside(stand: CapacityStand) -> float:
 def measured(stand: CapacityStand, cell: Cell, seed: int) -> dict:
     """One sample: a prediction and its measurement."""
     seconds = stand.plan.seconds
-    with tempfile.TemporaryDirectory(prefix="bench-capacity-", dir=home.ELSEWHERE) as name:
+    with tempfile.TemporaryDirectory(prefix="bench-capacity-", dir=ELSEWHERE) as name:
         folder = Path(name)
         with serving(cell, stand.programs, list(stand.cpus), folder) as replica:
             part = Part(cell.calibration_rate(), seconds(LOW, least=0.5), seed)

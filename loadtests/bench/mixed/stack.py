@@ -15,8 +15,9 @@ from loadtests.bench.experiment.servers import HOST, Running, metrics, running
 from loadtests.bench.gateway import proxies
 from loadtests.bench.gateway.proxies import GATEWAY, Endpoint
 from local.settings import REPOSITORY
-from postgres import home, instance, process
+from stack import postgres as server
 from stack.ports import free_ports
+from stack.postgres_home import ELSEWHERE
 from tools.errors import ToolError
 
 EVERYBODY_WAITS = ("--database.queue", "1024", "--database.wait", "30s")
@@ -42,26 +43,24 @@ class Sqlite:
 class Postgres:
     """A PostgreSQL of the benchmark, with the default settings for durability."""
 
-    running: instance.Instance
+    running: server.Postgres
     used: bool = False
 
     def fresh(self, _folder: Path) -> list[str]:
         """A new database in it."""
-        name = instance.ROLE
+        name = server.ROLE
         if self.used:
             self._run(f"DROP DATABASE {name} WITH (FORCE)")
             self._run(f"CREATE DATABASE {name} OWNER {name}")
             # What is to be written is not the next measurement's.
             self._run("CHECKPOINT")
         self.used = True
-        kind = ["--database.kind", "postgres", "--database.url", self.running.url()]
-        password = ["--database.password-file", str(self.running.password_file)]
-        return [*kind, *password, *EVERYBODY_WAITS]
+        return [*self.running.flags(), *EVERYBODY_WAITS]
 
     def cpu_seconds(self) -> dict[int, float]:
         """Of the postmaster, of its helpers and of those that serve a connection each."""
         found = {}
-        for pid in process.family(self.running.folder):
+        for pid in self.running.family():
             # A worker of autovacuum may have ended since.
             with contextlib.suppress(ToolError):
                 found[pid] = cpu.seconds(pid)
@@ -85,21 +84,20 @@ Database = Sqlite | Postgres
 @contextlib.contextmanager
 def postgres() -> Iterator[Postgres]:
     """Starts one, and removes it with its data."""
-    with tempfile.TemporaryDirectory(prefix="bench-mixed-", dir=home.ELSEWHERE) as name:
+    with tempfile.TemporaryDirectory(prefix="bench-mixed-", dir=ELSEWHERE) as name:
         folder = Path(name) / "postgres"
-        made = instance.make(folder, instance.Settings(free_ports()))
+        made = server.make(folder, server.Settings(free_ports()))
         try:
-            process.start(made)
+            made.start()
             yield Postgres(made)
         finally:
-            process.stop(folder, keep=False)
-            instance.remove(folder)
+            made.remove()
 
 
 def sync_ms() -> float:
     """The median time of a write and fdatasync(2) of one document's size: the floor of a save."""
     times = []
-    with tempfile.TemporaryFile(dir=home.ELSEWHERE, buffering=0) as file:
+    with tempfile.TemporaryFile(dir=ELSEWHERE, buffering=0) as file:
         for _ in range(SYNCS):
             begun = time.monotonic()
             os.write(file.fileno(), b"x" * BYTES)
@@ -185,7 +183,7 @@ def stack(
 ) -> Iterator[Stack]:
     """Starts it; the parts share all CPUs."""
     with (
-        tempfile.TemporaryDirectory(prefix="bench-mixed-", dir=home.ELSEWHERE) as folder,
+        tempfile.TemporaryDirectory(prefix="bench-mixed-", dir=ELSEWHERE) as folder,
         contextlib.ExitStack() as parts,
     ):
         server = Server(settings, free_ports(), database.fresh(Path(folder)))

@@ -14,7 +14,7 @@ from loadtests.bench.field.contender import (
     Contender,
     Start,
 )
-from postgres import account
+from stack.postgres_home import account
 from tools import resolve, table, versions
 from tools.errors import ToolError
 
@@ -148,7 +148,7 @@ def _argv_nginx(program: Path, start: Start) -> list[str]:
 
 def _argv_apache(program: Path, start: Start) -> list[str]:
     # As root it serves as another user, who must be able to read the files.
-    owner = account.choose()
+    owner = account()
     site = start.folder / "site"
     shutil.copytree(start.static, site / "static")
     (site / "hello").write_bytes(GREETING)
