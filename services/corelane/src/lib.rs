@@ -105,6 +105,7 @@ mod metrics;
 mod os;
 mod request;
 mod server;
+mod slow;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod transport;
@@ -113,8 +114,6 @@ pub use base::error::Error;
 pub use base::listen::Listen;
 pub use base::phase::Phase;
 pub use base::settings::{Drain, ForwardedHeader, Limits, Moving, Placement, Timeouts, Traces};
-pub use base::slow::{Cost, SlowLanes};
-pub use base::turns::{BRIEF, HANDICAP};
 pub use load::lane::{Draining, Lane};
 pub use load::report::LoadReports;
 pub use message::forwarded::TrustedProxy;
@@ -132,12 +131,14 @@ pub use request::current::{
 };
 pub use request::finished::{Cut, Finished, Span, Times};
 pub use request::panics::panics_are_logged;
+pub use request::queue::{BRIEF, HANDICAP};
 pub use request::route_limits::{LimitedReply, LimitedRoute, RouteLimits};
 pub use server::builder::Builder;
 pub use server::control::ServerHandle;
 pub use server::dependency::Dependency;
 pub use server::run::Server;
 pub use server::threads::Drained;
+pub use slow::settings::{Cost, SlowLanes};
 #[cfg(feature = "chaos")]
 #[doc(hidden)]
 pub use transport::chaos::{Chaos, Rule};

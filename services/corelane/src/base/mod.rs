@@ -1,4 +1,4 @@
-//! Clocks, random numbers, errors, settings as plain data, turns of queues, and the phases of a server.
+//! Clocks, random numbers, errors, settings as plain data, and the phases of a server.
 
 pub(crate) mod clock;
 pub(crate) mod error;
@@ -6,5 +6,3 @@ pub(crate) mod listen;
 pub(crate) mod phase;
 pub(crate) mod random;
 pub(crate) mod settings;
-pub(crate) mod slow;
-pub(crate) mod turns;

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
 use crate::base::phase::{Lifecycle, Phase};
-use crate::base::turns::BRIEF;
 use crate::load::lane::LaneShared;
+use crate::request::queue::BRIEF;
 use crate::transport::lending::Lending;
 
 /// Interval of looking while a lane is held; the resolution of tokio's timers.

@@ -6,7 +6,6 @@
 //! | [`run`], [`parts`] | the thread of a lane, and what it is made of |
 //! | [`accept`] | the source of a lane's connections, and their admission |
 //! | [`acceptor`], [`inbox`] | pass connections to the least loaded lane, and let others steal them |
-//! | [`slow`], [`yielding`] | the thread of a slow lane, and its share of the CPU |
 //! | [`moving`] | moves connections between lanes |
 //! | [`held`] | lends the connections of a lane that a handler holds |
 //! | [`sweep`] | ends what is overdue, and parks what is idle |
@@ -19,7 +18,5 @@ pub(crate) mod inbox;
 pub(crate) mod moving;
 pub(crate) mod parts;
 pub(crate) mod run;
-mod slow;
 pub(crate) mod sweep;
 pub(crate) mod watchdog;
-mod yielding;

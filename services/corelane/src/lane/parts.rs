@@ -1,20 +1,15 @@
-//! What a lane is made of: its settings, its part of the server, and its service.
+//! What a lane is made of: its settings and its part of the server.
 
-use std::any::Any;
-use std::future::poll_fn;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use super::inbox::Inboxes;
 use super::moving::mailbox::Mailbox;
-use crate::base::error::{BoxError, Error};
-use crate::base::phase::{Lifecycle, Phase, StartGate};
+use crate::base::phase::{Lifecycle, StartGate};
 use crate::base::settings::{Drain, Moving, PARK_AFTER};
-use crate::load::lane::Lane;
 use crate::request::lane_state::{RequestSettings, RequestShared};
+use crate::slow::queue::SlowQueues;
+use crate::slow::settings::{Cost, SlowLanes};
 #[cfg(feature = "chaos")]
 use crate::transport::chaos::Chaos;
 use crate::transport::lending::Lending;
@@ -24,6 +19,9 @@ use crate::transport::tls::Termination;
 #[derive(Clone, Debug)]
 pub(crate) struct LaneSettings {
     pub(crate) requests: RequestSettings,
+    pub(crate) slow_lanes: Option<SlowLanes>,
+    /// The cost of routes by their templates.
+    pub(crate) costs: Vec<(String, Cost)>,
     /// Whether the fast path is enabled.
     pub(crate) fast_path: bool,
     /// Idle time after which a connection parks.
@@ -39,6 +37,8 @@ impl Default for LaneSettings {
     fn default() -> Self {
         LaneSettings {
             requests: RequestSettings::default(),
+            slow_lanes: Some(SlowLanes::default()),
+            costs: Vec::new(),
             fast_path: true,
             park_after: Some(PARK_AFTER),
             moving: Moving::default(),
@@ -53,6 +53,8 @@ impl Default for LaneSettings {
 #[derive(Clone, Debug)]
 pub(crate) struct ServerParts {
     pub(crate) requests: RequestShared,
+    /// The queues of the slow lanes, if there are any.
+    pub(crate) slow: Option<Arc<SlowQueues>>,
     /// Set if the port uses TLS.
     pub(crate) tls: Option<Arc<Termination>>,
     pub(crate) lifecycle: Arc<Lifecycle>,
@@ -62,40 +64,4 @@ pub(crate) struct ServerParts {
     pub(crate) lending: Option<Arc<Lending>>,
     /// The inboxes of the lanes, if an acceptor fills them.
     pub(crate) inboxes: Option<Arc<Inboxes>>,
-}
-
-/// Creates the lane's service. `None`: a drain began before it was ready.
-pub(crate) async fn create<F, T, S, E>(
-    lane: &Lane,
-    factory: &F,
-    lifecycle: &Lifecycle,
-) -> Result<Option<S>, Error>
-where
-    F: Fn(Lane) -> T,
-    T: Future<Output = Result<S, E>>,
-    E: Into<BoxError>,
-{
-    let failed = |source| Error::Factory { lane: lane.index, source };
-    let mut made = pin!(async { factory(lane.clone()).await });
-    let made = poll_fn(|cx| {
-        let caught = catch_unwind(AssertUnwindSafe(|| made.as_mut().poll(cx)));
-        caught.map_or_else(
-            |panic| Poll::Ready(Err(failed(message(&*panic)))),
-            |polled| polled.map_err(|error| failed(error.into())),
-        )
-    });
-    let mut phase = lifecycle.watch();
-    tokio::select! {
-        // A service that is ready at once is served: clients may wait for it already.
-        biased;
-        made = made => made.map(Some),
-        _ = phase.wait_for(|phase| *phase > Phase::Serving) => Ok(None),
-    }
-}
-
-/// What a panic said.
-fn message(panic: &(dyn Any + Send)) -> BoxError {
-    let text = panic.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    format!("panic: {}", text.unwrap_or("without a message")).into()
 }

@@ -9,8 +9,7 @@ use tokio::task::spawn_local;
 use super::accept::{Admission, PhaseWatch, Source, accept_until_drained};
 use super::inbox::Inboxes;
 use super::moving::{self, LaneMoves};
-use super::parts::{LaneSettings, ServerParts, create};
-use super::slow::SlowLane;
+use super::parts::{LaneSettings, ServerParts};
 use super::sweep::{self, Sweep};
 use crate::base::error::{BoxError, Error};
 use crate::base::phase::Phase;
@@ -20,7 +19,9 @@ use crate::request::lane_state::LaneState;
 #[cfg(feature = "chaos")]
 use crate::request::polls::Polls;
 use crate::request::queue;
-use crate::request::service::HttpService;
+use crate::request::service::{HttpService, create};
+use crate::slow::handover::{Handover, fix_costs};
+use crate::slow::thread::{SlowLane, SlowParts};
 #[cfg(feature = "chaos")]
 use crate::transport::chaos::LaneChaos;
 use crate::transport::connections::Connections;
@@ -47,7 +48,8 @@ where
     let _occupied = shared.cpu.enter().map_err(Error::system("pinning a lane to its CPU"))?;
     let limits = &settings.requests.limits;
     Pool::new(lane.clone(), limits, None).enter();
-    let (connections, moves) = connections(&lane, &settings, &parts);
+    let handover = parts.slow.as_ref().map(|queues| Handover::new(queues, &lane));
+    let (connections, moves) = connections(&lane, &settings, &parts, handover.as_ref());
     let _closing = parts.lending.as_ref().map(|lending| lending.closing(lane.index));
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     watch_sleep(&mut runtime, parts.inboxes.as_ref(), lane.index);
@@ -58,7 +60,13 @@ where
         .thread_name(format!("lane-{}-blocking", lane.index))
         .build_local(Default::default())
         .map_err(Error::system("starting a lane's event loop"))?;
-    let mut slow = SlowLane::start(&lane, &settings, &parts, factory)?;
+    let slow_parts = parts.slow.clone().map(|queues| SlowParts {
+        queues,
+        limits: limits.clone(),
+        lifecycle: Arc::clone(&parts.lifecycle),
+        start: Arc::clone(&parts.start),
+    });
+    let mut slow = slow_parts.map(|parts| SlowLane::start(&lane, parts, factory)).transpose()?;
     // Each lane has one thread, so this is the only call.
     let _ = shared.runtime.set(runtime.handle().metrics());
     let ended = runtime.block_on(async {
@@ -84,8 +92,8 @@ where
         }));
         let state = &connections.lane;
         spawn_local(queue::run(Rc::clone(&state.queue)));
-        if let Some(slow) = &mut slow {
-            slow.accompany(state);
+        if let (Some(slow), Some(handover)) = (&mut slow, &handover) {
+            slow.accompany(handover);
         }
         let sender = Rc::clone(state);
         spawn_local(async move { sender.sends.run().await });
@@ -140,9 +148,14 @@ fn connections(
     lane: &Lane,
     settings: &LaneSettings,
     parts: &ServerParts,
+    handover: Option<&Rc<Handover>>,
 ) -> (Rc<Connections>, Rc<LaneMoves>) {
-    let state = LaneState::new(lane.clone(), &settings.requests, parts.requests.clone());
-    let state = Rc::new(state);
+    let slow = handover.map(|handover| Rc::clone(handover) as _);
+    let shared = parts.requests.clone();
+    let state = Rc::new(LaneState::new(lane.clone(), &settings.requests, shared, slow));
+    if handover.is_some() {
+        fix_costs(lane.shared(), &state.routes, &settings.costs);
+    }
     let (lifecycle, mailboxes) = (Arc::clone(&parts.lifecycle), Arc::clone(&parts.mailboxes));
     let moves = Rc::new(LaneMoves::new(&state, lifecycle, mailboxes, settings.moving));
     let tls = parts.tls.clone();

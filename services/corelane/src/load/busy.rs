@@ -31,7 +31,7 @@ pub(crate) fn busy(lane: &LaneShared, now: Instant) -> Duration {
 }
 
 fn times(lane: &LaneShared, now: Instant) -> [Duration; 2] {
-    [busy(lane, now), lane.slow_time()]
+    [busy(lane, now), lane.cpu.slow_time()]
 }
 
 impl BusyShares {

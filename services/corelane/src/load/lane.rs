@@ -12,12 +12,10 @@ use std::time::{Duration, Instant};
 use tokio::runtime::RuntimeMetrics;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use crate::base::slow::SlowLanes;
 use crate::load::activity::{Calls, Running, Stalls};
 use crate::load::peers::{PeerPlace, Peers};
-use crate::load::slow::SlowShared;
 use crate::load::table::LoadTable;
-use crate::metrics::{LaneMetrics, Refusal};
+use crate::metrics::{Count, LaneMetrics, Refusal};
 use crate::os::cpu::LaneCpu;
 
 /// The part of a lane's state that other threads can read.
@@ -29,7 +27,8 @@ pub(crate) struct LaneShared {
     pub(crate) cpu: LaneCpu,
     pub(crate) stalls: Stalls,
     pub(crate) calls: Arc<Calls>,
-    pub(crate) slow: SlowShared,
+    /// Nanoseconds for which the lane waited so that its slow lane got its share of the CPU.
+    pub(crate) yielded: Count,
     /// Set when the event loop ends. The thread may then still wait for blocking calls.
     pub(crate) left: OnceLock<Left>,
     /// Metrics of the lane's event loop, set when it runs.
@@ -49,15 +48,15 @@ pub(crate) struct Left {
 }
 
 impl LaneShared {
-    fn new(cpu: Option<usize>, routes: (usize, usize), slow: Option<SlowLanes>) -> Self {
+    fn new(cpu: Option<usize>, routes: (usize, usize), bound: Option<Duration>) -> Self {
         LaneShared {
             metrics: LaneMetrics::new(routes),
-            load_table: LoadTable::new(routes, slow.map(|slow| slow.bound)),
+            load_table: LoadTable::new(routes, bound),
             running: Running::new(),
             cpu: LaneCpu::new(cpu),
             stalls: Stalls::new(routes),
             calls: Arc::default(),
-            slow: SlowShared::default(),
+            yielded: Count::default(),
             left: OnceLock::new(),
             runtime: OnceLock::new(),
             listening: AtomicBool::new(false),
@@ -96,13 +95,12 @@ impl LaneShared {
     /// [`LaneShared::loop_busy`], and the CPU time of the slow lane, which the lane's CPU has less
     /// for others. The time for which the lane yielded to it counts once.
     pub(crate) fn busy(&self) -> Duration {
-        let yielded = Duration::from_nanos(self.slow.yielded.get());
-        (self.loop_busy() + self.slow_time()).saturating_sub(yielded)
+        (self.loop_busy() + self.cpu.slow_time()).saturating_sub(self.yielded())
     }
 
-    /// CPU time of the slow lane's thread.
-    pub(crate) fn slow_time(&self) -> Duration {
-        self.cpu.slow_time().unwrap_or_else(|| self.slow.ended_at())
+    /// Time for which the lane waited so that its slow lane got its share of the CPU.
+    pub(crate) fn yielded(&self) -> Duration {
+        Duration::from_nanos(self.yielded.get())
     }
 
     /// Number of times that the event loop had no work and waited.
@@ -149,17 +147,17 @@ impl Deref for LaneGroup {
 impl LaneGroup {
     /// A lane for each entry of `cpus`, pinned to it if it is set, with counters for these
     /// [`Rows`](crate::metrics::Rows) of routes. `of_address`: limit of the connections of one
-    /// address.
+    /// address. `bound`: the time from which a poll is long; `None` without slow lanes.
     pub(crate) fn new(
         cpus: &[Option<usize>],
         routes: (usize, usize),
         of_address: Option<usize>,
-        slow: Option<SlowLanes>,
+        bound: Option<Duration>,
     ) -> Arc<Self> {
-        let lane = |&cpu| Arc::new(LaneShared::new(cpu, routes, slow));
+        let lane = |&cpu| Arc::new(LaneShared::new(cpu, routes, bound));
         Arc::new(LaneGroup {
             lanes: cpus.iter().map(lane).collect(),
-            has_slow_lanes: slow.is_some(),
+            has_slow_lanes: bound.is_some(),
             open: Open::default(),
             peers: of_address.map(Peers::new),
         })

@@ -6,6 +6,5 @@ pub(crate) mod busy;
 pub(crate) mod lane;
 pub(crate) mod peers;
 pub(crate) mod report;
-pub(crate) mod slow;
 pub(crate) mod table;
 pub(crate) mod tail;

@@ -3,5 +3,4 @@
 pub(crate) mod cpu;
 pub(crate) mod listener;
 pub(crate) mod listener_group;
-pub(crate) mod priority;
 pub(crate) mod socket;

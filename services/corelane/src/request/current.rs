@@ -18,10 +18,36 @@ use crate::metrics::kind::KindIndex;
 use crate::request::body_watch::BodyWatch;
 use crate::request::client::ConnectionInfo;
 use crate::request::connection::Connection;
-use crate::request::guest;
+use crate::request::offload::Facts;
 use crate::request::record::RequestRecord;
 
-/// What a handler can learn and change of its request.
+/// What a handler can learn and change of its request, on the thread on which it runs.
+pub(crate) trait CurrentRequest {
+    /// The connection of the request.
+    fn info(&self) -> ConnectionInfo;
+
+    /// The client of a request with these headers.
+    fn client_addr(&self, headers: &HeaderMap) -> Option<IpAddr>;
+
+    fn deadline(&self) -> Option<Instant>;
+
+    /// The template of the route.
+    fn route(&self) -> String;
+
+    /// The service named the route.
+    fn set_route(&self, template: &str);
+
+    /// Time since the current poll of the handler began.
+    fn held(&self) -> Option<Duration>;
+
+    /// Changes the limits of the request.
+    fn set_limits(&self, body_bytes: Option<u64>, allowed: Option<Duration>);
+
+    /// The limits of the route reject the request.
+    fn refuse(&self, reason: RequestRefusal);
+}
+
+/// The current request of a lane.
 #[derive(Debug)]
 pub(crate) struct Current {
     pub(crate) connection: Rc<Connection>,
@@ -37,8 +63,39 @@ pub(crate) struct Current {
 }
 
 impl Current {
-    /// The service named the route.
-    pub(super) fn settle(&self, template: &str) {
+    /// What a handler on another thread can learn.
+    pub(super) fn facts(&self) -> Facts {
+        let (connection, lane) = (&self.connection, self.connection.lane());
+        Facts {
+            info: connection.info(),
+            ip: connection.client.ip(),
+            trust: Arc::clone(&lane.trust),
+            routes: Arc::clone(lane.routes.all()),
+            begun: self.begun,
+            kind: self.kind.get(),
+            body: self.body.as_ref().map(|(_, watch)| Arc::clone(watch)),
+        }
+    }
+}
+
+impl CurrentRequest for Current {
+    fn info(&self) -> ConnectionInfo {
+        self.connection.info()
+    }
+
+    fn client_addr(&self, headers: &HeaderMap) -> Option<IpAddr> {
+        self.connection.client_addr(headers)
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        Instant::from(self.begun).checked_add(self.allowed.get().into())
+    }
+
+    fn route(&self) -> String {
+        self.connection.lane().routes.name(self.kind.get().route()).to_owned()
+    }
+
+    fn set_route(&self, template: &str) {
         let before = self.kind.get();
         let route = self.connection.lane().routes.settle(before.route(), template);
         if route != before.route() {
@@ -47,20 +104,47 @@ impl Current {
             self.connection.lane().shared().running.rename(self.kind.get());
         }
     }
+
+    fn held(&self) -> Option<Duration> {
+        let running = self.connection.lane().shared().running.get(Instant::now());
+        running.map(|(_, held)| held)
+    }
+
+    fn set_limits(&self, body_bytes: Option<u64>, allowed: Option<Duration>) {
+        if let Some(allowed) = allowed {
+            self.allowed.set(allowed.into());
+        }
+        if let (Some(bytes), Some((_, body))) = (body_bytes, &self.body) {
+            body.set_limit(bytes);
+        }
+    }
+
+    fn refuse(&self, reason: RequestRefusal) {
+        self.refused.set(Some(reason));
+    }
 }
 
 scoped_thread_local! {
-    /// The request whose handler runs.
+    /// The request of this lane whose handler runs.
     static CURRENT: Current
+}
+
+scoped_thread_local! {
+    /// The request whose handler runs on this thread, if that is not the thread of its lane.
+    static HANDED_OVER: Rc<dyn CurrentRequest>
 }
 
 thread_local! {
     /// The request record of that request, on loan to this thread.
-    static TRAIL: Cell<Option<Box<RequestRecord>>> = const { Cell::new(None) };
+    static CURRENT_RECORD: Cell<Option<Box<RequestRecord>>> = const { Cell::new(None) };
 }
 
-fn read<T>(read: impl FnOnce(&Current) -> T) -> Option<T> {
-    CURRENT.is_set().then(|| CURRENT.with(read))
+#[inline]
+fn read<T>(read: impl FnOnce(&dyn CurrentRequest) -> T) -> Option<T> {
+    if CURRENT.is_set() {
+        return Some(CURRENT.with(|current| read(current)));
+    }
+    HANDED_OVER.is_set().then(|| HANDED_OVER.with(|current| read(&**current)))
 }
 
 /// The connection of the current request: the addresses of both ends, the protocol, and TLS. `None`
@@ -73,7 +157,7 @@ fn read<T>(read: impl FnOnce(&Current) -> T) -> Option<T> {
 /// assert!(corelane::connection().is_none());
 /// ```
 pub fn connection() -> Option<ConnectionInfo> {
-    read(|current| current.connection.info()).or_else(|| guest::read(|guest| guest.info()))
+    read(|current| current.info())
 }
 
 /// The IP address of the client of the current request, whose headers these are. Without
@@ -100,8 +184,7 @@ pub fn connection() -> Option<ConnectionInfo> {
 /// assert_eq!(corelane::client_addr(&HeaderMap::new()), None);
 /// ```
 pub fn client_addr(headers: &HeaderMap) -> Option<IpAddr> {
-    let of_guest = || guest::read(|guest| guest.client_addr(headers));
-    read(|current| current.connection.client_addr(headers)).or_else(of_guest).flatten()
+    read(|current| current.client_addr(headers)).flatten()
 }
 
 /// The deadline of the current request: [`Timeouts::request`](crate::Timeouts::request) after its
@@ -121,8 +204,7 @@ pub fn client_addr(headers: &HeaderMap) -> Option<IpAddr> {
 /// assert_eq!(corelane::deadline(), None);
 /// ```
 pub fn deadline() -> Option<Instant> {
-    let deadline = |of: &Current| Instant::from(of.begun).checked_add(of.allowed.get().into());
-    read(deadline).or_else(|| guest::read(|guest| guest.deadline())).flatten()
+    read(|current| current.deadline()).flatten()
 }
 
 /// Names the route of the current request by its template, such as `/div/{n}`, in the syntax of axum
@@ -142,9 +224,7 @@ pub fn deadline() -> Option<Instant> {
 /// }
 /// ```
 pub fn set_route(template: &str) {
-    if read(|current| current.settle(template)).is_none() {
-        guest::read(|guest| guest.set_route(template));
-    }
+    read(|current| current.set_route(template));
 }
 
 /// The template of the current request's route, in its handler: that of
@@ -154,16 +234,7 @@ pub fn set_route(template: &str) {
 /// assert!(corelane::route().is_none());
 /// ```
 pub fn route() -> Option<String> {
-    let of_lane = |of: &Current| of.connection.lane().routes.name(of.kind.get().route()).to_owned();
-    read(of_lane).or_else(|| guest::read(|guest| guest.route()))
-}
-
-/// Time since the current poll of the current handler began.
-fn held() -> Option<Duration> {
-    let of_lane = |of: &Current| {
-        of.connection.lane().shared().running.get(Instant::now()).map(|(_, held)| held)
-    };
-    read(of_lane).flatten().or_else(|| guest::read(|guest| guest.held()))
+    read(|current| current.route())
 }
 
 /// Time for which a handler may hold its lane until [`turn`] gives it back.
@@ -187,31 +258,19 @@ const TURN: Duration = Duration::from_micros(100);
 /// }
 /// ```
 pub async fn turn() {
-    if held().is_none_or(|held| held > TURN) {
+    if read(|current| current.held()).flatten().is_none_or(|held| held > TURN) {
         yield_now().await;
     }
 }
 
 /// Changes limits of the current request, if there is one.
 pub(super) fn set_limits(body_bytes: Option<u64>, allowed: Option<Duration>) {
-    let set = |current: &Current| {
-        if let Some(allowed) = allowed {
-            current.allowed.set(allowed.into());
-        }
-        if let (Some(bytes), Some((_, body))) = (body_bytes, &current.body) {
-            body.set_limit(bytes);
-        }
-    };
-    if read(set).is_none() {
-        guest::read(|guest| guest.set_limits(body_bytes, allowed));
-    }
+    read(|current| current.set_limits(body_bytes, allowed));
 }
 
 /// The limits of a route reject the current request, if there is one.
 pub(super) fn refuse(reason: RequestRefusal) {
-    if read(|current| current.refused.set(Some(reason))).is_none() {
-        guest::read(|guest| guest.refuse(reason));
-    }
+    read(|current| current.refuse(reason));
 }
 
 /// The id of the current request, in its handler, the body of its reply, or a
@@ -238,7 +297,7 @@ pub fn trace_context() -> Option<TraceContext> {
 
 fn peek<T>(read: impl FnOnce(&RequestRecord) -> Option<T>) -> Option<T> {
     // Logging may run while the thread-local is being destroyed.
-    let peeked = TRAIL.try_with(|lent| {
+    let peeked = CURRENT_RECORD.try_with(|lent| {
         let request_record = lent.take()?;
         let found = read(&request_record);
         lent.set(Some(request_record));
@@ -257,13 +316,22 @@ pub(crate) fn within<T>(
     CURRENT.set(current, || lending(request_record, poll))
 }
 
+/// Runs `poll` with the current request of another thread.
+pub(crate) fn within_handed_over<T>(
+    current: &Rc<dyn CurrentRequest>,
+    request_record: &Cell<Option<Box<RequestRecord>>>,
+    poll: impl FnOnce() -> T,
+) -> T {
+    HANDED_OVER.set(current, || lending(request_record, poll))
+}
+
 /// Runs `poll` with `request_record` available to [`request_id`] and [`trace_context`].
 pub(crate) fn lending<T>(
     request_record: &Cell<Option<Box<RequestRecord>>>,
     poll: impl FnOnce() -> T,
 ) -> T {
     let Some(lent) = request_record.take() else { return poll() };
-    let _lent = Lent { request_record, before: TRAIL.replace(Some(lent)) };
+    let _lent = Lent { request_record, before: CURRENT_RECORD.replace(Some(lent)) };
     poll()
 }
 
@@ -275,7 +343,7 @@ struct Lent<'a> {
 
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
-        self.request_record.set(TRAIL.replace(self.before.take()));
+        self.request_record.set(CURRENT_RECORD.replace(self.before.take()));
     }
 }
 
@@ -285,7 +353,7 @@ pub(crate) fn named() -> Option<Box<RequestRecord>> {
 }
 
 /// The same of another request.
-pub(super) fn named_of(
+pub(crate) fn named_of(
     request_record: &Cell<Option<Box<RequestRecord>>>,
 ) -> Option<Box<RequestRecord>> {
     lending(request_record, named)
@@ -297,14 +365,14 @@ pub(crate) struct OnBehalf(());
 
 impl OnBehalf {
     pub(crate) fn of(request_record: Option<Box<RequestRecord>>) -> OnBehalf {
-        TRAIL.set(request_record);
+        CURRENT_RECORD.set(request_record);
         OnBehalf(())
     }
 }
 
 impl Drop for OnBehalf {
     fn drop(&mut self) {
-        TRAIL.set(None);
+        CURRENT_RECORD.set(None);
     }
 }
 

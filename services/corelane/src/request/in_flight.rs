@@ -4,6 +4,7 @@ use std::cell::{Cell, OnceCell};
 use std::mem;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use http::{Method, Request, StatusCode, Version};
 use http_body::Body;
@@ -11,14 +12,16 @@ use http_body::Body;
 use crate::base::clock::Tick;
 use crate::load::tail::{Expectation, LongestPoll};
 use crate::message::grpc::Grpc;
+use crate::metrics::RequestPhase;
 use crate::metrics::kind::{KindIndex, method_index};
-use crate::metrics::{RequestPhase, RequestRefusal};
+use crate::request::body::Incoming;
 use crate::request::body_watch::BodyWatch;
 use crate::request::connection::Connection;
-use crate::request::current::{self, Current};
+use crate::request::current::{self, Current, CurrentRequest};
 use crate::request::exchanges::Exchange;
 use crate::request::finished::Cut;
 use crate::request::lane_state::LaneState;
+use crate::request::offload::{Answer, Away, HandedOver, Outcome};
 use crate::request::record::RequestRecord;
 use crate::request::unsent::Sending;
 
@@ -230,12 +233,12 @@ impl InFlightRequest {
     /// idle slow lane, once the lane has traffic to protect.
     #[cold]
     fn is_better_there(&self) -> bool {
-        let shared = self.lane.shared();
-        let established = || shared.metrics.finished.get() >= ESTABLISHED;
+        let established = || self.lane.metrics().finished.get() >= ESTABLISHED;
+        let slow = || self.lane.slow.as_ref();
         let is_long = match self.expectation {
             Expectation::Short | Expectation::Doubtful => false,
             Expectation::Long => true,
-            Expectation::Unknown => established() && shared.slow.is_idle(),
+            Expectation::Unknown => established() && slow().is_some_and(|slow| slow.is_idle()),
         };
         is_long && !self.offers_upgrade
     }
@@ -246,17 +249,45 @@ impl InFlightRequest {
         self.offers_upgrade || self.current.body.is_some()
     }
 
-    /// The slow lane serves it, so it delays no other request of the lane.
-    pub(super) fn delegate(&mut self) {
+    /// Hands the request over to the slow lane of the lane `to`: it then delays no other request of its
+    /// lane. The request comes back if that cannot take it.
+    pub(super) fn hand_over(
+        &mut self,
+        request: Request<Incoming>,
+        to: usize,
+        now: Tick,
+    ) -> Result<Box<dyn Away>, Box<Request<Incoming>>> {
+        let Some(slow) = &self.lane.slow else { return Err(Box::new(request)) };
+        let request = HandedOver {
+            request,
+            facts: self.current.facts(),
+            record: current::named_of(&self.request_record),
+            allowed: self.current.allowed.get().into(),
+            expected: self.expected,
+        };
+        let away = slow.hand_over(request, to, now)?;
         self.settle_expected();
+        Ok(away)
     }
 
-    /// What the handler on the slow lane changed.
-    pub(super) fn settle(&self, route: Option<&str>, refused: Option<RequestRefusal>) {
-        if let Some(template) = route {
-            self.current.settle(template);
-        }
-        self.current.refused.set(refused);
+    /// Waits for the answer to a request that was handed over; `None` if the slow lane has ended.
+    pub(super) fn poll_away(
+        &self,
+        away: &mut dyn Away,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Outcome>> {
+        let answer = away.poll(cx);
+        self.current.allowed.set(away.allowed().into());
+        answer.map(|answer| {
+            let Answer { outcome, started, held, longest, route, refused } = answer?;
+            self.start(started);
+            if let Some(template) = route {
+                self.current.set_route(&template);
+            }
+            self.current.refused.set(refused);
+            self.observe(started, Tick::now(), held, longest);
+            Some(outcome)
+        })
     }
 
     /// When the head of the reply was ready.
@@ -325,22 +356,16 @@ impl InFlightRequest {
     /// Updates the load table: the handler started at `started`, was last polled since `polled`,
     /// and returned `now`.
     pub(crate) fn learn(&mut self, started: Tick, polled: Tick, now: Tick) {
-        let shared = self.lane.shared();
-        shared.running.end();
-        let service = now.since(started);
+        self.lane.shared().running.end();
         let held = now.since(polled);
         let is_cpu = self.poll_time.get() != 0;
         let longest = LongestPoll { nanos: self.longest.max(self.take_poll(held)), is_cpu };
-        shared.load_table.observe(self.kind(), self.held + held, service, longest);
-        let queued = started.since(self.begun());
-        shared.metrics.observe_phase(self.kind(), RequestPhase::Queue, queued);
-        shared.metrics.observe_phase(self.kind(), RequestPhase::Handler, service);
+        self.observe(started, now, self.held + held, longest);
     }
 
-    /// As [`InFlightRequest::learn`], for a handler that ran on the slow lane.
-    pub(super) fn learn_of_slow(&self, started: Tick, held: u64, longest: LongestPoll) {
-        let (shared, now) = (self.lane.shared(), Tick::now());
-        let service = now.since(started);
+    /// The handler started at `started`, returned `now`, and held its thread for `held` nanoseconds.
+    fn observe(&self, started: Tick, now: Tick, held: u64, longest: LongestPoll) {
+        let (shared, service) = (self.lane.shared(), now.since(started));
         shared.load_table.observe(self.kind(), held, service, longest);
         let queued = started.since(self.begun());
         shared.metrics.observe_phase(self.kind(), RequestPhase::Queue, queued);

@@ -10,7 +10,6 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use crate::base::clock::Millis;
 use crate::base::phase::Phase;
 use crate::base::settings::{Limits, Timeouts, Traces};
-use crate::base::slow::{Cost, SlowLanes};
 use crate::load::lane::{Lane, LaneGroup, LaneShared};
 use crate::load::report::{LaneReports, LoadReports, Published};
 use crate::message::forwarded::Trust;
@@ -19,6 +18,7 @@ use crate::metrics::LaneMetrics;
 use crate::metrics::kind::KindIndex;
 use crate::request::exchanges::Exchanges;
 use crate::request::finished::Observers;
+use crate::request::offload::Offload;
 use crate::request::pace::Pace;
 use crate::request::pending::Pending;
 use crate::request::polls::Polls;
@@ -27,13 +27,11 @@ use crate::request::record::{RequestRecord, RequestRecords};
 use crate::request::retry_budget::RetryBudget;
 use crate::request::routes::{LaneRoutes, Routes};
 use crate::request::send_batch::SendBatch;
-use crate::request::slow::queue::SlowQueues;
 use crate::request::streams::Streams;
 use crate::request::unsent::LaneUnsent;
-use crate::request::urgent::UrgentRequests;
 
 /// Settings of requests.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct RequestSettings {
     pub(crate) limits: Limits,
     pub(crate) timeouts: Timeouts,
@@ -45,26 +43,6 @@ pub(crate) struct RequestSettings {
     /// Whether observers get the address of the client.
     pub(crate) client_addresses: bool,
     pub(crate) observers: Option<Observers>,
-    pub(crate) slow_lanes: Option<SlowLanes>,
-    /// The cost of routes by their templates.
-    pub(crate) costs: Vec<(String, Cost)>,
-}
-
-impl Default for RequestSettings {
-    fn default() -> Self {
-        RequestSettings {
-            limits: Limits::default(),
-            timeouts: Timeouts::default(),
-            replica: None,
-            load_reports: LoadReports::default(),
-            ids: false,
-            traces: Traces::default(),
-            client_addresses: false,
-            observers: None,
-            slow_lanes: Some(SlowLanes::default()),
-            costs: Vec::new(),
-        }
-    }
 }
 
 /// What the requests of a server share across its lanes.
@@ -76,8 +54,6 @@ pub(crate) struct RequestShared {
     /// Whether requests arrive over TLS.
     pub(crate) secure: bool,
     pub(crate) trust: Arc<Trust>,
-    /// The queues of the slow lanes, if there are any.
-    pub(crate) slow: Option<Arc<SlowQueues>>,
 }
 
 pub(crate) const REPLICA: &str = "corelane-replica";
@@ -109,9 +85,8 @@ pub(crate) struct LaneState {
     pub(crate) polls: Polls,
     pub(crate) queue: Rc<Queue>,
     pub(crate) pending: Rc<Pending>,
-    /// The queues of the slow lanes, if there are any.
-    pub(crate) slow: Option<Arc<SlowQueues>>,
-    pub(crate) urgent: Rc<UrgentRequests>,
+    /// The slow lanes, if there are any.
+    pub(crate) slow: Option<Rc<dyn Offload>>,
     retries: RetryBudget,
     /// Replies that are sent at the end of the turn.
     pub(crate) sends: SendBatch,
@@ -134,20 +109,21 @@ pub(crate) struct LaneState {
 }
 
 impl LaneState {
-    pub(crate) fn new(lane: Lane, settings: &RequestSettings, shared: RequestShared) -> Self {
+    pub(crate) fn new(
+        lane: Lane,
+        settings: &RequestSettings,
+        shared: RequestShared,
+        slow: Option<Rc<dyn Offload>>,
+    ) -> Self {
         let RequestSettings { limits, timeouts, replica, load_reports, .. } = settings;
-        let RequestShared { routes, load_report, secure, trust, slow } = shared;
+        let RequestShared { routes, load_report, secure, trust } = shared;
         let index = lane.index();
         let lane_routes = LaneRoutes::new(Arc::clone(&routes));
-        if slow.is_some() {
-            fix_costs(lane.shared(), &lane_routes, &settings.costs);
-        }
         LaneState {
             index,
             queue: Rc::new(Queue::new(lane.clone(), limits, timeouts.request, slow.clone())),
             pending: Rc::default(),
             slow,
-            urgent: Rc::default(),
             retries: RetryBudget::new(),
             sends: SendBatch::new(),
             streams: Rc::default(),
@@ -235,16 +211,6 @@ impl LaneState {
     /// The route template of a kind of request.
     pub(crate) fn route(&self, kind: KindIndex) -> &str {
         self.routes.name(kind.route())
-    }
-}
-
-/// Notes what the service says about the cost of routes, which the lane knows from then on.
-fn fix_costs(shared: &LaneShared, routes: &LaneRoutes, costs: &[(String, Cost)]) {
-    for (template, cost) in costs.iter().filter(|(_, cost)| *cost != Cost::Auto) {
-        let route = routes.index_of(template);
-        if routes.name(route) == template {
-            shared.load_table.fix(route, *cost == Cost::Expensive);
-        }
     }
 }
 

@@ -1,7 +1,6 @@
 //! Requests and the connections that carry them: their state, their order and their limits, without
 //! the input and output of connections.
 
-pub(crate) mod away;
 pub(crate) mod blocking;
 pub(crate) mod body;
 pub(crate) mod body_watch;
@@ -13,9 +12,9 @@ pub(crate) mod dispatch;
 pub(crate) mod exchanges;
 pub(crate) mod finished;
 mod grpc;
-pub(crate) mod guest;
 pub(crate) mod in_flight;
 pub(crate) mod lane_state;
+pub(crate) mod offload;
 pub(crate) mod pace;
 pub(crate) mod panics;
 pub(crate) mod pending;
@@ -31,9 +30,6 @@ pub(crate) mod route_limits;
 pub(crate) mod routes;
 pub(crate) mod send_batch;
 pub(crate) mod service;
-pub(crate) mod slow;
-pub(crate) mod slow_lane;
 pub(crate) mod streams;
 pub(crate) mod unsent;
 pub(crate) mod upload;
-pub(crate) mod urgent;

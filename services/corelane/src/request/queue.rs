@@ -9,7 +9,6 @@ use std::cell::{Cell, RefCell};
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -18,10 +17,18 @@ use tokio::task::yield_now;
 
 use crate::base::clock::Tick;
 use crate::base::settings::Limits;
-use crate::base::turns::{BRIEF, HANDICAP};
 use crate::load::lane::Lane;
 use crate::metrics::LaneMetrics;
-use crate::request::slow::queue::SlowQueues;
+use crate::request::offload::Offload;
+
+/// Expected lane time in nanoseconds below which a request starts without waiting for its turn, on its
+/// own lane. To wait or to move would cost more than that saves other requests.
+pub const BRIEF: u64 = 100_000;
+
+/// A request is queued as if it had arrived later, by this multiple of its expected time. Cheap
+/// requests overtake expensive ones. Each starts eventually, because this delay does not grow while
+/// it waits.
+pub const HANDICAP: u64 = 8;
 
 /// The slots and the queue of one lane.
 #[derive(Debug)]
@@ -41,7 +48,7 @@ pub(crate) struct Queue {
     /// Notified when a slot is released or a request is queued.
     changed: Notify,
     /// The slow lanes, if there are any.
-    slow: Option<Arc<SlowQueues>>,
+    slow: Option<Rc<dyn Offload>>,
 }
 
 /// Where a waiting request starts.
@@ -66,7 +73,7 @@ impl Queue {
         lane: Lane,
         limits: &Limits,
         timeout: Duration,
-        slow: Option<Arc<SlowQueues>>,
+        slow: Option<Rc<dyn Offload>>,
     ) -> Self {
         Queue {
             lane,
@@ -163,9 +170,8 @@ impl Queue {
     fn turn(self: &Rc<Self>, first: &Ranked) -> Option<Turn> {
         let behind = self.metrics().expected.get().saturating_sub(first.expected);
         let behind = Duration::from_nanos(behind);
-        let is_late = |slow: &SlowQueues| behind >= slow.settings.backlog();
-        let slow = self.slow.as_ref().filter(|slow| first.may_move && is_late(slow));
-        if let Some(lane) = slow.and_then(|slow| slow.idle_lane(self.lane.index)) {
+        let slow = self.slow.as_ref().filter(|_| first.may_move);
+        if let Some(lane) = slow.and_then(|slow| slow.relief(behind)) {
             return Some(Turn::There(lane));
         }
         (!self.owed.get()).then(|| Turn::Here(Slot::take(self)))

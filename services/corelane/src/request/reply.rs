@@ -17,20 +17,19 @@ use crate::base::clock::Tick;
 use crate::base::error::BoxError;
 use crate::message::problem::{self, Problem};
 use crate::metrics::RequestRefusal;
-use crate::request::away::Away;
 use crate::request::body::Incoming;
 use crate::request::connection::Connection;
 use crate::request::current::{self, Current};
 use crate::request::in_flight::InFlightRequest;
 use crate::request::lane_state::LaneState;
+use crate::request::offload::{Away, FarBody};
 use crate::request::panics;
 use crate::request::pending::PendingRequest;
 use crate::request::queue::{Admission, Queued, Slot, Turn};
 use crate::request::refusal::{body_timed_out, crowded, expired, failure, overloaded, too_large};
-use crate::request::reply_body::ReplyBody;
+use crate::request::reply_body::{OwnBody, ReplyBody};
 use crate::request::retry_budget::NOT_STARTED;
 use crate::request::service::HttpService;
-use crate::request::slow::body::{FarBody, OwnBody};
 
 /// A reply whose head is ready.
 pub(crate) type Made<S> = Response<ReplyBody<<S as HttpService>::Body>>;
@@ -64,7 +63,7 @@ pin_project! {
         Unready { future: Pin<Box<Oneshot<S, Request<Incoming>>>>, slot: Slot },
         Running { #[pin] future: S::Future, slot: Slot },
         // The slow lane has it.
-        Away { away: Box<Away> },
+        Away { away: Box<dyn Away> },
         Done,
     }
 }
@@ -180,7 +179,7 @@ impl<S: HttpService> Progress<S> {
     /// Hands a request over to the slow lane.
     #[cold]
     fn handed_over(request: Request<Incoming>, in_flight: &mut InFlightRequest, now: Tick) -> Self {
-        match Away::hand_over(request, in_flight, in_flight.lane.index, now) {
+        match in_flight.hand_over(request, in_flight.lane.index, now) {
             Ok(away) => Progress::Away { away },
             Err(_) => Progress::shed(&in_flight.lane),
         }
@@ -196,7 +195,7 @@ impl<S: HttpService> Progress<S> {
     ) -> Self {
         let (request, slot) = match turn {
             Turn::Here(slot) => (request, slot),
-            Turn::There(lane) => match Away::hand_over(request, in_flight, lane, now) {
+            Turn::There(lane) => match in_flight.hand_over(request, lane, now) {
                 Ok(away) => return Progress::Away { away },
                 Err(request) => (*request, Slot::take(&in_flight.lane.queue)),
             },
@@ -280,12 +279,12 @@ impl<S: HttpService> Future for Reply<S> {
             this.work.set(Progress::turned(*call, turn, in_flight, polled, cx));
         }
         if let ProgressProjection::Away { away } = this.work.as_mut().project() {
-            let Poll::Ready(result) = returned(away, in_flight, cx) else {
+            let Poll::Ready(result) = returned(&mut **away, in_flight, cx) else {
                 return wait(this.pending, in_flight, cx);
             };
             this.work.set(Progress::Done);
             *this.pending = None;
-            let far = |body| Either::Right(OwnBody::Far(Box::new(body)));
+            let far = |body| Either::Right(OwnBody::Far(body));
             let response = finished(result, in_flight, far);
             let in_flight = this.in_flight.take().expect("taken only here");
             return Poll::Ready(Ok(ReplyBody::reply(response, in_flight, Tick::now())));
@@ -421,11 +420,11 @@ where
 /// Polls for the answer of the slow lane.
 #[cold]
 fn returned(
-    away: &mut Away,
+    away: &mut dyn Away,
     in_flight: &mut InFlightRequest,
     cx: &mut Context<'_>,
 ) -> Poll<Result<Response<FarBody>, Problem>> {
-    let outcome = ready!(away.poll(in_flight, cx));
+    let outcome = ready!(in_flight.poll_away(away, cx));
     let lane = &in_flight.lane;
     if in_flight.body_is_too_large() {
         lane.metrics().refuse_request(RequestRefusal::BodyTooLarge);

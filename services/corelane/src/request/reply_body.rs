@@ -15,7 +15,7 @@ use crate::base::clock::Tick;
 use crate::base::error::BoxError;
 use crate::request::current;
 use crate::request::in_flight::InFlightRequest;
-use crate::request::slow::body::OwnBody;
+use crate::request::offload::FarBody;
 use crate::request::unsent::Piece;
 
 /// Maximum bytes that an HTTP/2 stream hands to hyper at a time. hyper keeps them until the
@@ -177,5 +177,43 @@ where
             hint.set_upper(upper + rest);
         }
         hint
+    }
+}
+
+/// A body that the server has, and not the service of the lane. As small as [`Bytes`]: replies are moved
+/// several times.
+pub(crate) enum OwnBody {
+    Memory(Bytes),
+    /// From another thread.
+    Far(FarBody),
+}
+
+impl Body for OwnBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match &mut *self {
+            OwnBody::Memory(bytes) if bytes.is_empty() => Poll::Ready(None),
+            OwnBody::Memory(bytes) => Poll::Ready(Some(Ok(Frame::data(mem::take(bytes))))),
+            OwnBody::Far(body) => Pin::new(body).poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            OwnBody::Memory(bytes) => bytes.is_empty(),
+            OwnBody::Far(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            OwnBody::Memory(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            OwnBody::Far(body) => body.size_hint(),
+        }
     }
 }

@@ -1,11 +1,19 @@
-//! The service that a lane calls.
+//! The service that a lane calls, and how it is created.
+
+use std::any::Any;
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::task::Poll;
 
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 use tower::Service;
 
-use crate::base::error::BoxError;
+use crate::base::error::{BoxError, Error};
+use crate::base::phase::{Lifecycle, Phase};
+use crate::load::lane::Lane;
 use crate::request::body::Incoming;
 
 /// The requirements of [`Server::serve`](crate::Server::serve) on a service, under one name.
@@ -21,4 +29,40 @@ where
     B: Body<Data = Bytes, Error: Into<BoxError>> + 'static,
 {
     type Body = B;
+}
+
+/// Creates the lane's service. `None`: a drain began before it was ready.
+pub(crate) async fn create<F, T, S, E>(
+    lane: &Lane,
+    factory: &F,
+    lifecycle: &Lifecycle,
+) -> Result<Option<S>, Error>
+where
+    F: Fn(Lane) -> T,
+    T: Future<Output = Result<S, E>>,
+    E: Into<BoxError>,
+{
+    let failed = |source| Error::Factory { lane: lane.index, source };
+    let mut made = pin!(async { factory(lane.clone()).await });
+    let made = poll_fn(|cx| {
+        let caught = catch_unwind(AssertUnwindSafe(|| made.as_mut().poll(cx)));
+        caught.map_or_else(
+            |panic| Poll::Ready(Err(failed(message(&*panic)))),
+            |polled| polled.map_err(|error| failed(error.into())),
+        )
+    });
+    let mut phase = lifecycle.watch();
+    tokio::select! {
+        // A service that is ready at once is served: clients may wait for it already.
+        biased;
+        made = made => made.map(Some),
+        _ = phase.wait_for(|phase| *phase > Phase::Serving) => Ok(None),
+    }
+}
+
+/// What a panic said.
+fn message(panic: &(dyn Any + Send)) -> BoxError {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("panic: {}", text.unwrap_or("without a message")).into()
 }

@@ -16,7 +16,6 @@ use crate::base::listen::Listen;
 use crate::base::settings::{
     self, Drain, ForwardedHeader, Limits, Moving, Placement, Timeouts, Traces,
 };
-use crate::base::slow::{Cost, SlowLanes};
 use crate::lane::accept;
 use crate::load::lane::Lane;
 use crate::load::report::LoadReports;
@@ -32,6 +31,7 @@ use crate::server::page::Page;
 use crate::server::run::Server;
 use crate::server::settings::Settings;
 use crate::server::shared::Shared;
+use crate::slow::settings::{Cost, SlowLanes};
 use crate::transport::tls::Termination;
 #[cfg(feature = "tls")]
 use crate::transport::tls::Tls;
@@ -219,7 +219,7 @@ impl Builder {
     ///
     /// Handlers behave the same on both. Offers to upgrade a connection stay on the lane.
     pub fn slow_lanes(mut self, slow_lanes: Option<SlowLanes>) -> Self {
-        self.0.lane.requests.slow_lanes = slow_lanes;
+        self.0.lane.slow_lanes = slow_lanes;
         self
     }
 
@@ -234,7 +234,7 @@ impl Builder {
     /// assert!(builder.validate().is_ok());
     /// ```
     pub fn cost(mut self, template: impl Into<String>, cost: Cost) -> Self {
-        self.0.lane.requests.costs.push((template.into(), cost));
+        self.0.lane.costs.push((template.into(), cost));
         self
     }
 
@@ -395,10 +395,10 @@ impl Builder {
             &self.0.lane.drain,
         )
         .map_err(Error::Setting)?;
-        if let Some(slow_lanes) = &self.0.lane.requests.slow_lanes {
+        if let Some(slow_lanes) = &self.0.lane.slow_lanes {
             slow_lanes.check().map_err(Error::Setting)?;
         }
-        for (template, _) in &self.0.lane.requests.costs {
+        for (template, _) in &self.0.lane.costs {
             Routes::new(std::slice::from_ref(template), 0)
                 .map_err(|error| Error::Setting(format!("cost: {error}")))?;
         }
@@ -482,7 +482,7 @@ impl Builder {
         let (view, plan) = self.plan()?;
         let mut settings = self.0;
         let are_pinned = plan.lanes.iter().all(Option::is_some);
-        settings.lane.requests.slow_lanes.take_if(|slow| !slow.unpinned && !are_pinned);
+        settings.lane.slow_lanes.take_if(|slow| !slow.unpinned && !are_pinned);
         let (listens, lanes) = (settings.listens(), plan.lanes.len());
         raise_file_limit(settings.lane.requests.limits.connections, lanes, listens.len())?;
         let sockets = accept::listeners(settings.placement, lanes);

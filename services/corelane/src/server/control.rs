@@ -15,7 +15,6 @@ use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, sleep_unti
 use crate::base::error::Error;
 use crate::base::phase::Phase;
 use crate::base::settings::Drain;
-use crate::base::slow::SlowLanes;
 use crate::lane::moving::mover;
 use crate::lane::{held, watchdog};
 use crate::load::report::{self, LoadReports};
@@ -25,6 +24,7 @@ use crate::server::dependency::Dependency;
 use crate::server::settings::Settings;
 use crate::server::shared::Shared;
 use crate::server::threads::Event;
+use crate::slow::settings::SlowLanes;
 use crate::transport::tls::Watch;
 
 /// Drains or stops a running server from another thread.

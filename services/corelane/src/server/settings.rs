@@ -8,12 +8,12 @@ use prometheus_client::registry::Registry;
 
 use crate::base::listen::Listen;
 use crate::base::settings::{Limits, Placement, Timeouts};
-use crate::base::slow::SlowLanes;
 use crate::lane::parts::LaneSettings;
 use crate::message::forwarded::Trust;
 use crate::os::cpu::{Lanes, Pin};
 use crate::request::routes::LEARNT_ROUTES;
 use crate::server::page::Page;
+use crate::slow::settings::SlowLanes;
 use crate::transport::tls::Tls;
 
 /// What [`Builder`](crate::Builder) collects.
@@ -75,7 +75,7 @@ impl Settings {
     }
 
     pub(crate) fn slow_lanes(&self) -> Option<&SlowLanes> {
-        self.lane.requests.slow_lanes.as_ref()
+        self.lane.slow_lanes.as_ref()
     }
 
     pub(crate) fn timeouts(&self) -> &Timeouts {

@@ -14,9 +14,10 @@ use crate::os::cpu::{CpuPlan, Cpus};
 use crate::os::listener_group::ListenerGroup;
 use crate::request::lane_state::RequestShared;
 use crate::request::routes::Routes;
-use crate::request::slow::queue::SlowQueues;
 use crate::server::dependency::Dependencies;
 use crate::server::settings::Settings;
+use crate::slow::counters::SlowCounters;
+use crate::slow::queue::SlowQueues;
 use crate::transport::lending::Lending;
 use crate::transport::tls::Termination;
 
@@ -47,8 +48,13 @@ impl Shared {
         let of_address = settings.limits().connections_per_address;
         let count = plan.lanes.len();
         let least_loaded = placement == Placement::LeastLoaded;
-        let slow_lanes = settings.lane.requests.slow_lanes;
-        let lanes = LaneGroup::new(&plan.lanes, routes.rows(), of_address, slow_lanes);
+        let slow_lanes = settings.lane.slow_lanes;
+        let lanes = LaneGroup::new(
+            &plan.lanes,
+            routes.rows(),
+            of_address,
+            slow_lanes.map(|slow| slow.bound),
+        );
         let (limits, timeout) = (settings.limits(), settings.timeouts().request);
         let queues = |slow_lanes| SlowQueues::new(slow_lanes, &lanes, limits, timeout);
         let slow = slow_lanes.map(queues);
@@ -67,8 +73,8 @@ impl Shared {
                     load_report: Arc::new(Published::default()),
                     secure: tls.is_some(),
                     trust: Arc::new(settings.trust.clone()),
-                    slow,
                 },
+                slow,
                 tls: tls.map(Arc::new),
                 lifecycle: Arc::new(Lifecycle::new()),
                 start: Arc::new(StartGate::new(services)),
@@ -92,6 +98,11 @@ impl Shared {
 
     pub(crate) fn inboxes(&self) -> Option<&Inboxes> {
         self.parts.inboxes.as_deref()
+    }
+
+    /// The counters of the slow lane of a lane, if it has one.
+    pub(crate) fn slow(&self, lane: usize) -> Option<&SlowCounters> {
+        self.parts.slow.as_ref().map(|queues| queues.counters(lane))
     }
 
     pub(crate) fn phase(&self) -> Phase {

@@ -49,14 +49,9 @@ impl Moves for NoMoves {
 fn connections() -> Rc<Connections> {
     let routes = Arc::new(Routes::new(&[], 0).expect("no templates"));
     let lane = Lane::new(0, &LaneGroup::new(&[None], routes.rows(), None, None));
-    let shared = RequestShared {
-        routes,
-        load_report: Arc::default(),
-        secure: false,
-        trust: Arc::default(),
-        slow: None,
-    };
-    let lane = Rc::new(LaneState::new(lane, &RequestSettings::default(), shared));
+    let shared =
+        RequestShared { routes, load_report: Arc::default(), secure: false, trust: Arc::default() };
+    let lane = Rc::new(LaneState::new(lane, &RequestSettings::default(), shared, None));
     Rc::new(Connections::new(lane, Rc::new(NoMoves), None, true, None))
 }
 

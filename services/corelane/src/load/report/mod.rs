@@ -117,7 +117,7 @@ fn read(lane: &LaneShared, now: Instant) -> Reading {
     let (metrics, runtime) = (&lane.metrics, lane.runtime.get());
     Reading {
         busy: lane.loop_busy(),
-        slow: lane.slow_time().saturating_sub(Duration::from_nanos(lane.slow.yielded.get())),
+        slow: lane.cpu.slow_time().saturating_sub(lane.yielded()),
         // A lane that has not started counts as waiting.
         waits: runtime.map_or(1, |runtime| runtime.worker_park_unpark_count(0)),
         finished: metrics.finished.get(),

@@ -7,7 +7,8 @@
 
 use std::fmt;
 use std::io;
-use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -28,10 +29,9 @@ const UNPINNED: usize = usize::MAX;
 /// The CPU of a lane: written by the admin thread, readable by all.
 #[derive(Debug)]
 pub(crate) struct LaneCpu {
-    /// Id of the lane's thread; 0 if there is none.
-    thread: AtomicI32,
-    /// Id of its slow lane's thread, likewise.
-    slow_thread: AtomicI32,
+    thread: OwnThread,
+    /// That of its slow lane.
+    slow_thread: OwnThread,
     cpu: AtomicUsize,
     repins: AtomicU64,
 }
@@ -39,8 +39,8 @@ pub(crate) struct LaneCpu {
 impl LaneCpu {
     pub(crate) fn new(cpu: Option<usize>) -> Self {
         LaneCpu {
-            thread: AtomicI32::new(0),
-            slow_thread: AtomicI32::new(0),
+            thread: OwnThread::default(),
+            slow_thread: OwnThread::default(),
             cpu: AtomicUsize::new(cpu.unwrap_or(UNPINNED)),
             repins: AtomicU64::new(0),
         }
@@ -56,20 +56,20 @@ impl LaneCpu {
         self.repins.load(Relaxed)
     }
 
-    /// CPU time of the lane's thread; 0 if there is none.
+    /// CPU time of the lane's thread.
     pub(crate) fn time(&self) -> Duration {
-        self.thread().map_or(Duration::ZERO, time_of)
+        self.thread.time()
     }
 
-    /// CPU time of its slow lane's thread; `None` if there is none.
-    pub(crate) fn slow_time(&self) -> Option<Duration> {
-        self.slow_thread().map(time_of)
+    /// CPU time of its slow lane's thread.
+    pub(crate) fn slow_time(&self) -> Duration {
+        self.slow_thread.time()
     }
 
     /// Time for which its slow lane's thread could run and another thread ran instead; 0 if there is
     /// none, or if the kernel does not say.
     pub(crate) fn slow_wait(&self) -> Duration {
-        let stat = self.slow_thread().and_then(|thread| {
+        let stat = self.slow_thread.id().and_then(|thread| {
             let thread = thread.as_raw_nonzero();
             std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()
         });
@@ -88,8 +88,8 @@ impl LaneCpu {
         self.occupy(&self.slow_thread)
     }
 
-    fn occupy<'a>(&self, thread: &'a AtomicI32) -> io::Result<Occupied<'a>> {
-        thread.store(gettid().as_raw_nonzero().get(), Relaxed);
+    fn occupy<'a>(&self, thread: &'a OwnThread) -> io::Result<Occupied<'a>> {
+        thread.id.store(gettid().as_raw_nonzero().get(), Relaxed);
         let occupied = Occupied(thread);
         if let Some(cpu) = self.get() {
             sched_setaffinity(None, &mask(&[cpu]))?;
@@ -97,17 +97,9 @@ impl LaneCpu {
         Ok(occupied)
     }
 
-    fn thread(&self) -> Option<Pid> {
-        Pid::from_raw(self.thread.load(Relaxed))
-    }
-
-    fn slow_thread(&self) -> Option<Pid> {
-        Pid::from_raw(self.slow_thread.load(Relaxed))
-    }
-
     /// The threads that run on its CPU.
     fn threads(&self) -> impl Iterator<Item = Pid> {
-        self.thread().into_iter().chain(self.slow_thread())
+        self.thread.id().into_iter().chain(self.slow_thread.id())
     }
 
     fn set(&self, cpu: Option<usize>) {
@@ -116,22 +108,44 @@ impl LaneCpu {
     }
 }
 
-/// CPU time of a thread of this process.
-fn time_of(thread: Pid) -> Duration {
+/// A thread, and its CPU time after it has ended.
+#[derive(Debug, Default)]
+struct OwnThread {
+    /// 0 if there is none.
+    id: AtomicI32,
+    /// Nanoseconds of CPU time of the last one.
+    ended_at: AtomicU64,
+}
+
+impl OwnThread {
+    fn id(&self) -> Option<Pid> {
+        Pid::from_raw(self.id.load(Acquire))
+    }
+
+    /// CPU time of the thread; 0 if there was none.
+    fn time(&self) -> Duration {
+        // The thread may end in between.
+        self.id().and_then(time_of).unwrap_or(Duration::from_nanos(self.ended_at.load(Relaxed)))
+    }
+}
+
+/// CPU time of a thread of this process, unless it has ended.
+fn time_of(thread: Pid) -> Option<Duration> {
     // The result of pthread_getcpuclockid(3) for a thread id of this process: its inverted
     // bits, then the flags of a per-thread clock (4) for scheduler time (2).
     let clock = ClockId::from_raw(!thread.as_raw_nonzero().get() << 3 | 4 | 2);
-    clock.now().map_or(Duration::ZERO, Duration::from)
+    clock.now().ok().map(Duration::from)
 }
 
 /// Marks that the lane has a thread. The id of a thread that has ended may be reused.
 #[derive(Debug)]
 #[must_use]
-pub(crate) struct Occupied<'a>(&'a AtomicI32);
+pub(crate) struct Occupied<'a>(&'a OwnThread);
 
 impl Drop for Occupied<'_> {
     fn drop(&mut self) {
-        self.0.store(0, Relaxed);
+        self.0.ended_at.store(self.0.time().as_nanos() as u64, Relaxed);
+        self.0.id.store(0, Release);
     }
 }
 
@@ -316,7 +330,7 @@ mod tests {
         drop(finish);
         assert_eq!(lane.join().expect("a mask"), [first]);
         assert_eq!(state.get(), Some(first));
-        assert_eq!(state.thread(), None, "the lane has ended");
+        assert_eq!(state.thread.id(), None, "the lane has ended");
         // With a single CPU a lane cannot move.
         let moved = first != last;
         assert_eq!(told.try_recv().ok(), moved.then(|| vec![Some(first)]));

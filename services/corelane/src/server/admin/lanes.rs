@@ -12,6 +12,7 @@ use crate::metrics::RequestRefusal;
 use crate::metrics::kind::METHODS;
 use crate::server::settings::Settings;
 use crate::server::shared::Shared;
+use crate::slow::counters::SlowCounters;
 
 /// Number of load table rows per lane.
 const TOP: usize = 10;
@@ -107,8 +108,7 @@ pub(super) struct SlowView {
 }
 
 impl SlowView {
-    fn take(lane: &LaneShared) -> SlowView {
-        let slow = &lane.slow;
+    fn take(lane: &LaneShared, slow: &SlowCounters) -> SlowView {
         SlowView {
             priority: slow.priority(),
             waiting: slow.waiting.load(Relaxed),
@@ -116,8 +116,8 @@ impl SlowView {
             expected_work_ms: millis(Duration::from_nanos(slow.expected.load(Relaxed))),
             requests: slow.handed_over.get(),
             stolen: slow.stolen.get(),
-            cpu_seconds: lane.slow_time().as_secs_f64(),
-            yielded_seconds: Duration::from_nanos(slow.yielded.get()).as_secs_f64(),
+            cpu_seconds: lane.cpu.slow_time().as_secs_f64(),
+            yielded_seconds: lane.yielded().as_secs_f64(),
         }
     }
 }
@@ -243,7 +243,7 @@ impl LaneView {
             upgraded: metrics.upgraded.get(),
             queued: metrics.queued.get(),
             expected_work_ms: millis(lane.expected_work(now)),
-            slow: shared.lanes.has_slow_lanes().then(|| SlowView::take(lane)),
+            slow: shared.slow(index).map(|slow| SlowView::take(lane, slow)),
             totals: Totals {
                 accepted: metrics.accepted.get(),
                 stolen: metrics.stolen.get(),

@@ -14,7 +14,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, text};
@@ -30,6 +30,7 @@ use crate::metrics::{CODES, Family, LaneMetrics, PlanOutcome, Value, counter, ga
 use crate::server::exposition::registry::Registered;
 use crate::server::settings::Settings;
 use crate::server::shared::Shared;
+use crate::slow::counters::SlowCounters;
 
 /// The media type of [`Exposition::render`]: the OpenMetrics text format.
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -71,24 +72,8 @@ const OF_LANES: &[OfLane] = &[
         "Times that the lane was pinned again because its CPUs changed",
         |lane, _| lane.cpu.repins().into(),
     ),
-    counter(
-        "corelane_slow_requests",
-        "Requests that the lane handed over to a slow lane",
-        |lane, _| lane.slow.handed_over.get().into(),
-    ),
-    gauge("corelane_slow_requests_waiting", "Requests that wait for the slow lane", |lane, _| {
-        lane.slow.waiting.load(Relaxed).into()
-    }),
-    gauge("corelane_slow_requests_running", "Requests that run on the slow lane", |lane, _| {
-        lane.slow.running.load(Relaxed).into()
-    }),
-    counter(
-        "corelane_slow_requests_stolen",
-        "Requests of other lanes that the slow lane took over",
-        |lane, _| lane.slow.stolen.get().into(),
-    ),
     counter("corelane_slow_cpu_seconds", "CPU time of the slow lane's thread", |lane, _| {
-        lane.slow_time().into()
+        lane.cpu.slow_time().into()
     }),
     counter(
         "corelane_slow_run_queue_seconds",
@@ -98,7 +83,7 @@ const OF_LANES: &[OfLane] = &[
     counter(
         "corelane_slow_yielded_seconds",
         "Time for which the lane waited so that its slow lane got its share of the CPU",
-        |lane, _| Duration::from_nanos(lane.slow.yielded.get()).into(),
+        |lane, _| lane.yielded().into(),
     ),
     counter("corelane_panics", "Handlers and reply bodies that panicked", |lane, _| {
         lane.metrics.panics.get().into()
@@ -237,6 +222,28 @@ const OF_LOAD_TABLE: &[OfRow] = &[
         "Sum of the squared times from the start of a handler to the head of its reply, in \
              seconds squared",
         |row| row.service_sums.squared_seconds.into(),
+    ),
+];
+
+type OfSlowLane = (Family, fn(&SlowCounters) -> Value);
+
+/// Families with one value for each slow lane; 0 if there are none.
+const OF_SLOW_LANES: &[OfSlowLane] = &[
+    counter(
+        "corelane_slow_requests",
+        "Requests that the lane handed over to a slow lane",
+        |slow| slow.handed_over.get().into(),
+    ),
+    gauge("corelane_slow_requests_waiting", "Requests that wait for the slow lane", |slow| {
+        slow.waiting.load(Relaxed).into()
+    }),
+    gauge("corelane_slow_requests_running", "Requests that run on the slow lane", |slow| {
+        slow.running.load(Relaxed).into()
+    }),
+    counter(
+        "corelane_slow_requests_stolen",
+        "Requests of other lanes that the slow lane took over",
+        |slow| slow.stolen.get().into(),
     ),
 ];
 
@@ -414,12 +421,7 @@ impl LaneCollector {
             let cpu = cpu.map_or(String::new(), |cpu| cpu.to_string());
             series.add(&[("lane", lane), ("cpu", &cpu), ("pinned", &pinned)], true)?;
         }
-        if self.shared.lanes.has_slow_lanes() {
-            let mut series = SLOW_LANE_INFO.begin(out)?;
-            for (lane, shared) in self.each() {
-                series.add(&[("lane", lane), ("priority", shared.slow.priority())], true)?;
-            }
-        }
+        self.slow_lanes(out)?;
         let now = Instant::now();
         for (family, read) in OF_LANES {
             let mut series = family.begin(out)?;
@@ -459,6 +461,23 @@ impl LaneCollector {
                 series.add(&[("lane", lane), ("route", route)], shared.stalls.of(index))?;
             }
             series.add(&[("lane", lane), ("route", NO_ROUTE)], shared.stalls.without_route())?;
+        }
+        Ok(())
+    }
+
+    fn slow_lanes(&self, out: &mut DescriptorEncoder) -> fmt::Result {
+        let none = SlowCounters::default();
+        let of = |lane| self.shared.slow(lane).unwrap_or(&none);
+        let each = || self.lanes.iter().enumerate().map(|(lane, name)| (name.as_str(), of(lane)));
+        if self.shared.lanes.has_slow_lanes() {
+            let mut series = SLOW_LANE_INFO.begin(out)?;
+            each().try_for_each(|(lane, slow)| {
+                series.add(&[("lane", lane), ("priority", slow.priority())], true)
+            })?;
+        }
+        for (family, read) in OF_SLOW_LANES {
+            let mut series = family.begin(out)?;
+            each().try_for_each(|(lane, slow)| series.add(&[("lane", lane)], read(slow)))?;
         }
         Ok(())
     }

@@ -5,15 +5,13 @@
 //! its share.
 
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
 use crate::base::clock::Tick;
-use crate::base::slow::SlowLanes;
-use crate::request::lane_state::LaneState;
-use crate::request::slow::queue::SlowQueues;
+use crate::slow::handover::Handover;
+use crate::slow::settings::SlowLanes;
 
 /// Interval between looks at a slow lane that has work. A lane that is held, or whose turns are long, looks
 /// later, and then waits for longer.
@@ -51,18 +49,23 @@ fn longest_wait(share: f64, elapsed: Duration) -> f64 {
 }
 
 /// Runs for as long as the lane runs.
-pub(super) async fn run(lane: Rc<LaneState>, queues: Arc<SlowQueues>) {
-    let shared = lane.shared();
+pub(super) async fn run(handover: Rc<Handover>) {
+    let Handover { queues, lane, urgent } = &*handover;
+    let (shared, slow) = (lane.shared(), queues.counters(lane.index));
     let SlowLanes { share, .. } = queues.settings;
     loop {
         queues.begun(lane.index).await;
-        let (mut debt, mut looked, mut got) = (Debt::default(), Instant::now(), shared.slow_time());
-        while !shared.slow.is_idle() || shared.slow.is_awake() {
+        let (mut debt, mut looked) = (Debt::default(), Instant::now());
+        let mut got = shared.cpu.slow_time();
+        while !slow.is_idle() || slow.is_awake() {
             sleep(EVERY).await;
-            let (now, now_got) = (Instant::now(), shared.slow_time());
-            if shared.slow.is_awake() {
-                let urgent = lane.urgent.any(Tick::now());
-                let share = if urgent { (2.0 * share).min(SlowLanes::MOST) } else { share };
+            let (now, now_got) = (Instant::now(), shared.cpu.slow_time());
+            if slow.is_awake() {
+                let share = if urgent.any(Tick::now()) {
+                    (2.0 * share).min(SlowLanes::MOST)
+                } else {
+                    share
+                };
                 debt.add(share, now - looked, now_got.saturating_sub(got));
             } else {
                 // It waits, so it lacks nothing.
@@ -70,9 +73,9 @@ pub(super) async fn run(lane: Rc<LaneState>, queues: Arc<SlowQueues>) {
             }
             (looked, got) = (now, now_got);
             if let Some(due) = debt.due() {
-                shared.slow.yield_for(due);
+                slow.yield_for(due);
                 let waited = now.elapsed().as_nanos() as u64;
-                shared.slow.yielded.add(waited);
+                shared.yielded.add(waited);
             }
         }
     }

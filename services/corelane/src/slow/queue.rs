@@ -12,11 +12,11 @@ use tokio::sync::Notify;
 
 use crate::base::clock::Tick;
 use crate::base::settings::Limits;
-use crate::base::slow::SlowLanes;
-use crate::base::turns::{BRIEF, HANDICAP};
 use crate::load::lane::LaneGroup;
-use crate::load::slow::SlowShared;
-use crate::request::slow::job::{Job, Place};
+use crate::request::queue::{BRIEF, HANDICAP};
+use crate::slow::counters::SlowCounters;
+use crate::slow::job::{Job, Place};
+use crate::slow::settings::SlowLanes;
 
 /// The queues of all slow lanes.
 #[derive(Debug)]
@@ -35,7 +35,8 @@ pub(crate) struct SlowQueues {
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct JobQueue {
-    waiting: Mutex<Waiting>,
+    counters: SlowCounters,
+    waiting: Mutex<WaitingJobs>,
     /// Notified when a job arrives, a slot is released, or the queue is closed.
     changed: Notify,
     /// Notified when the slow lane gets work, for the lane.
@@ -45,15 +46,15 @@ struct JobQueue {
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct WaitingJobs {
     jobs: BTreeMap<Place, Box<Job>>,
     arrivals: u64,
-    state: State,
+    state: QueueState,
 }
 
 /// What a queue still does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum State {
+pub(crate) enum QueueState {
     #[default]
     Open,
     /// It takes no further jobs.
@@ -63,7 +64,7 @@ pub(crate) enum State {
 }
 
 impl JobQueue {
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    fn waiting(&self) -> MutexGuard<'_, WaitingJobs> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -85,8 +86,9 @@ impl SlowQueues {
         })
     }
 
-    fn shared(&self, lane: usize) -> &SlowShared {
-        &self.lanes[lane].slow
+    /// The counters of the slow lane of a lane.
+    pub(crate) fn counters(&self, lane: usize) -> &SlowCounters {
+        &self.queues[lane].counters
     }
 
     /// Queues a job that arrived at `now` for the slow lane of `lane`. The job comes back if it would
@@ -97,26 +99,26 @@ impl SlowQueues {
         job: Box<Job>,
         now: Tick,
     ) -> Result<Ticket, Box<Job>> {
-        let (queue, shared) = (&self.queues[lane], self.shared(lane));
-        let late = Duration::from_nanos(shared.expected.load(Relaxed)) > self.timeout;
-        let (waiting, running) = (shared.waiting.load(Relaxed), shared.running.load(Relaxed));
+        let (queue, counters) = (&self.queues[lane], self.counters(lane));
+        let late = Duration::from_nanos(counters.expected.load(Relaxed)) > self.timeout;
+        let (waiting, running) = (counters.waiting.load(Relaxed), counters.running.load(Relaxed));
         if late || (waiting + running) as usize >= self.most {
             return Err(job);
         }
         let (expected, home) = (job.expected, job.home);
         let since = now.later(expected.saturating_mul(HANDICAP));
         let mut inside = queue.waiting();
-        if inside.state != State::Open {
+        if inside.state != QueueState::Open {
             return Err(job);
         }
         inside.arrivals += 1;
         let place = Place { since, arrival: inside.arrivals };
         // Counted before another slow lane can take it.
-        shared.waiting.fetch_add(1, Relaxed);
-        shared.expected.fetch_add(expected, Relaxed);
+        counters.waiting.fetch_add(1, Relaxed);
+        counters.expected.fetch_add(expected, Relaxed);
         inside.jobs.insert(place, job);
         drop(inside);
-        self.shared(home).handed_over.add(1);
+        self.counters(home).handed_over.add(1);
         queue.changed.notify_one();
         queue.begun.notify_one();
         if running > 0 {
@@ -128,7 +130,7 @@ impl SlowQueues {
     /// Wakes an idle slow lane of another lane, if there is one.
     fn offer(&self, lane: usize) {
         let others = (lane + 1..self.queues.len()).chain(0..lane);
-        let mut idle = others.filter(|&other| self.shared(other).is_idle());
+        let mut idle = others.filter(|&other| self.counters(other).is_idle());
         if let Some(other) = idle.next() {
             self.queues[other].changed.notify_one();
         }
@@ -136,8 +138,8 @@ impl SlowQueues {
 
     /// Takes the next job of a lane.
     fn pop(&self, lane: usize) -> Option<Box<Job>> {
-        let shared = self.shared(lane);
-        if shared.waiting.load(Relaxed) == 0 {
+        let counters = self.counters(lane);
+        if counters.waiting.load(Relaxed) == 0 {
             return None;
         }
         let (_, job) = self.queues[lane].waiting().jobs.pop_first()?;
@@ -147,32 +149,32 @@ impl SlowQueues {
 
     /// A job does not wait any more.
     fn forget(&self, lane: usize, job: &Job) {
-        let shared = self.shared(lane);
-        shared.waiting.fetch_sub(1, Relaxed);
-        shared.expected.fetch_sub(job.expected, Relaxed);
+        let counters = self.counters(lane);
+        counters.waiting.fetch_sub(1, Relaxed);
+        counters.expected.fetch_sub(job.expected, Relaxed);
     }
 
     /// The next job for a slow lane, and its slot: its own, or one of a lane whose slow lane is busy.
-    pub(crate) fn next(self: &Arc<Self>, lane: usize) -> Option<(Box<Job>, Slot)> {
-        let running = self.shared(lane).running.load(Relaxed) as usize;
+    pub(crate) fn next(self: &Arc<Self>, lane: usize) -> Option<(Box<Job>, SlowSlot)> {
+        let running = self.counters(lane).running.load(Relaxed) as usize;
         if running >= self.slots {
             return None;
         }
         let job = self.pop(lane).or_else(|| self.steal(lane, running))?;
         if job.home != lane {
-            self.shared(lane).stolen.add(1);
+            self.counters(lane).stolen.add(1);
         }
-        let slot = Slot::take(self, lane, job.expected);
+        let slot = SlowSlot::take(self, lane, job.expected);
         Some((job, slot))
     }
 
     fn steal(&self, lane: usize, running: usize) -> Option<Box<Job>> {
-        if running > 0 || self.state(lane) != State::Open {
+        if running > 0 || self.state(lane) != QueueState::Open {
             return None;
         }
         let mut others = (lane + 1..self.queues.len()).chain(0..lane);
         let job = others.find_map(|other| {
-            let is_busy = self.shared(other).running.load(Relaxed) > 0;
+            let is_busy = self.counters(other).running.load(Relaxed) > 0;
             is_busy.then(|| self.pop(other)).flatten()
         })?;
         self.queues[lane].begun.notify_one();
@@ -193,7 +195,7 @@ impl SlowQueues {
     pub(crate) fn close(&self, lane: usize) {
         let queue = &self.queues[lane];
         let mut inside = queue.waiting();
-        inside.state = inside.state.max(State::Closed);
+        inside.state = inside.state.max(QueueState::Closed);
         drop(inside);
         queue.changed.notify_one();
     }
@@ -202,7 +204,7 @@ impl SlowQueues {
     pub(crate) fn end(&self, lane: usize) {
         let queue = &self.queues[lane];
         let mut inside = queue.waiting();
-        inside.state = State::Ended;
+        inside.state = QueueState::Ended;
         let jobs = std::mem::take(&mut inside.jobs);
         drop(inside);
         jobs.values().for_each(|job| self.forget(lane, job));
@@ -211,20 +213,20 @@ impl SlowQueues {
     }
 
     /// What the queue of a slow lane still does.
-    pub(crate) fn state(&self, lane: usize) -> State {
+    pub(crate) fn state(&self, lane: usize) -> QueueState {
         self.queues[lane].waiting().state
     }
 
     /// Waits until [`SlowQueues::close`].
     pub(crate) async fn closed(&self, lane: usize) {
-        while self.state(lane) == State::Open {
+        while self.state(lane) == QueueState::Open {
             self.changed(lane).await;
         }
     }
 
     /// Waits until [`SlowQueues::end`].
     pub(crate) async fn ended(&self, lane: usize) {
-        while self.state(lane) != State::Ended {
+        while self.state(lane) != QueueState::Ended {
             self.queues[lane].ended.notified().await;
         }
     }
@@ -236,7 +238,7 @@ impl SlowQueues {
         others.find(|&other| {
             let lane = &self.lanes[other];
             let is_free = lane.metrics.expected.get() < BRIEF && lane.running.get(now).is_none();
-            is_free && lane.slow.is_idle()
+            is_free && self.counters(other).is_idle()
         })
     }
 }
@@ -261,26 +263,26 @@ impl Ticket {
 
 /// A slot of a slow lane, released when dropped.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub(crate) struct SlowSlot {
     queues: Arc<SlowQueues>,
     lane: usize,
     expected: u64,
 }
 
-impl Slot {
+impl SlowSlot {
     fn take(queues: &Arc<SlowQueues>, lane: usize, expected: u64) -> Self {
-        let shared = queues.shared(lane);
-        shared.running.fetch_add(1, Relaxed);
-        shared.expected.fetch_add(expected, Relaxed);
-        Slot { queues: Arc::clone(queues), lane, expected }
+        let counters = queues.counters(lane);
+        counters.running.fetch_add(1, Relaxed);
+        counters.expected.fetch_add(expected, Relaxed);
+        SlowSlot { queues: Arc::clone(queues), lane, expected }
     }
 }
 
-impl Drop for Slot {
+impl Drop for SlowSlot {
     fn drop(&mut self) {
-        let shared = self.queues.shared(self.lane);
-        shared.running.fetch_sub(1, Relaxed);
-        shared.expected.fetch_sub(self.expected, Relaxed);
+        let counters = self.queues.counters(self.lane);
+        counters.running.fetch_sub(1, Relaxed);
+        counters.expected.fetch_sub(self.expected, Relaxed);
         self.queues.queues[self.lane].changed.notify_one();
     }
 }

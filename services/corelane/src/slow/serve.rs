@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -19,13 +20,13 @@ use tower::util::ServiceExt;
 use crate::base::clock::Tick;
 use crate::base::error::BoxError;
 use crate::load::tail::LongestPoll;
-use crate::request::current;
+use crate::request::current::{self, CurrentRequest};
+use crate::request::offload::{Answer, FarBody};
 use crate::request::record::RequestRecord;
 use crate::request::service::HttpService;
-use crate::request::slow::body::{FarBody, Part};
-use crate::request::slow::job::Answer;
-use crate::request::slow::job::Job;
-use crate::request::slow::queue::{Slot, SlowQueues, State};
+use crate::slow::body::{BodyPart, SentBody};
+use crate::slow::job::Job;
+use crate::slow::queue::{QueueState, SlowQueues, SlowSlot};
 
 /// Bytes of a body that are sent with the head, if they are ready.
 const FIRST: usize = 64 * 1024;
@@ -49,24 +50,24 @@ pub(crate) async fn run<S: HttpService>(queues: Arc<SlowQueues>, lane: usize, se
             continue;
         }
         match queues.state(lane) {
-            State::Open => queues.changed(lane).await,
-            State::Closed if !requests.is_empty() => tokio::select! {
+            QueueState::Open => queues.changed(lane).await,
+            QueueState::Closed if !requests.is_empty() => tokio::select! {
                 () = requests.wait() => {}
                 () = queues.changed(lane) => {}
             },
-            State::Closed | State::Ended => return,
+            QueueState::Closed | QueueState::Ended => return,
         }
     }
 }
 
 /// CPU time of the polls of a handler, in nanoseconds.
 #[derive(Default)]
-struct Polls {
+struct PollTimes {
     sum: u64,
     longest: u64,
 }
 
-impl Polls {
+impl PollTimes {
     fn measure<T>(&mut self, poll: impl FnOnce() -> T) -> T {
         let begun = Tick::of_thread();
         let polled = poll();
@@ -77,20 +78,21 @@ impl Polls {
     }
 }
 
-async fn serve<S: HttpService>(service: S, job: Box<Job>, slot: Slot) {
-    let Job { request, guest, request_record, mut answer, .. } = *job;
-    let request_record = Cell::new(request_record);
+async fn serve<S: HttpService>(service: S, job: Box<Job>, slot: SlowSlot) {
+    let Job { request, current, record, mut answer, .. } = *job;
+    let (current, record) = (Rc::new(current), Cell::new(record));
+    let as_current: Rc<dyn CurrentRequest> = Rc::clone(&current) as _;
     let started = Tick::now();
     let is_head = request.method() == Method::HEAD;
-    let mut polls = Polls::default();
+    let mut polls = PollTimes::default();
     let mut handler = Some(Box::pin(service.oneshot(request)));
     let outcome = poll_fn(|cx| {
         let Some(running) = handler.as_mut().filter(|_| answer.poll_closed(cx).is_pending()) else {
             return Poll::Ready(None);
         };
-        guest.polled.set(Tick::now());
+        current.polled.set(Tick::now());
         let poll = || catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(cx)));
-        let polled = polls.measure(|| guest.within(|| current::lending(&request_record, poll)));
+        let polled = polls.measure(|| current::within_handed_over(&as_current, &record, poll));
         match polled {
             Ok(Poll::Pending) => Poll::Pending,
             Ok(Poll::Ready(made)) => Poll::Ready(Some(Ok(made))),
@@ -104,47 +106,47 @@ async fn serve<S: HttpService>(service: S, job: Box<Job>, slot: Slot) {
     let Some(outcome) = outcome else { return };
     let (outcome, rest) = match outcome {
         Ok(Ok(response)) => {
-            let (response, rest) = begin(response, is_head, &request_record).await;
+            let (response, rest) = begin(response, is_head, &record).await;
             (Ok(Ok(response)), rest)
         }
         Ok(Err(error)) => (Ok(Err(error.into())), None),
         Err(panic) => (Err(panic), None),
     };
     let longest = LongestPoll { nanos: polls.longest, is_cpu: true };
-    let (route, refused) = guest.changes();
+    let (route, refused) = current.changes();
     let held = polls.sum;
     let made = Box::new(Answer { outcome, started, held, longest, route, refused });
     if let (Ok(()), Some((body, parts))) = (answer.send(made), rest) {
-        stream(body, parts, &request_record).await;
+        stream(body, parts, &record).await;
     }
 }
 
-type Rest<B> = Option<(Pin<Box<B>>, mpsc::Sender<Part>)>;
+type Rest<B> = Option<(Pin<Box<B>>, mpsc::Sender<BodyPart>)>;
 
 /// Takes what is ready of a body, and makes the channel for the rest.
 async fn begin<B>(
     response: Response<B>,
     is_head: bool,
-    request_record: &Cell<Option<Box<RequestRecord>>>,
+    record: &Cell<Option<Box<RequestRecord>>>,
 ) -> (Response<FarBody>, Rest<B>)
 where
     B: Body<Data = Bytes, Error: Into<BoxError>>,
 {
     let (head, body) = response.into_parts();
     let (hint, has_ended) = (body.size_hint(), body.is_end_stream());
-    let mut far = FarBody { ready: VecDeque::new(), rest: None, hint, has_ended };
+    let mut sent = SentBody { ready: VecDeque::new(), rest: None, hint, has_ended };
     // The body of a reply to HEAD is not sent.
     if has_ended || is_head {
-        return (Response::from_parts(head, far), None);
+        return (Response::from_parts(head, Box::new(sent) as FarBody), None);
     }
     let mut body = Box::pin(body);
     let mut bytes = 0;
     let is_whole = poll_fn(|cx| {
-        while bytes < FIRST && far.ready.len() < FIRST_PARTS {
-            let Poll::Ready(part) = poll_part(body.as_mut(), request_record, cx) else { break };
+        while bytes < FIRST && sent.ready.len() < FIRST_PARTS {
+            let Poll::Ready(part) = poll_part(body.as_mut(), record, cx) else { break };
             bytes += part.bytes();
             let is_end = part.is_end();
-            far.ready.push_back(part);
+            sent.ready.push_back(part);
             if is_end {
                 return Poll::Ready(true);
             }
@@ -153,24 +155,24 @@ where
     })
     .await;
     if is_whole {
-        return (Response::from_parts(head, far), None);
+        return (Response::from_parts(head, Box::new(sent) as FarBody), None);
     }
     let (sender, receiver) = mpsc::channel(AHEAD);
-    far.rest = Some(receiver);
-    (Response::from_parts(head, far), Some((body, sender)))
+    sent.rest = Some(receiver);
+    (Response::from_parts(head, Box::new(sent) as FarBody), Some((body, sender)))
 }
 
 /// Sends the rest of a body, at the speed of its client.
 async fn stream<B>(
     mut body: Pin<Box<B>>,
-    parts: mpsc::Sender<Part>,
-    request_record: &Cell<Option<Box<RequestRecord>>>,
+    parts: mpsc::Sender<BodyPart>,
+    record: &Cell<Option<Box<RequestRecord>>>,
 ) where
     B: Body<Data = Bytes, Error: Into<BoxError>>,
 {
     loop {
         let Ok(permit) = parts.reserve().await else { return };
-        let next = poll_fn(|cx| poll_part(body.as_mut(), request_record, cx));
+        let next = poll_fn(|cx| poll_part(body.as_mut(), record, cx));
         let part = tokio::select! {
             biased;
             // The client has gone.
@@ -185,38 +187,38 @@ async fn stream<B>(
     }
 }
 
-impl Part {
+impl BodyPart {
     fn bytes(&self) -> usize {
         match self {
-            Part::Frame { frame, .. } => frame.data_ref().map_or(0, Bytes::len),
-            Part::End | Part::Failed(_) | Part::Panicked(_) => 0,
+            BodyPart::Frame { frame, .. } => frame.data_ref().map_or(0, Bytes::len),
+            BodyPart::End | BodyPart::Failed(_) | BodyPart::Panicked(_) => 0,
         }
     }
 
     /// Whether nothing follows.
     fn is_end(&self) -> bool {
-        !matches!(self, Part::Frame { is_last: false, .. })
+        !matches!(self, BodyPart::Frame { is_last: false, .. })
     }
 }
 
 /// Polls the service for the next part of a body.
 fn poll_part<B>(
     mut body: Pin<&mut B>,
-    request_record: &Cell<Option<Box<RequestRecord>>>,
+    record: &Cell<Option<Box<RequestRecord>>>,
     cx: &mut Context<'_>,
-) -> Poll<Part>
+) -> Poll<BodyPart>
 where
     B: Body<Data = Bytes, Error: Into<BoxError>>,
 {
     let poll = || catch_unwind(AssertUnwindSafe(|| body.as_mut().poll_frame(cx)));
-    match current::lending(request_record, poll) {
+    match current::lending(record, poll) {
         Ok(Poll::Pending) => Poll::Pending,
         Ok(Poll::Ready(Some(Ok(frame)))) => {
             let is_last = frame.is_trailers() || body.is_end_stream();
-            Poll::Ready(Part::Frame { frame, is_last })
+            Poll::Ready(BodyPart::Frame { frame, is_last })
         }
-        Ok(Poll::Ready(Some(Err(error)))) => Poll::Ready(Part::Failed(error.into())),
-        Ok(Poll::Ready(None)) => Poll::Ready(Part::End),
-        Err(panic) => Poll::Ready(Part::Panicked(panic)),
+        Ok(Poll::Ready(Some(Err(error)))) => Poll::Ready(BodyPart::Failed(error.into())),
+        Ok(Poll::Ready(None)) => Poll::Ready(BodyPart::End),
+        Err(panic) => Poll::Ready(BodyPart::Panicked(panic)),
     }
 }

@@ -2,7 +2,6 @@
 
 use std::any::Any;
 use std::collections::VecDeque;
-use std::mem;
 use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -14,7 +13,7 @@ use tokio::sync::mpsc;
 use crate::base::error::BoxError;
 
 /// A part of a body, for the lane.
-pub(crate) enum Part {
+pub(crate) enum BodyPart {
     Frame {
         frame: Frame<Bytes>,
         /// Nothing follows.
@@ -26,33 +25,33 @@ pub(crate) enum Part {
 }
 
 /// A body that comes from a slow lane. It ends as the service's body did, panics included.
-pub(crate) struct FarBody {
+pub(crate) struct SentBody {
     /// What was ready with the head.
-    pub(crate) ready: VecDeque<Part>,
+    pub(crate) ready: VecDeque<BodyPart>,
     /// What follows.
-    pub(crate) rest: Option<mpsc::Receiver<Part>>,
+    pub(crate) rest: Option<mpsc::Receiver<BodyPart>>,
     /// Of what is not given yet.
     pub(crate) hint: SizeHint,
     pub(crate) has_ended: bool,
 }
 
-impl FarBody {
-    fn give(&mut self, part: Part) -> Option<Result<Frame<Bytes>, BoxError>> {
+impl SentBody {
+    fn give(&mut self, part: BodyPart) -> Option<Result<Frame<Bytes>, BoxError>> {
         match part {
-            Part::Frame { frame, is_last } => {
+            BodyPart::Frame { frame, is_last } => {
                 self.has_ended = is_last;
                 self.shorten(frame.data_ref().map_or(0, |data| data.len() as u64));
                 Some(Ok(frame))
             }
-            Part::End => {
+            BodyPart::End => {
                 self.has_ended = true;
                 None
             }
-            Part::Failed(error) => {
+            BodyPart::Failed(error) => {
                 self.has_ended = true;
                 Some(Err(error))
             }
-            Part::Panicked(panic) => {
+            BodyPart::Panicked(panic) => {
                 self.has_ended = true;
                 resume_unwind(panic)
             }
@@ -69,7 +68,7 @@ impl FarBody {
     }
 }
 
-impl Body for FarBody {
+impl Body for SentBody {
     type Data = Bytes;
     type Error = BoxError;
 
@@ -87,7 +86,7 @@ impl Body for FarBody {
             Some(rest) => ready!(rest.poll_recv(cx)),
             None => None,
         };
-        let cut = || Part::Failed("the slow lane of this reply has ended".into());
+        let cut = || BodyPart::Failed("the slow lane of this reply has ended".into());
         Poll::Ready(self.give(part.unwrap_or_else(cut)))
     }
 
@@ -97,42 +96,5 @@ impl Body for FarBody {
 
     fn size_hint(&self) -> SizeHint {
         self.hint
-    }
-}
-
-/// A body that the server has, and not the service of the lane. As small as [`Bytes`]: replies are moved
-/// several times.
-pub(crate) enum OwnBody {
-    Memory(Bytes),
-    Far(Box<FarBody>),
-}
-
-impl Body for OwnBody {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        match &mut *self {
-            OwnBody::Memory(bytes) if bytes.is_empty() => Poll::Ready(None),
-            OwnBody::Memory(bytes) => Poll::Ready(Some(Ok(Frame::data(mem::take(bytes))))),
-            OwnBody::Far(body) => Pin::new(body).poll_frame(cx),
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match self {
-            OwnBody::Memory(bytes) => bytes.is_empty(),
-            OwnBody::Far(body) => body.is_end_stream(),
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match self {
-            OwnBody::Memory(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            OwnBody::Far(body) => body.size_hint(),
-        }
     }
 }

@@ -1,20 +1,18 @@
-//! The state of a slow lane that other threads can read, and how its lane yields to it.
+//! The counters of a slow lane, and how its lane yields to it.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::metrics::Count;
-use crate::os::priority::Priority;
+use crate::slow::priority::Priority;
 
-/// The counters of a slow lane, on cache lines of their own.
+/// The counters of a slow lane, readable by all threads, on cache lines of their own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(crate) struct SlowShared {
+pub(crate) struct SlowCounters {
     /// Requests that the lane handed over. Written by the lane.
     pub(crate) handed_over: Count,
-    /// Nanoseconds for which the lane yielded. Written by the lane.
-    pub(crate) yielded: Count,
     /// Requests of other lanes that the slow lane took over. Written by the slow lane.
     pub(crate) stolen: Count,
     /// Requests of the lane that wait.
@@ -23,8 +21,6 @@ pub(crate) struct SlowShared {
     pub(crate) running: AtomicU64,
     /// Expected time of both in nanoseconds.
     pub(crate) expected: AtomicU64,
-    /// Nanoseconds of CPU time of the slow lane's thread, once that has ended.
-    ended_at: AtomicU64,
     priority: AtomicU8,
     /// Its event loop does not wait.
     awake: AtomicBool,
@@ -34,7 +30,7 @@ pub(crate) struct SlowShared {
     waits: Condvar,
 }
 
-impl SlowShared {
+impl SlowCounters {
     pub(crate) fn set_priority(&self, priority: Priority) {
         self.priority.store(priority as u8, Ordering::Relaxed);
     }
@@ -76,15 +72,5 @@ impl SlowShared {
         let busy = |_: &mut ()| self.awake.load(Ordering::SeqCst);
         drop(self.waits.wait_timeout_while(guard, time, busy));
         self.yields.store(false, Ordering::SeqCst);
-    }
-
-    /// The thread ends, after so much CPU time.
-    pub(crate) fn end(&self, time: Duration) {
-        self.ended_at.store(time.as_nanos() as u64, Ordering::Relaxed);
-    }
-
-    /// CPU time of a thread that has ended.
-    pub(crate) fn ended_at(&self) -> Duration {
-        Duration::from_nanos(self.ended_at.load(Ordering::Relaxed))
     }
 }

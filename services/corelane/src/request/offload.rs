@@ -1,0 +1,105 @@
+//! The requests that another thread serves for a lane. Slow lanes implement it.
+
+use std::any::Any;
+use std::fmt::{self, Debug};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+
+use crate::base::clock::Tick;
+use crate::base::error::BoxError;
+use crate::load::tail::LongestPoll;
+use crate::message::forwarded::Trust;
+use crate::metrics::RequestRefusal;
+use crate::metrics::kind::KindIndex;
+use crate::request::body::Incoming;
+use crate::request::body_watch::BodyWatch;
+use crate::request::client::ConnectionInfo;
+use crate::request::record::RequestRecord;
+use crate::request::routes::Routes;
+
+/// Takes requests of one lane.
+pub(crate) trait Offload: Debug {
+    /// Whether the slow lane of this lane has nothing to do.
+    fn is_idle(&self) -> bool;
+
+    /// Another lane that has nothing to do, and neither has its slow lane, if this lane has so much other
+    /// work that a request is better off there.
+    fn relief(&self, work: Duration) -> Option<usize>;
+
+    /// Hands a request over to the slow lane of the lane `to`. The request comes back if that cannot
+    /// take it.
+    fn hand_over(
+        &self,
+        request: HandedOver,
+        to: usize,
+        now: Tick,
+    ) -> Result<Box<dyn Away>, Box<Request<Incoming>>>;
+}
+
+/// A request for another thread.
+#[derive(Debug)]
+pub(crate) struct HandedOver {
+    pub(crate) request: Request<Incoming>,
+    /// What its handler can learn.
+    pub(crate) facts: Facts,
+    /// The parts of its record that handlers can read.
+    pub(crate) record: Option<Box<RequestRecord>>,
+    /// Longest time from the header to the head of the reply.
+    pub(crate) allowed: Duration,
+    /// Expected time in nanoseconds.
+    pub(crate) expected: u64,
+}
+
+/// A copy of what the lane has of a request. The connection stays with the lane.
+#[derive(Debug)]
+pub(crate) struct Facts {
+    pub(crate) info: ConnectionInfo,
+    /// The client's address, as far as the connection tells.
+    pub(crate) ip: Option<IpAddr>,
+    pub(crate) trust: Arc<Trust>,
+    pub(crate) routes: Arc<Routes>,
+    pub(crate) begun: Tick,
+    pub(crate) kind: KindIndex,
+    pub(crate) body: Option<Arc<BodyWatch>>,
+}
+
+/// A request that its lane handed over. The other thread drops it when this is dropped.
+pub(crate) trait Away: Debug {
+    /// Longest time from the header to the head of the reply, which the handler may change.
+    fn allowed(&self) -> Duration;
+
+    /// Waits for the answer; `None` if the slow lane has ended.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Answer>>;
+}
+
+/// What came of a request that a lane handed over.
+pub(crate) struct Answer {
+    pub(crate) outcome: Outcome,
+    /// When the handler started.
+    pub(crate) started: Tick,
+    /// CPU time of the handler in nanoseconds.
+    pub(crate) held: u64,
+    pub(crate) longest: LongestPoll,
+    /// The template that the handler named.
+    pub(crate) route: Option<Box<str>>,
+    /// Why the limits of its route reject it.
+    pub(crate) refused: Option<RequestRefusal>,
+}
+
+impl Debug for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Answer").field("held", &self.held).finish_non_exhaustive()
+    }
+}
+
+/// What the handler returned, or the panic that ended it.
+pub(crate) type Outcome = Result<Result<Response<FarBody>, BoxError>, Box<dyn Any + Send>>;
+
+/// A body from another thread.
+pub(crate) type FarBody = Box<dyn Body<Data = Bytes, Error = BoxError> + Send + Unpin>;

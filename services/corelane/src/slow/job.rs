@@ -1,0 +1,46 @@
+//! A request for a slow lane.
+
+use std::cmp::Ordering;
+
+use http::Request;
+use tokio::sync::oneshot;
+
+use crate::base::clock::Tick;
+use crate::request::body::Incoming;
+use crate::request::offload::Answer;
+use crate::request::record::RequestRecord;
+use crate::slow::current::FarRequest;
+
+/// A request that a slow lane is to serve.
+#[derive(Debug)]
+pub(crate) struct Job {
+    /// The lane of its connection.
+    pub(crate) home: usize,
+    pub(crate) request: Request<Incoming>,
+    pub(crate) current: FarRequest,
+    /// The parts of its record that handlers can read.
+    pub(crate) record: Option<Box<RequestRecord>>,
+    /// Expected time in nanoseconds.
+    pub(crate) expected: u64,
+    /// Closed when the lane does not want the answer any more.
+    pub(crate) answer: oneshot::Sender<Box<Answer>>,
+}
+
+/// The place of a job among those that wait: the smallest starts next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) since: Tick,
+    pub(crate) arrival: u64,
+}
+
+impl Ord for Place {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.since, self.arrival).cmp(&(other.since, other.arrival))
+    }
+}
+
+impl PartialOrd for Place {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
