@@ -79,22 +79,22 @@ class Client:
 
 def ask(
     url: str,
-    path: str = "/",
+    path: str = "",
     method: str = "GET",
     authority: Path | None = None,
     *,
     timeout: float = PATIENCE,
     **more: object,
 ) -> Reply:
-    """One request on a connection of its own."""
+    """One request on a connection of its own; the path may be that of the URL."""
     client = Client(url, authority, timeout=timeout)
     try:
-        return client.ask(path, method, **more)
+        return client.ask(path or urlsplit(url).path or "/", method, **more)
     finally:
         client.close()
 
 
-def replies(url: str, path: str = "/", status: int = 200, *, timeout: float = 2.0) -> bool:
+def replies(url: str, path: str = "", status: int = 200, *, timeout: float = 2.0) -> bool:
     """Whether it is answered with this status."""
     try:
         return ask(url, path, timeout=timeout).status == status

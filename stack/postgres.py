@@ -388,5 +388,5 @@ def _certify(made: Postgres, hosts: Sequence[str]) -> None:
 
 
 def _request(*arguments: object) -> None:
-    openssl = resolve.ensure(["openssl"])["openssl"]
+    openssl = resolve.tool("openssl")
     command.output([openssl, "req", "-x509", *KEY, *arguments])

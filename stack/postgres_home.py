@@ -102,7 +102,7 @@ class Programs:
 
 def programs(home: Path, user: Account) -> Programs:
     """The installed programs, or Debian's unpacked ones: copied to `home` if they are out of reach."""
-    found = resolve.ensure(["postgres"])["postgres"].resolve()
+    found = resolve.tool("postgres").resolve()
     unpacked = found.parent.parent
     if found.read_bytes()[:2] != b"#!":
         return Programs(found.parent)

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
-from stack import PAUSE, SLOWER
+from stack import PAUSE, SLOWER, eventually
 from tools import progress
 from tools.errors import ToolError
 
@@ -22,6 +22,11 @@ ENDING = 25.0
 
 LINES = 20
 """Lines of a log in an error."""
+
+
+def without_proxies() -> dict[str, str]:
+    """This environment without a proxy, which is not for loopback."""
+    return {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
 
 
 class Process:
@@ -51,7 +56,12 @@ class Process:
         self.ends = ends
         self._output = output
         self._ending = ending
-        self._options = {"env": environment, "cwd": folder, "stdin": subprocess.DEVNULL, **popen}
+        self._options = {
+            "env": environment or without_proxies(),
+            "cwd": folder,
+            "stdin": subprocess.DEVNULL,
+            **popen,
+        }
         self._process: subprocess.Popen[bytes] | None = None
         self._group = 0
         """The process group while something of it may run."""
@@ -83,14 +93,12 @@ class Process:
         if self.running:
             raise ToolError(f"{self.name} runs already")
         self._asked = False
+        if self._process is None:
+            # Not what another one of this name has said.
+            self.log.write_bytes(b"")
         with self.log.open("ab") as log, (self._output or self.log).open("ab") as output:
-            self._process = subprocess.Popen(
-                [*self.argv, *map(str, more)],
-                stdout=output,
-                stderr=log,
-                process_group=0,
-                **self._options,
-            )
+            options = {"stdout": output, "stderr": log, "process_group": 0, **self._options}
+            self._process = subprocess.Popen([*self.argv, *map(str, more)], **options)
         self._group = self._process.pid
         if wait:
             wait_for([self])
@@ -99,6 +107,28 @@ class Process:
     def signal(self, number: signal.Signals) -> None:
         """Sends a signal such as SIGSTOP and SIGCONT."""
         self._process.send_signal(number)
+
+    def freeze(self) -> None:
+        """Stops it, and waits until none of its threads runs any more."""
+        self.signal(signal.SIGSTOP)
+        # proc(5): the state follows the name, which is in brackets.
+        eventually(
+            lambda: all(") T " in stat for _, stat in self._tasks("stat")), "stopped threads"
+        )
+
+    def thaw(self) -> None:
+        """Lets it continue."""
+        self.signal(signal.SIGCONT)
+
+    def threads(self) -> dict[str, Path]:
+        """The folders of its threads in /proc by their names, which may be shared."""
+        return {name.strip(): task for task, name in self._tasks("comm")}
+
+    def _tasks(self, file: str) -> Iterator[tuple[Path, str]]:
+        """A file of each thread that has not ended; those for blocking calls end when they are idle."""
+        for task in Path(f"/proc/{self._process.pid}/task").iterdir():
+            with suppress(FileNotFoundError, ProcessLookupError):
+                yield task, (task / file).read_text()
 
     def terminate(self) -> None:
         """Asks it to end; a replica drains."""

@@ -5,12 +5,24 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
-from stack import REPOSITORY
+from stack import PATIENCE, REPOSITORY
 
 
 def program(name: str) -> Path:
     """A program of a service."""
     return _folder() / name
+
+
+def run(name: str, *arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Runs a program to its end; the caller judges the result."""
+    return subprocess.run(
+        [program(name), *arguments],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
 
 
 def example(name: str) -> Path:

@@ -9,14 +9,11 @@ from pathlib import Path
 import pytest
 
 pytest_plugins = [
-    "support.apiserver",
     "support.machines",
     "support.platforms",
-    "support.postgres",
     "support.releases",
-    "support.servers",
+    "support.fixtures",
     "support.slices",
-    "support.trees",
     "support.tuning",
     # After those that it uses, for the details that pytest gives of their assertions.
     "support.monitoring",

@@ -17,7 +17,7 @@ sys.path[:1] = [str(folder) for folder in folders]
 
 from tools import resolve
 
-python = resolve.ensure(["pytest"])["pytest"].parent / "python"
+python = resolve.tool("pytest").parent / "python"
 if Path(sys.executable).parent != python.parent:
     os.execv(python, [str(python), str(Path(__file__).parent), *sys.argv[1:]])
 

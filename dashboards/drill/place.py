@@ -1,7 +1,6 @@
 """The platform of one drill: its namespace, processes and scrape targets."""
 
 import http.client
-import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -13,35 +12,26 @@ from urllib.parse import urlsplit
 
 from dashboards.drill.verdict import Cancelled, DrillError
 from dashboards.drill.watch import Watch
-from dashboards.live import replicas
 from dashboards.live.platform import Platform
-from local.topology import HOST, Replica
-from stack import REPOSITORY
+from stack import HOST, replica
+from stack.gateway import Gateway, endpoint, gateway_to
 from stack.http import ask, replies
+from stack.load import Load
 from stack.ports import free_ports
 from stack.process import Process
-from support.envoys import Gateway, gateway_to
-from support.load import Load
 from tools import resolve
 
-STATIC = REPOSITORY / "services/server/static"
 
-
-class Server(replicas.Server):
+class Server(replica.Server):
     """A replica."""
 
-    def start(self, *more: object, wait: bool = False) -> None:
+    def start(self, *more: object, wait: bool = False) -> "Server":
         """Starts or restarts it; the drill waits for it, because only the drill can be interrupted."""
-        super().start(*more, wait=wait)
+        return super().start(*more, wait=wait)
 
     def fault(self, route: str, share: float = 1, **kind: object) -> None:
         """Injects one fault, which expires after 30 minutes; `faults()` ends it."""
         self.faults({"route": route, "share": share, "expires_in": "30m", **kind})
-
-    def endpoint(self) -> dict:
-        """As the gateway's values name it."""
-        own = self.replica
-        return {"address": HOST, "port": own.port, "adminPort": own.admin_port}
 
 
 def agent(
@@ -50,9 +40,7 @@ def agent(
     """An agent with an interval of one second, not started yet; `within` is a command that runs it."""
     own = [f"--agent.listen={HOST}:{port}", "--agent.interval=1s"]
     argv = [*within, program, "agent", *own, *flags]
-    return Process(
-        "node-tuner", argv, folder, lambda: replies(f"http://{HOST}:{port}/readyz"), _env()
-    )
+    return Process("node-tuner", argv, folder, lambda: replies(f"http://{HOST}:{port}/readyz"))
 
 
 def server(
@@ -66,16 +54,9 @@ def server(
 ) -> Server:
     """A replica, not started yet; `within` is a command that runs it."""
     first = free_ports(2)
-    replica = Replica(pod, 0, first, first + 1)
-    argv = [*within, program, "--replica", pod, "--static.root", STATIC]
-    argv += ["--listen", f"{HOST}:{first}", "--admin.listen", f"{HOST}:{first + 1}", *flags]
-    ready = f"http://{HOST}:{first + 1}/readyz"
-    return Server(replica, HOST, tls, argv, folder, lambda: replies(ready), _env())
-
-
-def _env() -> dict[str, str]:
-    """Without proxy variables, which are not for loopback."""
-    return {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
+    ports = first, first + 1
+    argv = [*within, *replica.command(program, pod, ports, *flags)]
+    return Server(pod, argv, folder, ports, scheme="https" if tls else "http")
 
 
 UP = 60.0
@@ -117,7 +98,7 @@ class Place:
         self.stack.callback(made.kill)
         made.start()
         self.until(made.ready, f"{pod} is ready, see {made.log}")
-        self.scraped("service", made.replica.admin_port, pod)
+        self.scraped("service", made.admin_port, pod)
         return made
 
     def gateway(
@@ -130,7 +111,7 @@ class Place:
     ) -> Gateway:
         """A gateway for these replicas that is scraped; it ends with `stack`."""
         own = Path(mkdtemp(prefix=f"{pod}-", dir=self.folder))
-        endpoints = [each.endpoint() for each in servers]
+        endpoints = [endpoint(each.url, each.admin) for each in servers]
         made = (stack or self.stack).enter_context(gateway_to(endpoints, own, values))
         if reaches:
             self.until(lambda: ask(made.url, "/hello").status == 200, f"{pod} reaches a replica")
@@ -145,7 +126,7 @@ class Place:
         argv += [f"--kubeconfig={self.platform.cluster.api.kubeconfig}", f"--folder={own}"]
         argv += [f"--envoy-admin={HOST}:{admin}", f"--listen={HOST}:{port}"]
         url = f"http://{HOST}:{port}"
-        made = Process("gateway-agent", argv, own, lambda: replies(f"{url}/readyz"), _env())
+        made = Process("gateway-agent", argv, own, lambda: replies(f"{url}/readyz"))
         self.stack.callback(made.kill)
         made.start(wait=False)
         self.until(made.ready, f"{pod} has its files, see {made.log}")
@@ -166,14 +147,12 @@ class Place:
 
     def shown(self, resources: str) -> None:
         """A kube-state-metrics that is scraped, for these objects of the platform's API server."""
-        program = resolve.ensure(["kube-state-metrics"])["kube-state-metrics"]
+        program = resolve.tool("kube-state-metrics")
         pod, port, own = "kube-state-metrics", free_ports(1), free_ports(1)
         argv = [program, f"--kubeconfig={self.platform.cluster.api.kubeconfig}"]
         argv += [f"--resources={resources}", f"--host={HOST}", f"--port={port}"]
         argv += [f"--telemetry-host={HOST}", f"--telemetry-port={own}"]
-        made = Process(
-            pod, argv, self.folder, lambda: replies(f"http://{HOST}:{port}/livez"), _env()
-        )
+        made = Process(pod, argv, self.folder, lambda: replies(f"http://{HOST}:{port}/livez"))
         self.stack.callback(made.kill)
         self.stack.callback(self.watch.remove, self.namespace, pod=pod)
         made.start(wait=False)

@@ -22,7 +22,7 @@ from dashboards.live.options import Options
 from dashboards.live.platform import Platform
 from dashboards.live.stage import stage as live_stage
 from stack.http import Client
-from support.load import Load
+from stack.load import Load
 
 NAME = "calm"
 """The namespace of the platform."""
@@ -81,7 +81,7 @@ def run(watch: Watch, platform: Platform) -> Calm:
 def _targets(platform: Platform) -> Iterator[tuple[str, str, int]]:
     plan = platform.plan
     for name, server in platform.servers.items():
-        yield "service", name, server.replica.admin_port
+        yield "service", name, server.admin_port
     yield "gateway", "gateway", plan.topology.gateway_stats_port
     yield "gateway-agent", "gateway", plan.gateway_agent
     yield "node-tuning", "node-tuner", plan.node_tuning

@@ -23,7 +23,7 @@ from local.topology import HOST
 from stack.http import ask, replies
 from stack.ports import free_ports
 from stack.process import running
-from support.rendering import tool
+from tools.resolve import tool
 
 CONFIGURATION = REPOSITORY / "dashboards" / "alertmanager" / "alertmanager.yaml"
 

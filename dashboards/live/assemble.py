@@ -10,11 +10,13 @@ from pathlib import Path
 from dashboards.live import kubernetes, node, programs, replicas
 from dashboards.live.options import REPLICAS, Options, draw
 from dashboards.live.platform import Platform
-from dashboards.live.replicas import Server
 from local import commands, database, processes, render
-from local.topology import HOST
+from local.topology import HOST, Replica
+from stack import apiserver
+from stack.credentials import certificate
 from stack.http import ask, replies
 from stack.process import Process
+from stack.replica import Server
 
 TARGETS = {"gateway": {"metrics_path": "/stats/prometheus"}, "node-tuning": {"honor_labels": True}}
 """Further settings of jobs. The label `pod` of a node's agent is the checked pod."""
@@ -83,16 +85,16 @@ def assemble(options: Options, run: Path) -> Platform:
     found = programs.obtain(kubernetes=True)
     plan = draw()
     render.make_token(run)
-    replicas.certificate(found["openssl"], run)
+    certificate(run, "tls", "ec")
     env = processes.make(run, found["server"])
     # A proxy of the environment is not for loopback.
     env = {name: value for name, value in env.items() if "proxy" not in name.lower()}
     tree = node.make(run / node.NAME, cpus=REPLICAS + 6)
-    api = kubernetes.make(run / "kubernetes", plan.kubernetes, found["openssl"])
+    api, servers = apiserver.make(run / "kubernetes", plan.kubernetes)
     cluster = kubernetes.Cluster(api, options.name)
     platform = Platform(options, run, plan, found, env, {}, tree, cluster)
     for part in [
-        *_kubernetes(platform),
+        *servers,
         *_database(platform),
         *_gateway(platform),
         *_tuners(platform),
@@ -106,20 +108,10 @@ def _part(platform: Platform, name: str, argv: list, url: str) -> Process:
     return Process(name, argv, platform.run, lambda: replies(url), platform.environment)
 
 
-def _kubernetes(platform: Platform) -> list[Process]:
-    api, found = platform.cluster.api, platform.programs
-    health = f"http://{HOST}:{api.port}/health"
-    server = api.server(found["kube-apiserver"])
-    return [
-        _part(platform, "etcd", api.etcd(found["etcd"]), health),
-        Process("kube-apiserver", server, platform.run, api.ready, platform.environment),
-    ]
-
-
 def _database(platform: Platform) -> list[Process]:
     """The replicas, and PostgreSQL before them."""
     options, run, plan = platform.options, platform.run, platform.plan
-    program, address = platform.programs["server"], kubernetes.own_address()
+    program, address = platform.programs["server"], apiserver.own_address()
     postgres = database.make(plan.topology, run)
     found: list[Process] = [_postgres(platform, postgres)]
     for replica in plan.topology.replicas:
@@ -146,11 +138,11 @@ def _postgres(platform: Platform, postgres: database.Postgres) -> Process:
 
 
 def _server(
-    platform: Platform, replica: object, argv: list, address: str, *, secure: bool = False
+    platform: Platform, replica: Replica, argv: list, address: str, *, secure: bool = False
 ) -> Server:
-    url = f"http://{HOST}:{replica.admin_port}/readyz"
-    rest = (argv, platform.run, lambda: replies(url), platform.environment)
-    return Server(replica, address, secure, *rest)
+    ports = replica.port, replica.admin_port
+    scheme, more = "https" if secure else "http", {"environment": platform.environment}
+    return Server(replica.name, argv, platform.run, ports, address=address, scheme=scheme, **more)
 
 
 def _gateway(platform: Platform) -> list[Process]:

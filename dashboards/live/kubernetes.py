@@ -1,152 +1,16 @@
-"""A real API server with its etcd, on loopback: what the agents of gateway and node ask.
+"""The Kubernetes of a platform: what the agents of gateway and node ask.
 
-No kubelet and no controller acts on it, so the stage itself says which pods run and are ready.
+No kubelet and no controller acts on the API server, so the platform itself says which pods run and are ready.
 """
 
-import http.client
-import json
 import secrets
-import socket
-import ssl
-import subprocess
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 from dashboards.live import node
-from local.topology import HOST
-from tools.errors import ToolError
+from stack.apiserver import Api, own_address
 
 SERVICE = "server"
-
-ELSEWHERE = ("192.0.2.1", 9)
-"""An unassigned address (RFC 5737)."""
-
-
-def own_address() -> str:
-    """An address of this machine that is not loopback, which no EndpointSlice may hold."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        # Sends nothing: the kernel only selects a route.
-        try:
-            probe.connect(ELSEWHERE)
-        except OSError as error:
-            raise ToolError(
-                f"this machine has no way out of loopback ({error.strerror}), and no EndpointSlice"
-                " may hold an address of loopback: a default route is needed, over which nothing is sent"
-            ) from error
-        return probe.getsockname()[0]
-
-
-@dataclass(frozen=True)
-class Api:
-    """The API server and its etcd: files in `folder`, four ports from `port` on."""
-
-    folder: Path
-    port: int
-    token: str
-
-    @property
-    def kubeconfig(self) -> Path:
-        """What a client is given."""
-        return self.folder / "kubeconfig"
-
-    def etcd(self, program: Path) -> list[object]:
-        """The command line of etcd."""
-        clients, peers = (f"http://{HOST}:{self.port + index}" for index in range(2))
-        return [
-            program,
-            f"--data-dir={self.folder / 'etcd'}",
-            f"--listen-client-urls={clients}",
-            f"--advertise-client-urls={clients}",
-            f"--listen-peer-urls={peers}",
-            f"--initial-advertise-peer-urls={peers}",
-            f"--initial-cluster=default={peers}",
-            "--unsafe-no-fsync",
-        ]
-
-    def server(self, program: Path) -> list[object]:
-        """The command line of the API server."""
-        key = self.folder / "service-accounts.key"
-        return [
-            program,
-            f"--etcd-servers=http://{HOST}:{self.port}",
-            f"--bind-address={HOST}",
-            f"--advertise-address={HOST}",
-            f"--secure-port={self.port + 2}",
-            # It makes itself a certificate there.
-            f"--cert-dir={self.folder}",
-            f"--token-auth-file={self.folder / 'tokens.csv'}",
-            "--authorization-mode=RBAC",
-            "--service-cluster-ip-range=10.96.0.0/16",
-            "--service-account-issuer=https://kubernetes.default.svc",
-            f"--service-account-key-file={key}",
-            f"--service-account-signing-key-file={key}",
-            # It requires service accounts, which only a controller creates.
-            "--disable-admission-plugins=ServiceAccount",
-            # The Service "kubernetes" would have an address of loopback, which is rejected.
-            "--endpoint-reconciler-type=none",
-        ]
-
-    def ready(self) -> bool:
-        """Whether it serves."""
-        with suppress(OSError, http.client.HTTPException):
-            return self.call("GET", "/readyz")[0] == 200
-        return False
-
-    def call(
-        self, method: str, path: str, body: object = None, kind: str = "application/json"
-    ) -> tuple[int, bytes]:
-        """One request of an administrator."""
-        trust = ssl.create_default_context(cafile=str(self.folder / "apiserver.crt"))
-        connection = http.client.HTTPSConnection(HOST, self.port + 2, timeout=10, context=trust)
-        head = {"Authorization": f"Bearer {self.token}", "Content-Type": kind}
-        try:
-            text = None if body is None else json.dumps(body)
-            connection.request(method, path, text, head)
-            reply = connection.getresponse()
-            return reply.status, reply.read()
-        finally:
-            connection.close()
-
-    def create(self, path: str, described: dict) -> dict:
-        """Creates an object; as the API server has it."""
-        status, body = self.call("POST", path, described)
-        if status != 201:
-            raise OSError(f"POST {path}: {status} {body.decode()}")
-        return json.loads(body)
-
-    def change(self, path: str, patch: dict) -> None:
-        """Lays a merge patch over an object (RFC 7386)."""
-        status, body = self.call("PATCH", path, patch, "application/merge-patch+json")
-        if status != 200:
-            raise OSError(f"PATCH {path}: {status} {body.decode()}")
-
-
-def make(folder: Path, port: int, openssl: Path) -> Api:
-    """Writes the files of an API server."""
-    folder.mkdir()
-    api = Api(folder, port, secrets.token_hex(16))
-    (folder / "tokens.csv").write_text(f'{api.token},stage,stage,"system:masters"\n')
-    # Not genpkey: the API server takes the public part only out of keys in this form.
-    argv = [openssl, "ecparam", "-genkey", "-noout", "-name", "prime256v1"]
-    argv += ["-out", folder / "service-accounts.key"]
-    subprocess.run(argv, check=True, capture_output=True)
-    cluster = {
-        "server": f"https://{HOST}:{port + 2}",
-        "certificate-authority": str(folder / "apiserver.crt"),
-    }
-    described = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "stage",
-        "clusters": [{"name": "stage", "cluster": cluster}],
-        "users": [{"name": "stage", "user": {"token": api.token}}],
-        "contexts": [{"name": "stage", "context": {"cluster": "stage", "user": "stage"}}],
-    }
-    # JSON is YAML (YAML 1.2, section 1.3).
-    api.kubeconfig.write_text(json.dumps(described))
-    return api
 
 
 @dataclass(frozen=True)
@@ -226,7 +90,7 @@ class Cluster:
             "endpoints": endpoints,
             "ports": [{"name": port, "port": number} for port, number in numbers],
         }
-        if self.api.call("GET", f"{self._slices}/{name}")[0] == 404:
+        if self.api.call("GET", f"{self._slices}/{name}").status == 404:
             self.api.create(self._slices, described)
         else:
             self.api.change(f"{self._slices}/{name}", described)

@@ -6,10 +6,10 @@ from pathlib import Path
 from dashboards.live import node
 from dashboards.live.kubernetes import Cluster
 from dashboards.live.options import EDGE, Options, Plan
-from dashboards.live.replicas import Server
 from local import render
 from local.topology import HOST
 from stack.process import Process, wait_for
+from stack.replica import Server
 
 FIRST = ("etcd", "kube-apiserver", "postgres")
 """Parts that others need, in addition to the replicas."""
@@ -98,7 +98,7 @@ class Platform:
 
     def endpoint(self, name: str, *, serving: bool = True, ending: bool = False) -> None:
         """Sets the endpoint of a replica behind the gateway."""
-        replica = self.servers[name].replica
+        replica = self.servers[name]
         ports = (replica.port, replica.admin_port)
         self.cluster.endpoint(name, ports, serving=serving, ending=ending)
 

@@ -6,18 +6,18 @@ from pathlib import Path
 
 from local import settings
 from local.settings import REPOSITORY
+from stack import apiserver
 from tools import resolve
 from tools.errors import ToolError
 
 TOOLS = ("helm", "envoy", "prometheus", "supervisord", "k6", "openssl")
-KUBERNETES = ("etcd", "kube-apiserver", "kubectl")
 SERVICES = REPOSITORY / "services"
 BUILT = {"server": "corelane-server", "gateway-agent": "gateway-agent", "node-tuner": "node-tuner"}
 
 
 def obtain(kubernetes: bool) -> dict[str, Path]:
     """Programs by name. from BINARIES, a folder, or built by cargo."""
-    tools = resolve.ensure([*TOOLS, *(KUBERNETES if kubernetes else ())])
+    tools = resolve.ensure([*TOOLS, *(apiserver.PROGRAMS if kubernetes else ())])
     folder = os.environ.get("BINARIES")
     built = Path(folder).resolve() if folder else _build()
     programs = {name: built / file for name, file in BUILT.items()}

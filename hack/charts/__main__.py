@@ -12,7 +12,7 @@ from tools import resolve
 
 if not find_spec("yaml"):
     # The environment of pytest has it.
-    python = resolve.ensure(["pytest"])["pytest"].with_name("python")
+    python = resolve.tool("pytest").with_name("python")
     os.execv(python, [python, *sys.argv])
 
 from charts.cli import main

@@ -57,7 +57,7 @@ TEMPLATE = "_README.gotmpl"
 
 def readme_of(chart: Path) -> str:
     """The text that charts/<name>/README.md should have."""
-    argv = [resolve.ensure(["helm-docs"])["helm-docs"], "--dry-run", "--log-level", "warning"]
+    argv = [resolve.tool("helm-docs"), "--dry-run", "--log-level", "warning"]
     argv += ["--chart-search-root", chart, "--sort-values-order", "file"]
     for template in _templates(chart):
         argv += ["--template-files", template]

@@ -9,19 +9,15 @@ import yaml
 
 from charts import compare
 from charts.compare import REPOSITORY
+from stack.rendering import LOADER, REGISTRY
 from tools import resolve
 from tools.errors import ToolError
 
 CHARTS = REPOSITORY / "charts"
 CASES = REPOSITORY / "tests" / "charts" / "cases.yaml"
-REGISTRY = CASES.parent / "registry.yaml"
-"""The values without which no chart has images."""
 
 KUBERNETES = "1.35.0"
 """Given to Helm, whose own default changes from release to release."""
-
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""The one in C, where there is one: dashboards are long."""
 
 _OWN_VALUES = tempfile.TemporaryDirectory()
 """Helm takes files; they go at the end of the program."""
@@ -64,7 +60,7 @@ def case(name: str) -> Case:
 
 def render(case: Case, charts: Path = CHARTS) -> list[dict]:
     """The objects that Helm renders for a case, by kind and name."""
-    argv = [resolve.ensure(["helm"])["helm"], "template", "corelane", *case.arguments(charts)]
+    argv = [resolve.tool("helm"), "template", "corelane", *case.arguments(charts)]
     argv += ["--namespace", "prod", "--kube-version", KUBERNETES]
     result = subprocess.run(argv, capture_output=True, text=True, check=False)
     if result.returncode != 0:

@@ -71,6 +71,6 @@ def _available(api: Api, group: str) -> bool:
 
 
 def _kubectl(settings: Settings, *arguments: str | Path, stdin: str = "") -> None:
-    kubectl = resolve.ensure(["kubectl"])["kubectl"]
+    kubectl = resolve.tool("kubectl")
     config = records.kubeconfig(settings.state)
     command.output([kubectl, "--kubeconfig", config, *arguments], stdin=stdin)

@@ -78,5 +78,5 @@ def _kind(*arguments: object) -> None:
 
 
 def _run(*arguments: object, **options: object) -> subprocess.CompletedProcess:
-    program = resolve.ensure(["kind"])["kind"]
+    program = resolve.tool("kind")
     return subprocess.run([str(program), *map(str, arguments)], check=False, **options)

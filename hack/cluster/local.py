@@ -64,7 +64,7 @@ def status(settings: Settings) -> int:
 
 def show(file: Path) -> int:
     """Shows nodes and pods of any cluster."""
-    kubectl = resolve.ensure(["kubectl"])["kubectl"]
+    kubectl = resolve.tool("kubectl")
     argv = [str(kubectl), "get", "nodes,pods", "--all-namespaces", "--output", "wide"]
     environment = {**os.environ, "KUBECONFIG": str(file)}
     return subprocess.run(argv, env=environment, check=False).returncode

@@ -140,6 +140,6 @@ def _in_use() -> list[tuple[ipaddress.IPv4Network, str]]:
 
 
 def _ask(*words: str) -> list[dict]:
-    argv = [resolve.ensure(["ip"])["ip"], "-json", *words]
+    argv = [resolve.tool("ip"), "-json", *words]
     result = subprocess.run(argv, capture_output=True, text=True, check=True)
     return json.loads(result.stdout or "[]")

@@ -23,7 +23,7 @@ PAUSE = 2.0
 
 def helm(*arguments: str | Path) -> str:
     """Runs Helm on the cluster; returns its output."""
-    argv = [resolve.ensure(["helm"])["helm"], *arguments]
+    argv = [resolve.tool("helm"), *arguments]
     return watched(argv, {"KUBECONFIG": str(run.kubeconfig())}, _pods, PATIENCE)
 
 

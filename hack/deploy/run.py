@@ -69,5 +69,5 @@ def kubeconfig() -> Path:
 
 def tool(name: str, *arguments: str | Path, stdin: str = "") -> str:
     """Runs a tool on the cluster; returns its output."""
-    argv = [resolve.ensure([name])[name], *arguments]
+    argv = [resolve.tool(name), *arguments]
     return command.output(argv, env={"KUBECONFIG": str(kubeconfig())}, stdin=stdin)

@@ -34,4 +34,4 @@ def tag(reference: str, tag: str) -> None:
 
 
 def _crane(*arguments: str) -> str:
-    return command.output([resolve.ensure(["crane"])["crane"], *arguments])
+    return command.output([resolve.tool("crane"), *arguments])

@@ -70,7 +70,7 @@ def usable() -> bool:
 
 def _installed(tool: str) -> Path:
     """The folder with a tool and what else is in its packages."""
-    return resolve.ensure([tool])[tool].parent.parent
+    return resolve.tool(tool).parent.parent
 
 
 def _system() -> Path:
@@ -103,7 +103,7 @@ def command(accelerator: str, archive: Path, append: str, *more: object) -> list
     (kernel,) = (_system() / "boot").glob("vmlinuz-*")
     cpu = "host" if accelerator == "kvm" else EMULATED
     return [
-        resolve.ensure(["qemu-system-x86_64"])["qemu-system-x86_64"],
+        resolve.tool("qemu-system-x86_64"),
         *("-accel", accelerator, "-cpu", cpu),
         *("-kernel", kernel, "-initrd", archive, "-append", append, *more),
     ]

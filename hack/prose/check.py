@@ -75,7 +75,7 @@ def _write(names: list[str], folder: Path) -> int:
 
 def findings(folder: Path) -> list[str]:
     """What Vale finds in the Markdown below a folder."""
-    program = resolve.ensure(["vale"])["vale"]
+    program = resolve.tool("vale")
     config = REPOSITORY / ".vale.ini"
     argv = [str(program), f"--config={config}", "--output=line", "."]
     result = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False)

@@ -78,7 +78,7 @@ def push(registry: str, version: str, packages: list[Path], options: list[str]) 
 
 
 def _helm() -> Path:
-    return resolve.ensure(["helm"])["helm"]
+    return resolve.tool("helm")
 
 
 MORE = r"(?:(?:(?P=indent)  .*|[ #].*)?\n)*?"

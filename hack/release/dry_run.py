@@ -19,7 +19,7 @@ DEADLINE = 30.0
 @contextmanager
 def throw_away(folder: Path) -> Iterator[str]:
     """Starts the registry, yields HOST:PORT, and stops it."""
-    crane = resolve.ensure(["crane"])["crane"]
+    crane = resolve.tool("crane")
     blobs = folder / "registry"
     blobs.mkdir()
     log = folder / "registry.log"

@@ -75,7 +75,7 @@ def verify(found: list[Artefact], commit: str, signer: Signer, helm_options: lis
 
 def _whole(artefact: Artefact) -> None:
     """Pulls by digest; the bytes must have that digest, and the tag must resolve to it."""
-    crane = resolve.ensure(["crane"])["crane"]
+    crane = resolve.tool("crane")
     manifest = command.output([crane, "manifest", artefact.reference])
     if f"sha256:{hashlib.sha256(manifest.rstrip().encode()).hexdigest()}" != artefact.digest:
         raise ToolError(f"{artefact.reference}: the registry's manifest has another digest")
@@ -95,7 +95,7 @@ def _made_from(commit: str, provenance: dict, artefact: Artefact) -> None:
 
 def _names(images: list[Artefact], chart: Artefact, helm_options: list[str]) -> None:
     """Renders the chart from the registry: it must use these images only, by digest."""
-    helm = resolve.ensure(["helm"])["helm"]
+    helm = resolve.tool("helm")
     reference = f"oci://{chart.reference}"
     argv = [helm, "template", "verify", reference, *helm_options, *PODS.get(chart.name, ())]
     lines = command.output(argv).splitlines()

@@ -88,7 +88,7 @@ def make(root: Path, folder: Path, name: str, arch: str) -> None:
     """Writes the document from the image's archive."""
     file = document(folder, name, arch)
     file.parent.mkdir(parents=True, exist_ok=True)
-    syft = resolve.ensure(["syft"])["syft"]
+    syft = resolve.tool("syft")
     place = images.file(folder, name, arch)
     argv = [syft, "scan", f"oci-archive:{place}", "--output", f"cyclonedx-json={file}"]
     # Without these names the document would contain the archive's path on this machine.

@@ -74,4 +74,4 @@ def throw_away(folder: Path) -> Signer:
 
 
 def _cosign() -> Path:
-    return resolve.ensure(["cosign"])["cosign"]
+    return resolve.tool("cosign")

@@ -30,12 +30,12 @@ def _ensure(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    program = resolve.ensure([options.name])[options.name]
+    program = resolve.tool(options.name)
     os.execv(program, [str(program), *options.arguments])
 
 
 def _path(options: argparse.Namespace) -> int:
-    print(resolve.ensure([options.name])[options.name])
+    print(resolve.tool(options.name))
     return 0
 
 

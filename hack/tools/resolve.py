@@ -4,6 +4,7 @@ import glob
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 
 from tools import debian, gomodule, npm, progress, pythonlock, table, versions
@@ -24,6 +25,12 @@ def ensure(names: Iterable[str]) -> dict[str, Path]:
             for found in pool.map(_obtain_all, groups.values()):
                 programs.update(found)
     return programs
+
+
+@cache
+def tool(name: str) -> Path:
+    """The program of a tool, obtained if it is missing."""
+    return ensure([name])[name]
 
 
 def locate(tool: Tool) -> Path | None:

@@ -17,8 +17,8 @@ import yaml
 
 from charts import renders
 from stack import REPOSITORY
-from support.apiserver import Api
-from support.rendering import BASES, CHARTS, default_values, documents, template
+from stack.apiserver import Api
+from stack.rendering import BASES, CHARTS, default_values, documents, template
 
 pytestmark = pytest.mark.nightly
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from stack import REPOSITORY
-from support.rendering import GATEWAY_VALUES, envoy_config
+from stack.rendering import GATEWAY_VALUES, envoy_config
 
 pytestmark = pytest.mark.fast
 

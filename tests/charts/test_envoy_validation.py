@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from stack import REPOSITORY
+from stack.gateway import Gateway, gateway_to
 from stack.http import Reply, ask
-from support.envoys import Gateway, gateway_to
-from support.rendering import GATEWAY_VALUES, envoy_config, tool
+from stack.rendering import GATEWAY_VALUES, envoy_config
 from support.validation import accepted
+from tools.resolve import tool
 
 TLS = "tls.enabled=true,tls.secret=certificate"
 JWT = (

@@ -9,7 +9,7 @@ import pytest
 
 from charts import compare, renders, schema
 from stack import REPOSITORY
-from support.rendering import CHARTS, default_values, helm
+from stack.rendering import CHARTS, default_values, helm
 from tools.errors import ToolError
 
 pytestmark = pytest.mark.fast

@@ -16,11 +16,12 @@ import pytest
 from loadtests import k6
 from loadtests.cluster.runners import find_summary
 from stack import PATIENCE, REPOSITORY, eventually
+from stack.apiserver import Api
 from stack.http import ask
 from stack.ports import free_ports
-from support.apiserver import Api
-from support.rendering import CHARTS, default_values, documents, tool
-from support.servers import Server
+from stack.rendering import CHARTS, default_values, documents
+from stack.replica import Server
+from tools.resolve import tool
 
 THRESHOLDS_FAILED, STOPPED, ABORTED = 99, 103, 108
 """Exit statuses of k6."""

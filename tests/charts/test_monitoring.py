@@ -13,8 +13,9 @@ import yaml
 
 from charts import renders
 from stack import REPOSITORY
-from support.apiserver import Api
-from support.rendering import CHARTS, default_values, documents, helm, is_hook, template, tool
+from stack.apiserver import Api
+from stack.rendering import CHARTS, default_values, documents, helm, is_hook, template
+from tools.resolve import tool
 
 MODULE = "github.com/prometheus-operator/prometheus-operator"
 KINDS = ("podmonitors", "prometheusrules")

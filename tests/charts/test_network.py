@@ -2,7 +2,7 @@
 
 import pytest
 
-from support.rendering import check_pods, render
+from stack.rendering import check_pods, render
 
 pytestmark = pytest.mark.fast
 

@@ -13,10 +13,9 @@ import pytest
 import yaml
 
 from charts import renders
-from stack import PATIENCE, REPOSITORY, eventually
-from support import agents
-from support.apiserver import Api
-from support.rendering import documents, is_hook, render, template
+from stack import PATIENCE, REPOSITORY, eventually, programs
+from stack.apiserver import Api
+from stack.rendering import documents, is_hook, render, template
 
 PROGRAM = "node-tuner"
 CASES = [case for case in renders.cases() if case.chart == "node-tuning"]
@@ -52,7 +51,7 @@ def checked(folder: Path, objects: dict[str, dict]) -> str:
     environment = variables(container)
     assert environment["NODE_TUNER_CONFIG"] == "/etc/node-tuner/config.yaml"
     environment["NODE_TUNER_CONFIG"] = str(folder / "config.yaml")
-    result = agents.run(PROGRAM, *container["args"], "--check", **environment)
+    result = programs.run(PROGRAM, *container["args"], "--check", **environment)
     assert (result.returncode == 0) == (not result.stderr)
     return result.stderr
 
@@ -75,7 +74,7 @@ def test_the_program_refuses_what_it_does_not_know(tmp_path: Path) -> None:
 
 
 def test_every_setting_of_an_agent_has_its_value() -> None:
-    flags = set(re.findall(r"--([a-z.-]+)", agents.run(PROGRAM, "agent", "--help").stdout))
+    flags = set(re.findall(r"--([a-z.-]+)", programs.run(PROGRAM, "agent", "--help").stdout))
     values = ("nofile=1", "mode=apply", "taint.enabled=true", "deletionCost.enabled=true")
     file = yaml.safe_load(render("node-tuning", *values)["ConfigMap"]["data"]["config.yaml"])
     keys = {key for key in file if key not in ("agent", "log")}
@@ -223,7 +222,7 @@ def test_the_uninstallation_turns_the_agents_and_an_upgrade_turns_them_back(api:
         command, _, daemonset, _ = container["args"]
         arguments = [command, f"--namespace={namespace}", daemonset, "--timeout=1s"]
         arguments += [f"--agent.kubeconfig={api.kubeconfig}"]
-        result = agents.run(PROGRAM, *arguments)
+        result = programs.run(PROGRAM, *arguments)
         # Nobody rolls the agents here.
         assert result.returncode == 1
         assert "not restored in time" in result.stderr
@@ -284,7 +283,7 @@ PROFILES = ("web-10k", "web-100k", "web-1m")
 @cache
 def catalogue() -> dict[str, str]:
     """The class of every knob."""
-    printed = agents.run(PROGRAM, "knobs", "--output=json").stdout
+    printed = programs.run(PROGRAM, "knobs", "--output=json").stdout
     return {knob["name"]: knob["class"] for knob in json.loads(printed)["knobs"]}
 
 
@@ -323,7 +322,7 @@ def test_unsafe_sysctls_of_the_charts_are_knobs_of_pods() -> None:
 def test_the_charts_take_what_is_generated_for_them(
     chart: str, profile: str, tmp_path: Path
 ) -> None:
-    generated = agents.run(PROGRAM, "generate", chart, "--unsafe", f"--profile={profile}")
+    generated = programs.run(PROGRAM, "generate", chart, "--unsafe", f"--profile={profile}")
     assert generated.returncode == 0, generated.stderr
     (tmp_path / "values.yaml").write_text(generated.stdout)
     wanted = yaml.safe_load(generated.stdout)

@@ -10,7 +10,7 @@ from functools import cache
 import pytest
 
 from charts import renders
-from support.rendering import BASES, default_values, helm
+from stack.rendering import BASES, default_values, helm
 
 Key = tuple[str, ...]
 PARTS = ("service", "gateway", "node-tuning", "monitoring")

@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from stack import REPOSITORY
-from support.apiserver import Api
-from support.rendering import CHARTS, container, default_values, envoy_config, render, template
+from stack.apiserver import Api
+from stack.rendering import CHARTS, container, default_values, envoy_config, render, template
 from tools import resolve
 
 Check = Callable[..., dict[str, str]]
@@ -274,7 +274,7 @@ def test_the_adapter_reads_the_mean_of_the_lanes(tmp_path: Path) -> None:
     tests = [{"interval": "15s", "input_series": series, "promql_expr_test": asked}]
     file = tmp_path / "tests.yaml"
     file.write_text(yaml.safe_dump({"rule_files": ["rules.yaml"], "tests": tests}))
-    promtool = resolve.ensure(["promtool"])["promtool"]
+    promtool = resolve.tool("promtool")
     told = subprocess.run(
         [promtool, "test", "rules", file], capture_output=True, text=True, check=False
     )

@@ -10,7 +10,7 @@ import yaml
 
 from charts import renders
 from stack import REPOSITORY
-from support.rendering import CHARTS, documents, helm, is_hook, pod, render
+from stack.rendering import CHARTS, documents, helm, is_hook, pod, render
 
 pytestmark = pytest.mark.fast
 

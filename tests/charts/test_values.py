@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from charts import renders
-from support.rendering import BASES, CHARTS, LOADER, helm
+from stack.rendering import BASES, CHARTS, LOADER, helm
 
 pytestmark = pytest.mark.fast
 

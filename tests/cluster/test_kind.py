@@ -40,7 +40,7 @@ def test_kind_accepts_the_configuration(tmp_path: Path) -> None:
 
 
 def create(file: Path) -> subprocess.CompletedProcess[str]:
-    program = resolve.ensure(["kind"])["kind"]
+    program = resolve.tool("kind")
     return subprocess.run(
         [program, "create", "cluster", "--config", file, "--kubeconfig", f"{file}.out"],
         env={"PATH": str(file.parent), "HOME": str(file.parent)},

@@ -16,7 +16,7 @@ import pytest
 
 from cluster import records
 from stack import REPOSITORY, eventually
-from support.rendering import tool
+from tools.resolve import tool
 
 # Only developers use the local cluster.
 pytestmark = pytest.mark.nightly

@@ -10,7 +10,7 @@ import pytest
 from stack import REPOSITORY, becomes, eventually
 from stack.http import ask
 from stack.ports import free_ports
-from support.rendering import tool
+from tools.resolve import tool
 
 CONFIGURATION = REPOSITORY / "dashboards" / "alertmanager" / "alertmanager.yaml"
 Fire = Callable[..., Callable[[], list[dict]]]

@@ -17,7 +17,7 @@ FILES = sorted((REPOSITORY / "dashboards" / "json").glob("*.json"))
 
 def check(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
     """Runs the generator in `folder`."""
-    python = resolve.ensure(["dashboards-python"])["dashboards-python"]
+    python = resolve.tool("dashboards-python")
     argv = [python, folder / "grafana", *arguments]
     return subprocess.run(argv, capture_output=True, text=True, check=False)
 
@@ -71,7 +71,7 @@ def test_prometheus_can_read_every_query(tmp_path: Path) -> None:
     # JSON is YAML (YAML 1.2, section 1.3).
     file = tmp_path / "queries.json"
     file.write_text(json.dumps({"groups": [{"name": "queries", "rules": rules}]}))
-    argv = [resolve.ensure(["promtool"])["promtool"], "check", "rules", "--lint=none", file]
+    argv = [resolve.tool("promtool"), "check", "rules", "--lint=none", file]
     read = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert read.returncode == 0, read.stderr
 
@@ -89,7 +89,7 @@ print(json.dumps(read, cls=JSONEncoder))
 
 
 def test_grafanas_own_types_hold_all_that_the_files_say() -> None:
-    python = resolve.ensure(["dashboards-python"])["dashboards-python"]
+    python = resolve.tool("dashboards-python")
     argv = [python, "-c", READ_BACK, *FILES]
     reading = subprocess.run(argv, capture_output=True, text=True, check=True)
     for read, file in zip(json.loads(reading.stdout), FILES, strict=True):

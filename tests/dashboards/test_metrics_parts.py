@@ -11,22 +11,23 @@ import yaml
 
 from dashboards.metrics import catalogue
 from stack import eventually
+from stack import node as trees
+from stack.apiserver import Api
+from stack.credentials import certificate, issuer, token
+from stack.gateway import endpoint, gateway_to
 from stack.http import ask
 from stack.ports import free_ports
-from support import trees
-from support.apiserver import Api
+from stack.rendering import template
+from stack.replica import Server
 from support.cgroups import Cgroups, Machine
-from support.credentials import certificate, issuer, token
-from support.envoys import endpoint, gateway_to
 from support.exposition import births, differences, families
 from support.node_agents import Agents as NodeAgents
 from support.node_agents import node, pod
 from support.projects import Writer
 from support.prometheus import lately, prometheus
-from support.rendering import template
-from support.servers import Server
 from support.slices import READY, SERVICE, Slices, Wire
 from support.slices import Agents as GatewayAgents
+from tools.errors import ToolError
 
 PARTS = catalogue.read()
 SERVER = [PARTS[name] for name in ("server", "settings", "service")]
@@ -56,7 +57,7 @@ def agrees(parts: list[catalogue.Part], read: Callable[[], bytes]) -> None:
 
     try:
         eventually(same, pause=0.1)
-    except AssertionError as error:
+    except ToolError as error:
         # Rather than the error of the wait: this one says what is not so.
         pytest.fail("\n".join(found) or str(error))
 

@@ -24,12 +24,13 @@ from gateway.test_conformance import (
 )
 from images import archive, layer
 from images.archive import Image
+from stack.apiserver import PROGRAMS, Api
+from stack.credentials import certificate
+from stack.rendering import CHARTS
 from support import envoy_gateway
-from support.apiserver import PROGRAMS, Api
-from support.credentials import certificate
 from support.kubernetes import Cluster
-from support.rendering import CHARTS, tool
 from tools import gomodule, resolve, table
+from tools.resolve import tool
 
 __all__ = ["definitions", "test_the_profiles_of_http_and_grpc"]
 

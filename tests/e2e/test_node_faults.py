@@ -15,9 +15,9 @@ import pytest
 from cluster import settings
 from cluster.faults import Faulty
 from stack import eventually
+from stack.load import Load
 from stack.postgres import Postgres
 from support.kubernetes import Cluster, Pod
-from support.load import Load
 from support.projects import Saves, Writer
 from support.releases import Release
 

@@ -10,8 +10,8 @@ import pytest
 from deploy import images
 from stack import REPOSITORY, becomes, eventually
 from stack.http import Client
+from stack.load import Load
 from support.kubernetes import ROLL_OUT, Cluster
-from support.load import Load
 from support.releases import Release
 
 RELEASED = REPOSITORY / "tests" / "charts" / "released" / "corelane-0.2.0.tgz"

@@ -20,10 +20,10 @@ import pytest
 from deploy import images
 from stack import PATIENCE, SLOWER, eventually
 from stack.http import Client, Reply, ask
+from stack.load import Load
 from support import envoy_gateway
 from support.exchanges import HEARTBEAT, Exchanges, Seen, calls, channel, events, messages, talks
 from support.kubernetes import PAUSE, ROLL_OUT
-from support.load import Load
 from support.raw import connect
 from support.releases import Release, beside
 

@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from stack import PATIENCE, becomes, eventually
+from stack.gateway import Gateway, endpoint, gateway_to
 from stack.http import Client, ask
+from stack.replica import Server
 from support.collector import collector
-from support.envoys import Gateway, endpoint, gateway_to
-from support.servers import Server
 
 SAMPLED = {"traceparent": f"00-{'a' * 32}-{'b' * 16}-01", "x-client-trace-id": "c" * 32}
 

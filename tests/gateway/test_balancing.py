@@ -1,6 +1,5 @@
 """The balancing policies in a real Envoy, each chosen by the one value, and the load reports that weigh replicas."""
 
-import signal
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -13,10 +12,10 @@ import pytest
 import yaml
 
 from stack import eventually
+from stack.gateway import Gateway, endpoint, gateway_to
 from stack.http import Client, ask
-from support.envoys import Gateway, endpoint, gateway_to
-from support.load import Load
-from support.servers import Server
+from stack.load import Load
+from stack.replica import Server
 from support.validation import accepted
 
 SLOW_START = {"slowStart": {"window": "15s", "aggression": 1.5}}
@@ -90,9 +89,9 @@ def test_the_default_passes_a_stuck_replica_by(
         client.close()
         with Load(gateway.url, clients=8) as load:
             load.wait_for(20, replica="replica-0")
-            servers[0].stop()
+            servers[0].freeze()
             load.wait_for(500, replica="replica-1")
-            servers[0].process.send_signal(signal.SIGCONT)
+            servers[0].thaw()
             load.wait_for(20, replica="replica-0")
     assert not load.failures
 
@@ -114,7 +113,7 @@ def test_a_key_stays_on_its_replica_until_that_is_lost(
         before = places()
         assert set(before.values()) == {"replica-0", "replica-1", "replica-2"}
         assert places() == before
-        servers[1].process.kill()
+        servers[1].kill()
         eventually(lambda: gateway.counted("cluster.server.membership_healthy") == 2, "its loss")
         after = places()
         client.close()

@@ -2,18 +2,17 @@
 
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
+from stack import programs
+from stack.gateway import endpoint, gateway_to
 from stack.http import ask
 from stack.ports import free_ports
-from support import agents
-from support.envoys import endpoint, gateway_to
-from support.servers import Server, start
+from stack.replica import Server
 
 DEADLINE = "--deadline=3s"
 """Of checks that fail: long enough for replies on a busy machine."""
@@ -45,20 +44,19 @@ FAILING = {
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Runs the subcommand to its end."""
-    return agents.run("corelane", "check", *arguments)
+    return programs.run("corelane", "check", *arguments)
 
 
 @pytest.fixture(scope="module")
-def gateway(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def gateway(
+    starter: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
     """URL of a gateway to two replicas, which take turns."""
-    maker = start.__wrapped__(binary)
-    begin = next(maker)
-    replicas = [begin(replica=name) for name in ("one", "two")]
+    replicas = [starter(replica=name) for name in ("one", "two")]
     values = {"upstream": {"balancing": {"policy": "round-robin"}}}
     endpoints = [endpoint(replica.url, replica.admin) for replica in replicas]
     with gateway_to(endpoints, tmp_path_factory.mktemp("gateway"), values) as running:
         yield running.url
-    next(maker, None)
 
 
 @pytest.fixture(scope="module")

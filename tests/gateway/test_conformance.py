@@ -22,14 +22,15 @@ import yaml
 
 from gateway.test_route_objects import GROUP, definitions
 from stack import REPOSITORY, eventually
+from stack.apiserver import Api
+from stack.credentials import certificate
+from stack.gateway import gateway_to
 from stack.ports import free_ports
 from stack.programs import program
+from stack.rendering import config_maps, documents
 from support import networks
-from support.apiserver import Api
-from support.credentials import certificate
-from support.envoys import gateway_to
-from support.rendering import config_maps, documents, tool
 from support.slices import Agents, Wire
+from tools.resolve import tool
 
 __all__ = ["definitions"]
 

@@ -1,7 +1,6 @@
 """The end of a gateway: `gateway-agent drain` on the real Envoy, then SIGTERM."""
 
 import re
-import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -11,15 +10,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from stack import PATIENCE, eventually
+from stack import PATIENCE, agents, eventually, programs
+from stack.gateway import Gateway, endpoint, gateway_to
 from stack.http import Client, Reply, ask
+from stack.load import Load
 from stack.ports import free_ports
-from support import agents
-from support.envoys import Gateway, endpoint, gateway_to
+from stack.rendering import container, render
+from stack.replica import Server
 from support.h2 import H2cClient
-from support.load import Load
-from support.rendering import container, render
-from support.servers import Server
 
 LONG = "--deadline=10m"
 """Of a drain that ends before, or is killed with its test."""
@@ -66,14 +64,14 @@ def request_in_flight(server: Server, gateway: Gateway) -> Iterator[list[Reply]]
     """A request whose replica does not answer until this ends; then its reply is in the list."""
     replies: list[Reply] = []
     asking = threading.Thread(target=lambda: replies.append(ask(gateway.url, "/hello")))
-    server.stop()
+    server.freeze()
     try:
         asking.start()
         wanted = b"http.ingress.downstream_rq_active: 1"
         eventually(lambda: wanted in ask(gateway.admin, "/stats?filter=downstream_rq_active").body)
         yield replies
     finally:
-        server.process.send_signal(signal.SIGCONT)
+        server.thaw()
         asking.join()
 
 
@@ -86,7 +84,7 @@ def test_no_request_fails_while_a_gateway_ends(
     arguments = pre_stop(gateway, tmp_path / "values.yaml", *settings)
     with (
         Load(gateway.url, connect=connect) as load,
-        agents.command(tmp_path / "agent.log", *arguments) as drain,
+        agents.command(tmp_path, *arguments) as drain,
     ):
         load.wait_for(50)
         drain.wait_for("drain: begun")
@@ -110,7 +108,7 @@ def test_every_reply_asks_to_close_and_new_connections_are_served(
     assert "connection" not in kept.ask("/hello").headers
     over_http2 = H2cClient(gateway.url)
     assert "connection" not in over_http2.ask("/hello").headers
-    with agents.drain(gateway, tmp_path / "agent.log", "--settle=10m", LONG) as drain:
+    with agents.drain(gateway, tmp_path, "--settle=10m", LONG) as drain:
         drain.wait_for("drain: begun")
         # For 5 s, a GOAWAY leaves what the client has under way: the second may still come over its connection.
         replies = [kept.ask("/hello"), over_http2.ask("/hello"), over_http2.ask("/hello")]
@@ -123,11 +121,11 @@ def test_every_reply_asks_to_close_and_new_connections_are_served(
 
 def test_a_request_in_flight_is_finished(server: Server, gateway: Gateway, tmp_path: Path) -> None:
     with request_in_flight(server, gateway) as replies:
-        with agents.drain(gateway, tmp_path / "agent.log", "--settle=100ms", LONG) as drain:
+        with agents.drain(gateway, tmp_path, "--settle=100ms", LONG) as drain:
             settled = drain.wait_for("drain: settled")
             assert (settled["connections"], settled["requests"]) == (1, 1)
-            assert drain.process.poll() is None
-            server.process.send_signal(signal.SIGCONT)
+            assert drain.running
+            server.thaw()
             code, last = drain.end()
         assert (code, last["message"], last["connections"]) == (0, "drain: ended", 0)
         assert end(gateway) == 0
@@ -139,7 +137,7 @@ def test_the_deadline_cuts_and_says_so(server: Server, gateway: Gateway, tmp_pat
     flags = ("--settle=100ms", "--deadline=3s")
     with (
         request_in_flight(server, gateway),
-        agents.drain(gateway, tmp_path / "agent.log", *flags) as drain,
+        agents.drain(gateway, tmp_path, *flags) as drain,
     ):
         code, last = drain.end()
     assert (code, last["level"], last["message"]) == (0, "WARN", "drain: cut at its deadline")
@@ -153,7 +151,7 @@ def test_an_idle_connection_is_waited_for_but_loses_nothing(
     flags = ("--settle=100ms", "--deadline=3s")
     with (
         socket.create_connection((address.hostname, address.port), timeout=PATIENCE) as idle,
-        agents.drain(gateway, tmp_path / "agent.log", *flags) as drain,
+        agents.drain(gateway, tmp_path, *flags) as drain,
     ):
         code, last = drain.end()
         assert (code, last["level"], last["message"]) == (0, "INFO", "drain: ended")
@@ -170,7 +168,7 @@ def test_a_drain_goes_on_to_its_deadline_when_envoy_falls_silent(
     flags = ("--settle=0s", "--deadline=3s")
     with (
         Load(gateway.url),
-        agents.drain(gateway, tmp_path / "agent.log", *flags) as drain,
+        agents.drain(gateway, tmp_path, *flags) as drain,
     ):
         drain.wait_for("drain: begun")
         gateway.process.kill()
@@ -182,7 +180,7 @@ def test_a_drain_goes_on_to_its_deadline_when_envoy_falls_silent(
 def test_an_admin_that_never_answers_is_a_failure() -> None:
     admin = f"127.0.0.1:{free_ports(1)}"
     flags = (f"--admin={admin}", "--settle=0s", "--deadline=300ms")
-    result = agents.run("gateway-agent", "drain", *flags)
+    result = programs.run("gateway-agent", "drain", *flags)
     assert result.returncode == 1
     # The last attempt was refused, or cut by the deadline.
     assert re.search(f"drain: failed: (cannot connect to|no reply from) {admin}", result.stderr)
@@ -190,14 +188,14 @@ def test_an_admin_that_never_answers_is_a_failure() -> None:
 
 def test_an_admin_that_refuses_is_a_failure(other: Gateway) -> None:
     """Not what listens for Prometheus: that passes two paths only."""
-    result = agents.run("gateway-agent", "drain", f"--admin={urlsplit(other.stats).netloc}")
+    result = programs.run("gateway-agent", "drain", f"--admin={urlsplit(other.stats).netloc}")
     assert result.returncode == 1
     assert "replied 404 Not Found to /healthcheck/fail" in result.stderr
 
 
 def test_a_log_file_that_cannot_be_written_stops_nothing(gateway: Gateway, tmp_path: Path) -> None:
     flags = (f"--log-file={tmp_path}", "--settle=0s", LONG)
-    with agents.drain(gateway, tmp_path / "agent.log", *flags) as drain:
+    with agents.drain(gateway, tmp_path, *flags) as drain:
         code, last = drain.end()
     assert (code, last["message"]) == (0, "drain: ended")
     assert f"cannot write to the log file {tmp_path}: Is a directory" in drain.log.read_text()
@@ -219,7 +217,7 @@ def test_a_log_file_that_cannot_be_written_stops_nothing(gateway: Gateway, tmp_p
     ],
 )
 def test_bad_flags_are_named(flag: str, words: str) -> None:
-    result = agents.run("gateway-agent", "drain", flag)
+    result = programs.run("gateway-agent", "drain", flag)
     assert (result.returncode, result.stdout) == (64, "")
     assert words in result.stderr
 
@@ -232,12 +230,12 @@ def test_bad_flags_are_named(flag: str, words: str) -> None:
     ],
 )
 def test_bad_variables_are_named(name: str, words: str) -> None:
-    result = agents.run("gateway-agent", "drain", **{f"GATEWAY_AGENT_{name}": "5"})
+    result = programs.run("gateway-agent", "drain", **{f"GATEWAY_AGENT_{name}": "5"})
     assert (result.returncode, result.stdout) == (64, "")
     assert words in result.stderr
 
 
 def test_a_command_is_needed() -> None:
-    result = agents.run("gateway-agent")
+    result = programs.run("gateway-agent")
     assert result.returncode == 64
     assert "requires a subcommand" in result.stderr

@@ -1,8 +1,6 @@
 """`gateway-agent endpoints` between a real API server and the real Envoy."""
 
 import json
-import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,25 +8,23 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from stack import PATIENCE, eventually
+from stack import PATIENCE, eventually, programs
+from stack.apiserver import Api, own_address
+from stack.gateway import Gateway, gateway_to
 from stack.http import ask
-from support import agents
-from support.apiserver import Api
-from support.envoys import Gateway, gateway_to
-from support.load import Load
-from support.rendering import GATEWAY_VALUES, documents
-from support.servers import Server
+from stack.load import Load
+from stack.rendering import GATEWAY_VALUES, documents
+from stack.replica import Server
 from support.slices import (
     ENDED,
     ENDING,
     READY,
     SERVICE,
     STARTING,
-    Agent,
     Agents,
+    EndpointsAgent,
     Slices,
     Wire,
-    own_address,
 )
 
 ROUTES = [file for file in GATEWAY_VALUES if file.stem == "routes"]
@@ -100,8 +96,8 @@ def test_the_file_follows_the_slices(slices: Slices, starter: Agents) -> None:
         assert (figures["writes_total"], figures["lists_total"]) == (6, 1)
         assert (figures["watch_errors_total"], figures["connected"]) == (0, 1)
         assert figures["last_write_timestamp_seconds"] >= before
-        agent.process.send_signal(signal.SIGTERM)
-        assert agent.process.wait(timeout=PATIENCE) == 0
+        agent.terminate()
+        assert agent.wait(PATIENCE) == 0
 
 
 def test_envoy_takes_the_file_and_spares_replicas_that_end(
@@ -145,18 +141,14 @@ def test_a_replica_that_returns_at_its_address_has_no_ejection_left(
         agent.wait_until_ready()
         with gateway_to([], tmp_path, values) as gateway, Load(gateway.url, clients=4) as load:
             load.wait_for(20, "killed")
-            killed.process.kill()
+            killed.kill()
             ejected = "cluster.server.outlier_detection.ejections_active"
             eventually(lambda: gateway.counted(ejected) == 1, "an ejection")
             slices.put("b", (address, STARTING), ports=ports)
             eventually(lambda: members(gateway) == {good[0]}, "one replica left")
-            again = subprocess.Popen(killed.process.args, stderr=subprocess.DEVNULL)
-            try:
-                slices.put("b", (address, READY), ports=ports)
-                load.wait_for(20, "killed")
-            finally:
-                again.kill()
-                again.wait()
+            killed.start(wait=False)
+            slices.put("b", (address, READY), ports=ports)
+            load.wait_for(20, "killed")
         assert not load.failures, load.failures[:10]
 
 
@@ -176,8 +168,8 @@ def test_envoy_goes_on_while_the_api_server_is_away(
             wire.cut()
             eventually(lambda: agent.metrics()["watch_errors_total"] >= 3, "failed watches")
             slices.put("b", (address, READY), ports=second)
-            agent.process.kill()
-            agent.process.wait(timeout=PATIENCE)
+            agent.kill()
+            agent.wait(PATIENCE)
             with starter.run() as next_agent:
                 # The file of the one before is good enough to begin with.
                 assert next_agent.status("/readyz") == 200
@@ -385,7 +377,7 @@ def test_envoy_reads_only_the_file_that_changes(
     ],
 )
 def test_bad_flags_are_named(flags: tuple[str, ...], words: str) -> None:
-    result = agents.run("gateway-agent", "endpoints", *flags)
+    result = programs.run("gateway-agent", "endpoints", *flags)
     assert (result.returncode, result.stdout) == (64, "")
     assert words in result.stderr
 
@@ -401,7 +393,7 @@ def test_it_takes_the_flags_of_the_chart(tmp_path: Path, values: tuple[Path, ...
     none = tmp_path / "none"
     given = [each for each in container["args"] if not each.startswith("--listen=")]
     given += ["--listen=127.0.0.1:0", f"--kubeconfig={none}"]
-    result = agents.run("gateway-agent", "endpoints", *given)
+    result = programs.run("gateway-agent", "endpoints", *given)
     assert (result.returncode, str(none) in result.stderr) == (1, True), result.stderr
 
 
@@ -410,12 +402,12 @@ def test_it_says_why_it_cannot_begin(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("GATEWAY_AGENT_SERVICES", "a=shop:http,b=pages:http")
-    result = agents.run("gateway-agent", "endpoints", "--listen=127.0.0.1:0")
+    result = programs.run("gateway-agent", "endpoints", "--listen=127.0.0.1:0")
     assert result.returncode == 1
     assert "not in a pod with a service account's token, and no --kubeconfig" in result.stderr
 
 
-def ports(agent: Agent, cluster: str) -> list[tuple[int, int]]:
+def ports(agent: EndpointsAgent, cluster: str) -> list[tuple[int, int]]:
     """The ports of requests and of health checks in the file of a cluster."""
     (resource,) = json.loads(agent.file_of(cluster).read_text())["resources"]
     each = (one["endpoint"] for group in resource["endpoints"] for one in group["lb_endpoints"])

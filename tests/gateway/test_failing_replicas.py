@@ -2,7 +2,6 @@
 
 import json
 import socket
-import subprocess
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -15,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from stack import becomes, eventually
+from stack.gateway import Gateway, endpoint, gateway_to
 from stack.http import Client, ask
-from support.envoys import Gateway, endpoint, gateway_to
-from support.load import Load
+from stack.load import Load
+from stack.replica import Server
 from support.networks import network
 from support.raw import connect
-from support.servers import Server
 
 TURNS = {"balancing": {"policy": "round-robin"}}
 SOON = {"interval": "100ms"}
@@ -265,8 +264,8 @@ def test_a_replica_that_is_back_waits_for_its_health_check_only(
         eventually(lambda: gateway.counted("cluster.server.membership_healthy") == 2)
         with Load(gateway.url, clients=4) as load:
             load.wait_for(1, "killed")
-            killed.process.kill()
-            killed.process.wait()
+            killed.kill()
+            killed.wait()
             attempts = "cluster.server.health_check.attempt"
             ejected = "cluster.server.outlier_detection.ejections_active"
             before = gateway.counted(attempts)
@@ -282,13 +281,9 @@ def test_a_replica_that_is_back_waits_for_its_health_check_only(
             eventually(lambda: gateway.counted(ejected) == 1, "an ejection")
             eventually(returned, "its end")
             becomes(lambda: gateway.counted("cluster.server.membership_healthy"), 1)
-            again = subprocess.Popen(killed.process.args, stderr=subprocess.DEVNULL)
-            try:
-                load.wait_for(1, "killed")
-                assert gateway.counted(ejected) == 0
-            finally:
-                again.kill()
-                again.wait()
+            killed.start(wait=False)
+            load.wait_for(1, "killed")
+            assert gateway.counted(ejected) == 0
         assert not load.failures
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import signal
 import ssl
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -16,13 +15,12 @@ from aioquic.h3.events import DataReceived, HeadersReceived
 from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.events import ConnectionTerminated, QuicEvent, StreamReset
 
-from stack import PATIENCE, eventually
+from stack import PATIENCE, agents, eventually
+from stack.credentials import certificate
+from stack.gateway import Gateway, endpoint, gateway_to
 from stack.http import Reply, ask
 from stack.programs import program
-from support import agents
-from support.credentials import certificate
-from support.envoys import Gateway, endpoint, gateway_to
-from support.servers import Server
+from stack.replica import Server
 
 
 class Http3Client(QuicConnectionProtocol):
@@ -178,14 +176,14 @@ def test_a_drain_waits_for_requests_by_http3(
     async def talk(gateway: Gateway) -> None:
         async with asyncio.timeout(PATIENCE), http3(gateway.tls, pair[0]) as client:
             assert (await client.ask(f"{gateway.tls}/hello")).status == 200
-            server.stop()
+            server.freeze()
             asking = asyncio.create_task(client.ask(f"{gateway.tls}/hello"))
             while gateway.counted("http.ingress.downstream_rq_active") != 1:
                 await asyncio.sleep(0.02)
-            with agents.drain(gateway, tmp_path / "agent.log", *flags) as drain:
+            with agents.drain(gateway, tmp_path, *flags) as drain:
                 await asyncio.to_thread(drain.wait_for, "drain: settled")
-                assert drain.process.poll() is None
-                server.process.send_signal(signal.SIGCONT)
+                assert drain.running
+                server.thaw()
                 assert (await asking).status == 200
                 # GOAWAY came with the reply: the gateway closes when the client asks no more.
                 code, last = await asyncio.to_thread(drain.end)
@@ -195,7 +193,7 @@ def test_a_drain_waits_for_requests_by_http3(
         try:
             asyncio.run(talk(gateway))
         finally:
-            server.process.send_signal(signal.SIGCONT)
+            server.thaw()
 
 
 def test_the_listener_is_udp_on_the_port_of_tls(gateway: Gateway) -> None:

@@ -2,17 +2,17 @@
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from stack import eventually
+from stack.credentials import Issuer, issuer, line, token
+from stack.gateway import Gateway, endpoint, gateway_to
 from stack.http import Reply, ask
+from stack.replica import Server
 from support import h2
-from support.credentials import Issuer, issuer, line, token
-from support.envoys import Gateway, endpoint, gateway_to
-from support.servers import start
 
 PROJECT = json.dumps({"name": "through the gateway"}).encode()
 AUDIENCE = "corelane"
@@ -31,7 +31,7 @@ def known(folder: Path) -> Issuer:
 
 
 @pytest.fixture(scope="module")
-def gateway(binary: Path, folder: Path, known: Issuer) -> Iterator[Gateway]:
+def gateway(starter: Callable[..., Server], folder: Path, known: Issuer) -> Iterator[Gateway]:
     """A gateway that checks tokens, in front of a replica that knows only the gateway's."""
     own = token()
     (folder / "replica.tokens").write_text(line("gateway", own))
@@ -45,14 +45,12 @@ def gateway(binary: Path, folder: Path, known: Issuer) -> Iterator[Gateway]:
         "leeway": "0s",
         "files": files | {"sds": f"{folder}/credential.yaml"},
     }
-    maker = start.__wrapped__(binary)
     tokens = ["--auth.tokens", str(folder / "replica.tokens")]
-    server = next(maker)("--database.path", str(folder / "projects.db"), *tokens)
+    server = starter("--database.path", str(folder / "projects.db"), *tokens)
     values = {"authentication": {"jwt": jwt}, "upstream": {"upgrade": ["websocket"]}}
     with gateway_to([endpoint(server.url, server.admin)], folder, values=values) as running:
         eventually(lambda: running.counted("cluster.server.membership_healthy") == 1)
         yield running
-    next(maker, None)
 
 
 def claims(**others: object) -> dict:

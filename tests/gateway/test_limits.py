@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from stack import PATIENCE, becomes, eventually
+from stack.gateway import Gateway, endpoint, gateway_to
 from stack.http import Client, Reply, ask
-from support.envoys import Gateway, endpoint, gateway_to
+from stack.replica import Server
 from support.h2 import H2cClient
 from support.raw import until_end
-from support.servers import Server
 
 Start = Callable[[dict], Gateway]
 

@@ -2,8 +2,6 @@
 
 import itertools
 import json
-import os
-import signal
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -14,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from stack import eventually
-from support.envoys import Gateway, endpoint, gateway_to
+from stack.gateway import Gateway, endpoint, gateway_to
+from stack.replica import Server
 from support.projects import Database, Projects, key, path, problem, whole
 from support.recorder import Recorder
-from support.servers import Server, start
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -32,17 +30,16 @@ class Pair:
 
 
 @pytest.fixture(scope="module")
-def pair(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+def pair(
+    starter: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Pair]:
     """Replicas that the tests of this module share."""
     folder = tmp_path_factory.mktemp("pair")
     database = Database(folder)
-    maker = start.__wrapped__(binary)
-    run = next(maker)
-    replicas = [run(*database.flags(), replica=name) for name in ("one", "two")]
+    replicas = [starter(*database.flags(), replica=name) for name in ("one", "two")]
     with gateway_to([endpoint(each.url, each.admin) for each in replicas], folder) as gateway:
         eventually(lambda: gateway.counted("cluster.server.membership_healthy") == 2)
         yield Pair(database, replicas, gateway)
-    next(maker, None)
 
 
 @pytest.fixture
@@ -142,8 +139,8 @@ def test_a_write_finds_the_other_replica_where_one_is_gone(
     replicas = [endpoint(each.url, each.admin) for each in (one, two)]
     with gateway_to(replicas, tmp_path, values=values) as gateway:
         eventually(lambda: gateway.counted("cluster.server.membership_healthy") == 2)
-        one.process.kill()
-        one.process.wait()
+        one.kill()
+        one.wait()
         client = Projects(gateway.url)
         made = [client.create({"name": f"n{number}"}) for number in range(20)]
         client.close()
@@ -187,7 +184,7 @@ def test_no_write_runs_twice_while_a_replica_is_killed(
             client.start()
         try:
             eventually(lambda: len(acknowledged) > 100, "acknowledged saves")
-            os.kill(one.process.pid, signal.SIGKILL)
+            one.kill()
             so_far = len(acknowledged)
             eventually(lambda: len(acknowledged) > so_far + 100, "saves at the other replica")
         finally:

@@ -16,11 +16,11 @@ import grpc as grpcio
 import pytest
 
 from stack import PATIENCE, REPOSITORY, becomes, eventually
+from stack.gateway import Gateway, endpoint, gateway_to
 from stack.http import Reply, ask
 from stack.ports import free_ports
 from stack.programs import example, program
 from support import h2
-from support.envoys import Gateway, endpoint, gateway_to
 from support.h2 import DATA, HEADERS, Connection
 from support.raw import connect, until_end
 from support.recorder import Recorder

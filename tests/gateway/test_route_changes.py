@@ -19,15 +19,15 @@ import pytest
 import yaml
 
 from stack import PATIENCE, eventually
+from stack.apiserver import Api, own_address
+from stack.gateway import Gateway, gateway_to
 from stack.http import ask
+from stack.load import Load
 from stack.ports import free_ports
-from support.apiserver import Api
-from support.envoys import Gateway, gateway_to
-from support.load import Load
+from stack.rendering import config_maps
+from stack.replica import Server
 from support.raw import connect
-from support.rendering import config_maps
-from support.servers import Server
-from support.slices import ACCOUNT, READY, Agent, Agents, Slices, Wire, own_address
+from support.slices import ACCOUNT, READY, Agents, EndpointsAgent, Slices, Wire
 
 MAP = "routes"
 HEAD = b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
@@ -89,7 +89,7 @@ class Routes:
         client.close()
 
     @contextmanager
-    def agent(self, *within: str) -> Iterator[Agent]:
+    def agent(self, *within: str) -> Iterator[EndpointsAgent]:
         """An agent, which is killed at the end; `within` is a command that becomes it."""
         flags = (f"--routes={self.slices.namespace}/{MAP}", f"--envoy-admin=127.0.0.1:{self.admin}")
         with self.agents.run(None, *flags, within=within) as agent:
@@ -166,14 +166,14 @@ def chat(start: Callable[..., Server], routes: Routes) -> Iterator[None]:
         yield
 
 
-def changes(agent: Agent, outcome: str) -> int:
+def changes(agent: EndpointsAgent, outcome: str) -> int:
     """How many changes had this outcome."""
     name = f'corelane_gateway_agent_route_changes_total{{outcome="{outcome}"}} '
     lines = ask(agent.url, "/metrics").body.decode().splitlines()
     return next(int(line.removeprefix(name)) for line in lines if line.startswith(name))
 
 
-def current(agent: Agent) -> bool:
+def current(agent: EndpointsAgent) -> bool:
     """Whether it says that Envoy uses the newest routes."""
     return "corelane_gateway_agent_routes_current 1\n" in ask(agent.url, "/metrics").body.decode()
 
@@ -308,8 +308,8 @@ def test_an_agent_that_starts_again_goes_on(routes: Routes, served: Callable[...
                 name = ("two", "one")[number % 2]
                 routes.put(routes.route(name))
                 threading.Event().wait(0.02 * number)
-                agent.process.kill()
-                agent.process.wait(timeout=PATIENCE)
+                agent.kill()
+                agent.wait(PATIENCE)
                 with routes.agent() as agent_after:
                     load.wait_for(20, name)
                     eventually(
@@ -367,7 +367,7 @@ def test_routes_that_would_abort_envoy_are_not_applied(routes: Routes) -> None:
         assert "fs.inotify.max_user_instances" in said["message"]
         assert (agent.status("/readyz"), agent.status("/healthz")) == (503, 200)
         assert "fs.inotify.max_user_instances" in agent.missing()
-        inside = ("nsenter", f"--target={agent.process.pid}", "--user", "--preserve-credentials")
+        inside = ("nsenter", f"--target={agent.pid}", "--user", "--preserve-credentials")
         raised = [*inside, "sh", "-c", f"echo 15 > {limit}"]
         assert subprocess.run(raised, check=False).returncode == 0
         agent.wait_until_ready()

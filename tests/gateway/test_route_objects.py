@@ -16,16 +16,16 @@ import yaml
 
 from gateway.test_route_changes import MAP, Routes
 from stack import eventually
+from stack.apiserver import Api, own_address
+from stack.credentials import certificate
+from stack.gateway import Gateway, gateway_to
 from stack.http import ask
+from stack.load import Load
 from stack.ports import free_ports
+from stack.rendering import config_maps, documents
+from stack.replica import Server
 from support import envoy_gateway
-from support.apiserver import Api
-from support.credentials import certificate
-from support.envoys import Gateway, gateway_to
-from support.load import Load
-from support.rendering import config_maps, documents
-from support.servers import Server
-from support.slices import READY, Agent, Agents, Slices, Wire, own_address
+from support.slices import READY, Agents, EndpointsAgent, Slices, Wire
 
 GROUP = "gateway.networking.k8s.io"
 VALUES = {"routeObjects": {"enabled": True, "allowedNamespaces": "All"}}
@@ -113,7 +113,7 @@ class Objects(Routes):
         self.apply(*rendered, {**service, "spec": {"ports": [{"port": 80}]}})
 
     @contextmanager
-    def agent(self) -> Iterator[Agent]:
+    def agent(self) -> Iterator[EndpointsAgent]:
         """An agent, which is killed at the end."""
         here = self.slices.namespace
         (pods,) = (it for it in self.rendered_objects() if it["kind"] == "Deployment")
@@ -416,6 +416,6 @@ def test_a_listener_has_the_certificate_of_another_namespace_while_a_grant_permi
         assert not load.failures, load.failures[:10]
 
 
-def _lines(agent: Agent, words: str) -> list[dict]:
+def _lines(agent: EndpointsAgent, words: str) -> list[dict]:
     """The lines of its log with these words so far."""
     return [json.loads(line) for line in agent.log.read_text().splitlines() if words in line]

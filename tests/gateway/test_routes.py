@@ -12,25 +12,22 @@ from pathlib import Path
 import pytest
 
 from stack import becomes, eventually
+from stack.credentials import issuer, token
+from stack.gateway import Gateway, endpoint, gateway_to
 from stack.http import Client, Reply, ask
 from stack.ports import free_ports
-from support.credentials import issuer, token
-from support.envoys import Gateway, endpoint, gateway_to
+from stack.replica import Server
 from support.h2 import H2cClient
 from support.raw import connect, until_end
 from support.recorder import Recorder, Request
-from support.servers import Server, start
 
 Start = Callable[..., Gateway]
 
 
 @pytest.fixture(scope="module")
-def services(binary: Path) -> Iterator[dict[str, Server]]:
+def services(starter: Callable[..., Server]) -> Iterator[dict[str, Server]]:
     """Two services, whose replies say which one made them, whatever the path."""
-    maker = start.__wrapped__(binary)
-    run = next(maker)
-    yield {name: run("--lanes", "1", replica=name) for name in ("orders", "pages")}
-    next(maker, None)
+    yield {name: starter("--lanes", "1", replica=name) for name in ("orders", "pages")}
 
 
 @pytest.fixture

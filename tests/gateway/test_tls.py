@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from stack import PATIENCE, eventually
+from stack.credentials import certificate
+from stack.gateway import Gateway, endpoint, gateway_to
 from stack.http import ask
-from support.credentials import certificate
-from support.envoys import Gateway, endpoint, gateway_to
+from stack.replica import Server
 from support.h2 import H2cClient
-from support.servers import Server
 
 
 class Folder:

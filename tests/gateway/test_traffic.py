@@ -12,11 +12,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from stack import PATIENCE, eventually
+from stack.gateway import endpoint, entries, gateway_to
 from stack.http import Client, ask
-from support.envoys import endpoint, entries, gateway_to
-from support.load import Load
+from stack.load import Load
+from stack.replica import Server
 from support.platforms import Platform
-from support.servers import Server
 
 
 def test_every_reply_names_its_replica_and_the_spread_is_even(platform: Platform) -> None:

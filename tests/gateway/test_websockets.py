@@ -10,9 +10,9 @@ from websockets.sync.client import connect as websocket
 
 from gateway.test_protocols import Example, gateway, run
 from stack import PATIENCE, becomes, eventually
+from stack.gateway import Gateway
 from stack.http import ask
 from stack.programs import example
-from support.envoys import Gateway
 from support.raw import connect
 from support.websockets import AWAY, CLOSE, WebSocket, WebSocketOverHttp2
 

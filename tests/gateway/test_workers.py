@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from stack.gateway import Gateway, endpoint, gateway_to
 from stack.http import ask
-from support.envoys import Gateway, endpoint, gateway_to
-from support.servers import Server
+from stack.replica import Server
 
 ALL = os.sched_getaffinity(0)
 

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from stack import eventually
+from stack.credentials import certificate
 from stack.http import ask
 from stack.ports import free_ports
-from support.credentials import certificate
+from stack.rendering import documents, is_hook
 from support.envoy_gateway import (
     HEALTH,
     NAMESPACE,
@@ -21,7 +22,6 @@ from support.envoy_gateway import (
     on_this_machine,
     replicas,
 )
-from support.rendering import documents, is_hook
 
 ADDRESSES = ["127.0.0.2", "127.0.0.3"]
 

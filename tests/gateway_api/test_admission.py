@@ -4,8 +4,8 @@ import pytest
 import yaml
 
 from charts import renders
-from support.apiserver import Api
-from support.rendering import template
+from stack.apiserver import Api
+from stack.rendering import template
 from tools import gomodule, table
 
 CASES = [case for case in renders.cases() if case.name.endswith("gateway-api")]

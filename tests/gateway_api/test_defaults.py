@@ -6,8 +6,8 @@ import pytest
 
 from stack import becomes, eventually
 from stack.http import Client, ask
+from stack.rendering import envoy_config
 from support.envoy_gateway import HEALTH, cluster, policy, unhappy
-from support.rendering import envoy_config
 
 SETTINGS = ["upstream.timeout=3s"]
 

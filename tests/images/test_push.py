@@ -18,7 +18,7 @@ from images.layer import File
 from release import dry_run
 from stack import REPOSITORY
 from support import archives
-from support.rendering import tool
+from tools.resolve import tool
 
 pytestmark = pytest.mark.nightly
 

@@ -20,8 +20,8 @@ from loadtests.bench.experiment.generator import Generator, Place
 from loadtests.bench.experiment.record import Record
 from stack import becomes
 from stack.programs import program
+from stack.replica import Server
 from support.scenarios import bench
-from support.servers import Server
 
 pytestmark = pytest.mark.nightly
 

@@ -17,7 +17,7 @@ from loadtests.report.prometheus import receives
 from stack import REPOSITORY, eventually
 from stack.http import ask
 from stack.ports import free_ports
-from support.servers import Server
+from stack.replica import Server
 from tools import resolve
 
 pytestmark = pytest.mark.nightly
@@ -32,7 +32,7 @@ def prometheus(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iter
     jobs = [{"job_name": "service", "static_configs": [{"targets": [server.admin[7:]]}]}]
     times = {"scrape_interval": SCRAPE, "scrape_timeout": SCRAPE}
     (folder / "prometheus.yml").write_text(json.dumps({"global": times, "scrape_configs": jobs}))
-    argv = [resolve.ensure(["prometheus"])["prometheus"]]
+    argv = [resolve.tool("prometheus")]
     argv += [f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
     argv += [f"--web.listen-address=127.0.0.1:{port}", "--web.enable-remote-write-receiver"]
     url = f"http://127.0.0.1:{port}"

@@ -14,6 +14,7 @@ import pytest
 from loadtests import k6
 from stack import REPOSITORY
 from stack.http import ask
+from stack.replica import Server
 from support.platforms import Platform
 from support.scenarios import (
     ROUTES,
@@ -24,7 +25,6 @@ from support.scenarios import (
     Ended,
     failing_server,
 )
-from support.servers import start
 from tools import resolve
 
 pytestmark = pytest.mark.nightly
@@ -41,17 +41,16 @@ def container(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Container]:
 
 
 @pytest.fixture(scope="module")
-def faulty(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., str]]:
+def faulty(
+    starter: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[..., str]]:
     """Starts servers that have this fault on these routes; the URL of each."""
-    maker = start.__wrapped__(binary)
-    run = next(maker)
     folder = tmp_path_factory.mktemp("faulty")
 
     def made(routes: Sequence[str], share: float, **effect: dict) -> str:
-        return failing_server(run, folder, routes, share, **effect).url
+        return failing_server(starter, folder, routes, share, **effect).url
 
     yield made
-    next(maker, None)
 
 
 @dataclass(frozen=True)
@@ -249,7 +248,7 @@ def climbs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict]:
     folder = tmp_path_factory.mktemp("knee")
     shutil.copytree(REPOSITORY / "loadtests/lib", folder / "lib")
     shutil.copy(DATA / "knee.js", folder)
-    argv = [resolve.ensure(["k6"])["k6"], "run", "--quiet", "--address", "", "--no-usage-report"]
+    argv = [resolve.tool("k6"), "run", "--quiet", "--address", "", "--no-usage-report"]
     result = subprocess.run(
         [*argv, "--env", f"CASES={json.dumps(list(CASES.values()))}", "knee.js"],
         cwd=folder,

@@ -13,8 +13,8 @@ import pytest
 
 from local import supervisor
 from stack import REPOSITORY
+from stack.replica import STATIC, Server
 from support.platforms import Platform
-from support.servers import STATIC, Server
 
 THRESHOLDS_FAILED = 99
 """k6's exit status when a threshold does not hold."""

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,9 +17,9 @@ from loadtests.record import ALL, Run, from_json, read, to_json
 from loadtests.target import Target
 from loadtests.usage import UsageError
 from stack import REPOSITORY
+from stack.replica import Server
 from support.platforms import Platform
 from support.scenarios import ROUTES, THRESHOLDS_FAILED, TOKEN, failing_server
-from support.servers import start
 from tools.errors import ToolError
 
 pytestmark = pytest.mark.nightly
@@ -76,13 +76,13 @@ def test_a_sound_platform_passes(sound: dict[str, Future[Run]], scenario: str, t
 
 
 @pytest.fixture(scope="module")
-def failing(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+def failing(
+    starter: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Target]:
     """A server that answers two requests of five with an error."""
-    maker = start.__wrapped__(binary)
     folder = tmp_path_factory.mktemp("failing")
-    server = failing_server(next(maker), folder, ROUTES[:-1], 0.4, error={"status": 500})
+    server = failing_server(starter, folder, ROUTES[:-1], 0.4, error={"status": 500})
     yield Target(server.url, ("test",), direct=server.url, token=TOKEN)
-    next(maker, None)
 
 
 @pytest.mark.parametrize(

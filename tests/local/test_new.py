@@ -17,11 +17,11 @@ from local import processes, supervisor, topology
 from local.settings import VARIABLES
 from stack import REPOSITORY, becomes, eventually, pids
 from stack.http import ask
+from stack.load import Load
 from stack.ports import free_ports
 from stack.programs import example, program
-from support.load import Load
-from support.rendering import tool
 from support.tutorials import answered, blocks
+from tools.resolve import tool
 
 TARGET = REPOSITORY / "services" / os.environ.get("CARGO_TARGET_DIR", "target")
 

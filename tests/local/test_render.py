@@ -16,7 +16,7 @@ from local import commands, render, topology
 from local.settings import VARIABLES, Settings
 from stack import REPOSITORY, pids
 from support.platforms import Platform
-from support.rendering import tool
+from tools.resolve import tool
 
 
 def rendered(values: str, *flags: str) -> subprocess.CompletedProcess[str]:

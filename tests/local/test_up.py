@@ -17,8 +17,8 @@ import pytest
 from local import supervisor
 from stack import REPOSITORY, becomes, eventually, pids
 from stack.http import ask
+from stack.load import Load
 from stack.programs import program
-from support.load import Load
 from support.platforms import Platform
 
 

@@ -1,4 +1,4 @@
-"""`node-tuner agent` on a disposable tree: its modes, drift, its port, its end."""
+"""`node-tuner agent` on a disposable tree: its modes, its port, its end."""
 
 import json
 import os
@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from stack import becomes, eventually
-from support.agents import run
-from support.node_agents import Agent, Agents, drift
-from support.trees import IRQBALANCE, LATENCY, NO_LATENCY, Tree, latency, sysctl
+from stack.node import IRQBALANCE, LATENCY, NO_LATENCY, Tree, latency, sysctl
+from stack.programs import run
+from support.node_agents import Agents, NodeAgent
 
 BACKLOG, BUDGET = "net.core.netdev_max_backlog", "net.core.netdev_budget"
 
@@ -21,7 +21,7 @@ PROFILE = ("--profile=custom", f"--knobs={BACKLOG}=5000;{BUDGET}=600")
 
 
 @contextmanager
-def agent(tree: Tree, *flags: str, profile: tuple[str, ...] = PROFILE) -> Iterator[Agent]:
+def agent(tree: Tree, *flags: str, profile: tuple[str, ...] = PROFILE) -> Iterator[NodeAgent]:
     """An agent of this tree."""
     told = [f"--root={tree.root}", f"--journal={tree.journal}", *profile]
     with Agents(tree.root.parent / "logs").run(*told, *flags) as running:
@@ -34,10 +34,10 @@ def logs(tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
 
 
-def held(running: Agent, file: Path) -> int:
+def held(running: NodeAgent, file: Path) -> int:
     """How often the agent has a file open: once more while a pass reads it."""
     found = 0
-    for each in Path(f"/proc/{running.process.pid}/fd").iterdir():
+    for each in Path(f"/proc/{running.pid}/fd").iterdir():
         # Connections come and go.
         with suppress(FileNotFoundError):
             found += os.readlink(each) == str(file)
@@ -122,14 +122,14 @@ def test_apply_writes_says_so_and_leaves_it_at_its_end(tree: Tree) -> None:
         assert (line["from"], line["to"]) == ("5000", "1000")
         assert line["reason"] == "the original value is restored"
         running.passes()
-        assert running.ready()
+        assert running.is_ready()
         assert tree.snapshot() == before
 
 
 def test_drift_is_repaired_and_counted(tree: Tree) -> None:
     with agent(tree, "--agent.mode=apply") as running:
         running.wait_until_ready()
-        drift(tree, BACKLOG, "300")
+        tree.drift(BACKLOG, "300")
         eventually(lambda: tree.read(sysctl(BACKLOG)) == "5000", "the repair")
         eventually(lambda: running.metrics()[f'knob_repairs_total{{knob="{BACKLOG}"}}'] == 1)
         metrics = running.metrics()
@@ -140,7 +140,7 @@ def test_drift_is_repaired_and_counted(tree: Tree) -> None:
         running.passes()
         assert running.metrics()[f'knob_drift_total{{knob="{BACKLOG}"}}'] == 1
     # What drifts while there is no agent is known from the journal.
-    drift(tree, BACKLOG, "300")
+    tree.drift(BACKLOG, "300")
     with agent(tree, "--agent.mode=apply") as running:
         running.wait_until_ready()
         assert running.metrics()[f'knob_repairs_total{{knob="{BACKLOG}"}}'] == 1
@@ -159,7 +159,7 @@ def test_drift_can_be_reported_only(tree: Tree) -> None:
     told = ("--agent.mode=apply", "--agent.drift=report")
     with agent(tree, *told) as running:
         running.wait_until_ready()
-        drift(tree, BACKLOG, "300")
+        tree.drift(BACKLOG, "300")
         words = f"1 settings differ, 0 were refused: {BACKLOG}"
         eventually(lambda: words in running.ask("/readyz").body.decode(), words)
         running.passes()
@@ -172,9 +172,9 @@ def test_drift_can_be_reported_only(tree: Tree) -> None:
     with agent(tree, *told, profile=other) as running:
         eventually(lambda: tree.read(sysctl(BUDGET)) == "900", "the new wish")
         running.passes()
-        assert (tree.read(sysctl(BACKLOG)), running.ready()) == ("300", False)
+        assert (tree.read(sysctl(BACKLOG)), running.is_ready()) == ("300", False)
         # Somebody puts it right.
-        drift(tree, BACKLOG, "5000")
+        tree.drift(BACKLOG, "5000")
         running.wait_until_ready()
 
 
@@ -206,7 +206,7 @@ def test_a_restore_that_fails_is_not_ready(tree: Tree) -> None:
         assert b"not restored: " in running.ask("/readyz").body
         assert tree.read(sysctl(BUDGET)) == "300"
         # Replaces the link: a pass that finds no file at all has nothing to restore.
-        drift(tree, BACKLOG, "5000")
+        tree.drift(BACKLOG, "5000")
         running.wait_until_ready()
         assert tree.read(sysctl(BACKLOG)) == "1000"
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from stack import PATIENCE
-from support import trees
-from support.trees import Tree
+from stack import node as trees
+from stack.node import Tree
 from tools import resolve
 
 BACKLOG = "net.core.netdev_max_backlog"
@@ -76,7 +76,7 @@ def test_a_limit_that_a_killed_pass_raised_comes_down_again(tree: Tree) -> None:
     )
     tree.run(*low, status=0)
     # The last change of the journal, which says that the value was written, does not arrive.
-    strace = resolve.ensure(["strace"])["strace"]
+    strace = resolve.tool("strace")
     inject = ["-e", "inject=fsync:signal=SIGKILL:when=3"]
     argv = [strace, "-qq", "-o", "/dev/null", "-e", "trace=fsync", *inject, *tree.argv(*high)]
     subprocess.run(argv, capture_output=True, timeout=PATIENCE, check=False)

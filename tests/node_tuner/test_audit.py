@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from support import trees
-from support.trees import Tree
+from stack import node as trees
+from stack.node import Tree
 
 BACKLOG = "net.core.netdev_max_backlog"
 CONNTRACK = "net.netfilter.nf_conntrack_max"

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from support import agents
-from support.trees import Tree
+from stack import programs
+from stack.node import Tree
 
 FILES = "fs.file-max"
 
@@ -95,7 +95,7 @@ def test_a_bad_value_names_what_is_allowed(tree: Tree, flag: str, words: list[st
 
 
 def test_a_root_that_is_not_there_is_refused() -> None:
-    result = agents.run("node-tuner", "audit", "--root=/none")
+    result = programs.run("node-tuner", "audit", "--root=/none")
     assert result.returncode == 64
     assert 'root = "/none": allowed is an existing folder' in result.stderr
 
@@ -157,7 +157,7 @@ def test_settings_can_be_checked_without_doing_anything(tree: Tree) -> None:
 
 
 def test_help_says_what_can_be_said() -> None:
-    text = agents.run("node-tuner", "--help").stdout
+    text = programs.run("node-tuner", "--help").stdout
     for command in ("audit", "plan", "apply", "restore", "agent", "proof", "generate", "knobs"):
         assert f"\n  {command} " in text
     for flag in ("profile", "knobs", "root", "journal", "housekeeping", "interfaces", "output"):

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 import yaml
 
-from stack import PATIENCE, REPOSITORY
-from support import agents, trees
-from support.rendering import template
-from support.trees import Tree
+from stack import PATIENCE, REPOSITORY, programs
+from stack import node as trees
+from stack.node import Tree
+from stack.rendering import template
 
 UNSAFE = ["net.core.somaxconn", "net.ipv4.tcp_max_syn_backlog", "net.ipv4.tcp_tw_reuse"]
 
 
 def printed(*arguments: str) -> str:
     """What the program prints."""
-    result = agents.run("node-tuner", *arguments)
+    result = programs.run("node-tuner", *arguments)
     assert result.returncode == 0, result.stderr
     return result.stdout
 
@@ -109,7 +109,7 @@ def test_what_the_kubelet_gets_is_what_audit_compares(tmp_path: Path) -> None:
 
 
 def test_the_static_policy_needs_reserved_cpus() -> None:
-    result = agents.run("node-tuner", "generate", "kubelet")
+    result = programs.run("node-tuner", "generate", "kubelet")
     assert result.returncode == 64
     assert "such as --housekeeping=0-1" in result.stderr
 
@@ -235,7 +235,7 @@ def test_the_settings_of_the_c10k_run_are_in_every_profile(tree: Tree, profile: 
 
 
 def test_larger_profiles_never_want_less() -> None:
-    knobs = json.loads(agents.run("node-tuner", "knobs", "--output=json").stdout)["knobs"]
+    knobs = json.loads(programs.run("node-tuner", "knobs", "--output=json").stdout)["knobs"]
     compared = 0
     for knob in knobs:
         values = [knob.get("profiles", {}).get(name) for name in PROFILES]

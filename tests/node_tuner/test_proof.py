@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from stack import becomes, eventually
+from stack.apiserver import Api
 from stack.ports import free_ports
-from stack.programs import program
-from support.agents import run
-from support.apiserver import Api
+from stack.programs import program, run
 from support.cgroups import Cgroups, Machine
 from support.node_agents import Agents, Node, Pod, node, pod, state
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from stack import becomes, eventually
-from support.apiserver import Api
-from support.node_agents import Agent, Agents, Node, Pod, node, pod
+from stack.apiserver import Api
+from support.node_agents import Agents, Node, NodeAgent, Pod, node, pod
 
 # With the id of the process that has made them.
 NAME = "corelane-test-"
@@ -179,7 +179,7 @@ def in_namespace(
         yield make
 
 
-def sysctls(agent: Agent) -> tuple[str, str]:
+def sysctls(agent: NodeAgent) -> tuple[str, str]:
     """How the check of sysctls came out."""
     return eventually(lambda: agent.checks("server"), "the pod")["sysctls"]
 
@@ -196,7 +196,7 @@ def test_sysctls_are_read_inside_the_pod(
 
         def namespaces() -> set[str]:
             found = set()
-            for task in Path(f"/proc/{agent.process.pid}/task").iterdir():
+            for task in Path(f"/proc/{agent.pid}/task").iterdir():
                 with suppress(FileNotFoundError):
                     found.add(os.readlink(task / "ns/net"))
             return found

@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from stack import PATIENCE
-from support import trees
-from support.trees import Tree
+from stack import node as trees
+from stack.node import Tree
 from tools import resolve
 
 BACKLOG = "net.core.netdev_max_backlog"
@@ -140,7 +140,7 @@ def test_what_the_kernel_does_not_take_back_keeps_the_journal(tree: Tree) -> Non
     tree.run("apply", status=0)
     path = tree.root / trees.sysctl(BACKLOG)
     # As a kernel that says that it took the value, and did not.
-    strace = resolve.ensure(["strace"])["strace"]
+    strace = resolve.tool("strace")
     argv = [strace, "-qq", "-o", "/dev/null", "-P", path, "-e", "inject=write:retval=5"]
     result = subprocess.run(
         [*argv, *tree.argv("restore")],
@@ -314,7 +314,7 @@ RUNS = {
 
 def strace() -> str:
     """The program."""
-    return str(resolve.ensure(["strace"])["strace"])
+    return str(resolve.tool("strace"))
 
 
 def changes(trace: str) -> list[tuple[str, int]]:

@@ -2,7 +2,6 @@
 
 import json
 import secrets
-import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,13 +13,13 @@ import pytest
 import yaml
 
 from stack import becomes, eventually
-from support.agents import run
-from support.apiserver import Api
-from support.node_agents import Agent, Agents, Node, drift, node, pod
+from stack.apiserver import Api
+from stack.node import Tree
+from stack.programs import run
+from stack.rendering import CHARTS, helm
+from stack.replica import Server
+from support.node_agents import Agents, Node, NodeAgent, node, pod
 from support.raw import connect
-from support.rendering import CHARTS, helm
-from support.servers import Server
-from support.trees import Tree
 
 BACKLOG = "net.core.netdev_max_backlog"
 WIDE = (
@@ -93,7 +92,7 @@ def release(api: Api, *settings: str) -> Iterator[Release]:
 
 
 @contextmanager
-def agent(of: Release, on: Node, tree: Tree, *flags: str) -> Iterator[Agent]:
+def agent(of: Release, on: Node, tree: Tree, *flags: str) -> Iterator[NodeAgent]:
     """An agent with the rights of the release's service account."""
     folder = tree.root.parent
     told = [f"--root={tree.root}", f"--journal={tree.journal}", "--profile=custom"]
@@ -103,7 +102,7 @@ def agent(of: Release, on: Node, tree: Tree, *flags: str) -> Iterator[Agent]:
         yield running
 
 
-def errors(of: Agent) -> dict[str, float]:
+def errors(of: NodeAgent) -> dict[str, float]:
     """What the API server has refused."""
     found = of.metrics()
     return {series: n for series, n in found.items() if series.startswith("api_errors") and n}
@@ -118,7 +117,7 @@ def test_an_agent_that_applies_may_do_what_it_does(api: Api, tree: Tree) -> None
         flags = ("--agent.mode=apply", "--agent.taint=corelane/node")
         with agent(made, on, tree, *flags) as running:
             running.wait_until_ready()
-            drift(tree, BACKLOG, "300")
+            tree.drift(BACKLOG, "300")
             eventually(lambda: not on.taints, "no taint")
             eventually(lambda: len(on.events()) == 3, "events")
             eventually(lambda: running.status("/proof.json") == 200, "the pods")
@@ -137,7 +136,7 @@ def test_an_agent_that_audits_may_do_what_it_does(api: Api, tree: Tree) -> None:
         agent(made, on, tree) as running,
     ):
         running.wait_until_ready()
-        drift(tree, BACKLOG, "300")
+        tree.drift(BACKLOG, "300")
         eventually(lambda: len(on.events()) == 1, "an event")
         eventually(lambda: running.status("/proof.json") == 200, "the pods")
         assert errors(running) == {}
@@ -284,13 +283,13 @@ def test_the_cost_of_a_replica_follows_its_connections(
                 clients.enter_context(connect(server.url))
             costs_are(cost)
         # It does not answer.
-        server.stop()
+        server.freeze()
         costs_are("-1")
-        server.process.send_signal(signal.SIGCONT)
+        server.thaw()
         costs_are("6")
         clients.close()
         costs_are("0")
-        server.process.kill()
+        server.kill()
         costs_are("-1")
         assert errors(running) == {}
     assert annotations(made, "foreign") == annotations(made, "remote") == {}

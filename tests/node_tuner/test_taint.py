@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from stack import eventually
-from support.agents import run
-from support.apiserver import Api
-from support.node_agents import Agent, Agents, Node, drift, node
+from stack.apiserver import Api
+from stack.node import Tree, sysctl
+from stack.programs import run
+from support.node_agents import Agents, Node, NodeAgent, node
 from support.slices import Wire
-from support.trees import Tree, sysctl
 
 BACKLOG = "net.core.netdev_max_backlog"
 KEY = "corelane.example/node-tuning"
@@ -21,7 +21,7 @@ OTHER = {"key": "other", "value": "x", "effect": "NoExecute"}
 @contextmanager
 def agent(
     tree: Tree, wire: Wire, on: Node, *flags: str, before: tuple[str, ...] = ()
-) -> Iterator[Agent]:
+) -> Iterator[NodeAgent]:
     """An agent of this node that wants one knob."""
     told = [f"--root={tree.root}", f"--journal={tree.journal}", "--profile=custom"]
     told += [f"--agent.node={on.name}", f"--agent.kubeconfig={wire.kubeconfig}"]
@@ -98,7 +98,7 @@ def test_restore_is_ready_only_when_the_taint_is_off(api: Api, tree: Tree, wire:
         wire.cut()
         failed = running.metrics()[errors]
         eventually(lambda: running.metrics()[errors] > failed, "a try without the API server")
-        assert running.ready()
+        assert running.is_ready()
 
 
 def test_restore_without_a_taint_needs_no_api_server(api: Api, tree: Tree, wire: Wire) -> None:
@@ -117,7 +117,7 @@ def test_events_of_the_node_are_counted_not_repeated(api: Api, tree: Tree, wire:
     with node(api) as on:
         with agent(tree, wire, on, "--agent.mode=apply") as running:
             eventually(lambda: counts(on) == {"nodeprepared": 1}, "an event")
-            drift(tree, BACKLOG, "300")
+            tree.drift(BACKLOG, "300")
             once = {"nodeprepared": 1, drifted: 1, repaired: 1}
             eventually(lambda: counts(on) == once, "events of drift")
             event = on.events()[drifted]
@@ -130,7 +130,7 @@ def test_events_of_the_node_are_counted_not_repeated(api: Api, tree: Tree, wire:
             shown = api.kubectl("describe", "node", on.name).stdout
             assert f"{BACKLOG}: 300 instead of 5000" in shown
             # A fight with another program is not written at every pass.
-            drift(tree, BACKLOG, "400")
+            tree.drift(BACKLOG, "400")
             drifts = f'knob_drift_total{{knob="{BACKLOG}"}}'
             eventually(lambda: running.metrics()[drifts] == 2, "drift that is counted")
             # After each pass, events that are due are written.
@@ -138,7 +138,7 @@ def test_events_of_the_node_are_counted_not_repeated(api: Api, tree: Tree, wire:
             assert counts(on) == once
         # The next agent counts on; an event that the API server has forgotten is made anew.
         api.kubectl("delete", "event", f"{on.name}.{repaired}", "--namespace=default")
-        drift(tree, BACKLOG, "600")
+        tree.drift(BACKLOG, "600")
         with agent(tree, wire, on, "--agent.mode=apply"):
             more = {"nodeprepared": 2, drifted: 2, repaired: 1}
             eventually(lambda: counts(on) == more, "counts of two agents")
@@ -185,7 +185,7 @@ def test_without_the_api_server_tuning_goes_on(api: Api, tree: Tree, wire: Wire)
         shown = run("node-tuner", "proof", "--agents", running.url)
         assert shown.returncode == 1
         assert "the API server does not list the pods" in shown.stderr
-        drift(tree, BACKLOG, "300")
+        tree.drift(BACKLOG, "300")
         eventually(lambda: tree.read(sysctl(BACKLOG)) == "5000", "a repair without the API server")
         assert on.taints == [TAINT]
         wire.join()
@@ -195,7 +195,7 @@ def test_without_the_api_server_tuning_goes_on(api: Api, tree: Tree, wire: Wire)
         eventually(lambda: running.status("/proof.json") == 200, "a proof")
         wire.cut()
         eventually(lambda: running.status("/proof.json") == 503, "no proof of what is not known")
-        assert running.ready()
+        assert running.is_ready()
 
 
 def test_what_the_api_server_forbids_is_said(api: Api, tree: Tree, wire: Wire) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from stack import PATIENCE, eventually
+from stack.apiserver import Api
 from stack.programs import program
-from support.apiserver import Api
 from support.node_agents import create
 from support.slices import Wire
 

@@ -14,7 +14,7 @@ from release import charts, sbom
 from release.artefacts import IMAGE, INDEX, Artefact, digest_in, table
 from release.charts import repack
 from stack import REPOSITORY
-from support.rendering import helm
+from stack.rendering import helm
 from tools.errors import ToolError
 
 VERSION = (REPOSITORY / "VERSION").read_text().strip()

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from stack import PATIENCE, eventually
+from stack.credentials import line, token
 from stack.http import Client, Reply, ask
-from support.credentials import line, token
+from stack.replica import Server
 from support.raw import connect, exchange
-from support.servers import Server, start
 
 GOOD, OTHER = token(), token()
 NAMELESS = 'Bearer realm="corelane"'
@@ -22,13 +22,13 @@ PROJECT = json.dumps({"name": "n"}).encode()
 
 
 @pytest.fixture(scope="module")
-def guarded(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def guarded(
+    starter: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
     """A server that lets two tokens write."""
     folder = tmp_path_factory.mktemp("auth")
     (folder / "tokens").write_text("# who may write\n\n" + line("ci", GOOD) + line("ops", OTHER))
-    maker = start.__wrapped__(binary)
-    yield next(maker)(*flags(folder))
-    next(maker, None)
+    yield starter(*flags(folder))
 
 
 def flags(folder: Path, *more: str) -> list[str]:
@@ -155,7 +155,7 @@ def test_tokens_are_in_no_log(start: Callable[..., Server], tmp_path: Path) -> N
     # A token that was put into the file as it is.
     (tmp_path / "tokens").write_text(f"ops {OTHER}\n")
     eventually(lambda: server.metrics()["corelane_auth_up_to_date"] == 0)
-    server.process.terminate()
+    server.terminate()
     _, log = server.end()
     assert "tokens loaded" in log
     # Who wrote is told by the token's name.
@@ -268,7 +268,7 @@ class TestReload:
         volume(line("ci", GOOD))
         eventually(lambda: reloads(server) == 2)
         assert save(server, f"Bearer {GOOD}").status == 201
-        server.process.terminate()
+        server.terminate()
         _, log = server.end()
         (revoked,) = (each for each in log.splitlines() if "all tokens revoked" in each)
         assert "WARN" in revoked

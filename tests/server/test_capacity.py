@@ -10,7 +10,7 @@ import yaml
 
 from stack import eventually
 from stack.http import ask
-from support.servers import Server
+from stack.replica import Server
 
 MIX = "GET /hello=90%, GET /work=10%:7ms"
 

@@ -12,8 +12,8 @@ import pytest
 
 import settings
 from stack import PATIENCE, REPOSITORY
-from support.rendering import tool
-from support.servers import Server
+from stack.replica import Server
+from tools.resolve import tool
 
 
 def run(binary: Path, *flags: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -176,7 +176,7 @@ def test_no_password_is_shown(binary: Path, tmp_path: Path) -> None:
 
 def test_a_running_service_logs_which_variables_it_ignores(start: Callable[..., Server]) -> None:
     server = start(within=["env", "CORELANE_PORT=tcp://10.0.0.1:80"])
-    server.process.terminate()
+    server.terminate()
     code, log = server.end()
     assert (code, "WARN" in log, "CORELANE_PORT" in log) == (0, True, True), log
 

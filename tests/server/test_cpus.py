@@ -8,9 +8,9 @@ import pytest
 
 from stack import eventually
 from stack.http import ask
+from stack.replica import Server
 from support.cgroups import Cgroup, cgroup
 from support.seccomp import without
-from support.servers import Server
 
 
 @pytest.fixture

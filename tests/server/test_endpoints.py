@@ -5,7 +5,7 @@ import json
 import pytest
 
 from stack.http import Client, Reply, ask
-from support.servers import STATIC, Server
+from stack.replica import STATIC, Server
 
 
 def problem(reply: Reply) -> dict:

@@ -2,28 +2,26 @@
 
 import json
 import time
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from stack import eventually
 from stack.http import Client, Reply, ask
+from stack.replica import Server
 from support.raw import connect
-from support.servers import Server, start
 
 METHODS = ("GET", "HEAD", "PUT", "DELETE", "POST")
 
 
 @pytest.fixture(scope="module")
-def faulty(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def faulty(
+    starter: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
     """A server of one lane that takes faults."""
     database = tmp_path_factory.mktemp("faults") / "projects.db"
-    maker = start.__wrapped__(binary)
-    run = next(maker)
     flags = ["--database.path", str(database), "--timeouts.stall", "100ms"]
-    yield run("--faults", "on", "--lanes", "1", *flags)
-    next(maker, None)
+    yield starter("--faults", "on", "--lanes", "1", *flags)
 
 
 @pytest.fixture(autouse=True)

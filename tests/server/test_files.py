@@ -4,7 +4,7 @@ import email.parser
 import email.policy
 import gzip
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from email.utils import formatdate, parsedate_to_datetime
 from pathlib import Path
 from urllib.parse import urljoin
@@ -13,7 +13,7 @@ import pytest
 
 from stack import becomes
 from stack.http import Reply, ask
-from support.servers import Server, start
+from stack.replica import Server
 
 TEXT = bytes(range(256)) * 40
 """10,240 bytes, each of which tells where it stands."""
@@ -53,12 +53,10 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def site(binary: Path, root: Path) -> Iterator[Server]:
+def site(starter: Callable[..., Server], root: Path) -> Iterator[Server]:
     """One server over the site."""
-    maker = start.__wrapped__(binary)
     rules = "assets/*: public, max-age=31536000, immutable; *.txt: max-age=60"
-    yield next(maker)("--static.cache-control", rules, static=root)
-    next(maker, None)
+    yield starter("--static.cache-control", rules, static=root)
 
 
 def get(site: Server, path: str, method: str = "GET", **headers: str) -> Reply:

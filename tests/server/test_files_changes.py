@@ -9,7 +9,7 @@ import pytest
 
 from stack import becomes
 from stack.http import Client, Reply, ask
-from support.servers import Server, start
+from stack.replica import Server
 
 OLD, NEW = b"the old content", b"the new content"
 """Equally long, so that nothing but the content tells them apart."""
@@ -26,11 +26,9 @@ def top(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def site(binary: Path, top: Path) -> Iterator[Server]:
+def site(starter: Callable[..., Server], top: Path) -> Iterator[Server]:
     """One server over the link."""
-    maker = start.__wrapped__(binary)
-    yield next(maker)("--lanes", "1", static=top / "current")
-    next(maker, None)
+    yield starter("--lanes", "1", static=top / "current")
 
 
 @pytest.fixture

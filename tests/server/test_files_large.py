@@ -3,7 +3,7 @@
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,8 +11,8 @@ import pytest
 
 from stack import becomes, eventually
 from stack.http import ask
+from stack.replica import Server
 from support.raw import connect, until_end
-from support.servers import Server, start
 
 MIB = 1 << 20
 SIZE = 64 * MIB
@@ -27,16 +27,14 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def site(binary: Path, root: Path) -> Iterator[Server]:
+def site(starter: Callable[..., Server], root: Path) -> Iterator[Server]:
     """One server over the root."""
-    maker = start.__wrapped__(binary)
-    yield next(maker)("--lanes", "1", static=root)
-    next(maker, None)
+    yield starter("--lanes", "1", static=root)
 
 
 def memory(server: Server, field: str) -> int:
     """Bytes of resident memory: now (VmRSS) or at most so far (VmHWM; proc(5))."""
-    text = Path(f"/proc/{server.process.pid}/status").read_text()
+    text = Path(f"/proc/{server.pid}/status").read_text()
     fields = dict(line.split(":", 1) for line in text.splitlines())
     return int(fields[field].split()[0]) * 1024
 
@@ -136,7 +134,7 @@ def test_the_tag_of_a_file_that_changes_now_is_weak(site: Server, root: Path) ->
 def test_a_client_that_leaves_frees_what_it_had(site: Server, root: Path) -> None:
     (root / "left").touch()
     os.truncate(root / "left", SIZE)
-    files = Path(f"/proc/{site.process.pid}/fd")
+    files = Path(f"/proc/{site.pid}/fd")
 
     def open_ones() -> int:
         found = 0

@@ -2,15 +2,15 @@
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from stack.http import ask
+from stack.replica import Server
 from support.raw import exchange
 from support.seccomp import without
-from support.servers import Server, start
 
 SECRET = b"not for clients"
 
@@ -51,14 +51,12 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module", params=["openat2", "no openat2"])
 def site(
     request: pytest.FixtureRequest,
-    binary: Path,
+    starter: Callable[..., Server],
     root: Path,
 ) -> Iterator[Server]:
     """A server over the root; it opens files in one way or the other."""
     within = without("openat2") if request.param == "no openat2" else ()
-    maker = start.__wrapped__(binary)
-    yield next(maker)("--lanes", "1", static=root, within=within)
-    next(maker, None)
+    yield starter("--lanes", "1", static=root, within=within)
 
 
 @pytest.mark.parametrize(

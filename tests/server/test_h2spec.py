@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from stack import PATIENCE
+from stack.credentials import certificate
 from stack.http import ask
-from support.credentials import certificate
-from support.rendering import tool
-from support.servers import Server
+from stack.replica import Server
+from tools.resolve import tool
 
 CASES = 146
 """All cases of the pinned h2spec, the strict ones included."""

@@ -9,7 +9,7 @@ import pytest
 
 from stack import becomes
 from stack.http import Client, ask
-from support.servers import Server
+from stack.replica import Server
 
 CLIENTS = 20
 
@@ -75,7 +75,7 @@ THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 def memory(server: Server) -> dict[str, int]:
     """KiB by kind (proc_pid_smaps(5), smaps_rollup)."""
-    lines = Path(f"/proc/{server.process.pid}/smaps_rollup").read_text().splitlines()[1:]
+    lines = Path(f"/proc/{server.pid}/smaps_rollup").read_text().splitlines()[1:]
     fields = (line.split() for line in lines)
     return {field[0].rstrip(":"): int(field[1]) for field in fields}
 

@@ -1,7 +1,6 @@
 """What the server tells of requests: lines of its log, and spans for a collector."""
 
 import json
-import signal
 import socket
 import subprocess
 import time
@@ -12,17 +11,17 @@ from pathlib import Path
 import pytest
 
 from stack import eventually
+from stack.gateway import endpoint, gateway_to
 from stack.http import Client, Reply, ask
+from stack.replica import Server
 from support.collector import Collector, Span, collector
-from support.envoys import endpoint, gateway_to
-from support.servers import Server
 
 EVERY_REQUEST = "info,corelane::request=debug"
 
 
 def requests(server: Server) -> list[dict]:
     """Ends a server that logs JSON; its lines about requests."""
-    server.process.send_signal(signal.SIGTERM)
+    server.terminate()
     code, log = server.end()
     assert code == 0, log
     lines = [json.loads(line) for line in log.splitlines()]
@@ -49,7 +48,7 @@ def test_a_request_is_a_line_with_its_id_and_phases(start: Callable[..., Server]
         client.ask("/none/hidden"),
     ]
     client.close()
-    server.process.send_signal(signal.SIGTERM)
+    server.terminate()
     code, log = server.end()
     assert (code, "hidden" in log) == (0, False), log
     lines = [line for line in map(json.loads, log.splitlines()) if "route" in line]
@@ -194,7 +193,7 @@ def traced(start: Callable[..., Server], endpoint: str, *flags: str) -> Server:
 
 def end(server: Server) -> None:
     """Ends a server, which sends what is left."""
-    server.process.send_signal(signal.SIGTERM)
+    server.terminate()
     assert server.end()[0] == 0
 
 

@@ -14,6 +14,7 @@ import pytest
 from machines.initramfs import PYTHON
 from stack import eventually
 from support.machines import ANSWER, Machine
+from tools.errors import ToolError
 
 ROOT = "/sys/fs/cgroup"
 PARENT, OWN = f"{ROOT}/pods", f"{ROOT}/pods/server"
@@ -89,7 +90,7 @@ class Inside:
 
         try:
             eventually(wanted, patience=ANSWER, pause=0.5)
-        except AssertionError as error:
+        except ToolError as error:
             found = f"lanes {seen.lanes}, {seen.cpus}, {seen.masks}"
             raise AssertionError(
                 f"{found} for {lanes}, {cpus}\n{self.machine.read(LOG)}"

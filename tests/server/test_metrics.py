@@ -3,7 +3,6 @@
 import json
 import re
 import resource
-import signal
 import socket
 import subprocess
 import sys
@@ -17,9 +16,9 @@ import pytest
 
 from stack import PATIENCE, REPOSITORY, eventually
 from stack.http import ask
+from stack.replica import Server
 from support.collector import Collector, Point, collector
 from support.exposition import Family, families
-from support.servers import Server
 
 CONNECTIONS = 10_000
 """As many as the server takes unless it is told otherwise."""
@@ -141,7 +140,7 @@ def pushing(start: Callable[..., Server], endpoint: str, interval: str) -> Serve
 
 def end(server: Server) -> None:
     """Ends a server, which sends its last values."""
-    server.process.send_signal(signal.SIGTERM)
+    server.terminate()
     assert server.end()[0] == 0
 
 
@@ -217,7 +216,7 @@ def test_metrics_are_sent_again_to_a_collector_that_has_no_time(
     eventually(lambda: pushed.metrics, "metrics")
     # The collector notes the path of a request before its metrics.
     assert len(pushed.paths) >= 3
-    server.process.send_signal(signal.SIGTERM)
+    server.terminate()
     code, log = server.end()
     assert code == 0
     assert log.count("metrics cannot be sent") == log.count("metrics can be sent again") == 1

@@ -12,9 +12,9 @@ import pytest
 
 from stack import PATIENCE
 from stack.http import ask
+from stack.replica import Server
 from support.projects import PATIENT, TOKEN, Database
-from support.rendering import tool
-from support.servers import Server, start
+from tools.resolve import tool
 
 HERE = Path(__file__).parent
 SEED = 20261121
@@ -23,12 +23,12 @@ EXAMPLES = 15
 
 
 @pytest.fixture(scope="module")
-def whole(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def whole(
+    starter: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
     """A server with everything that can be served; its requests of `/work` are brief."""
-    maker = start.__wrapped__(binary)
     flags = Database(tmp_path_factory.mktemp("openapi")).flags()
-    yield next(maker)(*flags, *PATIENT, "--work.max-ops", "1000")
-    next(maker, None)
+    yield starter(*flags, *PATIENT, "--work.max-ops", "1000")
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ import pytest
 
 from stack import eventually
 from stack.http import ask
+from stack.replica import Server
 from support.browser import LOOKS, Page, browser
-from support.servers import Server, start
 
 pytestmark = pytest.mark.nightly
 
@@ -17,14 +17,12 @@ ROUTES = ("/hello", "/div/4", "/work?ops=1000", "/none")
 
 
 @pytest.fixture(scope="module")
-def server(binary: object) -> Iterator[Server]:
+def server(starter: Callable[..., Server]) -> Iterator[Server]:
     """A replica of two lanes that has replied to something."""
-    maker = start.__wrapped__(binary)
-    server = next(maker)("--lanes", "2", "--slow-lanes.mode", "on", "--faults", "on")
+    server = starter("--lanes", "2", "--slow-lanes.mode", "on", "--faults", "on")
     for route in ROUTES * 3:
         ask(server.url, route)
     yield server
-    next(maker, None)
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +85,7 @@ def test_the_page_says_that_a_replica_is_gone(
     gone = start("--lanes", "1")
     page.opens(f"{gone.admin}/lanes.html")
     eventually(lambda: page.text("#state") == "Live", "it is live", pause=0.2)
-    gone.process.kill()
+    gone.kill()
     eventually(lambda: page.text("#state").startswith("No reply since "), "it is gone", pause=0.2)
 
 

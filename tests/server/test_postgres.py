@@ -14,8 +14,8 @@ import pytest
 from stack import PATIENCE, becomes, eventually
 from stack.http import Reply, ask
 from stack.postgres import Database, holding
+from stack.replica import Server
 from support.projects import PATIENT, Writer, connected, database_line, lists
-from support.servers import Server
 
 ONE = ("--lanes", "1", "--database.connections", "1")
 ENDLESS = ("--database.statement-timeout", "1h")

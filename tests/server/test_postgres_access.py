@@ -10,9 +10,9 @@ import pytest
 
 from stack import eventually
 from stack.postgres import Database, Postgres
+from stack.replica import Server
 from support.projects import connected, database_line, lists
-from support.rendering import tool
-from support.servers import Server
+from tools.resolve import tool
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ from stack import becomes, eventually
 from stack.http import Reply, ask
 from stack.ports import free_ports
 from stack.postgres import Database, Postgres, holding
+from stack.replica import Server
 from support.projects import Saves, Writer, connected, database_line, lists
-from support.servers import Server
 
 
 @pytest.fixture
@@ -261,7 +261,7 @@ def test_the_server_is_killed(
     with Saves(lambda: serving[-1].url, writer) as saves:
         for _ in range(2):
             saves.more(SAVES)
-            serving[-1].process.kill()
+            serving[-1].kill()
             saves.fail()
             serving.append(start(*flags))
             connected(serving[-1])

@@ -3,7 +3,7 @@
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,8 +11,8 @@ import pytest
 
 from stack import PATIENCE
 from stack.http import ask
+from stack.replica import Server
 from support.projects import PATIENT, Database, Projects, connected, path, problem, whole
-from support.servers import Server, start
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
@@ -21,18 +21,17 @@ NOBODY = "/projects/018f4d5e-7c3a-7b2f-9d10-0123456789ab"
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
 def url(
-    request: pytest.FixtureRequest, binary: Path, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    starter: Callable[..., Server],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[str]:
     """A server whose projects the tests of this module share, with each kind of database."""
     flags = [*Database(tmp_path_factory.mktemp("projects")).flags(), *PATIENT]
     if request.param == "postgres":
         flags += request.getfixturevalue("postgres").database().flags()
-    maker = start.__wrapped__(binary)
-    run = next(maker)
-    server = run(*flags)
+    server = starter(*flags)
     connected(server)
     yield server.url
-    next(maker, None)
 
 
 @pytest.fixture

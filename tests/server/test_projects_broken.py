@@ -3,7 +3,6 @@
 import json
 import os
 import resource
-import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -12,8 +11,8 @@ import pytest
 
 from stack import eventually
 from stack.http import Reply, ask
+from stack.replica import Server
 from support.projects import Database, Projects, path, problem
-from support.servers import Server
 
 # A write beyond the limit of a file's size is then an error, and no signal (setrlimit(2)).
 WITHOUT_SIGNAL = ["sh", "-c", "trap '' XFSZ; exec \"$@\"", "sh"]
@@ -59,7 +58,7 @@ def assert_unavailable(reply: Reply) -> None:
 
 def log_of(server: Server) -> str:
     """The log of a server that ends well."""
-    server.process.terminate()
+    server.terminate()
     code, log = server.end()
     assert code == 0, log
     return log
@@ -71,15 +70,15 @@ def test_a_full_disk_stops_writes_alone(start: Callable[..., Server], database: 
     kept = json.loads(save(server).body)
     assert ask(server.url, path(kept)).status == 200
     size = Path(f"{database.path}-wal").stat().st_size
-    unlimited = resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE)
-    resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (size, unlimited[1]))
+    unlimited = resource.prlimit(server.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (size, unlimited[1]))
     for _ in range(3):
         assert_unavailable(save(server))
     assert is_down(server)
     assert server.metrics()['corelane_dependency_up{dependency="database"}'] == 0
     assert ask(server.url, path(kept)).status == 200
     assert ask(server.url, "/hello").status == 200
-    resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, unlimited)
+    resource.prlimit(server.pid, resource.RLIMIT_FSIZE, unlimited)
     eventually(lambda: not is_down(server))
     assert save(server).status == 201
     assert len(database.rows()) == 2
@@ -96,10 +95,10 @@ def test_a_file_that_is_taken_away_is_noticed_before_anything_is_lost(
     away = database.folder / "away"
     away.mkdir()
     # Otherwise the server might notice the first, and close the database while another is still there.
-    server.stop()
+    server.freeze()
     for file in database.folder.glob("projects.db*"):
         file.rename(away / file.name)
-    server.process.send_signal(signal.SIGCONT)
+    server.thaw()
     assert_unavailable(save(server))
     assert_unavailable(ask(server.url, path(kept)))
     assert not database.path.exists(), "an empty database took the place of the lost one"

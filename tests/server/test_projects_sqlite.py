@@ -5,7 +5,6 @@ import hashlib
 import http.client
 import json
 import random
-import signal
 import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
@@ -18,8 +17,8 @@ import pytest
 
 from stack import PATIENCE, becomes, eventually
 from stack.http import Reply, ask
+from stack.replica import Server
 from support.projects import PATIENT, Database, Projects, key, path, problem
-from support.servers import Server
 
 
 @pytest.fixture
@@ -193,7 +192,7 @@ def test_several_processes_share_a_file(
     list(pool.map(count, servers * 2))
     assert database.rows() == {key(project): {"name": "60"}}
     for server in servers:
-        server.process.terminate()
+        server.terminate()
         assert server.end()[0] == 0
     # The last to close it has put everything into one file (sqlite.org/wal.html).
     assert [file.name for file in database.folder.glob("projects.db*")] == ["projects.db"]
@@ -231,7 +230,7 @@ def test_a_drain_saves_what_is_queued(
     with database.locked():
         saves = [pool.submit(save, server) for _ in range(5)]
         eventually(lambda: queued(server) == 5)
-        server.process.send_signal(signal.SIGTERM)
+        server.terminate()
         eventually(lambda: ask(server.admin, "/readyz").status == 503)
     made = [json.loads(future.result().body) for future in saves]
     assert server.end()[0] == 0
@@ -251,7 +250,7 @@ def test_a_file_of_a_newer_version_is_refused(
 ) -> None:
     server = start(*database.flags(), "--drain.settle", "0s")
     assert save(server).status == 201
-    server.process.terminate()
+    server.terminate()
     server.end()
     connection = database.connect()
     connection.execute("PRAGMA user_version = 99")
@@ -337,7 +336,7 @@ def test_no_acknowledged_save_is_lost_when_the_server_is_killed(
         def enough(left: list[int] = left, server: Server = server) -> None:
             left[0] -= 1
             if left[0] <= 0:
-                server.process.kill()
+                server.kill()
 
         with ThreadPoolExecutor(CLIENTS) as pool:
             streams = [
@@ -345,7 +344,7 @@ def test_no_acknowledged_save_is_lost_when_the_server_is_killed(
                 for client in range(CLIENTS)
             ]
             everything += [future.result() for future in streams]
-        assert server.process.wait() == -9
+        assert server.wait() == -9
 
     client = Projects(start(*database.flags()).url)
     for told in everything:

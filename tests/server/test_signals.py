@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 from stack import PATIENCE, eventually
 from stack.http import Client, ask
-from support.load import Load
-from support.servers import Server
+from stack.load import Load
+from stack.replica import Server
 
 SETTLES = ("--drain.settle", "30m", "--drain.deadline", "1h")
 """For as long as a test: a second signal ends it."""
@@ -25,7 +25,7 @@ def held_request(server: Server) -> socket.socket:
 
 def settling(server: Server) -> None:
     """Sends SIGTERM and waits until the readiness probe fails."""
-    server.process.send_signal(signal.SIGTERM)
+    server.terminate()
     eventually(lambda: ask(server.admin, "/readyz").status == 503, "a readiness that fails")
 
 
@@ -33,7 +33,7 @@ def test_sigterm_drains_and_exits_0(start: Callable[..., Server]) -> None:
     server = start("--drain.settle", "0s")
     kept = Client(server.url)
     assert kept.ask("/hello").status == 200
-    server.process.send_signal(signal.SIGTERM)
+    server.terminate()
     code, log = server.end()
     assert code == 0, log
     phases = [log.index(f"drain: {phase}") for phase in ("settling", "closing", "ended")]
@@ -52,7 +52,7 @@ def test_a_begun_request_is_finished_after_the_listeners_are_closed(
         ),
         "one connection",
     )
-    server.process.send_signal(signal.SIGTERM)
+    server.terminate()
     eventually(lambda: server.metrics()['corelane_phase{phase="closing"}'] == 1, "closing")
     client.sendall(b"st\r\n\r\n")
     reply = b""
@@ -67,7 +67,7 @@ def test_a_begun_request_is_finished_after_the_listeners_are_closed(
 def test_the_deadline_ends_what_hangs(start: Callable[..., Server]) -> None:
     server = start("--drain.settle", "0s", "--drain.deadline", "1s", "--timeouts.header", "1h")
     client = held_request(server)
-    server.process.send_signal(signal.SIGTERM)
+    server.terminate()
     code, log = server.end()
     assert "deadline" in log
     # A header that never ended is no request that was cut.
@@ -78,7 +78,7 @@ def test_the_deadline_ends_what_hangs(start: Callable[..., Server]) -> None:
 def test_a_second_signal_ends_it_at_once(start: Callable[..., Server]) -> None:
     server = start(*SETTLES)
     settling(server)
-    server.process.send_signal(signal.SIGINT)
+    server.signal(signal.SIGINT)
     code, log = server.end()
     assert code == 0, log
     assert "drain: cut short" in log
@@ -92,7 +92,7 @@ def test_no_request_fails_while_clients_follow_the_drain(start: Callable[..., Se
         settling(server)
         load.wait_for(200)
     assert not load.failures
-    server.process.send_signal(signal.SIGTERM)
+    server.terminate()
     assert server.end()[0] == 0
 
 
@@ -100,6 +100,6 @@ def test_it_drains_when_nobody_reads_its_log(start: Callable[..., Server]) -> No
     ours, its = os.pipe()
     os.close(ours)
     with open(its, "w") as log:
-        server = start("--drain.settle", "0s", log=log)
-    server.process.send_signal(signal.SIGTERM)
-    assert server.process.wait(PATIENCE) == 0
+        server = start("--drain.settle", "0s", stderr=log)
+    server.terminate()
+    assert server.wait(PATIENCE) == 0

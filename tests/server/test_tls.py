@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from stack import PATIENCE, eventually
-from support.credentials import certificate
-from support.servers import Server
+from stack.credentials import certificate
+from stack.replica import Server
 
 
 def connect(server: Server, trusted: Path) -> http.client.HTTPSConnection:
@@ -67,7 +67,7 @@ def test_a_certificate_is_replaced_under_the_running_server(
     assert not accepts(server, old)
     assert get(kept) == 200, "an open connection keeps its certificate"
 
-    server.process.terminate()
+    server.terminate()
     code, log = server.end()
     assert code == 0, log
     assert log.count("TLS certificate not reloaded") == 1

@@ -17,7 +17,7 @@ import pytest
 
 from stack import PATIENCE
 from stack.http import ask
-from support.servers import Server
+from stack.replica import Server
 
 HEAD = "REPLICA LANE BUSY CPU SLOW REQ/S P99 RUNNING QUEUED CONNS PARKED WORK STATE"
 

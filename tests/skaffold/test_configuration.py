@@ -9,8 +9,8 @@ import yaml
 
 from images import definitions
 from stack import REPOSITORY
-from support.apiserver import Api
-from support.rendering import helm
+from stack.apiserver import Api
+from stack.rendering import helm
 
 BASE = yaml.safe_load((REPOSITORY / "skaffold.yaml").read_text())
 PROFILES = {profile["name"]: profile for profile in BASE["profiles"]}

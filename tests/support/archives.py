@@ -35,7 +35,7 @@ def inspect(file: Path, *arguments: str, arch: str = "amd64") -> dict:
 
 def skopeo(arch: str, *arguments: str) -> str:
     """Runs skopeo as on a machine of that architecture."""
-    program = resolve.ensure(["skopeo"])["skopeo"]
+    program = resolve.tool("skopeo")
     argv = [program, "--insecure-policy", "--override-arch", arch, *arguments]
     result = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr

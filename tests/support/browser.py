@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from stack import PATIENCE, eventually
-from support.rendering import tool
+from tools.resolve import tool
 
 LOOKS = {
     "light": (1440, 900, False),

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from stack import eventually
+from stack.replica import Server
 from support.node_agents import Pod
-from support.servers import Server
 
 MOUNTED = Path("/sys/fs/cgroup")
 
@@ -59,7 +59,7 @@ class Cgroup:
 
     def take(self, server: Server) -> None:
         """Moves a server in."""
-        self.write("cgroup.procs", str(server.process.pid))
+        self.write("cgroup.procs", str(server.pid))
 
     def remove(self) -> bool:
         """Whether it is gone; it is busy for a moment after its last process has ended."""

@@ -18,12 +18,12 @@ from pathlib import Path
 import yaml
 
 from stack import PATIENCE, eventually
+from stack import gateway as envoys
 from stack.http import ask
 from stack.process import Process
 from stack.process import running as process_of
-from support import envoys
-from support.rendering import tool
 from tools import gomodule, table
+from tools.resolve import tool
 
 NAMESPACE = "prod"
 GROUPS = ("gateway.networking.k8s.io", "gateway.envoyproxy.io")

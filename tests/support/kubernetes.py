@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stack import SLOWER, eventually
-from support.rendering import tool
+from tools.resolve import tool
 
 ROLL_OUT = 180.0 * SLOWER
 """Longest wait in seconds for pods to come or go."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stack import eventually
-from support.rendering import tool
+from tools.resolve import tool
 
 ALONE = ("unshare", "--net")
 """The command prefix that runs a command in a network of its own."""

@@ -2,22 +2,18 @@
 
 import itertools
 import json
-import os
 import secrets
-import signal
-import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from stack import PATIENCE, eventually
-from stack.http import Reply, ask
+from stack import HOST, eventually
+from stack.agents import Agent
+from stack.apiserver import Api
 from stack.ports import free_ports
 from stack.programs import program
-from support.apiserver import Api
-from support.trees import Tree, sysctl
 
 PREFIX = "corelane_node_"
 
@@ -25,35 +21,8 @@ PAUSE = 1
 """Seconds between two passes: the shortest pause that agents accept."""
 
 
-@dataclass
-class Agent:
-    """An agent under way."""
-
-    process: subprocess.Popen[bytes]
-    url: str
-    log: Path
-
-    def ask(self, path: str) -> Reply:
-        """What it answers."""
-        return ask(self.url, path)
-
-    def status(self, path: str) -> int:
-        """The status of a probe; 0 where nobody listens."""
-        try:
-            return self.ask(path).status
-        except OSError:
-            return 0
-
-    def ready(self) -> bool:
-        """Whether it says that it is ready."""
-        return self.status("/readyz") == 200
-
-    def wait_until_ready(self) -> None:
-        """Waits until it says so."""
-        try:
-            eventually(self.ready, "ready")
-        except AssertionError as error:
-            raise AssertionError(f"{error}\n{self.log.read_text()}") from None
+class NodeAgent(Agent):
+    """An agent of a node under way."""
 
     def json(self, path: str) -> dict:
         """What it has found."""
@@ -90,15 +59,8 @@ class Agent:
 
     def said_so_far(self, message: str, **fields: str) -> list[dict]:
         """The same without the wait, so that no line proves nothing before the agent has ended."""
-        lines = self.log.read_text().splitlines(keepends=True)
-        whole = [json.loads(line) for line in lines if line.endswith("\n")]
-        found = [line for line in whole if line["message"].startswith(message)]
+        found = [line for line in self.lines() if line["message"].startswith(message)]
         return [line for line in found if fields.items() <= line.items()]
-
-    def end(self) -> int:
-        """Terminates it, which writes the rest of the log; its exit status."""
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=PATIENCE)
 
     def checks(self, pod: str, container: str = "main") -> dict[str, tuple[str, str]]:
         """State and detail of each check of a container; none before it was looked at."""
@@ -130,35 +92,21 @@ class Agents:
         self,
         *flags: str | Path,
         before: tuple[str, ...] = (),
-        address: str = "127.0.0.1",
+        address: str = HOST,
         port: int = 0,
-    ) -> Iterator[Agent]:
+    ) -> Iterator[NodeAgent]:
         """One agent, which is killed at the end; what is `before` its name runs it."""
         port = port or free_ports(1)
-        log = self.folder / f"agent-{next(self.number)}.log"
         argv = [*before, program("node-tuner"), "agent", f"--agent.listen={address}:{port}"]
         argv += [f"--agent.interval={PAUSE}s", "--log.format=json"]
         if not any(str(flag).startswith("--journal=") for flag in flags):
             argv.append(f"--journal={self.folder / 'journal'}")
-        # A proxy of the environment is not for loopback.
-        env = {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
-        with log.open("wb") as output:
-            process = subprocess.Popen([*argv, *flags], stderr=output, env=env)
-        agent = Agent(process, f"http://{address}:{port}", log)
+        name = f"agent-{next(self.number)}"
+        agent = NodeAgent(name, [*argv, *flags], self.folder, port, address=address)
         try:
-            eventually(lambda: process.poll() is not None or agent.status("/healthz") == 200)
-            assert process.poll() is None, log.read_text()
-            yield agent
+            yield agent.start()
         finally:
-            process.kill()
-            process.wait(timeout=PATIENCE)
-
-
-def drift(tree: Tree, name: str, value: str) -> None:
-    """Gives a sysctl of a tree another value, of which an agent sees nothing or all."""
-    file = tree.root.parent / "drifted"
-    file.write_text(f"{value}\n")
-    file.replace(tree.root / sysctl(name))
+            agent.kill()
 
 
 @dataclass(frozen=True)

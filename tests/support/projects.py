@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import urlencode
 
-from stack import PATIENCE, eventually
+from stack import PATIENCE, credentials, eventually
+from stack.credentials import line, token
 from stack.http import Client, Reply, ask
-from support import credentials
-from support.credentials import line, token
-from support.servers import Server
+from stack.replica import Server
 
 TOKEN = credentials.token()
 

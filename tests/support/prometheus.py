@@ -33,7 +33,7 @@ def prometheus(folder: Path, job: dict, *flags: str, **more: object) -> Iterator
     }
     file = folder / "prometheus.yml"
     file.write_text(yaml.safe_dump(found))
-    argv = [resolve.ensure(["prometheus"])["prometheus"], f"--config.file={file}", *flags]
+    argv = [resolve.tool("prometheus"), f"--config.file={file}", *flags]
     argv += [f"--storage.tsdb.path={folder}/data", f"--web.listen-address={address}"]
     with subprocess.Popen([*argv, "--log.level=error"]) as process:
         try:

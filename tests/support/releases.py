@@ -18,9 +18,9 @@ import pytest
 from deploy import images, releases, run
 from stack import REPOSITORY, SLOWER, eventually
 from stack.http import ask
+from stack.load import Load
 from support.kubernetes import COMMAND, ROLL_OUT, Cluster, Pod
-from support.load import Load
-from support.rendering import tool
+from tools.resolve import tool
 
 CHART = REPOSITORY / "charts" / "corelane"
 SERVICE = REPOSITORY / "charts" / "service"

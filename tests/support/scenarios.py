@@ -14,7 +14,7 @@ from pathlib import Path
 from loadtests.k6 import failed_thresholds
 from stack import REPOSITORY
 from stack.http import ask
-from support.servers import Server
+from stack.replica import Server
 from tools import resolve
 
 THRESHOLDS_FAILED = 99
@@ -76,7 +76,7 @@ class Container:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.pool = ThreadPoolExecutor(AT_ONCE)
-        self.k6 = resolve.ensure(["k6"])["k6"]
+        self.k6 = resolve.tool("k6")
         for name in ("scenarios", "lib"):
             shutil.copytree(REPOSITORY / "loadtests" / name, folder / name)
 

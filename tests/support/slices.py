@@ -2,10 +2,8 @@
 
 import itertools
 import json
-import os
 import re
 import socket
-import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -15,11 +13,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from stack import PATIENCE, becomes, eventually
+from stack import becomes, eventually
+from stack.agents import Agent
+from stack.apiserver import Api
 from stack.http import ask
 from stack.ports import free_ports
 from stack.programs import program
-from support.apiserver import Api
 
 READY = {"ready": True, "serving": True, "terminating": False}
 STARTING = {"ready": False, "serving": False, "terminating": False}
@@ -29,21 +28,6 @@ ENDED = {"ready": False, "serving": False, "terminating": True}
 CLUSTER = "server"
 SERVICE = "shop-server"
 ACCOUNT = "gateway"
-
-ELSEWHERE = "192.0.2.1"
-"""An address that is nobody's (RFC 5737)."""
-
-
-def own_address() -> str:
-    """An address of this machine that is not loopback, which the API server does not take."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        # Sends nothing: it only asks the kernel for the way.
-        try:
-            probe.connect((ELSEWHERE, 9))
-        except OSError as error:
-            words = f"this machine has no route to {ELSEWHERE}, so no address but loopback is found"
-            raise OSError(error.errno, f"{words}: {error.strerror}") from error
-        return probe.getsockname()[0]
 
 
 @dataclass(frozen=True)
@@ -188,14 +172,11 @@ def wire(api: Api, tmp_path: Path) -> Iterator[Wire]:
     way.cut()
 
 
-@dataclass
-class Agent:
+class EndpointsAgent(Agent):
     """`gateway-agent endpoints` under way."""
 
-    process: subprocess.Popen[bytes]
     folder: Path
-    url: str
-    log: Path
+    """Where it writes Envoy's files."""
 
     @property
     def file(self) -> Path:
@@ -205,22 +186,6 @@ class Agent:
     def file_of(self, cluster: str) -> Path:
         """The file of a cluster."""
         return self.folder / f"{cluster}.json"
-
-    def status(self, path: str) -> int:
-        """The status of a probe; 0 where nobody listens."""
-        try:
-            return ask(self.url, path).status
-        except OSError:
-            return 0
-
-    def answers(self) -> bool:
-        """Whether it listens; its log where it has ended."""
-        assert self.process.poll() is None, self.log.read_text()
-        return self.status("/healthz") == 200
-
-    def wait_until_ready(self) -> None:
-        """Waits until it says so, which it does a moment after the file is there."""
-        eventually(lambda: self.status("/readyz") == 200, "an agent that is ready")
 
     def metrics(self, cluster: str = CLUSTER) -> dict[str, float]:
         """Every series of a cluster by its name without the prefix, and other labels if any."""
@@ -239,11 +204,12 @@ class Agent:
     def logged(self, words: str) -> list[dict]:
         """The log lines with these words, waited for."""
 
-        def lines() -> list[str]:
-            whole = self.log.read_text().rpartition("\n")[0].splitlines()
-            return [line for line in whole if words in line]
-
-        return [json.loads(line) for line in eventually(lines, words)]
+        return eventually(
+            lambda: [
+                line for line in self.lines() if words in json.dumps(line, ensure_ascii=False)
+            ],
+            words,
+        )
 
     def endpoints(self, cluster: str = CLUSTER) -> dict[str, str] | None:
         """The addresses in a file with their health; none where there is no file."""
@@ -279,7 +245,7 @@ class Agents:
         *flags: str,
         services: tuple[str, ...] = (),
         within: tuple[str, ...] = (),
-    ) -> Iterator[Agent]:
+    ) -> Iterator[EndpointsAgent]:
         """One agent, which is killed at the end; its files are in the test's folder or in another.
 
         `within` is a command that becomes the agent.
@@ -288,23 +254,13 @@ class Agents:
         folder = folder or self.folder
         if not services and not any(flag.startswith("--routes=") for flag in flags):
             services = (f"{CLUSTER}={self.namespace}/{SERVICE}:http:admin",)
-        log = self.folder / f"agent-{next(self.number)}.log"
-        argv = [
-            *within,
-            program("gateway-agent"),
-            "endpoints",
-            f"--kubeconfig={self.wire.kubeconfig}",
-        ]
+        argv = [*within, program("gateway-agent"), "endpoints"]
+        argv.append(f"--kubeconfig={self.wire.kubeconfig}")
         argv += [f"--service={service}" for service in services]
         argv += [f"--folder={folder}", f"--listen=127.0.0.1:{port}", "--log-format=json", *flags]
-        # A proxy of the environment is not for loopback.
-        env = {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
-        with log.open("wb") as output:
-            process = subprocess.Popen(argv, stderr=output, env=env)
-        agent = Agent(process, folder, f"http://127.0.0.1:{port}", log)
+        agent = EndpointsAgent(f"agent-{next(self.number)}", argv, self.folder, port)
+        agent.folder = folder
         try:
-            eventually(agent.answers, "an agent that answers")
-            yield agent
+            yield agent.start()
         finally:
-            process.kill()
-            process.wait(timeout=PATIENCE)
+            agent.kill()

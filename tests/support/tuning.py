@@ -17,7 +17,7 @@ from deploy import images
 from stack import REPOSITORY, eventually
 from stack.http import ask
 from support.kubernetes import COMMAND, PAUSE, ROLL_OUT, Cluster
-from support.rendering import tool
+from tools.resolve import tool
 
 CHART = REPOSITORY / "charts" / "node-tuning"
 NAMESPACE = "corelane-nodes"

@@ -7,8 +7,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from support.credentials import certificate, issuer
-from support.rendering import envoy_files, tool
+from stack.credentials import certificate, issuer
+from stack.rendering import envoy_files
+from tools.resolve import tool
 
 # Without one of them Envoy's memory monitor refuses even to be validated (the root of cgroup v2 has none).
 CGROUP_FILES = (

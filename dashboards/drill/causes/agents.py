@@ -11,9 +11,9 @@ from pathlib import Path
 from dashboards.drill.drills import Labels, drill
 from dashboards.drill.place import Place
 from dashboards.live.assemble import LIMIT
+from stack import node
+from stack.node import Tree
 from stack.process import Process
-from support import trees
-from support.trees import Tree
 
 BACKLOG = "net.core.netdev_max_backlog"
 
@@ -24,15 +24,8 @@ NODE = "node-1"
 GATEWAY_AGENT = {"service": "gateway", "pod": "gateway"}
 
 
-def _drift(tree: Tree, value: str) -> None:
-    """Changes the sysctl atomically."""
-    file = tree.root.parent / "drifted"
-    file.write_text(f"{value}\n")
-    file.replace(tree.root / trees.sysctl(BACKLOG))
-
-
 def _tree(place: Place) -> Tree:
-    return trees.make(place.folder / "node", trees.node())
+    return node.make(place.folder / "node", node.node())
 
 
 def _prepared(place: Place, tree: Tree, *flags: str, within: Sequence[str] = ()) -> Process:
@@ -54,7 +47,7 @@ def knob_drift(place: Place) -> Iterator[Labels]:
     seen = f'corelane_node_knob_drift_total{{namespace="{place.namespace}", knob="{BACKLOG}"}}'
     place.until(lambda: place.watch.query(seen), "the setting is scraped")
     place.begins()
-    _drift(tree, "300")
+    tree.drift(BACKLOG, "300")
     yield {"node": NODE, "knob": BACKLOG}
 
 
@@ -67,9 +60,9 @@ def node_not_prepared(place: Place) -> Iterator[Labels]:
     _prepared(place, tree, "--agent.drift=report")
     place.begins()
     values = itertools.cycle(("300", "400"))
-    with place.again(lambda: _drift(tree, next(values))):
+    with place.again(lambda: tree.drift(BACKLOG, next(values))):
         yield {"node": NODE}
-    _drift(tree, "5000")
+    tree.drift(BACKLOG, "5000")
 
 
 @drill(
@@ -79,7 +72,7 @@ def node_not_prepared(place: Place) -> Iterator[Labels]:
 def knob_failed(place: Place) -> Iterator[Labels]:
     tree = _tree(place)
     agent = _prepared(place, tree, within=("unshare", "--mount"))
-    file = tree.root / trees.sysctl(BACKLOG)
+    file = tree.root / node.sysctl(BACKLOG)
     place.begins()
     _mount(agent, 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1"', file)
     # In place, because a new file would not be the mounted one.

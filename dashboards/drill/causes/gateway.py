@@ -10,8 +10,8 @@ from dashboards.drill.causes.certificates import YEAR, write
 from dashboards.drill.drills import Labels, drill
 from dashboards.drill.place import Place
 from local.topology import HOST
+from stack.gateway import Gateway
 from stack.http import ask
-from support.envoys import Gateway
 
 
 @drill("CorelaneGatewayDown/warning", how="SIGSTOP of one of two gateways; SIGCONT")

@@ -131,9 +131,7 @@ def targets_gone(place: Place) -> Iterator[Labels]:
     place.begins()
     place.watch.remove(place.namespace)
     yield {"job": "service", "service": "server"}
-    place.watch.add(
-        "service", server.replica.admin_port, namespace=place.namespace, pod=server.name
-    )
+    place.watch.add("service", server.admin_port, namespace=place.namespace, pod=server.name)
 
 
 @drill(

@@ -14,12 +14,12 @@ from dashboards.drill import cgroup
 from dashboards.drill.drills import Labels, drill
 from dashboards.drill.place import Place, Server
 from local.topology import HOST
+from stack import credentials
 from stack.http import Client, ask
 from stack.ports import free_ports
 from stack.postgres import Database, Settings, holding, make
 from stack.process import running
-from support import credentials
-from support.rendering import tool
+from tools.resolve import tool
 
 
 @drill("CorelaneReplicaDown", how="SIGKILL of a replica; started again")
@@ -117,7 +117,7 @@ def connections_refused(place: Place) -> Iterator[Labels]:
     place.begins()
     with ExitStack() as stack:
         for _ in range(4):
-            stack.enter_context(socket.create_connection((HOST, server.replica.port)))
+            stack.enter_context(socket.create_connection((HOST, server.port)))
         with place.again(lambda: ask(server.url, "/hello")):
             yield {"pod": server.name, "reason": "limit"}
 

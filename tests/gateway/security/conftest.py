@@ -6,17 +6,18 @@ from pathlib import Path
 import pytest
 
 from stack import eventually
+from stack.gateway import endpoint, gateway_to
 from stack.http import ask
+from stack.replica import Server, servers
 from support.attacks import Bench
-from support.envoys import endpoint, gateway_to
 from support.recorder import Recorder
-from support.servers import Server, start
 
 
 @pytest.fixture(scope="session")
 def start_once(binary: Path) -> Iterator[Callable[..., Server]]:
     """Starts servers that serve many tests."""
-    yield from start.__wrapped__(binary)
+    with servers(binary) as start:
+        yield start
 
 
 @pytest.fixture(scope="session")

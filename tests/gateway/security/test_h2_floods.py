@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from stack import eventually
+from stack.gateway import Gateway, endpoint, gateway_to, peak
 from stack.http import ask
-from support.envoys import Gateway, endpoint, gateway_to, peak
 from support.h2 import (
     CONTINUATION,
     DATA,

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from stack import eventually
+from stack.gateway import endpoint, gateway_to
 from stack.http import ask
 from support.attacks import Bench
-from support.envoys import endpoint, gateway_to
 from support.h2 import Connection, get, request
 from support.recorder import Record
 

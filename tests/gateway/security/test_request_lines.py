@@ -2,9 +2,9 @@
 
 import pytest
 
+from stack.replica import STATIC
 from support.attacks import HOST, Bench, table
 from support.raw import exchange
-from support.servers import STATIC
 
 GET = b"GET /first HTTP/1.1"
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from stack.rendering import default_values
 from support.attacks import HOST, Bench
 from support.raw import exchange
-from support.rendering import default_values
 
 LIMITS = default_values("gateway")["listener"]
 KIB, COUNT, BODY = LIMITS["headers"]["kib"] * 1024, LIMITS["headers"]["count"], LIMITS["bodyBytes"]

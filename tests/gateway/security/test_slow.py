@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from stack import eventually
+from stack.gateway import Gateway, endpoint, gateway_to, peak
 from stack.http import ask
+from stack.load import Load
+from stack.replica import Server
 from support.attacks import HOST
 from support.cgroups import cgroup
-from support.envoys import Gateway, endpoint, gateway_to, peak
 from support.h2 import (
     DATA,
     END_HEADERS,
@@ -27,10 +29,8 @@ from support.h2 import (
     pack,
     request,
 )
-from support.load import Load
 from support.raw import connect, replies, until_end
 from support.recorder import Recorder
-from support.servers import Server
 
 # Far below the defaults, so that the tests are brief; each of them alone ends some of the clients.
 LIMITS = {"header": "1s", "request": "2s", "stream": "3s", "idle": "2s", "buffer": "2s"}

@@ -8,23 +8,18 @@ from typing import Any
 
 import yaml
 
-from charts import renders
 from stack import REPOSITORY
-from tools import resolve
+from tools.resolve import tool
 
 CHARTS = REPOSITORY / "charts"
+REGISTRY = REPOSITORY / "tests" / "charts" / "registry.yaml"
+"""The values without which no chart has images."""
 GATEWAY_VALUES = sorted((REPOSITORY / "gateway" / "values").glob("*.yaml"))
 BASES = {"service": (CHARTS / "service" / "values-reference.yaml",)}
 """Values of charts that have no image without them."""
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The one in C where there is one: dashboards are long."""
 DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-
-
-@cache
-def tool(name: str) -> Path:
-    """The path of a pinned tool, obtained if it is missing."""
-    return resolve.ensure([name])[name]
 
 
 def helm(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -45,7 +40,7 @@ def _template(
     chart: str, settings: tuple[str, ...], values: str, release: str
 ) -> subprocess.CompletedProcess[str]:
     argv = [tool("helm"), "template", release, CHARTS / chart, "--namespace", "prod"]
-    for file in (renders.REGISTRY, *BASES.get(chart, ())):
+    for file in (REGISTRY, *BASES.get(chart, ())):
         argv += ["--values", file]
     argv += ["--values", "-"] if values else []
     argv += [argument for setting in settings for argument in ("--set", setting)]

@@ -10,7 +10,6 @@ from typing import Self
 
 from stack import PATIENCE, eventually
 from stack.http import Client
-from support.h2 import H2cClient
 
 
 @dataclass
@@ -28,7 +27,7 @@ class Load:
     url: str
     path: str = "/hello"
     clients: int = 8
-    connect: Callable[[str], Client | H2cClient] = Client
+    connect: Callable[[str], Client] = Client
     rate: float | None = None
     replies: Counter = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
@@ -106,7 +105,7 @@ class Load:
                 client = self.connect(self.url)
         client.close()
 
-    def _turn(self, index: int, client: Client | H2cClient) -> bool:
+    def _turn(self, index: int, client: Client) -> bool:
         """Waits until the client's next request is due; whether there is to be one."""
         if self.rate is not None:
             period = self.clients / self.rate

@@ -12,9 +12,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
-from dashboards.live.node import SYSCTLS
 from stack import PATIENCE
 from stack.programs import program
 from tools import resolve
@@ -26,6 +23,29 @@ LATENCY = "dev/cpu_dma_latency"
 IRQBALANCE = "etc/default/irqbalance"
 NO_LATENCY = 2_000_000_000
 """Microseconds that the kernel shows while nobody asks for less."""
+
+
+SYSCTLS = {
+    "fs.file-max": "100000",
+    "fs.nr_open": "1048576",
+    "net.core.netdev_max_backlog": "1000",
+    "net.core.netdev_budget": "300",
+    "net.core.netdev_budget_usecs": "2000",
+    "net.core.rps_default_mask": "0",
+    "net.core.rps_sock_flow_entries": "0",
+    "net.ipv4.tcp_max_orphans": "8192",
+    "net.ipv4.tcp_mem": "24000\t32000\t48000",
+    "net.ipv4.tcp_ehash_entries": "131072",
+    "net.ipv4.neigh.default.gc_thresh1": "128",
+    "net.ipv4.neigh.default.gc_thresh2": "512",
+    "net.ipv4.neigh.default.gc_thresh3": "1024",
+    "net.ipv6.neigh.default.gc_thresh1": "128",
+    "net.ipv6.neigh.default.gc_thresh2": "512",
+    "net.ipv6.neigh.default.gc_thresh3": "1024",
+    "net.netfilter.nf_conntrack_max": "65536",
+    "net.netfilter.nf_conntrack_tcp_timeout_time_wait": "120",
+}
+"""Kernel defaults."""
 
 
 def sysctl(name: str) -> str:
@@ -85,11 +105,14 @@ class Tree:
 
     def add(self, files: Mapping[str, Content]) -> "Tree":
         """Writes files, with the folders that they need."""
-        for path, content in files.items():
-            file = self.root / path
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(content.encode() if isinstance(content, str) else content)
+        write(self.root, files)
         return self
+
+    def drift(self, name: str, value: str) -> None:
+        """Gives a sysctl another value, of which an agent sees nothing or all."""
+        fresh = self.root.parent / "drifted"
+        fresh.write_text(f"{value}\n")
+        fresh.replace(self.root / sysctl(name))
 
     def remove(self, path: str) -> None:
         """Removes a file, or a folder with all in it."""
@@ -141,7 +164,7 @@ class Tree:
         self, path: str, error: str, *arguments: str | Path, when: int = 1
     ) -> subprocess.CompletedProcess[str]:
         """Runs `node-tuner` while the kernel answers one write to a file with an error."""
-        strace = resolve.ensure(["strace"])["strace"]
+        strace = resolve.tool("strace")
         inject = f"inject=write:error={error}:when={when}"
         argv = [strace, "-qq", "-o", "/dev/null", "-P", self.root / path, "-e", inject]
         return subprocess.run(
@@ -162,6 +185,14 @@ class Tree:
         return {f"{row['name']} {row['target']}".rstrip(): row for row in rows}
 
 
+def write(folder: Path, files: Mapping[str, Content]) -> None:
+    """Writes files below a folder, with the folders that they need."""
+    for path, content in files.items():
+        file = folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
 def make(folder: Path, files: Mapping[str, Content]) -> Tree:
     """Makes a tree in a folder, and names a folder beside it for the journal."""
     tree = Tree(folder / "root", folder / "journal")
@@ -178,9 +209,3 @@ def copy(folder: Path, paths: Iterable[str]) -> Tree:
         except OSError:
             continue
     return make(folder, found)
-
-
-@pytest.fixture
-def tree(tmp_path: Path) -> Tree:
-    """A node before anything was tuned."""
-    return make(tmp_path, node())

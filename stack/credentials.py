@@ -1,4 +1,4 @@
-"""Certificates that last as long as a test, and bearer tokens: the server's own, and JSON Web Tokens of an issuer that openssl makes."""
+"""Self-signed certificates, and bearer tokens: the server's own, and JSON Web Tokens of an issuer that openssl makes."""
 
 import base64
 import hashlib
@@ -8,14 +8,15 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from support.rendering import tool
+from stack import HOST
+from tools.resolve import tool
 
 
 def certificate(folder: Path, name: str, key: str) -> tuple[Path, Path]:
     """A new self-signed certificate for `localhost` and its key of this kind."""
     files = folder / f"{name}.crt", folder / f"{name}.key"
-    argv = [tool("openssl"), "req", "-x509", "-newkey", key, "-noenc", "-days", "2"]
-    argv += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    argv = [tool("openssl"), "req", "-x509", "-newkey", key, "-noenc", "-days", "30"]
+    argv += ["-subj", "/CN=localhost", "-addext", f"subjectAltName=DNS:localhost,IP:{HOST}"]
     if key == "ec":
         argv += ["-pkeyopt", "ec_paramgen_curve:P-256"]
     subprocess.run([*argv, "-out", files[0], "-keyout", files[1]], check=True, capture_output=True)

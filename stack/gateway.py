@@ -14,7 +14,8 @@ from stack import eventually
 from stack.http import ask, replies
 from stack.ports import free_ports
 from stack.process import Process, running
-from support.rendering import DUMPER, LOADER, config_maps, envoy_files, tool
+from stack.rendering import DUMPER, LOADER, config_maps, envoy_files
+from tools.resolve import tool
 
 
 def entries(log: Path, path: str) -> list[dict]:

@@ -1,0 +1,92 @@
+"""The agents of the gateway and of nodes as processes, and what they say of themselves."""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from stack import HOST, PATIENCE, eventually
+from stack.gateway import Gateway
+from stack.http import Reply, ask, replies
+from stack.process import Process
+from stack.programs import program
+
+
+class Agent(Process):
+    """An agent at a port; its log has a JSON object in each line."""
+
+    def __init__(
+        self, name: str, argv: Sequence[object], folder: Path, port: int, *, address: str = HOST
+    ) -> None:
+        """It is ready when it answers; whether it says that it is ready, `status` tells."""
+        self.url = f"http://{address}:{port}"
+        super().__init__(name, argv, folder, lambda: replies(self.url, "/healthz"))
+
+    def ask(self, path: str) -> Reply:
+        """What it answers."""
+        return ask(self.url, path)
+
+    def status(self, path: str) -> int:
+        """The status of a probe; 0 where nobody listens."""
+        try:
+            return self.ask(path).status
+        except OSError:
+            return 0
+
+    def is_ready(self) -> bool:
+        """Whether it says that it is ready."""
+        return self.status("/readyz") == 200
+
+    def wait_until_ready(self) -> None:
+        """Waits until it says so, which it does a moment after its work is done."""
+        eventually(self.is_ready, f"ready, see {self.log}")
+
+    def lines(self) -> list[dict]:
+        """The log so far, without a line that is not whole yet."""
+        return lines(self.log)
+
+    def end(self) -> int:
+        """Terminates it, which writes the rest of the log; its exit status."""
+        self.terminate()
+        return self.wait(PATIENCE)
+
+
+def lines(log: Path) -> list[dict]:
+    """The lines of a log so far, without one that is not whole yet."""
+    return [json.loads(line) for line in log.read_text().rpartition("\n")[0].splitlines()]
+
+
+class Drain(Process):
+    """A drain under way."""
+
+    def phases(self) -> dict[str, dict]:
+        """The log lines so far, by what they say."""
+        return {line["message"]: line for line in lines(self.log)}
+
+    def wait_for(self, phase: str) -> dict:
+        """The log line of a phase, waited for."""
+        return eventually(lambda: self.phases().get(phase), phase)
+
+    def end(self) -> tuple[int, dict]:
+        """Waits for the end: the exit code and the last log line."""
+        code = self.wait(PATIENCE)
+        return code, list(self.phases().values())[-1]
+
+
+@contextmanager
+def drain(gateway: Gateway, folder: Path, *flags: str) -> Iterator[Drain]:
+    """`gateway-agent drain` as a gateway pod runs it; what still runs at the end is killed."""
+    admin = f"--admin={urlsplit(gateway.admin).netloc}"
+    with command(folder, "drain", admin, "--log-format=json", *flags) as running:
+        yield running
+
+
+@contextmanager
+def command(folder: Path, *arguments: str) -> Iterator[Drain]:
+    """Starts the agent with these arguments."""
+    process = Drain("agent", [program("gateway-agent"), *arguments], folder)
+    try:
+        yield process.start()
+    finally:
+        process.kill()

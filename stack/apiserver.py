@@ -1,0 +1,210 @@
+"""A real Kubernetes API server on loopback, with its etcd: no nodes, no controllers, no scheduler.
+
+It judges and keeps objects as in a cluster (schemas, defaults, immutable fields, Pod Security), and nothing acts on
+them.
+"""
+
+import http.client
+import json
+import os
+import secrets
+import socket
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from stack import HOST
+from stack.http import Reply, ask
+from stack.ports import free_ports
+from stack.process import Process
+from tools import resolve
+from tools.errors import ToolError
+
+PROGRAMS = ("etcd", "kube-apiserver", "kubectl", "helm", "openssl")
+
+ELSEWHERE = "192.0.2.1"
+"""An address that is nobody's (RFC 5737)."""
+
+
+def own_address() -> str:
+    """An address of this machine that is not loopback, which no EndpointSlice may hold."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        # Sends nothing: it only asks the kernel for the way.
+        try:
+            probe.connect((ELSEWHERE, 9))
+        except OSError as error:
+            raise ToolError(
+                f"this machine has no way out of loopback ({error.strerror}), and no EndpointSlice"
+                " may hold an address of loopback: a default route is needed, over which nothing is sent"
+            ) from error
+        return probe.getsockname()[0]
+
+
+def pod_security(level: str) -> dict[str, str]:
+    """Labels of a namespace: pods that are not of the level are refused, templates of such pods warned of."""
+    return {f"pod-security.kubernetes.io/{mode}": level for mode in ("enforce", "warn", "audit")}
+
+
+@dataclass(frozen=True)
+class Api:
+    """An API server, as an administrator asks it."""
+
+    kubeconfig: Path
+    programs: Mapping[str, Path]
+
+    def kubectl(self, *arguments: str | Path, text: str = "") -> subprocess.CompletedProcess[str]:
+        """Runs kubectl; the caller judges the result."""
+        return self._run("kubectl", *arguments, text=text)
+
+    def helm(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        """Runs Helm; the caller judges the result."""
+        return self._run("helm", *arguments)
+
+    def get(self, *arguments: str) -> dict:
+        """What `kubectl get` finds."""
+        found = self.kubectl("get", *arguments, "--output", "json")
+        assert found.returncode == 0, found.stderr
+        return json.loads(found.stdout)
+
+    @contextmanager
+    def namespace(self, level: str = "restricted") -> Iterator[str]:
+        """A namespace of its own, with a level of Pod Security."""
+        name = f"test-{secrets.token_hex(4)}"
+        metadata = {"name": name, "labels": pod_security(level)}
+        created = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+        result = self.kubectl("create", "--filename", "-", text=json.dumps(created))
+        assert result.returncode == 0, result.stderr
+        try:
+            yield name
+        finally:
+            # The ports of nodes belong to no namespace: the next test may ask for the same.
+            self.kubectl("delete", "service", "--all", "--namespace", name)
+
+    def call(
+        self, method: str, path: str, body: object = None, kind: str = "application/json"
+    ) -> Reply:
+        """One request without kubectl, which takes a fraction of a second to start."""
+        configuration = json.loads(self.kubeconfig.read_text())
+        cluster = configuration["clusters"][0]["cluster"]
+        token = configuration["users"][0]["user"]["token"]
+        return ask(
+            cluster["server"],
+            path,
+            method,
+            Path(cluster["certificate-authority"]),
+            body=None if body is None else json.dumps(body).encode(),
+            headers={"Authorization": f"Bearer {token}", "Content-Type": kind},
+        )
+
+    def create(self, path: str, described: dict) -> dict:
+        """Creates an object; as the API server has it."""
+        return self._done("POST", path, described, 201)
+
+    def change(self, path: str, patch: dict) -> dict:
+        """Lays a merge patch over an object (RFC 7386)."""
+        return self._done("PATCH", path, patch, 200, "application/merge-patch+json")
+
+    def _done(self, method: str, path: str, body: dict, status: int, *kind: str) -> dict:
+        reply = self.call(method, path, body, *kind)
+        if reply.status != status:
+            raise OSError(f"{method} {path}: {reply.status} {reply.body.decode()}")
+        return reply.json()
+
+    def _run(
+        self, program: str, *arguments: str | Path, text: str = ""
+    ) -> subprocess.CompletedProcess[str]:
+        argv = [self.programs[program], "--kubeconfig", self.kubeconfig, *arguments]
+        # What they learn of this server is of no use to the next one.
+        env = {**os.environ, "KUBECACHEDIR": str(self.kubeconfig.parent / "cache")}
+        return subprocess.run(
+            argv, input=text, capture_output=True, text=True, check=False, env=env
+        )
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[Api]:
+    """Runs one with its files in a folder."""
+    api, processes = make(folder, free_ports(3))
+    try:
+        for process in processes:
+            process.start()
+        yield api
+    finally:
+        # Nothing of it is kept, so there is nothing to end in order.
+        for process in processes:
+            process.kill()
+
+
+def make(folder: Path, port: int) -> tuple[Api, list[Process]]:
+    """An API server with three ports from `port` on, and its processes in the order of their start."""
+    folder.mkdir(exist_ok=True)
+    programs = resolve.ensure(PROGRAMS)
+    token = secrets.token_hex(16)
+    (folder / "tokens.csv").write_text(f'{token},admin,admin,"system:masters"\n')
+    key = folder / "service-accounts.key"
+    # Not genpkey: the API server takes the public part only out of keys in this form.
+    argv = [programs["openssl"], "ecparam", "-genkey", "-noout", "-name", "prime256v1"]
+    subprocess.run([*argv, "-out", key], check=True, capture_output=True)
+    api = Api(_kubeconfig(folder, port + 2, token), programs)
+    clients, peers = (f"http://{HOST}:{port + index}" for index in range(2))
+    etcd = [
+        programs["etcd"],
+        f"--data-dir={folder / 'etcd'}",
+        f"--listen-client-urls={clients}",
+        f"--advertise-client-urls={clients}",
+        f"--listen-peer-urls={peers}",
+        f"--initial-advertise-peer-urls={peers}",
+        f"--initial-cluster=default={peers}",
+        "--unsafe-no-fsync",
+    ]
+    server = [
+        programs["kube-apiserver"],
+        f"--etcd-servers={clients}",
+        f"--bind-address={HOST}",
+        f"--advertise-address={HOST}",
+        f"--secure-port={port + 2}",
+        # It makes itself a certificate there.
+        f"--cert-dir={folder}",
+        f"--token-auth-file={folder / 'tokens.csv'}",
+        "--authorization-mode=RBAC",
+        # As in clusters, where Pod Security says who may.
+        "--allow-privileged=true",
+        "--service-cluster-ip-range=10.96.0.0/16",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        f"--service-account-key-file={key}",
+        f"--service-account-signing-key-file={key}",
+        # It asks for service accounts that only a controller makes.
+        "--disable-admission-plugins=ServiceAccount",
+        # The Service "kubernetes" would have an address of loopback, which is refused.
+        "--endpoint-reconciler-type=none",
+    ]
+
+    def ready() -> bool:
+        try:
+            return api.call("GET", "/readyz").status == 200
+        except (OSError, http.client.HTTPException):
+            return False
+
+    # The API server waits for etcd by itself.
+    return api, [Process("etcd", etcd, folder), Process("kube-apiserver", server, folder, ready)]
+
+
+def _kubeconfig(folder: Path, port: int, token: str) -> Path:
+    cluster = {
+        "server": f"https://{HOST}:{port}",
+        "certificate-authority": str(folder / "apiserver.crt"),
+    }
+    file = folder / "kubeconfig"
+    # JSON is YAML (YAML 1.2, section 1.3).
+    configuration = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "test",
+        "clusters": [{"name": "test", "cluster": cluster}],
+        "users": [{"name": "test", "user": {"token": token}}],
+        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
+    }
+    file.write_text(json.dumps(configuration))
+    return file
