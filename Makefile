@@ -267,8 +267,8 @@ loadtest-compare: ## Tell whether this tree is slower than another commit: BASE=
 pgo: ## Build the server with the profile of its own load, for less CPU per request
 	hack/pgo
 
-bench: ## Run a benchmark: BENCH=field, gateway, balancing, capacity, ..., with its options in quotes; BENCH=--help lists all
-	$(PYTHON) loadtests/bench $(or $(BENCH),field)
+bench: ## Run a benchmark: BENCH=competitors, gateway, balancing, capacity, ..., with its options in quotes; BENCH=--help lists all
+	$(PYTHON) loadtests/bench $(or $(BENCH),competitors)
 
 check-instructions: ## Fail where a request takes more than 1.03 times the instructions of the committed table
 	$(PYTHON) loadtests/bench instructions --check

@@ -6,12 +6,12 @@ import sys
 from loadtests.bench.balancing.experiment import Balancing
 from loadtests.bench.capacity.experiment import Capacity
 from loadtests.bench.compare.experiment import Compare
+from loadtests.bench.competitors.experiment import Competitors
 from loadtests.bench.connections.experiment import Connections
 from loadtests.bench.experiment import command
-from loadtests.bench.experiment.plan import Experiment
-from loadtests.bench.field.experiment import Field
+from loadtests.bench.experiment.base import Experiment
 from loadtests.bench.gateway.experiment import Gateway
-from loadtests.bench.gateway.levers import Levers
+from loadtests.bench.gateway.settings import Settings
 from loadtests.bench.instructions.experiment import Instructions
 from loadtests.bench.mixed.experiment import Mixed
 from loadtests.bench.soak.experiment import Soak
@@ -22,9 +22,9 @@ from tools.errors import ToolError
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
     for experiment in (
-        Field(),
+        Competitors(),
         Gateway(),
-        Levers(),
+        Settings(),
         Balancing(),
         Capacity(),
         Connections(),

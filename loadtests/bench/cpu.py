@@ -30,16 +30,31 @@ def seconds(pid: int) -> float:
     raise ToolError(f"process {pid} ended while it was measured: see make logs")
 
 
-def threads(pid: int) -> dict[int, float]:
-    """CPU seconds of each thread that lives, from its schedstat
+class Family:
+    """CPU time of processes of which some end meanwhile: those that have ended keep what they were last seen with."""
+
+    def __init__(self, pids: Callable[[], Iterable[int]]) -> None:
+        self._pids = pids
+        self._used: dict[int, float] = {}
+
+    def seconds(self) -> float:
+        """CPU time since their start."""
+        for pid in self._pids():
+            with suppress(ToolError):
+                self._used[pid] = seconds(pid)
+        return sum(self._used.values())
+
+
+def threads(pid: int, names: tuple[str, ...]) -> float:
+    """CPU seconds of the living threads whose names begin like this (proc_pid_comm(5)), from their schedstat
     (Documentation/scheduler/sched-stats.rst)."""
-    found = {}
+    used = 0.0
     for task in Path(f"/proc/{pid}/task").iterdir():
-        try:
-            found[int(task.name)] = int((task / "schedstat").read_text().split()[0]) / 1e9
-        except (FileNotFoundError, ProcessLookupError):
-            continue  # it has ended since
-    return found
+        # Another thread may have ended since.
+        with suppress(FileNotFoundError, ProcessLookupError):
+            if (task / "comm").read_text().startswith(names):
+                used += int((task / "schedstat").read_text().split()[0]) / 1e9
+    return used
 
 
 def children() -> float:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 
-from local.settings import REPOSITORY
+from stack import REPOSITORY
 
 
 def describe() -> dict[str, str | int]:

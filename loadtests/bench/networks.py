@@ -5,7 +5,7 @@ import os
 import resource
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,7 +117,22 @@ def counters(pid: int | str = "self") -> dict[str, int]:
     return {name: found.get(name, 0) for name in COUNTERS}
 
 
-def dropped_packets() -> int:
+class Kernel:
+    """What the kernel counts from now on, by default in the network namespace of this process."""
+
+    def __init__(self, read: Callable[[], dict[str, int]] | None = None) -> None:
+        self._counters = read or counters
+        self._before = self._now()
+
+    def counted(self) -> dict[str, int]:
+        """By how much each counter has grown."""
+        return {name: value - self._before[name] for name, value in self._now().items()}
+
+    def _now(self) -> dict[str, int]:
+        return {**self._counters(), "dropped_packets": _dropped_packets()}
+
+
+def _dropped_packets() -> int:
     """Packets that found a CPU's input queue full, on the whole machine: netdev_max_backlog of
     Documentation/admin-guide/sysctl/net.rst, which no namespace has of its own."""
     lines = Path("/proc/net/softnet_stat").read_text().splitlines()
@@ -141,7 +156,7 @@ SYSCTLS = {
     "net.ipv4.ip_local_port_range": "30000 65535",
 }
 """As the node tuner has them in its profile web-10k with the unsafe ones; the ports begin above those that
-servers are given here (loadtests/bench/free_ports.py). All of them belong to a namespace."""
+servers are given here (stack/ports.py). All of them belong to a namespace."""
 
 BACKLOG = 16384
 """Accept queues that servers request. The kernel limits them to somaxconn."""

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from local.settings import REPOSITORY
+from stack import REPOSITORY
 
 OUT = REPOSITORY / "loadtests" / "out"
 

@@ -1,19 +1,16 @@
 """What is compared: the working tree and another commit, and what is built from each."""
 
 import argparse
-import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from loadtests.bench.gateway import proxies
-from loadtests.bench.gateway.proxies import Endpoint
-from local.settings import REPOSITORY
+from stack import REPOSITORY
 from tools import cache, command, progress, resolve
 from tools.errors import ToolError
 
@@ -35,12 +32,6 @@ class Tree:
         """For people."""
         subject = _git("show", "--no-patch", "--format=%h %s", self.commit)
         return f"{subject}{', with local changes' * self.changed}"
-
-    def content(self, folder: str) -> str | None:
-        """What git calls a folder's content: equal names, equal files. None if that is not known."""
-        if _git("-C", str(self.folder), "status", "--porcelain", "--", folder):
-            return None
-        return _git("-C", str(self.folder), "rev-parse", f"HEAD:{folder}")
 
 
 def commit(reference: str) -> str:
@@ -94,12 +85,6 @@ def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 SERVER = "corelane-server"
 
-KEPT = 12
-"""Builds of the server that are kept, the newest. Each has about 50 MB."""
-
-ANY = Endpoint(port=1, admin_port=2)
-"""A placeholder for the replica in a gateway's configuration until there is one."""
-
 
 @dataclass(frozen=True)
 class Build:
@@ -112,7 +97,7 @@ class Build:
     envoy: Path | None
     """None when nothing is measured through the gateway."""
     gateway: dict | None
-    """Envoy's configuration, as the tree's chart renders it with its default values."""
+    """Envoy's configuration, as the tree's chart renders it with its default values for a replica whose ports are placeholders."""
 
 
 def same(base: Build, head: Build) -> bool:
@@ -127,7 +112,7 @@ def build(
     name: str, tree: Tree, program: Path | None, profile: str, *, through_gateway: bool
 ) -> Build:
     """Builds what a tree has; `program` is another build of its server."""
-    found = program or _server(name, tree, profile)
+    found = program or _cargo(name, tree, profile)
     tools = _tools(tree) if through_gateway else {}
     return Build(
         name=name,
@@ -148,26 +133,6 @@ def _placed(name: str, program: Path) -> Path:
     return place
 
 
-def _server(name: str, tree: Tree, profile: str) -> Path:
-    """The tree's server; one of the same sources that was built before is taken again."""
-    content = tree.content("services")
-    if content is None:
-        return _cargo(name, tree, profile)
-    compiler = subprocess.run(["rustc", "-vV"], capture_output=True, text=True, check=True).stdout
-    flags = os.environ.get("RUSTFLAGS", "")
-    kept = cache.root() / "servers" / cache.key(content, profile, compiler, flags) / SERVER
-    if kept.exists():
-        progress.say(name, "the server of these sources was built before")
-        kept.parent.touch()
-        return kept
-    built = _cargo(name, tree, profile)
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=kept.parent) as beside:
-        os.replace(shutil.copy2(built, beside), kept)
-    _forget_oldest(kept.parent.parent)
-    return kept
-
-
 def _cargo(name: str, tree: Tree, profile: str) -> Path:
     """Builds the server. Base's has a target folder that outlives its tree, with all dependencies."""
     target = tree.folder / "services" / "target" if name == "head" else PLACE / "target"
@@ -179,12 +144,6 @@ def _cargo(name: str, tree: Tree, profile: str) -> Path:
         failure = f"the server of {name} does not build"
         command.run(argv, log, failure=failure, cwd=tree.folder / "services", env=environment)
     return target / ("debug" if profile == "dev" else profile) / SERVER
-
-
-def _forget_oldest(folder: Path) -> None:
-    builds = sorted(folder.iterdir(), key=lambda build: build.stat().st_mtime, reverse=True)
-    for old in builds[KEPT:]:
-        shutil.rmtree(old, ignore_errors=True)
 
 
 def _tools(tree: Tree) -> dict[str, Path]:
@@ -200,4 +159,5 @@ def _tools(tree: Tree) -> dict[str, Path]:
 
 
 def _rendered(tree: Tree, tools: dict[str, Path]) -> dict:
-    return proxies.configuration(tools, [ANY], tree.folder / "charts" / "gateway")
+    chart = tree.folder / "charts" / "gateway"
+    return proxies.configuration(tools, proxies.placeholders(1), chart)

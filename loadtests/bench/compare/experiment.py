@@ -7,30 +7,27 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from random import Random
 
-from loadtests.bench.compare import builds, report, verdict
-from loadtests.bench.compare.builds import Build, build, same
-from loadtests.bench.compare.stand import (
+from loadtests.bench.compare import builds, verdict
+from loadtests.bench.compare.builds import build, same
+from loadtests.bench.compare.test_bed import (
     BUILDS,
-    LOAD,
-    LOOKS,
     MARGINS,
     MEASURES,
-    WORK_MS,
-    CompareStand,
+    CompareBed,
     Load,
     Measure,
-    Round,
-    Slice,
-    differences,
-    measured_loop,
+    slices,
     started,
 )
-from loadtests.bench.compare.verdict import Look
+from loadtests.bench.compare.verdict import Finding, Look
 from loadtests.bench.experiment import builds as programs
 from loadtests.bench.experiment import servers
+from loadtests.bench.experiment.base import Experiment
+from loadtests.bench.experiment.builds import Programs
 from loadtests.bench.experiment.generator import SLOW_SHARE, calibrate
-from loadtests.bench.experiment.page import Page
-from loadtests.bench.experiment.plan import Experiment, Plan, Row, Task
+from loadtests.bench.experiment.page import Page, middle
+from loadtests.bench.experiment.plan import Plan, Row, Task
+from loadtests.bench.experiment.plots import Panel, Plot, Series
 from loadtests.bench.experiment.record import Record, merged
 from loadtests.bench.options import program
 from tools import progress
@@ -38,6 +35,15 @@ from tools.errors import ToolError
 
 SLOWER = 99
 """Exit status, as of a threshold that does not hold."""
+
+LOOKS = (10, 15, 20)
+"""Rounds after which the verdict is computed; after other last rounds than the usual, it is computed once."""
+
+WORK_MS = 1.0
+"""How long an expensive request of the open loop holds its lane."""
+
+LOAD = 1 / 3
+"""Of the open loop, as a share of a saturated lane: cheap requests often find the lane free, and at p99 they do not."""
 
 
 class Compare(Experiment):
@@ -75,40 +81,45 @@ class Compare(Experiment):
         return [{"path": path, "loop": loop} for path, loop in places]
 
     @contextmanager
-    def stand(self, plan: Plan, tasks: Sequence[Task]) -> Iterator[CompareStand]:
-        measures = chosen(tasks)
-        least = verdict.fewest_rounds(len(measures), len(looks(plan.rounds)))
+    def test_bed(self, plan: Plan, tasks: Sequence[Task]) -> Iterator[CompareBed]:
+        least = verdict.fewest_rounds(len(_measures(tasks)), len(looks(plan.rounds)))
         if plan.rounds < least:
             text = f"{plan.rounds} cannot show that it is slower: that takes {least}"
             progress.say("rounds", text)
+        trees = {"base": plan.options.base_server, "head": plan.server}
+        gateway = any(task["path"] == "gateway" for task in tasks)
         with ExitStack() as stack:
-            found = _builds(plan, stack, any(task["path"] == "gateway" for task in tasks))
-            stand = CompareStand(
-                plan,
-                servers.first_cpus(2),
-                builds=found,
-                peers=programs.build(["load-generator"], plan.profile),
-                closed=plan.seconds(self.seconds),
-            )
+            base = stack.enter_context(builds.base(plan.options.base))
+            found = {
+                name: build(name, tree, trees[name], plan.profile, through_gateway=gateway)
+                for name, tree in (("base", base), ("head", builds.head()))
+            }
+            generator = Programs(peers=programs.build(["load-generator"], plan.profile))
+            bed = CompareBed(plan, servers.first_cpus(2), generator, builds=found)
+            bed.closed = plan.seconds(self.seconds)
             if any(task["loop"] == "open" for task in tasks):
-                stand.load = _load(stand)
-            stand.facts = {
+                bed.open = _load(bed)
+            bed.facts = {
                 **{name: one.title for name, one in found.items()},
                 "same": same(*found.values()),
-                "load": stand.load and asdict(stand.load),
+                "load": bed.open and asdict(bed.open),
             }
-            yield stand
+            yield bed
 
-    def measure_group(
-        self, stand: CompareStand, tasks: Sequence[Task], number: int
-    ) -> Iterator[Row]:
+    def measure_group(self, bed: CompareBed, tasks: Sequence[Task], number: int) -> Iterator[Row]:
         path = tasks[0]["path"]
-        draw = Random(f"{stand.plan.options.seed} {number} {path}")
-        with started(stand, path, draw) as asked:
+        draw = Random(f"{bed.plan.options.seed} {number} {path}")
+        with started(bed, path, draw) as asked:
             for task in tasks:
-                slices = measured_loop(stand, asked, task["loop"], number, draw)
-                _require_right_answers(path, slices)
-                yield {**task, **merged(slices), "slices": slices}
+                found = slices(bed, asked, task["loop"], number, draw)
+                for one in found:
+                    # Nothing can be said of a build that does not answer.
+                    if one["wrong"]:
+                        raise ToolError(
+                            f"{one['build']}, {path}: {one['wrong']} of {one['requests']} requests got a wrong "
+                            f"answer or none ({', '.join(one['faults'])})"
+                        )
+                yield {**task, **merged(found), "slices": found}
 
     def enough(self, rows: Sequence[Row], number: int, plan: Plan) -> bool:
         if number not in looks(plan.rounds):
@@ -116,9 +127,8 @@ class Compare(Experiment):
         return number == plan.rounds or look(rows, plan.options.margin, plan.rounds).decided
 
     def brief(self, row: Row) -> str:
-        done = [Slice(one["build"], row["path"], row["loop"], one) for one in row["slices"]]
-        costs = differences(chosen([row]), [done])
-        return ", ".join(f"{name} {math.exp(one):.3f}" for name, (one,) in costs.items())
+        costs = {one.name: math.exp(one.difference(row)) for one in _measures([row])}
+        return ", ".join(f"{name} {cost:.3f}" for name, cost in costs.items())
 
     def ended(self, record: Record) -> int:
         found = _look_of(record).verdict
@@ -129,11 +139,53 @@ class Compare(Experiment):
         return 1 if found == verdict.UNDECIDED and not allowed else 0
 
     def page(self, record: Record) -> Page:
-        measures = chosen(record.rows)
-        return report.page(self.title, record, measures, rounds_of(record.rows), _look_of(record))
+        page, found = Page(self.title, record), _look_of(record)
+        page.text(f"**Head is {answer(found)}.**")
+        page.points(f"{name.capitalize()}: {record.facts[name]}" for name in BUILDS)
+        if record.facts["same"]:
+            page.text("Server and gateway are the same in both.")
+        if load := record.facts["load"]:
+            page.text(
+                f"Open loop: {load['rate']:,.0f} requests/s, a tenth of them /work of {load['ops']:,} steps."
+            )
+        measures = {measure.name: measure for measure in _measures(record.rows)}
+        findings = {one.measure: one for one in found.findings}
+
+        def cost(build: str) -> tuple:
+            def text(name: str) -> str:
+                one = measures[name]
+                rows = record.select(path=one.path, loop=one.loop)
+                return middle([value for row in rows for value in one.of(row, build)], 2)
+
+            return build, text
+
+        page.table(
+            "measure",
+            list(measures),
+            ("unit", lambda name: measures[name].unit),
+            *map(cost, BUILDS),
+            ("head's cost × base's", lambda name: _times(findings[name])),
+            ("margin", lambda name: f"{findings[name].margin:g}%"),
+            ("p slower", lambda name: f"{findings[name].p_slower:.3f}"),
+            ("verdict", lambda name: findings[name].verdict),
+        )
+        points = [(one.measure, _interval(one)) for one in found.findings]
+        series, limits = [Series("head / base", points)], {"equal": 1.0}
+        panel = Panel(series, x="cost, head / base", log="x", limits=limits)
+        page.plot(Plot("Head's cost in base's, with its interval", [panel]))
+        page.text(READING.format(percent=100 * (1 - 2 * found.error), error=verdict.ERROR))
+        page.points(page.quality())
+        return page
 
 
-def chosen(tasks: Sequence[Mapping]) -> list[Measure]:
+READING = """\
+A cost above 1 is worse, for throughput too. It is the Hodges-Lehmann estimate over the rounds, with the interval of
+{percent:.1f}% that belongs to the signed-rank test. Head is slower where more than the margin is shown, the measures
+together (Holm); no slower where the interval ends within the margin. Each of the two is wrong in at most {error:.0%} of all
+comparisons, however often rounds were added."""
+
+
+def _measures(tasks: Sequence[Mapping]) -> list[Measure]:
     """The measures of these paths and loops."""
     places = {(task["path"], task["loop"]) for task in tasks}
     return [measure for measure in MEASURES if (measure.path, measure.loop) in places]
@@ -144,56 +196,66 @@ def looks(rounds: int) -> tuple[int, ...]:
     return LOOKS if rounds == LOOKS[-1] else (rounds,)
 
 
-def rounds_of(rows: Sequence[Row]) -> list[Round]:
-    """The slices of each round."""
-    found: dict[int, list[Slice]] = {}
-    for row in rows:
-        slices = (Slice(one["build"], row["path"], row["loop"], one) for one in row["slices"])
-        found.setdefault(row["round"], []).extend(slices)
-    return list(found.values())
-
-
 def look(rows: Sequence[Row], margins: Mapping[str, float], rounds: int) -> Look:
     """The verdict on the rounds until now."""
-    measures = chosen(rows)
-    by_measure = {measure.name: margins[measure.kind] for measure in measures}
-    return verdict.look(differences(measures, rounds_of(rows)), by_measure, len(looks(rounds)))
+    measures = _measures(rows)
+    differences = {
+        one.name: [
+            one.difference(row)
+            for row in rows
+            if (row["path"], row["loop"]) == (one.path, one.loop)
+        ]
+        for one in measures
+    }
+    by_measure = {one.name: margins[one.kind] for one in measures}
+    return verdict.look(differences, by_measure, len(looks(rounds)))
 
 
 def _look_of(record: Record) -> Look:
     return look(record.rows, record.plan["options"]["margin"], record.plan["rounds"])
 
 
-def _builds(plan: Plan, stack: ExitStack, through_gateway: bool) -> dict[str, Build]:
-    by_name = {
-        "base": (stack.enter_context(builds.base(plan.options.base)), plan.options.base_server),
-        "head": (builds.head(), plan.server),
-    }
-    return {
-        name: build(name, tree, server, plan.profile, through_gateway=through_gateway)
-        for name, (tree, server) in by_name.items()
-    }
+ANSWERS = {
+    verdict.SLOWER: "slower than base",
+    verdict.UNDECIDED: "undecided: it may be slower than base",
+    verdict.NO_SLOWER: "no slower than base",
+    verdict.NO_DIFFERENCE: "as fast as base",
+    verdict.FASTER: "faster than base, and in nothing slower",
+}
 
 
-def _load(stand: CompareStand) -> Load:
+def answer(look: Look) -> str:
+    """The answer in one line."""
+    text = f"{ANSWERS[look.verdict]}, after {look.rounds} round{'s' * (look.rounds > 1)}"
+    findings = [one for one in look.findings if one.verdict == look.verdict]
+    if look.verdict in (verdict.SLOWER, verdict.FASTER):
+        costs = (f"{one.measure} costs {_times(one)} times base's" for one in findings)
+        text += f": {'; '.join(costs)}"
+    elif look.verdict == verdict.UNDECIDED:
+        text += f" ({', '.join(one.measure for one in findings)})"
+    return text
+
+
+def _interval(one: Finding) -> list[float]:
+    """One that is not known yet is its estimate alone."""
+    return [one.ratio] if math.isinf(one.high) else [one.low, one.ratio, one.high]
+
+
+def _times(one: Finding) -> str:
+    if math.isinf(one.high):
+        return f"{one.ratio:.3f}"
+    return f"{one.ratio:.3f} ({one.low:.3f}–{one.high:.3f})"
+
+
+def _load(bed: CompareBed) -> Load:
     """The same for both builds, and a rate that the slower one carries."""
-    works = [calibrate(stand.programs(name), stand.cpus) for name in BUILDS]
+    works = [calibrate(bed.of(name), bed.cpus) for name in BUILDS]
     ops = works[0].ops(WORK_MS)
     costs = (
         SLOW_SHARE * ops / work.ops_per_ms * 1e3 + (1 - SLOW_SHARE) * work.hello_us
         for work in works
     )
     return Load(ops, round(LOAD * 1e6 / max(costs), 1))
-
-
-def _require_right_answers(path: str, slices: Sequence[Row]) -> None:
-    """Nothing can be said of a build that does not answer."""
-    for one in slices:
-        if one["wrong"]:
-            raise ToolError(
-                f"{one['build']}, {path}: {one['wrong']} of {one['requests']} requests got a wrong "
-                f"answer or none ({', '.join(one['faults'])})"
-            )
 
 
 def _margins(text: str) -> dict[str, float]:

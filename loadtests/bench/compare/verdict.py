@@ -96,8 +96,6 @@ class Finding:
     """Percent."""
     p_slower: float
     """Of as much or more at random if head were worse by the margin only; adjusted."""
-    p_not_slower: float
-    """Of as little or less at random if head were worse by the margin."""
 
 
 @dataclass(frozen=True)
@@ -126,10 +124,6 @@ class Look:
         """Whether more rounds would change nothing."""
         return self.verdict != UNDECIDED
 
-    def of(self, verdict: str) -> list[Finding]:
-        """The measures with this verdict."""
-        return [finding for finding in self.findings if finding.verdict == verdict]
-
 
 def look(
     differences: Mapping[str, Sequence[float]], margins: Mapping[str, float], looks: int
@@ -156,7 +150,6 @@ def look(
                 high=math.exp(high),
                 margin=margins[name],
                 p_slower=slower[name],
-                p_not_slower=rank.p_below(limits[name]),
             )
         )
     return Look(len(next(iter(differences.values()))), error, tuple(findings))

@@ -2,7 +2,6 @@
 
 import argparse
 import random
-import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,23 +9,23 @@ from dataclasses import asdict
 from pathlib import Path
 
 from loadtests.bench import networks
-from loadtests.bench.connections.climb import Climb, Memory
-from loadtests.bench.connections.hot import Hot
+from loadtests.bench.connections.base import ConnectionsBed, Part
+from loadtests.bench.connections.idle import Climb, Memory
 from loadtests.bench.connections.ladder import AtOnce, Held
-from loadtests.bench.connections.part import ConnectionsStand, Part, Rows
-from loadtests.bench.connections.servers import certificate
+from loadtests.bench.connections.moving import Moving
 from loadtests.bench.connections.tuned import Tuned
 from loadtests.bench.experiment import builds, servers
+from loadtests.bench.experiment.base import Experiment
 from loadtests.bench.experiment.builds import Programs
 from loadtests.bench.experiment.generator import calibrate
-from loadtests.bench.experiment.page import LEGEND, Page
-from loadtests.bench.experiment.plan import Experiment, Plan, Row, Task
+from loadtests.bench.experiment.page import Page
+from loadtests.bench.experiment.plan import Plan, Row, Task
 from loadtests.bench.experiment.record import Record
+from loadtests.bench.experiment.servers import certificate
 from tools import table, versions
-from tools.errors import ToolError
 
 PARTS: dict[str, Part] = {
-    part.name: part for part in (Memory(), Climb(), Hot(), Held(), AtOnce(), Tuned())
+    part.name: part for part in (Memory(), Climb(), Moving(), Held(), AtOnce(), Tuned())
 }
 
 
@@ -36,6 +35,7 @@ class Connections(Experiment):
     name = "connections"
     title = "Many connections"
     help = "idle, moving and slow connections, and thousands at once"
+    lead = "The method and the conclusions: bench-idle, bench-tuning and ladder in docs/results."
     rounds = 5
     seconds = 1.5
     root = True
@@ -60,53 +60,41 @@ class Connections(Experiment):
         ]
 
     @contextmanager
-    def stand(self, plan: Plan, tasks: Sequence[Task]) -> Iterator[ConnectionsStand]:
+    def test_bed(self, plan: Plan, tasks: Sequence[Task]) -> Iterator[ConnectionsBed]:
         parts = [PARTS[name] for name in dict.fromkeys(task["part"] for task in tasks)]
         # All is obtained before the network is left.
         programs = _programs(plan, parts)
         cpus = servers.first_cpus(2)
-        with (
-            tempfile.TemporaryDirectory(prefix="bench-") as folder,
-            networks.own(),
-        ):
-            stand = ConnectionsStand(plan, cpus, programs=programs, folder=Path(folder))
+        with tempfile.TemporaryDirectory(prefix="bench-") as folder, networks.own():
+            bed = ConnectionsBed(plan, cpus, programs, folder=Path(folder))
             if "openssl" in programs.tools:
-                stand.pem = certificate(programs.tools["openssl"], stand.folder)
+                bed.pem = certificate(programs.tools["openssl"], bed.folder)
             if any(part.works for part in parts):
-                stand.work = calibrate(programs, cpus, plan.seconds(1.0, least=0.3))
-                stand.facts["work"] = asdict(stand.work)
+                bed.work = calibrate(programs, cpus, plan.seconds(1.0, least=0.3))
+                bed.facts["work"] = asdict(bed.work)
             for part in parts:
-                part.prepare(stand)
-            stand.facts["share"] = stand.share
-            stand.facts["processes"] = networks.most_connections()
-            stand.versions = _versions(programs)
-            yield stand
+                part.prepare(bed)
+            bed.facts |= {"share": bed.share, "processes": networks.most_connections()}
+            bed.versions = _versions(programs)
+            yield bed
 
     def measure_group(
-        self, stand: ConnectionsStand, tasks: Sequence[Task], number: int
+        self, bed: ConnectionsBed, tasks: Sequence[Task], number: int
     ) -> Iterator[Row]:
         part = PARTS[tasks[0]["part"]]
-        if number > part.rounds_of(stand.plan):
+        if number > part.rounds_of(bed.plan):
             return
         arms = [task["arm"] for task in tasks]
-        found = part.measure(stand, random.Random(number).sample(arms, len(arms)), number)
-        for row in found:
+        for row in part.measure(bed, random.Random(number).sample(arms, len(arms)), number):
             yield {**tasks[0], "line": row["arm"], **row}
 
     def brief(self, row: Row) -> str:
         return PARTS[row["part"]].brief(row)
 
-    def page(self, record: Record) -> Page:
-        page = Page(self.title, record, LEAD, LEGEND)
-        found = [PARTS[name] for name in record.labels("part")]
-        page.section("Reading")
-        sentences = [one for part in found for one in part.reading(Rows(record, part.name))]
-        page.points([*sentences, *page.quality()])
-        for part in found:
-            page.section(part.title, part.method.format(**record.facts))
-            part.report(page, Rows(record, part.name))
-        page.section("The run", METHOD.format(*record.cpus, **record.facts))
-        return page
+    def report(self, page: Page, record: Record) -> None:
+        for part in (PARTS[name] for name in record.labels("part")):
+            page.section(part.title)
+            part.report(page, record)
 
 
 def _programs(plan: Plan, parts: Sequence[Part]) -> Programs:
@@ -118,9 +106,6 @@ def _programs(plan: Plan, parts: Sequence[Part]) -> Programs:
         # It only prints what it knows, so it need not be optimised.
         given = plan.options.tuner and plan.options.tuner.resolve()
         found.tools["node-tuner"] = given or builds.build(["node-tuner"], "dev") / "node-tuner"
-    argv = [found.server, "--park-after", "off", "--check"]
-    if subprocess.run(argv, capture_output=True, check=False).returncode != 0:
-        raise ToolError(f"--server {found.server}: it has no --park-after; give a newer build")
     return found
 
 
@@ -130,13 +115,3 @@ def _versions(programs: Programs) -> dict[str, str]:
     for name in sorted({"nginx", "ab", "envoy"} & programs.tools.keys()):
         found[name] = versions.remembered(programs.tools[name], table.find(name))
     return found
-
-
-LEAD = "The concepts: [connections](../connections.md), [idle connections](../idle-connections.md)."
-
-METHOD = """\
-Everything runs in a network namespace of its own, over loopback, with an accept queue of 16,384 and the sysctls of
-the node tuner's profile web-10k. Numbers of connections are {share:g} times the usual ones. The limit of open files
-allows at most {processes:,} connections per process here, so more need more replicas, gateways and generators.
-Servers have CPU {0} and their clients CPU {1}, unless stated otherwise. The order of the arms within a round is
-random."""

@@ -1,28 +1,21 @@
 """S3's ladder: idle and slow connections that are held, and 20,000 requests of 4 KiB at once; with the gateway too."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from itertools import product
 from typing import ClassVar
 
 from loadtests.bench import networks
-from loadtests.bench.connections.clients import Holders, holders, live, quantiles
-from loadtests.bench.connections.part import ConnectionsStand, Part, Rows
-from loadtests.bench.connections.servers import (
-    STATIC,
-    Fleet,
-    Floor,
-    Replica,
-    configuration,
-    fleet,
-)
+from loadtests.bench.connections.base import ConnectionsBed, Part
+from loadtests.bench.connections.clients import Holders, Stage, holders, live, quantiles
+from loadtests.bench.connections.servers import Fleet, Floor, configuration, fleet, replica
 from loadtests.bench.cpu import Watch
 from loadtests.bench.experiment.generator import Place
-from loadtests.bench.experiment.page import Page, cell
+from loadtests.bench.experiment.page import Figure
 from loadtests.bench.experiment.plan import Row
-from loadtests.bench.networks import counters, dropped_packets
+from loadtests.bench.experiment.servers import STATIC
+from loadtests.bench.networks import Kernel
 
 REPLICAS = 2
 """At least; and as many behind the gateways, however many there are."""
@@ -47,53 +40,43 @@ GATEWAY_VALUES = {
 }
 """What a gateway of so many connections is given; all else is the chart's default."""
 
-TOOLS = ("helm", "supervisord", "envoy")
+PAGE, LARGE = "4k.txt", "large.bin"
+LARGE_BYTES = 4 << 20
+"""A reply that no socket's buffers take as a whole."""
 
 
-class Stack(Part):
+class Ladder(Part):
     """Replicas directly, or gateways before two of them."""
 
     scenario = "ladder"
-
+    tools = ("helm", "supervisord", "envoy")
     values: ClassVar = GATEWAY_VALUES
 
-    def prepare(self, stand: ConnectionsStand) -> None:
-        self._configuration = configuration(stand.programs.tools, REPLICAS, self.values)
-        self._root = stand.folder / "static"
+    def prepare(self, bed: ConnectionsBed) -> None:
+        self._configuration = configuration(bed.programs.tools, REPLICAS, self.values)
+        self._root = bed.folder / "static"
         if not self._root.exists():
             self._root.mkdir()
             (self._root / PAGE).write_bytes((STATIC / PAGE).read_bytes())
             (self._root / LARGE).write_bytes(bytes(LARGE_BYTES))
 
     def serving(
-        self,
-        stand: ConnectionsStand,
-        cpus: list[int],
-        connections: int,
-        *flags: str,
-        gateway: bool = False,
+        self, bed: ConnectionsBed, cpus: list[int], connections: int, *flags: str, gateway: bool
     ) -> AbstractContextManager[Fleet]:
         """For so many connections, none of whose processes has more than it may."""
         most = networks.most_connections()
         processes = max(REPLICAS, -(-connections // most))
         flags = ("--static.root", str(self._root), *flags)
-        servers = [
-            Replica(f"server-{index}", flags, pin=False, room=most)
-            for index in range(REPLICAS if gateway else processes)
-        ]
-        text = self._configuration if gateway else ""
-        return fleet(servers, stand.programs, cpus, gateway=text, gateways=processes)
+        count = REPLICAS if gateway else processes
+        servers = [replica(*flags, pin="off", room=most) for _ in range(count)]
+        config = self._configuration if gateway else None
+        return fleet(servers, bed.programs, cpus, gateway=config, gateways=processes)
 
     def page_of(self, name: str) -> dict[str, object]:
         """The request of clients."""
         return {"page": f"/static/{name}", "file": self._root / name}
 
 
-PAGE, LARGE = "4k.txt", "large.bin"
-LARGE_BYTES = 4 << 20
-"""A reply that no socket's buffers take as a whole."""
-
-PATHS = ("direct", "gateway")
 RATE = 1_000.0
 LIVE = 32
 SECONDS = 2.0
@@ -102,32 +85,23 @@ OPENED_PER_SECOND = 5_000.0
 HEADER_SECONDS = 10.0
 """Time for a whole header, of the server as of the gateway (timeouts.header)."""
 
-
-@dataclass(frozen=True)
-class Crowd:
-    """Connections that are held, directly or through gateways."""
-
-    gateway: bool
-    connections: int
-    manner: str = "idle"
-
-
 HELD = {
-    f"{path} {label}": Crowd(path == "gateway", connections, manner)
-    for (label, connections, manner), path in product(
+    f"{path} {count} {title}": (path == "gateway", count, manner)
+    for (count, title, manner), path in product(
         (
-            ("1000 idle", 1_000, "idle"),
-            ("10000 idle", 10_000, "idle"),
-            ("40000 idle", 40_000, "idle"),
-            ("1000 slow headers", 1_000, "slow-head"),
-            ("1000 slow readers", 1_000, "slow-read"),
+            (1_000, "idle", "idle"),
+            (10_000, "idle", "idle"),
+            (40_000, "idle", "idle"),
+            (1_000, "slow headers", "slow-head"),
+            (1_000, "slow readers", "slow-read"),
         ),
-        PATHS,
+        ("direct", "gateway"),
     )
 }
+"""Whether they come through gateways, their number, and what they do."""
 
 
-class Held(Stack):
+class Held(Ladder):
     """Live requests without held connections, and then with them."""
 
     name = "held"
@@ -136,32 +110,46 @@ class Held(Stack):
     # Each slow reader holds a connection to a replica, so their number is that of the chart.
     values: ClassVar = {**GATEWAY_VALUES, "upstream": {"connectTimeout": "10s"}}
     rounds = 0.4
-    tools = TOOLS
-    method = (
-        f"An idle connection sends one request and is then silent; {OPENED_PER_SECOND:,.0f} are opened per second. A slow header "
-        "grows by one byte per second and never ends; server and gateway allow 10 s for a whole one. A slow reader has the "
-        f"smallest receive buffer, requests 4 MiB and reads 512 bytes per second. {RATE:,.0f} live requests of `/hello` are "
-        f"sent per second, open loop, on separate connections, for {SECONDS:g} s before the others are opened and for "
-        f"{SECONDS:g} s with them."
+    tables = (
+        (
+            Figure("all open after, s", "open_s"),
+            Figure("connect p99, ms", "connect_ms.p99"),
+            Figure("open during live requests", "open", 0),
+            Figure("open at the end", "left", 0),
+            Figure("refused with 408", "refusals.408", 0),
+            Figure("lasted p50, s", "lasted_s.p50", 1),
+            Figure("longest, s", "lasted_s.max", 1),
+        ),
+        (
+            Figure("server, KiB each", "kib.server", 1),
+            Figure("gateway, KiB", "kib.gateway", 1),
+            Figure("kernel, KiB", "kib.kernel", 1),
+            Figure("live p50 alone, ms", "alone.p50"),
+            Figure("with them", "beside.p50"),
+            Figure("p99 alone, ms", "alone.p99"),
+            Figure("with them", "beside.p99"),
+            Figure("p99 ×", "p99_ratio"),
+            Figure("live requests that failed", "beside.wrong", 0),
+        ),
     )
 
-    def measure(self, stand: ConnectionsStand, arms: Sequence[str], number: int) -> Iterator[Row]:
+    def measure(self, bed: ConnectionsBed, arms: Sequence[str], number: int) -> Iterator[Row]:
         for arm in arms:
-            yield {"arm": arm, **self._row(stand, HELD[arm])}
+            yield {"arm": arm, **self._row(bed, *HELD[arm])}
 
-    def _row(self, stand: ConnectionsStand, crowd: Crowd) -> Row:
-        connections, cpu = stand.count(crowd.connections), stand.cpus[1]
-        program, idle = stand.programs.generator, crowd.manner == "idle"
+    def _row(self, bed: ConnectionsBed, gateway: bool, usual: int, manner: str) -> Row:
+        connections, cpu = bed.count(usual), bed.cpus[1]
+        program, idle = bed.programs.generator, manner == "idle"
         processes = -(-connections // networks.most_connections())
-        options = {**self.page_of(PAGE if idle else LARGE), "manner": crowd.manner}
-        seconds = stand.plan.seconds(SECONDS)
+        options = {**self.page_of(PAGE if idle else LARGE), "manner": manner}
+        seconds = bed.plan.seconds(SECONDS)
         with (
-            self.serving(stand, [stand.cpus[0]], connections, gateway=crowd.gateway) as serving,
+            self.serving(bed, [bed.cpus[0]], connections, gateway=gateway) as serving,
             live(program, serving.to, cpu, RATE, LIVE) as requests,
         ):
             requests.measure(seconds / 4)
             alone, before = requests.measure(seconds), _memory(serving)
-            with holders(program, serving.to, stand.clients, processes, **options) as held:
+            with holders(program, serving.to, bed.clients, processes, **options) as held:
                 begun = connections / OPENED_PER_SECOND
                 stage = held.open(connections, seconds=begun, ask=idle)
                 # What is given back at all is given back within this time.
@@ -171,7 +159,7 @@ class Held(Stack):
                 beside = requests.measure(seconds)
                 seen = watch.seen(beside["generator_cpu_seconds"])
                 meanwhile = held.look()
-                left = _refused(held) if crowd.manner == "slow-head" else meanwhile
+                left = _refused(held) if manner == "slow-head" else meanwhile
         lost = connections - stage.failed - left["open"] if idle else 0
         return {
             "requests": connections + alone["requests"] + beside["requests"],
@@ -190,37 +178,9 @@ class Held(Stack):
             **seen,
         }
 
-    def brief(self, row: Row) -> str:
-        return f"open after {row['open_s']:.2f} s, p99 {row['p99_ratio']:.2f} times that alone, {row['wrong']} wrong"
-
-    def reading(self, rows: Rows) -> Iterator[str]:
-        for line in rows.lines():
-            yield (
-                f"{line.capitalize()} connections: all open after {cell(rows.values(line, 'open_s'), 2)} s; the p99 of live "
-                f"requests is {cell(rows.values(line, 'p99_ratio'), 2)} times that without them."
-            )
-
-    def report(self, page: Page, rows: Rows) -> None:
-        opened = (
-            *(("all open after, s", "open_s", 2), ("connect p99, ms", "connect_ms.p99", 2)),
-            *(("open during live requests", "open", 0), ("open at the end", "left", 0)),
-            *(("refused with 408", "refusals.408", 0), ("lasted p50, s", "lasted_s.p50", 1)),
-            ("longest, s", "lasted_s.max", 1),
-        )
-        rows.table(page, opened)
-        beside = (
-            *(("server, KiB each", "kib.server", 1), ("gateway, KiB", "kib.gateway", 1)),
-            *(("kernel's objects, KiB", "kib.slab", 1), ("its buffers, KiB", "kib.buffers", 1)),
-            *(("p50 alone, ms", "alone.p50", 2), ("with them", "beside.p50", 2)),
-            *(("p99 alone, ms", "alone.p99", 2), ("with them", "beside.p99", 2)),
-            *(("p99 ×", "p99_ratio", 2), ("live requests that failed", "beside.wrong", 0)),
-        )
-        page.text("Memory of each connection, and live requests with all of them open:")
-        rows.table(page, beside)
-
 
 def _memory(serving: Fleet) -> dict[str, float]:
-    return {**serving.resident_kib(), **networks.kernel_kib()}
+    return {**serving.resident_kib(), "kernel": sum(networks.kernel_kib().values())}
 
 
 def _refused(held: Holders) -> dict:
@@ -249,129 +209,79 @@ PATTERNS: dict[str, dict[str, float]] = {
 FROM_DISK = ("--static.cache", "0", "--limits.blocking-queue", str(REQUESTS))
 """Every request opens the file and reads it, and as many may wait for that as come."""
 
-PUBLISHED_P50, PUBLISHED_MAX = 30.0, 300.0
 PUBLISHED = "30 ms in the median and none over 300 ms (Pauley, A High Concurrency HTTP Server Architecture, 2019)"
 FLOOR, MEMORY, DISK, GATEWAY = "floor", "server", "server from disk", "gateway at once"
 
 
-class AtOnce(Stack):
+class AtOnce(Ladder):
     """Every pattern with each target; all share the CPUs."""
 
     name = "at-once"
     title = "20,000 requests at once"
     arms = (FLOOR, MEMORY, DISK, GATEWAY)
     rounds = 0.6
-    tools = (*TOOLS, "floor")
-    method = (
-        f"A file of 4 KiB. Published for 20,000 simultaneous requests: {PUBLISHED}. A time is from the request's first SYN to the "
-        "last byte of the reply, or from the request itself if connections are already open. “Since due” counts from when the "
-        "request should have started, and includes the generator's own work. Generator, servers and gateways share both "
-        "CPUs. The floor is one epoll loop that sends the file from an array: the cost of kernel and generator alone."
+    tools = (*Ladder.tools, "floor")
+    tables = (
+        (
+            Figure("failed", "wrong", 0),
+            *(Figure(f"{key}, ms", f"answer_ms.{key}", 0) for key in ("p50", "p99", "max")),
+            *(Figure(f"{key} since due, ms", f"since_due_ms.{key}", 0) for key in ("p50", "max")),
+            Figure("connect p99, ms", "connect_ms.p99", 0),
+            Figure("most at once", "most_at_once", 0),
+            Figure("all answered after, s", "seconds"),
+        ),
+        (
+            Figure("SYNs sent again", "kernel.TCPSynRetrans", 0),
+            Figure("segments sent again", "kernel.RetransSegs", 0),
+            Figure("accept queue full", "kernel.ListenOverflows", 0),
+            Figure("packets dropped", "kernel.dropped_packets", 0),
+            Figure("CPU of the generator, s", "generator_cpu_seconds"),
+            Figure("CPU of servers and gateways, s", "cpu_seconds"),
+        ),
     )
 
-    def measure(self, stand: ConnectionsStand, arms: Sequence[str], number: int) -> Iterator[Row]:
+    def measure(self, bed: ConnectionsBed, arms: Sequence[str], number: int) -> Iterator[Row]:
         for arm in arms:
-            with self._target(stand, arm) as serving:
-                with self._clients(stand, serving) as held:
+            with self._target(bed, arm) as serving:
+                with self._clients(bed, serving) as held:
                     held.open(FIRST)
                 networks.settle()
                 for name, pace in PATTERNS.items():
-                    for line, row in self._pattern(stand, serving, name, pace):
-                        yield {"arm": arm, "line": f"{arm}: {line}", **row}
+                    with self._clients(bed, serving) as held:
+                        count = bed.count(REQUESTS)
+                        row = _together(serving, lambda: held.open(count, **pace))  # noqa: B023
+                        yield {"arm": arm, "line": f"{arm}: {name}", **row}
+                        if name == MOMENT:
+                            row = _together(serving, held.ask)
+                            yield {"arm": arm, "line": f"{arm}: {OPEN}", **row}
                     networks.settle()
 
-    def _target(self, stand: ConnectionsStand, arm: str) -> AbstractContextManager[Fleet]:
-        cpus = list(stand.cpus)
+    def _target(self, bed: ConnectionsBed, arm: str) -> AbstractContextManager[Fleet]:
+        cpus = list(bed.cpus)
         if arm == FLOOR:
-            return fleet(
-                [Floor(f"floor-{index}") for index in range(REPLICAS)], stand.programs, cpus
-            )
-        flags, gateway = FROM_DISK if arm == DISK else (), arm == GATEWAY
-        return self.serving(stand, cpus, stand.count(REQUESTS), *flags, gateway=gateway)
+            return fleet([Floor() for _ in range(REPLICAS)], bed.programs, cpus)
+        flags = FROM_DISK if arm == DISK else ()
+        return self.serving(bed, cpus, bed.count(REQUESTS), *flags, gateway=arm == GATEWAY)
 
-    def _clients(self, stand: ConnectionsStand, serving: Fleet) -> AbstractContextManager[Holders]:
-        program, place = stand.programs.generator, Place(list(stand.cpus))
+    def _clients(self, bed: ConnectionsBed, serving: Fleet) -> AbstractContextManager[Holders]:
+        program, place = bed.programs.generator, Place(list(bed.cpus))
         return holders(program, serving.to, place, PROCESSES, **self.page_of(PAGE))
 
-    def _pattern(
-        self, stand: ConnectionsStand, serving: Fleet, name: str, pace: dict[str, float]
-    ) -> Iterator[tuple[str, Row]]:
-        with self._clients(stand, serving) as held:
-            yield name, _stage(serving, lambda: held.open(stand.count(REQUESTS), **pace))
-            if name == MOMENT:
-                yield OPEN, _stage(serving, held.ask)
 
-    def brief(self, row: Row) -> str:
-        times = row["answer_ms"]
-        return f"{row['line']}: p50 {times.get('p50', 0):.0f} ms, longest {times.get('max', 0):.0f} ms, {row['wrong']} failed"
-
-    def reading(self, rows: Rows) -> Iterator[str]:
-        for arm in self.arms:
-            line = f"{arm}: {MOMENT}"
-            if rows.values(line, "requests"):
-                p50, longest = (
-                    cell(rows.values(line, f"answer_ms.{name}"), 0) for name in ("p50", "max")
-                )
-                yield (
-                    f"At once on new connections, {arm}: p50 {p50} ms, longest {longest} ms; {narrowest(rows, arm)}."
-                )
-
-    def report(self, page: Page, rows: Rows) -> None:
-        columns = (
-            *(
-                ("failed", "wrong", 0),
-                ("p50, ms", "answer_ms.p50", 0),
-                ("p99, ms", "answer_ms.p99", 0),
-            ),
-            *(("longest, ms", "answer_ms.max", 0), ("p50 since due, ms", "since_due_ms.p50", 0)),
-            *(("longest, ms", "since_due_ms.max", 0), ("connect p99, ms", "connect_ms.p99", 0)),
-            *(("most at once", "most_at_once", 0), ("all answered after, s", "seconds", 2)),
-        )
-        rows.table(page, columns)
-        kernel = (
-            *(("SYNs sent again", "kernel.TCPSynRetrans", 0),),
-            *(("segments sent again", "kernel.RetransSegs", 0),),
-            *(("accept queue full", "kernel.ListenOverflows", 0),),
-            *(("packets dropped", "kernel.dropped_packets", 0),),
-            *(("CPU of the generator, s", "generator_cpu_seconds", 2),),
-            ("CPU of servers and gateways, s", "cpu_seconds", 2),
-        )
-        page.text("What the kernel counted meanwhile:")
-        rows.table(page, kernel)
-
-
-def narrowest(rows: Rows, arm: str) -> str:
-    """The narrowest window in which every round is within the published figures."""
-    for name, pace in PATTERNS.items():
-        line = f"{arm}: {name}"
-        figures = ("answer_ms.p50", "answer_ms.max", "wrong")
-        found = [rows.values(line, figure) for figure in figures]
-        limits = (PUBLISHED_P50, PUBLISHED_MAX, 0)
-        within = all(
-            values and max(values) <= limit for values, limit in zip(found, limits, strict=True)
-        )
-        if within and "burst" not in pace:
-            return f"the published figures are met in every round when they come {name}"
-    return "the published figures are not met in every round, however they are spread here"
-
-
-def _stage(serving: Fleet, begin) -> Row:
+def _together(serving: Fleet, begin: Callable[[], Stage]) -> Row:
     """What connections do together, what the kernel counts, and the CPU time that is taken."""
-    before, dropped, watch = counters(), dropped_packets(), Watch(serving.cpu_seconds)
+    kernel, watch = Kernel(), Watch(serving.cpu_seconds)
     stage = begin()
-    seen, after = watch.seen(stage.cpu_seconds), counters()
-    answered = stage.times("answered_ms")
     return {
+        **watch.seen(stage.cpu_seconds),
+        "kernel": kernel.counted(),
         "requests": stage.count,
         "wrong": stage.failed,
         "faults": stage.faults,
         "most_at_once": stage.most_at_once,
         "seconds": stage.last("answered_ms"),
-        "answer_ms": quantiles(answered),
+        "answer_ms": quantiles(stage.times("answered_ms")),
         "since_due_ms": quantiles(stage.times("answered_ms", "due_ms")),
         "connect_ms": quantiles(stage.times("connected_ms")) if stage.last("connected_ms") else {},
-        "kernel": {name: after[name] - before[name] for name in after}
-        | {"dropped_packets": dropped_packets() - dropped},
         "generator_cpu_seconds": stage.cpu_seconds,
-        **seen,
     }

@@ -4,8 +4,6 @@ import os
 import re
 import signal
 import subprocess
-import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -13,19 +11,21 @@ from pathlib import Path
 from threading import Timer
 
 from loadtests.bench import ab, cpu
+from loadtests.bench.connections.base import ConnectionsBed, Part
 from loadtests.bench.connections.clients import holders, quantiles
-from loadtests.bench.connections.part import ConnectionsStand, Part, Rows
-from loadtests.bench.connections.servers import STATIC, Replica
-from loadtests.bench.experiment.page import Page, cell, table
+from loadtests.bench.connections.servers import replica
+from loadtests.bench.experiment.page import Figure, Page, table
 from loadtests.bench.experiment.plan import Row
-from loadtests.bench.networks import COUNTERS, SERVER, Pair, dropped_packets, joined
+from loadtests.bench.experiment.record import Record
+from loadtests.bench.experiment.servers import STATIC
+from loadtests.bench.networks import COUNTERS, SERVER, Kernel, Pair, joined
+from stack.process import Process, wait_for
 from tools.errors import ToolError
 
 PROFILE = "web-10k"
 """Of the node tuner."""
 
 PORT = 8080
-PATIENCE = 15.0
 REQUESTS, CONNECTIONS = 13_000, 10_000
 
 HOLD = 0.5
@@ -73,20 +73,17 @@ class Tuned(Part):
     arms = (DEFAULTS, SAFE, UNSAFE)
     rounds = 1.8
     tools = ("ab", "node-tuner")
-    method = (
-        f"`ab -r -n {REQUESTS} -c {CONNECTIONS}` for `/static/`, 10,831 bytes, without keep-alive: the C10k run. ab replaces every "
-        "connection that ends and stops at its last reply, so its figures exclude connections without a reply by "
-        "then. All at once: the load generator opens all connections at the same time, sends one request on each, and waits "
-        "for every one of them. A time counts from the first SYN. The stopped server gets SIGSTOP just before, and continues half "
-        "a second later, like a server whose CPU was preempted.\n\nEach run has two network namespaces, one for the server "
-        "and one for the clients, with a virtual link between them. The sysctls are those that `node-tuner generate` prints for "
-        "pods, without and with `--unsafe`. The server has those of the server, the clients have those of the gateway, which "
-        "opens connections to the server. The profile's settings of the host, such as `net.core.netdev_max_backlog`, are not "
-        "applied. The server's own limits are above the number of requests."
+    tables = (
+        (
+            Figure("wrong", "wrong", 0),
+            *(Figure(f"{key}, ms", f"times_ms.{key}", 0) for key in ("p50", "p99", "max")),
+            Figure("duration, s", "seconds"),
+        ),
+        tuple(Figure(name, f"kernel.{name}", 0) for name in (*COUNTERS, "dropped_packets")),
     )
 
-    def prepare(self, stand: ConnectionsStand) -> None:
-        tuner = stand.programs.tools["node-tuner"]
+    def prepare(self, bed: ConnectionsBed) -> None:
+        tuner = bed.programs.tools["node-tuner"]
         self._settings = {DEFAULTS: Settings()}
         for name, flags in ((SAFE, ()), (UNSAFE, ("--unsafe",))):
             server, client = (_generated(tuner, pods, flags) for pods in ("service", "gateway"))
@@ -94,7 +91,7 @@ class Tuned(Part):
             self._settings[name] = Settings(server, client, backlog)
         with joined() as pair:
             defaults = {name: pair.server.read(name) for name in SHOWN}
-        stand.facts["sysctls"] = {
+        bed.facts["sysctls"] = {
             name: {
                 "server": {**(settings.server or defaults), "--backlog": str(settings.backlog)},
                 "client": settings.client or defaults,
@@ -102,54 +99,18 @@ class Tuned(Part):
             for name, settings in self._settings.items()
         }
 
-    def measure(self, stand: ConnectionsStand, arms: Sequence[str], number: int) -> Iterator[Row]:
+    def measure(self, bed: ConnectionsBed, arms: Sequence[str], number: int) -> Iterator[Row]:
         for case, title in CASES.items():
             for arm in arms:
-                row = _sample(stand, self._settings[arm], case)
+                row = _sample(bed, self._settings[arm], case)
                 yield {"arm": arm, "line": f"{title}: {arm}", **row}
 
-    def brief(self, row: Row) -> str:
-        return (
-            f"{row['line']}: {row['seconds']:.2f} s, p99 {row['times_ms'].get('p99', 0):.0f} ms, {row['wrong']} wrong, "
-            f"{row['kernel']['TCPSynRetrans']} SYNs sent again"
-        )
-
-    def reading(self, rows: Rows) -> Iterator[str]:
-        for case in CASES.values():
-            for arm in (SAFE, UNSAFE):
-                line, base = f"{case}: {arm}", f"{case}: {DEFAULTS}"
-                if ratios := rows.ratios("times_ms.p99", line, base):
-                    same = (
-                        " (the same within the spread)" if min(ratios) <= 1 <= max(ratios) else ""
-                    )
-                    again = [
-                        cell(rows.values(one, "kernel.TCPSynRetrans"), 0) for one in (line, base)
-                    ]
-                    yield (
-                        f"{line.capitalize()}: the 99th percentile is {cell(ratios, 2)} times that with the defaults{same}; "
-                        f"{again[0]} SYNs were sent again, and {again[1]} with the defaults."
-                    )
-
-    def report(self, page: Page, rows: Rows) -> None:
-        times = (
-            *(
-                ("wrong", "wrong", 0),
-                ("p50, ms", "times_ms.p50", 0),
-                ("p99, ms", "times_ms.p99", 0),
-            ),
-            *(("longest, ms", "times_ms.max", 0), ("duration, s", "seconds", 2)),
-        )
-        lines = sorted(
-            rows.lines(), key=lambda line: list(CASES.values()).index(line.partition(": ")[0])
-        )
-        rows.table(page, times, lines)
-        page.text("Counted by the kernel:")
-        kernel = [(name, f"kernel.{name}", 0) for name in (*COUNTERS, "dropped_packets")]
-        rows.table(page, kernel, lines)
+    def report(self, page: Page, record: Record) -> None:
+        super().report(page, record)
         page.points(f"`{name}`: {text}" for name, text in COUNTERS.items())
         set_here = [
             [arm, side, f"`{name}`", value]
-            for arm, sides in rows.record.facts["sysctls"].items()
+            for arm, sides in record.facts["sysctls"].items()
             for side, sysctls in sides.items()
             for name, value in sysctls.items()
         ]
@@ -166,32 +127,31 @@ def _generated(tuner: Path, pods: str, flags: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _sample(stand: ConnectionsStand, settings: Settings, case: str) -> Row:
+def _sample(bed: ConnectionsBed, settings: Settings, case: str) -> Row:
     """Starts the server, lets the clients come, and tells what they and the kernel saw."""
     with joined() as pair:
         for side, sysctls in ((pair.server, settings.server), (pair.client, settings.client)):
             for name, value in sysctls.items():
                 side.write(name, value)
-        with _running(stand, settings, pair) as process:
-            before, dropped = pair.counters(), dropped_packets()
+        with _running(bed, settings, pair) as process:
+            kernel = Kernel(pair.counters)
             watch = cpu.Watch(lambda: cpu.seconds(process.pid) + cpu.children())
-            place = Inside(pair, stand.cpus[1])
+            place = Inside(pair, bed.cpus[1])
             if case == "ab":
-                found = _ab(stand, place)
+                found = _ab(bed, place)
             else:
-                stopped = _stopped(process.pid) if case == "stopped" else nullcontext()
-                found = _rush(stand, place, stopped)
-            seen, after = watch.seen(found.pop("generator", 0.0)), pair.counters()
-    kernel = {name: after[name] - before[name] for name in after}
-    return {**seen, **found, "kernel": kernel | {"dropped_packets": dropped_packets() - dropped}}
+                stopped = _stopped(process) if case == "stopped" else nullcontext()
+                found = _rush(bed, place, stopped)
+            seen = watch.seen(found.pop("generator", 0.0))
+            return {**seen, **found, "kernel": kernel.counted()}
 
 
-def _ab(stand: ConnectionsStand, place: Inside) -> Row:
+def _ab(bed: ConnectionsBed, place: Inside) -> Row:
     found = ab.run(
-        stand.programs.tools["ab"],
+        bed.programs.tools["ab"],
         f"http://{SERVER}:{PORT}/static/",
-        requests=stand.count(REQUESTS),
-        concurrency=stand.count(CONNECTIONS),
+        requests=bed.count(REQUESTS),
+        concurrency=bed.count(CONNECTIONS),
         keep_alive=False,
         before=place.argv(),
         # -r: a failed connection is counted and does not end the run.
@@ -210,13 +170,13 @@ def _ab(stand: ConnectionsStand, place: Inside) -> Row:
     }
 
 
-def _rush(stand: ConnectionsStand, place: Inside, stopped) -> Row:
+def _rush(bed: ConnectionsBed, place: Inside, stopped) -> Row:
     options = {"page": "/static/", "file": STATIC / "index.html"}
-    with holders(stand.programs.generator, [f"{SERVER}:{PORT}"], place, **options) as held:
+    with holders(bed.programs.generator, [f"{SERVER}:{PORT}"], place, **options) as held:
         # Who has never been asked reads the file.
         held.open(1)
         with stopped:
-            stage = held.open(stand.count(CONNECTIONS))
+            stage = held.open(bed.count(CONNECTIONS))
     return {
         "requests": stage.count,
         "wrong": stage.failed,
@@ -228,37 +188,25 @@ def _rush(stand: ConnectionsStand, place: Inside, stopped) -> Row:
 
 
 @contextmanager
-def _running(stand: ConnectionsStand, settings: Settings, pair: Pair) -> Iterator[subprocess.Popen]:
+def _running(bed: ConnectionsBed, settings: Settings, pair: Pair) -> Iterator[Process]:
     """The server with one lane, alone on its CPU as in a pod that has it."""
-    flags = ("--static.root", str(STATIC))
-    replica = Replica("corelane-server", flags, room=REQUESTS, backlog=settings.backlog)
-    argv = replica.argv(stand.programs, f"{SERVER}:{PORT}", stand.folder)
-    with tempfile.TemporaryFile() as output:
-        process = subprocess.Popen(
-            pair.server.inside("taskset", "-c", str(stand.cpus[0]), *argv),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            process_group=0,
-        )
-        try:
-            deadline = time.monotonic() + PATIENCE
-            while not pair.server.listens(PORT):
-                if process.poll() is not None or time.monotonic() > deadline:
-                    output.seek(0)
-                    raise ToolError(f"the server does not start:\n{output.read().decode()[-2000:]}")
-                time.sleep(0.01)
-            yield process
-        finally:
-            process.kill()
-            process.wait()
+    server = replica("--static.root", str(STATIC), room=REQUESTS, backlog=settings.backlog)
+    argv = server.argv(bed.programs, f"{SERVER}:{PORT}", bed.folder)
+    argv = pair.server.inside("taskset", "-c", str(bed.cpus[0]), *argv)
+    process = Process("tuned", argv, bed.folder, lambda: pair.server.listens(PORT))
+    try:
+        process.start(wait=False)
+        wait_for([process])
+        yield process
+    finally:
+        process.kill()
 
 
 @contextmanager
-def _stopped(pid: int) -> Iterator[None]:
+def _stopped(process: Process) -> Iterator[None]:
     """The server does nothing for a while from now on."""
-    timer = Timer(HOLD, os.kill, (pid, signal.SIGCONT))
-    os.kill(pid, signal.SIGSTOP)
+    timer = Timer(HOLD, os.kill, (process.pid, signal.SIGCONT))
+    process.signal(signal.SIGSTOP)
     timer.start()
     try:
         yield

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from local.settings import REPOSITORY
+from stack import REPOSITORY
 from tools import cache, command, progress, resolve
 from tools.errors import ToolError
 
@@ -23,8 +23,8 @@ TRAINED = SERVICES / "target" / "pgo" / "release" / "corelane-server"
 class Programs:
     """Where everything that runs in a benchmark is."""
 
-    server: Path
-    peers: Path
+    server: Path = Path()
+    peers: Path = Path()
     """The folder of the generator, and of what else is built from loadtests/bench."""
     tools: dict[str, Path] = field(default_factory=dict)
     """By their names in hack/tools."""

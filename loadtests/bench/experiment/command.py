@@ -7,10 +7,10 @@ import resource
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import Any
 
 from loadtests.bench.experiment import page as pages
-from loadtests.bench.experiment.plan import Experiment, Plan, Row, Task, chosen, groups
+from loadtests.bench.experiment.base import Experiment
+from loadtests.bench.experiment.plan import Plan, Row, Task, TestBed, chosen, groups
 from loadtests.bench.experiment.record import Record
 from loadtests.bench.options import OUT, positive, program
 from tools import progress
@@ -20,7 +20,7 @@ from tools.errors import ToolError
 def run(
     experiment: Experiment,
     plan: Plan,
-    stand: Any,
+    bed: TestBed,
     tasks: list[Task],
     keep: Callable[[Iterable[Row]], list[Row]],
     missing: dict[str, str],
@@ -35,7 +35,7 @@ def run(
         number += 1
 
         def group(of: list[Task], number: int = number) -> list[Row]:
-            return _measured(experiment, plan, stand, of, number, missing)
+            return _measured(experiment, plan, bed, of, number, missing)
 
         for found in _each(group, random.Random(number).sample(waiting, len(waiting)), experiment):
             rows = keep(found)
@@ -72,14 +72,14 @@ def _at_once(
 def _measured(
     experiment: Experiment,
     plan: Plan,
-    stand: Any,
+    bed: TestBed,
     tasks: list[Task],
     number: int,
     missing: dict[str, str],
 ) -> list[Row]:
     rows = []
     try:
-        for row in experiment.measure_group(stand, tasks, number):
+        for row in experiment.measure_group(bed, tasks, number):
             rows.append({**row, "round": number})
             name = _name({label: row[label] for label in tasks[0]})
             progress.say(f"{number}/{plan.rounds}", f"{name}: {experiment.brief(row)}")
@@ -214,10 +214,10 @@ def _record(experiment: Experiment, plan: Plan, tasks: list[Task], out: Path) ->
         record.write(file)
         return record.rows
 
-    with experiment.stand(plan, tasks) as stand:
-        record.cpus, record.versions = list(stand.cpus), stand.versions
-        record.facts |= stand.facts
-        run(experiment, plan, stand, tasks, keep, record.missing)
+    with experiment.test_bed(plan, tasks) as bed:
+        record.cpus, record.versions = list(bed.cpus), bed.versions
+        record.facts |= bed.facts
+        run(experiment, plan, bed, tasks, keep, record.missing)
     record.end()
     record.write(file)
     progress.say("record", str(file))

@@ -12,7 +12,7 @@ from typing import Self
 
 from loadtests.bench import cpu
 from loadtests.bench.experiment.builds import Programs
-from loadtests.bench.experiment.servers import Running, Server, running
+from loadtests.bench.experiment.servers import Replica, Running, running
 from tools.errors import ToolError
 
 PRIORITY = ["chrt", "--fifo", "1"]
@@ -83,7 +83,7 @@ class Generator:
 
     def answer(self) -> dict:
         """Waits for the result of the last part."""
-        return self._line()
+        return _alike(self._line())
 
     def go_first(self) -> None:
         """From now on ahead of every other process, like a place that is first."""
@@ -100,6 +100,21 @@ class Generator:
     def _end(self) -> None:
         self._process.kill()
         self._process.communicate()
+
+
+def _alike(found: object) -> object:
+    """The figures of users in the units of the other modes."""
+    if not isinstance(found, dict) or "errors" not in found:
+        return found
+    found["wrong"] = found.pop("errors")
+    found["latency_us"] = {kind: _us(times) for kind, times in found.pop("latency_ms").items()}
+    for name in ("connect", "first_reply", "lag"):
+        found[f"{name}_us"] = _us(found.pop(f"{name}_ms"))
+    return found
+
+
+def _us(times: dict[str, float]) -> dict[str, float]:
+    return {key: value if key == "count" else 1e3 * value for key, value in times.items()}
 
 
 def _flag(name: str, value: object) -> str:
@@ -174,7 +189,7 @@ def calibrate(programs: Programs, cpus: Sequence[int], seconds: float = 1.0) -> 
     """Finds what the two requests cost, with corelane-server alone on the first CPU."""
     ops, place = 1_000_000, Place([cpus[1]])
     loads = {"hello": {}, "work": {"connections": 1, "ops": ops}}
-    with running(Server(), programs, [cpus[0]]) as server:
+    with running(Replica(), programs, [cpus[0]]) as server:
         cost = {
             name: measured(
                 server,

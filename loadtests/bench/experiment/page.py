@@ -1,18 +1,52 @@
 """The report of a record: Markdown with tables, the setting, and pictures in separate files."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
 from loadtests.bench.experiment import plots
-from loadtests.bench.experiment.plots import Plot
+from loadtests.bench.experiment.plots import Panel, Plot, Series
 from loadtests.bench.experiment.record import Record
 from loadtests.bench.machine import others
 
-LEGEND = "A figure is the median of the rounds, with the lowest and the highest in brackets."
+LEGEND = "A figure is the median of the rounds, with the lowest and the highest in brackets. Ratios are taken within a round."
 
 Column = tuple[str, Callable[[str], str]]
 """Its title, and the cell for the name of a line."""
+
+Labels = Mapping[str, object]
+
+Lines = Mapping[str, Labels]
+"""The lines of a table: the labels of their rows, by name."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A column of a table: a figure of each line."""
+
+    title: str
+    name: str
+    digits: int = 2
+    scale: float = 1.0
+    where: Labels = field(default_factory=dict)
+    """Labels in addition to those of the line."""
+    over: Labels = field(default_factory=dict)
+    """The ratio to the same with these labels, round by round."""
+    brief: bool = False
+    """The median alone."""
+
+    def values(self, record: Record, line: Labels) -> list[float]:
+        """The values of all rounds."""
+        labels = {**line, **self.where}
+        if self.over:
+            return record.ratios(self.name, labels, {**labels, **self.over})
+        return record.values(self.name, **labels)
+
+    def cell(self, record: Record, line: Labels) -> str:
+        """The text for a line."""
+        show = middle if self.brief else cell
+        return show(self.values(record, line), self.digits, self.scale)
 
 
 class Page:
@@ -23,7 +57,7 @@ class Page:
         self._blocks: list[str] = [f"# {title}"]
         self._plots: dict[str, Plot] = {}
         written = f"Written by `python3 loadtests/bench {record.benchmark}`."
-        self.text(" ".join([written, *lead]))
+        self.text(" ".join(filter(None, [written, *lead, LEGEND])))
         self._blocks.append(_setting(record))
 
     def text(self, *paragraphs: str) -> None:
@@ -38,16 +72,48 @@ class Page:
         """Adds a list."""
         self.text("\n".join(f"- {sentence}" for sentence in sentences))
 
+    def lines(self, label: str, **where: object) -> dict[str, Labels]:
+        """A line for each value of a label."""
+        found = self._record.labels(label, **where)
+        return {value: {**where, label: value} for value in found}
+
+    def figures(self, head: str, lines: Lines, *columns: Figure | Column) -> None:
+        """Adds a table of figures; lines of which nothing was measured are left out."""
+        record, known = self._record, [one for one in columns if isinstance(one, Figure)]
+        there = [name for name in lines if any(one.values(record, lines[name]) for one in known)]
+        if there:
+            self.table(head, there, *(_column(one, record, lines) for one in columns))
+
     def table(self, head: str, lines: Sequence[str], *columns: Column) -> None:
         """Adds a table: a line for each name, and the cells that the columns give for it."""
         rows = [[name, *(cell(name) for _, cell in columns)] for name in lines]
         self.text(table([head, *(title for title, _ in columns)], rows))
 
+    def chart(
+        self, title: str, lines: Lines, *figures: Figure, name: str = "", log: str = ""
+    ) -> None:
+        """Adds a picture with a panel for each figure, the names of the lines down the side."""
+        panels = [
+            Panel(
+                [
+                    Series(
+                        one.title, [(line, one.values(self._record, lines[line])) for line in lines]
+                    )
+                ],
+                one.title,
+                kind="dots" if log else "bars",
+                log=log,
+            )
+            for one in figures
+        ]
+        self.plot(Plot(title, panels, name))
+
     def plot(self, plot: Plot) -> None:
-        """Adds a picture."""
-        file = f"{stem(self._record)}{f'-{plot.name}' if plot.name else ''}.svg"
-        self._plots[file] = plot
-        self.text(f"![{plot.title}]({file})")
+        """Adds a picture, if it shows anything."""
+        if any(values for panel in plot.panels for one in panel.series for _, values in one.points):
+            file = f"{stem(self._record)}{f'-{plot.name}' if plot.name else ''}.svg"
+            self._plots[file] = plot
+            self.text(f"![{plot.title}]({file})")
 
     def quality(self) -> list[str]:
         """Sentences on wrong answers, what is missing, and how quiet the machine was."""
@@ -71,6 +137,12 @@ class Page:
         return [file, *plots.draw(self._plots, folder)]
 
 
+def _column(one: Figure | Column, record: Record, lines: Lines) -> Column:
+    if isinstance(one, Figure):
+        return one.title, lambda name: one.cell(record, lines[name])
+    return one
+
+
 def stem(record: Record) -> str:
     """What the names of the files of a benchmark begin with."""
     return f"bench-{record.benchmark}"
@@ -80,7 +152,9 @@ def cell(values: Sequence[float], digits: int, scale: float = 1.0) -> str:
     """Median, lowest and highest; a dash where nothing was measured."""
     if len(values) < 2:
         return middle(values, digits, scale)
-    return spread([scale * value for value in values], digits)
+    scaled = [scale * value for value in values]
+    low, high = min(scaled), max(scaled)
+    return f"{median(scaled):,.{digits}f} ({low:,.{digits}f}–{high:,.{digits}f})"
 
 
 def middle(values: Sequence[float], digits: int, scale: float = 1.0) -> str:
@@ -88,20 +162,12 @@ def middle(values: Sequence[float], digits: int, scale: float = 1.0) -> str:
     return f"{scale * median(values):,.{digits}f}" if values else "–"
 
 
-def percent(values: Sequence[float], digits: int = 0, *, sign: bool = True) -> str:
-    """Shares in percent: median, lowest and highest."""
-    if not values:
-        return "–"
-    form = f"{'+' if sign else ''}.{digits}%"
-    ends = f" ({min(values):{form}} to {max(values):{form}})" if len(values) > 1 else ""
-    return f"{median(values):{form}}{ends}"
-
-
 def verdict(values: Sequence[float], limit: float, *, least: bool = False) -> str:
-    """Whether the median meets a target: at most, or at `least`, the limit."""
+    """The values, and whether their median meets a target: at most, or at `least`, the limit."""
     met = median(values) >= limit if least else median(values) <= limit
+    word = "least" if least else "most"
     return (
-        f"{'meets' if met else 'misses'} the target of at {'least' if least else 'most'} {limit:g}"
+        f"{cell(values, 2)}, which {'meets' if met else 'misses'} the target of at {word} {limit:g}"
     )
 
 
@@ -122,12 +188,6 @@ def _setting(record: Record) -> str:
         "load average": load,
     }
     return table(["", ""], [[name, text] for name, text in rows.items() if text])
-
-
-def spread(values: Sequence[float], digits: int) -> str:
-    """The median, with the lowest and the highest in brackets."""
-    low, high = min(values), max(values)
-    return f"{median(values):,.{digits}f} ({low:,.{digits}f}–{high:,.{digits}f})"
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:

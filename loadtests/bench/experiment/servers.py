@@ -1,98 +1,108 @@
-"""Starts one server under measurement, pinned, and ends it."""
+"""What is measured: the command that starts it, and the process that answers."""
 
 import http.client
 import os
-import signal
-import ssl
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 from loadtests.bench import cpu
 from loadtests.bench.experiment.builds import Programs
-from local.settings import REPOSITORY
+from stack import HOST, REPOSITORY
+from stack.http import ask
 from stack.ports import free_ports
+from stack.process import Process, describe
 from tools.errors import ToolError
 
 CORELANE = "corelane-server"
-HOST = "127.0.0.1"
 HELLO = b"Hello, World!"
-PATIENCE = 15.0
+STATIC = REPOSITORY / "services" / "server" / "static"
+
+PAUSE = 0.0005
+"""Seconds between two attempts to connect: the precision of a start's duration."""
+
+AHEAD = -20
+"""The nice value of a session that goes ahead of others: the lowest there is."""
 
 CONNECTIONS = 12_000
-"""More than any row opens."""
+"""More than any part opens, unless it says so."""
+
+Pem = tuple[Path, Path]
+"""A certificate and its key."""
+
+Request = tuple[str, bytes]
+"""A target, and the body of the right reply."""
 
 
-class Startable(Protocol):
-    """What can be put under measurement: a server or a proxy. One whose `tls` is true is asked over TLS, and one with
-    `patience` has so many seconds to start."""
+class Startable:
+    """What can be measured: a server or a proxy."""
 
-    @property
-    def name(self) -> str:
-        """Its name in tables."""
+    name: str
+    pem: Pem | None = None
+    """It serves TLS with this certificate."""
+    patience: float = 15.0
+    """Longest start in seconds."""
+    environment: ClassVar[Mapping[str, str]] = {}
+    """Added to the environment of the benchmark."""
+    probe: Request = ("/hello", HELLO)
+    """It is up when it answers this."""
 
     def argv(self, programs: Any, address: str, folder: Path) -> list[str]:
-        """How it is started; what it writes goes into the folder."""
+        """The command that starts it in the foreground; what it writes goes into the folder."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class Server:
-    """corelane-server with one lane, pinned."""
+class Replica(Startable):
+    """corelane-server, by default with one pinned lane."""
 
+    flags: tuple[str, ...] = ()
+    lanes: int | str = 1
+    pin: str = "on"
+    room: int = CONNECTIONS
+    """Limit of its connections."""
+    pem: Pem | None = None
     name: str = CORELANE
+    admin_port: int = field(default_factory=free_ports)
+
+    @property
+    def admin(self) -> str:
+        """The address of its admin listener."""
+        return f"{HOST}:{self.admin_port}"
 
     def argv(self, programs: Programs, address: str, _folder: Path) -> list[str]:
-        """How it is started."""
-        return corelane(programs.server, address, 1)
-
-
-def corelane(
-    program: Path, address: str, lanes: int, placement: str = "", *, pin: bool = True
-) -> list[str]:
-    """The command of corelane-server."""
-    argv = [str(program), "--listen", address, "--admin.listen", f"{HOST}:0"]
-    argv += ["--lanes", str(lanes), "--pin", "on" if pin else "off"]
-    argv += ["--replica", "bench", "--log.level", "warn"]
-    argv += ["--limits.connections", str(CONNECTIONS)]
-    return [*argv, "--placement", placement] if placement else argv
-
-
-def ask(address: str, path: str, *, tls: bool = False) -> tuple[int, bytes]:
-    """Status and body of one reply."""
-    connection = http.client.HTTPConnection(address, timeout=PATIENCE)
-    if tls:
-        # The certificate is self-signed.
-        context = ssl._create_unverified_context()
-        connection = http.client.HTTPSConnection(address, timeout=PATIENCE, context=context)
-    try:
-        connection.request("GET", path)
-        reply = connection.getresponse()
-        return reply.status, reply.read()
-    finally:
-        connection.close()
+        argv = [str(programs.server), "--listen", address, "--admin.listen", self.admin]
+        argv += ["--lanes", str(self.lanes), "--pin", self.pin]
+        argv += ["--replica", "bench", "--log.level", "warn"]
+        argv += ["--limits.connections", str(self.room)]
+        if self.pem:
+            argv += ["--tls.certificate", str(self.pem[0]), "--tls.key", str(self.pem[1])]
+        return [*argv, *self.flags]
 
 
 def metrics(admin: str) -> str:
-    """What a server's admin listener shows."""
+    """The metrics of a server's admin listener."""
     try:
-        return ask(admin, "/metrics")[1].decode()
+        return ask(f"http://{admin}", "/metrics").body.decode()
     except (OSError, http.client.HTTPException) as error:
         raise ToolError(f"{admin} shows no metrics: {error!r}") from None
 
 
-def total(text: str, name: str) -> float:
-    """The sum of all series of a name."""
+def total(text: str, name: str, labels: Sequence[str] = ()) -> float:
+    """The sum of all series with a name and these labels."""
     lines = (line for line in text.splitlines() if line.startswith((f"{name} ", f"{name}{{")))
-    return sum(float(line.rpartition(" ")[2]) for line in lines)
+    return sum(
+        float(line.rpartition(" ")[2]) for line in lines if all(label in line for label in labels)
+    )
 
 
 def first_cpus(count: int) -> tuple[int, ...]:
-    """The CPUs of a run: of those that this process may use, the first."""
+    """The first CPUs of those that this process may use."""
     return tuple(sorted(os.sched_getaffinity(0))[:count])
 
 
@@ -100,8 +110,19 @@ def first_cpus(count: int) -> tuple[int, ...]:
 class Running:
     """A server that answers."""
 
-    process: subprocess.Popen[bytes]
+    process: Process
     address: str
+    cpus: list[int]
+    start_ms: float = 0.0
+    """From its start to its first right reply."""
+
+    def __post_init__(self) -> None:
+        self.cpu_seconds = cpu.Family(lambda: self.pids).seconds
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self.address.rpartition(":")[2])
 
     @property
     def pids(self) -> list[int]:
@@ -109,69 +130,118 @@ class Running:
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         return [self.process.pid, *map(int, children.read_text().split())]
 
-    def cpu_seconds(self) -> float:
-        """CPU time since the start, threads that ended included."""
-        return sum(map(cpu.seconds, self.pids))
-
-    def thread_seconds(self) -> dict[int, float]:
-        """CPU time of each thread that lives."""
-        return {thread: used for pid in self.pids for thread, used in cpu.threads(pid).items()}
+    def thread_seconds(self, names: tuple[str, ...]) -> float:
+        """CPU time of the living threads whose names begin like this."""
+        return sum(cpu.threads(pid, names) for pid in self.pids)
 
     def resident_kib(self) -> int:
-        """Resident memory of all its processes."""
-        return sum(_resident_kib(pid) for pid in self.pids)
+        """Resident memory of all its processes; what they share counts once."""
+        parts = [_memory(pid) for pid in self.pids]
+        return sum(own for own, _ in parts) + max(shared for _, shared in parts)
 
 
 @contextmanager
-def running(server: Startable, programs: Any, cpus: list[int]) -> Iterator[Running]:
-    """Starts a server on these CPUs alone and kills it at the end."""
+def running(
+    server: Startable, programs: Any, cpus: list[int], *, session: bool = False
+) -> Iterator[Running]:
+    """Starts a server on these CPUs alone and kills it at the end.
+
+    A `session` of its own goes ahead of others on a single CPU, which no part of the measurement shares with it.
+    """
     address = f"{HOST}:{free_ports()}"
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         folder = Path(name)
-        argv = ["taskset", "-c", ",".join(map(str, cpus))]
-        argv += server.argv(programs, address, folder)
-        with open(folder / "output", "wb") as output:
-            process = subprocess.Popen(
-                argv,
-                cwd=REPOSITORY,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                process_group=0,
-            )
+        argv = server.argv(programs, address, folder)
+        options = {"start_new_session": True, "process_group": None} if session else {}
+        environment = {**os.environ, **server.environment}
+        process = Process(
+            "server", argv, folder, environment=environment, cwd=REPOSITORY, **options
+        )
+        begun = time.monotonic()
         try:
-            found = Running(process, address)
-            _wait_until_right(found, server, folder / "output")
+            with placed(cpus):
+                process.start(wait=False)
+            if session and len(cpus) == 1:
+                _go_ahead(process.pid)
+            found = Running(process, address, list(cpus))
+            try:
+                wait_until_right(found, server, server.patience)
+            except ToolError as error:
+                raise ToolError(
+                    describe(f"{server.name} did not start: {error}", [process])
+                ) from None
+            found.start_ms = (time.monotonic() - begun) * 1e3
             yield found
         finally:
-            # The group is its own: nginx's workers are in it.
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            process.kill()
 
 
-def _wait_until_right(found: Running, server: Startable, output: Path) -> None:
-    """Waits for the first right reply."""
-    deadline = time.monotonic() + getattr(server, "patience", PATIENCE)
-    problem = "no answer"
-    while time.monotonic() < deadline:
-        if found.process.poll() is not None:
-            raise ToolError(f"{server.name} did not start:\n{output.read_text()[-2000:]}")
+@contextmanager
+def placed(cpus: Sequence[int]) -> Iterator[None]:
+    """What is started meanwhile runs on these CPUs (sched_setaffinity(2): children inherit it)."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cpus)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def _go_ahead(leader: int) -> None:
+    """Gives the threads of a session priority over others, if the system allows it (sched(7), autogroup).
+
+    Otherwise a thread that wakes waits for the end of a neighbour's slice, some milliseconds. Unlike with a real-time
+    priority, the threads still share the CPU among each other.
+    """
+    with suppress(OSError):
+        Path(f"/proc/{leader}/autogroup").write_text(f"{AHEAD}\n")
+
+
+def wait_until_right(found: Running, server: Startable, patience: float) -> None:
+    """Sends requests until the reply is right; fails with the last problem."""
+    deadline = time.monotonic() + patience
+    while True:
         try:
-            status, body = ask(found.address, "/hello", tls=getattr(server, "tls", False))
-        except (OSError, http.client.HTTPException) as error:
-            problem = repr(error)
-        else:
-            if (status, body) == (200, HELLO):
-                return
-            problem = f"{status} {body!r}"
-        time.sleep(0.02)
-    raise ToolError(
-        f"{server.name} does not answer /hello: {problem}\n{output.read_text()[-2000:]}"
-    )
+            return check(found, *server.probe, tls=server.pem is not None)
+        except ToolError as problem:
+            if not found.process.running:
+                raise ToolError("it ended") from None
+            if time.monotonic() > deadline:
+                raise problem from None
+        time.sleep(PAUSE)
 
 
-def _resident_kib(pid: int) -> int:
-    text = Path(f"/proc/{pid}/status").read_text()
-    fields = dict(line.split(":", 1) for line in text.splitlines())
-    return int(fields["VmRSS"].split()[0])
+def check(process: Running, target: str, body: bytes, *, tls: bool = False) -> None:
+    """Sends one request before the measurement. The error shows a wrong reply."""
+    try:
+        found = ask(f"{'https' if tls else 'http'}://{process.address}", target, timeout=15.0)
+    except (OSError, http.client.HTTPException) as error:
+        raise ToolError(f"no answer to {target}: {error!r}") from None
+    if (found.status, found.body) != (200, body):
+        raise ToolError(f"{target} is answered {found.status} {found.body[:60]!r}")
+
+
+def certificate(openssl: Path, folder: Path) -> Pem:
+    """A certificate and its key, as most sites have: ECDSA on P-256."""
+    files = folder / "certificate.pem", folder / "key.pem"
+    argv = [str(openssl), "req", "-x509", "-newkey", "ec", "-pkeyopt"]
+    argv += ["ec_paramgen_curve:prime256v1", "-noenc", "-subj", "/CN=bench"]
+    # Its clients trust it alone, and an authority's certificate is none of a server (RFC 5280 section 4.2.1.9).
+    argv += ["-addext", f"subjectAltName=IP:{HOST}"]
+    argv += ["-addext", "basicConstraints=critical,CA:FALSE"]
+    argv += ["-out", str(files[0]), "-keyout", str(files[1])]
+    result = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        raise ToolError(f"{' '.join(argv)} failed: {result.stderr.strip()}")
+    return files
+
+
+def _memory(pid: int) -> tuple[int, int]:
+    """KiB of a process of its own, and shared with others (proc_pid_smaps(5), smaps_rollup)."""
+    found: dict[str, int] = {}
+    with suppress(FileNotFoundError, ProcessLookupError):
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]:
+            name, value = line.split(":", 1)
+            found[name] = int(value.split()[0])
+    own = found.get("Private_Clean", 0) + found.get("Private_Dirty", 0)
+    return own, found.get("Rss", 0) - own

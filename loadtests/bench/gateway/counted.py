@@ -8,7 +8,7 @@ from pathlib import Path
 
 from loadtests.bench.experiment.builds import Programs
 from loadtests.bench.experiment.plan import Row
-from loadtests.bench.experiment.servers import HELLO, Running, running
+from loadtests.bench.experiment.servers import HELLO, Running, Startable, running
 from loadtests.bench.gateway.proxies import Proxy
 from loadtests.bench.instructions.exchange import Http1, Lane
 from tools.errors import ToolError
@@ -22,7 +22,7 @@ WORKER = "wrk:worker_0"
 
 
 @dataclass(frozen=True)
-class UnderCallgrind:
+class UnderCallgrind(Startable):
     """A proxy that callgrind runs."""
 
     proxy: Proxy
@@ -53,7 +53,7 @@ def counted(proxy: Proxy, programs: Programs, cpus: list[int]) -> Row:
             cpus,
         ) as process,
     ):
-        client = Http1(int(process.address.rpartition(":")[2]), _worker(process))
+        client = Http1(process.port, _worker(process))
         for _ in range(2):
             # The first part also has what happens once.
             for _ in range(REQUESTS):

@@ -5,24 +5,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from loadtests.bench.cpu import Counters
-from loadtests.bench.experiment.generator import measured
-from loadtests.bench.experiment.page import LEGEND, Page, cell, middle, verdict
-from loadtests.bench.experiment.plan import Experiment, Plan, Row, Task
-from loadtests.bench.experiment.plots import Panel, Plot, Series
+from loadtests.bench.experiment.base import Experiment
+from loadtests.bench.experiment.page import Figure, Page, verdict
+from loadtests.bench.experiment.plan import Plan, Row, Task
 from loadtests.bench.experiment.record import Record
 from loadtests.bench.experiment.servers import Running, running
 from loadtests.bench.gateway import proxies
-from loadtests.bench.gateway.proxies import (
-    GATEWAY,
-    HAPROXY,
-    LEAN,
-    MINIMAL,
-    NGINX,
-    SILENT,
-    PoolStand,
-    Proxy,
-    pooled,
-)
+from loadtests.bench.gateway.proxies import GATEWAY, MINIMAL, PoolBed, Proxy, pooled
 from loadtests.bench.options import positive
 
 TARGET = 1.15
@@ -33,6 +22,16 @@ RATE_SHARE = 0.5
 
 LOOPS = {"open": "At the same rate", "closed": "As fast as they can"}
 
+FIGURES = (
+    Figure("CPU, µs/request", "cpu_us"),
+    Figure(f"× {MINIMAL}", "cpu_us", over={"proxy": MINIMAL}),
+    Figure("user, %", "user_share", 0, 100, brief=True),
+    Figure("sleeps/request", "sleeps", brief=True),
+    Figure("requests/s", "requests_per_second", 0, brief=True),
+    Figure("proxy's CPU busy", "busy", brief=True),
+    Figure("p99, ms", "latency_us.hello.99", 2, 1e-3),
+)
+
 
 class Gateway(Experiment):
     """Every proxy in a closed loop, and at a rate that is the same for all."""
@@ -40,6 +39,7 @@ class Gateway(Experiment):
     name = "gateway"
     title = "What a request costs in the gateway"
     help = "CPU per request of the gateway, compared with a minimal Envoy, nginx and HAProxy"
+    lead = "The method: docs/results/bench-gateway.md. Where the time goes: gateway/cost.md."
     rounds = 9
     seconds = 1.5
 
@@ -52,136 +52,49 @@ class Gateway(Experiment):
         return [{"proxy": name} for name in proxies.NAMES]
 
     @contextmanager
-    def stand(self, plan: Plan, tasks: Sequence[Task]) -> Iterator[PoolStand]:
-        with pooled(plan) as stand:
-            minimal = proxies.minimal(stand.endpoints)
-            stand.facts["rate"] = plan.options.rate or rate(self, stand, minimal)
-            yield stand
+    def test_bed(self, plan: Plan, tasks: Sequence[Task]) -> Iterator[PoolBed]:
+        with pooled(plan) as bed:
+            minimal = proxies.compared(MINIMAL, bed.rendered, bed.endpoints)
+            bed.facts["rate"] = plan.options.rate or rate(self, bed, minimal)
+            yield bed
 
-    def measure(self, stand: PoolStand, task: Task, number: int) -> Iterator[Row]:
-        known = proxies.compared(stand.rendered, stand.endpoints)
-        proxy = next(one for one in known if one.name == task["proxy"])
-        with running(proxy, stand.programs, [stand.cpus[0]]) as process:
+    def measure(self, bed: PoolBed, task: Task, number: int) -> Iterator[Row]:
+        proxy = proxies.compared(task["proxy"], bed.rendered, bed.endpoints)
+        with running(proxy, bed.programs, [bed.cpus[0]]) as process:
             for loop in ("closed", "open"):
-                yield turn(self, stand, process, loop, number)
+                yield turn(self, bed, process, loop, number)
 
     def brief(self, row: Row) -> str:
         rate = row["requests_per_second"]
         return f"{row['loop']} {row['cpu_us']:.2f} µs at {rate:,.0f}/s, {row['wrong']} wrong"
 
-    def page(self, record: Record) -> Page:
-        page = Page(self.title, record, LEGEND, LEAD)
-        page.section("Reading")
-        page.points([*_reading(record), *page.quality()])
-        page.plot(_plot(record))
+    def verdicts(self, record: Record) -> Iterator[str]:
         for loop, title in LOOPS.items():
-            page.section(title, METHODS[loop].format(**record.facts))
-            _table(page, record, loop)
-        page.section("How it is measured", METHOD.format(*record.cpus))
-        return page
+            arms = {"proxy": GATEWAY}, {"proxy": MINIMAL}
+            if ratios := record.ratios("cpu_us", *arms, loop=loop):
+                yield f"{title}: CPU time × {MINIMAL}: {verdict(ratios, TARGET)}."
+
+    def report(self, page: Page, record: Record) -> None:
+        for loop, title in LOOPS.items():
+            page.section(title)
+            page.figures("", page.lines("proxy", loop=loop), *FIGURES)
+        costs = [Figure(f"{LOOPS[loop]}, µs", "cpu_us", where={"loop": loop}) for loop in LOOPS]
+        page.chart("CPU time of a request in each proxy", page.lines("proxy"), *costs)
 
 
-def rate(of: Experiment, stand: PoolStand, proxy: Proxy) -> float:
+def rate(of: Experiment, bed: PoolBed, proxy: Proxy) -> float:
     """A rate that keeps the CPU of a proxy about half busy, in whole thousands."""
-    with running(proxy, stand.programs, [stand.cpus[0]]) as process:
-        reached = _load(of, stand, process, "closed")["requests_per_second"]
+    with running(proxy, bed.programs, [bed.cpus[0]]) as process:
+        reached = turn(of, bed, process, "closed", 0)["requests_per_second"]
     return max(1.0, RATE_SHARE * reached // 1000) * 1000
 
 
-def turn(of: Experiment, stand: PoolStand, process: Running, loop: str, seed: int) -> Row:
+def turn(of: Experiment, bed: PoolBed, process: Running, loop: str, seed: int) -> Row:
     """One load on a proxy that runs; `seed` is that of the arrivals."""
-    more = {"rate": stand.facts["rate"], "seed": seed} if loop == "open" else {}
-    return {"loop": loop, **_load(of, stand, process, loop, **more)}
-
-
-def _load(of: Experiment, stand: PoolStand, process: Running, loop: str, **more: float) -> Row:
-    seconds = stand.plan.seconds(of.seconds)
-    counts = Counters()
-    row = measured(
-        process,
-        stand.programs.generator,
-        stand.place(first=loop == "open"),
-        loop,
-        beside=stand.pool,
-        during=counts.of(process.pids),
-        seconds=seconds,
-        warm_up=seconds / 3,
-        **more,
-    )
-    return {**row, **counts.per_request(row["requests"])}
-
-
-def _reading(record: Record) -> Iterator[str]:
-    for name in (GATEWAY, SILENT, LEAN, NGINX, HAPROXY):
-        ratios = {loop: _ratios(record, name, loop) for loop in LOOPS}
-        if not all(ratios.values()):
-            continue
-        told = f"{cell(ratios['open'], 2)} at the same rate and {cell(ratios['closed'], 2)} in a closed loop"
-        sentence = f"{name} takes {told} of minimal Envoy's CPU time."
-        if name == GATEWAY:
-            worst = max(ratios.values(), key=lambda found: sorted(found)[len(found) // 2])
-            sentence += f" That {verdict(worst, TARGET)}."
-        yield sentence
-
-
-def _ratios(record: Record, name: str, loop: str) -> list[float]:
-    return record.ratios("cpu_us", {"proxy": name}, {"proxy": MINIMAL}, loop=loop)
-
-
-def _table(page: Page, record: Record, loop: str) -> None:
-    def values(name: str, figure: str) -> list[float]:
-        return record.values(figure, proxy=name, loop=loop)
-
-    page.table(
-        "",
-        record.labels("proxy"),
-        ("CPU, µs/request", lambda name: cell(values(name, "cpu_us"), 2)),
-        (f"× {MINIMAL}", lambda name: cell(_ratios(record, name, loop), 2)),
-        ("user, %", lambda name: middle(values(name, "user_share"), 0, 100)),
-        ("sleeps/request", lambda name: middle(values(name, "sleeps"), 2)),
-        ("requests/s", lambda name: middle(values(name, "requests_per_second"), 0)),
-        ("proxy's CPU busy", lambda name: middle(values(name, "busy"), 2)),
-        ("p99, ms", lambda name: cell(values(name, "latency_us.hello.99"), 2, 1e-3)),
-    )
-
-
-def _plot(record: Record) -> Plot:
-    series = [
-        Series(
-            title,
-            [(p, record.values("cpu_us", proxy=p, loop=loop)) for p in record.labels("proxy")],
-        )
-        for loop, title in LOOPS.items()
-    ]
-    return Plot("CPU time of a request in each proxy", [Panel(series, x="µs", kind="bars")])
-
-
-LEAD = (
-    "[gateway/cost.md](../../gateway/cost.md) says where the time goes and what each setting adds."
-)
-
-METHODS = {
-    "open": (
-        "Open loop, Poisson arrivals of {rate:,.0f} requests/s: every proxy does the same work in the same time, "
-        "and wakes up as often as that takes."
-    ),
-    "closed": (
-        "Closed loop: each connection sends its next request as soon as the reply arrives. A proxy whose CPU is busy finds "
-        "several requests in each poll and shares its cost. A proxy that is faster than the load waits more often "
-        "(`sleeps`), which makes each request more expensive."
-    ),
-}
-
-METHOD = """\
-`GET /hello`, 13 bytes, on 64 keep-alive connections, through the proxy to a pool of two replicas of
-corelane-server, the same pool for all. The proxy has CPU {0} for itself, with one worker or thread; the generator
-and the pool share CPU {1}. Each measurement starts its proxy and warms it up; each round has another order, and
-ratios are taken within the round.
-
-CPU time is the CPU clock of the proxy's processes (clock_getcpuclockid(3)), all threads. It includes the kernel's
-work for their system calls; in loopback that is also TCP's work of the other side, for each packet that the proxy
-sends. User time is split by the kernel's ticks. `sleeps` are voluntary context switches.
-
-nginx and HAProxy keep connections alive on both sides, balance round robin and forward the client's address
-(`nginx.conf` and `haproxy.cfg` in `loadtests/bench/gateway`). A full log has one JSON line for each request with
-the same fields, as far as the proxy has them. Envoy and nginx write blocks of 64 KiB, HAProxy single lines."""
+    seconds, counts = bed.plan.seconds(of.seconds), Counters()
+    options = {"seconds": seconds, "warm_up": seconds / 3}
+    if loop == "open":
+        options |= {"rate": bed.facts["rate"], "seed": seed}
+    during = counts.of(process.pids)
+    row = bed.load(process, loop, beside=bed.pool, during=during, **options)
+    return {"loop": loop, **row, **counts.per_request(row["requests"])}

@@ -1,4 +1,4 @@
-"""The proxies under measurement, what each is started with, and the replicas behind them."""
+"""The proxies under measurement, and the pool of replicas behind them."""
 
 import contextlib
 import copy
@@ -7,26 +7,25 @@ import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from loadtests.bench.experiment import builds, servers
 from loadtests.bench.experiment.builds import Programs
-from loadtests.bench.experiment.generator import Place
-from loadtests.bench.experiment.plan import Plan, Stand
-from loadtests.bench.experiment.servers import HOST, Running, running
+from loadtests.bench.experiment.plan import Plan, TestBed
+from loadtests.bench.experiment.servers import Replica, Running, Startable, running
 from local import render
-from stack.ports import free_ports
+from stack import HOST
 
 PORT = "@PORT@"
 """Where the port of a listener comes to stand."""
 
+FREE_PORT = 0
+"""Of listeners that this benchmark never contacts: the kernel chooses."""
+
 TO_JSON = "import json, sys, yaml; json.dump(yaml.safe_load(sys.stdin), sys.stdout)"
 """For the Python of supervisord, which has PyYAML."""
-
-FREE_PORT = 0
-"""Of listeners that nobody asks here: the kernel chooses."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +40,9 @@ def configuration(
     tools: dict[str, Path],
     pool: Sequence[Endpoint],
     chart: Path = render.CHART,
-    more: dict[str, object] | None = None,
+    more: Mapping[str, object] | None = None,
 ) -> dict:
-    """The configuration as a dictionary; its ports are placeholders. `more` are other values."""
+    """What the chart renders for a pool; the port is a placeholder. `more` are other values."""
     endpoints = [
         {"address": HOST, "port": replica.port, "adminPort": replica.admin_port} for replica in pool
     ]
@@ -58,20 +57,33 @@ def configuration(
         json.dump(values, file)
         file.flush()
         text = render.envoy(Path(file.name), tools, chart=chart)
-    found = _parsed(text, tools)
+    argv = [tools["supervisord"].parent / "python", "-c", TO_JSON]
+    result = subprocess.run(argv, input=text, stdout=subprocess.PIPE, text=True, check=True)
+    found = json.loads(result.stdout)
     found["admin"]["address"]["socket_address"]["port_value"] = FREE_PORT
     for listener in found["static_resources"]["listeners"]:
-        address = listener["address"]["socket_address"]
         # Numbers may be strings in protobuf's JSON.
-        address["port_value"] = PORT if listener["name"] == "ingress" else FREE_PORT
+        port = PORT if listener["name"] == "ingress" else FREE_PORT
+        listener["address"]["socket_address"]["port_value"] = port
     return found
 
 
-def _parsed(text: str, tools: dict[str, Path]) -> dict:
-    python = tools["supervisord"].parent / "python"
-    argv = [python, "-c", TO_JSON]
-    result = subprocess.run(argv, input=text, stdout=subprocess.PIPE, text=True, check=True)
-    return json.loads(result.stdout)
+MARK = 60_001
+"""The first placeholder for a replica's port."""
+
+
+def placeholders(replicas: int) -> list[Endpoint]:
+    """A pool whose ports are known later."""
+    return [Endpoint(MARK + 2 * index, MARK + 2 * index + 1) for index in range(replicas)]
+
+
+def pointed(config: dict, pool: Sequence[Endpoint]) -> str:
+    """A configuration that was rendered for placeholders, with the ports of a pool, as JSON."""
+    text = json.dumps(config)
+    for mark, replica in zip(placeholders(len(pool)), pool, strict=True):
+        text = text.replace(str(mark.port), str(replica.port))
+        text = text.replace(str(mark.admin_port), str(replica.admin_port))
+    return text
 
 
 def connection_manager(config: dict) -> dict:
@@ -81,92 +93,57 @@ def connection_manager(config: dict) -> dict:
     return ingress["filter_chains"][0]["filters"][-1]["typed_config"]
 
 
-def without_log(config: dict) -> None:
-    """Logs nothing."""
-    connection_manager(config).pop("access_log", None)
+def without_log(config: dict) -> dict:
+    """The same, which logs nothing."""
+    found = copy.deepcopy(config)
+    connection_manager(found).pop("access_log", None)
+    return found
 
 
-def log_of_all(config: dict) -> list[dict]:
-    """The access log, of every request."""
-    log = json.loads(json.dumps(connection_manager(config)["access_log"]))
-    for sink in log:
+def with_full_log(config: dict) -> dict:
+    """The same, which logs every request."""
+    found = copy.deepcopy(config)
+    for sink in connection_manager(found)["access_log"]:
         sink.pop("filter", None)
-    return log
+    return found
 
 
 REPLICAS = 2
 TOOLS = ("helm", "supervisord", "envoy", "nginx", "haproxy")
 
 
-@dataclass(frozen=True)
-class Replica:
-    """One server of the pool."""
-
-    name: str
-    admin_port: int
-    lanes: int = 1
-
-    def argv(self, programs: Programs, address: str, _folder: Path) -> list[str]:
-        """How it is started. All replicas share a CPU, so none pins its lanes."""
-        argv = [
-            str(programs.server),
-            "--listen",
-            address,
-            "--lanes",
-            str(self.lanes),
-            "--pin",
-            "off",
-        ]
-        argv += ["--admin.listen", f"{HOST}:{self.admin_port}"]
-        return [*argv, "--replica", self.name, "--log.level", "warn"]
-
-
 @dataclass
-class PoolStand(Stand):
+class PoolBed(TestBed):
     """A pool that all proxies share. The proxy has the first CPU, generator and pool the second."""
 
-    programs: Programs | None = None
     pool: Sequence[Running] = ()
     endpoints: Sequence[Endpoint] = ()
     rendered: dict = field(default_factory=dict)
     """The configuration that the gateway's chart renders for the pool."""
 
-    def place(self, *, first: bool = False) -> Place:
-        """The generator's; `first` for an open loop, which could not send in time otherwise."""
-        return Place([self.cpus[1]], first)
-
 
 @contextlib.contextmanager
-def pooled(plan: Plan, lanes: int = 1) -> Iterator[PoolStand]:
+def pooled(plan: Plan, lanes: int = 1) -> Iterator[PoolBed]:
     """Builds everything and starts the pool, which is the same for all proxies and all rounds."""
     programs = builds.obtain(plan.server, plan.profile, tools=TOOLS)
     cpus = servers.first_cpus(2)
-    with replicas(programs, cpus[1], lanes) as (pool, endpoints):
-        yield PoolStand(
+    with contextlib.ExitStack() as stack:
+        # All share a CPU, so none pins its lanes.
+        replicas = [Replica(lanes=lanes, pin="off") for _ in range(REPLICAS)]
+        pool = [stack.enter_context(running(one, programs, [cpus[1]])) for one in replicas]
+        endpoints = [
+            Endpoint(server.port, replica.admin_port)
+            for server, replica in zip(pool, replicas, strict=True)
+        ]
+        yield PoolBed(
             plan,
             cpus,
+            programs,
             versions=versions(programs),
-            programs=programs,
             pool=pool,
             endpoints=endpoints,
             rendered=configuration(programs.tools, endpoints),
         )
-
-
-@contextlib.contextmanager
-def replicas(
-    programs: Programs, cpu: int, lanes: int = 1
-) -> Iterator[tuple[list[Running], list[Endpoint]]]:
-    """The pool, on one CPU."""
-    with contextlib.ExitStack() as stack:
-        pool, endpoints = [], []
-        for number in range(REPLICAS):
-            replica = Replica(f"bench-{number}", free_ports(), lanes)
-            server = stack.enter_context(running(replica, programs, [cpu]))
-            pool.append(server)
-            port = int(server.address.rpartition(":")[2])
-            endpoints.append(Endpoint(port, replica.admin_port))
-        yield pool, endpoints
 
 
 MINIMAL = "minimal Envoy"
@@ -193,7 +170,7 @@ log stdout format raw local0
 
 
 @dataclass(frozen=True)
-class Proxy:
+class Proxy(Startable):
     """A program with a configuration."""
 
     name: str
@@ -202,7 +179,6 @@ class Proxy:
     """The configuration; @PORT@ and @FOLDER@ are replaced when it starts."""
 
     def argv(self, programs: Programs, address: str, folder: Path) -> list[str]:
-        """How it is started."""
         text = filled(self.text, {"PORT": address.rpartition(":")[2], "FOLDER": str(folder)})
         # Envoy knows the format by the name's end.
         file = folder / ("config.json" if text.startswith("{") else "config.yaml")
@@ -233,80 +209,50 @@ def envoy(name: str, config: dict) -> Proxy:
     return Proxy(name, "envoy", json.dumps(config))
 
 
-def compared(rendered: dict, pool: Sequence[Endpoint]) -> list[Proxy]:
-    """What the benchmark compares, each with a log of all requests and without."""
-    silent, full = copy.deepcopy(rendered), copy.deepcopy(rendered)
-    log = log_of_all(rendered)
-    without_log(silent)
-    connection_manager(full)["access_log"] = log
-    found = [
-        minimal(pool),
-        lean(pool),
-        envoy(SILENT, silent),
-        _nginx(pool, logs=False),
-        _haproxy(pool, logs=False),
-        envoy(GATEWAY, rendered),
-        minimal(pool, log),
-        envoy(GATEWAY + LOGS, full),
-        _nginx(pool, logs=True),
-        _haproxy(pool, logs=True),
-    ]
-    assert tuple(proxy.name for proxy in found) == NAMES
-    return found
-
-
-def minimal(pool: Sequence[Endpoint], log: Sequence[dict] = ()) -> Proxy:
-    """Envoy with the least that proxies."""
-    values = {"ACCESS_LOG": json.dumps(log), "ENDPOINTS": _endpoints(pool)}
-    text = filled((HERE / "minimal.yaml").read_text(), values)
-    return Proxy(MINIMAL + LOGS * bool(log), "envoy", text)
-
-
-def lean(pool: Sequence[Endpoint]) -> Proxy:
-    """Envoy without anything that costs."""
-    text = filled((HERE / "lean.yaml").read_text(), {"ENDPOINTS": _endpoints(pool)})
-    return Proxy(LEAN, "envoy", text)
-
-
-def _endpoints(pool: Sequence[Endpoint]) -> str:
-    addresses = ({"address": HOST, "port_value": replica.port} for replica in pool)
-    return json.dumps([{"endpoint": {"address": {"socket_address": one}}} for one in addresses])
-
-
-def _nginx(pool: Sequence[Endpoint], *, logs: bool) -> Proxy:
-    values = {
+def compared(name: str, rendered: dict, pool: Sequence[Endpoint]) -> Proxy:
+    """One of NAMES."""
+    kind, logs = name.removesuffix(LOGS), name.endswith(LOGS)
+    full = with_full_log(rendered)
+    if kind in (GATEWAY, SILENT):
+        shown = full if logs else without_log(rendered) if kind == SILENT else rendered
+        return envoy(name, shown)
+    addresses = [{"address": HOST, "port_value": replica.port} for replica in pool]
+    endpoints = [{"endpoint": {"address": {"socket_address": one}}} for one in addresses]
+    file, program, log, server = {
+        MINIMAL: ("minimal.yaml", "envoy", json.dumps(connection_manager(full)["access_log"]), ""),
+        LEAN: ("lean.yaml", "envoy", "", ""),
         # Written in blocks, as Envoy does.
-        "ACCESS_LOG": "@FOLDER@/access.log json buffer=64k flush=10s" if logs else "off",
-        "SERVERS": " ".join(f"server {HOST}:{replica.port};" for replica in pool),
-    }
-    text = filled((HERE / "nginx.conf").read_text(), values)
-    return Proxy(NGINX + LOGS * logs, "nginx", text)
-
-
-def _haproxy(pool: Sequence[Endpoint], *, logs: bool) -> Proxy:
-    servers = (f"  server {number} {HOST}:{replica.port}" for number, replica in enumerate(pool))
-    values = {
+        NGINX: (
+            "nginx.conf",
+            "nginx",
+            "@FOLDER@/access.log json buffer=64k flush=10s",
+            "server {};\n",
+        ),
         # It writes each line alone.
-        "ACCESS_LOG": HAPROXY_LOG if logs else "no log",
-        "SERVERS": "\n".join(servers),
+        HAPROXY: ("haproxy.cfg", "haproxy", HAPROXY_LOG, "  server s{0} {0}\n"),
+    }[kind]
+    none = {"nginx": "off", "haproxy": "no log"}.get(program, "[]")
+    values = {
+        "ACCESS_LOG": log if logs else none,
+        "ENDPOINTS": json.dumps(endpoints),
+        "SERVERS": "".join(server.format(f"{HOST}:{replica.port}") for replica in pool),
     }
-    text = filled((HERE / "haproxy.cfg").read_text(), values)
-    return Proxy(HAPROXY + LOGS * logs, "haproxy", text)
+    return Proxy(name, program, filled((HERE / file).read_text(), values))
 
 
 def versions(programs: Programs) -> dict[str, str]:
     """What each program says of itself."""
     haproxy = programs.tools["haproxy"]
-    library = {**os.environ, "LD_LIBRARY_PATH": libraries(haproxy)}
+    environment = {**os.environ, "LD_LIBRARY_PATH": libraries(haproxy)}
     asked = {
-        "Envoy": ([programs.tools["envoy"], "--version"], None),
-        "nginx": ([programs.tools["nginx"], "-v"], None),
-        "HAProxy": ([haproxy, "-v"], library),
+        "Envoy": [programs.tools["envoy"], "--version"],
+        "nginx": [programs.tools["nginx"], "-v"],
+        "HAProxy": [haproxy, "-v"],
     }
-    return {name: _version(argv, environment) for name, (argv, environment) in asked.items()}
+    return {name: _version(argv, environment) for name, argv in asked.items()}
 
 
-def _version(argv: list, environment: dict[str, str] | None) -> str:
+def _version(argv: list, environment: dict[str, str]) -> str:
     result = subprocess.run(argv, capture_output=True, text=True, env=environment, check=True)
     number = r"(?<![\w./-])\d+\.\d+\.\d+|(?<=/)\d+\.\d+\.\d+"
     found = re.search(number, result.stdout + result.stderr)

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from images import platforms, rust
+from loadtests.bench.experiment.base import Experiment
 from loadtests.bench.experiment.page import Page
-from loadtests.bench.experiment.plan import Experiment, Plan, Row, Stand, Task
+from loadtests.bench.experiment.plan import Plan, Row, Task, TestBed
 from loadtests.bench.experiment.record import Record
 from loadtests.bench.instructions import rows
 from loadtests.bench.instructions.rows import LIMIT, ROWS, Budget
@@ -25,10 +26,10 @@ BY_NAME = {row.name: row for row in ROWS}
 
 
 @dataclass
-class Counting(Stand):
+class Counting(TestBed):
     """What counts, and the rows that the check is done with."""
 
-    programs: rows.Programs | None = None
+    counter: rows.Programs | None = None
     known: Budget | None = None
     rows: dict[str, list[Row]] = field(default_factory=dict)
 
@@ -73,27 +74,27 @@ class Instructions(Experiment):
         return [{"row": name} for name in BY_NAME]
 
     @contextmanager
-    def stand(self, plan: Plan, tasks: Sequence[Task]) -> Iterator[Counting]:
+    def test_bed(self, plan: Plan, tasks: Sequence[Task]) -> Iterator[Counting]:
         server = plan.server or rust.build(rust.SERVER, platforms.native())
         with rows.with_tools(server) as programs:
-            stand = Counting(plan, (), programs=programs)
+            bed = Counting(plan, (), counter=programs)
             if plan.options.check:
-                stand.known = Budget.read(plan.options.budget)
-            stand.facts["requests"] = plan.options.requests or round(REQUESTS * plan.scale)
+                bed.known = Budget.read(plan.options.budget)
+            bed.facts["requests"] = plan.options.requests or round(REQUESTS * plan.scale)
             valgrind = versions.remembered(programs.valgrind, table.find("valgrind"))
-            stand.versions = {**rows.toolchain(), "valgrind": valgrind}
-            yield stand
+            bed.versions = {**rows.toolchain(), "valgrind": valgrind}
+            yield bed
 
-    def measure(self, stand: Counting, task: Task, number: int) -> list[Row]:
-        name, requests = task["row"], stand.facts["requests"]
-        if stand.within(name):
+    def measure(self, bed: Counting, task: Task, number: int) -> list[Row]:
+        name, requests = task["row"], bed.facts["requests"]
+        if bed.within(name):
             return []
         short, long = (
-            rows.instructions(BY_NAME[name], stand.programs, length)
+            rows.instructions(BY_NAME[name], bed.counter, length)
             for length in (rows.SHORT, rows.SHORT + requests)
         )
         row = {"short": short, "long": long, "counted": requests}
-        stand.rows.setdefault(name, []).append(row)
+        bed.rows.setdefault(name, []).append(row)
         return [row]
 
     def enough(self, rows: Sequence[Row], number: int, plan: Plan) -> bool:

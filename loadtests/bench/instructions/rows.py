@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from loadtests.bench.connections.servers import Pem, certificate
+from loadtests.bench.experiment.servers import Pem, certificate
 from loadtests.bench.instructions.exchange import Client, Connect, Http1, Http2, Reply
 from loadtests.bench.instructions.server import TOKEN, Settings, counted, trusting
 from tools import resolve

@@ -13,13 +13,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from loadtests.bench.connections.servers import Pem
+from loadtests.bench.experiment.servers import STATIC, Pem
 from loadtests.bench.instructions.exchange import PATIENCE, Lane
-from local.settings import REPOSITORY
 from stack.ports import free_ports
 from tools.errors import ToolError
 
-STATIC = REPOSITORY / "services" / "server" / "static"
 TOKEN = "instructions"
 
 CHANGED = 1_700_000_000

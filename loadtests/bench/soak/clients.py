@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Self
 
-from loadtests.bench.experiment.servers import HOST
+from stack import HOST
 
 PATIENCE = 30.0
 """Longest wait for a reply in seconds."""

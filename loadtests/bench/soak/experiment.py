@@ -7,41 +7,44 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
 
 from loadtests.bench.experiment import builds
+from loadtests.bench.experiment.base import Experiment
+from loadtests.bench.experiment.builds import Programs
 from loadtests.bench.experiment.page import Page
-from loadtests.bench.experiment.plan import Experiment, Plan, Row, Stand, Task
+from loadtests.bench.experiment.plan import Plan, Row, Task, TestBed
 from loadtests.bench.experiment.plots import Panel, Plot, Series
 from loadtests.bench.experiment.record import Record
-from loadtests.bench.experiment.servers import CORELANE, HOST, Running, ask, metrics, running, total
+from loadtests.bench.experiment.servers import (
+    CORELANE,
+    STATIC,
+    Replica,
+    Running,
+    metrics,
+    running,
+    total,
+)
 from loadtests.bench.options import positive
 from loadtests.bench.soak.clients import Clients
-from local.settings import REPOSITORY
-from stack.ports import free_ports
+from stack import eventually, in_time
+from stack.http import replies
 from tools.errors import ToolError
 
-STATIC = REPOSITORY / "services" / "server" / "static"
 GAUGES = ("corelane_connections", "corelane_requests_in_flight")
 
+GROWTH = 1.1
+SLACK = 2 << 20
+"""Memory is flat if the median of the last third of the samples is at most GROWTH times that of the middle
+third, plus SLACK bytes. The first third is the warm-up."""
 
-class Soaked:
-    """corelane-server with two lanes, and all its defaults."""
+SETTLE = 30.0
+"""Seconds within which the server notices that all clients have left, drains and ends."""
 
-    name = CORELANE
-
-    def __init__(self) -> None:
-        self.admin = f"{HOST}:{free_ports()}"
-
-    def argv(self, program: Path, address: str, _folder: Path) -> list[str]:
-        """How it is started."""
-        argv = [str(program), "--listen", address, "--admin.listen", self.admin]
-        argv += ["--lanes", "2", "--pin", "off", "--static.root", str(STATIC)]
-        return [*argv, "--drain.settle", "0s", "--log.level", "warn"]
+FLAGS = ("--static.root", str(STATIC), "--drain.settle", "0s")
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,8 @@ class Watched:
 
     def sample(self, at: float) -> dict[str, float]:
         """procfs(5) and the metrics, `at` so many seconds after the start of the load."""
-        connections, in_flight = self._gauges()
+        shown = metrics(self.admin)
+        connections, in_flight = (int(total(shown, name)) for name in GAUGES)
         return {
             "at": round(at, 3),
             "memory": 1024 * self.process.resident_kib(),
@@ -61,14 +65,6 @@ class Watched:
             "connections": connections,
             "in_flight": in_flight,
         }
-
-    def ready(self) -> bool:
-        """Whether every lane listens."""
-        return ask(self.admin, "/readyz")[0] == 200
-
-    def idle(self) -> bool:
-        """Whether no connection is open and no request in flight."""
-        return not any(self._gauges())
 
     def descriptors(self) -> int:
         """Open files, sockets included."""
@@ -81,26 +77,6 @@ class Watched:
             time.sleep(0.05)
             least = min(least, self.descriptors())
         return least
-
-    def _gauges(self) -> list[int]:
-        shown = metrics(self.admin)
-        return [int(total(shown, name)) for name in GAUGES]
-
-
-GROWTH = 1.1
-SLACK = 2 << 20
-"""Memory is flat if the median of the last third of the samples is at most GROWTH times that of the middle
-third, plus SLACK bytes. The first third is the warm-up."""
-
-SETTLE = 30.0
-"""Seconds within which the server notices that all clients have left, drains and ends."""
-
-
-@dataclass
-class SoakStand(Stand):
-    """The program under load."""
-
-    program: Path | None = None
 
 
 class Soak(Experiment):
@@ -123,15 +99,15 @@ class Soak(Experiment):
         return [{"server": CORELANE}]
 
     @contextmanager
-    def stand(self, plan: Plan, tasks: Sequence[Task]) -> Iterator[SoakStand]:
+    def test_bed(self, plan: Plan, tasks: Sequence[Task]) -> Iterator[TestBed]:
         built = plan.server or builds.build([CORELANE], plan.profile) / CORELANE
-        facts = {"seconds": plan.seconds(self.seconds)}
-        yield SoakStand(plan, tuple(sorted(os.sched_getaffinity(0))), facts=facts, program=built)
+        cpus = tuple(sorted(os.sched_getaffinity(0)))
+        yield TestBed(plan, cpus, Programs(built), {"seconds": plan.seconds(self.seconds)})
 
-    def measure(self, stand: SoakStand, task: Task, number: int) -> Row:
-        server = Soaked()
-        with running(server, stand.program, list(stand.cpus)) as process:
-            return _soaked(stand, Watched(process, server.admin))
+    def measure(self, bed: TestBed, task: Task, number: int) -> Row:
+        server = Replica(FLAGS, lanes=2, pin="off")
+        with running(server, bed.programs, list(bed.cpus)) as process:
+            return _soaked(bed, Watched(process, server.admin))
 
     def brief(self, row: Row) -> str:
         return summary(row)
@@ -143,32 +119,29 @@ class Soak(Experiment):
         (row,) = record.rows
         reasons, about = broken(row), record.plan["options"]
         page = Page(self.title, record)
-        page.text(
-            f"**{'Failed' if reasons else 'Passed'}:** {record.facts['seconds']:g} s, {summary(row)}."
-        )
+        verdict = "Failed" if reasons else "Passed"
+        page.text(f"**{verdict}:** {record.facts['seconds']:g} s, {summary(row)}.")
         page.points(reasons)
         page.text(f"{about['clients']} clients at a time, seed {about['seed']}.")
-        page.table(
-            "clients", sorted(row["clients"]), ("came", lambda kind: f"{row['clients'][kind]:,}")
-        )
+        came = ("came", lambda kind: f"{row['clients'][kind]:,}")
+        page.table("clients", sorted(row["clients"]), came)
         page.plot(_plot(row))
         return page
 
 
-def _soaked(stand: SoakStand, server: Watched) -> Row:
+def _soaked(bed: TestBed, server: Watched) -> Row:
     """Load and samples, then what is left when all clients are gone."""
-    options, seconds = stand.plan.options, stand.facts["seconds"]
+    options, seconds = bed.plan.options, bed.facts["seconds"]
     # Until all lanes listen, not all descriptors of the server are open.
-    _wait(server.ready)
+    eventually(lambda: replies(f"http://{server.admin}", "/readyz"), "every lane listens")
     start = server.least_descriptors()
-    port = int(server.process.address.rpartition(":")[2])
-    clients = Clients(port, options.seed, options.clients)
+    clients = Clients(server.process.port, options.seed, options.clients)
     process, begun = server.process.process, time.monotonic()
     stop = threading.Event()
     samples: list[dict] = []
 
     def watch() -> None:
-        while not stop.wait(min(1.0, seconds / 30)) and process.poll() is None:
+        while not stop.wait(min(1.0, seconds / 30)) and process.running:
             samples.append(server.sample(time.monotonic() - begun))
 
     watcher = threading.Thread(target=watch)
@@ -178,26 +151,25 @@ def _soaked(stand: SoakStand, server: Watched) -> Row:
     finally:
         stop.set()
         watcher.join()
-    _wait(lambda: server.descriptors() <= start and server.idle())
+
+    def rests() -> bool:
+        found = server.sample(0.0)
+        return found["descriptors"] <= start and not found["connections"] + found["in_flight"]
+
+    # What is there when it never rests is judged below.
+    in_time(rests, SETTLE, 0.1)
     after = server.sample(time.monotonic() - begun)
     after["descriptors"] = server.least_descriptors()
-    process.send_signal(signal.SIGTERM)
-    _wait(lambda: process.poll() is not None)
+    process.signal(signal.SIGTERM)
+    in_time(lambda: not process.running, SETTLE)
     return {
         "clients": dict(clients.done),
         "failures": dict(clients.failures),
         "descriptors_at_start": start,
         "after": after,
-        "exit_code": process.poll(),
+        "exit_code": process.status,
         "samples": samples,
     }
-
-
-def _wait(check: Callable[[], bool]) -> None:
-    """Waits until `check` holds; the caller judges what there is when it never does."""
-    deadline = time.monotonic() + SETTLE
-    while not check() and time.monotonic() < deadline:
-        time.sleep(0.1)
 
 
 def memory(row: Row) -> tuple[float, float]:

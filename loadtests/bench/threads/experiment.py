@@ -3,21 +3,24 @@
 import random
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from pathlib import Path
+from statistics import median
 
 from loadtests.bench import cpu
 from loadtests.bench.experiment import builds, servers
+from loadtests.bench.experiment.base import Experiment
 from loadtests.bench.experiment.builds import Programs
 from loadtests.bench.experiment.generator import Generator, Place
-from loadtests.bench.experiment.page import Page
-from loadtests.bench.experiment.plan import Experiment, Plan, Row, Stand, Task
+from loadtests.bench.experiment.page import Figure, Labels, Page
+from loadtests.bench.experiment.plan import Plan, Row, Task, TestBed
+from loadtests.bench.experiment.plots import Panel, Plot, Series
 from loadtests.bench.experiment.record import Record
-from loadtests.bench.experiment.servers import Running, running
-from loadtests.bench.threads import report
-from loadtests.bench.threads.report import LANES, ONE, SHAPES, SIXTEEN, TWO
+from loadtests.bench.experiment.servers import Replica, Running, Startable, running
 
 CONNECTIONS = ("1", "20", "100", "1000")
 
@@ -30,33 +33,83 @@ BRIEF, WARM_UP = 0.15, 0.06
 
 
 @dataclass(frozen=True)
+class Pool(Startable):
+    """An accept loop with a shared queue and so many workers; without any, it answers itself."""
+
+    workers: int
+    name: str = "pool"
+
+    def argv(self, programs: Programs, address: str, _folder: Path) -> list[str]:
+        return [str(programs.peers / "pool"), "--listen", address, "--threads", str(self.workers)]
+
+
+def lanes(count: int, placement: str = "hashed") -> Replica:
+    """Not pinned: the generator may use the same CPUs. No request times out while 1,000 expensive ones wait before it."""
+    flags = [
+        word for name in ("request", "header", "stall") for word in (f"--timeouts.{name}", "10m")
+    ]
+    return Replica((*flags, "--placement", placement), lanes=count, pin="off")
+
+
+ONE, SIXTEEN, LANES = "one thread", "pool of 16", "2 hashed lanes"
+
+SHAPES = {
+    ONE: partial(Pool, 0),
+    **{f"pool of {count}": partial(Pool, count) for count in (1, 2, 4, 16)},
+    "1 lane": partial(lanes, 1),
+    **{
+        f"2 {placement} lanes": partial(lanes, 2, placement)
+        for placement in ("hashed", "shared", "least-loaded")
+    },
+}
+"""What makes each server, by its name in tables."""
+
+FEW = (ONE, "pool of 2", SIXTEEN, LANES)
+
+
+@dataclass(frozen=True)
 class Setting:
     """What is compared under which loads, and the CPUs that the server has."""
 
+    title: str
     cells: tuple[tuple[str, str], ...]
     """Connections and iterations."""
-    shapes: tuple[str, ...] = (ONE.name, TWO.name, SIXTEEN.name, LANES.name)
+    shapes: tuple[str, ...] = FEW
     apart: bool = False
     """The server has one CPU and the generator the other; otherwise they share both."""
     neighbours: int = 0
     """Programs that compute on the same CPUs."""
 
 
+MATRIX = "matrix"
+
 SETTINGS = {
-    report.MATRIX: Setting(
-        tuple((count, iterations) for count in CONNECTIONS for iterations in ITERATIONS),
+    MATRIX: Setting(
+        "Speed-up",
+        tuple(product(CONNECTIONS, ITERATIONS)),
         tuple(SHAPES),
     ),
-    report.ONE_CPU: Setting((("1000", "10k"), ("1000", "1M")), apart=True),
-    report.NEIGHBOURS: Setting((("20", "1M"),), neighbours=2),
+    "one-cpu": Setting(
+        "More threads without more CPUs",
+        (("1000", "10k"), ("1000", "1M")),
+        apart=True,
+    ),
+    "neighbours": Setting(
+        "Next to other programs",
+        (("20", "1M"),),
+        neighbours=2,
+    ),
 }
 
+RATE, COST, CORES = "requests_per_second", "cpu_us", "server_cores"
 
-@dataclass
-class ThreadsStand(Stand):
-    """The programs."""
-
-    programs: Programs | None = None
+FIGURES = (
+    Figure("requests/s", RATE, 0),
+    Figure("× one thread", RATE, over={"shape": ONE}),
+    Figure("cores", CORES),
+    Figure("CPU time, µs", COST, 1),
+    Figure("× one thread", COST, over={"shape": ONE}),
+)
 
 
 class Threads(Experiment):
@@ -65,6 +118,7 @@ class Threads(Experiment):
     name = "threads"
     title = "Threads, connections and iterations"
     help = "lanes, a shared queue with N threads and one thread, by connections and iterations"
+    lead = "The method: docs/results/bench-threads.md. The conclusions: docs/threads.md."
     rounds = 3
     seconds = BRIEF
     together = ("setting", "connections", "iterations")
@@ -78,36 +132,29 @@ class Threads(Experiment):
         ]
 
     @contextmanager
-    def stand(self, plan: Plan, tasks: Sequence[Task]) -> Iterator[ThreadsStand]:
+    def test_bed(self, plan: Plan, tasks: Sequence[Task]) -> Iterator[TestBed]:
         programs = builds.obtain(plan.server, plan.profile, "peers")
-        yield ThreadsStand(
-            plan,
-            servers.first_cpus(2),
-            versions=builds.describe(),
-            programs=programs,
-        )
+        yield TestBed(plan, servers.first_cpus(2), programs, versions=builds.describe())
 
-    def measure_group(
-        self, stand: ThreadsStand, tasks: Sequence[Task], number: int
-    ) -> Iterator[Row]:
+    def measure_group(self, bed: TestBed, tasks: Sequence[Task], number: int) -> Iterator[Row]:
         order = random.Random(number).sample(tasks, len(tasks))
         with computing(SETTINGS[tasks[0]["setting"]].neighbours):
-            yield from super().measure_group(stand, order, number)
+            yield from super().measure_group(bed, order, number)
 
-    def measure(self, stand: ThreadsStand, task: Task, number: int) -> Row:
+    def measure(self, bed: TestBed, task: Task, number: int) -> Row:
         setting, iterations = SETTINGS[task["setting"]], task["iterations"]
-        cpus = list(stand.cpus)
+        cpus = list(bed.cpus)
         server, generator = (cpus[:1], cpus[1:]) if setting.apart else (cpus, cpus)
-        warm_up = stand.plan.seconds(WARM_UP, least=0.02)
+        warm_up = bed.plan.seconds(WARM_UP, least=0.02)
         options = {
             "connections": task["connections"],
             "ops": ITERATIONS[iterations],
-            "seconds": stand.plan.seconds(SECONDS.get(iterations, BRIEF), least=0.1),
+            "seconds": bed.plan.seconds(SECONDS.get(iterations, BRIEF), least=0.1),
             "warm_up": warm_up,
         }
-        program = stand.programs.generator
+        program = bed.programs.generator
         with (
-            running(SHAPES[task["shape"]], stand.programs, server) as process,
+            running(SHAPES[task["shape"]](), bed.programs, server) as process,
             Generator(program, Place(generator), "visits", process.address, **options) as load,
         ):
             row = visited(process, load, warm_up)
@@ -117,13 +164,55 @@ class Threads(Experiment):
         return row
 
     def brief(self, row: Row) -> str:
-        return (
-            f"{row['requests_per_second']:,.0f}/s, {row['server_cores']:.2f} cores, "
-            f"{row['wrong']} wrong"
-        )
+        return f"{row[RATE]:,.0f}/s, {row[CORES]:.2f} cores, {row['wrong']} wrong"
 
-    def page(self, record: Record) -> Page:
-        return report.page(self.title, record)
+    def verdicts(self, record: Record) -> Iterator[str]:
+        cpus = len(record.cpus)
+        found = [
+            median(ratios)
+            for load, shape in product(_loads(record, MATRIX).values(), SHAPES)
+            if shape != ONE and (ratios := FIGURES[1].values(record, {**load, "shape": shape}))
+        ]
+        if found:
+            yield (
+                f"The largest median speed-up over one thread on {cpus} CPUs is {max(found):.2f}; "
+                f"{sum(times > cpus for times in found)} of {len(found)} are above the number of CPUs."
+            )
+
+    def report(self, page: Page, record: Record) -> None:
+        page.plot(_plot(record))
+        for name, setting in SETTINGS.items():
+            loads = _loads(record, name)
+            if not loads:
+                continue
+            page.section(setting.title)
+            if name == MATRIX:
+                page.figures(HEAD, loads, *_columns(RATE, 2, over={"shape": ONE}))
+                page.section("CPU time of a request, µs")
+                page.figures(HEAD, loads, *_columns(COST, 1, brief=True))
+                page.text("Cores of the server:")
+                page.figures(HEAD, loads, *_columns(CORES, 2, brief=True))
+                continue
+            for title, load in loads.items():
+                page.figures(title, page.lines("shape", **load), *FIGURES)
+
+
+HEAD = "connections × iterations"
+
+
+def _columns(figure: str, digits: int, **how: object) -> list[Figure]:
+    return [Figure(shape, figure, digits, where={"shape": shape}, **how) for shape in SHAPES]
+
+
+def _loads(record: Record, setting: str) -> dict[str, Labels]:
+    """The measured loads of a setting by their names."""
+    labels = product(record.labels("connections"), record.labels("iterations"))
+    loads = [{"setting": setting, "connections": each, "iterations": its} for each, its in labels]
+    return {
+        f"{int(load['connections']):,} × {load['iterations']}": load
+        for load in loads
+        if record.select(**load)
+    }
 
 
 def visited(process: Running, load: Generator, warm_up: float) -> Row:
@@ -133,22 +222,20 @@ def visited(process: Running, load: Generator, warm_up: float) -> Row:
     """
     load.tell("")
     load.answer()  # The warm-up is over.
-    used, machine, begun = process.cpu_seconds(), cpu.Machine.now(), time.monotonic()
+    watch = cpu.Watch(process.cpu_seconds)
     found = load.answer()
-    wall = time.monotonic() - begun
-    after = cpu.Machine.now()
-    server = (process.cpu_seconds() - used) / wall
     # The generator counts its warm-up too.
-    generator = found["generator_cpu_seconds"] / (wall + warm_up)
-    rate = found["requests_per_second"] or 0.0
+    measured = found["seconds"] / (found["seconds"] + warm_up)
+    generator = found["generator_cpu_seconds"] * measured
+    seen = watch.seen(generator)
+    rate, cores = found[RATE] or 0.0, seen.pop("cpu_seconds") / seen["wall"]
     return {
         **found,
-        "requests_per_second": rate,
-        "server_cores": server,
-        "generator_cores": generator,
-        "cpu_us": 1e6 * server / rate if rate else None,
-        "others_cores": max(0.0, (after.busy - machine.busy) / wall - server - generator),
-        "stolen_cores": (after.stolen - machine.stolen) / wall,
+        **seen,
+        RATE: rate,
+        CORES: cores,
+        "generator_cores": generator / seen["wall"],
+        COST: 1e6 * cores / rate if rate else None,
     }
 
 
@@ -165,3 +252,30 @@ def computing(count: int) -> Iterator[None]:
         for process in processes:
             process.kill()
             process.wait()
+
+
+def _plot(record: Record) -> Plot:
+    loads = _loads(record, MATRIX).values()
+    panels = [
+        Panel(
+            [
+                Series(
+                    one.title,
+                    [
+                        (int(load["connections"]), one.values(record, load))
+                        for load in loads
+                        if load["iterations"] == iterations
+                    ],
+                )
+                for one in _columns(RATE, 2, over={"shape": ONE})
+            ],
+            title=f"{iterations} iterations",
+            x="connections",
+            y="times one thread",
+            kind="lines",
+            log="x",
+            limits={"CPUs": len(record.cpus)},
+        )
+        for iterations in record.labels("iterations", setting=MATRIX)
+    ]
+    return Plot("Requests per second, in times of one thread", panels, columns=2)

@@ -9,16 +9,16 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from loadtests.bench.experiment.builds import BENCH, kept, run, version_of
-from loadtests.bench.field.contender import (
+from loadtests.bench.competitors.competitor import (
     COMPUTING,
     CONNECTIONS,
     CORES,
     FILES,
     STATIC,
-    Contender,
+    Competitor,
     Start,
 )
+from loadtests.bench.experiment.builds import BENCH, kept, run, version_of
 from tools import cache, command, progress, resolve, table, versions
 from tools.errors import ToolError
 
@@ -95,7 +95,7 @@ def _version_node(program: Path) -> str:
 
 # V8 has finished compiling a route after some two seconds of CPU time under load.
 NODE = [
-    Contender(
+    Competitor(
         name="node-http",
         family="Node",
         parts=COMPUTING | {*FILES, CORES, CONNECTIONS},
@@ -237,7 +237,7 @@ def _version_netty(program: Path) -> str:
     return f"{_library(program, 'netty-common')} ({_version_java()})"
 
 
-SPRING = Contender(
+SPRING = Competitor(
     name="spring-tomcat",
     family="JVM",
     parts=COMPUTING | {*FILES, CORES, CONNECTIONS},

@@ -5,15 +5,15 @@ import os
 import shutil
 from pathlib import Path
 
-from loadtests.bench.experiment.servers import CONNECTIONS
-from loadtests.bench.experiment.servers import HELLO as GREETING
-from loadtests.bench.field.contender import CONNECTIONS as GROWING
-from loadtests.bench.field.contender import (
+from loadtests.bench.competitors.competitor import CONNECTIONS as GROWING
+from loadtests.bench.competitors.competitor import (
     FILES,
     PLAIN,
-    Contender,
+    Competitor,
     Start,
 )
+from loadtests.bench.experiment.servers import CONNECTIONS, STATIC
+from loadtests.bench.experiment.servers import HELLO as GREETING
 from stack.postgres_home import account
 from tools import resolve, table, versions
 from tools.errors import ToolError
@@ -40,7 +40,8 @@ http {{
   uwsgi_temp_path {folder}/uwsgi;
   scgi_temp_path {folder}/scgi;
   server {{
-    listen {address} backlog=4096 reuseport;
+    listen {listen};
+    {more}
     location = /hello {{ default_type text/plain; return 200 "Hello, World!"; }}
     location /static/ {{ alias {static}/; }}
   }}
@@ -130,20 +131,35 @@ def _itself(program: Path) -> Path:
     return unpacked if unpacked.is_file() else program
 
 
-def _argv_nginx(program: Path, start: Start) -> list[str]:
-    file = start.folder / "nginx.conf"
+def nginx(
+    program: Path,
+    folder: Path,
+    listen: str,
+    *,
+    threads: int = 1,
+    connections: int = CONNECTIONS,
+    more: str = "",
+) -> list[str]:
+    """The command of nginx with so many workers; `more` is part of its server."""
+    file = folder / "nginx.conf"
     text = NGINX.format(
-        address=start.address,
-        connections=CONNECTIONS,
-        files=2 * CONNECTIONS,
-        folder=start.folder,
-        static=start.static,
-        threads=start.threads,
+        connections=connections,
+        files=2 * connections,
+        folder=folder,
+        listen=listen,
+        more=more,
+        static=STATIC,
+        threads=threads,
         # As root nginx would become nobody, who may not look into the folder.
         user=getpass.getuser(),
     )
     file.write_text(text)
-    return [str(_itself(program)), "-p", str(start.folder), "-c", str(file)]
+    return [str(_itself(program)), "-p", str(folder), "-c", str(file)]
+
+
+def _argv_nginx(program: Path, start: Start) -> list[str]:
+    listen = f"{start.address} backlog=4096 reuseport"
+    return nginx(program, start.folder, listen, threads=start.threads)
 
 
 def _argv_apache(program: Path, start: Start) -> list[str]:
@@ -188,7 +204,7 @@ def _version(program: Path) -> str:
 
 
 WEB_SERVERS = [
-    Contender(
+    Competitor(
         name="nginx",
         family="web server",
         parts=PLAIN | {*FILES, GROWING},
@@ -197,7 +213,7 @@ WEB_SERVERS = [
         argv=_argv_nginx,
         version=_version,
     ),
-    Contender(
+    Competitor(
         name="apache",
         family="web server",
         parts=PLAIN | {*FILES, GROWING},

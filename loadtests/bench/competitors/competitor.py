@@ -1,18 +1,18 @@
-"""What a contender is, and what it is asked: the target, its reply, and the rate of the open loop."""
+"""What a competitor is, and what it is asked: the target, its reply, and the rate of the open loop."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from loadtests.bench.experiment import servers
-from local.settings import REPOSITORY
+from loadtests.bench.experiment.servers import STATIC, Running, Startable
 
 HELLO, DIV, FILE_4K, FILE_10K, WORK = "hello", "div", "file-4k", "file-10k", "work"
 MIXED, CORES = "mixed", "cores"
 IDLE, C10K, CONNECTIONS = "idle", "c10k", "connections"
 
 PARTS = (HELLO, DIV, FILE_4K, FILE_10K, WORK, MIXED, CORES, CONNECTIONS, IDLE, C10K)
-"""What can be measured of a contender, in the order of the report."""
+"""What can be measured of a competitor, in the order of the report."""
 
 FILES = (FILE_4K, FILE_10K, C10K)
 """The parts for servers of static files."""
@@ -26,7 +26,7 @@ COMPUTING = PLAIN | {DIV, WORK, MIXED}
 
 @dataclass(frozen=True)
 class Start:
-    """What a contender is started with."""
+    """What a competitor is started with."""
 
     address: str
     """HOST:PORT to listen on."""
@@ -44,7 +44,7 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Contender:
+class Competitor:
     """One server under comparison."""
 
     name: str
@@ -71,8 +71,6 @@ class Contender:
     """Names of its threads that compile its code while it runs, or how they begin."""
 
 
-STATIC = REPOSITORY / "services" / "server" / "static"
-
 OPS = 20_000
 """Iterations of `work`: some 30 µs, as much as a small handler computes."""
 
@@ -85,7 +83,7 @@ class Workload:
     target: str
     body: bytes
     rate: float
-    """Requests per second of the open loop: what every contender carries on one CPU, so that
+    """Requests per second of the open loop: what every competitor carries on one CPU, so that
     latencies are those of servers that are not overloaded."""
     ops: int | None = None
 
@@ -122,6 +120,37 @@ REQUESTS = {
 """Workloads of a single request, by name, in the order of the report."""
 
 
-def first_of(contender: Contender) -> Workload:
-    """What tells whether it is up."""
-    return next((one for name, one in REQUESTS.items() if name in contender.parts), REQUESTS[HELLO])
+@dataclass(frozen=True)
+class Placed(Startable):
+    """A competitor with its program, and a thread for each of its CPUs."""
+
+    competitor: Competitor
+    program: Path
+    threads: int = 1
+    patience: float = 60.0
+    """The slowest is a JVM on one CPU."""
+
+    @property
+    def name(self) -> str:
+        return self.competitor.name
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        return self.competitor.environment
+
+    @property
+    def probe(self) -> servers.Request:
+        known = (one for name, one in REQUESTS.items() if name in self.competitor.parts)
+        first = next(known, REQUESTS[HELLO])
+        return first.target, first.body
+
+    def argv(self, _programs: object, address: str, folder: Path) -> list[str]:
+        return self.competitor.argv(self.program, Start(address, self.threads, folder, STATIC))
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A competitor that answers."""
+
+    competitor: Competitor
+    process: Running

@@ -5,9 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from loadtests.bench.experiment import builds, servers
-from loadtests.bench.experiment.builds import BENCH, kept, run, version_of
-from loadtests.bench.field.contender import (
+from loadtests.bench.competitors.competitor import (
     COMPUTING,
     CONNECTIONS,
     CORES,
@@ -16,9 +14,11 @@ from loadtests.bench.field.contender import (
     HELLO,
     MIXED,
     PARTS,
-    Contender,
+    Competitor,
     Start,
 )
+from loadtests.bench.experiment import builds, servers
+from loadtests.bench.experiment.builds import BENCH, kept, run, version_of
 
 ENTRY = "its entry in TechEmpower's FrameworkBenchmarks"
 
@@ -81,8 +81,8 @@ def _version_peer(name: str) -> str:
     return f"{locked[name]} (tokio {locked['tokio']})"
 
 
-def _framework(name: str) -> Contender:
-    return Contender(
+def _framework(name: str) -> Competitor:
+    return Competitor(
         name=name,
         family="Rust",
         parts=frozenset(RUST_PARTS[name]),
@@ -93,7 +93,7 @@ def _framework(name: str) -> Contender:
     )
 
 
-FLOOR = Contender(
+FLOOR = Competitor(
     name="floor",
     family="floor",
     parts=COMPUTING | {*FILES, CONNECTIONS},
@@ -129,9 +129,10 @@ def _build_ours(profile: str) -> Path:
 
 
 def _argv_ours(program: Path, start: Start, slow: str = "on") -> list[str]:
-    argv = servers.corelane(program, start.address, start.threads)
-    argv += ["--static.root", str(start.static), "--limits.queue", str(servers.CONNECTIONS)]
-    return [*argv, "--slow-lanes.mode", slow, "--slow-lanes.bound", BOUND]
+    flags = ("--static.root", str(start.static), "--limits.queue", str(servers.CONNECTIONS))
+    flags += ("--slow-lanes.mode", slow, "--slow-lanes.bound", BOUND)
+    replica = servers.Replica(flags, lanes=start.threads)
+    return replica.argv(builds.Programs(program), start.address, start.folder)
 
 
 def _argv_held(program: Path, start: Start) -> list[str]:
@@ -143,8 +144,8 @@ def _version_ours(_program: Path) -> str:
     return f"{ours['corelane']} (hyper {ours['hyper']}, tokio {ours['tokio']})"
 
 
-def _ours(name: str, settings: str, build: Callable[[str], Path]) -> Contender:
-    return Contender(
+def _ours(name: str, settings: str, build: Callable[[str], Path]) -> Competitor:
+    return Competitor(
         name=name,
         family="Corelane",
         parts=frozenset(PARTS),
@@ -198,7 +199,7 @@ def _version_go(program: Path) -> str:
 
 
 GO = [
-    Contender(
+    Competitor(
         name=GO_NAME,
         family="Go",
         parts=COMPUTING | {*FILES, CORES, CONNECTIONS},

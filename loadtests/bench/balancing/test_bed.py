@@ -2,10 +2,8 @@
 
 import http.client
 import json
-import socket
+import os
 import subprocess
-import time
-from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,12 +11,12 @@ from typing import Self
 
 from loadtests.bench import cpu
 from loadtests.bench.experiment.builds import Programs
+from loadtests.bench.experiment.generator import Generator, Place
 from local import render
-from local.topology import HOST
+from stack import HOST, becomes, eventually
+from stack.http import ask, replies
 from stack.ports import free_ports
-from tools.errors import ToolError
 
-PATIENCE = 60.0
 CONNECTIONS = 256
 """Of the generator to each gateway."""
 
@@ -43,7 +41,7 @@ class Shape:
         return self.replicas * self.lanes_each
 
 
-class Stack(ExitStack):
+class Fleet(ExitStack):
     """As a context manager: everything is up when it is entered."""
 
     def __init__(
@@ -63,7 +61,8 @@ class Stack(ExitStack):
         self._held = held
         self._ports = [(free_ports(), free_ports()) for _ in range(shape.replicas)]
         self._replicas: list[subprocess.Popen] = []
-        self._gateways: list[subprocess.Popen] = []
+        self._gateways: list[tuple[subprocess.Popen, int]] = []
+        """Each with its admin port."""
 
     def __enter__(self) -> Self:
         super().__enter__()
@@ -80,17 +79,16 @@ class Stack(ExitStack):
         listeners = [self._gateway(index) for index in range(self.shape.gateways)]
         self.wait_until_healthy(self.shape.replicas)
         if not listeners:
-            _eventually(lambda: all(_listens(port) for port, _ in self._ports))
             listeners = [f"{HOST}:{port}" for port, _ in self._ports]
-        argv = [self._programs.generator, "turns", "--to", ",".join(listeners)]
-        argv += ["--connections", str(CONNECTIONS)]
-        self._generator = self._run(argv, "generator", stdout=subprocess.PIPE)
-        if self._line() != "ready":
-            raise ToolError("the load generator did not say that it is ready")
+            for address in listeners:
+                eventually(lambda url=f"http://{address}": replies(url, "/hello"), "a replica")
+        program, place = self._programs.generator, Place(sorted(os.sched_getaffinity(0)))
+        generator = Generator(program, place, "turns", ",".join(listeners), connections=CONNECTIONS)
+        self.generator = self.enter_context(generator)
 
-    def _run(self, argv: list, name: str, **more: object) -> subprocess.Popen:
+    def _run(self, argv: list, name: str) -> subprocess.Popen:
         output = self.enter_context((self._folder / f"{name}.log").open("ab"))
-        options = {"stdin": subprocess.PIPE, "stdout": output, "stderr": output, **more}
+        options = {"stdin": subprocess.PIPE, "stdout": output, "stderr": output}
         process = subprocess.Popen([str(part) for part in argv], text=True, bufsize=1, **options)
         _running.append(process)
         self.callback(_end, process)
@@ -119,15 +117,13 @@ class Stack(ExitStack):
         file.with_suffix(".yaml").write_text(configuration)
         argv = [self._programs.tools["envoy"], "-c", file.with_suffix(".yaml")]
         argv += ["--concurrency", "1", "--disable-hot-restart", "--log-level", "error"]
-        process = self._run(argv, file.name, stdout=subprocess.DEVNULL)
-        process.admin = admin
-        self._gateways.append(process)
+        self._gateways.append((self._run(argv, file.name), admin))
         return f"{HOST}:{listener}"
 
     def wait_until_healthy(self, count: int) -> None:
         """Waits until every gateway holds so many replicas for healthy, and the others not."""
-        for gateway in self._gateways:
-            _eventually(lambda gateway=gateway: _healthy(gateway.admin) == count)
+        for _, admin in self._gateways:
+            becomes(lambda admin=admin: _healthy(admin), count)
 
     def tell_all(self, line: str) -> None:
         """Something happens to all replicas."""
@@ -143,63 +139,26 @@ class Stack(ExitStack):
         else:
             print(line, file=self._replicas[-1].stdin, flush=True)
 
-    def begin(self, **turn: float) -> None:
-        """Begins a turn of the generator."""
-        print(json.dumps(turn), file=self._generator.stdin, flush=True)
-
-    def end(self) -> dict:
-        """Waits for the last reply of the turn; its report."""
-        return self._line()
-
     def gateway_seconds(self) -> float:
         """CPU time of the gateways since their start."""
-        return sum(cpu.seconds(gateway.pid) for gateway in self._gateways)
-
-    def _line(self) -> object:
-        line = self._generator.stdout.readline()
-        if not line:
-            log = (self._folder / "generator.log").read_text().strip()
-            raise ToolError(f"the load generator gave up: {log}")
-        return json.loads(line)
+        return sum(cpu.seconds(gateway.pid) for gateway, _ in self._gateways)
 
 
 def _end(process: subprocess.Popen) -> None:
     process.kill()
     process.wait()
-    for stream in (process.stdin, process.stdout):
-        if stream:
-            with suppress(OSError):
-                stream.close()
+    with suppress(OSError):
+        process.stdin.close()
 
 
 def _healthy(admin: int) -> int | None:
     """How many replicas a gateway sends requests to."""
-    connection = http.client.HTTPConnection(HOST, admin, timeout=PATIENCE)
     try:
-        connection.request("GET", "/clusters")
-        lines = connection.getresponse().read().decode().splitlines()
+        lines = ask(f"http://{HOST}:{admin}", "/clusters").body.decode().splitlines()
     except (OSError, http.client.HTTPException):
         return None
-    finally:
-        connection.close()
     flags = [line for line in lines if line.startswith("server::") and "::health_flags::" in line]
     return sum(line.endswith("::healthy") for line in flags)
-
-
-def _listens(port: int) -> bool:
-    """Whether something accepts connections there."""
-    with socket.socket() as tried:
-        return tried.connect_ex((HOST, port)) == 0
-
-
-def _eventually(check: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not check():
-        if time.monotonic() > deadline:
-            raise ToolError(
-                f"the gateways did not find their replicas, or these did not listen, within {PATIENCE:.0f} s"
-            )
-        time.sleep(0.1)
 
 
 def end_all() -> None:

@@ -4,14 +4,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from statistics import median
 
+from loadtests.bench.competitors import competitor as parts
+from loadtests.bench.competitors.competitor import HELD, REQUESTS
+from loadtests.bench.competitors.compiled import TRAINED
 from loadtests.bench.experiment.record import Record, figure_of
 from loadtests.bench.experiment.servers import CORELANE
-from loadtests.bench.field import contender as parts
-from loadtests.bench.field.contender import HELD, REQUESTS
-from loadtests.bench.field.contenders.compiled import TRAINED
-from loadtests.bench.field.scaling import MOST_DROPPED
 
 FLOOR = "floor"
+
+MOST_DROPPED = 0.01
+"""Of a run's requests: with more handshakes dropped, latencies are of the few that got in."""
 
 ASIDE = {FLOOR, TRAINED, HELD}
 """Shown and not ranked."""
@@ -40,13 +42,9 @@ class Row:
     name: str
     kind: str
     values: dict[str, dict[int, float]]
-    """By contender and round."""
+    """By server and round."""
     digits: int = 2
     more_is_better: bool = False
-
-    def all(self, name: str) -> list[float]:
-        """The values of all rounds."""
-        return list(self.values[name].values())
 
 
 FIRST, LEVEL, BEHIND = "first", "level", "behind"

@@ -1,18 +1,19 @@
-"""`field`: Corelane compared with its alternatives, in one run."""
+"""`competitors`: Corelane compared with its alternatives, in one run."""
 
 import argparse
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 
+from loadtests.bench.competitors import report
+from loadtests.bench.competitors.competitor import CONNECTIONS, MIXED, PARTS
+from loadtests.bench.competitors.known import COMPETITORS
+from loadtests.bench.competitors.measures import ALONE, CLOSED, PAIRED, SHARED
+from loadtests.bench.competitors.test_bed import CompetitorsBed, test_bed
+from loadtests.bench.experiment.base import Experiment
 from loadtests.bench.experiment.page import Page
-from loadtests.bench.experiment.plan import Experiment, Plan, Row, Task
+from loadtests.bench.experiment.plan import Plan, Row, Task
 from loadtests.bench.experiment.record import Record, figure_of
 from loadtests.bench.experiment.servers import CORELANE
-from loadtests.bench.field import report
-from loadtests.bench.field.contender import CONNECTIONS, MIXED, PARTS
-from loadtests.bench.field.contenders import CONTENDERS
-from loadtests.bench.field.measures import ALONE, CLOSED, PAIRED, SHARED
-from loadtests.bench.field.stand import FieldStand, standing
 from loadtests.bench.options import positive
 from tools.errors import ToolError
 
@@ -26,12 +27,13 @@ BRIEF = {
 """Figures of a row that are shown while it runs, and their units."""
 
 
-class Field(Experiment):
-    """Every contender alone on one CPU, some on two; all in each round."""
+class Competitors(Experiment):
+    """Every competitor alone on one CPU, some on two; all in each round."""
 
-    name = "field"
+    name = "competitors"
     title = "Corelane and other servers"
     help = "Corelane compared with nginx, Apache, Node, Spring Boot, Netty, Go and Rust servers"
+    lead = "The method, its limits and the conclusions: docs/benchmarks.md."
     rounds = 3
     seconds = CLOSED
     together = ("server",)
@@ -48,31 +50,33 @@ class Field(Experiment):
     def tasks(self, plan: Plan) -> list[Task]:
         return [
             {"server": name, "part": part}
-            for name, contender in CONTENDERS.items()
+            for name, competitor in COMPETITORS.items()
             for part in PARTS
-            if part in contender.parts
+            if part in competitor.parts
         ]
 
-    def stand(self, plan: Plan, tasks: Sequence[Task]) -> AbstractContextManager[FieldStand]:
-        return standing(plan, dict.fromkeys(task["server"] for task in tasks))
+    def test_bed(self, plan: Plan, tasks: Sequence[Task]) -> AbstractContextManager[CompetitorsBed]:
+        return test_bed(plan, dict.fromkeys(task["server"] for task in tasks))
 
-    def measure_group(self, stand: FieldStand, tasks: Sequence[Task], number: int) -> Iterator[Row]:
-        """One contender: starts of its own for start and memory, then all else."""
-        contender = stand.contender(tasks[0]["server"])
+    def measure_group(
+        self, bed: CompetitorsBed, tasks: Sequence[Task], number: int
+    ) -> Iterator[Row]:
+        """One competitor: starts of its own for start and memory, then all else."""
+        competitor = bed.competitor(tasks[0]["server"])
         wanted = [task["part"] for task in tasks]
 
-        def rows(process: AbstractContextManager, known: dict[str, Callable]) -> Iterator[Row]:
+        def rows(turn: AbstractContextManager, known: dict[str, Callable]) -> Iterator[Row]:
             if parts := [part for part in known if part in wanted]:
-                with process as running:
+                with turn as subject:
                     for part in parts:
-                        labels = {"server": contender.name, "part": part}
-                        measured = known[part](stand, running, number)
+                        labels = {"server": competitor.name, "part": part}
+                        measured = known[part](bed, subject, number)
                         yield from ({**labels, **row} for row in _tried(measured))
 
         for part, measure in ALONE.items():
-            yield from rows(stand.started(contender), {part: measure})
-        yield from rows(stand.turns.of(contender), SHARED)
-        yield from rows(stand.started(contender, 2), PAIRED)
+            yield from rows(bed.started(competitor), {part: measure})
+        yield from rows(bed.warm(competitor), SHARED)
+        yield from rows(bed.started(competitor, 2), PAIRED)
 
     def optional(self, task: Task) -> bool:
         return True
@@ -86,8 +90,11 @@ class Field(Experiment):
                 told.append(f"{value:,.2f} {unit}")
         return f"{' '.join(told)}, {row.get('wrong', row.get('failed'))} wrong"
 
-    def page(self, record: Record) -> Page:
-        return report.page(self.title, record)
+    def verdicts(self, record: Record) -> Iterator[str]:
+        yield from report.verdicts(record)
+
+    def report(self, page: Page, record: Record) -> None:
+        report.report(page, record)
 
     def failed(self, record: Record) -> int:
         """What a peer does not carry as load grows, or leaves unanswered during long requests, is a finding; what
@@ -100,7 +107,7 @@ class Field(Experiment):
 
 
 def _tried(rows: Iterator[Row]) -> Iterator[Row]:
-    """Reports a part that a contender fails as a row. The others continue."""
+    """Reports a part that a competitor fails as a row. The others continue."""
     try:
         yield from rows
     except ToolError as error:

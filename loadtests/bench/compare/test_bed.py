@@ -1,0 +1,161 @@
+"""One round: both builds restart, and their slices are measured alternately on the same CPUs.
+
+A process keeps the memory layout of its start, so each round restarts both. Otherwise a random layout would
+look like a difference that no number of slices could separate from a real one (Kalibera and Jones, "Rigorous
+benchmarking in reasonable time", ISMM 2013).
+"""
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from statistics import fmean
+
+from loadtests.bench.compare.builds import Build
+from loadtests.bench.experiment.builds import Programs
+from loadtests.bench.experiment.generator import CONNECTIONS, SLOW_SHARE
+from loadtests.bench.experiment.plan import Row, TestBed
+from loadtests.bench.experiment.servers import Replica, Running, running
+from loadtests.bench.gateway import proxies
+from loadtests.bench.gateway.proxies import Endpoint, Proxy
+
+Slice = dict
+"""One short measurement of one `build`: what the load generator saw, and the CPU time of what it asked."""
+
+BUILDS = ("base", "head")
+PATHS = ("direct", "gateway")
+
+ORDERS = tuple(
+    tuple(BUILDS[first ^ int(place)] for place in "01101001") for first in range(len(BUILDS))
+)
+"""Of the slices of a round: ABBA BAAB, and the same with the builds exchanged. What drifts evenly through a
+round meets both alike, and so does a drift that grows evenly."""
+
+MARGINS = {"cpu": 3.0, "throughput": 5.0, "p50": 10.0, "p99": 20.0}
+"""Percent by which a build may be slower before it counts, by the kind of measure."""
+
+WARM_UP = 0.5
+"""Before each slice, in its length: it meets a server that other slices have warmed up already."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One quantity, and how much of it does not matter."""
+
+    kind: str
+    path: str
+    loop: str
+    """`closed` or `open`."""
+    unit: str
+    quantity: Callable[[Slice], float]
+    sign: int = 1
+    """-1 where more is better."""
+
+    @property
+    def name(self) -> str:
+        """As in cpu-direct."""
+        return f"{self.kind}-{self.path}"
+
+    def of(self, row: Row, build: str) -> list[float]:
+        """The values of a build in one round."""
+        return [self.quantity(one) for one in row["slices"] if one["build"] == build]
+
+    def difference(self, row: Row) -> float:
+        """The logarithm of what head costs in what base costs, in one round: more is worse.
+
+        As a mean of logarithms, that of base in head is exactly the opposite of it.
+        """
+        base, head = (fmean(map(math.log, self.of(row, build))) for build in BUILDS)
+        return self.sign * (head - base)
+
+
+MEASURES = tuple(
+    measure
+    for path in PATHS
+    for measure in (
+        Measure("cpu", path, "closed", "µs/request", lambda one: one["cpu_us"]),
+        Measure(
+            "throughput", path, "closed", "requests/s", lambda one: one["requests_per_second"], -1
+        ),
+        Measure("p50", path, "open", "µs", lambda one: one["latency_us"]["hello"]["50"]),
+        Measure("p99", path, "open", "µs", lambda one: one["latency_us"]["hello"]["99"]),
+    )
+)
+
+
+@dataclass(frozen=True)
+class Load:
+    """The open loop of both builds, found once for a comparison."""
+
+    ops: int
+    """Iterations of an expensive request."""
+    rate: float
+    """Requests per second."""
+
+
+@dataclass
+class CompareBed(TestBed):
+    """What every round uses. The generator is one for both, so that a change of it does not look like one of the server."""
+
+    builds: Mapping[str, Build] = field(default_factory=dict)
+    closed: float = 0.0
+    """Seconds of a slice of the closed loop; one of the open loop lasts twice as long."""
+    open: Load | None = None
+
+    def of(self, build: str) -> Programs:
+        """The programs of a build."""
+        one = self.builds[build]
+        return Programs(one.server, self.programs.peers, {"envoy": one.envoy} if one.envoy else {})
+
+
+Asked = tuple[Running, tuple[Running, ...]]
+"""What answers, a lane or a gateway, and the replicas behind it."""
+
+
+@contextlib.contextmanager
+def started(bed: CompareBed, path: str, draw: Random) -> Iterator[dict[str, Asked]]:
+    """Both builds, in an order that is drawn."""
+    with contextlib.ExitStack() as stack:
+        order = draw.sample(BUILDS, len(BUILDS))
+        start = {"direct": _direct, "gateway": _gateway}[path]
+        yield {build: stack.enter_context(start(bed, build)) for build in order}
+
+
+@contextlib.contextmanager
+def _direct(bed: CompareBed, build: str) -> Iterator[Asked]:
+    """One lane on the first CPU; the generator has the other."""
+    with running(Replica(), bed.of(build), [bed.cpus[0]]) as lane:
+        yield lane, ()
+
+
+@contextlib.contextmanager
+def _gateway(bed: CompareBed, build: str) -> Iterator[Asked]:
+    """Envoy on the first CPU; its replica shares the other with the generator."""
+    programs, replica = bed.of(build), Replica(pin="off")
+    with running(replica, programs, [bed.cpus[1]]) as behind:
+        pool = [Endpoint(behind.port, replica.admin_port)]
+        text = proxies.pointed(bed.builds[build].gateway, pool)
+        proxy = Proxy(f"the gateway of {build}", "envoy", text)
+        with running(proxy, programs, [bed.cpus[0]]) as front:
+            yield front, (behind,)
+
+
+def slices(
+    bed: CompareBed, asked: Mapping[str, Asked], loop: str, number: int, draw: Random
+) -> Sequence[Slice]:
+    """The slices of one loop in a round."""
+    order = draw.choice(ORDERS)
+    # Two slices in a row are one of each build, and have the same arrivals.
+    seeds = [len(order) // 2 * number + place // 2 for place in range(len(order))]
+    found = []
+    for build, seed in zip(order, seeds, strict=True):
+        front, behind = asked[build]
+        seconds = bed.closed * (2 if loop == "open" else 1)
+        options = {"connections": CONNECTIONS, "seconds": seconds, "warm_up": WARM_UP * seconds}
+        if loop == "open":
+            options |= {"ops": bed.open.ops, "rate": bed.open.rate}
+            options |= {"seed": seed, "work_share": SLOW_SHARE}
+        row = bed.load(front, loop, beside=behind, **options)
+        found.append({"build": build, **row, "cpu_us": row["cpu_us"] + row["beside_us"]})
+    return found

@@ -1,0 +1,91 @@
+"""What a part of the benchmark fills in, and how it is reported."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from loadtests.bench.experiment.generator import Place, Work
+from loadtests.bench.experiment.page import Figure, Page
+from loadtests.bench.experiment.plan import Plan, Row, TestBed
+from loadtests.bench.experiment.record import Record, figure_of
+from loadtests.bench.experiment.servers import Pem
+
+QUICK = 0.2
+"""Numbers of connections with --quick, in the usual ones."""
+
+
+@dataclass
+class ConnectionsBed(TestBed):
+    """What is found once."""
+
+    folder: Path = Path()
+    """For files of the run."""
+    pem: Pem | None = None
+    work: Work | None = None
+
+    @property
+    def share(self) -> float:
+        """Numbers of connections, in the usual ones."""
+        return self.plan.options.share or (QUICK if self.plan.quick else 1.0)
+
+    def count(self, usual: int, least: int = 8) -> int:
+        """So many connections instead of the usual number."""
+        return max(least, round(usual * self.share))
+
+    @property
+    def clients(self) -> Place:
+        """The CPU of those whose server has the other one."""
+        return Place([self.cpus[1]])
+
+
+class Part:
+    """One thing that is measured, and its section of the report."""
+
+    scenario: str
+    name: str
+    title: str
+    arms: Sequence[str]
+    tables: Sequence[Sequence[Figure]]
+    """The columns of each table. Its lines are those that have the first figure."""
+    charted: Sequence[Figure] = ()
+    """Figures in a picture."""
+    rounds = 1.0
+    """In the benchmark's."""
+    tools: Sequence[str] = ()
+    """Tools that it needs in addition to server and generator."""
+    works = False
+    """Whether it needs the cost of `/work`."""
+
+    def rounds_of(self, plan: Plan) -> int:
+        """So many rounds of a run measure it."""
+        return plan.rounds if plan.quick else max(1, round(self.rounds * plan.rounds))
+
+    def prepare(self, bed: ConnectionsBed) -> None:
+        """Finds what all rounds share."""
+
+    def measure(self, bed: ConnectionsBed, arms: Sequence[str], number: int) -> Iterator[Row]:
+        """Measures these arms, in this order; rows have the `arm`, and a `line` if one has several."""
+        raise NotImplementedError
+
+    def brief(self, row: Row) -> str:
+        """A short summary of a row."""
+        figures = {one.title: figure_of(row, one.name) for one in self.tables[0] if not one.over}
+        words = [f"{title} {value:,.2f}" for title, value in figures.items() if value]
+        return f"{row.get('line', row['arm'])}: {', '.join(words[:3])}, {row['wrong']} wrong"
+
+    def report(self, page: Page, record: Record) -> None:
+        """Adds tables and pictures."""
+        lines = self.lines(record)
+        for table in self.tables:
+            first = table[0]
+            there = {name: line for name, line in lines.items() if first.values(record, line)}
+            page.figures("", there, *table)
+        if self.charted:
+            page.chart(self.title, lines, *self.charted, name=self.name)
+
+    def lines(self, record: Record) -> dict[str, dict[str, object]]:
+        """In the order of the arms, and of one arm as they were measured."""
+        arms = record.labels("arm", part=self.name)
+        rows = sorted(record.select(part=self.name), key=lambda row: arms.index(row["arm"]))
+        names = dict.fromkeys(row["line"] for row in rows)
+        return {name: {"part": self.name, "line": name} for name in names}
