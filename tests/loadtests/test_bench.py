@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.servers import Server
 
 from loadtests.bench.cli import EXPERIMENTS
 from loadtests.bench.experiment.generator import Generator, Place
@@ -14,7 +15,6 @@ from loadtests.bench.instructions.rows import FILE, ROWS, Budget
 from stack import PATIENCE, REPOSITORY, eventually
 from stack.programs import program
 from support.scenarios import bench
-from support.servers import Server
 
 pytestmark = pytest.mark.nightly
 
