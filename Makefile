@@ -119,7 +119,7 @@ parts:
 ##@ Test
 
 # Three tiers of checks; each includes the one before it.
-CHECK_TOOLS := ruff pytest shellcheck actionlint vale promtool helm helm-docs helm-unittest
+CHECK_TOOLS := ruff lint-imports pytest shellcheck actionlint vale promtool helm helm-docs helm-unittest
 TEST_TOOLS := envoy supervisord prometheus alertmanager k6 postgres ab h2spec openssl nginx haproxy skopeo strace g++
 NIGHTLY_TOOLS := chromium axe-core vegeta crane kind ip kubectl kube-apiserver etcd envoy-gateway valgrind
 
@@ -150,6 +150,7 @@ lint: ## Check formats, and what linters find without a build
 	$(TOOLS) run promtool check rules $(RULES)
 	$(TOOLS) run promtool test rules $(RULE_TESTS)
 	$(PYTHON) hack/layers.py
+	PYTHONPATH=hack $(TOOLS) run lint-imports --no-cache
 	$(PYTHON) hack/release version check
 	$(TOOLS) run actionlint -shellcheck "$$($(TOOLS) path shellcheck)" $(WORKFLOWS)
 	$(PYTHON) hack/prose

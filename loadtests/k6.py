@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from loadtests import record
-from loadtests.bench import machine
 from loadtests.record import ALL, Checks, Part, Route, Run
 from loadtests.report import collect, prometheus
 from loadtests.report.collect import Collector
 from loadtests.report.progress import Progress
 from loadtests.target import Target
+from stack import machine
 from tools import resolve, table, versions
 from tools.errors import ToolError
 

@@ -15,8 +15,7 @@ from dashboards.drill.verdict import DrillError
 from dashboards.drill.watch import running_watch
 from dashboards.live import programs
 from local import down, processes
-from local.settings import REPOSITORY
-from stack import pids
+from stack import REPOSITORY, pids
 from tools.errors import ToolError
 
 RULES = REPOSITORY / "dashboards" / "rules"

@@ -8,8 +8,7 @@ from dashboards.drill import factor
 from dashboards.drill.run import Calm, Outcome
 from dashboards.drill.verdict import OK, Track
 from dashboards.drill.watch import SCRAPE
-from loadtests.bench import machine
-from local.settings import REPOSITORY
+from stack import REPOSITORY, machine
 
 FILE = REPOSITORY / "docs" / "results" / "drill.md"
 

@@ -18,8 +18,7 @@ import yaml
 from dashboards.drill import factor
 from dashboards.drill.verdict import Cancelled, DrillError, Firing
 from dashboards.live.assemble import SERVICES
-from local.settings import REPOSITORY
-from local.topology import HOST
+from stack import HOST, REPOSITORY
 from stack.http import ask, replies
 from stack.ports import free_ports
 from stack.process import running

@@ -11,8 +11,8 @@ from dashboards.live import kubernetes, node, programs, replicas
 from dashboards.live.options import REPLICAS, Options, draw
 from dashboards.live.platform import Platform
 from local import commands, database, processes, render
-from local.topology import HOST, Replica
-from stack import apiserver
+from local.topology import Replica
+from stack import HOST, apiserver
 from stack.credentials import certificate
 from stack.http import ask, replies
 from stack.process import Process

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dashboards.live.prometheus import STEP, Prometheus, Range
-from local.settings import REPOSITORY
+from stack import REPOSITORY
 from tools.errors import ToolError
 
 FOLDER = REPOSITORY / "dashboards" / "json"

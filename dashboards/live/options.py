@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from local.settings import REPOSITORY
 from local.topology import Replica, Topology
+from stack import REPOSITORY
 from stack.ports import free_ports
 
 RULES = REPOSITORY / "dashboards" / "rules"

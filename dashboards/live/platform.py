@@ -7,7 +7,7 @@ from dashboards.live import node
 from dashboards.live.kubernetes import Cluster
 from dashboards.live.options import EDGE, Options, Plan
 from local import render
-from local.topology import HOST
+from stack import HOST
 from stack.process import Process, wait_for
 from stack.replica import Server
 

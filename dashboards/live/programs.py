@@ -5,8 +5,7 @@ import subprocess
 from pathlib import Path
 
 from local import settings
-from local.settings import REPOSITORY
-from stack import apiserver
+from stack import REPOSITORY, apiserver
 from tools import resolve
 from tools.errors import ToolError
 

@@ -4,7 +4,8 @@ from pathlib import Path
 
 from dashboards.live.options import Options, Plan
 from local import commands, render
-from local.topology import HOST, Replica
+from local.topology import Replica
+from stack import HOST
 from stack.postgres import Postgres
 from stack.replica import command, with_flags
 

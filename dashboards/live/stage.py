@@ -13,9 +13,7 @@ from dashboards.live import assemble
 from dashboards.live.options import Options
 from dashboards.live.platform import Platform
 from local import down, processes
-from local.settings import REPOSITORY
-from local.topology import HOST
-from stack import pids, postgres
+from stack import HOST, REPOSITORY, pids, postgres
 from stack.process import describe, end
 from tools.errors import ToolError
 

@@ -5,7 +5,7 @@ import os
 import sys
 from pathlib import Path
 
-REPOSITORY = Path(__file__).resolve().parent.parent.parent
+from stack import REPOSITORY
 
 Files = dict[Path, str]
 """The content that each file should have."""

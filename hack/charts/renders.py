@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from charts import compare
-from charts.compare import REPOSITORY
+from stack import REPOSITORY
 from stack.rendering import LOADER, REGISTRY
 from tools import resolve
 from tools.errors import ToolError

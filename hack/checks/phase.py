@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from checks.reports import Failure, Report
+from stack import REPOSITORY
 from tools import progress
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 LOGS = REPOSITORY / ".run" / "checks"
 
 SHOWN = 300

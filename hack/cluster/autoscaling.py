@@ -6,8 +6,8 @@ from pathlib import Path
 
 from cluster import images, local, records
 from cluster.api import Api
-from cluster.settings import FOLDER, REPOSITORY, Settings
-from stack import in_time
+from cluster.settings import FOLDER, Settings
+from stack import REPOSITORY, in_time
 from tools import command, progress, resolve
 from tools.errors import ToolError
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from tools.errors import ToolError
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 FOLDER = Path(__file__).resolve().parent
 
 KINDS = ("local", "vm", "kind", "current")

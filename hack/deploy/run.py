@@ -5,10 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from stack import REPOSITORY
 from tools import command, resolve
 from tools.errors import ToolError
-
-REPOSITORY = Path(__file__).resolve().parent.parent.parent
 
 VARIABLES = ("CLUSTER", "NAMESPACE", "RELEASE", "VALUES", "PROFILE")
 

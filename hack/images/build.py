@@ -8,7 +8,8 @@ from pathlib import Path
 from images import archive, definitions, platforms, rust, stamp
 from images.archive import Archive, Image
 from images.definitions import Content, Definition, Target
-from images.stamp import REPOSITORY, Stamp
+from images.stamp import Stamp
+from stack import REPOSITORY
 
 FOLDER = REPOSITORY / ".run" / "images"
 

@@ -8,7 +8,7 @@ from images import envoy, layer, platforms, rust
 from images.archive import Layered
 from images.layer import Entry, File
 from images.platforms import Platform
-from images.stamp import REPOSITORY
+from stack import REPOSITORY
 from tools import gomodule, table
 from tools.errors import ToolError
 from tools.table import Tool

@@ -12,7 +12,7 @@ from pathlib import Path
 from images import archive, build, stamp
 from images.archive import Archive
 from images.build import Options
-from images.stamp import REPOSITORY
+from stack import REPOSITORY
 from tools.errors import ToolError
 
 

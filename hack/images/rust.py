@@ -9,7 +9,7 @@ from pathlib import Path
 
 from images import platforms
 from images.platforms import Platform
-from images.stamp import REPOSITORY
+from stack import REPOSITORY
 from tools import cache, command, debian, progress
 from tools.errors import ToolError
 

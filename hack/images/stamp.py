@@ -4,10 +4,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from stack import REPOSITORY
 from tools import command
 from tools.errors import ToolError
-
-REPOSITORY = Path(__file__).resolve().parent.parent.parent
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from local import supervisor
 from local.service import REFERENCE
-from local.settings import REPOSITORY
-from local.topology import HOST, Replica, Topology
+from local.topology import Replica, Topology
+from stack import HOST, REPOSITORY
 
 
 def server(replica: Replica, pinned: bool, program: Path, more: Sequence[str] = ()) -> list[str]:

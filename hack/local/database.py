@@ -4,8 +4,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 from local.service import REFERENCE
-from local.topology import HOST, Topology
-from stack import postgres
+from local.topology import Topology
+from stack import HOST, postgres
 from stack.postgres import Postgres
 
 PART = "postgres"

@@ -4,7 +4,8 @@ import errno
 import socket
 from pathlib import Path
 
-from local.topology import HOST, Topology
+from local.topology import Topology
+from stack import HOST
 from tools.errors import ToolError
 
 LISTEN = "0A"

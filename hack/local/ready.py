@@ -10,7 +10,8 @@ from pathlib import Path
 
 from local import database, supervisor
 from local.service import REFERENCE
-from local.topology import HOST, Replica, Topology
+from local.topology import Replica, Topology
+from stack import HOST
 from tools import progress
 from tools.errors import ToolError
 

@@ -15,8 +15,9 @@ from pathlib import Path
 from string import Template
 
 from local import commands, database, supervisor
-from local.service import REFERENCE, REPOSITORY
-from local.topology import HOST, Topology
+from local.service import REFERENCE
+from local.topology import Topology
+from stack import HOST, REPOSITORY
 from stack.postgres import Postgres
 from tools.errors import ToolError
 

@@ -6,10 +6,9 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from stack import REPOSITORY
 from tools import command
 from tools.errors import ToolError
-
-REPOSITORY = Path(__file__).resolve().parent.parent.parent
 
 RUNTIMES = ("corelane", "other")
 """Whether a service is on the crate corelane-service; the first is the default."""

@@ -6,7 +6,8 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from local.service import REFERENCE, REPOSITORY, Service
+from local.service import REFERENCE, Service
+from stack import REPOSITORY
 from tools.errors import ToolError
 
 VARIABLES = {

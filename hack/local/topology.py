@@ -6,8 +6,7 @@ from pathlib import Path
 
 from local.service import REFERENCE, Service
 from local.settings import Settings
-
-HOST = "127.0.0.1"
+from stack import HOST
 
 
 @dataclass(frozen=True)

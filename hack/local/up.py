@@ -25,8 +25,8 @@ from local import (
 )
 from local.build import Built
 from local.service import REFERENCE, Service
-from local.topology import HOST, Topology
-from stack import pids
+from local.topology import Topology
+from stack import HOST, pids
 from tools import progress, resolve
 from tools.errors import ToolError
 

@@ -3,13 +3,12 @@
 import argparse
 import re
 import signal
-from pathlib import Path
 
 from release import artefacts, dry_run, images, provenance, publish, signer, version
+from stack import REPOSITORY
 from tools import errors
 from tools.errors import ToolError
 
-REPOSITORY = Path(__file__).resolve().parent.parent.parent
 FOLDER = REPOSITORY / ".run" / "release"
 
 

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from loadtests import k6
-from loadtests.bench import machine
 from loadtests.cluster.release import Installed, Wanted
 from loadtests.cluster.runners import Ended
 from loadtests.record import ALL, Checks, Figure, Part, Route, Run, Target
+from stack import machine
 from tools.errors import ToolError
 
 THRESHOLDS = 99

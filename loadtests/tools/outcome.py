@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from loadtests.bench import machine
 from loadtests.k6 import THRESHOLD
 from loadtests.record import Part, Run
 from loadtests.report import prometheus
 from loadtests.target import Target
 from loadtests.usage import UsageError
+from stack import machine
 
 UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
 

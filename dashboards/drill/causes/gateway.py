@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from dashboards.drill.causes.certificates import YEAR, write
 from dashboards.drill.drills import Labels, drill
 from dashboards.drill.place import Place
-from local.topology import HOST
+from stack import HOST
 from stack.gateway import Gateway
 from stack.http import ask
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from dashboards.drill import watch
 from dashboards.drill.drills import Labels, drill
 from dashboards.drill.place import Place
-from local.topology import HOST
+from stack import HOST
 from stack.http import ask, replies
 from stack.ports import free_ports
 from stack.process import Process, running

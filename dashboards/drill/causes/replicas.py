@@ -13,8 +13,7 @@ from pathlib import Path
 from dashboards.drill import cgroup
 from dashboards.drill.drills import Labels, drill
 from dashboards.drill.place import Place, Server
-from local.topology import HOST
-from stack import credentials
+from stack import HOST, credentials
 from stack.http import Client, ask
 from stack.ports import free_ports
 from stack.postgres import Database, Settings, holding, make

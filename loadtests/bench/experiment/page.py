@@ -8,7 +8,7 @@ from statistics import median
 from loadtests.bench.experiment import plots
 from loadtests.bench.experiment.plots import Panel, Plot, Series
 from loadtests.bench.experiment.record import Record
-from loadtests.bench.machine import others
+from stack.machine import others
 
 LEGEND = "A figure is the median of the rounds, with the lowest and the highest in brackets. Ratios are taken within a round."
 

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from loadtests.bench import machine
 from loadtests.bench.experiment.plan import Plan, Row
+from stack import machine
 
 Figure = str
 """The name of a figure; dots go into nested ones: "latency_us.hello.99"."""
