@@ -18,14 +18,16 @@ ESSENTIAL = {"test_pinning", "test_rollouts", "test_disruptions", "test_services
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--rounds 10` repeats upgrades of the server and courses of autoscalers ten times.
+    """`--rounds 10` repeats upgrades of the server and load profiles of autoscalers ten times.
 
     `--measure 5` scales up and down five times by EndpointSlices and five times by DNS.
     `--random 3600` has faults of nodes for an hour.
     `--whole-periods` has autoscalers with the periods of a cluster in use.
     `--ends` is for a cluster that ends with the tests.
     """
-    parser.addoption("--rounds", type=int, default=1, metavar="N", help="upgrades and courses")
+    parser.addoption(
+        "--rounds", type=int, default=1, metavar="N", help="upgrades and load profiles"
+    )
     parser.addoption("--measure", type=int, default=0, metavar="N", help="scalings of each way")
     parser.addoption("--random", type=float, default=300, metavar="SECONDS", help="random faults")
     parser.addoption("--whole-periods", action="store_true", help="autoscaling as slow as in use")

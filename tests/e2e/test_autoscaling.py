@@ -2,7 +2,7 @@
 
 A replica has a tenth of a CPU, so that many of them, the gateway and the load have room on two CPUs. All periods are a
 fifth of those of a cluster in use: of the controller, of scrapes, of the rules' windows and of the HPA's behaviour.
-With `--whole-periods` all but those of the controller are whole, and courses take five times as long;
+With `--whole-periods` all but those of the controller are whole, and load profiles take five times as long;
 the wait for the least replicas after them needs TEST_SLOWER=2.
 `make e2e TESTS="-k autoscaling -s --rounds 3"` prints what docs/results/autoscaling.md has.
 """
@@ -25,8 +25,18 @@ from deploy import run
 from release.charts import vendored
 from stack import eventually
 from stack.http import Client, ask
-from support.courses import COST, COURSES, Course, Lives, Replicas, Stage, fewest, level, slope
 from support.kubernetes import PAUSE, ROLL_OUT, Pod
+from support.load_profiles import (
+    COST,
+    LOAD_PROFILES,
+    Lives,
+    LoadProfile,
+    Replicas,
+    Stage,
+    fewest,
+    level,
+    slope,
+)
 from support.releases import CHART, Release
 
 pytestmark = pytest.mark.skipif(
@@ -103,9 +113,9 @@ class Scaled:
     policy: str = ""
     """What the autoscaler follows."""
     spans: dict[str, list[float]] = field(default_factory=dict)
-    """Seconds that replicas of all courses took from one event to another."""
+    """Seconds that replicas of all load profiles took from one event to another."""
     figures: dict[str, list[tuple[float, ...]]] = field(default_factory=dict)
-    """What `drive` prints, of all rounds of a course."""
+    """What `drive` prints, of all rounds of a profile."""
 
     @property
     def server(self) -> str:
@@ -186,9 +196,9 @@ class Scaled:
         lines = [line for text in texts for line in text.splitlines()]
         return sum(float(line.split()[1]) for line in lines if line.startswith(name))
 
-    def course(self, stages: Sequence[Stage], ops: int = 0) -> Course:
+    def profile(self, stages: Sequence[Stage], ops: int = 0) -> LoadProfile:
         """A load through the gateway."""
-        return Course(self.release.gateway, stages, ops or self.ops)
+        return LoadProfile(self.release.gateway, stages, ops or self.ops)
 
     @contextmanager
     def replicas(self) -> Iterator[Replicas]:
@@ -254,11 +264,11 @@ class Scaled:
         cluster.kubectl("delete", "deployment", name, "--cascade=foreground")
         return begun, ended
 
-    def collect(self, lives: Lives, course: Course) -> None:
+    def collect(self, lives: Lives, profile: LoadProfile) -> None:
         """Keeps how long replicas took to start and to go."""
-        lives.note("replied", course.first)
+        lives.note("replied", profile.first)
         for begin, end in SPANS:
-            took = [b - a for a, b in lives.between(course.started, begin, end)]
+            took = [b - a for a, b in lives.between(profile.started, begin, end)]
             self.spans.setdefault(f"{begin} to {end}", []).extend(took)
 
 
@@ -330,28 +340,28 @@ def fifth(folder: Path) -> Path:
     return chart
 
 
-def drive(scaled: Scaled, name: str, policy: str) -> tuple[Course, Replicas]:
-    """Runs a course to its end and until the least replicas are left, and prints its figures."""
-    stages = [replace(stage, seconds=stage.seconds * scaled.pace) for stage in COURSES[name]]
+def drive(scaled: Scaled, name: str, policy: str) -> tuple[LoadProfile, Replicas]:
+    """Runs a profile to its end and until the least replicas are left, and prints its figures."""
+    stages = [replace(stage, seconds=stage.seconds * scaled.pace) for stage in LOAD_PROFILES[name]]
     with scaled.lives() as lives, scaled.replicas() as replicas:
-        with scaled.course(stages) as course, ExitStack() as slow:
-            for stage in course.begun():
+        with scaled.profile(stages) as profile, ExitStack() as slow:
+            for stage in profile.begun():
                 slow.close()
                 if stage.slow:
                     one, *_ = scaled.release.cluster.ready_pods("server")
                     slow.enter_context(scaled.slowed(one))
         scaled.settle(LEAST)
-    scaled.collect(lives, course)
-    used, least = replicas.seconds(*course.judged), fewest(stages[1:], TARGET / COST, SPARE)
-    held = 100 * course.held(OBJECTIVE)
+    scaled.collect(lives, profile)
+    used, least = replicas.seconds(*profile.judged), fewest(stages[1:], TARGET / COST, SPARE)
+    held = 100 * profile.held(OBJECTIVE)
     figures = (held, used / least, max(replicas.wanted), replicas.reversals)
     scaled.figures.setdefault(f"{name} | {policy}", []).append(figures)
     print(f"\n| {name} | {policy} | {' | '.join(f'{each:.2f}' for each in figures)} |", end="")
-    return course, replicas
+    return profile, replicas
 
 
 # At a low load the wait is zero, so it only says something about a step.
-CASES = [(policy, name) for policy in ("busy", "required", "cpu") for name in COURSES]
+CASES = [(policy, name) for policy in ("busy", "required", "cpu") for name in LOAD_PROFILES]
 
 
 @pytest.mark.parametrize(("policy", "name"), [*CASES, ("wait", "step")])
@@ -360,8 +370,8 @@ def test_replicas_follow_the_load_and_no_request_fails(
     scaled: Scaled, policy: str, name: str
 ) -> None:
     scaled.follow(policy)
-    course, replicas = drive(scaled, name, policy)
-    assert not course.failures, course.failures[:10]
+    profile, replicas = drive(scaled, name, policy)
+    assert not profile.failures, profile.failures[:10]
     # metrics-server looks every 10 s, so it can miss the six seconds of the flash.
     assert max(replicas.wanted) > LEAST or (policy, name) == ("cpu", "flash")
 
@@ -375,15 +385,15 @@ def test_a_start_and_an_end_leave_the_other_replicas_alone(scaled: Scaled) -> No
     cluster.kubectl("delete", "hpa", scaled.server)
     cluster.kubectl("scale", "deployment", scaled.server, "--replicas=2")
     old = {pod.name for pod in cluster.wait_for_pods("server", 2)}
-    with scaled.lives() as lives, scaled.course([level(600, 10)], ops=1000) as course:
+    with scaled.lives() as lives, scaled.profile([level(600, 10)], ops=1000) as profile:
 
         def answered(count: int, pods: set[str]) -> None:
             """Waits for so many replies of these pods."""
-            got = partial(course.replies_of, pods)
+            got = partial(profile.replies_of, pods)
             eventually(lambda: got() >= count, f"replies of {pods}", patience=ROLL_OUT)
 
         answered(3000, old)
-        before = (course.started, time.monotonic())
+        before = (profile.started, time.monotonic())
         pods, services = (
             [scaled.bystander(service=each) for _ in range(STARTS)] for each in (False, True)
         )
@@ -392,19 +402,19 @@ def test_a_start_and_an_end_leave_the_other_replicas_alone(scaled: Scaled) -> No
             answered(100, {pod.name for pod in cluster.wait_for_pods("server", 3)} - old)
             cluster.kubectl("scale", "deployment", scaled.server, "--replicas=2")
             cluster.wait_for_pods("server", 2)
-        course.stop()
-    scaled.collect(lives, course)
+        profile.stop()
+    scaled.collect(lives, profile)
     for what, spans in {
         "before": [before],
         "starts of others": pods,
         "starts of others with a Service": services,
-        "starts": lives.between(course.started, "created", "replied"),
-        "ends": lives.between(course.started, "deleted", "gone"),
+        "starts": lives.between(profile.started, "created", "replied"),
+        "ends": lives.between(profile.started, "deleted", "gone"),
     }.items():
-        took = sorted(course.took(old, spans))
+        took = sorted(profile.took(old, spans))
         p50, p99 = (1e3 * took[int(len(took) * share)] for share in (0.5, 0.99))
         print(f"\n| {what} | {len(took)} | {p50:.1f} ms | {p99:.1f} ms |", end="")
-    assert not course.failures, course.failures[:10]
+    assert not profile.failures, profile.failures[:10]
 
 
 def test_metrics_that_are_away_remove_no_replica(scaled: Scaled) -> None:
@@ -412,7 +422,7 @@ def test_metrics_that_are_away_remove_no_replica(scaled: Scaled) -> None:
     cluster = scaled.release.cluster
     scaled.follow("busy")
     stages = [level(40 * scaled.pace, 1.5), slope(200 * scaled.pace, 1.5, 3)]
-    with scaled.replicas() as replicas, scaled.course(stages) as course:
+    with scaled.replicas() as replicas, scaled.profile(stages) as profile:
         eventually(lambda: max(replicas.wanted) >= 3, "three replicas", patience=ROLL_OUT)
         cluster.kubectl("scale", "statefulset", scaled.prometheus, "--replicas=0")
         eventually(lambda: not scaled.active(), "no metrics", patience=ROLL_OUT, pause=PAUSE)
@@ -423,5 +433,5 @@ def test_metrics_that_are_away_remove_no_replica(scaled: Scaled) -> None:
         cluster.kubectl("scale", "statefulset", scaled.prometheus, "--replicas=1")
         eventually(scaled.active, "metrics again", patience=ROLL_OUT, pause=PAUSE)
         eventually(lambda: replicas.wanted[-1] > before[-1], "more", patience=ROLL_OUT, pause=PAUSE)
-        course.stop()
-    assert not course.failures, course.failures[:10]
+        profile.stop()
+    assert not profile.failures, profile.failures[:10]

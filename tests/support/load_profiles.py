@@ -1,8 +1,8 @@
 """A load that changes by the second, and what an autoscaler makes of it.
 
 Requests are sent when they are due, whether or not earlier ones are answered, as by many clients. Their latency counts
-from then, so that a queue in front of the platform is part of it. The first stage of a course is not judged: the
-autoscaler finds the number of replicas that the course begins with.
+from then, so that a queue in front of the platform is part of it. The first stage of a profile is not judged: the
+autoscaler finds the number of replicas that the profile begins with.
 """
 
 import http.client
@@ -18,14 +18,14 @@ from typing import Self
 from stack.http import Client
 
 STEP = 0.1
-"""Seconds between two looks at a course."""
+"""Seconds between two looks at a profile."""
 COST = 0.1
 """Seconds that a request of cost 1 holds a lane."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A part of a course: a rate that goes from `begin` to `end`, of requests that cost `cost` times as much."""
+    """A part of a profile: a rate that goes from `begin` to `end`, of requests that cost `cost` times as much."""
 
     seconds: float
     begin: float
@@ -48,7 +48,7 @@ def level(seconds: float, lanes: float, cost: float = 1.0, *, slow: bool = False
 WAVE = [1.5 - math.cos(math.pi * part / 5) for part in range(11)]
 """1 to 5 times as much, and back."""
 
-COURSES = {
+LOAD_PROFILES = {
     "ramp": [level(15, 0.5), slope(40, 0.5, 2.5), level(15, 2.5), level(30, 0.3)],
     "step": [level(20, 0.9), level(35, 2.7), level(30, 0.3)],
     # The same rate of more expensive requests.
@@ -85,7 +85,7 @@ def arrivals(stages: Sequence[Stage], seed: int = 1) -> Iterator[Due]:
 
 
 def fewest(stages: Sequence[Stage], carried: float, spare: int) -> float:
-    """Replica-seconds of one who knows the course, with spare replicas.
+    """Replica-seconds of one who knows the profile, with spare replicas.
 
     Each replica carries so much, in requests of cost 1 per second.
     """
@@ -100,7 +100,7 @@ def fewest(stages: Sequence[Stage], carried: float, spare: int) -> float:
 
 
 @dataclass
-class Course:
+class LoadProfile:
     """Sends the requests of the stages. As a context manager it ends with the last reply."""
 
     url: str
