@@ -4,7 +4,6 @@ import http.client
 import json
 import socket
 import time
-from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,22 +26,21 @@ GRACE = 5.0
 """Seconds beyond the deadline for the gateway, if replicas have failed to become ready until then."""
 
 
-def wait(topology: Topology, run: Path) -> list[str]:
+def wait(topology: Topology, run: Path, begun: int) -> list[str]:
     """Returns when all processes are ready, or some replicas and all others: the names of replicas that are not.
 
-    Otherwise it raises an error with the end of their logs.
+    Otherwise it raises an error with the end of their logs. `begun` is supervisord's mark before it started them.
     """
     replicas = {replica.name for replica in topology.replicas}
     deadline = time.monotonic() + DEADLINE
     if topology.database == "postgres":
-        _start_after_postgres(topology, run, deadline)
-    starts: dict[str, set[int]] = defaultdict(set)
+        _start_after_postgres(topology, run, deadline, begun)
     failed: set[str] = set()
     checks = _checks(topology, run, failed)
     pending = set(checks)
     while True:
         pending = {name for name in pending if not checks[name]()}
-        down = _down(run, starts)
+        down = _down(run, begun)
         failed.update(down & replicas)
         dead = (down - replicas) | (failed if failed == replicas else set())
         late = time.monotonic() > deadline
@@ -57,11 +55,10 @@ def wait(topology: Topology, run: Path) -> list[str]:
         time.sleep(0.03)
 
 
-def _start_after_postgres(topology: Topology, run: Path, deadline: float) -> None:
+def _start_after_postgres(topology: Topology, run: Path, deadline: float, begun: int) -> None:
     """Starts the replicas when PostgreSQL takes connections: they may need it at once, as for migrations."""
-    starts: dict[str, set[int]] = defaultdict(set)
     while not database.ready(run, _pid(run, database.PART)):
-        dead = _down(run, starts)
+        dead = _down(run, begun)
         if dead or time.monotonic() > deadline:
             raise ToolError(_report(dead, {database.PART}, run))
         time.sleep(0.03)
@@ -141,13 +138,12 @@ def _get(port: int, path: str) -> bytes | None:
         connection.close()
 
 
-def _down(run: Path, starts: dict[str, set[int]]) -> set[str]:
-    """Processes that have exited right after each of several starts."""
-    states = supervisor.states(run)
-    for name, info in states.items():
-        starts[name].add(info["start"])
-    ended = {name for name, info in states.items() if info["statename"] in ("BACKOFF", "FATAL")}
-    return {name for name in ended if len(starts[name]) >= TRIES}
+def _down(run: Path, begun: int) -> set[str]:
+    """Processes that have exited right after each of several starts, or that supervisord gave up on."""
+    exits = {name for name, count in supervisor.exits(run, begun).items() if count >= TRIES}
+    return exits | {
+        name for name, info in supervisor.states(run).items() if info["statename"] == "FATAL"
+    }
 
 
 def _report(dead: set[str], pending: set[str], run: Path) -> str:

@@ -7,6 +7,7 @@ import re
 import socket
 import tempfile
 import xmlrpc.client
+from collections import Counter
 from pathlib import Path
 
 from local import processes
@@ -71,16 +72,28 @@ def begin(run: Path, name: str) -> None:
 
 
 def mark(run: Path) -> int:
-    """The present end of its log, for `killed`."""
+    """The current end of its log, for `killed` and `exits`."""
     log = run / LOG
     return log.stat().st_size if log.exists() else 0
 
 
 def killed(run: Path, since: int) -> list[str]:
     """The processes that it has killed since that mark, because they did not end after their signal."""
+    return re.findall(r"killing '(.+)' \(\d+\) with SIGKILL", _logged(run, since))
+
+
+def exits(run: Path, since: int) -> Counter[str]:
+    """How often each process has ended by itself since that mark.
+
+    Its state does not tell: a program that takes longer than `startsecs` to fail, as on a busy machine, counts as
+    RUNNING until then and is started again at once.
+    """
+    return Counter(re.findall(r"exited: (\S+) \(", _logged(run, since)))
+
+
+def _logged(run: Path, since: int) -> str:
     log = run / LOG
-    text = log.read_bytes()[since:].decode(errors="replace") if log.exists() else ""
-    return re.findall(r"killing '(.+)' \(\d+\) with SIGKILL", text)
+    return log.read_bytes()[since:].decode(errors="replace") if log.exists() else ""
 
 
 def _command(run: Path, method: str, name: str) -> None:

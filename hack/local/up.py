@@ -164,8 +164,9 @@ def _start(plan: Topology, programs: dict[str, Path], run: Path) -> list[str]:
     """Starts everything; returns the replicas that are not ready, which supervisord starts again and again."""
     try:
         environment = processes.make(run, programs["server"], plan.service, _own(plan, run))
+        begun = supervisor.mark(run)
         supervisor.start(programs["supervisord"], run, environment)
-        failed = ready.wait(plan, run)
+        failed = ready.wait(plan, run, begun)
         for name in failed:
             log = "\n".join(ready.last(name, run))
             progress.say(name, f"does not become ready, and is started again and again; {log}")

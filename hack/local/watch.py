@@ -106,10 +106,11 @@ def _restart(replica: Replica, topology: Topology, run: Path) -> None:
         supervisor.stop(run, replica.name)
     _becomes(replica, run, STOP + START, lambda: supervisor.state(run, replica.name) in STOPPED)
     down.report_killed(run, since)
+    begun = supervisor.mark(run)
     supervisor.begin(run, replica.name)
 
     def serves() -> bool:
-        if supervisor.state(run, replica.name) in ("BACKOFF", "FATAL"):
+        if supervisor.exits(run, begun)[replica.name]:
             log = "\n".join(ready.last(replica.name, run))
             raise ToolError(f"{replica.name} exited right after the start; {log}")
         return ready.serves(replica, topology) and replica.port in ready.reached(topology)

@@ -155,6 +155,10 @@ def scripts(tmp_path: Path) -> Iterator[Project]:
         made.command(sys.executable, *remove)
 
 
+LATE = "import time; time.sleep(1.5); sys.exit('no luck')"
+"""It takes longer to fail than the second after which supervisord calls a process running."""
+
+
 def write(file: Path, word: str, first: str = "") -> None:
     """Replaces the program at once, as a compiler does."""
     fresh = file.with_suffix(".new")
@@ -250,6 +254,7 @@ def read_until(process: subprocess.Popen[str], text: str) -> None:
     for line in process.stdout:
         if text in line:
             return
+        assert "keeps running" not in line, line
     raise AssertionError(f"it ended without {text!r}")
 
 
@@ -295,7 +300,7 @@ def test_any_program_runs_behind_the_gateway_until_down(scripts: Project) -> Non
         try:
             write(scripts.folder / "web", "two")
             bodies(scripts, {b"two []"})
-            write(scripts.folder / "web", "three", first="sys.exit('no luck')")
+            write(scripts.folder / "web", "three", first=LATE)
             read_until(watching, "web-0 exited right after the start")
             bodies(scripts, {b"two []"})
         finally:
@@ -340,9 +345,9 @@ if os.environ["HOSTNAME"] == "web-1" and not os.path.exists("tried"):
     sys.exit("no luck")
 """
 
-NEVER = """
+NEVER = f"""
 if os.environ["HOSTNAME"] == "web-1":
-    sys.exit("no luck")
+    {LATE}
 """
 
 DEAF = "signal.signal(signal.SIGTERM, signal.SIG_IGN); signal.signal = lambda *_: None"
