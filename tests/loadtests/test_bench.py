@@ -12,7 +12,7 @@ from loadtests.bench.cli import EXPERIMENTS
 from loadtests.bench.experiment.generator import Generator, Place
 from loadtests.bench.experiment.record import Record
 from loadtests.bench.instructions.rows import FILE, ROWS, Budget
-from stack import PATIENCE, REPOSITORY, eventually
+from stack import PATIENCE, REPOSITORY, eventually, pids
 from stack.programs import program
 from support.scenarios import bench
 
@@ -136,21 +136,10 @@ def test_a_row_with_more_instructions_than_committed_fails(binary: Path, tmp_pat
     assert list(Budget.read(FILE).instructions) == [row.name for row in ROWS]
 
 
-def descendants(parent: int) -> dict[int, str]:
-    """The processes that a process started, and those started by them: pid and name."""
-    names, parents = {}, {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            # proc(5): pid (name) state ppid ...
-            before, _, after = stat.read_text().rpartition(")")
-        except OSError:  # It has ended meanwhile.
-            continue
-        pid, _, name = before.partition(" (")
-        names[int(pid)], parents[int(pid)] = name, int(after.split()[1])
-    found = {parent}
-    while more := {pid for pid, of in parents.items() if of in found} - found:
-        found |= more
-    return {pid: names[pid] for pid in found - {parent}}
+def started_by(parent: int) -> set[int]:
+    """The processes that a process started, and those started by them."""
+    own = set(pids.children(parent))
+    return own.union(*map(started_by, own))
 
 
 def test_what_a_benchmark_started_ends_with_it(binary: Path, tmp_path: Path) -> None:
@@ -161,13 +150,13 @@ def test_what_a_benchmark_started_ends_with_it(binary: Path, tmp_path: Path) -> 
 
     def all_run() -> bool:
         assert run.poll() is None, "it has ended before it was told to"
-        return {"postgres", "corelane-server"} <= set(descendants(run.pid).values())
+        return {"postgres", "corelane-server"} <= set(map(pids.name, started_by(run.pid)))
 
     try:
         # What it builds first takes its time on a new clone.
         eventually(all_run, patience=20 * PATIENCE)
-        started = descendants(run.pid)
+        started = started_by(run.pid)
     finally:
         run.terminate()
     assert run.wait(PATIENCE) == 130
-    eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in started))
+    eventually(lambda: {pids.state(pid) for pid in started} == {"X"}, "all are gone")

@@ -173,16 +173,9 @@ class Compare(Experiment):
         series, limits = [Series("head / base", points)], {"equal": 1.0}
         panel = Panel(series, x="cost, head / base", log="x", limits=limits)
         page.plot(Plot("Head's cost in base's, with its interval", [panel]))
-        page.text(READING.format(percent=100 * (1 - 2 * found.error), error=verdict.ERROR))
+        page.text("How to read it: loadtests/bench/compare/README.md.")
         page.points(page.quality())
         return page
-
-
-READING = """\
-A cost above 1 is worse, for throughput too. It is the Hodges-Lehmann estimate over the rounds, with the interval of
-{percent:.1f}% that belongs to the signed-rank test. Head is slower where more than the margin is shown, the measures
-together (Holm); no slower where the interval ends within the margin. Each of the two is wrong in at most {error:.0%} of all
-comparisons, however often rounds were added."""
 
 
 def _measures(tasks: Sequence[Mapping]) -> list[Measure]:

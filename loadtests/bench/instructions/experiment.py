@@ -128,10 +128,6 @@ class Instructions(Experiment):
             ("instructions", lambda name: f"{counts[name]:,}"),
             ("spread", lambda name: f"{_spread(record, name):.2f}%"),
         )
-        worst = max(_spread(record, name) for name in counts)
-        page.section(
-            "How it is counted", METHOD.format(short=rows.SHORT, worst=worst, **record.facts)
-        )
         return page
 
 
@@ -186,23 +182,3 @@ CHECKED = (
     "`make check-instructions` counts again and fails where a row takes more than "
     f"{LIMIT} times the committed count; CI does so. Where that is wanted, commit the new table with the change."
 )
-
-METHOD = """\
-The server is the program of its image: a release build, linked statically, the same bytes wherever that toolchain
-builds it. It runs under callgrind with one lane. One run has {short:,} requests, another {requests:,} more; what the
-second has more, per request, is the figure, so start and end count in none. The figure is the lowest of all runs of
-each length, because a disturbance adds instructions. The spread is from the lowest difference to the highest, at most
-{worst:.2f}%. The count is of the lane's thread, and for `project` also of the thread that reads the database. It has no
-instructions of the kernel, and valgrind hides the vDSO, so the clock is read by a system call.
-
-There is one connection with one request at a time, each sent when the lane sleeps. So every request takes the same
-way, and each pays for a turn of the event loop, which under load many share. `pipelined` is what remains without it.
-
-What would differ between runs or machines is fixed: the environment, the files' times, the document, and the lengths of
-names and ports. `GLIBC_TUNABLES` fixes the copies of `memcpy` and similar functions: the next slower ones add 6% to
-`hello`. Valgrind shows a program the same CPU on every machine with AVX2. Its version 3.24 counts within 0.5% of 3.19.
-
-Chance remains in the keys of hash maps and in request ids. Some work depends on the clock: a kept file is checked on
-disk again, the date is written again, and deadlines are checked. The speed of the machine counts too: the lane measures
-how long its handlers hold it, and one that seems expensive, as on a busy machine, waits for its turn. So the server
-runs before ordinary processes where that is allowed, and a row that is over the limit is counted up to three times."""
