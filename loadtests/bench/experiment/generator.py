@@ -83,7 +83,7 @@ class Generator:
 
     def answer(self) -> dict:
         """Waits for the result of the last part."""
-        return _alike(self._line())
+        return self._line()
 
     def go_first(self) -> None:
         """From now on ahead of every other process, like a place that is first."""
@@ -100,21 +100,6 @@ class Generator:
     def _end(self) -> None:
         self._process.kill()
         self._process.communicate()
-
-
-def _alike(found: object) -> object:
-    """The figures of users in the units of the other modes."""
-    if not isinstance(found, dict) or "errors" not in found:
-        return found
-    found["wrong"] = found.pop("errors")
-    found["latency_us"] = {kind: _us(times) for kind, times in found.pop("latency_ms").items()}
-    for name in ("connect", "first_reply", "lag"):
-        found[f"{name}_us"] = _us(found.pop(f"{name}_ms"))
-    return found
-
-
-def _us(times: dict[str, float]) -> dict[str, float]:
-    return {key: value if key == "count" else 1e3 * value for key, value in times.items()}
 
 
 def _flag(name: str, value: object) -> str:

@@ -283,7 +283,7 @@ COSTS = (
 
 TIMES_OF = tuple(Figure(f"{name}, ms", f"server.{name}", brief=True) for name in HISTOGRAMS)
 
-CURVE = ("50", "90", "99", "99.9")
+CURVE = ("50", "90", "99", "99.9", "99.99")
 """Percentiles of the picture, whose axis is in nines."""
 
 

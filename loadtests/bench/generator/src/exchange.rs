@@ -3,12 +3,36 @@
 use std::hint::black_box;
 use std::net::SocketAddr;
 
+use serde::Deserialize;
+
 /// A kind of request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Kind {
     Hello,
     /// `/work` with this many iterations.
     Work(u64),
+    /// A user makes its project, once.
+    Create,
+    /// A user gets a file.
+    Page,
+    /// A user gets its project.
+    Load,
+    /// A user replaces its project by the next revision.
+    Save,
+}
+
+impl Kind {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Kind::Hello => "hello",
+            Kind::Work(_) => "work",
+            Kind::Create => "create",
+            Kind::Page => "page",
+            Kind::Load => "load",
+            Kind::Save => "save",
+        }
+    }
 }
 
 /// A request as bytes, and the expected body of the reply.
@@ -63,13 +87,14 @@ impl Exchanges {
         self
     }
 
+    /// The page of every kind but `/work`.
     pub(crate) fn of(&self, kind: Kind) -> &Exchange {
         match kind {
-            Kind::Hello => &self.hello,
             Kind::Work(ops) => {
                 let mut works = self.works.iter();
                 &works.find(|work| work.0 == ops).expect("work that was announced").1
             }
+            _ => &self.hello,
         }
     }
 }

@@ -214,26 +214,3 @@ impl Next {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_longest_free_is_next_or_any_by_its_seed() {
-        let choose = |choice: Choice, seed| {
-            let (mut next, mut free) = (choice.seeded(seed), (0..100).collect());
-            let chosen: Vec<_> = std::iter::from_fn(|| next.of(&mut free)).collect();
-            assert!(free.is_empty(), "every connection is chosen once");
-            chosen
-        };
-        let in_turn: Vec<_> = (0..100).collect();
-        assert_eq!(choose(Choice::LongestFree, 1), in_turn);
-        let mut any = choose(Choice::Any, 1);
-        assert_eq!(any, choose(Choice::Any, 1));
-        assert_ne!(any, choose(Choice::Any, 2));
-        assert_ne!(any, in_turn);
-        any.sort_unstable();
-        assert_eq!(any, in_turn);
-    }
-}

@@ -9,10 +9,12 @@ use memchr::{memchr, memmem};
 pub(crate) enum Fault {
     /// It is not HTTP/1.1 with a Content-Length.
     Malformed,
-    /// Its status is not 200.
-    Status,
+    /// It has this status instead of the correct one.
+    Status(u16),
     /// Its body is not the expected one.
     Body,
+    /// Its ETag or Location is missing or wrong.
+    Field,
     /// The connection could not be established.
     Connect,
     /// The connection ended before the reply.
@@ -22,15 +24,17 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    pub(crate) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> String {
         match self {
             Fault::Malformed => "malformed",
-            Fault::Status => "status",
+            Fault::Status(status) => return format!("status {status}"),
             Fault::Body => "body",
+            Fault::Field => "ETag or Location",
             Fault::Connect => "connect",
             Fault::Closed => "closed",
             Fault::Silence => "silence",
         }
+        .to_owned()
     }
 }
 
@@ -52,7 +56,7 @@ pub(crate) fn read(bytes: &[u8], body: &[u8]) -> Option<Reply> {
     };
     let message = message?;
     let fault = if message.status != 200 {
-        Some(Fault::Status)
+        Some(Fault::Status(message.status))
     } else {
         (message.body != body).then_some(Fault::Body)
     };
@@ -140,7 +144,7 @@ mod tests {
         let cases: [(&[u8], Fault); 6] = [
             (b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nno", Fault::Body),
             (b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", Fault::Body),
-            (b"HTTP/1.1 503 Busy\r\ncontent-length: 2\r\n\r\nok", Fault::Status),
+            (b"HTTP/1.1 503 Busy\r\ncontent-length: 2\r\n\r\nok", Fault::Status(503)),
             (b"HTTP/1.1 200 OK\r\n\r\nok", Fault::Malformed),
             (b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok!", Fault::Malformed),
             (b"garbage\r\n\r\n", Fault::Malformed),

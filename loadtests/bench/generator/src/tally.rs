@@ -12,7 +12,7 @@ use crate::pool::{Answer, Lost, Pool};
 use crate::reply::Fault;
 
 /// The reported percentiles: the first is the minimum, the last the maximum.
-const PERCENTILES: [f64; 6] = [0.0, 50.0, 90.0, 99.0, 99.9, 100.0];
+const PERCENTILES: [f64; 7] = [0.0, 50.0, 90.0, 99.0, 99.9, 99.99, 100.0];
 
 /// Precision of latencies in digits.
 const DIGITS: u8 = 3;
@@ -26,6 +26,10 @@ pub(crate) struct Tally {
     lanes: BTreeMap<usize, u64>,
     /// How long after it was due a request was processed: the generator's own lag.
     lag: Histogram<u64>,
+    /// From the start of a connection until it is established, where that is observed.
+    connects: Histogram<u64>,
+    /// From the start of a connection until its first reply, including the wait for the accept.
+    first_replies: Histogram<u64>,
     /// Requests that found no free connection.
     queued: u64,
     /// Requests that were due and not sent before the end.
@@ -53,6 +57,8 @@ impl Default for Tally {
             faults: BTreeMap::new(),
             lanes: BTreeMap::new(),
             lag: histogram(),
+            connects: histogram(),
+            first_replies: histogram(),
             queued: 0,
             cut: 0,
             reopened: 0,
@@ -88,6 +94,16 @@ impl Tally {
     pub(crate) fn start(&mut self, lag: Duration, queued: bool) {
         record(&mut self.lag, lag);
         self.queued += u64::from(queued);
+    }
+
+    /// Counts an established connection.
+    pub(crate) fn connected(&mut self, took: Duration) {
+        record(&mut self.connects, took);
+    }
+
+    /// Counts the first reply on a connection.
+    pub(crate) fn first_reply(&mut self, took: Duration) {
+        record(&mut self.first_replies, took);
     }
 
     /// Counts an answer. Only a correct one has a latency.
@@ -129,7 +145,8 @@ impl Tally {
         self.cut += count as u64;
     }
 
-    fn fault(&mut self, fault: Fault, count: u64) {
+    /// Counts failed requests.
+    pub(crate) fn fault(&mut self, fault: Fault, count: u64) {
         *self.faults.entry(fault).or_default() += count;
     }
 
@@ -139,43 +156,40 @@ impl Tally {
         self.reopened = reopened;
     }
 
-    /// Latencies of `hello`, `work` and `all`, and of each size of `/work` if there are several.
+    /// The failed requests by cause.
+    pub(crate) fn faults(&self) -> Map<String, Value> {
+        self.faults.iter().map(|(fault, count)| (fault.name(), json!(count))).collect()
+    }
+
+    /// Latencies of each kind and of `all`.
     fn by_name(&self) -> Map<String, Value> {
-        let mut merged: BTreeMap<String, Histogram<u64>> = BTreeMap::new();
-        let sizes = self.latencies.keys().filter(|kind| **kind != Kind::Hello).count();
+        let mut merged: BTreeMap<&str, Histogram<u64>> = BTreeMap::new();
         for (kind, latencies) in &self.latencies {
-            let mut names = vec!["all".to_owned()];
-            match kind {
-                Kind::Hello => names.push("hello".to_owned()),
-                Kind::Work(ops) => {
-                    names.push("work".to_owned());
-                    names.extend((sizes > 1).then(|| format!("work_{ops}")));
-                }
-            }
-            for name in names {
-                add(merged.entry(name).or_insert_with(histogram), latencies);
+            for name in ["all", kind.name()] {
+                let sum = merged.entry(name).or_insert_with(histogram);
+                sum.add(latencies).expect("histograms of the same make");
             }
         }
-        merged.iter().map(|(name, latencies)| (name.clone(), summary(latencies))).collect()
+        merged.iter().map(|(name, latencies)| ((*name).into(), summary(latencies))).collect()
     }
 
     /// The report.
     pub(crate) fn json(&self, own_cpu: Duration) -> String {
         let right: u64 = self.latencies.values().map(Histogram::len).sum();
         let wrong: u64 = self.faults.values().sum();
-        let faults: Map<_, _> =
-            self.faults.iter().map(|(fault, count)| (fault.name().into(), json!(count))).collect();
         let lanes: Map<_, _> =
             self.lanes.iter().map(|(lane, count)| (lane.to_string(), json!(count))).collect();
         let mut report = json!({
             "requests": right + wrong,
             "wrong": wrong,
-            "faults": faults,
+            "faults": self.faults(),
             "seconds": self.took.as_secs_f64(),
             "requests_per_second": (right + wrong) as f64 / self.took.as_secs_f64(),
             "generator_cpu_seconds": own_cpu.as_secs_f64(),
             "latency_us": self.by_name(),
             "lag_us": summary(&self.lag),
+            "connect_us": summary(&self.connects),
+            "first_reply_us": summary(&self.first_replies),
             "queued": self.queued,
             "cut": self.cut,
             "reopened": self.reopened,
@@ -193,10 +207,6 @@ impl Tally {
     }
 }
 
-fn add(mine: &mut Histogram<u64>, theirs: &Histogram<u64>) {
-    mine.add(theirs).expect("histograms of the same make");
-}
-
 fn record(histogram: &mut Histogram<u64>, time: Duration) {
     // An automatically growing histogram accepts every value.
     let _ = histogram.record(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
@@ -210,6 +220,7 @@ fn summary(times: &Histogram<u64>) -> Value {
     let mut fields = Map::new();
     fields.insert("count".into(), json!(times.len()));
     fields.insert("mean".into(), microseconds(times.mean()));
+    fields.insert("sd".into(), microseconds(times.stdev()));
     for percentile in PERCENTILES {
         let value = times.value_at_percentile(percentile) as f64;
         fields.insert(percentile.to_string(), microseconds(value));

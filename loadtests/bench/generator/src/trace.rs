@@ -113,48 +113,4 @@ mod tests {
         assert_eq!(plan.trace(MINUTE, 7), plan.trace(MINUTE, 7));
         assert_ne!(plan.trace(MINUTE, 7), plan.trace(MINUTE, 8));
     }
-
-    #[test]
-    fn rate_and_mix_are_as_planned() {
-        let trace = plan().trace(MINUTE, 7);
-        assert!(trace.is_sorted_by_key(|arrival| arrival.due));
-        let rate = trace.len() as f64 / 60.0;
-        assert!((rate - 1000.0).abs() < 20.0, "{rate}");
-        for (kind, want) in [(Kind::Work(7), 0.1), (Kind::Work(9), 0.3), (Kind::Hello, 0.6)] {
-            let count = trace.iter().filter(|arrival| arrival.kind == kind).count();
-            let share = count as f64 / trace.len() as f64;
-            assert!((share - want).abs() < 0.01, "{kind:?}: {share}");
-        }
-        for target in 0..3 {
-            let share = trace.iter().filter(|arrival| arrival.target == target).count();
-            let share = share as f64 / trace.len() as f64;
-            assert!((share - 1.0 / 3.0).abs() < 0.02, "{target}: {share}");
-        }
-    }
-
-    #[test]
-    fn poisson_gaps_are_exponential() {
-        let trace = plan().trace(MINUTE, 7);
-        let gaps: Vec<_> =
-            trace.windows(2).map(|pair| (pair[1].due - pair[0].due).as_secs_f64()).collect();
-        // The standard deviation of an exponential distribution is its mean.
-        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
-        let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
-        assert!((variance.sqrt() / mean - 1.0).abs() < 0.05, "{mean} {variance}");
-    }
-
-    #[test]
-    fn a_mix_that_is_none_is_refused() {
-        for text in [
-            "",
-            "7",
-            "7=x",
-            "7=0.6,8=0.6",
-            "7=-0.1",
-            "7=0.1,7=0.1",
-            "1=0,2=0,3=0,4=0,5=0,6=0,7=0,8=0,9=0",
-        ] {
-            assert!(text.parse::<Mix>().is_err(), "{text}");
-        }
-    }
 }

@@ -171,7 +171,7 @@ fn obey(hall: &mut Hall, line: Line) -> Result<Value, Lost> {
 fn columns(guests: &[&Guest], begun: Instant) -> Value {
     let ms =
         |time: Instant| (time.saturating_duration_since(begun).as_secs_f64() * 1e6).round() / 1e3;
-    let mut faults: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut faults: BTreeMap<String, u64> = BTreeMap::new();
     for fault in guests.iter().filter_map(|guest| guest.fault) {
         *faults.entry(fault.name()).or_default() += 1;
     }

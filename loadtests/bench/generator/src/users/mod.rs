@@ -9,7 +9,6 @@
 mod crowd;
 mod document;
 mod seat;
-mod tally;
 mod user;
 
 use std::io::{self, BufRead};
@@ -21,11 +20,12 @@ use clap::Args;
 use fastrand::Rng;
 use serde::Deserialize;
 
+use crate::exchange::Kind;
 use crate::pool::Lost;
 use crate::say;
 use crate::tally::own_cpu;
 use crowd::{Crowd, Due};
-use user::{Kind, Site};
+use user::Site;
 
 /// Path of the page.
 const PAGE: &str = "/static/4k.txt";
@@ -68,9 +68,9 @@ pub(crate) fn run(options: Options) -> Result<(), Lost> {
     };
     let mut crowd = Crowd::new(site, options.users, options.seed)?;
     let made = crowd.closed(&[Kind::Create, Kind::Load], 1)?;
-    if made.errors() > 0 {
-        let report = made.json(Duration::ZERO);
-        return Err(io::Error::other(format!("no projects: {}", report["faults"])).into());
+    let faults = made.faults();
+    if !faults.is_empty() {
+        return Err(io::Error::other(format!("no projects: {faults:?}")).into());
     }
     say("\"ready\"")?;
     for line in io::stdin().lock().lines() {
@@ -82,7 +82,7 @@ pub(crate) fn run(options: Options) -> Result<(), Lost> {
                 crowd.open(&arrivals(options.users, &kinds, rate, seconds, seed))?
             }
         };
-        say(&tally.json(own_cpu() - before).to_string())?;
+        say(&tally.json(own_cpu() - before))?;
     }
     Ok(())
 }
@@ -107,27 +107,4 @@ fn arrivals(users: usize, kinds: &[Kind], rate: f64, seconds: f64, seed: u64) ->
         found.push(Due { at: Duration::from_secs_f64(at), user, kind });
     }
     found
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn arrivals_have_the_rate_and_give_every_user_its_turn() {
-        let kinds = [Kind::Page, Kind::Load, Kind::Save];
-        let found = arrivals(100, &kinds, 1000.0, 60.0, 7);
-        assert!((found.len() as f64 / 60_000.0 - 1.0).abs() < 0.02, "{}", found.len());
-        assert!(found.is_sorted_by_key(|due| due.at));
-        for kind in kinds {
-            let share = found.iter().filter(|due| due.kind == kind).count() as f64;
-            assert!((share / found.len() as f64 - 1.0 / 3.0).abs() < 0.01, "{kind:?}");
-        }
-        let mut mine = found.iter().filter(|due| due.user == 3).map(|due| due.kind);
-        assert!(mine.clone().count() > 500);
-        let first = mine.position(|kind| kind == Kind::Page).expect("a page");
-        assert!(first < 3);
-        assert_eq!(mine.next(), Some(Kind::Load));
-        assert_eq!(mine.next(), Some(Kind::Save));
-    }
 }

@@ -10,7 +10,8 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
 
-use super::user::{Kind, User};
+use super::user::User;
+use crate::exchange::Kind;
 use crate::poll::Poll;
 
 #[derive(Debug)]
