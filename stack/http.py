@@ -67,7 +67,12 @@ class Client:
         """Closes the idle connection if the other side has; whether it had."""
         socket = self._connection.sock
         # An idle connection has nothing to read but its end.
-        if socket is None or not select.select([socket], [], [], 0)[0]:
+        if socket is None:
+            return False
+        # Not select(2), which takes no descriptor above 1023.
+        looked = select.poll()
+        looked.register(socket, select.POLLIN)
+        if not looked.poll(0):
             return False
         self.close()
         return True

@@ -18,7 +18,7 @@ import yaml
 from dashboards.drill import factor
 from dashboards.drill.verdict import Cancelled, DrillError, Firing
 from dashboards.live.assemble import SERVICES
-from stack import HOST, REPOSITORY
+from stack import HOST, REPOSITORY, prometheus
 from stack.http import ask, replies
 from stack.ports import free_ports
 from stack.process import running
@@ -213,7 +213,9 @@ def running_watch(
     with ExitStack() as stack:
         watch.webhook = stack.enter_context(listening())
         write(folder / "alertmanager.yml", watch.webhook.url, by)
-        stack.enter_context(running("alertmanager", alertmanager_argv(folder, first + 1), folder))
+        stack.enter_context(
+            running("alertmanager", prometheus.alertmanager(folder, first + 1), folder)
+        )
         stack.enter_context(running("prometheus", prometheus_argv(folder, first, by), folder))
         for name, url in (("Prometheus", watch.prometheus), ("Alertmanager", watch.alertmanager)):
             watch.until(lambda url=url: replies(url, "/-/ready"), START, f"{name} is ready")
@@ -245,28 +247,13 @@ def _prometheus(folder: Path, alertmanager: int) -> dict:
     }
 
 
-def prometheus_argv(folder: Path, port: int, by: int) -> list[str | Path]:
+def prometheus_argv(folder: Path, port: int, by: int) -> list[str]:
     """The command line of a Prometheus with its files in a folder."""
-    return [
+    return prometheus.command(
         tool("prometheus"),
-        f"--config.file={folder / 'prometheus.yml'}",
-        f"--storage.tsdb.path={folder / 'prometheus-data'}",
-        f"--web.listen-address={HOST}:{port}",
+        folder,
+        port,
         f"--query.lookback-delta={factor.divided(LOOKBACK, by)}",
         # Firing alerts are sent again; the default is a minute.
         f"--rules.alert.resend-delay={factor.divided('1m', by)}",
-        "--log.level=warn",
-    ]
-
-
-def alertmanager_argv(folder: Path, port: int) -> list[str | Path]:
-    """The command line of an Alertmanager with its files in a folder."""
-    return [
-        tool("alertmanager"),
-        f"--config.file={folder / 'alertmanager.yml'}",
-        f"--storage.path={folder / 'alertmanager-data'}",
-        f"--web.listen-address={HOST}:{port}",
-        # No cluster.
-        "--cluster.listen-address=",
-        "--log.level=warn",
-    ]
+    )

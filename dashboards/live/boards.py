@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dashboards.live.prometheus import STEP, Prometheus, Range
 from stack import REPOSITORY
+from stack.prometheus import STEP, Prometheus, Range
 from tools.errors import ToolError
 
 FOLDER = REPOSITORY / "dashboards" / "json"

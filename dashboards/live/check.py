@@ -8,9 +8,9 @@ from dashboards.live import boards
 from dashboards.live.boards import Dashboard, Panel, Query, fill
 from dashboards.live.options import EDGE, REPLICAS, Options
 from dashboards.live.platform import Platform
-from dashboards.live.prometheus import Prometheus, Range, Result
 from dashboards.live.stage import stage
 from stack.process import Process
+from stack.prometheus import Prometheus, Range, Result
 from tools import progress
 
 SCRIPT = Path(__file__).with_name("load.js")

@@ -8,6 +8,7 @@ from local import supervisor
 from local.service import REFERENCE
 from local.topology import Replica, Topology
 from stack import HOST, REPOSITORY
+from stack.prometheus import command
 
 
 def server(replica: Replica, pinned: bool, program: Path, more: Sequence[str] = ()) -> list[str]:
@@ -78,13 +79,11 @@ def dashboard(topology: Topology, program: Path, run: Path) -> list[str]:
 
 def prometheus(topology: Topology, program: Path, run: Path) -> list[str]:
     """Prometheus with its data in the run folder."""
-    return [
-        str(program),
-        f"--config.file={run / 'prometheus.yml'}",
-        f"--storage.tsdb.path={run / 'prometheus-data'}",
+    return command(
+        program,
+        run,
+        topology.prometheus_port,
         "--storage.tsdb.retention.time=6h",
         # Load tests write the series of k6 to it.
         "--web.enable-remote-write-receiver",
-        f"--web.listen-address={HOST}:{topology.prometheus_port}",
-        "--log.level=warn",
-    ]
+    )

@@ -11,6 +11,7 @@ from local import database, supervisor
 from local.service import REFERENCE
 from local.topology import Replica, Topology
 from stack import HOST
+from stack.http import ask
 from tools import progress
 from tools.errors import ToolError
 
@@ -127,15 +128,11 @@ def _all_stay(run: Path, failed: set[str]) -> bool:
 
 def _get(port: int, path: str) -> bytes | None:
     """The reply, or None unless it is a 200."""
-    connection = http.client.HTTPConnection(HOST, port, timeout=1)
     try:
-        connection.request("GET", path)
-        reply = connection.getresponse()
-        return reply.read() if reply.status == 200 else None
+        reply = ask(f"http://{HOST}:{port}", path, timeout=1)
     except (OSError, http.client.HTTPException):
         return None
-    finally:
-        connection.close()
+    return reply.body if reply.status == 200 else None
 
 
 def _down(run: Path, begun: int) -> set[str]:

@@ -6,7 +6,6 @@ test's: nothing here sees or touches a cluster that is up on the machine.
 
 import fcntl
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -74,43 +73,6 @@ def marked(machine: Machine) -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-def test_up_takes_root(machine: Machine) -> None:
-    user = ["unshare", "--user", "--map-user=1000"] if ROOT else []
-    result = subprocess.run(
-        [*user, sys.executable, "hack/cluster", "up"],
-        cwd=REPOSITORY,
-        env={**os.environ, **machine.variables},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert result.returncode == 1
-    assert "needs root" in result.stderr
-    assert not machine.state.exists()
-
-
-def test_up_names_what_cgroups_it_needs(machine: Machine) -> None:
-    result = machine.run("up")
-    assert result.returncode == 1
-    assert "v1 with cpu, cpuacct, cpuset" in result.stderr
-    assert "CLUSTER=kind" in result.stderr
-
-
-def test_too_few_open_files_are_refused(machine: Machine) -> None:
-    result = machine.run("up", "ulimit -n 1000")
-    assert result.returncode == 1
-    assert "a process may open 1000 files at most" in result.stderr
-    assert "ulimit -Hn" in result.stderr
-
-
-def test_a_full_disk_is_refused(machine: Machine) -> None:
-    machine.state.mkdir()
-    result = machine.run("up", f"mount -t tmpfs -o size=1m small {machine.state}")
-    assert result.returncode == 1
-    assert re.search(rf"{machine.state} is on a disk with \d MiB free", result.stderr)
-    assert "CLUSTER_STATE" in result.stderr
-
-
 def test_an_interface_of_that_name_is_refused(machine: Machine) -> None:
     result = machine.run("up", "ip link add corelane0 type bridge")
     assert result.returncode == 1
@@ -136,14 +98,6 @@ def test_a_network_in_use_names_its_holder(machine: Machine, before: str, holder
     assert "is in use" not in machine.run("up", before).stderr
 
 
-@pytest.mark.parametrize("network", ["10.213.0.0/24", "10.213.1.0/16", "somewhere"])
-def test_a_network_must_be_a_16(machine: Machine, network: str) -> None:
-    machine.variables["CLUSTER_NETWORK"] = network
-    result = machine.run("up")
-    assert result.returncode == 1
-    assert "CLUSTER_NETWORK" in result.stderr
-
-
 def test_another_command_at_work_is_refused(machine: Machine) -> None:
     machine.state.mkdir()
     with open(machine.state / "lock", "w") as file:
@@ -152,17 +106,6 @@ def test_another_command_at_work_is_refused(machine: Machine) -> None:
             result = machine.run(command)
             assert result.returncode == 1
             assert "another command" in result.stderr
-
-
-def test_down_on_nothing_says_so(machine: Machine) -> None:
-    for _ in range(2):
-        result = machine.run("down")
-        assert result.returncode == 0
-        assert result.stdout == "No cluster is up.\n"
-    assert machine.run("status").returncode == 1
-    kubeconfig = machine.run("kubeconfig")
-    assert kubeconfig.returncode == 1
-    assert "make cluster-up" in kubeconfig.stderr
 
 
 def test_a_cluster_with_ended_parts_is_refused_until_down(

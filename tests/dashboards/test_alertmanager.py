@@ -1,16 +1,16 @@
 """A real Alertmanager with the configuration of dashboards/alertmanager: who hears what, and what is kept quiet."""
 
 import json
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from stack import REPOSITORY, becomes, eventually
-from stack.http import ask
+from stack import HOST, REPOSITORY, becomes
+from stack.http import ask, replies
 from stack.ports import free_ports
-from tools.resolve import tool
+from stack.process import running
+from stack.prometheus import alertmanager
 
 CONFIGURATION = REPOSITORY / "dashboards" / "alertmanager" / "alertmanager.yaml"
 Fire = Callable[..., Callable[[], list[dict]]]
@@ -21,27 +21,10 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """An Alertmanager that has just started."""
     folder: Path = tmp_path_factory.mktemp("alertmanager")
     port = free_ports()
-    argv = [
-        tool("alertmanager"),
-        f"--config.file={CONFIGURATION}",
-        f"--storage.path={folder}",
-        f"--web.listen-address=127.0.0.1:{port}",
-        "--cluster.listen-address=",
-    ]
-    with open(folder / "log", "w") as log, subprocess.Popen(argv, stderr=log) as process:
-        url = f"http://127.0.0.1:{port}"
-        try:
-            eventually(lambda: _answers(url), "an Alertmanager that is ready")
-            yield url
-        finally:
-            process.terminate()
-
-
-def _answers(url: str) -> bool:
-    try:
-        return ask(url, "/-/ready").status == 200
-    except OSError:
-        return False
+    url = f"http://{HOST}:{port}"
+    argv = alertmanager(folder, port, CONFIGURATION)
+    with running("alertmanager", argv, folder, lambda: replies(url, "/-/ready")):
+        yield url
 
 
 @pytest.fixture

@@ -1,47 +1,17 @@
 """The parts of a stage, and how `make check-dashboards` judges the results of queries, with a real Prometheus."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-import yaml
 
-from dashboards.live import assemble, boards, check
+from dashboards.live import boards, check
 from dashboards.live.boards import Dashboard, Query, fill
 from dashboards.live.check import Judge, wrong
-from dashboards.live.options import Options
-from dashboards.live.prometheus import Prometheus, Result
-from dashboards.live.replicas import with_flags
-from stack import REPOSITORY, eventually
-from support.prometheus import lately
-from support.prometheus import prometheus as running
-from tools.errors import ToolError
+from stack import eventually
+from stack.prometheus import Prometheus, lately
+from stack.prometheus import prometheus as running
 
 pytestmark = pytest.mark.nightly
-
-
-def test_a_flag_that_is_given_again_takes_the_place_of_the_first() -> None:
-    argv = ["server", "--lanes", "1", "--pin", "on"]
-    assert with_flags(argv, ["--pin", "off", "--backlog", 9]) == [
-        *("server", "--lanes", "1", "--pin", "off", "--backlog", "9")
-    ]
-    assert argv[-1] == "on"
-
-
-def test_rules_are_evaluated_more_often_and_are_otherwise_the_same(tmp_path: Path) -> None:
-    shipped = sorted((REPOSITORY / "dashboards/rules").glob("*.rules.yaml"))
-    (pattern,) = assemble.paced(tmp_path / "rules", Options("stage", 1).rules, 0.5)
-    copies = sorted(pattern.parent.glob(pattern.name))
-    assert [copy.name for copy in copies] == [file.name for file in shipped]
-    groups = 0
-    for before, after in zip(shipped, copies, strict=True):
-        ours, theirs = (yaml.safe_load(file.read_text())["groups"] for file in (after, before))
-        groups += len(ours)
-        for group, original in zip(ours, theirs, strict=True):
-            if "interval" in original:
-                original["interval"] = "500ms"
-            assert group == original
-    assert groups
 
 
 @pytest.fixture(scope="module")
@@ -195,12 +165,3 @@ def test_variables_get_their_values_in_order(prometheus: Prometheus) -> None:
     ]
     filled = fill('rate(a{job="$job", pod=~"$pod"}[$__rate_interval])', values)
     assert filled == 'rate(a{job="prometheus", pod=~".*"}[20s])'
-
-
-def test_an_unknown_variable_is_an_error() -> None:
-    with pytest.raises(ToolError, match=r"\$job"):
-        fill('up{job="$job"}', {})
-
-
-def test_a_result_of_nothing_is_empty() -> None:
-    assert wrong(Result()) == "empty"

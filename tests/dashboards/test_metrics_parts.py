@@ -17,6 +17,7 @@ from stack.credentials import certificate, issuer, token
 from stack.gateway import endpoint, gateway_to
 from stack.http import ask
 from stack.ports import free_ports
+from stack.prometheus import lately, prometheus
 from stack.rendering import template
 from stack.replica import Server
 from support.cgroups import Cgroups, Machine
@@ -24,7 +25,6 @@ from support.exposition import births, differences, families
 from support.node_agents import Agents as NodeAgents
 from support.node_agents import node, pod
 from support.projects import Writer
-from support.prometheus import lately, prometheus
 from support.slices import READY, SERVICE, Slices, Wire
 from support.slices import Agents as GatewayAgents
 from tools.errors import ToolError

@@ -13,10 +13,10 @@ import pytest
 
 from dashboards.live import boards
 from dashboards.live.check import wrong
-from dashboards.live.prometheus import Prometheus, Range
 from images import archive
 from stack import REPOSITORY, eventually
 from stack.http import ask
+from stack.prometheus import Prometheus, Range
 from support.kubernetes import PAUSE, ROLL_OUT
 from support.releases import CHART, SERVICE, Release
 from support.tutorials import Reader, answered, blocks, two_replicas

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stack import REPOSITORY, eventually
-from tools import progress, pythonlock, resolve, table, versions
+from tools import pythonlock, resolve, table, versions
 from tools.table import FOLDER, Debian, Tool
 
 # Only developers use it.
@@ -60,38 +60,11 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
-def test_a_suitable_program_on_path_comes_first(machine: Machine) -> None:
-    helm = machine.add("bin", "helm", "echo v4.0.1+g123")
-    assert machine.tools("path", "helm") == (0, f"{helm}\n", "")
-
-
 def test_an_unsuitable_version_on_path_is_passed_over(machine: Machine) -> None:
     machine.add("old", "helm", "echo v3.19.0+g123")
     machine.add("broken", "helm", "echo v4.9.9; exit 1")
     suitable = machine.add("new", "helm", "echo v4.1.0+g123")
     assert machine.tools("path", "helm") == (0, f"{suitable}\n", "")
-
-
-def test_a_program_is_asked_for_its_version_once(machine: Machine) -> None:
-    asked = machine.folder / "asked"
-    machine.add("bin", "helm", f"echo x >>{asked}; echo v4.0.1")
-    for _ in range(3):
-        assert machine.tools("ensure", "helm") == (0, "", "")
-    assert asked.read_text() == "x\n"
-
-
-def test_a_program_that_did_not_tell_its_version_is_asked_again(machine: Machine) -> None:
-    mark = machine.folder / "mark"
-    machine.add("bin", "ab", f"[ -e {mark} ] || {{ >{mark}; exit 1; }}; echo 'Version 2.3'")
-    assert machine.tools("ensure", "ab")[0] == 1
-    assert machine.tools("ensure", "ab") == (0, "", "")
-
-
-def test_a_changed_program_is_asked_again(machine: Machine) -> None:
-    machine.add("bin", "ab", "echo 'Version 2.3'")
-    assert machine.tools("ensure", "ab")[0] == 0
-    machine.add("bin", "ab", "echo 'Version 1.3.1'")
-    assert machine.tools("ensure", "ab")[0] == 1
 
 
 def test_the_newest_installed_off_path_is_found(
@@ -140,25 +113,12 @@ def test_a_package_is_unpacked_that_another_one_names_by_its_version(machine: Ma
     ]
 
 
-def test_run_passes_arguments_and_exit_status(machine: Machine) -> None:
-    machine.add("bin", "helm", '[ "$1" = version ] && echo v4.0.1 || { echo "$@"; exit 7; }')
-    assert machine.tools("run", "helm", "--a", "b c") == (7, "--a b c\n", "")
-
-
 def test_a_tool_that_cannot_be_had_says_what_to_install(machine: Machine) -> None:
     ab = machine.add("bin", "ab", "echo 'Version 1.3.1'")
     status, _, errors = machine.tools("ensure", "ab")
     assert status == 1
     assert f"{ab} is 1.3.1" in errors
     assert "apache2-utils" in errors
-
-
-def test_without_go_the_error_says_what_needs_it(machine: Machine) -> None:
-    machine.add("bin", "true", "")
-    status, _, errors = machine.tools("ensure", "helm")
-    assert status == 1
-    assert "go is not on PATH" in errors
-    assert "helm.sh/helm/v4/cmd/helm" in errors
 
 
 def downloading(build: str, sum_of: str = table.find("helm").go.sum) -> str:
@@ -176,25 +136,11 @@ def test_a_module_of_another_hash_is_not_built(machine: Machine) -> None:
     assert "built" not in errors
 
 
-def test_a_failed_build_shows_the_end_of_its_log(machine: Machine) -> None:
-    machine.add("bin", "go", downloading("echo no space left on device; exit 3"))
-    status, _, errors = machine.tools("ensure", "helm")
-    assert status == 1
-    assert "no space left on device" in errors
-    assert str(machine.cache / "corelane/logs/helm.log") in errors
-
-
 def test_what_was_obtained_must_suit(machine: Machine) -> None:
     machine.add("bin", "go", downloading(FAKE_GO.format(version="v3.0.0", before=":")))
     status, _, errors = machine.tools("ensure", "helm")
     assert status == 1
     assert "prints the version 3.0.0" in errors
-
-
-def test_the_end_of_a_log_is_what_a_terminal_shows(tmp_path: Path) -> None:
-    log = tmp_path / "build.log"
-    log.write_text("   Compiling a\n  Building 1/9: b \r   Compiling b  \n  Building 2/9: c \r")
-    assert progress.tail(log, 3) == ["   Compiling a", "   Compiling b", "  Building 2/9: c"]
 
 
 def test_two_runs_at_once_obtain_a_tool_once(machine: Machine) -> None:
@@ -227,17 +173,6 @@ printf '#!/bin/sh\\necho {version}\\n' >"$2"
 """
 
 
-def test_tools_that_are_built_together_take_one_build(machine: Machine) -> None:
-    built = machine.folder / "built"
-    machine.add("bin", "go", f"echo x >>{built}\n{FAKE_GO_OF_SEVERAL}")
-    status, _, errors = machine.tools("ensure", "kubectl", "kubelet")
-    assert status == 0, errors
-    status, path, _ = machine.tools("path", "kubelet")
-    assert status == 0
-    assert Path(path.strip()).name == "kubelet"
-    assert built.read_text() == "x\n"
-
-
 FAKE_GO_OF_SEVERAL = """
 while [ "$1" != -o ]; do shift; done
 for name in kubectl kubelet; do
@@ -245,13 +180,6 @@ for name in kubectl kubelet; do
   /bin/chmod +x "$2$name"
 done
 """
-
-
-def test_an_unknown_tool_lists_those_that_are_known(machine: Machine) -> None:
-    status, _, errors = machine.tools("path", "hlem")
-    assert status == 1
-    assert "'hlem'" in errors
-    assert "helm" in errors
 
 
 @pytest.mark.parametrize(

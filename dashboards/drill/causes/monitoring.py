@@ -14,6 +14,7 @@ from stack import HOST
 from stack.http import ask, replies
 from stack.ports import free_ports
 from stack.process import Process, running
+from stack.prometheus import alertmanager as alertmanager_command
 
 
 def port() -> int:
@@ -95,7 +96,7 @@ def alertmanager(place: Place, number: int) -> None:
     folder = place.folder / "alertmanager"
     folder.mkdir()
     (folder / "alertmanager.yml").write_text((place.watch.folder / "alertmanager.yml").read_text())
-    argv = watch.alertmanager_argv(folder, number)
+    argv = alertmanager_command(folder, number)
     place.stack.enter_context(running("alertmanager", argv, folder))
 
 

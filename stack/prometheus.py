@@ -1,11 +1,19 @@
-"""Queries as Grafana sends them to Prometheus."""
+"""Prometheus and Alertmanager: their command lines, and queries as Grafana sends them."""
 
+import json
 import math
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import urlencode
 
-from stack.http import ask
+from stack import HOST, eventually
+from stack.http import ask, replies
+from stack.ports import free_ports
+from stack.process import running
+from tools.resolve import tool
 
 STEP = 5
 """Seconds between two points of a range query, and the scrape interval that Grafana's data source is set to. It is
@@ -94,3 +102,53 @@ def _series(kind: str, result: Sequence) -> list[Series]:
 
 def _sample(pair: Sequence) -> Sample:
     return float(pair[0]), float(pair[1])
+
+
+def command(program: Path, folder: Path, port: int, *flags: str) -> list[str]:
+    """The command line of a Prometheus with its files in a folder."""
+    return [
+        str(program),
+        f"--config.file={folder / 'prometheus.yml'}",
+        f"--storage.tsdb.path={folder / 'prometheus-data'}",
+        f"--web.listen-address={HOST}:{port}",
+        "--log.level=warn",
+        *flags,
+    ]
+
+
+def alertmanager(folder: Path, port: int, configuration: Path | None = None) -> list[str]:
+    """The command line of an Alertmanager with its files in a folder."""
+    return [
+        str(tool("alertmanager")),
+        f"--config.file={configuration or folder / 'alertmanager.yml'}",
+        f"--storage.path={folder / 'alertmanager-data'}",
+        f"--web.listen-address={HOST}:{port}",
+        # No cluster.
+        "--cluster.listen-address=",
+        "--log.level=warn",
+    ]
+
+
+def lately() -> Range:
+    """The last minute."""
+    return Range(time.time() - 60, time.time())
+
+
+@contextmanager
+def prometheus(folder: Path, job: dict, *flags: str, **more: object) -> Iterator[Prometheus]:
+    """Runs one with this job, which scrapes Prometheus itself without targets; `more` are further sections."""
+    port = free_ports()
+    own = {"targets": [f"{HOST}:{port}"], "labels": {"pod": "one"}}
+    found = {
+        "global": {"scrape_interval": "200ms", "scrape_timeout": "200ms"},
+        "scrape_configs": [{"job_name": "prometheus", "static_configs": [own], **job}],
+        **more,
+    }
+    # JSON is YAML (YAML 1.2, section 1.3).
+    (folder / "prometheus.yml").write_text(json.dumps(found))
+    made = Prometheus(f"http://{HOST}:{port}")
+    argv = command(tool("prometheus"), folder, port, *flags)
+    with running("prometheus", argv, folder, lambda: replies(made.url, "/-/ready")):
+        # A range ends with its last whole step, so it sees the first scrape a little later.
+        eventually(lambda: made.range("up == 1", lately()).series, "a scrape")
+        yield made
