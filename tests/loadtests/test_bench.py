@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.servers import Server
 
 from loadtests.bench.cli import EXPERIMENTS
 from loadtests.bench.experiment.generator import Generator, Place
@@ -14,6 +13,7 @@ from loadtests.bench.experiment.record import Record
 from loadtests.bench.instructions.rows import FILE, ROWS, Budget
 from stack import PATIENCE, REPOSITORY, eventually, pids
 from stack.programs import program
+from stack.replica import Server
 from support.scenarios import bench
 
 pytestmark = pytest.mark.nightly
