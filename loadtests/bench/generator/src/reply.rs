@@ -49,11 +49,15 @@ pub(crate) struct Reply {
     pub(crate) lane: Option<usize>,
 }
 
+impl Reply {
+    /// The end of a connection whose replies cannot be read.
+    pub(crate) const MALFORMED: Reply =
+        Reply { fault: Some(Fault::Malformed), closes: true, lane: None };
+}
+
 /// The reply in `bytes`, with the expected `body`. `None` while it is incomplete.
 pub(crate) fn read(bytes: &[u8], body: &[u8]) -> Option<Reply> {
-    let Ok(message) = parse(bytes) else {
-        return Some(Reply { fault: Some(Fault::Malformed), closes: true, lane: None });
-    };
+    let Ok(message) = parse(bytes) else { return Some(Reply::MALFORMED) };
     let message = message?;
     let fault = if message.status != 200 {
         Some(Fault::Status(message.status))

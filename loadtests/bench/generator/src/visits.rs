@@ -82,7 +82,7 @@ fn proceed(guest: &mut Guest, exchange: &Exchange, buffer: &mut [u8]) -> Option<
         return None;
     }
     if guest.state == State::Connecting && guest.connected() {
-        guest.ask(exchange);
+        guest.ask(&exchange.request);
     }
     // A server that rejects may have replied already, and there is no second event for that.
     let ended = match guest.state {

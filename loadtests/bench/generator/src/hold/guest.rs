@@ -118,9 +118,9 @@ impl Guest {
     }
 
     /// Sends a whole request.
-    pub(crate) fn ask(&mut self, exchange: &Exchange) {
+    pub(crate) fn ask(&mut self, request: &[u8]) {
         self.part.clear();
-        if self.send(&exchange.request) {
+        if self.send(request) {
             self.state = State::Asked;
         } else {
             self.end(Some(Fault::Closed));
@@ -134,6 +134,15 @@ impl Guest {
 
     /// Reads the reply to its request. Returns true when the exchange has ended, for any reason.
     pub(crate) fn read(&mut self, exchange: &Exchange, buffer: &mut [u8]) -> bool {
+        self.read_by(buffer, |bytes| reply::read(bytes, &exchange.body))
+    }
+
+    /// The same, with another judge of the bytes, which returns `None` while they are incomplete.
+    pub(crate) fn read_by(
+        &mut self,
+        buffer: &mut [u8],
+        judge: impl FnOnce(&[u8]) -> Option<Reply>,
+    ) -> bool {
         let arrived = match self.link.receive(buffer) {
             Ok(length) if length > 0 => length,
             Err(Errno::AGAIN | Errno::INTR) => return false,
@@ -143,10 +152,10 @@ impl Guest {
             }
         };
         let reply = if self.part.is_empty() {
-            reply::read(&buffer[..arrived], &exchange.body)
+            judge(&buffer[..arrived])
         } else {
             self.part.extend_from_slice(&buffer[..arrived]);
-            reply::read(&self.part, &exchange.body)
+            judge(&self.part)
         };
         let Some(Reply { fault, closes, lane }) = reply else {
             if self.part.is_empty() {

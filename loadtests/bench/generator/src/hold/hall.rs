@@ -186,7 +186,7 @@ impl Hall {
         let exchange = self.setting.exchanges.of(Kind::Hello);
         let guest = &mut self.guests[index];
         (guest.times.due, guest.times.begun, guest.times.answered) = (due, Instant::now(), None);
-        guest.ask(exchange);
+        guest.ask(&exchange.request);
     }
 
     /// Handles the event of a connection.
@@ -198,7 +198,7 @@ impl Hall {
         if before == State::Connecting && guest.connected() {
             match self.setting.manner {
                 Manner::Idle if stage.as_ref().is_some_and(|stage| stage.ask) => {
-                    guest.ask(exchange)
+                    guest.ask(&exchange.request)
                 }
                 Manner::Idle => {}
                 manner => slowly(guest, manner, exchange),

@@ -4,15 +4,14 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll::Event;
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
 
 use super::seat::Seat;
 use super::user::{Site, User};
 use crate::exchange::Kind;
+use crate::hold::guest::{Guest, State, Way};
 use crate::poll::Poll;
-use crate::pool::{Answer, Lost};
-use crate::reply::{self, Fault, Malformed, Message};
+use crate::pool::{Answer, Lost, REPLY};
+use crate::reply::Fault;
 use crate::tally::Tally;
 
 /// Maximum wait for a reply.
@@ -20,9 +19,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Interval between checks of waiting requests.
 const CHECK: Duration = Duration::from_millis(250);
-
-/// Size of a read; larger than any reply.
-const BUFFER: usize = 64 << 10;
 
 /// A request of an open loop.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +55,7 @@ impl Crowd {
             busy: 0,
             checked: Instant::now(),
             out: Vec::new(),
-            buffer: vec![0; BUFFER],
+            buffer: vec![0; REPLY],
         })
     }
 
@@ -81,7 +77,7 @@ impl Crowd {
         self.finish()?;
         for seat in &mut self.seats {
             // Its first reply depends on the first request, not on the server.
-            seat.begun = None;
+            seat.replied = true;
         }
         let mut events = Vec::with_capacity(self.seats.len());
         let begun = Instant::now();
@@ -108,7 +104,7 @@ impl Crowd {
         self.busy = self.seats.len();
         let mut events = Vec::with_capacity(self.seats.len());
         for index in 0..self.seats.len() {
-            self.open_socket(index)?;
+            self.connect(index)?;
             self.turn(&mut events, Duration::ZERO)?;
         }
         Ok(())
@@ -126,7 +122,7 @@ impl Crowd {
     fn end(&mut self, begun: Instant) -> Tally {
         let took = begun.elapsed();
         for seat in &mut self.seats {
-            seat.close();
+            seat.guest = None;
         }
         let mut tally = std::mem::take(&mut self.tally);
         tally.end(std::mem::take(&mut self.reopened), took);
@@ -153,65 +149,49 @@ impl Crowd {
 
     fn look(&mut self, index: usize) -> Result<(), Lost> {
         let seat = &mut self.seats[index];
-        let Some(socket) = &seat.socket else { return Ok(()) };
-        if !seat.stands {
-            if !matches!(sockopt::socket_error(socket), Ok(Ok(()))) {
-                return self.fail(index, Fault::Connect);
-            }
-            seat.stands = true;
-            if let Some(begun) = seat.begun {
-                self.tally.connected(begun.elapsed());
-            }
-            return self.next(index);
-        }
-        let arrived = match recv(socket, &mut self.buffer[..], RecvFlags::empty()) {
-            Ok((_, length)) => length,
-            Err(Errno::AGAIN | Errno::INTR) => return Ok(()),
-            Err(_) => 0,
-        };
-        if seat.asked.is_none() {
-            // Idle: the server may close it without loss.
-            seat.close();
-            return Ok(());
-        }
-        if arrived == 0 {
-            return self.fail(index, Fault::Closed);
-        }
-        let part = std::mem::take(&mut seat.part);
-        if part.is_empty() {
-            let bytes = std::mem::take(&mut self.buffer);
-            let done = self.receive(index, &bytes[..arrived]);
-            self.buffer = bytes;
-            done
-        } else {
-            let bytes = [&part, &self.buffer[..arrived]].concat();
-            self.receive(index, &bytes)
-        }
-    }
-
-    /// Handles a part of a reply.
-    fn receive(&mut self, index: usize, bytes: &[u8]) -> Result<(), Lost> {
-        match reply::parse(bytes) {
-            Ok(None) => {
-                self.seats[index].part = bytes.to_vec();
+        let Some(guest) = &mut seat.guest else { return Ok(()) };
+        match (guest.state, seat.asked) {
+            (State::Connecting, _) => {
+                if guest.connected() {
+                    self.tally.connected(guest.times.begun.elapsed());
+                    return self.next(index);
+                }
+                if guest.state == State::Gone {
+                    return self.fail(index, Fault::Connect);
+                }
                 Ok(())
             }
-            Ok(Some(reply)) => self.answered(index, &reply),
-            Err(Malformed) => self.fail(index, Fault::Malformed),
+            (State::Asked, Some((kind, due))) => {
+                let (user, site) = (&mut seat.user, &self.site);
+                if guest.read_by(&mut self.buffer, |bytes| user.read(kind, site, bytes)) {
+                    return self.answered(index, kind, due);
+                }
+                Ok(())
+            }
+            _ => {
+                // Idle: the server may close it without loss.
+                guest.overhear(&mut self.buffer);
+                if guest.state == State::Gone {
+                    seat.guest = None;
+                }
+                Ok(())
+            }
         }
     }
 
-    fn answered(&mut self, index: usize, reply: &Message<'_>) -> Result<(), Lost> {
+    fn answered(&mut self, index: usize, kind: Kind, due: Instant) -> Result<(), Lost> {
         let read = Instant::now();
         let seat = &mut self.seats[index];
-        let Some((kind, due)) = seat.asked.take() else { return Ok(()) };
-        if let Some(begun) = seat.begun.take() {
-            self.tally.first_reply(read - begun);
-        }
-        let fault = seat.user.check(kind, &self.site, reply).err();
-        self.tally.add(&Answer { kind, due, read, fault, lane: reply.lane });
-        if reply.closes {
-            seat.close();
+        seat.asked = None;
+        if let Some(guest) = &mut seat.guest {
+            let fault = guest.fault.take();
+            if fault != Some(Fault::Closed) && !std::mem::replace(&mut seat.replied, true) {
+                self.tally.first_reply(read - guest.times.begun);
+            }
+            self.tally.add(&Answer { kind, due, read, fault, lane: guest.lane });
+            if guest.state == State::Gone {
+                seat.guest = None;
+            }
         }
         self.next(index)
     }
@@ -219,7 +199,7 @@ impl Crowd {
     /// The request in flight, or the next one, has failed with its connection.
     fn fail(&mut self, index: usize, fault: Fault) -> Result<(), Lost> {
         let seat = &mut self.seats[index];
-        seat.close();
+        seat.guest = None;
         if seat.asked.take().is_none() && seat.todo.pop_front().is_none() {
             return Err(io::Error::other("no connection before an open loop").into());
         }
@@ -242,29 +222,33 @@ impl Crowd {
         if seat.asked.is_some() {
             return Ok(());
         }
-        let Some(socket) = &seat.socket else {
+        let Some(guest) = &mut seat.guest else {
             self.reopened += 1;
-            return self.open_socket(index);
+            return self.connect(index);
         };
-        if !seat.stands {
+        if guest.state != State::Open {
             return Ok(());
         }
         let Some((kind, due)) = seat.todo.pop_front() else { return Ok(()) };
         seat.user.ask(kind, &self.site, &mut self.out);
         seat.asked = Some((kind, due.unwrap_or_else(Instant::now)));
         // A request is much smaller than an empty send buffer.
-        if send(socket, &self.out, SendFlags::NOSIGNAL) != Ok(self.out.len()) {
+        guest.ask(&self.out);
+        if guest.state == State::Gone {
             return self.fail(index, Fault::Closed);
         }
         Ok(())
     }
 
     /// Starts a connection.
-    fn open_socket(&mut self, index: usize) -> Result<(), Lost> {
-        if self.seats[index].connect(&self.site.to, &self.poll, index)? {
-            return Ok(());
-        }
-        self.fail(index, Fault::Connect)
+    fn connect(&mut self, index: usize) -> Result<(), Lost> {
+        let (way, now) = (Way::default(), Instant::now());
+        let Ok(guest) = Guest::come(self.site.to, None, &way, now, (&self.poll, index)) else {
+            return self.fail(index, Fault::Connect);
+        };
+        let seat = &mut self.seats[index];
+        (seat.guest, seat.replied) = (Some(guest), false);
+        Ok(())
     }
 }
 

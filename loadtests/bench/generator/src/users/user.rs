@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use super::document::Document;
 use crate::exchange::Kind;
-use crate::reply::{Fault, Message};
+use crate::reply::{self, Fault, Message, Reply};
 
 /// State that all users share.
 #[derive(Debug)]
@@ -61,6 +61,14 @@ impl User {
         } else {
             out.extend_from_slice(b"\r\n");
         }
+    }
+
+    /// The reply in `bytes`, checked; `None` while it is incomplete.
+    pub(crate) fn read(&mut self, kind: Kind, site: &Site, bytes: &[u8]) -> Option<Reply> {
+        let Ok(message) = reply::parse(bytes) else { return Some(Reply::MALFORMED) };
+        let message = message?;
+        let fault = self.check(kind, site, &message).err();
+        Some(Reply { fault, closes: message.closes, lane: message.lane })
     }
 
     /// Checks the reply, and keeps what the next request needs.
