@@ -40,8 +40,9 @@ class Result:
 
     @property
     def wrong(self) -> int:
-        """Requests without the right answer. ab counts non-2xx replies apart from failures."""
-        return self.failed + self.write_errors + self.non_2xx
+        """Requests without the right answer. A refusal is of another length than the first reply, so ab counts it
+        twice."""
+        return max(self.failed, self.non_2xx) + self.write_errors
 
 
 def run(

@@ -53,11 +53,9 @@ def _part(job: Job, name: str, url: str, route: str, requests: int, connections:
     file.unlink()
     part.seconds = found.seconds
     part.requests_per_second = found.requests_per_second
-    # A refusal is of another length than the first reply, so ab counts it twice.
-    failed = max(found.failed, found.non_2xx) + found.write_errors
-    part.requests, part.failed = found.complete, failed
+    part.requests, part.failed = found.complete, found.wrong
     for each in part.routes.values():
-        each.requests, each.failed = found.complete, failed
+        each.requests, each.failed = found.complete, found.wrong
         if found.complete >= FINE:
             each.latency_ms |= {
                 key: found.percentiles[percent] for key, percent in PERCENTS.items()

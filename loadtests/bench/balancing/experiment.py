@@ -31,7 +31,6 @@ from loadtests.bench.balancing.scenarios import (
     Scenario,
     answers,
     capacity,
-    percentile,
     rate,
     recovery,
 )
@@ -42,7 +41,7 @@ from loadtests.bench.experiment.builds import Programs
 from loadtests.bench.experiment.page import Page, cell, verdict
 from loadtests.bench.experiment.plan import Plan, Row, Task, TestBed
 from loadtests.bench.experiment.plots import Panel, Plot, Series
-from loadtests.bench.experiment.record import Record
+from loadtests.bench.experiment.record import Record, nearest
 from tools import resolve
 
 SETTLE = 3.0
@@ -271,13 +270,13 @@ def _cell(report: dict, what: Scenario, load: float, gateway_seconds: float) -> 
         [took if right else LOST_MS for _, took, kind, right in counted if kind == which]
         for which in (False, True)
     )
-    p99_fast, p99_slow = (percentile(kind, 0.99) if kind else 0.0 for kind in (fast, slow))
+    p99_fast, p99_slow = (nearest(kind, 99) if kind else 0.0 for kind in (fast, slow))
     until = WARM_UP + what.seconds
     return {
         "load": load,
         "requests": report["requests"],
-        "p50": percentile(times, 0.50),
-        "p99": percentile(times, 0.99),
+        "p50": nearest(times, 50),
+        "p99": nearest(times, 99),
         "p99_fast": p99_fast,
         "p99_slow": p99_slow,
         "slowdown": what.slowdown(p99_fast, p99_slow),

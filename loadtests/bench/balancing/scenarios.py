@@ -1,9 +1,10 @@
 """What happens to the replicas under which load, and what is read from their answers."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+
+from loadtests.bench.experiment.record import nearest
 
 SERVICE_MS = 10.0
 """Mean time that a request holds a replica's lane."""
@@ -152,12 +153,6 @@ def answers(report: dict) -> list[Answer]:
     return found + [(math.inf, LOST_MS, False, False)] * lost
 
 
-def percentile(values: Sequence[float], share: float) -> float:
-    """The least value that so many are not above (nearest rank)."""
-    ranked = sorted(values)
-    return ranked[max(0, math.ceil(share * len(ranked)) - 1)]
-
-
 def capacity(p99: dict[float, float]) -> float:
     """The highest load of a ladder whose p99, in service times, is within the objective.
 
@@ -185,7 +180,7 @@ def recovery(found: list[Answer], over: float, until: float) -> float | None:
             for due, took, _, right in found
             if begin <= due < begin + WINDOW_MS
         ]
-        good = good + 1 if window and percentile(window, 0.99) <= SLO_MS else 0
+        good = good + 1 if window and nearest(window, 99) <= SLO_MS else 0
         if good == 3:
             return (begin - 2 * WINDOW_MS) / 1000 - over
         begin += WINDOW_MS

@@ -4,7 +4,6 @@ import csv
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from math import ceil
 from pathlib import Path
 
 from loadtests.bench import ab
@@ -15,6 +14,7 @@ from loadtests.bench.competitors.test_bed import CompetitorsBed, settled
 from loadtests.bench.connections.clients import holders
 from loadtests.bench.experiment.generator import CONNECTIONS, Generator, cpu_of
 from loadtests.bench.experiment.plan import Row
+from loadtests.bench.experiment.record import nearest
 from loadtests.bench.experiment.servers import check
 from loadtests.bench.networks import Kernel
 from tools import resolve
@@ -153,11 +153,9 @@ def c10k(bed: CompetitorsBed, subject: Subject, _round: int) -> Iterator[Row]:
         times = {name: found.percentiles[at] for name, at in AB_QUANTILES.items()}
         # In whole milliseconds, unlike those around it.
         times["p999"] = min(max(_fine(Path(file.name)), times["p99"]), times["max"])
-    # A rejection is of another length than the first reply, so ab counts it twice.
-    failed = max(found.failed, found.non_2xx) + found.write_errors
     row = {
         "requests": count,
-        "failed": failed + count - found.complete,
+        "failed": found.wrong + count - found.complete,
         "requests_per_second": found.requests_per_second,
         "latency_ms": times,
         "dropped": kernel.counted()["ListenDrops"],
@@ -172,8 +170,8 @@ AB_QUANTILES: Mapping[str, str] = {"p50": "50", "p99": "99", "max": "100"}
 def _fine(file: Path) -> float:
     """One more percentile, from the milliseconds of each request (-g)."""
     with file.open(newline="") as rows:
-        times = sorted(float(row["ttime"]) for row in csv.DictReader(rows, delimiter="\t"))
-    return times[ceil(FINE / 100 * len(times)) - 1]
+        times = [float(row["ttime"]) for row in csv.DictReader(rows, delimiter="\t")]
+    return nearest(times, FINE)
 
 
 SHARED: dict[str, Part] = {

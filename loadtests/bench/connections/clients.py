@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from math import ceil
 from pathlib import Path
 
 from loadtests.bench.experiment.generator import Generator, Place
+from loadtests.bench.experiment.record import nearest
 from tools.errors import ToolError
 
 COLUMNS = ("due_ms", "begun_ms", "connected_ms", "answered_ms")
@@ -175,9 +175,4 @@ def live(
 
 def quantiles(times: Sequence[float]) -> dict[str, float]:
     """The nearest rank of each; none of no times."""
-    found = sorted(times)
-    return {
-        name: found[max(0, ceil(percent / 100 * len(found)) - 1)]
-        for name, percent in PERCENTILES.items()
-        if found
-    }
+    return {name: nearest(times, percent) for name, percent in PERCENTILES.items() if times}

@@ -159,8 +159,7 @@ def _ab(bed: ConnectionsBed, place: Inside) -> Row:
     )
     return {
         "requests": found.complete,
-        # A refusal is of another length than the first reply, so ab counts it twice.
-        "wrong": max(found.failed, found.non_2xx) + found.write_errors,
+        "wrong": found.wrong,
         "faults": {"connect": found.not_connected} if found.not_connected else {},
         "seconds": found.seconds,
         "times_ms": {

@@ -4,8 +4,9 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from math import ceil
 from pathlib import Path
 from typing import Any, Self
 
@@ -108,6 +109,11 @@ def figure_of(row: Row, figure: Figure) -> Any:
     for part in figure.split("."):
         value = value.get(part) if isinstance(value, dict) else None
     return value
+
+
+def nearest(values: Sequence[float], percent: float) -> float:
+    """The least value that so many percent are not above (nearest rank)."""
+    return sorted(values)[max(0, ceil(percent / 100 * len(values)) - 1)]
 
 
 def merged(rows: Iterable[Row]) -> Row:
