@@ -358,8 +358,8 @@ BOARD.row(
     ),
     lines(
         "Memory by pod",
-        "Does a replica leak memory? Resident memory; an idle connection takes 11 KiB. Compare a "
-        "rising line with *Connections by lane*.",
+        "Does a replica leak memory? Resident memory; a parked connection takes 0.5 KiB, one with "
+        "hyper 11 KiB. Compare a rising line with *Connections by lane*.",
         "bytes",
         {"{{pod}}": f"max by (pod) (process_resident_memory_bytes{{{POD}}})"},
         limits=Limits(2**30, 2 * 2**30),
