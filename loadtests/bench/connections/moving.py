@@ -17,12 +17,12 @@ WORK_MS = 0.2
 RATE = 4000
 
 ONE, BOTH, MOST = "all on lane 0", "on both lanes", "three quarters on lane 0"
-SEATS = {ONE: "0", BOTH: "0,1", MOST: "0,0,0,1"}
+LANES = {ONE: "0", BOTH: "0,1", MOST: "0,0,0,1"}
 """Lanes of the connections, alternately."""
 
 STARTS = {
-    f"{where} ({moving})": (SEATS[where], moving)
-    for where, moving in product(SEATS, ("off", "active"))
+    f"{where} ({moving})": (LANES[where], moving)
+    for where, moving in product(LANES, ("off", "active"))
 }
 """Where the connections begin, and what the server may do about it."""
 
@@ -65,8 +65,8 @@ class Moving(Part):
 
 
 def _load(bed: ConnectionsBed, mode: str, count: int, start: tuple[str, str], number: int) -> Row:
-    seats, moving = start
-    options = {"connections": count, "seats": seats, "ops": bed.work.ops(WORK_MS)}
+    lanes, moving = start
+    options = {"connections": count, "on_lanes": lanes, "ops": bed.work.ops(WORK_MS)}
     options |= {"seconds": bed.plan.seconds(SECONDS), "warm_up": WARM_UP}
     if mode == "open":
         options |= {"rate": RATE, "work_share": 1, "seed": number}
@@ -75,6 +75,6 @@ def _load(bed: ConnectionsBed, mode: str, count: int, start: tuple[str, str], nu
     place = Place(list(bed.cpus), first=True)
     with fleet([server], bed.programs, list(bed.cpus)) as serving:
         found = bed.load(serving.servers[0], mode, place, **options)
-        lanes = found["lanes"].values()
-        share = max(lanes) / sum(lanes)
+        served = found["lanes"].values()
+        share = max(served) / sum(served)
         return {**found, "hotter_share": share, "moves": serving.total(MOVES)}

@@ -9,10 +9,10 @@
 mod exchange;
 mod hold;
 mod loops;
+mod on_lanes;
 mod poll;
 mod pool;
 mod reply;
-mod seated;
 mod tally;
 mod trace;
 mod users;
@@ -130,7 +130,7 @@ struct Target {
     /// Lanes of the connections in order, as in 0,1; connections are opened again until they are on
     /// their lane.
     #[arg(long, value_delimiter = ',', value_name = "LANE,...")]
-    seats: Vec<usize>,
+    on_lanes: Vec<usize>,
 }
 
 #[derive(Debug, Args)]
@@ -193,8 +193,8 @@ impl Target {
     /// Opens all connections, on their lanes.
     fn opened(&self, exchanges: Exchanges) -> Result<Pool, Lost> {
         let mut pool = Pool::open(vec![self.to], self.connections, exchanges)?;
-        if !self.seats.is_empty() {
-            seated::seat(&mut pool, &self.seats)?;
+        if !self.on_lanes.is_empty() {
+            on_lanes::open(&mut pool, &self.on_lanes)?;
         }
         Ok(pool)
     }

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use crate::exchange::{Exchange, Kind};
-use crate::hold::guest::{Guest, State, Way};
+use crate::hold::client::{Client, State, Way};
 use crate::poll::Poll;
 use crate::pool::{Answer, Lost, REPLY};
 use crate::tally::Tally;
@@ -31,25 +31,25 @@ struct Visits {
     exchange: Exchange,
     kind: Kind,
     poll: Poll,
-    guests: Vec<Guest>,
+    clients: Vec<Client>,
     buffer: Vec<u8>,
 }
 
 impl Visits {
     /// `count` of them begin.
     fn begin(to: SocketAddr, count: usize, kind: Kind, exchange: Exchange) -> Result<Self, Lost> {
-        let (poll, guests, buffer) = (Poll::new()?, Vec::new(), vec![0; REPLY]);
-        let mut visits = Visits { to, exchange, kind, poll, guests, buffer };
+        let (poll, clients, buffer) = (Poll::new()?, Vec::new(), vec![0; REPLY]);
+        let mut visits = Visits { to, exchange, kind, poll, clients, buffer };
         for index in 0..count {
-            let guest = visits.come(index)?;
-            visits.guests.push(guest);
+            let client = visits.come(index)?;
+            visits.clients.push(client);
         }
         Ok(visits)
     }
 
     /// Continues until this time.
     fn until(&mut self, until: Instant, mut answered: impl FnMut(Answer)) -> Result<(), Lost> {
-        let mut events = Vec::with_capacity(self.guests.len());
+        let mut events = Vec::with_capacity(self.clients.len());
         loop {
             let left = until - Instant::now();
             if left.is_zero() {
@@ -58,43 +58,43 @@ impl Visits {
             self.poll.wait(&mut events, left)?;
             for event in &events {
                 let index = event.data.u64() as usize;
-                let guest = &mut self.guests[index];
-                let Some(read) = proceed(guest, &self.exchange, &mut self.buffer) else {
+                let client = &mut self.clients[index];
+                let Some(read) = proceed(client, &self.exchange, &mut self.buffer) else {
                     continue;
                 };
-                let (due, fault, lane) = (guest.times.begun, guest.fault, guest.lane);
+                let (due, fault, lane) = (client.times.begun, client.fault, client.lane);
                 answered(Answer { kind: self.kind, due, read, fault, lane });
-                self.guests[index] = self.come(index)?;
+                self.clients[index] = self.come(index)?;
             }
         }
     }
 
-    fn come(&mut self, index: usize) -> Result<Guest, Lost> {
-        let guest =
-            Guest::come(self.to, None, &Way::default(), Instant::now(), (&self.poll, index));
-        Ok(guest.map_err(io::Error::from)?)
+    fn come(&mut self, index: usize) -> Result<Client, Lost> {
+        let client =
+            Client::come(self.to, None, &Way::default(), Instant::now(), (&self.poll, index));
+        Ok(client.map_err(io::Error::from)?)
     }
 }
 
 /// Sends the request once connected, then reads. Returns true once, when the exchange ended.
-fn proceed(guest: &mut Guest, exchange: &Exchange, buffer: &mut [u8]) -> Option<Instant> {
-    if guest.state == State::Gone {
+fn proceed(client: &mut Client, exchange: &Exchange, buffer: &mut [u8]) -> Option<Instant> {
+    if client.state == State::Gone {
         return None;
     }
-    if guest.state == State::Connecting && guest.connected() {
-        guest.ask(&exchange.request);
+    if client.state == State::Connecting && client.connected() {
+        client.ask(&exchange.request);
     }
     // A server that rejects may have replied already, and there is no second event for that.
-    let ended = match guest.state {
+    let ended = match client.state {
         State::Connecting => false,
-        State::Asked => guest.read(exchange, buffer),
+        State::Asked => client.read(exchange, buffer),
         State::Open | State::Gone => true,
     };
     if !ended {
         return None;
     }
-    guest.end(None);
-    guest.times.gone
+    client.end(None);
+    client.times.gone
 }
 
 /// Prints `warm` when the warm-up is over and the result at the end, so that the caller can read

@@ -4,8 +4,8 @@
 //! Each line of standard input is a step of theirs, as JSON. Its result is a line of standard
 //! output. Between the lines the connections are kept open, until standard input ends.
 
-pub(crate) mod guest;
-mod hall;
+pub(crate) mod client;
+mod client_loop;
 mod link;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -24,8 +24,8 @@ use crate::exchange::Exchanges;
 use crate::pool::Lost;
 use crate::say;
 use crate::tally::own_cpu;
-use guest::{Guest, State, Way};
-use hall::{Hall, Setting, Stage};
+use client::{Client, State, Way};
+use client_loop::{ClientLoop, Setting, Stage};
 use link::Security;
 
 /// The behaviour of a held connection.
@@ -126,40 +126,40 @@ pub(crate) fn run(options: Options) -> Result<(), Lost> {
     let security = security.transpose().map_err(io::Error::other)?;
     let Options { to, from, manner, .. } = options;
     let way = Way { reset: true, small: manner == Manner::SlowRead, security };
-    let mut hall = Hall::new(Setting { to, from, manner, way, exchanges })?;
-    hall.listen(io::stdin())?;
+    let mut client_loop = ClientLoop::new(Setting { to, from, manner, way, exchanges })?;
+    client_loop.listen(io::stdin())?;
     say("\"ready\"")?;
     let mut lines = Lines::default();
     loop {
-        hall.attend(io::stdin())?;
+        client_loop.attend(io::stdin())?;
         if !lines.read()? {
             return Ok(());
         }
         while let Some(line) = lines.next() {
             let line = serde_json::from_slice(&line).map_err(io::Error::from)?;
-            say(&obey(&mut hall, line)?.to_string())?;
+            say(&obey(&mut client_loop, line)?.to_string())?;
         }
     }
 }
 
-fn obey(hall: &mut Hall, line: Line) -> Result<Value, Lost> {
-    let known = hall.guests.len();
+fn obey(client_loop: &mut ClientLoop, line: Line) -> Result<Value, Lost> {
+    let known = client_loop.clients.len();
     let (told, mut stage) = match line {
-        Line::Look => return Ok(look(&hall.guests)),
+        Line::Look => return Ok(look(&client_loop.clients)),
         Line::Open { connections, ask, pace } => {
             let coming: VecDeque<_> = (known..known + connections).collect();
             (coming.clone(), pace.stage(coming, ask))
         }
         Line::Ask { pace } => {
-            let open = |index: &usize| hall.guests[*index].state == State::Open;
+            let open = |index: &usize| client_loop.clients[*index].state == State::Open;
             let coming: VecDeque<_> = (0..known).filter(open).collect();
             (coming.clone(), pace.stage(coming, true))
         }
     };
     let before = own_cpu();
-    hall.run(&mut stage)?;
-    let guests: Vec<_> = told.iter().map(|index| &hall.guests[*index]).collect();
-    let mut report = columns(&guests, stage.begun);
+    client_loop.run(&mut stage)?;
+    let clients: Vec<_> = told.iter().map(|index| &client_loop.clients[*index]).collect();
+    let mut report = columns(&clients, stage.begun);
     report["most_at_once"] = json!(stage.most);
     report["seconds"] = json!(stage.begun.elapsed().as_secs_f64());
     report["generator_cpu_seconds"] = json!((own_cpu() - before).as_secs_f64());
@@ -168,37 +168,37 @@ fn obey(hall: &mut Hall, line: Line) -> Result<Value, Lost> {
 
 /// The result of each, in milliseconds from the start of the stage. Only correct replies have a
 /// time.
-fn columns(guests: &[&Guest], begun: Instant) -> Value {
+fn columns(clients: &[&Client], begun: Instant) -> Value {
     let ms =
         |time: Instant| (time.saturating_duration_since(begun).as_secs_f64() * 1e6).round() / 1e3;
     let mut faults: BTreeMap<String, u64> = BTreeMap::new();
-    for fault in guests.iter().filter_map(|guest| guest.fault) {
+    for fault in clients.iter().filter_map(|client| client.fault) {
         *faults.entry(fault.name()).or_default() += 1;
     }
-    let column = |of: fn(&Guest) -> Option<Instant>| -> Vec<_> {
-        guests.iter().map(|guest| of(guest).map(ms)).collect()
+    let column = |of: fn(&Client) -> Option<Instant>| -> Vec<_> {
+        clients.iter().map(|client| of(client).map(ms)).collect()
     };
     json!({
         "faults": faults,
-        "due_ms": column(|guest| Some(guest.times.due)),
-        "begun_ms": column(|guest| Some(guest.times.begun)),
-        "connected_ms": column(|guest| guest.times.connected),
-        "answered_ms": column(|guest| guest.times.answered.filter(|_| guest.fault.is_none())),
+        "due_ms": column(|client| Some(client.times.due)),
+        "begun_ms": column(|client| Some(client.times.begun)),
+        "connected_ms": column(|client| client.times.connected),
+        "answered_ms": column(|client| client.times.answered.filter(|_| client.fault.is_none())),
     })
 }
 
 /// The number of open connections, and how long the others lasted.
-fn look(guests: &[Guest]) -> Value {
+fn look(clients: &[Client]) -> Value {
     let mut refusals: BTreeMap<u16, u64> = BTreeMap::new();
-    for status in guests.iter().filter_map(|guest| guest.refusal) {
+    for status in clients.iter().filter_map(|client| client.refusal) {
         *refusals.entry(status).or_default() += 1;
     }
-    let lasted: Vec<_> = guests
+    let lasted: Vec<_> = clients
         .iter()
-        .filter_map(|guest| Some((guest.times.gone? - guest.times.connected?).as_secs_f64()))
+        .filter_map(|client| Some((client.times.gone? - client.times.connected?).as_secs_f64()))
         .collect();
-    let open = guests.iter().filter(|guest| guest.state == State::Open).count();
-    json!({"connections": guests.len(), "open": open, "refusals": refusals, "lasted_s": lasted})
+    let open = clients.iter().filter(|client| client.state == State::Open).count();
+    json!({"connections": clients.len(), "open": open, "refusals": refusals, "lasted_s": lasted})
 }
 
 /// The lines of standard input. Buffered only here, so that polling shows whether there is more.

@@ -6,10 +6,10 @@
 //! receive a reply. In an open one, requests are due at a rate, whether or not earlier ones were
 //! answered. Each part has its own connections, and ends with a report.
 
-mod crowd;
 mod document;
-mod seat;
+mod session;
 mod user;
+mod user_loop;
 
 use std::io::{self, BufRead};
 use std::net::SocketAddr;
@@ -24,8 +24,8 @@ use crate::exchange::Kind;
 use crate::pool::Lost;
 use crate::say;
 use crate::tally::own_cpu;
-use crowd::{Crowd, Due};
 use user::Site;
+use user_loop::{Due, UserLoop};
 
 /// Path of the page.
 const PAGE: &str = "/static/4k.txt";
@@ -66,8 +66,8 @@ pub(crate) fn run(options: Options) -> Result<(), Lost> {
         page: (PAGE.into(), std::fs::read(options.page)?),
         token: std::fs::read_to_string(options.token)?.trim().to_owned(),
     };
-    let mut crowd = Crowd::new(site, options.users, options.seed)?;
-    let made = crowd.closed(&[Kind::Create, Kind::Load], 1)?;
+    let mut user_loop = UserLoop::new(site, options.users, options.seed)?;
+    let made = user_loop.closed(&[Kind::Create, Kind::Load], 1)?;
     let faults = made.faults();
     if !faults.is_empty() {
         return Err(io::Error::other(format!("no projects: {faults:?}")).into());
@@ -77,9 +77,9 @@ pub(crate) fn run(options: Options) -> Result<(), Lost> {
         let part: Part = serde_json::from_str(&line?).map_err(io::Error::from)?;
         let before = own_cpu();
         let tally = match part {
-            Part::Closed { kinds, rounds } => crowd.closed(&kinds, rounds)?,
+            Part::Closed { kinds, rounds } => user_loop.closed(&kinds, rounds)?,
             Part::Open { kinds, rate, seconds, seed } => {
-                crowd.open(&arrivals(options.users, &kinds, rate, seconds, seed))?
+                user_loop.open(&arrivals(options.users, &kinds, rate, seconds, seed))?
             }
         };
         say(&tally.json(own_cpu() - before))?;

@@ -14,7 +14,7 @@ const TRIES: usize = 32;
 /// Opens each connection of the pool again until it is on its lane: connection `index` on the lane
 /// `lanes[index % lanes.len()]`. Connections on other lanes stay open meanwhile, so that a server
 /// which balances its lanes uses all of them.
-pub(crate) fn seat(pool: &mut Pool, lanes: &[usize]) -> Result<(), Lost> {
+pub(crate) fn open(pool: &mut Pool, lanes: &[usize]) -> Result<(), Lost> {
     let mut elsewhere: Vec<TcpStream> = Vec::new();
     for (index, lane) in (0..pool.len()).zip(lanes.iter().cycle()) {
         let mut tries = TRIES;

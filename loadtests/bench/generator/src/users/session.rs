@@ -5,12 +5,12 @@ use std::time::Instant;
 
 use super::user::User;
 use crate::exchange::Kind;
-use crate::hold::guest::Guest;
+use crate::hold::client::Client;
 
 #[derive(Debug)]
-pub(crate) struct Seat {
+pub(crate) struct Session {
     pub(crate) user: User,
-    pub(crate) guest: Option<Guest>,
+    pub(crate) client: Option<Client>,
     /// Whether the connection has had a reply.
     pub(crate) replied: bool,
     /// The request in flight, and when it was due.
@@ -19,9 +19,9 @@ pub(crate) struct Seat {
     pub(crate) todo: VecDeque<(Kind, Option<Instant>)>,
 }
 
-impl Seat {
+impl Session {
     pub(crate) fn new(user: User) -> Self {
-        Seat { user, guest: None, replied: false, asked: None, todo: VecDeque::new() }
+        Session { user, client: None, replied: false, asked: None, todo: VecDeque::new() }
     }
 
     /// Something in flight or to do.

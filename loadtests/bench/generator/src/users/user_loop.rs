@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use rustix::event::epoll::Event;
 
-use super::seat::Seat;
+use super::session::Session;
 use super::user::{Site, User};
 use crate::exchange::Kind;
-use crate::hold::guest::{Guest, State, Way};
+use crate::hold::client::{Client, State, Way};
 use crate::poll::Poll;
 use crate::pool::{Answer, Lost, REPLY};
 use crate::reply::Fault;
@@ -31,9 +31,9 @@ pub(crate) struct Due {
 
 /// The users and the event loop that watches their connections.
 #[derive(Debug)]
-pub(crate) struct Crowd {
+pub(crate) struct UserLoop {
     site: Site,
-    seats: Vec<Seat>,
+    sessions: Vec<Session>,
     poll: Poll,
     tally: Tally,
     reopened: u64,
@@ -44,11 +44,11 @@ pub(crate) struct Crowd {
     buffer: Vec<u8>,
 }
 
-impl Crowd {
+impl UserLoop {
     pub(crate) fn new(site: Site, users: usize, seed: u64) -> Result<Self, Lost> {
-        Ok(Crowd {
+        Ok(UserLoop {
             site,
-            seats: (0..users).map(|number| Seat::new(User::new(seed, number))).collect(),
+            sessions: (0..users).map(|number| Session::new(User::new(seed, number))).collect(),
             poll: Poll::new()?,
             tally: Tally::default(),
             reopened: 0,
@@ -61,8 +61,9 @@ impl Crowd {
 
     /// All users connect at once and send these requests in this many rounds, each at its own pace.
     pub(crate) fn closed(&mut self, kinds: &[Kind], rounds: usize) -> Result<Tally, Lost> {
-        for seat in &mut self.seats {
-            seat.todo = (0..rounds).flat_map(|_| kinds.iter().map(|kind| (*kind, None))).collect();
+        for session in &mut self.sessions {
+            session.todo =
+                (0..rounds).flat_map(|_| kinds.iter().map(|kind| (*kind, None))).collect();
         }
         let begun = Instant::now();
         self.connect_all()?;
@@ -75,11 +76,11 @@ impl Crowd {
     pub(crate) fn open(&mut self, arrivals: &[Due]) -> Result<Tally, Lost> {
         self.connect_all()?;
         self.finish()?;
-        for seat in &mut self.seats {
+        for session in &mut self.sessions {
             // Its first reply depends on the first request, not on the server.
-            seat.replied = true;
+            session.replied = true;
         }
-        let mut events = Vec::with_capacity(self.seats.len());
+        let mut events = Vec::with_capacity(self.sessions.len());
         let begun = Instant::now();
         for due in arrivals {
             loop {
@@ -89,10 +90,10 @@ impl Crowd {
                     break;
                 }
             }
-            let seat = &mut self.seats[due.user];
-            self.tally.start(begun.elapsed() - due.at, seat.is_busy());
-            self.busy += usize::from(!seat.is_busy());
-            seat.todo.push_back((due.kind, Some(begun + due.at)));
+            let session = &mut self.sessions[due.user];
+            self.tally.start(begun.elapsed() - due.at, session.is_busy());
+            self.busy += usize::from(!session.is_busy());
+            session.todo.push_back((due.kind, Some(begun + due.at)));
             self.advance(due.user)?;
         }
         self.finish()?;
@@ -101,9 +102,9 @@ impl Crowd {
 
     /// Handles events between connects, so that the first connections need not wait for the last.
     fn connect_all(&mut self) -> Result<(), Lost> {
-        self.busy = self.seats.len();
-        let mut events = Vec::with_capacity(self.seats.len());
-        for index in 0..self.seats.len() {
+        self.busy = self.sessions.len();
+        let mut events = Vec::with_capacity(self.sessions.len());
+        for index in 0..self.sessions.len() {
             self.connect(index)?;
             self.turn(&mut events, Duration::ZERO)?;
         }
@@ -112,7 +113,7 @@ impl Crowd {
 
     /// Runs until nothing is left to do.
     fn finish(&mut self) -> Result<(), Lost> {
-        let mut events = Vec::with_capacity(self.seats.len());
+        let mut events = Vec::with_capacity(self.sessions.len());
         while self.busy > 0 {
             self.turn(&mut events, CHECK)?;
         }
@@ -121,8 +122,8 @@ impl Crowd {
 
     fn end(&mut self, begun: Instant) -> Tally {
         let took = begun.elapsed();
-        for seat in &mut self.seats {
-            seat.guest = None;
+        for session in &mut self.sessions {
+            session.client = None;
         }
         let mut tally = std::mem::take(&mut self.tally);
         tally.end(std::mem::take(&mut self.reopened), took);
@@ -137,8 +138,8 @@ impl Crowd {
         }
         if self.checked.elapsed() > CHECK {
             self.checked = Instant::now();
-            for index in 0..self.seats.len() {
-                let asked = self.seats[index].asked;
+            for index in 0..self.sessions.len() {
+                let asked = self.sessions[index].asked;
                 if asked.is_some_and(|(_, since)| self.checked - since > PATIENCE) {
                     self.fail(index, Fault::Silence)?;
                 }
@@ -148,31 +149,31 @@ impl Crowd {
     }
 
     fn look(&mut self, index: usize) -> Result<(), Lost> {
-        let seat = &mut self.seats[index];
-        let Some(guest) = &mut seat.guest else { return Ok(()) };
-        match (guest.state, seat.asked) {
+        let session = &mut self.sessions[index];
+        let Some(client) = &mut session.client else { return Ok(()) };
+        match (client.state, session.asked) {
             (State::Connecting, _) => {
-                if guest.connected() {
-                    self.tally.connected(guest.times.begun.elapsed());
+                if client.connected() {
+                    self.tally.connected(client.times.begun.elapsed());
                     return self.next(index);
                 }
-                if guest.state == State::Gone {
+                if client.state == State::Gone {
                     return self.fail(index, Fault::Connect);
                 }
                 Ok(())
             }
             (State::Asked, Some((kind, due))) => {
-                let (user, site) = (&mut seat.user, &self.site);
-                if guest.read_by(&mut self.buffer, |bytes| user.read(kind, site, bytes)) {
+                let (user, site) = (&mut session.user, &self.site);
+                if client.read_by(&mut self.buffer, |bytes| user.read(kind, site, bytes)) {
                     return self.answered(index, kind, due);
                 }
                 Ok(())
             }
             _ => {
                 // Idle: the server may close it without loss.
-                guest.overhear(&mut self.buffer);
-                if guest.state == State::Gone {
-                    seat.guest = None;
+                client.read_unasked(&mut self.buffer);
+                if client.state == State::Gone {
+                    session.client = None;
                 }
                 Ok(())
             }
@@ -181,16 +182,16 @@ impl Crowd {
 
     fn answered(&mut self, index: usize, kind: Kind, due: Instant) -> Result<(), Lost> {
         let read = Instant::now();
-        let seat = &mut self.seats[index];
-        seat.asked = None;
-        if let Some(guest) = &mut seat.guest {
-            let fault = guest.fault.take();
-            if fault != Some(Fault::Closed) && !std::mem::replace(&mut seat.replied, true) {
-                self.tally.first_reply(read - guest.times.begun);
+        let session = &mut self.sessions[index];
+        session.asked = None;
+        if let Some(client) = &mut session.client {
+            let fault = client.fault.take();
+            if fault != Some(Fault::Closed) && !std::mem::replace(&mut session.replied, true) {
+                self.tally.first_reply(read - client.times.begun);
             }
-            self.tally.add(&Answer { kind, due, read, fault, lane: guest.lane });
-            if guest.state == State::Gone {
-                seat.guest = None;
+            self.tally.add(&Answer { kind, due, read, fault, lane: client.lane });
+            if client.state == State::Gone {
+                session.client = None;
             }
         }
         self.next(index)
@@ -198,9 +199,9 @@ impl Crowd {
 
     /// The request in flight, or the next one, has failed with its connection.
     fn fail(&mut self, index: usize, fault: Fault) -> Result<(), Lost> {
-        let seat = &mut self.seats[index];
-        seat.guest = None;
-        if seat.asked.take().is_none() && seat.todo.pop_front().is_none() {
+        let session = &mut self.sessions[index];
+        session.client = None;
+        if session.asked.take().is_none() && session.todo.pop_front().is_none() {
             return Err(io::Error::other("no connection before an open loop").into());
         }
         self.tally.fault(fault, 1);
@@ -209,7 +210,7 @@ impl Crowd {
 
     /// Continues with the next request, or stays idle.
     fn next(&mut self, index: usize) -> Result<(), Lost> {
-        if self.seats[index].todo.is_empty() {
+        if self.sessions[index].todo.is_empty() {
             self.busy -= 1;
             return Ok(());
         }
@@ -218,23 +219,23 @@ impl Crowd {
 
     /// Sends the next request, unless an earlier one is in flight.
     fn advance(&mut self, index: usize) -> Result<(), Lost> {
-        let seat = &mut self.seats[index];
-        if seat.asked.is_some() {
+        let session = &mut self.sessions[index];
+        if session.asked.is_some() {
             return Ok(());
         }
-        let Some(guest) = &mut seat.guest else {
+        let Some(client) = &mut session.client else {
             self.reopened += 1;
             return self.connect(index);
         };
-        if guest.state != State::Open {
+        if client.state != State::Open {
             return Ok(());
         }
-        let Some((kind, due)) = seat.todo.pop_front() else { return Ok(()) };
-        seat.user.ask(kind, &self.site, &mut self.out);
-        seat.asked = Some((kind, due.unwrap_or_else(Instant::now)));
+        let Some((kind, due)) = session.todo.pop_front() else { return Ok(()) };
+        session.user.ask(kind, &self.site, &mut self.out);
+        session.asked = Some((kind, due.unwrap_or_else(Instant::now)));
         // A request is much smaller than an empty send buffer.
-        guest.ask(&self.out);
-        if guest.state == State::Gone {
+        client.ask(&self.out);
+        if client.state == State::Gone {
             return self.fail(index, Fault::Closed);
         }
         Ok(())
@@ -243,11 +244,11 @@ impl Crowd {
     /// Starts a connection.
     fn connect(&mut self, index: usize) -> Result<(), Lost> {
         let (way, now) = (Way::default(), Instant::now());
-        let Ok(guest) = Guest::come(self.site.to, None, &way, now, (&self.poll, index)) else {
+        let Ok(client) = Client::come(self.site.to, None, &way, now, (&self.poll, index)) else {
             return self.fail(index, Fault::Connect);
         };
-        let seat = &mut self.seats[index];
-        (seat.guest, seat.replied) = (Some(guest), false);
+        let session = &mut self.sessions[index];
+        (session.client, session.replied) = (Some(client), false);
         Ok(())
     }
 }
@@ -286,9 +287,9 @@ mod tests {
         address
     }
 
-    fn crowd(to: SocketAddr) -> Crowd {
+    fn user_loop(to: SocketAddr) -> UserLoop {
         let site = Site { to, page: ("/".into(), b"page".to_vec()), token: String::new() };
-        Crowd::new(site, 1, 1).expect("an event loop")
+        UserLoop::new(site, 1, 1).expect("an event loop")
     }
 
     fn report(tally: &Tally) -> Value {
@@ -298,7 +299,7 @@ mod tests {
     #[test]
     fn a_lost_connection_costs_one_request() {
         let to = server(|number| (number != 3).then_some(PAGE));
-        let report = report(&crowd(to).closed(&[Kind::Page], 10).expect("a tally"));
+        let report = report(&user_loop(to).closed(&[Kind::Page], 10).expect("a tally"));
         assert_eq!(report["requests"], json!(10));
         assert_eq!(report["faults"], json!({"closed": 1}));
         assert_eq!(report["latency_us"]["page"]["count"], json!(9));
@@ -313,7 +314,7 @@ mod tests {
             Some(PAGE)
         });
         let due = |ms| Due { at: Duration::from_millis(ms), user: 0, kind: Kind::Page };
-        let report = report(&crowd(to).open(&[due(0), due(1)]).expect("a tally"));
+        let report = report(&user_loop(to).open(&[due(0), due(1)]).expect("a tally"));
         let page = &report["latency_us"]["page"];
         assert_eq!(page["count"], json!(2));
         // Both waited for the pause; the second began 1 ms after the first.

@@ -9,7 +9,7 @@ use rustix::event::epoll::{Event, EventFlags};
 use rustix::fd::AsFd;
 
 use super::Manner;
-use super::guest::{Guest, State, Way};
+use super::client::{Client, State, Way};
 use crate::exchange::{Exchange, Exchanges, Kind};
 use crate::poll::Poll;
 use crate::pool::{Lost, REPLY};
@@ -80,21 +80,21 @@ impl Stage {
     }
 }
 
-pub(crate) struct Hall {
+pub(crate) struct ClientLoop {
     setting: Setting,
     poll: Poll,
-    pub(crate) guests: Vec<Guest>,
+    pub(crate) clients: Vec<Client>,
     /// When each slow connection continues. All pauses are equal, so the queue stays in order.
     slow: VecDeque<(Instant, usize)>,
     buffer: Vec<u8>,
     events: Vec<Event>,
 }
 
-impl Hall {
-    pub(crate) fn new(setting: Setting) -> Result<Hall, Lost> {
-        let (poll, guests, slow) = (Poll::new()?, Vec::new(), VecDeque::new());
+impl ClientLoop {
+    pub(crate) fn new(setting: Setting) -> Result<ClientLoop, Lost> {
+        let (poll, clients, slow) = (Poll::new()?, Vec::new(), VecDeque::new());
         let (buffer, events) = (vec![0; REPLY], Vec::with_capacity(EVENTS));
-        Ok(Hall { setting, poll, guests, slow, buffer, events })
+        Ok(ClientLoop { setting, poll, clients, slow, buffer, events })
     }
 
     /// Makes `attend` return when the caller writes.
@@ -115,9 +115,9 @@ impl Hall {
                 break;
             }
         }
-        for guest in &mut self.guests {
-            if matches!(guest.state, State::Connecting | State::Asked) && stage.in_flight > 0 {
-                guest.end(Some(Fault::Silence));
+        for client in &mut self.clients {
+            if matches!(client.state, State::Connecting | State::Asked) && stage.in_flight > 0 {
+                client.end(Some(Fault::Silence));
             }
         }
         Ok(())
@@ -163,67 +163,67 @@ impl Hall {
             }
             let Some(index) = stage.coming.pop_front() else { break };
             stage.started += 1;
-            if index < self.guests.len() {
+            if index < self.clients.len() {
                 self.ask(index, due);
             } else {
-                let guest = self.come(index, due).map_err(io::Error::from)?;
-                self.guests.push(guest);
+                let client = self.come(index, due).map_err(io::Error::from)?;
+                self.clients.push(client);
             }
-            stage.in_flight += usize::from(self.guests[index].state != State::Gone);
+            stage.in_flight += usize::from(self.clients[index].state != State::Gone);
             stage.most = stage.most.max(stage.in_flight);
         }
         Ok(())
     }
 
-    fn come(&self, index: usize, due: Instant) -> rustix::io::Result<Guest> {
+    fn come(&self, index: usize, due: Instant) -> rustix::io::Result<Client> {
         let Setting { to, from, way, .. } = &self.setting;
         let from = from.get(index / to.len() % from.len().max(1)).copied();
         let to = to[index % to.len()];
-        Guest::come(to, from, way, due, (&self.poll, index))
+        Client::come(to, from, way, due, (&self.poll, index))
     }
 
     fn ask(&mut self, index: usize, due: Instant) {
         let exchange = self.setting.exchanges.of(Kind::Hello);
-        let guest = &mut self.guests[index];
-        (guest.times.due, guest.times.begun, guest.times.answered) = (due, Instant::now(), None);
-        guest.ask(&exchange.request);
+        let client = &mut self.clients[index];
+        (client.times.due, client.times.begun, client.times.answered) = (due, Instant::now(), None);
+        client.ask(&exchange.request);
     }
 
     /// Handles the event of a connection.
     fn proceed(&mut self, event: Event, stage: Option<&mut Stage>) {
         let (index, flags) = (event.data.u64() as usize, event.flags);
         let exchange = self.setting.exchanges.of(Kind::Hello);
-        let guest = &mut self.guests[index];
-        let before = guest.state;
-        if before == State::Connecting && guest.connected() {
+        let client = &mut self.clients[index];
+        let before = client.state;
+        if before == State::Connecting && client.connected() {
             match self.setting.manner {
                 Manner::Idle if stage.as_ref().is_some_and(|stage| stage.ask) => {
-                    guest.ask(&exchange.request)
+                    client.ask(&exchange.request)
                 }
                 Manner::Idle => {}
-                manner => slowly(guest, manner, exchange),
+                manner => slowly(client, manner, exchange),
             }
             if self.setting.manner != Manner::Idle {
                 self.slow.push_back((Instant::now() + PAUSE, index));
             }
         }
-        match guest.state {
+        match client.state {
             // A server that rejects may have replied already, and there is no second event for
             // that.
-            State::Asked => _ = guest.read(exchange, &mut self.buffer),
+            State::Asked => _ = client.read(exchange, &mut self.buffer),
             State::Open if before != State::Open => {}
             State::Open if self.setting.manner == Manner::SlowRead => {
                 if flags.intersects(ENDED) {
-                    guest.end(None);
+                    client.end(None);
                 }
             }
-            State::Open => guest.overhear(&mut self.buffer),
+            State::Open => client.read_unasked(&mut self.buffer),
             State::Connecting | State::Gone => {}
         }
         let busy = |state| matches!(state, State::Connecting | State::Asked);
         if let Some(stage) = stage
             && busy(before)
-            && !busy(guest.state)
+            && !busy(client.state)
         {
             stage.in_flight -= 1;
         }
@@ -236,14 +236,14 @@ impl Hall {
                 return Some(due);
             }
             self.slow.pop_front();
-            let guest = &mut self.guests[index];
-            if guest.state != State::Open {
+            let client = &mut self.clients[index];
+            if client.state != State::Open {
                 continue;
             }
             match self.setting.manner {
-                Manner::SlowRead => guest.sip(),
+                Manner::SlowRead => client.read_a_little(),
                 // A failed write is reported by an event.
-                _ => _ = guest.send(b"a"),
+                _ => _ = client.send(b"a"),
             }
             self.slow.push_back((due + PAUSE, index));
         }
@@ -252,15 +252,15 @@ impl Hall {
 }
 
 /// The start of a slow connection.
-fn slowly(guest: &mut Guest, manner: Manner, exchange: &Exchange) {
+fn slowly(client: &mut Client, manner: Manner, exchange: &Exchange) {
     let request = &exchange.request;
     let sent = match manner {
         // Everything except the empty line that ends the header, and the start of a field that
         // grows.
-        Manner::SlowHead => guest.send(&request[..request.len() - 2]) && guest.send(b"x-slow: "),
-        _ => guest.send(request),
+        Manner::SlowHead => client.send(&request[..request.len() - 2]) && client.send(b"x-slow: "),
+        _ => client.send(request),
     };
     if !sent {
-        guest.end(Some(Fault::Closed));
+        client.end(Some(Fault::Closed));
     }
 }

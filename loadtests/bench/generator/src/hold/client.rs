@@ -18,7 +18,7 @@ use crate::reply::{self, Fault, Reply};
 const SMALL: usize = 1;
 
 /// Bytes per read of a slow reader.
-const SIP: usize = 512;
+const LITTLE: usize = 512;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
@@ -53,7 +53,7 @@ pub(crate) struct Way {
 }
 
 #[derive(Debug)]
-pub(crate) struct Guest {
+pub(crate) struct Client {
     link: Link,
     pub(crate) state: State,
     pub(crate) times: Times,
@@ -65,7 +65,7 @@ pub(crate) struct Guest {
     part: Vec<u8>,
 }
 
-impl Guest {
+impl Client {
     /// Starts to connect. `index` identifies its events.
     pub(crate) fn come(
         to: SocketAddr,
@@ -73,7 +73,7 @@ impl Guest {
         way: &Way,
         due: Instant,
         (poll, index): (&Poll, usize),
-    ) -> rustix::io::Result<Guest> {
+    ) -> rustix::io::Result<Client> {
         let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(family, SocketType::STREAM, flags, None)?;
@@ -98,7 +98,7 @@ impl Guest {
         let state = State::Connecting;
         let (fault, lane, refusal) = (None, None, None);
         let link = Link::new(TcpStream::from(socket), way.security.as_ref());
-        Ok(Guest { link, state, times, fault, lane, refusal, part: Vec::new() })
+        Ok(Client { link, state, times, fault, lane, refusal, part: Vec::new() })
     }
 
     /// Whether the connection has just been established, including the TLS handshake.
@@ -173,7 +173,7 @@ impl Guest {
     }
 
     /// Reads input of a connection without a request: the server's rejection, or its end.
-    pub(crate) fn overhear(&mut self, buffer: &mut [u8]) {
+    pub(crate) fn read_unasked(&mut self, buffer: &mut [u8]) {
         loop {
             match self.link.receive(buffer) {
                 Ok(length) if length > 0 => {
@@ -191,9 +191,9 @@ impl Guest {
     }
 
     /// Reads a little of a long reply.
-    pub(crate) fn sip(&mut self) {
-        let mut sip = [0; SIP];
-        match self.link.receive(&mut sip) {
+    pub(crate) fn read_a_little(&mut self) {
+        let mut bytes = [0; LITTLE];
+        match self.link.receive(&mut bytes) {
             Ok(length) if length > 0 => {}
             Err(Errno::AGAIN | Errno::INTR) => {}
             _ => self.end(None),
