@@ -210,7 +210,7 @@ def test_a_queue_that_still_grows_has_no_quantiles(run: Callable) -> None:
         (("--mix=a=100%", "--p99=20"), "'--p99 <DURATION>': allowed is a number with its unit"),
         (("--mix=a=100%", "--rps=0"), "'--rps <NUMBER>': allowed is a number"),
         (("--mix=a=100%", "--unevenness=2"), "--unevenness 2: allowed is 1 to the number of lanes"),
-        (("--mix=a=100%", "--placement=x"), "allowed is hashed, shared or least-loaded"),
+        (("--mix=a=100%", "--placement=x"), "allowed is hashed or least-loaded"),
         (("--from=https://x", "--json"), "allowed is http://HOST[:PORT]"),
         (("--mix=a=100%", "--p99=0s"), "'--p99 <DURATION>': allowed is a number with its unit"),
         (("--mix=a=100%", "--outside=0us"), "--mix: a request takes less than 1 ns: allowed is"),

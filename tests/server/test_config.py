@@ -71,11 +71,10 @@ def test_the_file_may_be_named_by_the_environment(binary: Path, tmp_path: Path) 
         ("--lanes", "0", "from 1 to 1024"),
         ("--pin", "maybe", "auto, on or off"),
         ("--placement", "random", "hashed"),
-        ("--steering", "1", "on or off"),
         ("--load-reports", "yes", "off, text or json"),
         ("--park-after", "1ms", "off, or a duration"),
         ("--park-after", "5", "with its unit"),
-        ("--moving", "on", "off, parked-only or active"),
+        ("--moving", "on", "parked-only or active"),
         ("--limits.slots", "0", "from 1 to 1000000"),
         ("--limits.queue", "-1", "from 0 to 1000000"),
         ("--timeouts.connection-age", "1ms", "off, or a duration"),
@@ -150,7 +149,7 @@ def test_what_others_set_does_not_stop_the_service(binary: Path) -> None:
         "CORELANE_PORT_80_TCP_ADDR": "10.0.0.1",
         "CORELANE_GATEWAY_SERVICE_HOST": "10.0.0.1",
     }
-    words = {"CORELANE_LOG_LEVEL": "INFO", "CORELANE_PIN": "Off", "CORELANE_STEERING": "true"}
+    words = {"CORELANE_LOG_LEVEL": "INFO", "CORELANE_PIN": "Off", "CORELANE_REQUEST_IDS": "true"}
     empty = dict.fromkeys(("CORELANE_LANES", "CORELANE_LISTEN", "CORELANE_CONFIG"), "")
     variables = {**dict.fromkeys(ours, "/x"), **links, **words, **empty}
     result = run(binary, "--check", **variables)
@@ -252,7 +251,7 @@ def test_the_page_of_settings_is_that_of_the_schema(schema: Path) -> None:
 
 ACCEPTED = [
     'listen = ["[::1]:80", "unix:/run/a.sock"]\n[slow_lanes]\nexpensive = ["/a", "/b"]\ncheap = []',
-    "steering = true\nrequest_ids = false\npin = true\npark_after = false",
+    "proxy_protocol = true\nrequest_ids = false\npin = true\npark_after = false",
     'lanes = 3\npin = "on"\nload_reports = "json"\nlisten = "[::1]:80, unix:/run/a.sock"',
     '[limits]\nheaders = 1_000\nbody_bytes = 0\nsend_rate = "off"\nuri_bytes = "8 KiB"',
     '[drain]\nsettle = 0\ndeadline = "1min 2.5s"\n[otlp]\nratio = 1\n[work]\nmax_ops = "7"',
@@ -271,7 +270,7 @@ REFUSED = [
     "[limits]\nheader_bytes = 32768",
     '[timeouts]\nidle = "75"',
     '[timeouts]\nidle = "soon"',
-    'steering = "yes"',
+    'proxy_protocol = "yes"',
     'placement = "random"',
     "lanes = 0",
     "[otlp]\nratio = 1.5",

@@ -22,7 +22,7 @@ LANES = {ONE: "0", BOTH: "0,1", MOST: "0,0,0,1"}
 
 STARTS = {
     f"{where} ({moving})": (LANES[where], moving)
-    for where, moving in product(LANES, ("off", "active"))
+    for where, moving in product(LANES, ("parked-only", "active"))
 }
 """Where the connections begin, and what the server may do about it."""
 

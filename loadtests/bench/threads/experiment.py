@@ -59,7 +59,7 @@ SHAPES = {
     "1 lane": partial(lanes, 1),
     **{
         f"2 {placement} lanes": partial(lanes, 2, placement)
-        for placement in ("hashed", "shared", "least-loaded")
+        for placement in ("hashed", "least-loaded")
     },
 }
 """What makes each server, by its name in tables."""

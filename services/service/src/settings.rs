@@ -64,16 +64,14 @@ settings! {
         "pin" => pin: Pin = "auto", choice(Pin::WORDS),
             "Pin each lane to a CPU: on, off, or auto (only where the CPUs are exclusive)";
         "placement" => placement: Placement = "hashed", choice(Placement::WORDS),
-            "Lane of a new connection: hashed (by the kernel), shared (idle lanes accept), least-loaded";
-        "steering" => steering: bool = "off", switch,
-            "With placement hashed and pinned lanes: the CPU that receives a connection chooses its lane: on or off";
+            "Lane of a new connection: hashed (by the kernel), or least-loaded";
         "backlog" => backlog: u64 = "4096", number(1, 65_535),
             "Length of each listener's accept queue; the kernel caps it at net.core.somaxconn";
         "park_after" => park_after: Option<Duration> = "5s",
             optional(duration(100 * MILLISECOND, 24 * HOUR)),
             "Time an HTTP/1.1 connection is idle before it is parked, to need little memory in addition to its socket; off disables parking";
         "moving" => moving: Moving = "parked-only", choice(Moving::WORDS),
-            "Connections that may move to another lane between requests: off (none), parked-only, active (also those in use)";
+            "Connections that may move to another lane between requests: parked-only, or with placement hashed active (also those in use)";
         "limits.connections" => limits_connections: u64 = "10000", number(1, 10_000_000),
             "Maximum open connections; further ones are rejected with 503";
         "limits.connections_per_address" => limits_connections_per_address: Option<u64> = "off",
@@ -194,7 +192,6 @@ impl Runtime {
             .lanes(self.lanes)
             .pin(self.pin)
             .placement(self.placement)
-            .steering(self.steering)
             .backlog(self.backlog as u32)
             .park_after(self.park_after)
             .moving(self.moving)

@@ -113,7 +113,7 @@ pub(crate) struct Settings {
     /// limits.queue [default: 1024, or that of the running replica]
     #[arg(long, value_name = "NUMBER", value_parser = allowed(value::number(0, 1 << 20)))]
     pub(super) queue: Option<u64>,
-    /// hashed, shared or least-loaded [default: hashed, or that of the running replica]
+    /// hashed or least-loaded [default: hashed, or that of the running replica]
     #[arg(long, value_name = "WORD", value_parser = allowed(value::word::<Placement>))]
     pub(super) placement: Option<Placement>,
     /// Whether connections carry more than one request

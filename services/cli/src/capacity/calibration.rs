@@ -81,7 +81,7 @@ impl Settings {
 
 fn sharing(placement: Placement) -> Sharing {
     match placement {
-        Placement::Shared | Placement::LeastLoaded => Sharing::Together,
+        Placement::LeastLoaded => Sharing::Together,
         _ => Sharing::Apart,
     }
 }

@@ -9,7 +9,7 @@ pub enum Sharing {
     #[default]
     Apart,
     /// Each request goes to the first free lane: one queue of k servers. This holds where a connection
-    /// carries one request and placement is `shared` or `least-loaded`.
+    /// carries one request and placement is `least-loaded`.
     Together,
 }
 

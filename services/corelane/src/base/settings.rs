@@ -55,8 +55,7 @@ pub(crate) fn one_of<T>(words: &[(&str, T)]) -> String {
 #[non_exhaustive]
 pub enum Placement {
     /// Every lane has its own listening socket on the same address (`SO_REUSEPORT`, socket(7)). The
-    /// kernel chooses one by a hash of the connection's addresses and ports, or by the CPU that
-    /// received it ([`Builder::steering`](crate::Builder::steering)).
+    /// kernel chooses one by a hash of the connection's addresses and ports.
     ///
     /// Suits many connections, or short ones, with requests of similar cost: nothing is shared, and a
     /// connection costs nothing extra. Few long-lived connections spread unevenly: 8 over 4 lanes leave a
@@ -64,13 +63,6 @@ pub enum Placement {
     /// go to another lane.
     #[default]
     Hashed,
-    /// All lanes poll one listening socket; an idle lane accepts, one connection per turn of its event
-    /// loop.
-    ///
-    /// Suits few lanes with short connections whose requests differ in cost: a busy lane accepts
-    /// nothing. Every waiting lane is woken for each connection, which costs more with more lanes,
-    /// and long-lived connections accumulate on the lanes that were idle when they arrived.
-    Shared,
     /// A separate thread accepts and hands each connection to the lane with the least expected work.
     /// Among lanes whose work differs by less than a millisecond it chooses the one with the fewest
     /// connections. An idle lane steals connections that a busy lane has not started after a
@@ -82,7 +74,7 @@ pub enum Placement {
     LeastLoaded,
 }
 
-words!(Placement: "hashed" => Hashed, "shared" => Shared, "least-loaded" => LeastLoaded);
+words!(Placement: "hashed" => Hashed, "least-loaded" => LeastLoaded);
 
 /// The header in which trusted proxies pass on the address of their client, set by
 /// [`Builder::forwarded_header`](crate::Builder::forwarded_header).
@@ -137,22 +129,21 @@ pub enum Traces {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Moving {
-    /// Connections never move.
-    Off,
     /// A parked connection ([`Builder::park_after`](crate::Builder::park_after)) that wakes moves to
     /// the lane with the least expected work; where lanes differ by less than a millisecond it stays.
-    /// Active connections stay.
+    /// Active connections stay. Without parking, none moves.
     #[default]
     ParkedOnly,
     /// Active connections move too, between two requests, while one lane is clearly busier than
     /// another: as many as it takes to balance the lanes, a few at a time.
     ///
     /// Suits few busy, long-lived connections, such as those of a proxy: a lane that got most of them
-    /// is a bottleneck for as long as they last.
+    /// is a bottleneck for as long as they last. Only with [`Placement::Hashed`]:
+    /// [`Placement::LeastLoaded`] leaves nothing to gain.
     Active,
 }
 
-words!(Moving: "off" => Off, "parked-only" => ParkedOnly, "active" => Active);
+words!(Moving: "parked-only" => ParkedOnly, "active" => Active);
 
 /// Limits for clients.
 ///

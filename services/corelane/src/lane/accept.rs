@@ -202,7 +202,7 @@ impl<S: HttpService> Gate<S> {
 pub(crate) fn listeners(placement: Placement, lanes: usize) -> usize {
     match placement {
         Placement::Hashed => lanes,
-        Placement::Shared | Placement::LeastLoaded => 1,
+        Placement::LeastLoaded => 1,
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::inbox::Inboxes;
 use super::moving::mailbox::Mailbox;
 use crate::base::phase::{Lifecycle, StartGate};
-use crate::base::settings::{Drain, Moving, PARK_AFTER};
+use crate::base::settings::{Drain, PARK_AFTER};
 use crate::request::lane_state::{RequestSettings, RequestShared};
 use crate::slow::queue::SlowQueues;
 use crate::slow::settings::{Cost, SlowLanes};
@@ -26,8 +26,6 @@ pub(crate) struct LaneSettings {
     pub(crate) fast_path: bool,
     /// Idle time after which a connection parks.
     pub(crate) park_after: Option<Duration>,
-    /// Whether connections may move to other lanes.
-    pub(crate) moving: Moving,
     pub(crate) drain: Drain,
     #[cfg(feature = "chaos")]
     pub(crate) chaos: Option<Chaos>,
@@ -41,7 +39,6 @@ impl Default for LaneSettings {
             costs: Vec::new(),
             fast_path: true,
             park_after: Some(PARK_AFTER),
-            moving: Moving::default(),
             drain: Drain::default(),
             #[cfg(feature = "chaos")]
             chaos: None,

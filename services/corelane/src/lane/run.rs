@@ -157,7 +157,7 @@ fn connections(
         fix_costs(lane.shared(), &state.routes, &settings.costs);
     }
     let (lifecycle, mailboxes) = (Arc::clone(&parts.lifecycle), Arc::clone(&parts.mailboxes));
-    let moves = Rc::new(LaneMoves::new(&state, lifecycle, mailboxes, settings.moving));
+    let moves = Rc::new(LaneMoves::new(&state, lifecycle, mailboxes));
     let tls = parts.tls.clone();
     let connections = Connections::new(
         state,

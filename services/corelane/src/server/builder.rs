@@ -78,7 +78,7 @@ impl Builder {
     ///
     /// Everything else is the same for all: lanes, limits, TLS, and the drain. With
     /// [`Placement::Hashed`] each lane has its own socket for each TCP address; Unix and inherited
-    /// sockets are common to the lanes, as with [`Placement::Shared`].
+    /// sockets are common to the lanes, and an idle lane accepts.
     pub fn listen(mut self, listen: Listen) -> Self {
         self.0.listens.push(listen);
         self
@@ -131,21 +131,6 @@ impl Builder {
     /// How connections are assigned to lanes. Default [`Placement::Hashed`].
     pub fn placement(mut self, placement: Placement) -> Self {
         self.0.placement = placement;
-        self
-    }
-
-    /// Whether a new connection goes to the lane of the CPU that received its first segment.
-    /// Applies to [`Placement::Hashed`] with pinned lanes. Where lanes are not pinned, or the kernel
-    /// rejects the program (`SO_ATTACH_REUSEPORT_CBPF`, socket(7)), the hash decides and a warning
-    /// is logged. Other placements ignore this setting. The metric `corelane_steering` shows whether
-    /// steering is active. Default false.
-    ///
-    /// It helps where the network card has a receive queue, and so an interrupt, for each lane's
-    /// CPU: a connection is then served where its segments arrive. It hurts where few CPUs receive:
-    /// with a single-queue card, or with a client or proxy on the same machine, whose segments are
-    /// received by the CPU that sends them. One lane may then get every connection.
-    pub fn steering(mut self, steering: bool) -> Self {
-        self.0.steering = steering;
         self
     }
 
@@ -275,7 +260,7 @@ impl Builder {
 
     /// Whether a connection may move to another lane. Default [`Moving::ParkedOnly`].
     pub fn moving(mut self, moving: Moving) -> Self {
-        self.0.lane.moving = moving;
+        self.0.moving = moving;
         self
     }
 
@@ -395,6 +380,11 @@ impl Builder {
             &self.0.lane.drain,
         )
         .map_err(Error::Setting)?;
+        if (self.0.moving, self.0.placement) == (Moving::Active, Placement::LeastLoaded) {
+            let error =
+                "moving: active only with placement hashed, as least-loaded leaves lanes even";
+            return Err(Error::Setting(error.to_owned()));
+        }
         if let Some(slow_lanes) = &self.0.lane.slow_lanes {
             slow_lanes.check().map_err(Error::Setting)?;
         }

@@ -256,7 +256,7 @@ impl Controller {
             pending::<()>().await;
         };
         let shared = &*self.shared;
-        let (moving, stall) = (self.settings.lane.moving, self.settings.timeouts().stall);
+        let (moving, stall) = (self.settings.moving, self.settings.timeouts().stall);
         let lanes = shared.lanes.iter().map(|lane| &lane.cpu).collect();
         let held = Some(self.settings.slow_lanes().map_or(stall, SlowLanes::backlog));
         #[cfg(feature = "chaos")]

@@ -230,13 +230,6 @@ impl Server {
         for port in &mut self.ports {
             shared.listeners.add(port).map_err(Error::system("copying a listener"))?;
         }
-        shared.listeners.set_cpus(&shared.plan.lanes);
-        let steered = Arc::downgrade(&shared);
-        shared.cpus.on_change(move |cpus| {
-            if let Some(shared) = steered.upgrade() {
-                shared.listeners.set_cpus(cpus);
-            }
-        });
         let lanes = shared.plan.lanes.len();
         let inboxes = shared.parts.inboxes.as_ref();
         let (sources, listeners) = accept::sources(inboxes, self.ports, lanes)

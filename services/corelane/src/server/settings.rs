@@ -7,7 +7,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::registry::Registry;
 
 use crate::base::listen::Listen;
-use crate::base::settings::{Limits, Placement, Timeouts};
+use crate::base::settings::{Limits, Moving, Placement, Timeouts};
 use crate::lane::parts::LaneSettings;
 use crate::message::forwarded::Trust;
 use crate::os::cpu::{Lanes, Pin};
@@ -25,7 +25,8 @@ pub(crate) struct Settings {
     pub(crate) lanes: Lanes,
     pub(crate) pin: Pin,
     pub(crate) placement: Placement,
-    pub(crate) steering: bool,
+    /// Which connections may move to other lanes.
+    pub(crate) moving: Moving,
     pub(crate) backlog: u32,
     pub(crate) lane: LaneSettings,
     pub(crate) tls: Option<Tls>,
@@ -46,7 +47,7 @@ impl Default for Settings {
             lanes: Lanes::default(),
             pin: Pin::default(),
             placement: Placement::default(),
-            steering: false,
+            moving: Moving::default(),
             backlog: 4096,
             lane: LaneSettings::default(),
             tls: None,

@@ -44,10 +44,9 @@ impl Shared {
         tls: Option<Termination>,
         settings: &Settings,
     ) -> Arc<Self> {
-        let (placement, steering) = (settings.placement, settings.steering);
         let of_address = settings.limits().connections_per_address;
         let count = plan.lanes.len();
-        let least_loaded = placement == Placement::LeastLoaded;
+        let least_loaded = settings.placement == Placement::LeastLoaded;
         let slow_lanes = settings.lane.slow_lanes;
         let lanes = LaneGroup::new(
             &plan.lanes,
@@ -82,7 +81,7 @@ impl Shared {
                 mailboxes: (0..count).map(|_| Mailbox::new()).collect(),
                 inboxes: least_loaded.then(|| Arc::new(Inboxes::new(count))),
             },
-            listeners: ListenerGroup::new(steering && placement == Placement::Hashed),
+            listeners: ListenerGroup::default(),
             plans: PlanCounts::default(),
             dependencies: Arc::default(),
         })

@@ -165,7 +165,7 @@ impl Uneven {
 
 #[test]
 fn a_connection_that_wakes_is_served_by_the_lane_that_is_free() {
-    for placement in [Placement::Hashed, Placement::Shared, Placement::LeastLoaded] {
+    for placement in [Placement::Hashed, Placement::LeastLoaded] {
         let mut uneven = Uneven::new(lanes(Moving::ParkedOnly).placement(placement));
         for client in &mut uneven.parked {
             assert_eq!(client.get("/").text(), "1", "{placement}");
@@ -179,18 +179,6 @@ fn a_connection_that_wakes_is_served_by_the_lane_that_is_free() {
         assert_eq!(server.metric("corelane_connections_in_transit"), 0.0);
         uneven.release();
     }
-}
-
-#[test]
-fn a_connection_that_wakes_stays_where_moving_is_off() {
-    let mut uneven = Uneven::new(lanes(Moving::Off));
-    uneven.parked.iter_mut().for_each(|client| client.send_get("/"));
-    uneven.server.wait_for_in_flight(4);
-    uneven.release();
-    for client in &mut uneven.parked {
-        assert_eq!(client.read_answer().text(), "0");
-    }
-    assert_eq!(uneven.server.moves_in_all(), 0);
 }
 
 /// Whether connections stay on lanes that have nothing to do. `false`: one of the lanes was without
@@ -334,18 +322,16 @@ fn one_hot_connection_stays() {
 
 #[test]
 fn connections_in_use_stay_unless_they_may_move() {
-    for moving in [Moving::Off, Moving::ParkedOnly] {
-        let server = Running::start(in_use(moving), Handlers::new().factory());
-        let clients = (0..4).map(|_| server.connect_to(0)).collect();
-        let load = Load::start(clients, "/spin/2");
-        let done = || server.of_lane("corelane_lane_busy_seconds_total", 0) >= 1;
-        server.wait_until("busy", done);
-        for way in load.end() {
-            assert!(way.iter().all(|&lane| lane == 0));
-        }
-        assert_eq!(server.moves_in_all(), 0);
-        assert_eq!(["helped", "futile", "no_help"].map(|outcome| server.plans(outcome)), [0; 3]);
+    let server = Running::start(in_use(Moving::ParkedOnly), Handlers::new().factory());
+    let clients = (0..4).map(|_| server.connect_to(0)).collect();
+    let load = Load::start(clients, "/spin/2");
+    let done = || server.of_lane("corelane_lane_busy_seconds_total", 0) >= 1;
+    server.wait_until("busy", done);
+    for way in load.end() {
+        assert!(way.iter().all(|&lane| lane == 0));
     }
+    assert_eq!(server.moves_in_all(), 0);
+    assert_eq!(["helped", "futile", "no_help"].map(|outcome| server.plans(outcome)), [0; 3]);
 }
 
 /// Whether two lanes with as much to do keep their connections. `false`: this machine gave one of

@@ -2,8 +2,7 @@
 
 use crate::support::stuck::Stuck;
 use crate::support::{Client, Running, builder};
-use corelane::{Builder, Lanes, Pin, Placement};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use corelane::{Builder, Lanes, Placement};
 
 fn lanes(placement: Placement, lanes: usize) -> Builder {
     // What is blocked must not count as the cost of all other requests.
@@ -64,19 +63,6 @@ fn few_long_lived_connections_are_spread_evenly_by_least_loaded() {
         let quiet = (0..ROUNDS).any(|_| spreads_evenly(count_of_lanes, connections));
         assert!(quiet, "{connections} over {count_of_lanes}: some are always stolen");
     }
-}
-
-#[test]
-fn connections_that_stay_are_spread_by_a_shared_listener() {
-    let spread = || {
-        let server = Running::start(lanes(Placement::Shared, 2), Stuck::default().factory());
-        let mut clients: Vec<_> = (0..40).map(|_| server.connect()).collect();
-        lanes_of(&mut clients)
-    };
-    // About half each; the first to wake is not the same lane for ever. A lane that has lost its
-    // CPU takes none.
-    let fair = |spread: Vec<usize>| (0..2).all(|lane| count(&spread, lane) >= 10);
-    assert!((0..ROUNDS).any(|_| fair(spread())), "one lane always takes most");
 }
 
 /// Checks that a lane without connections gets the next. `false`: some were stolen, so nothing is
@@ -166,61 +152,4 @@ fn connections_queued_at_a_stuck_lane_wake_one_that_sleeps() {
     stuck.release(0);
     assert_eq!(holder.read_answer().status, 200);
     drop(of_1);
-}
-
-#[test]
-fn a_lane_that_is_stuck_takes_nothing_from_a_shared_listener() {
-    let stuck = Stuck::default();
-    let server = Running::start(lanes(Placement::Shared, 2), stuck.factory());
-    let mut holder = server.connect();
-    holder.send_get("/block");
-    server.wait_until("blocked", || stuck.blocked().len() == 1);
-    let busy = *stuck.blocked().first().expect("one is blocked");
-    let mut clients: Vec<_> = (0..40).map(|_| server.connect()).collect();
-    assert_eq!(count(&lanes_of(&mut clients), 1 - busy), 40);
-    stuck.release(busy);
-    assert_eq!(holder.read_answer().status, 200);
-}
-
-/// The CPUs that this process may use.
-fn cpus() -> Vec<usize> {
-    let set = sched_getaffinity(None).expect("the affinity mask");
-    (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect()
-}
-
-/// Connects from a thread that is pinned to `cpu`: on loopback it is also the CPU that receives.
-fn connect_from(cpu: usize, server: &Running) -> Vec<Client> {
-    let address = server.address;
-    let client = std::thread::spawn(move || {
-        let mut set = CpuSet::new();
-        set.set(cpu);
-        sched_setaffinity(None, &set).expect("pinned");
-        (0..12).map(|_| Client::connect(address)).collect()
-    });
-    client.join().expect("no panic")
-}
-
-#[test]
-fn steering_leads_to_the_lane_of_the_receiving_cpu() {
-    let cpus = cpus();
-    let builder = lanes(Placement::Hashed, cpus.len()).pin(Pin::On).steering(true);
-    let server = Running::start(builder, Stuck::default().factory());
-    if cpus.len() == 1 {
-        return; // one lane has no group to be steered in
-    }
-    assert_eq!(server.metric("corelane_steering"), 1.0);
-    for (lane, &cpu) in cpus.iter().enumerate() {
-        let mut clients = connect_from(cpu, &server);
-        assert_eq!(lanes_of(&mut clients), [lane; 12], "from CPU {cpu}");
-    }
-}
-
-#[test]
-fn lanes_that_are_not_pinned_are_not_steered() {
-    let builder = lanes(Placement::Hashed, 2).pin(Pin::Off).steering(true);
-    let server = Running::start(builder, Stuck::default().factory());
-    assert_eq!(server.metric("corelane_steering"), 0.0);
-    let mut clients: Vec<_> = (0..64).map(|_| server.connect()).collect();
-    let spread = lanes_of(&mut clients);
-    assert!(count(&spread, 0) > 0 && count(&spread, 1) > 0, "{spread:?}");
 }

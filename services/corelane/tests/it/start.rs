@@ -11,7 +11,7 @@ use corelane::testing::TestServer;
 use corelane::{Drain, Drained, Error, Lane, Lanes, Placement, Server};
 use tokio::sync::Semaphore;
 
-const PLACEMENTS: [Placement; 3] = [Placement::Hashed, Placement::Shared, Placement::LeastLoaded];
+const PLACEMENTS: [Placement; 2] = [Placement::Hashed, Placement::LeastLoaded];
 
 /// Two lanes; see [`builder`].
 fn two_lanes(placement: Placement) -> (Server, SocketAddr, SocketAddr) {

@@ -22,7 +22,6 @@ use self::mailbox::{IN_A_TURN, Mailbox};
 use self::shedding::Shedding;
 use self::wake::RecentLoad;
 use crate::base::phase::{Lifecycle, Phase};
-use crate::base::settings::Moving;
 use crate::load::lane::LaneShared;
 use crate::metrics::Moved;
 use crate::request::connection::Connection;
@@ -45,7 +44,6 @@ pub(crate) struct LaneMoves {
     lifecycle: Arc<Lifecycle>,
     /// Those of all lanes.
     mailboxes: Arc<[Mailbox]>,
-    moving: Moving,
     recent_load: RecentLoad,
     shedding: Shedding,
 }
@@ -55,13 +53,11 @@ impl LaneMoves {
         lane: &Rc<LaneState>,
         lifecycle: Arc<Lifecycle>,
         mailboxes: Arc<[Mailbox]>,
-        moving: Moving,
     ) -> Self {
         LaneMoves {
             lane: Rc::clone(lane),
             lifecycle,
             mailboxes,
-            moving,
             recent_load: RecentLoad::new(),
             shedding: Shedding::default(),
         }
@@ -87,7 +83,7 @@ impl Moves for LaneMoves {
     }
 
     fn choose_lane(&self) -> Option<usize> {
-        if self.moving == Moving::Off || !is_open(self.lane.group(), &self.lifecycle) {
+        if !is_open(self.lane.group(), &self.lifecycle) {
             return None;
         }
         self.recent_load.choose_lane(&self.lane, &self.mailboxes)

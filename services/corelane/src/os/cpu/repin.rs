@@ -5,11 +5,10 @@
 //! so its own mask shows the new cpuset. An in-place resize of the pod rewrites quota and weight,
 //! which are read from the cgroup's files.
 
-use std::fmt;
 use std::io;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use nix::time::ClockId;
@@ -149,40 +148,23 @@ impl Drop for Occupied<'_> {
     }
 }
 
-/// Called with the CPU of each lane.
-type Hook = Box<dyn Fn(&[Option<usize>]) + Send + Sync>;
-
 /// The configured lanes and the available CPUs.
+#[derive(Debug)]
 pub(crate) struct Cpus {
     lanes: Lanes,
     pin: Pin,
     /// As of the last check.
     view: Mutex<CpuView>,
-    changed: OnceLock<Hook>,
-}
-
-impl fmt::Debug for Cpus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Cpus { lanes, pin, view, changed: _ } = self;
-        let mut all = f.debug_struct("Cpus");
-        all.field("lanes", lanes).field("pin", pin).field("view", view).finish_non_exhaustive()
-    }
 }
 
 impl Cpus {
     pub(crate) fn new(lanes: Lanes, pin: Pin, view: CpuView) -> Self {
-        Cpus { lanes, pin, view: Mutex::new(view), changed: OnceLock::new() }
+        Cpus { lanes, pin, view: Mutex::new(view) }
     }
 
     /// The CPUs as of the start, or of the last change of a mask, the quota or the weight.
     pub(crate) fn view(&self) -> CpuView {
         self.view.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Sets the function that the admin thread calls after each change of a lane's CPU. Only the
-    /// first call has an effect.
-    pub(crate) fn on_change(&self, hook: impl Fn(&[Option<usize>]) + Send + Sync + 'static) {
-        let _ = self.changed.set(Box::new(hook));
     }
 }
 
@@ -233,9 +215,6 @@ impl<'a> Watch<'a> {
         *self.cpus.view.lock().unwrap_or_else(PoisonError::into_inner) = view;
         let now = self.present();
         self.report(&plan, &now);
-        if let Some(hook) = self.cpus.changed.get().filter(|_| now != before) {
-            hook(&now);
-        }
         Ok(())
     }
 
@@ -301,12 +280,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lane_that_moves_is_counted_and_the_hook_is_told() {
+    fn a_lane_that_moves_is_counted() {
         let view = CpuView::read().expect("a view");
         let (first, last) = (view.cpus()[0], *view.cpus().last().expect("a CPU"));
         let cpus = Cpus::new(Lanes::Count(1), Pin::On, view);
-        let (sender, told) = mpsc::channel();
-        cpus.on_change(move |cpus| sender.send(cpus.to_vec()).expect("a test that listens"));
         let state = Arc::new(LaneCpu::new(Some(last)));
 
         let (entered, wait_for_entry) = mpsc::channel();
@@ -323,7 +300,6 @@ mod tests {
         let mut watch = Watch::new(&cpus, vec![&state]);
         watch.look().expect("a look");
         assert_eq!(state.get(), Some(last), "nothing has changed");
-        assert!(told.try_recv().is_err());
 
         watch.affinity.clear();
         watch.look().expect("a look");
@@ -332,8 +308,6 @@ mod tests {
         assert_eq!(state.get(), Some(first));
         assert_eq!(state.thread.id(), None, "the lane has ended");
         // With a single CPU a lane cannot move.
-        let moved = first != last;
-        assert_eq!(told.try_recv().ok(), moved.then(|| vec![Some(first)]));
-        assert_eq!(state.repins(), u64::from(moved));
+        assert_eq!(state.repins(), u64::from(first != last));
     }
 }

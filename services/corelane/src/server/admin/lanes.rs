@@ -189,7 +189,7 @@ impl View {
             ready: shared.ready(),
             uptime_seconds: now.saturating_duration_since(started).as_secs_f64(),
             placement: settings.placement.to_string(),
-            moving: settings.lane.moving.to_string(),
+            moving: settings.moving.to_string(),
             park_after_ms: settings.lane.park_after.map(millis),
             limits: Limits {
                 connections: limits.connections,

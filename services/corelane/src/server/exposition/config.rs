@@ -140,7 +140,7 @@ impl Collector for ConfigCollector {
             ("placement", settings.placement.to_string()),
             ("lanes", settings.lanes.to_string()),
             ("pin", settings.pin.to_string()),
-            ("moving", settings.lane.moving.to_string()),
+            ("moving", settings.moving.to_string()),
             ("load_reports", settings.lane.requests.load_reports.to_string()),
         ];
         let labels = words.each_ref().map(|(name, word)| (*name, word.as_str()));

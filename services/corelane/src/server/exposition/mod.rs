@@ -275,11 +275,6 @@ const SLOW_LANE_INFO: Family = Family::gauge(
 const LANE_INFO: Family =
     Family::gauge("corelane_lane_info", "CPU of each lane, and whether it is pinned; always 1");
 
-const STEERING: Family = Family::gauge(
-    "corelane_steering",
-    "1 while connections go to the lane of the CPU that received them",
-);
-
 type OfInbox = (Family, fn(&Inbox, &LaneShared) -> Value);
 
 /// Families with one value for each lane, if there is an acceptor.
@@ -445,7 +440,6 @@ impl LaneCollector {
         PlanOutcome::ALL.iter().try_for_each(|&(plan, outcome)| {
             series.add(&[("outcome", outcome)], self.shared.plans.get(plan))
         })?;
-        STEERING.single(out, self.shared.listeners.is_steered())?;
         if let Some(inboxes) = self.shared.inboxes() {
             for (family, read) in OF_INBOXES {
                 let mut series = family.begin(out)?;
