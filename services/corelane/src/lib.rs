@@ -94,6 +94,7 @@
 
 #[cfg(feature = "axum")]
 pub mod axum;
+mod balance;
 mod base;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
@@ -110,10 +111,11 @@ mod slow;
 pub mod testing;
 mod transport;
 
+pub use balance::settings::{Moving, Placement};
 pub use base::error::Error;
 pub use base::listen::Listen;
 pub use base::phase::Phase;
-pub use base::settings::{Drain, ForwardedHeader, Limits, Moving, Placement, Timeouts, Traces};
+pub use base::settings::{Drain, ForwardedHeader, Limits, Timeouts, Traces};
 pub use load::lane::{Draining, Lane};
 pub use load::report::LoadReports;
 pub use message::forwarded::TrustedProxy;

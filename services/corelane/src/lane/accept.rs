@@ -14,11 +14,11 @@ use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
 use tokio::task::{spawn_local, yield_now};
 
-use super::inbox::Inboxes;
-use super::moving::mailbox::Mailbox;
+use crate::balance::assignment::Assignment;
+use crate::balance::inbox::Inboxes;
+use crate::balance::mailbox::Mailbox;
+use crate::balance::settings::Placement;
 use crate::base::phase::{Lifecycle, Phase};
-use crate::base::settings::Placement;
-use crate::load::assignment::Assignment;
 use crate::load::peers::PeerPlace;
 use crate::message::problem::Problem;
 use crate::metrics::Refusal;
@@ -31,6 +31,7 @@ use crate::transport::connections::{Connections, Registration};
 use crate::transport::final_response::dismiss;
 use crate::transport::host::LaneService;
 use crate::transport::open::serve;
+use crate::transport::resting::Resting;
 
 /// How long a lane with more connections leaves the common listener to the others.
 const GIVE_WAY: Duration = Duration::from_millis(1);
@@ -66,7 +67,7 @@ pub(crate) async fn accept_until_drained<S: HttpService>(
     admission: Admission<S>,
     source: Watched,
     mut phase: PhaseWatch,
-    mailbox: &Mailbox,
+    mailbox: &Mailbox<Resting>,
 ) {
     let connections = Rc::clone(&admission.connections);
     match source {
@@ -92,7 +93,11 @@ pub(crate) async fn accept_until_drained<S: HttpService>(
 }
 
 /// Waits until the last connection has closed.
-async fn finish_connections(connections: &Connections, phase: &mut PhaseWatch, mailbox: &Mailbox) {
+async fn finish_connections(
+    connections: &Connections,
+    phase: &mut PhaseWatch,
+    mailbox: &Mailbox<Resting>,
+) {
     while phase.seen() < Phase::Stopped {
         if !connections.is_empty() {
             tokio::select! {

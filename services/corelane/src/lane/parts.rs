@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::inbox::Inboxes;
-use super::moving::mailbox::Mailbox;
+use crate::balance::inbox::Inboxes;
+use crate::balance::lending::Lending;
+use crate::balance::mailbox::Mailbox;
 use crate::base::phase::{Lifecycle, StartGate};
 use crate::base::settings::{Drain, PARK_AFTER};
 use crate::request::lane_state::{RequestSettings, RequestShared};
@@ -12,7 +13,7 @@ use crate::slow::queue::SlowQueues;
 use crate::slow::settings::{Cost, SlowLanes};
 #[cfg(feature = "chaos")]
 use crate::transport::chaos::Chaos;
-use crate::transport::lending::Lending;
+use crate::transport::resting::Resting;
 use crate::transport::tls::Termination;
 
 /// Settings of lanes and their connections.
@@ -56,7 +57,7 @@ pub(crate) struct ServerParts {
     pub(crate) tls: Option<Arc<Termination>>,
     pub(crate) lifecycle: Arc<Lifecycle>,
     pub(crate) start: Arc<StartGate>,
-    pub(crate) mailboxes: Arc<[Mailbox]>,
+    pub(crate) mailboxes: Arc<[Mailbox<Resting>]>,
     /// Set if lanes lend connections to each other.
     pub(crate) lending: Option<Arc<Lending>>,
     /// The inboxes of the lanes, if an acceptor fills them.

@@ -7,10 +7,9 @@ use tokio::sync::Notify;
 use tokio::task::spawn_local;
 
 use super::accept::{Admission, PhaseWatch, Source, accept_until_drained};
-use super::inbox::Inboxes;
-use super::moving::{self, LaneMoves};
 use super::parts::{LaneSettings, ServerParts};
 use super::sweep::{self, Sweep};
+use crate::balance::inbox::Inboxes;
 use crate::base::error::{BoxError, Error};
 use crate::base::phase::Phase;
 use crate::load::lane::{Lane, Left};
@@ -24,9 +23,9 @@ use crate::slow::handover::{Handover, fix_costs};
 use crate::slow::thread::{SlowLane, SlowParts};
 #[cfg(feature = "chaos")]
 use crate::transport::chaos::LaneChaos;
-use crate::transport::connections::Connections;
+use crate::transport::connections::{Connections, Moves};
 use crate::transport::host::LaneService;
-use crate::transport::{borrowing, parking};
+use crate::transport::{arrivals, parking};
 
 /// Runs a lane on the calling thread until it is drained or stopped. Returns the number of requests
 /// that were cut.
@@ -99,8 +98,8 @@ where
         spawn_local(async move { sender.sends.run().await });
         let host = Rc::new(LaneService::new(Rc::clone(&connections), service));
         spawn_local(parking::run(Rc::clone(&host)));
-        spawn_local(moving::run(Rc::clone(&host), Rc::clone(&moves)));
-        spawn_local(borrowing::run(Rc::clone(&host)));
+        spawn_local(arrivals::serve_moved(Rc::clone(&host)));
+        spawn_local(arrivals::serve_lent(Rc::clone(&host)));
         let phase = PhaseWatch::new(&parts.lifecycle, Rc::clone(&connections), hurry);
         accept_until_drained(Admission::new(host), source, phase, moves.mailbox()).await;
         if let Some(slow) = &slow {
@@ -149,7 +148,7 @@ fn connections(
     settings: &LaneSettings,
     parts: &ServerParts,
     handover: Option<&Rc<Handover>>,
-) -> (Rc<Connections>, Rc<LaneMoves>) {
+) -> (Rc<Connections>, Rc<Moves>) {
     let slow = handover.map(|handover| Rc::clone(handover) as _);
     let shared = parts.requests.clone();
     let state = Rc::new(LaneState::new(lane.clone(), &settings.requests, shared, slow));
@@ -157,15 +156,10 @@ fn connections(
         fix_costs(lane.shared(), &state.routes, &settings.costs);
     }
     let (lifecycle, mailboxes) = (Arc::clone(&parts.lifecycle), Arc::clone(&parts.mailboxes));
-    let moves = Rc::new(LaneMoves::new(&state, lifecycle, mailboxes));
+    let moves = Rc::new(Moves::new(&state, lifecycle, mailboxes));
     let tls = parts.tls.clone();
-    let connections = Connections::new(
-        state,
-        Rc::clone(&moves) as _,
-        tls,
-        settings.fast_path,
-        parts.lending.clone(),
-    );
+    let connections =
+        Connections::new(state, Rc::clone(&moves), tls, settings.fast_path, parts.lending.clone());
     #[cfg(feature = "chaos")]
     let connections = {
         let chaos = |chaos| LaneChaos::new(chaos, lane.index, lane.lanes.len());

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::task::yield_now;
 
-use super::moving::LaneMoves;
 use crate::base::clock::Tick;
 use crate::base::phase::Phase;
 use crate::base::settings::Timeouts;
@@ -38,7 +37,7 @@ fn interval(timeouts: &Timeouts, park_after: Option<Duration>) -> Duration {
 /// The sweeps of a lane.
 pub(crate) struct Sweep {
     pub(crate) connections: Rc<Connections>,
-    pub(crate) moves: Rc<LaneMoves>,
+    pub(crate) moves: Rc<Moves>,
     /// Idle time after which a connection parks.
     pub(crate) park_after: Option<Duration>,
     /// Interval between reports of a drain.

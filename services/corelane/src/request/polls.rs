@@ -31,7 +31,7 @@ impl Polls {
     /// Connections have an order to park.
     pub(crate) const PARK: u8 = 1;
     /// The lane takes part in a plan, so polls are measured.
-    pub(crate) const SHED: u8 = 2;
+    pub(crate) const PLAN: u8 = 2;
     /// The lane has borrowed connections.
     pub(crate) const GUESTS: u8 = 4;
     /// Chaos is enabled.
@@ -62,7 +62,7 @@ impl Polls {
 
     /// Whether polls are measured.
     pub(crate) fn are_measured(&self) -> bool {
-        self.reasons.get() & Polls::SHED != 0
+        self.reasons.get() & Polls::PLAN != 0
     }
 
     /// Starts to measure for this plan.
@@ -70,7 +70,7 @@ impl Polls {
         self.plan.set(plan);
         self.begun.set(Tick::now());
         self.current.set(None);
-        self.raise(Polls::SHED);
+        self.raise(Polls::PLAN);
     }
 
     /// The plan of the last measurement.

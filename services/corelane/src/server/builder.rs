@@ -11,11 +11,10 @@ use prometheus_client::collector::Collector;
 use prometheus_client::registry::Registry;
 use tokio::sync::mpsc::unbounded_channel;
 
+use crate::balance::settings::{Moving, Placement};
 use crate::base::error::Error;
 use crate::base::listen::Listen;
-use crate::base::settings::{
-    self, Drain, ForwardedHeader, Limits, Moving, Placement, Timeouts, Traces,
-};
+use crate::base::settings::{self, Drain, ForwardedHeader, Limits, Timeouts, Traces};
 use crate::lane::accept;
 use crate::load::lane::Lane;
 use crate::load::report::LoadReports;

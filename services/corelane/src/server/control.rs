@@ -12,11 +12,11 @@ use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, sleep_until};
 
+use crate::balance::{held, mover};
 use crate::base::error::Error;
 use crate::base::phase::Phase;
 use crate::base::settings::Drain;
-use crate::lane::moving::mover;
-use crate::lane::{held, watchdog};
+use crate::lane::watchdog;
 use crate::load::report::{self, LoadReports};
 use crate::os::cpu;
 use crate::server::admin;

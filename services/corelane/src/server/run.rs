@@ -15,12 +15,12 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 use tower::Service;
 
+use crate::balance::acceptor::Acceptor;
 use crate::base::error::{BoxError, Error};
 use crate::base::phase::Phase;
 use crate::lane;
 use crate::lane::accept;
 use crate::lane::accept::Source;
-use crate::lane::acceptor::Acceptor;
 use crate::load::lane::Lane;
 use crate::os::listener::Port;
 use crate::request::body::Incoming;

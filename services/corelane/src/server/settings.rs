@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex};
 use prometheus_client::collector::Collector;
 use prometheus_client::registry::Registry;
 
+use crate::balance::settings::{Moving, Placement};
 use crate::base::listen::Listen;
-use crate::base::settings::{Limits, Moving, Placement, Timeouts};
+use crate::base::settings::{Limits, Timeouts};
 use crate::lane::parts::LaneSettings;
 use crate::message::forwarded::Trust;
 use crate::os::cpu::{Lanes, Pin};

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use crate::balance::inbox::Inboxes;
+use crate::balance::lending::Lending;
+use crate::balance::mailbox::Mailbox;
+use crate::balance::settings::Placement;
 use crate::base::phase::{Lifecycle, Phase, StartGate};
-use crate::base::settings::Placement;
-use crate::lane::inbox::Inboxes;
-use crate::lane::moving::mailbox::Mailbox;
 use crate::lane::parts::ServerParts;
 use crate::load::lane::LaneGroup;
 use crate::load::report::Published;
@@ -18,7 +19,6 @@ use crate::server::dependency::Dependencies;
 use crate::server::settings::Settings;
 use crate::slow::counters::SlowCounters;
 use crate::slow::queue::SlowQueues;
-use crate::transport::lending::Lending;
 use crate::transport::tls::Termination;
 
 #[derive(Debug)]

@@ -2,7 +2,6 @@
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
-use std::fmt::Debug;
 use std::mem;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
@@ -13,10 +12,11 @@ use bytes::Bytes;
 use slab::Slab;
 use tokio::sync::Notify;
 
+use crate::balance::assignment::Assignment;
+use crate::balance::lending::{Lending, Loan, Offered};
+use crate::balance::moves::LaneMoves;
 use crate::base::random::Random;
-use crate::load::assignment::Assignment;
 use crate::load::peers::PeerPlace;
-use crate::metrics::Moved;
 use crate::os::socket::Socket;
 use crate::request::client::Client;
 use crate::request::connection::{Connection, History};
@@ -24,22 +24,12 @@ use crate::request::lane_state::LaneState;
 use crate::request::polls::Polls;
 #[cfg(feature = "chaos")]
 use crate::transport::chaos::LaneChaos;
-use crate::transport::lending::{Lending, Loan, Offered};
 use crate::transport::parking_lot::ParkingLot;
 use crate::transport::resting::{ConnectionGuard, Leave, Resting};
 use crate::transport::tls::Termination;
 
-/// Decides which connections move to other lanes, and sends them there.
-pub(crate) trait Moves: Debug {
-    /// Where an idle connection should go that was just polled.
-    fn choose(&self, connection: &Connection) -> Option<Leave>;
-
-    /// The lane that should resume a connection which wakes; `None` for this one.
-    fn choose_lane(&self) -> Option<usize>;
-
-    /// Sends a connection to another lane, or returns it if it has to stay.
-    fn depart(&self, resting: Resting, to: usize, why: Moved) -> Result<(), Resting>;
-}
+/// The moves of connections to other lanes.
+pub(crate) type Moves = LaneMoves<Resting>;
 
 /// The connections of a lane, open and parked, and what they need.
 #[derive(Debug)]
@@ -48,7 +38,7 @@ pub(crate) struct Connections {
     /// Connections with a task. Parked connections are in the parking lot.
     pub(crate) open: RefCell<Slab<Rc<Connection>>>,
     pub(crate) parking_lot: ParkingLot,
-    pub(crate) moves: Rc<dyn Moves>,
+    pub(crate) moves: Rc<Moves>,
     /// Set if the port uses TLS.
     pub(crate) tls: Option<Arc<Termination>>,
     /// Whether the fast path is enabled.
@@ -69,7 +59,7 @@ pub(crate) struct Connections {
 impl Connections {
     pub(crate) fn new(
         lane: Rc<LaneState>,
-        moves: Rc<dyn Moves>,
+        moves: Rc<Moves>,
         tls: Option<Arc<Termination>>,
         fast_path: bool,
         lending: Option<Arc<Lending>>,
@@ -128,7 +118,7 @@ impl Connections {
         if connection.is_to_park() {
             return Some(Leave::Park);
         }
-        self.moves.choose(connection)
+        self.moves.choose(connection).map(|(lane, why)| Leave::Move { lane, why })
     }
 }
 

@@ -13,7 +13,7 @@
 //!                      └─► another lane (moved) ──► that lane's Plain
 //! ```
 
-pub(crate) mod borrowing;
+pub(crate) mod arrivals;
 pub(crate) mod buffers;
 #[cfg(feature = "chaos")]
 pub(crate) mod chaos;
@@ -22,7 +22,6 @@ pub(crate) mod encode;
 pub(crate) mod fallback;
 pub(crate) mod final_response;
 pub(crate) mod host;
-pub(crate) mod lending;
 pub(crate) mod open;
 pub(crate) mod parking;
 pub(crate) mod parking_lot;

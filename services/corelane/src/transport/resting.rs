@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::load::assignment::Assignment;
+use crate::balance::assignment::Assignment;
+use crate::balance::moves::Movable;
 use crate::load::lane::LaneGroup;
 use crate::load::peers::PeerPlace;
 use crate::metrics::Moved;
@@ -65,6 +66,16 @@ impl Resting {
     }
 }
 
+impl Movable for Resting {
+    fn depart(&mut self, to: usize) {
+        self.guard.depart(to);
+    }
+
+    fn arrive(&mut self, lane: usize) {
+        self.guard.arrive(lane);
+    }
+}
+
 /// One of the open connections of the server, counted until it is dropped.
 #[derive(Debug)]
 pub(crate) struct ConnectionGuard {
@@ -90,16 +101,14 @@ impl ConnectionGuard {
         guard
     }
 
-    /// Leaves its lane for another. Only the old lane's thread may call this.
-    pub(crate) fn depart(&mut self, to: usize) {
+    fn depart(&mut self, to: usize) {
         self.leave();
         if let Some(assignment) = &mut self.assignment {
             assignment.follow(to);
         }
     }
 
-    /// Arrives at a lane. Only the new lane's thread may call this.
-    pub(crate) fn arrive(&mut self, lane: usize) {
+    fn arrive(&mut self, lane: usize) {
         self.lane = Some(lane as u32);
         self.lanes[lane].metrics.open.add(1);
     }

@@ -29,23 +29,6 @@ use crate::request::lane_state::{LaneState, RequestSettings, RequestShared};
 use crate::request::routes::Routes;
 
 /// Connections of a server with one lane have nowhere to go.
-#[derive(Debug)]
-struct NoMoves;
-
-impl Moves for NoMoves {
-    fn choose(&self, _: &Connection) -> Option<Leave> {
-        None
-    }
-
-    fn choose_lane(&self) -> Option<usize> {
-        None
-    }
-
-    fn depart(&self, resting: Resting, _: usize, _: Moved) -> Result<(), Resting> {
-        Err(resting)
-    }
-}
-
 fn connections() -> Rc<Connections> {
     let routes = Arc::new(Routes::new(&[], 0).expect("no templates"));
     let lane = Lane::new(0, &LaneGroup::new(&[None], routes.rows(), None, None));

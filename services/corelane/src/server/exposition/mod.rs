@@ -20,8 +20,8 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, text};
 use prometheus_client::registry::Registry;
 
+use crate::balance::inbox::Inbox;
 use crate::base::phase::Phase;
-use crate::lane::inbox::Inbox;
 use crate::load::activity::NO_ROUTE;
 use crate::load::lane::LaneShared;
 use crate::load::table::{LoadTable, Row};

@@ -34,6 +34,7 @@ use rest::leave;
 pub(crate) use rest::{go_on, resume, wake};
 use tokio::io::{AsyncRead, ReadBuf};
 
+use crate::balance::lending::{Offered, Returned};
 use crate::os::socket::{Claim, Socket};
 use crate::request::connection::{Closing, Connection, Order};
 use crate::request::service::HttpService;
@@ -41,7 +42,6 @@ use crate::request::upload::Upload;
 use crate::transport::buffers::ReplySlot;
 use crate::transport::connections::Registration;
 use crate::transport::host::LaneService;
-use crate::transport::lending::{Offered, Returned};
 use crate::transport::resting::Leave;
 use crate::transport::stream::read_ahead;
 

@@ -2,7 +2,7 @@
 //! threads.
 //!
 //! ```text
-//!  calm ──uneven for 50 ms──► observing ──30 ms──► shedding ──50 ms, or enough──► cooling down
+//!  calm ──uneven for 50 ms──► observing ──30 ms──► moving ────50 ms, or enough──► cooling down
 //!    ▲                            │                    │ nothing moved               │
 //!    │                            └─even again─► calm  ▼                             │
 //!    └──────────────────────────────────────── backing off ◄──it did not help────────┤
@@ -11,8 +11,8 @@
 //!
 //! A plan moves half of the difference between two lanes, so it cannot reverse the difference. The
 //! lane itself chooses the connections: it compares the load that each caused during the
-//! observation with [what is left](Shed::take) of the plan. So a lane that is busy because of a
-//! single connection sheds nothing, and the plan fails.
+//! observation with [what is left](Transfer::take) of the plan. So a lane that is busy because of a
+//! single connection gives none away, and the plan fails.
 
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ const STIRRING: f64 = 0.4;
 const TICK_SHARE: f64 = 0.3;
 
 /// Smoothing time for the rounds of saturated lanes. They are compared by their amount of work, not
-/// by its timing, and a lane that briefly loses its CPU should not shed connections.
+/// by its timing, and a lane that briefly loses its CPU should not give connections away.
 const ROUND_WINDOW: f64 = 0.5;
 
 /// Lanes are uneven if one is busier than this, and busier than another by [`DIFFERENCE`].
@@ -47,10 +47,10 @@ const GRAIN: f64 = 100e-6;
 /// How long lanes must be uneven before a plan starts.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// Time for observing connections, and then for shedding them. It is extended until each connection
+/// Time for observing connections, and then for moving them. It is extended until each connection
 /// should have had one or two requests, at most to [`LONGEST`].
 const OBSERVATION: Duration = Duration::from_millis(30);
-const SHEDDING: Duration = Duration::from_millis(50);
+const TRANSFER_TIME: Duration = Duration::from_millis(50);
 const REQUESTS: f64 = 1.5;
 const LONGEST: Duration = Duration::from_secs(1);
 
@@ -75,17 +75,17 @@ pub(super) struct Sample {
     pub(super) requests: u64,
     /// Connections with a request since the last sweep.
     pub(super) active: u64,
-    /// Load that it has shed for its current plan.
-    pub(super) shed: Spent,
+    /// Load that it has given away for its current plan.
+    pub(super) given: Spent,
     /// The lane was blocked since the last step was sent, and has not received it.
     pub(super) unresponsive: bool,
 }
 
-/// The connections and load that a lane has shed for a plan.
+/// The connections and load that a lane has given away for a plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Spent {
     pub(super) connections: u32,
-    /// Their load, in the unit of [`Shed::left`].
+    /// Their load, in the unit of [`Transfer::left`].
     pub(super) taken: f64,
 }
 
@@ -94,15 +94,15 @@ pub(super) struct Spent {
 pub(super) enum Step {
     /// Measure the polls of its connections.
     Observe,
-    /// Shed connections.
-    Shed(Shed),
+    /// Give connections away.
+    Transfer(Transfer),
     /// End the plan.
     Finish,
 }
 
 /// The connections that a plan moves.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Shed {
+pub(crate) struct Transfer {
     pub(crate) to: usize,
     pub(crate) why: Moved,
     /// The remaining budget: a share of the lane's time for [`Moved::Busy`], seconds of its round
@@ -112,9 +112,9 @@ pub(crate) struct Shed {
     begun: bool,
 }
 
-impl Shed {
+impl Transfer {
     pub(super) fn new(to: usize, why: Moved, left: f64) -> Self {
-        Shed { to, why, left, connections: MOST, begun: false }
+        Transfer { to, why, left, connections: MOST, begun: false }
     }
 
     /// Whether a connection with this load leaves. One without load stays, because moving it would
@@ -142,11 +142,11 @@ struct Uneven {
 
 /// The state of the policy.
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum Stage {
     Calm,
     Suspecting { uneven: Uneven, until: Instant },
     Observing { uneven: Uneven, told: Instant, heard: Instant },
-    Shedding { uneven: Uneven, told: Instant, heard: Instant },
+    Transferring { uneven: Uneven, told: Instant, heard: Instant },
     CoolingDown { uneven: Uneven, spent: Spent, until: Instant },
     BackingOff { until: Instant },
 }
@@ -186,12 +186,12 @@ impl Gauge {
     }
 }
 
-/// Decides at each tick which lane sheds what.
+/// Decides at each tick which lane gives what away.
 #[derive(Debug)]
 pub(super) struct Policy {
     lanes: Vec<Gauge>,
     last: Option<Instant>,
-    state: State,
+    state: Stage,
     /// Consecutive plans without effect that are not yet forgiven.
     failures: u32,
     /// When lanes were last uneven, or a failure was forgiven.
@@ -205,7 +205,7 @@ impl Policy {
         Policy {
             lanes: vec![Gauge::default(); lanes],
             last: None,
-            state: State::Calm,
+            state: Stage::Calm,
             failures: 0,
             restless: None,
             outcome: None,
@@ -219,10 +219,10 @@ impl Policy {
 
     /// Time until the next tick.
     pub(super) fn pause(&self) -> Duration {
-        let waits = matches!(self.state, State::Calm | State::BackingOff { .. });
+        let waits = matches!(self.state, Stage::Calm | Stage::BackingOff { .. });
         let busy = self.lanes.iter().any(|lane| lane.busy > STIRRING);
         match self.state {
-            State::BackingOff { .. } => SLOW_TICK,
+            Stage::BackingOff { .. } => SLOW_TICK,
             _ if waits && !busy => SLOW_TICK,
             _ => TICK,
         }
@@ -247,64 +247,66 @@ impl Policy {
     fn step(&mut self, now: Instant) -> Option<(usize, Step)> {
         let found = self.uneven();
         match self.state {
-            State::Calm => {
-                let suspect = |uneven| State::Suspecting { uneven, until: now + PATIENCE };
-                self.state = found.map_or(State::Calm, suspect);
+            Stage::Calm => {
+                let suspect = |uneven| Stage::Suspecting { uneven, until: now + PATIENCE };
+                self.state = found.map_or(Stage::Calm, suspect);
                 None
             }
-            State::Suspecting { uneven, until } => match found.filter(|found| found.is(&uneven)) {
+            Stage::Suspecting { uneven, until } => match found.filter(|found| found.is(&uneven)) {
                 None => self.calm_down(),
                 Some(_) if now < until => None,
                 Some(uneven) => {
-                    self.state = State::Observing { uneven, told: now, heard: now };
+                    self.state = Stage::Observing { uneven, told: now, heard: now };
                     Some((uneven.from, Step::Observe))
                 }
             },
-            State::Observing { uneven, told, .. } if self.is_unresponsive(&uneven, told, now) => {
-                self.state = State::Observing { uneven, told, heard: now };
+            Stage::Observing { uneven, told, .. } if self.is_unresponsive(&uneven, told, now) => {
+                self.state = Stage::Observing { uneven, told, heard: now };
                 None
             }
-            State::Observing { uneven, heard, .. }
+            Stage::Observing { uneven, heard, .. }
                 if now < heard + self.patience(&uneven, OBSERVATION) =>
             {
                 None
             }
-            State::Observing { uneven, .. } => match found.filter(|found| found.is(&uneven)) {
+            Stage::Observing { uneven, .. } => match found.filter(|found| found.is(&uneven)) {
                 None => {
-                    self.state = State::Calm;
+                    self.state = Stage::Calm;
                     Some((uneven.from, Step::Finish))
                 }
                 Some(uneven) => {
-                    self.state = State::Shedding { uneven, told: now, heard: now };
-                    let shed = Shed::new(uneven.to, uneven.why, uneven.by / 2.0);
-                    Some((uneven.from, Step::Shed(shed)))
+                    self.state = Stage::Transferring { uneven, told: now, heard: now };
+                    let transfer = Transfer::new(uneven.to, uneven.why, uneven.by / 2.0);
+                    Some((uneven.from, Step::Transfer(transfer)))
                 }
             },
-            State::Shedding { uneven, told, .. } if self.is_unresponsive(&uneven, told, now) => {
-                self.state = State::Shedding { uneven, told, heard: now };
+            Stage::Transferring { uneven, told, .. }
+                if self.is_unresponsive(&uneven, told, now) =>
+            {
+                self.state = Stage::Transferring { uneven, told, heard: now };
                 None
             }
-            State::Shedding { uneven, heard, .. } => {
-                let spent = self.lanes[uneven.from].last.shed;
-                let until = heard + self.patience(&uneven, SHEDDING);
+            Stage::Transferring { uneven, heard, .. } => {
+                let spent = self.lanes[uneven.from].last.given;
+                let until = heard + self.patience(&uneven, TRANSFER_TIME);
                 if now < until && spent.connections < MOST {
                     return None;
                 }
-                self.state = State::CoolingDown { uneven, spent, until: now + COOL_DOWN };
+                self.state = Stage::CoolingDown { uneven, spent, until: now + COOL_DOWN };
                 if spent.connections == 0 {
                     self.end(PlanOutcome::Futile, now);
                 }
                 Some((uneven.from, Step::Finish))
             }
-            State::CoolingDown { until, .. } if now < until => None,
-            State::CoolingDown { uneven, spent, .. } => {
+            Stage::CoolingDown { until, .. } if now < until => None,
+            Stage::CoolingDown { uneven, spent, .. } => {
                 // A plan that works reduces the difference by twice what it moved.
                 let helped = uneven.by - self.difference(&uneven) >= spent.taken / 2.0;
                 self.end(if helped { PlanOutcome::Helped } else { PlanOutcome::NoHelp }, now);
                 None
             }
-            State::BackingOff { until } if now < until => None,
-            State::BackingOff { .. } => self.calm_down(),
+            Stage::BackingOff { until } if now < until => None,
+            Stage::BackingOff { .. } => self.calm_down(),
         }
     }
 
@@ -323,7 +325,7 @@ impl Policy {
     }
 
     fn calm_down(&mut self) -> Option<(usize, Step)> {
-        self.state = State::Calm;
+        self.state = Stage::Calm;
         None
     }
 
@@ -331,10 +333,10 @@ impl Policy {
         self.outcome = Some(outcome);
         if outcome == PlanOutcome::Helped {
             self.failures = 0;
-            self.state = State::Calm;
+            self.state = Stage::Calm;
         } else {
             self.failures = (self.failures + 1).min(DOUBLINGS);
-            self.state = State::BackingOff { until: now + self.back_off() };
+            self.state = Stage::BackingOff { until: now + self.back_off() };
         }
     }
 
@@ -345,7 +347,7 @@ impl Policy {
     /// Forgives a failure after lanes have been even for as long as its pause.
     fn forgive(&mut self, now: Instant) {
         let since = *self.restless.get_or_insert(now);
-        let calm = matches!(self.state, State::Calm);
+        let calm = matches!(self.state, Stage::Calm);
         let forgiven = calm && self.failures > 0 && now >= since + self.back_off();
         if forgiven {
             self.failures -= 1;

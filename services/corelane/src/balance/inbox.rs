@@ -18,7 +18,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, watch};
 
-use crate::load::assignment::{Assignment, Assignments};
+use super::assignment::{Assignment, Assignments};
+use super::load::{Load, least};
 use crate::load::lane::LaneShared;
 use crate::load::peers::PeerPlace;
 use crate::metrics::{LaneMetrics, Refusal};
@@ -33,10 +34,6 @@ const HELD_UP_AFTER: Duration = Duration::from_millis(10);
 
 /// Maximum connections in an inbox. Others stay in the accept queue.
 const CAPACITY: usize = 1024;
-
-/// Smaller differences in expected work are ignored, and the number of connections decides, because
-/// an imbalance lasts as long as the connections.
-const GRAIN: u64 = 1_000_000;
 
 /// A connection in transit to a lane.
 #[derive(Debug)]
@@ -243,12 +240,8 @@ impl Inboxes {
     pub(crate) fn choose(&self, lanes: &[Arc<LaneShared>], next: usize) -> Option<usize> {
         let now = Instant::now();
         let loads = self.lanes.iter().zip(lanes).enumerate().map(|(index, (inbox, lane))| {
-            let unserved = inbox.length() as u64 * lane.load_table.expect_any();
-            Load {
-                open: inbox.has_room(lane),
-                expected: lane.expected_work(now).as_nanos() as u64 + unserved,
-                connections: self.assignments.get(index),
-            }
+            let load = Load::of(lane, now, self.assignments.get(index), inbox.length());
+            Load { open: inbox.has_room(lane), ..load }
         });
         least(loads, next)
     }
@@ -276,36 +269,12 @@ impl Handed {
     }
 }
 
-/// The criteria for choosing a lane.
-#[derive(Clone, Copy, Debug)]
-struct Load {
-    /// Whether it can be chosen.
-    open: bool,
-    /// Expected nanoseconds for its requests, including those of waiting connections.
-    expected: u64,
-    connections: usize,
-}
-
-/// The lane with the least expected work, then the fewest connections, then the first from `next`.
-fn least(lanes: impl ExactSizeIterator<Item = Load>, next: usize) -> Option<usize> {
-    let count = lanes.len();
-    lanes
-        .enumerate()
-        .filter(|(_, load)| load.open)
-        .min_by_key(|(lane, load)| {
-            (load.expected / GRAIN, load.connections, (lane + count - next % count) % count)
-        })
-        .map(|(lane, _)| lane)
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::task::{Context, Waker};
 
     use super::*;
-
-    const MS: u64 = 1_000_000;
 
     fn accepted() -> Accepted {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
@@ -371,41 +340,5 @@ mod tests {
             (0..added).for_each(|_| inboxes.assignments.add(0));
             assert_eq!(inboxes.patience(0, 1), patience, "{connections} to 3");
         }
-    }
-
-    #[test]
-    fn the_lane_with_the_least_work_is_chosen() {
-        // (expected work in ms, connections) of each lane, next -> lane
-        let cases = [
-            (vec![(0, 0), (0, 0), (0, 0)], 0, 0),
-            (vec![(0, 0), (0, 0), (0, 0)], 2, 2),
-            (vec![(0, 1), (0, 0), (0, 0)], 0, 1),
-            (vec![(0, 1), (0, 0), (0, 0)], 5, 2),
-            (vec![(7, 0), (0, 9), (8, 0)], 0, 1),
-            (vec![(7, 3), (7, 2)], 0, 1),
-            (vec![(7, 3)], 3, 0),
-        ];
-        for (lanes, next, want) in cases {
-            let loads = lanes.iter().map(|&(ms, connections)| Load {
-                open: true,
-                expected: ms * MS + MS / 2,
-                connections,
-            });
-            assert_eq!(least(loads, next), Some(want), "{lanes:?} from {next}");
-        }
-    }
-
-    #[test]
-    fn less_than_a_millisecond_of_work_does_not_decide() {
-        let load = |expected, connections| Load { open: true, expected, connections };
-        assert_eq!(least([load(900_000, 3), load(0, 4)].into_iter(), 0), Some(0));
-        assert_eq!(least([load(1_100_000, 3), load(0, 4)].into_iter(), 0), Some(1));
-    }
-
-    #[test]
-    fn a_lane_that_cannot_take_more_is_passed_over() {
-        let load = |open| Load { open, expected: 0, connections: 0 };
-        assert_eq!(least([load(false), load(true)].into_iter(), 0), Some(1));
-        assert_eq!(least([load(false), load(false)].into_iter(), 0), None);
     }
 }

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
+use super::lending::Lending;
 use crate::base::phase::{Lifecycle, Phase};
 use crate::load::lane::LaneShared;
 use crate::request::queue::BRIEF;
-use crate::transport::lending::Lending;
 
 /// Interval of looking while a lane is held; the resolution of tokio's timers.
 const HELD: Duration = Duration::from_millis(1);

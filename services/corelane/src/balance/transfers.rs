@@ -1,27 +1,26 @@
-//! A lane's part in a plan: it measures the polls of its connections for a short time, and sheds
-//! some.
+//! A lane's part in a plan: it measures the polls of its connections for a short time, and gives some
+//! away.
 
 use std::cell::Cell;
 use std::time::Duration;
 
 use super::mailbox::Mailbox;
-use super::policy::{Shed, Step};
+use super::policy::{Step, Transfer};
 use crate::base::phase::Phase;
 use crate::metrics::Moved;
 use crate::request::connection::Connection;
 use crate::request::lane_state::LaneState;
 use crate::request::polls::Polls;
-use crate::transport::resting::Leave;
 
 /// Minimum time of a connection on a lane: its load must be measured first, and it must not move
 /// back and forth.
 const RESIDENCE: Duration = Duration::from_secs(1);
 
-/// A lane's state of its current plan: the connections to shed, once that step has arrived.
+/// A lane's state of its current plan: the connections to give away, once that step has arrived.
 #[derive(Debug, Default)]
-pub(super) struct Shedding(Cell<Option<Shed>>);
+pub(super) struct Transfers(Cell<Option<Transfer>>);
 
-impl Shedding {
+impl Transfers {
     /// Handles a step of a plan.
     pub(super) fn hear(&self, polls: &Polls, plan: u32, step: Step) {
         match step {
@@ -30,32 +29,32 @@ impl Shedding {
                 polls.measure(plan);
             }
             // The lane has no measurements for other plans.
-            Step::Shed(shed) if plan == polls.plan() => self.0.set(Some(shed)),
-            Step::Shed(_) => {}
-            Step::Finish => polls.lower(Polls::SHED),
+            Step::Transfer(transfer) if plan == polls.plan() => self.0.set(Some(transfer)),
+            Step::Transfer(_) => {}
+            Step::Finish => polls.lower(Polls::PLAN),
         }
     }
 
-    /// The destination of an idle connection, if it should leave.
-    pub(super) fn choose(
+    /// The destination of an idle connection, and why, if it should leave.
+    pub(super) fn choose<R>(
         &self,
         lane: &LaneState,
-        mailbox: &Mailbox,
+        mailbox: &Mailbox<R>,
         connection: &Connection,
-    ) -> Option<Leave> {
-        let mut shed = self.0.get()?;
+    ) -> Option<(usize, Moved)> {
+        let mut transfer = self.0.get()?;
         let serves = lane.phase.get() == Phase::Serving;
         if !serves || !connection.may_move(RESIDENCE) {
             return None;
         }
-        let load = load(&lane.polls, connection, shed.why)?;
-        let goes = shed.take(load);
-        self.0.set(Some(shed));
+        let load = load(&lane.polls, connection, transfer.why)?;
+        let goes = transfer.take(load);
+        self.0.set(Some(transfer));
         if !goes {
             return None;
         }
         mailbox.spend(lane.polls.plan(), load);
-        Some(Leave::Move { lane: shed.to, why: shed.why })
+        Some((transfer.to, transfer.why))
     }
 }
 

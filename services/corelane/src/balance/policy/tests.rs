@@ -82,24 +82,24 @@ impl World {
         sample.busy += Duration::from_secs_f64(busy * passed);
         sample.requests += (rate * passed).round() as u64;
         sample.active = active;
-        if let Some(Step::Shed(mut shed)) = self.told[lane] {
+        if let Some(Step::Transfer(mut transfer)) = self.told[lane] {
             for (index, share) in shares.into_iter().enumerate() {
-                let saturated = shed.why == Moved::Saturated;
+                let saturated = transfer.why == Moved::Saturated;
                 let takes = if saturated { self.clients[index].cost } else { share };
-                if self.clients[index].lane == lane && shed.take(takes) {
-                    self.go(index, shed.to, takes);
+                if self.clients[index].lane == lane && transfer.take(takes) {
+                    self.go(index, transfer.to, takes);
                 }
             }
-            self.told[lane] = Some(Step::Shed(shed));
+            self.told[lane] = Some(Step::Transfer(transfer));
         }
     }
 
     fn go(&mut self, index: usize, to: usize, takes: f64) {
         let from = self.clients[index].lane;
         self.clients[index].lane = to;
-        let shed = &mut self.samples[from].shed;
-        (shed.connections, shed.taken) = (shed.connections + 1, shed.taken + takes);
-        if shed.connections == 1 {
+        let transfer = &mut self.samples[from].given;
+        (transfer.connections, transfer.taken) = (transfer.connections + 1, transfer.taken + takes);
+        if transfer.connections == 1 {
             self.plans.push((self.now, 0));
         }
         self.plans.last_mut().expect("a plan").1 += 1;
@@ -118,7 +118,7 @@ impl World {
             if let Some((lane, step)) = self.policy.tick(self.now, &self.samples) {
                 if step == Step::Observe {
                     self.observed += 1;
-                    self.samples[lane].shed = Spent::default();
+                    self.samples[lane].given = Spent::default();
                 }
                 self.told[lane] = Some(step);
             }
@@ -270,9 +270,12 @@ fn a_plan_keeps_its_times() {
         }
     }
     let times: Vec<_> = told.iter().map(|(at, _)| *at).collect();
-    let [found, shed, finish, again, ..] = times[..] else { panic!("{told:?}") };
-    assert!(matches!(told[0].1, Step::Observe) && matches!(told[1].1, Step::Shed(_)));
-    assert_eq!([shed - found, finish - shed], [OBSERVATION, SHEDDING].map(|time| time.as_millis()));
+    let [found, transfer, finish, again, ..] = times[..] else { panic!("{told:?}") };
+    assert!(matches!(told[0].1, Step::Observe) && matches!(told[1].1, Step::Transfer(_)));
+    assert_eq!(
+        [transfer - found, finish - transfer],
+        [OBSERVATION, TRANSFER_TIME].map(|time| time.as_millis())
+    );
     assert_eq!(told[2].1, Step::Finish);
     // After a plan without moves the policy waits for twice the cool-down, and then for lanes to be
     // uneven.
@@ -295,14 +298,14 @@ fn a_lane_that_tells_late_is_as_busy_as_one_that_tells_at_once() {
 
 #[test]
 fn a_plan_takes_what_fits() {
-    let mut shed = Shed::new(1, Moved::Busy, 0.4);
-    assert!(!shed.take(0.0), "what takes nothing");
-    assert!(!shed.take(0.51), "what is more than a little over");
-    assert!(shed.take(0.3) && !shed.take(0.11) && shed.take(0.05));
-    let mut shed = Shed::new(1, Moved::Busy, 0.4);
-    assert!(shed.take(0.5), "the first may be a little over");
-    let mut shed = Shed::new(1, Moved::Busy, 0.4);
-    assert_eq!((0..10).filter(|_| shed.take(0.01)).count(), MOST as usize);
+    let mut transfer = Transfer::new(1, Moved::Busy, 0.4);
+    assert!(!transfer.take(0.0), "what takes nothing");
+    assert!(!transfer.take(0.51), "what is more than a little over");
+    assert!(transfer.take(0.3) && !transfer.take(0.11) && transfer.take(0.05));
+    let mut transfer = Transfer::new(1, Moved::Busy, 0.4);
+    assert!(transfer.take(0.5), "the first may be a little over");
+    let mut transfer = Transfer::new(1, Moved::Busy, 0.4);
+    assert_eq!((0..10).filter(|_| transfer.take(0.01)).count(), MOST as usize);
 }
 
 #[test]
@@ -330,8 +333,10 @@ fn a_lane_that_is_held_up_is_waited_for() {
             told.push((at, step));
         }
     }
-    let [(observe, Step::Observe), (shed, Step::Shed(_))] = told[..] else { panic!("{told:?}") };
-    assert!((shed - observe).abs_diff(Duration::from_millis(500) + OBSERVATION) <= TICK);
+    let [(observe, Step::Observe), (transfer, Step::Transfer(_))] = told[..] else {
+        panic!("{told:?}")
+    };
+    assert!((transfer - observe).abs_diff(Duration::from_millis(500) + OBSERVATION) <= TICK);
 }
 
 #[test]

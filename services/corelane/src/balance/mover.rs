@@ -1,23 +1,23 @@
-//! Makes busy lanes shed active connections, as the [policy](super::policy) decides. Runs on the
+//! Makes busy lanes give active connections away, as the [policy](super::policy) decides. Runs on the
 //! admin thread.
 
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::is_open;
 use super::mailbox::Mailbox;
+use super::moves::is_open;
 use super::policy::{Policy, Sample};
+use super::settings::Moving;
 use crate::base::phase::Lifecycle;
-use crate::base::settings::Moving;
 use crate::load::busy::busy;
 use crate::load::lane::LaneShared;
 use crate::metrics::PlanCounts;
 
 /// Moves connections while the server serves.
-pub(crate) async fn run(
+pub(crate) async fn run<R>(
     lanes: &[Arc<LaneShared>],
-    mailboxes: &[Mailbox],
+    mailboxes: &[Mailbox<R>],
     plans: &PlanCounts,
     lifecycle: &Lifecycle,
     moving: Moving,
@@ -35,13 +35,13 @@ pub(crate) async fn run(
     pending().await
 }
 
-fn samples(lanes: &[Arc<LaneShared>], mailboxes: &[Mailbox]) -> Vec<Sample> {
+fn samples<R>(lanes: &[Arc<LaneShared>], mailboxes: &[Mailbox<R>]) -> Vec<Sample> {
     let now = Instant::now();
     let each = lanes.iter().zip(mailboxes).map(|(lane, mailbox)| Sample {
         busy: busy(lane, now),
         requests: lane.metrics.finished.get(),
         active: lane.metrics.active.get(),
-        shed: mailbox.spent(),
+        given: mailbox.spent(),
         unresponsive: mailbox.is_unheard(),
     });
     each.collect()

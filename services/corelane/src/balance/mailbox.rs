@@ -10,19 +10,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 use super::policy::{Spent, Step};
-use crate::transport::resting::Resting;
 
 /// Maximum connections that a lane accepts per turn of its event loop, so that other tasks run in
 /// between.
-pub(super) const IN_A_TURN: usize = 32;
+pub(crate) const IN_A_TURN: usize = 32;
 
 /// A lane's mailbox for connections and for steps of plans, on its own cache lines.
 #[derive(Debug)]
 #[repr(align(128))]
-pub(crate) struct Mailbox<R = Resting> {
+pub(crate) struct Mailbox<R> {
     inside: Mutex<Inside<R>>,
     /// Wakes the lane.
-    pub(super) wake: Notify,
+    pub(crate) wake: Notify,
 }
 
 #[derive(Debug)]
@@ -33,7 +32,7 @@ struct Inside<R> {
     /// The step that the lane has not received yet, and the number of its plan.
     step: Option<Step>,
     plan: u32,
-    /// What the lane has shed for that plan.
+    /// What the lane has given away for that plan.
     spent: Spent,
 }
 
@@ -70,7 +69,7 @@ impl<R> Mailbox<R> {
         self.inside().resting.len()
     }
 
-    pub(super) fn take(&self) -> Option<R> {
+    pub(crate) fn take(&self) -> Option<R> {
         let mut inside = self.inside();
         let taken = inside.resting.pop_front();
         if inside.resting.is_empty() {
@@ -129,7 +128,7 @@ impl<R> Mailbox<R> {
         }
     }
 
-    /// What the lane has shed for the last plan.
+    /// What the lane has given away for the last plan.
     pub(super) fn spent(&self) -> Spent {
         self.inside().spent
     }
@@ -140,7 +139,7 @@ mod tests {
     use std::sync::Arc;
     use std::thread;
 
-    use super::super::policy::Shed;
+    use super::super::policy::Transfer;
     use super::*;
     use crate::metrics::Moved;
 
@@ -191,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_lane_sheds_counts_for_its_plan_alone() {
+    fn what_a_lane_gives_away_counts_for_its_plan() {
         let mailbox = Mailbox::<()>::new();
         mailbox.tell(Step::Observe);
         let (first, _) = mailbox.step().expect("a step");
@@ -201,9 +200,9 @@ mod tests {
         assert_eq!(mailbox.spent(), Spent::default());
         mailbox.spend(first, 0.25);
         assert_eq!(mailbox.spent(), Spent::default(), "it has not heard of the next plan");
-        let shed = Step::Shed(Shed::new(1, Moved::Busy, 0.5));
-        mailbox.tell(shed);
-        assert_eq!(mailbox.step(), Some((first + 1, shed)), "the last step counts");
+        let transfer = Step::Transfer(Transfer::new(1, Moved::Busy, 0.5));
+        mailbox.tell(transfer);
+        assert_eq!(mailbox.step(), Some((first + 1, transfer)), "the last step counts");
         assert_eq!(mailbox.step(), None);
     }
 }

@@ -54,7 +54,7 @@ struct Offers {
 #[derive(Debug, Default)]
 pub(crate) struct Arrivals {
     /// Those that others lend to it.
-    pub(crate) lent: Vec<Guest>,
+    pub(crate) lent: Vec<LentConnection>,
     /// The keys of its own that are back.
     pub(crate) back: Vec<usize>,
 }
@@ -111,7 +111,7 @@ impl Lending {
     }
 
     /// Lends connections that have input, after those of the last search.
-    fn readable(self: &Arc<Self>, home: usize, most: usize) -> Vec<Guest> {
+    fn readable(self: &Arc<Self>, home: usize, most: usize) -> Vec<LentConnection> {
         let mut offers = locked(&self.0[home].offers);
         let Offers { by_key, next } = &mut *offers;
         let all = by_key.range(*next..).chain(by_key.range(..*next)).take(SEARCHED);
@@ -127,7 +127,7 @@ impl Lending {
         let guests = ready.filter_map(|((key, offer), _)| {
             let (socket, lending) = (offer.socket.lend()?, Arc::clone(self));
             let loan = Loan { lending, home, key: *key, offer: Arc::clone(offer), begun: false };
-            Some(Guest { socket, loan })
+            Some(LentConnection { socket, loan })
         });
         let guests: Vec<_> = guests.take(most).collect();
         let last = match guests.last() {
@@ -155,7 +155,7 @@ impl Lending {
 
     /// The lane takes none any more, once this is dropped.
     pub(crate) fn closing(self: &Arc<Self>, lane: usize) -> impl Drop + use<> {
-        Closing(Arc::clone(self), lane)
+        EndLoans(Arc::clone(self), lane)
     }
 
     fn give_back(&self, home: usize, key: usize) {
@@ -166,9 +166,9 @@ impl Lending {
     }
 }
 
-struct Closing(Arc<Lending>, usize);
+struct EndLoans(Arc<Lending>, usize);
 
-impl Drop for Closing {
+impl Drop for EndLoans {
     fn drop(&mut self) {
         let left = locked(&self.0.0[self.1].arrivals).take();
         drop(left);
@@ -212,12 +212,12 @@ impl Drop for Offered {
 
 /// A connection in transit to the lane that borrows it.
 #[derive(Debug)]
-pub(crate) struct Guest {
+pub(crate) struct LentConnection {
     socket: net::TcpStream,
     loan: Loan,
 }
 
-impl Guest {
+impl LentConnection {
     /// Its parts, which belong together.
     pub(crate) fn into_parts(self) -> (StillSocket, History, Loan) {
         let history = History::lent(self.loan.offer.introduced.clone(), SERVED);

@@ -1,0 +1,141 @@
+//! What decides which lane gets a connection.
+
+use std::time::{Duration, Instant};
+
+use super::policy::{BUSY, DIFFERENCE};
+use crate::load::lane::LaneShared;
+
+/// Smaller differences in expected work do not decide: a move takes some microseconds, and waking another
+/// lane takes some tens of microseconds.
+const GRAIN: Duration = Duration::from_millis(1);
+
+const MILLION: f64 = 1e6;
+
+/// The load of a lane.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Load {
+    /// Whether it can be chosen.
+    pub(super) open: bool,
+    /// Expected time for its requests, including those of connections on their way to it.
+    pub(super) expected: Duration,
+    /// Connections that it has.
+    pub(super) connections: usize,
+    /// The share of recent time for which it was busy.
+    busy: f64,
+}
+
+impl Load {
+    /// The load of a lane with `connections`, and `coming` ones on their way to it.
+    pub(super) fn of(lane: &LaneShared, now: Instant, connections: usize, coming: usize) -> Load {
+        Load {
+            open: lane.is_listening(),
+            expected: lane.expected_work(now) + any(lane) * coming as u32,
+            connections,
+            busy: lane.metrics.busy.get() as f64 / MILLION,
+        }
+    }
+
+    fn grains(&self) -> u128 {
+        self.expected.as_nanos() / GRAIN.as_nanos()
+    }
+}
+
+/// Expected time of a request of any kind.
+pub(super) fn any(lane: &LaneShared) -> Duration {
+    Duration::from_nanos(lane.load_table.expect_any())
+}
+
+/// How long connections count that woke on a lane, if each takes so long.
+pub(super) fn counts_for(connections: u64, each: Duration) -> Duration {
+    GRAIN + each * connections as u32
+}
+
+/// Notes the share of recent time for which a lane was busy.
+pub(super) fn note_busy(lane: &LaneShared, share: f64) {
+    lane.metrics.busy.set((share * MILLION) as u64);
+}
+
+/// The lane for a connection that has none: that with the least expected work, then the fewest
+/// connections, because an imbalance lasts as long as they do, then the first from `next`.
+pub(super) fn least(loads: impl ExactSizeIterator<Item = Load>, next: usize) -> Option<usize> {
+    let count = loads.len();
+    let open = loads.enumerate().filter(|(_, load)| load.open);
+    let least = open.min_by_key(|(lane, load)| {
+        (load.grains(), load.connections, (lane + count - next % count) % count)
+    });
+    least.map(|(lane, _)| lane)
+}
+
+/// The lane for a connection of the lane `own`: another one with the least expected work, and among equals
+/// the least busy one. `None` if `own` is as good.
+pub(super) fn better(loads: &[Load], own: usize) -> Option<usize> {
+    let here = loads[own];
+    let others = loads.iter().enumerate().filter(|(lane, load)| *lane != own && load.open);
+    let (lane, there) = others.min_by(|(_, one), (_, two)| {
+        one.grains().cmp(&two.grains()).then(one.busy.total_cmp(&two.busy))
+    })?;
+    let idler = here.busy > BUSY && here.busy > there.busy + DIFFERENCE;
+    let same = here.expected < there.expected + GRAIN && there.expected < here.expected + GRAIN;
+    let better = here.expected >= there.expected + GRAIN || same && idler;
+    better.then_some(lane)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(millis: f64, connections: usize, busy: f64) -> Load {
+        Load { open: true, expected: Duration::from_secs_f64(millis / 1e3), connections, busy }
+    }
+
+    #[test]
+    fn the_lane_with_the_least_work_is_chosen() {
+        // (expected work in ms, connections) of each lane, next -> lane
+        let cases = [
+            (vec![(0.5, 0), (0.5, 0), (0.5, 0)], 0, 0),
+            (vec![(0.5, 0), (0.5, 0), (0.5, 0)], 2, 2),
+            (vec![(0.5, 1), (0.5, 0), (0.5, 0)], 0, 1),
+            (vec![(0.5, 1), (0.5, 0), (0.5, 0)], 5, 2),
+            (vec![(7.5, 0), (0.5, 9), (8.5, 0)], 0, 1),
+            (vec![(7.5, 3), (7.5, 2)], 0, 1),
+            (vec![(7.5, 3)], 3, 0),
+            // Less than a millisecond does not decide.
+            (vec![(0.9, 3), (0.0, 4)], 0, 0),
+            (vec![(1.1, 3), (0.0, 4)], 0, 1),
+        ];
+        for (lanes, next, want) in cases {
+            let loads = lanes.iter().map(|&(ms, connections)| load(ms, connections, 0.0));
+            assert_eq!(least(loads, next), Some(want), "{lanes:?} from {next}");
+        }
+    }
+
+    #[test]
+    fn a_connection_stays_unless_another_lane_is_clearly_better() {
+        // (expected work in ms, busy share) of each lane; the first is its own -> lane
+        let cases = [
+            (vec![(0.0, 0.0), (0.0, 0.0)], None),
+            (vec![(0.9, 0.0), (0.0, 0.0)], None),
+            (vec![(1.0, 0.0), (0.0, 0.0)], Some(1)),
+            (vec![(1.1, 0.0), (0.9, 0.0)], None),
+            (vec![(9.0, 0.0), (9.5, 0.0), (7.0, 1.0)], Some(2)),
+            (vec![(5.0, 1.0), (9.0, 0.0)], None),
+            // Equal work: the busy shares decide.
+            (vec![(0.0, 1.0), (0.5, 0.3), (0.0, 0.2)], Some(2)),
+            (vec![(0.0, 0.5), (0.0, 0.0)], None),
+            (vec![(0.0, 0.9), (0.0, 0.7)], None),
+            (vec![(0.0, 1.0)], None),
+        ];
+        for (lanes, want) in cases {
+            let loads: Vec<_> = lanes.iter().map(|&(ms, busy)| load(ms, 0, busy)).collect();
+            assert_eq!(better(&loads, 0), want, "{lanes:?}");
+        }
+    }
+
+    #[test]
+    fn a_lane_that_takes_none_is_passed_over() {
+        let closed = Load { open: false, ..load(0.0, 0, 0.0) };
+        let loads = [load(9.0, 9, 1.0), closed];
+        assert_eq!((least(loads.into_iter(), 0), better(&loads, 0)), (Some(0), None));
+        assert_eq!(least([closed].into_iter(), 0), None);
+    }
+}
