@@ -67,11 +67,7 @@ SWITCHES = (
         "upstream.balancing.policy=ring-hash,upstream.balancing.ringHash.key=source-address",
     ),
     ("", "stats.replies=false"),
-    (
-        "",
-        "cpus=2,pinning=exclusive,workers.affinity=on",
-        "cpus=2,pinning=exclusive,workers.affinity=on,workers.locality=true",
-    ),
+    ("", "cpus=2,pinning=exclusive,workers.affinity=on"),
     ("", "overload.reduceTimeouts.from=0,overload.resetStreams.from=0,overload.shrinkHeap=0"),
     ("", "overload.refuseConnections=0,overload.goAway=0,overload.abortRequests=0"),
 )

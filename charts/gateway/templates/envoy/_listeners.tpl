@@ -58,7 +58,6 @@ tcp_backlog_size: {{ int .Values.listener.backlog }}
 # at once. Otherwise it takes up to 4 MiB for a client that reads nothing, and a worker a millisecond to copy them.
 socket_options:
 - {description: TCP_NOTSENT_LOWAT, level: 6, name: 25, int_value: 65536, state: STATE_PREBIND}
-{{- include "gateway.envoy.locality" . }}
 {{- include "gateway.envoy.buffers" . | nindent 0 }}
 {{- if .Values.listener.keepalive.probes }}
 tcp_keepalive:

@@ -149,19 +149,9 @@ enable_worker_cpu_affinity: true
 {{- end -}}
 {{- end -}}
 
-{{/* A program in the kernel chooses the worker (SO_ATTACH_REUSEPORT_CBPF), which takes no privilege. */}}
-{{- define "gateway.envoy.locality" -}}
-{{- if .Values.workers.locality }}
-connection_balance_config: {cpu_locality_balance: {}}
-{{- end }}
-{{- end -}}
-
 {{- define "gateway.guards.workers" -}}
 {{- $pinned := eq (include "gateway.workers.affinity" .) "on" -}}
 {{- if and $pinned (ne .Values.pinning "exclusive") -}}
 {{- fail "workers.affinity is on but pinning is shared: the workers of all gateways of a node would be pinned to the same CPUs. Set workers.affinity to auto, or pinning to exclusive" -}}
-{{- end -}}
-{{- if and .Values.workers.locality (not $pinned) -}}
-{{- fail "workers.locality is true but no worker is pinned: set workers.affinity to on with pinning exclusive, or workers.locality to false" -}}
 {{- end -}}
 {{- end -}}

@@ -97,9 +97,9 @@ impl World {
     fn go(&mut self, index: usize, to: usize, takes: f64) {
         let from = self.clients[index].lane;
         self.clients[index].lane = to;
-        let transfer = &mut self.samples[from].given;
-        (transfer.connections, transfer.taken) = (transfer.connections + 1, transfer.taken + takes);
-        if transfer.connections == 1 {
+        let given = &mut self.samples[from].given;
+        (given.connections, given.taken) = (given.connections + 1, given.taken + takes);
+        if given.connections == 1 {
             self.plans.push((self.now, 0));
         }
         self.plans.last_mut().expect("a plan").1 += 1;
