@@ -5,16 +5,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Connections that wait for each lane or are open on it.
 #[derive(Debug)]
-pub(crate) struct Assignments(Vec<Count>);
+pub(crate) struct Assignments(Vec<AlignedCount>);
 
 /// On its own cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Count(AtomicUsize);
+struct AlignedCount(AtomicUsize);
 
 impl Assignments {
     pub(crate) fn new(lanes: usize) -> Arc<Self> {
-        Arc::new(Assignments((0..lanes).map(|_| Count::default()).collect()))
+        Arc::new(Assignments((0..lanes).map(|_| AlignedCount::default()).collect()))
     }
 
     pub(crate) fn get(&self, lane: usize) -> usize {

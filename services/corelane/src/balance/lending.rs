@@ -28,12 +28,12 @@ const SEARCHED: usize = 512;
 
 /// The connections of all lanes that can be lent.
 #[derive(Debug)]
-pub(crate) struct Lending(Box<[LaneLending]>);
+pub(crate) struct Lending(Box<[LoansOfLane]>);
 
 /// Those of one lane.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct LaneLending {
+struct LoansOfLane {
     offers: Mutex<Offers>,
     /// Connections lent to it that it has not begun with, and those that it gets back. `None` once it
     /// has ended.
@@ -85,9 +85,9 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Lending {
     pub(crate) fn new(lanes: usize) -> Arc<Self> {
-        let lane = || LaneLending {
+        let lane = || LoansOfLane {
             arrivals: Mutex::new(Some(Arrivals::default())),
-            ..LaneLending::default()
+            ..LoansOfLane::default()
         };
         Arc::new(Lending((0..lanes).map(|_| lane()).collect()))
     }

@@ -19,13 +19,13 @@ pub(crate) const IN_A_TURN: usize = 32;
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Mailbox<R> {
-    inside: Mutex<Inside<R>>,
+    inside: Mutex<MailboxState<R>>,
     /// Wakes the lane.
     pub(crate) wake: Notify,
 }
 
 #[derive(Debug)]
-struct Inside<R> {
+struct MailboxState<R> {
     resting: VecDeque<R>,
     /// The lane is ending or has ended.
     closed: bool,
@@ -38,7 +38,7 @@ struct Inside<R> {
 
 impl<R> Mailbox<R> {
     pub(crate) fn new() -> Self {
-        let inside = Inside {
+        let inside = MailboxState {
             resting: VecDeque::new(),
             closed: false,
             step: None,
@@ -48,7 +48,7 @@ impl<R> Mailbox<R> {
         Mailbox { inside: Mutex::new(inside), wake: Notify::new() }
     }
 
-    fn inside(&self) -> MutexGuard<'_, Inside<R>> {
+    fn inside(&self) -> MutexGuard<'_, MailboxState<R>> {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -142,7 +142,7 @@ struct Uneven {
 
 /// The state of the policy.
 #[derive(Clone, Copy, Debug)]
-enum Stage {
+enum PlanStage {
     Calm,
     Suspecting { uneven: Uneven, until: Instant },
     Observing { uneven: Uneven, told: Instant, heard: Instant },
@@ -191,7 +191,7 @@ impl Gauge {
 pub(super) struct Policy {
     lanes: Vec<Gauge>,
     last: Option<Instant>,
-    state: Stage,
+    state: PlanStage,
     /// Consecutive plans without effect that are not yet forgiven.
     failures: u32,
     /// When lanes were last uneven, or a failure was forgiven.
@@ -205,7 +205,7 @@ impl Policy {
         Policy {
             lanes: vec![Gauge::default(); lanes],
             last: None,
-            state: Stage::Calm,
+            state: PlanStage::Calm,
             failures: 0,
             restless: None,
             outcome: None,
@@ -219,10 +219,10 @@ impl Policy {
 
     /// Time until the next tick.
     pub(super) fn pause(&self) -> Duration {
-        let waits = matches!(self.state, Stage::Calm | Stage::BackingOff { .. });
+        let waits = matches!(self.state, PlanStage::Calm | PlanStage::BackingOff { .. });
         let busy = self.lanes.iter().any(|lane| lane.busy > STIRRING);
         match self.state {
-            Stage::BackingOff { .. } => SLOW_TICK,
+            PlanStage::BackingOff { .. } => SLOW_TICK,
             _ if waits && !busy => SLOW_TICK,
             _ => TICK,
         }
@@ -247,66 +247,66 @@ impl Policy {
     fn step(&mut self, now: Instant) -> Option<(usize, Step)> {
         let found = self.uneven();
         match self.state {
-            Stage::Calm => {
-                let suspect = |uneven| Stage::Suspecting { uneven, until: now + PATIENCE };
-                self.state = found.map_or(Stage::Calm, suspect);
+            PlanStage::Calm => {
+                let suspect = |uneven| PlanStage::Suspecting { uneven, until: now + PATIENCE };
+                self.state = found.map_or(PlanStage::Calm, suspect);
                 None
             }
-            Stage::Suspecting { uneven, until } => match found.filter(|found| found.is(&uneven)) {
+            PlanStage::Suspecting { uneven, until } => match found.filter(|found| found.is(&uneven)) {
                 None => self.calm_down(),
                 Some(_) if now < until => None,
                 Some(uneven) => {
-                    self.state = Stage::Observing { uneven, told: now, heard: now };
+                    self.state = PlanStage::Observing { uneven, told: now, heard: now };
                     Some((uneven.from, Step::Observe))
                 }
             },
-            Stage::Observing { uneven, told, .. } if self.is_unresponsive(&uneven, told, now) => {
-                self.state = Stage::Observing { uneven, told, heard: now };
+            PlanStage::Observing { uneven, told, .. } if self.is_unresponsive(&uneven, told, now) => {
+                self.state = PlanStage::Observing { uneven, told, heard: now };
                 None
             }
-            Stage::Observing { uneven, heard, .. }
+            PlanStage::Observing { uneven, heard, .. }
                 if now < heard + self.patience(&uneven, OBSERVATION) =>
             {
                 None
             }
-            Stage::Observing { uneven, .. } => match found.filter(|found| found.is(&uneven)) {
+            PlanStage::Observing { uneven, .. } => match found.filter(|found| found.is(&uneven)) {
                 None => {
-                    self.state = Stage::Calm;
+                    self.state = PlanStage::Calm;
                     Some((uneven.from, Step::Finish))
                 }
                 Some(uneven) => {
-                    self.state = Stage::Transferring { uneven, told: now, heard: now };
+                    self.state = PlanStage::Transferring { uneven, told: now, heard: now };
                     let transfer = Transfer::new(uneven.to, uneven.why, uneven.by / 2.0);
                     Some((uneven.from, Step::Transfer(transfer)))
                 }
             },
-            Stage::Transferring { uneven, told, .. }
+            PlanStage::Transferring { uneven, told, .. }
                 if self.is_unresponsive(&uneven, told, now) =>
             {
-                self.state = Stage::Transferring { uneven, told, heard: now };
+                self.state = PlanStage::Transferring { uneven, told, heard: now };
                 None
             }
-            Stage::Transferring { uneven, heard, .. } => {
+            PlanStage::Transferring { uneven, heard, .. } => {
                 let spent = self.lanes[uneven.from].last.given;
                 let until = heard + self.patience(&uneven, TRANSFER_TIME);
                 if now < until && spent.connections < MOST {
                     return None;
                 }
-                self.state = Stage::CoolingDown { uneven, spent, until: now + COOL_DOWN };
+                self.state = PlanStage::CoolingDown { uneven, spent, until: now + COOL_DOWN };
                 if spent.connections == 0 {
                     self.end(PlanOutcome::Futile, now);
                 }
                 Some((uneven.from, Step::Finish))
             }
-            Stage::CoolingDown { until, .. } if now < until => None,
-            Stage::CoolingDown { uneven, spent, .. } => {
+            PlanStage::CoolingDown { until, .. } if now < until => None,
+            PlanStage::CoolingDown { uneven, spent, .. } => {
                 // A plan that works reduces the difference by twice what it moved.
                 let helped = uneven.by - self.difference(&uneven) >= spent.taken / 2.0;
                 self.end(if helped { PlanOutcome::Helped } else { PlanOutcome::NoHelp }, now);
                 None
             }
-            Stage::BackingOff { until } if now < until => None,
-            Stage::BackingOff { .. } => self.calm_down(),
+            PlanStage::BackingOff { until } if now < until => None,
+            PlanStage::BackingOff { .. } => self.calm_down(),
         }
     }
 
@@ -325,7 +325,7 @@ impl Policy {
     }
 
     fn calm_down(&mut self) -> Option<(usize, Step)> {
-        self.state = Stage::Calm;
+        self.state = PlanStage::Calm;
         None
     }
 
@@ -333,10 +333,10 @@ impl Policy {
         self.outcome = Some(outcome);
         if outcome == PlanOutcome::Helped {
             self.failures = 0;
-            self.state = Stage::Calm;
+            self.state = PlanStage::Calm;
         } else {
             self.failures = (self.failures + 1).min(DOUBLINGS);
-            self.state = Stage::BackingOff { until: now + self.back_off() };
+            self.state = PlanStage::BackingOff { until: now + self.back_off() };
         }
     }
 
@@ -347,7 +347,7 @@ impl Policy {
     /// Forgives a failure after lanes have been even for as long as its pause.
     fn forgive(&mut self, now: Instant) {
         let since = *self.restless.get_or_insert(now);
-        let calm = matches!(self.state, Stage::Calm);
+        let calm = matches!(self.state, PlanStage::Calm);
         let forgiven = calm && self.failures > 0 && now >= since + self.back_off();
         if forgiven {
             self.failures -= 1;

@@ -45,8 +45,8 @@ impl StartGate {
     }
 
     /// The part of one lane. Unless it arrives, the gate never opens.
-    pub(crate) fn pass(&self) -> LanePass<'_> {
-        LanePass { gate: self, arrived: false }
+    pub(crate) fn pass(&self) -> StartPass<'_> {
+        StartPass { gate: self, arrived: false }
     }
 
     /// The gate never opens.
@@ -64,12 +64,12 @@ impl StartGate {
 
 /// What a lane needs to pass the [`StartGate`].
 #[derive(Debug)]
-pub(crate) struct LanePass<'a> {
+pub(crate) struct StartPass<'a> {
     gate: &'a StartGate,
     arrived: bool,
 }
 
-impl LanePass<'_> {
+impl StartPass<'_> {
     /// The lane has its service.
     pub(crate) fn arrive(mut self) {
         self.arrived = true;
@@ -77,7 +77,7 @@ impl LanePass<'_> {
     }
 }
 
-impl Drop for LanePass<'_> {
+impl Drop for StartPass<'_> {
     fn drop(&mut self) {
         if !self.arrived {
             self.gate.close();

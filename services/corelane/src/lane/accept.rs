@@ -38,7 +38,7 @@ const GIVE_WAY: Duration = Duration::from_millis(1);
 
 /// The source of a lane's connections.
 #[derive(Debug)]
-pub(crate) enum Source {
+pub(crate) enum ConnectionSource {
     /// The lane's own listeners, and second descriptors of those that it shares.
     Listeners(Vec<Listener>),
     /// The inbox that the acceptor fills.
@@ -47,38 +47,38 @@ pub(crate) enum Source {
 
 /// A source that is registered with the lane's event loop.
 #[derive(Debug)]
-pub(crate) enum Watched {
+pub(crate) enum WatchedSource {
     Listeners(Listeners),
     Inbox(Arc<Inboxes>),
 }
 
-impl Source {
+impl ConnectionSource {
     /// Registers the source with the event loop of the calling thread.
-    pub(crate) fn watch(self) -> io::Result<Watched> {
+    pub(crate) fn watch(self) -> io::Result<WatchedSource> {
         Ok(match self {
-            Source::Listeners(listeners) => Watched::Listeners(Listeners::watch(listeners)?),
-            Source::Inbox(inboxes) => Watched::Inbox(inboxes),
+            ConnectionSource::Listeners(listeners) => WatchedSource::Listeners(Listeners::watch(listeners)?),
+            ConnectionSource::Inbox(inboxes) => WatchedSource::Inbox(inboxes),
         })
     }
 }
 
 /// Admits connections until the server closes, and then those that are already queued.
 pub(crate) async fn accept_until_drained<S: HttpService>(
-    admission: Admission<S>,
-    source: Watched,
+    admission: Admitter<S>,
+    source: WatchedSource,
     mut phase: PhaseWatch,
     mailbox: &Mailbox<Resting>,
 ) {
     let connections = Rc::clone(&admission.connections);
     match source {
-        Watched::Listeners(listeners) => {
+        WatchedSource::Listeners(listeners) => {
             let gate = Gate { admission };
             gate.accept_until_closing(&listeners, &mut phase).await;
             if connections.lane.phase.get() == Phase::Closing {
                 gate.empty_queues(listeners, &phase).await;
             }
         }
-        Watched::Inbox(inboxes) => {
+        WatchedSource::Inbox(inboxes) => {
             let mut finished = inboxes.watch_finished();
             spawn_local(empty_inbox(admission, inboxes));
             while !*finished.borrow_and_update() && phase.seen() < Phase::Stopped {
@@ -115,7 +115,7 @@ async fn finish_connections(
 }
 
 /// Admits connections from the lane's inbox, and those that it may steal.
-async fn empty_inbox<S: HttpService>(admission: Admission<S>, inboxes: Arc<Inboxes>) {
+async fn empty_inbox<S: HttpService>(admission: Admitter<S>, inboxes: Arc<Inboxes>) {
     let lane = &admission.connections.lane;
     loop {
         while let Some(received) = inboxes.take(lane.group(), lane.index) {
@@ -135,7 +135,7 @@ async fn empty_inbox<S: HttpService>(admission: Admission<S>, inboxes: Arc<Inbox
 
 /// Admits connections of listeners.
 struct Gate<S: HttpService> {
-    admission: Admission<S>,
+    admission: Admitter<S>,
 }
 
 impl<S: HttpService> Gate<S> {
@@ -217,7 +217,7 @@ pub(crate) fn sources(
     inboxes: Option<&Arc<Inboxes>>,
     ports: Vec<Port>,
     lanes: usize,
-) -> io::Result<(Vec<Source>, Vec<Listener>)> {
+) -> io::Result<(Vec<ConnectionSource>, Vec<Listener>)> {
     let mut of_lanes: Vec<_> = (0..lanes).map(|_| Vec::new()).collect();
     let mut of_acceptor = Vec::new();
     for port in ports {
@@ -236,23 +236,23 @@ pub(crate) fn sources(
         }
     }
     let sources = match inboxes {
-        Some(inboxes) => (0..lanes).map(|_| Source::Inbox(Arc::clone(inboxes))).collect(),
-        None => of_lanes.into_iter().map(Source::Listeners).collect(),
+        Some(inboxes) => (0..lanes).map(|_| ConnectionSource::Inbox(Arc::clone(inboxes))).collect(),
+        None => of_lanes.into_iter().map(ConnectionSource::Listeners).collect(),
     };
     Ok((sources, of_acceptor))
 }
 
 /// Admits connections to a lane.
-pub(crate) struct Admission<S: HttpService> {
+pub(crate) struct Admitter<S: HttpService> {
     pub(crate) connections: Rc<Connections>,
     host: Rc<LaneService<S>>,
     /// Connections that are being rejected now.
     refusing: Rc<Cell<usize>>,
 }
 
-impl<S: HttpService> Admission<S> {
+impl<S: HttpService> Admitter<S> {
     pub(crate) fn new(host: Rc<LaneService<S>>) -> Self {
-        Admission { connections: Rc::clone(&host.connections), host, refusing: Rc::default() }
+        Admitter { connections: Rc::clone(&host.connections), host, refusing: Rc::default() }
     }
 
     /// Admits a connection, or rejects it if there are too many.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 use tokio::task::spawn_local;
 
-use super::accept::{Admission, PhaseWatch, Source, accept_until_drained};
+use super::accept::{Admitter, PhaseWatch, ConnectionSource, accept_until_drained};
 use super::parts::{LaneSettings, ServerParts};
 use super::sweep::{self, Sweep};
 use crate::balance::inbox::Inboxes;
@@ -31,7 +31,7 @@ use crate::transport::{arrivals, parking};
 /// that were cut.
 pub(crate) fn run<F, T, S, E>(
     lane: Lane,
-    source: Source,
+    source: ConnectionSource,
     settings: LaneSettings,
     parts: ServerParts,
     factory: &Arc<F>,
@@ -101,7 +101,7 @@ where
         spawn_local(arrivals::serve_moved(Rc::clone(&host)));
         spawn_local(arrivals::serve_lent(Rc::clone(&host)));
         let phase = PhaseWatch::new(&parts.lifecycle, Rc::clone(&connections), hurry);
-        accept_until_drained(Admission::new(host), source, phase, moves.mailbox()).await;
+        accept_until_drained(Admitter::new(host), source, phase, moves.mailbox()).await;
         if let Some(slow) = &slow {
             tokio::select! {
                 () = slow.finish() => {}

@@ -28,7 +28,7 @@ pub(crate) async fn run(
     let mut ticks = interval(period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut looked = Instant::now();
-    let mut watches: Vec<_> = lanes.iter().map(|_| Watch::new(looked)).collect();
+    let mut watches: Vec<_> = lanes.iter().map(|_| StallWatch::new(looked)).collect();
     loop {
         ticks.tick().await;
         let now = Instant::now();
@@ -104,16 +104,16 @@ enum Change {
 }
 
 /// What the watchdog remembers of a lane.
-struct Watch {
+struct StallWatch {
     beats: u64,
     /// When the event loop was last seen to turn.
     turned: Instant,
     stall: Option<Stall>,
 }
 
-impl Watch {
+impl StallWatch {
     fn new(now: Instant) -> Self {
-        Watch { beats: 0, turned: now, stall: None }
+        StallWatch { beats: 0, turned: now, stall: None }
     }
 
     fn look(&mut self, sight: &Sight, allowed: Duration, now: Instant) -> Option<Change> {
@@ -164,7 +164,7 @@ mod tests {
     /// milliseconds.
     fn watch(moments: &[Moment]) -> Vec<(u64, bool, bool, u128)> {
         let start = Instant::now();
-        let mut watch = Watch::new(start);
+        let mut watch = StallWatch::new(start);
         let found = moments.iter().filter_map(|&(at, since, beats)| {
             let now = start + Duration::from_millis(at);
             let running = since.map(|since| (SLOW, Duration::from_millis(at - since)));

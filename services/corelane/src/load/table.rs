@@ -77,27 +77,27 @@ pub(crate) struct Moments {
 
 /// Durations of a kind of request: smoothed, and summed over all requests.
 #[derive(Debug, Default)]
-struct Times {
+struct KindTimes {
     estimate: Estimate,
     sums: Sums,
 }
 
 /// One kind of request: a method and a route.
 #[derive(Debug, Default)]
-struct Kind {
+struct KindCosts {
     /// Next to the mean, because both are read for each request.
     tail: Tail,
     /// Time for which its handler was being polled.
-    lane: Times,
+    lane: KindTimes,
     /// From the start of its handler to the head of its reply, including waits.
-    service: Times,
+    service: KindTimes,
 }
 
 /// The load table of one lane: the expected cost of each kind of request.
 #[derive(Debug)]
 pub(crate) struct LoadTable {
     /// Ordered by route, then method.
-    kinds: Rows<Kind>,
+    kinds: Rows<KindCosts>,
     /// Lane time over all kinds.
     overall: Estimate,
     /// Nanoseconds above which a poll is long; `None` without slow lanes.
@@ -106,7 +106,7 @@ pub(crate) struct LoadTable {
 
 /// What the load table expects of a request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Expected {
+pub(crate) struct Forecast {
     /// Lane time in nanoseconds.
     pub(crate) nanos: u64,
     pub(crate) kind: Expectation,
@@ -148,23 +148,23 @@ impl LoadTable {
 
     /// What is expected of a request.
     #[inline]
-    pub(crate) fn foresee(&self, kind: KindIndex) -> Expected {
+    pub(crate) fn foresee(&self, kind: KindIndex) -> Forecast {
         let row = self.kinds.get(usize::from(kind.bits()));
         match row.and_then(|row| Some((row.lane.estimate.mean()?, row))) {
-            Some((nanos, row)) => Expected { nanos, kind: row.tail.expectation() },
+            Some((nanos, row)) => Forecast { nanos, kind: row.tail.expectation() },
             None => self.unknown(row),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn unknown(&self, row: Option<&Kind>) -> Expected {
+    fn unknown(&self, row: Option<&KindCosts>) -> Forecast {
         let kind = match row {
             Some(row) if row.tail.is_fixed() => row.tail.expectation(),
             _ if self.bound.is_none() => Expectation::Short,
             _ => Expectation::Unknown,
         };
-        Expected { nanos: self.expect_any(), kind }
+        Forecast { nanos: self.expect_any(), kind }
     }
 
     /// Expected lane time of a request in nanoseconds. An unseen kind uses the mean over all kinds;

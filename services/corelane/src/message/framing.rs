@@ -45,7 +45,7 @@ pub(crate) enum Fault {
 
 /// Where to end the input, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Cut {
+pub(crate) struct InputEnd {
     /// Bytes of the chunk that are passed to hyper.
     pub(crate) at: usize,
     /// Bytes that hyper receives after them, before the end of the stream.
@@ -139,7 +139,7 @@ impl Framing {
     }
 
     /// Tracks bytes that arrived, up to the end of the current message. Returns their number.
-    pub(crate) fn follow(&mut self, chunk: &[u8]) -> Result<usize, Cut> {
+    pub(crate) fn follow(&mut self, chunk: &[u8]) -> Result<usize, InputEnd> {
         let mut at = 0;
         while at < chunk.len() && (at == 0 || !self.is_between()) {
             let is_head = self.is_between() || self.in_head();
@@ -158,7 +158,7 @@ impl Framing {
             };
             if let Some(fault) = fault {
                 self.state = State::Lost;
-                return Err(Cut { at, tail: if is_head { REFUSED_HEAD } else { b"" }, fault });
+                return Err(InputEnd { at, tail: if is_head { REFUSED_HEAD } else { b"" }, fault });
             }
         }
         Ok(at)

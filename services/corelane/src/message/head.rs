@@ -24,8 +24,8 @@ const VERSION: &[u8] = b" HTTP/1.1";
 #[derive(Debug, Default)]
 pub(crate) struct Head {
     method: Method,
-    target: Span,
-    fields: Vec<(HeaderName, Span)>,
+    target: Range,
+    fields: Vec<(HeaderName, Range)>,
     names: Names,
     /// Length in bytes, including the empty line.
     length: usize,
@@ -34,7 +34,7 @@ pub(crate) struct Head {
 }
 
 /// A range of a head: start and end.
-type Span = (usize, usize);
+type Range = (usize, usize);
 
 /// What the bytes of a connection begin with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,7 +143,7 @@ impl Head {
         let end = bytes.len().min(self.length + self.body);
         memory.extend_from_slice(&bytes[..end]);
         let bytes = memory.split().freeze();
-        let part = |(from, to): Span| bytes.slice(from..to);
+        let part = |(from, to): Range| bytes.slice(from..to);
         let target = PathAndQuery::from_maybe_shared(part(self.target)).ok()?;
         fields.reserve(self.fields.len());
         for (name, value) in self.fields.drain(..) {

@@ -15,11 +15,11 @@ pub(crate) struct Exemplar {
 
 /// One for each of `N` buckets. Only the thread of the owning lane writes.
 #[derive(Debug)]
-pub(crate) struct Exemplars<const N: usize>([Slot; N]);
+pub(crate) struct Exemplars<const N: usize>([ExemplarCell; N]);
 
 impl<const N: usize> Default for Exemplars<N> {
     fn default() -> Self {
-        Exemplars(std::array::from_fn(|_| Slot::default()))
+        Exemplars(std::array::from_fn(|_| ExemplarCell::default()))
     }
 }
 
@@ -45,13 +45,13 @@ impl<const N: usize> Exemplars<N> {
 
 /// Words that are read together or not at all: a sequence lock with one writer.
 #[derive(Debug, Default)]
-struct Slot {
+struct ExemplarCell {
     /// Odd while a write is in progress; 0 before the first.
     version: AtomicU64,
     words: [AtomicU64; 4],
 }
 
-impl Slot {
+impl ExemplarCell {
     fn write(&self, words: [u64; 4]) {
         let version = self.version.load(Relaxed);
         self.version.store(version + 1, Relaxed);
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn words_of_two_writes_are_not_mixed() {
-        let slot = Slot::default();
+        let slot = ExemplarCell::default();
         thread::scope(|scope| {
             scope.spawn(|| (1..100_000).for_each(|n| slot.write([n; 4])));
             let mut last = 0;

@@ -12,13 +12,13 @@ use super::shard::Histogram;
 /// series and not part of its name, so it is omitted here.
 #[derive(Debug)]
 pub(crate) struct Family {
-    kind: Kind,
+    kind: FamilyKind,
     name: &'static str,
     help: &'static str,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Kind {
+enum FamilyKind {
     Counter,
     Gauge,
     Histogram,
@@ -77,15 +77,15 @@ pub(crate) const fn gauge<R>(name: &'static str, help: &'static str, read: R) ->
 
 impl Family {
     pub(crate) const fn counter(name: &'static str, help: &'static str) -> Self {
-        Family { kind: Kind::Counter, name, help }
+        Family { kind: FamilyKind::Counter, name, help }
     }
 
     pub(crate) const fn gauge(name: &'static str, help: &'static str) -> Self {
-        Family { kind: Kind::Gauge, name, help }
+        Family { kind: FamilyKind::Gauge, name, help }
     }
 
     pub(crate) const fn histogram(name: &'static str, help: &'static str) -> Self {
-        Family { kind: Kind::Histogram, name, help }
+        Family { kind: FamilyKind::Histogram, name, help }
     }
 
     /// Name and help, for a family that is written as text.
@@ -99,9 +99,9 @@ impl Family {
         out: &'a mut DescriptorEncoder<'_>,
     ) -> Result<Series<'a>, fmt::Error> {
         let kind = match self.kind {
-            Kind::Counter => MetricType::Counter,
-            Kind::Gauge => MetricType::Gauge,
-            Kind::Histogram => MetricType::Histogram,
+            FamilyKind::Counter => MetricType::Counter,
+            FamilyKind::Gauge => MetricType::Gauge,
+            FamilyKind::Histogram => MetricType::Histogram,
         };
         let encoder = out.encode_descriptor(self.name, self.help, None, kind)?;
         Ok(Series { kind: self.kind, encoder })
@@ -120,7 +120,7 @@ impl Family {
 
 /// The series of a family whose header was written.
 pub(crate) struct Series<'a> {
-    kind: Kind,
+    kind: FamilyKind,
     encoder: MetricEncoder<'a>,
 }
 
@@ -140,12 +140,12 @@ impl Series<'_> {
     }
 }
 
-fn write(kind: Kind, mut encoder: MetricEncoder<'_>, value: Value) -> fmt::Result {
+fn write(kind: FamilyKind, mut encoder: MetricEncoder<'_>, value: Value) -> fmt::Result {
     match (kind, value) {
-        (Kind::Counter, Value::Whole(n)) => encoder.encode_counter::<NoLabelSet, _, u64>(&n, None),
-        (Kind::Counter, Value::Real(x)) => encoder.encode_counter::<NoLabelSet, _, f64>(&x, None),
-        (Kind::Gauge, Value::Whole(n)) => encoder.encode_gauge(&n),
-        (Kind::Gauge, Value::Real(x)) => encoder.encode_gauge(&x),
-        (Kind::Histogram, _) => unreachable!("a histogram has more than one value"),
+        (FamilyKind::Counter, Value::Whole(n)) => encoder.encode_counter::<NoLabelSet, _, u64>(&n, None),
+        (FamilyKind::Counter, Value::Real(x)) => encoder.encode_counter::<NoLabelSet, _, f64>(&x, None),
+        (FamilyKind::Gauge, Value::Whole(n)) => encoder.encode_gauge(&n),
+        (FamilyKind::Gauge, Value::Real(x)) => encoder.encode_gauge(&x),
+        (FamilyKind::Histogram, _) => unreachable!("a histogram has more than one value"),
     }
 }

@@ -124,21 +124,21 @@ pub fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) ->
         work()
     };
     let result = match relay {
-        None => Pending::Own(spawn_blocking(work)),
-        Some(relay) => Pending::relayed(&relay, work),
+        None => CallResult::Own(spawn_blocking(work)),
+        Some(relay) => CallResult::relayed(&relay, work),
     };
     Blocking(Some((result, call)))
 }
 
 /// The result of a call that was not read yet.
 #[derive(Debug)]
-enum Pending<T> {
+enum CallResult<T> {
     Own(JoinHandle<T>),
     /// The lane makes it.
     Relayed(oneshot::Receiver<thread::Result<T>>),
 }
 
-impl<T: Send + 'static> Pending<T> {
+impl<T: Send + 'static> CallResult<T> {
     fn relayed(relay: &Relay, work: impl FnOnce() -> T + Send + 'static) -> Self {
         let (sender, result) = oneshot::channel();
         let call = move || {
@@ -149,7 +149,7 @@ impl<T: Send + 'static> Pending<T> {
         };
         // If the lane has ended, the call is dropped.
         let _ = relay.send(Box::new(call));
-        Pending::Relayed(result)
+        CallResult::Relayed(result)
     }
 }
 
@@ -198,7 +198,7 @@ impl Drop for Permit {
 /// The future result of [`blocking`].
 #[derive(Debug)]
 #[must_use = "a call whose future is dropped may not run"]
-pub struct Blocking<T>(Option<(Pending<T>, Arc<Call>)>);
+pub struct Blocking<T>(Option<(CallResult<T>, Arc<Call>)>);
 
 /// All threads of the pool are busy and its queue is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -211,11 +211,11 @@ impl<T> Future for Blocking<T> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Some((result, _)) = &mut self.0 else { return Poll::Ready(Err(BlockingError)) };
         match result {
-            Pending::Own(result) => Pin::new(result).poll(cx).map(|ended| match ended {
+            CallResult::Own(result) => Pin::new(result).poll(cx).map(|ended| match ended {
                 Ok(result) => Ok(result),
                 Err(error) => resume_unwind(error.into_panic()),
             }),
-            Pending::Relayed(result) => Pin::new(result).poll(cx).map(|ended| match ended {
+            CallResult::Relayed(result) => Pin::new(result).poll(cx).map(|ended| match ended {
                 Ok(Ok(result)) => Ok(result),
                 Ok(Err(panic)) => resume_unwind(panic),
                 Err(_) => Err(BlockingError),
@@ -227,7 +227,7 @@ impl<T> Future for Blocking<T> {
 impl<T> Drop for Blocking<T> {
     fn drop(&mut self) {
         if let Some((result, call)) = &self.0 {
-            if let Pending::Own(result) = result {
+            if let CallResult::Own(result) = result {
                 result.abort();
             }
             call.note(LEFT);

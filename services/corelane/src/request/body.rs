@@ -59,14 +59,14 @@ pub struct Incoming {
 enum Content {
     /// What the service has not read of a body that arrived with its request.
     Whole(Bytes),
-    Expected(Box<Expected>),
+    Remaining(Box<Remaining>),
 }
 
 /// A body of which more is expected.
 #[derive(Debug)]
-struct Expected {
+struct Remaining {
     /// `None` once the body has ended.
-    source: Option<Source>,
+    source: Option<BodySource>,
     /// Bytes that the service has read. `None` after an error, which ends the body.
     read: Option<u64>,
     /// It has the limit.
@@ -76,7 +76,7 @@ struct Expected {
 }
 
 #[derive(Debug)]
-enum Source {
+enum BodySource {
     /// The fast path reads it.
     Arriving(BodyReader),
     Hyper(hyper::body::Incoming),
@@ -122,7 +122,7 @@ impl Incoming {
     ) -> Self {
         match inner.is_end_stream() {
             true => Incoming::default(),
-            false => Incoming::expected(Source::Hyper(inner), watch, discards),
+            false => Incoming::expected(BodySource::Hyper(inner), watch, discards),
         }
     }
 
@@ -133,23 +133,23 @@ impl Incoming {
 
     /// A body that the fast path reads.
     pub(crate) fn arriving(body: BodyReader) -> Self {
-        Incoming::expected(Source::Arriving(body), None, false)
+        Incoming::expected(BodySource::Arriving(body), None, false)
     }
 
-    fn expected(source: Source, watch: Option<Arc<BodyWatch>>, discards: bool) -> Self {
-        let expected = Expected { source: Some(source), read: Some(0), watch, discards };
-        Incoming { content: Content::Expected(Box::new(expected)) }
+    fn expected(source: BodySource, watch: Option<Arc<BodyWatch>>, discards: bool) -> Self {
+        let expected = Remaining { source: Some(source), read: Some(0), watch, discards };
+        Incoming { content: Content::Remaining(Box::new(expected)) }
     }
 
     /// Has `watch` tell the lane how long the service waits for the body.
     pub(crate) fn set_watch(&mut self, watch: Option<Arc<BodyWatch>>) {
-        if let Content::Expected(body) = &mut self.content {
+        if let Content::Remaining(body) = &mut self.content {
             body.watch = watch;
         }
     }
 }
 
-impl Expected {
+impl Remaining {
     /// Whether a body of so many bytes is too large; the lane then knows.
     fn exceeds_limit(&self, bytes: u64) -> bool {
         let Some(watch) = &self.watch else { return false };
@@ -166,7 +166,7 @@ impl Expected {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let (polled, ended) = match &mut self.source {
-            Some(Source::Hyper(inner)) => {
+            Some(BodySource::Hyper(inner)) => {
                 let polled = Pin::new(&mut *inner).poll_frame(cx);
                 let polled = polled.map(|frame| frame.map(|frame| frame.map_err(BoxError::from)));
                 // Where the reply has gone before, hyper tells the end with the next request only,
@@ -179,7 +179,7 @@ impl Expected {
                 };
                 (polled, ended)
             }
-            Some(Source::Arriving(body)) => {
+            Some(BodySource::Arriving(body)) => {
                 let polled = body.poll_piece(cx);
                 let frame =
                     |piece: io::Result<Bytes>| piece.map(Frame::data).map_err(BoxError::from);
@@ -236,28 +236,28 @@ impl Expected {
 
     fn is_end_stream(&self) -> bool {
         match &self.source {
-            Some(Source::Hyper(inner)) => inner.is_end_stream(),
-            Some(Source::Arriving(_)) => false,
+            Some(BodySource::Hyper(inner)) => inner.is_end_stream(),
+            Some(BodySource::Arriving(_)) => false,
             None => true,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.source {
-            Some(Source::Hyper(inner)) => inner.size_hint(),
-            Some(Source::Arriving(body)) => SizeHint::with_exact(body.left()),
+            Some(BodySource::Hyper(inner)) => inner.size_hint(),
+            Some(BodySource::Arriving(body)) => SizeHint::with_exact(body.left()),
             None => SizeHint::with_exact(0),
         }
     }
 }
 
-impl Drop for Expected {
+impl Drop for Remaining {
     fn drop(&mut self) {
         // The service may have stopped waiting and dropped the body.
         if let Some(watch) = &self.watch {
             watch.proceed();
             if self.discards
-                && let Some(Source::Hyper(inner)) = self.source.take()
+                && let Some(BodySource::Hyper(inner)) = self.source.take()
                 && !inner.is_end_stream()
             {
                 watch.set_dropped(inner);
@@ -277,21 +277,21 @@ impl Body for Incoming {
         match &mut self.content {
             Content::Whole(rest) if rest.is_empty() => Poll::Ready(None),
             Content::Whole(rest) => Poll::Ready(Some(Ok(Frame::data(mem::take(rest))))),
-            Content::Expected(body) => body.poll_frame(cx),
+            Content::Remaining(body) => body.poll_frame(cx),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.content {
             Content::Whole(rest) => rest.is_empty(),
-            Content::Expected(body) => body.is_end_stream(),
+            Content::Remaining(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.content {
             Content::Whole(rest) => SizeHint::with_exact(rest.len() as u64),
-            Content::Expected(body) => body.size_hint(),
+            Content::Remaining(body) => body.size_hint(),
         }
     }
 }

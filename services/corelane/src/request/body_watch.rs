@@ -97,7 +97,7 @@ impl BodyWatch {
 
 /// The lane's record of a body.
 #[derive(Debug)]
-struct Watched {
+struct WatchedBody {
     watch: Arc<BodyWatch>,
     /// The value of `waits` at the last sweep, and when it was first seen.
     seen: u32,
@@ -124,7 +124,7 @@ pub(crate) struct BodyPatience {
     pub(crate) passed: Duration,
 }
 
-impl Watched {
+impl WatchedBody {
     /// Whether the client is too slow. Time counts while the service waits for the client.
     fn is_slow(&mut self, waits: bool, patience: &BodyPatience) -> bool {
         let received = self.watch.received.load(Ordering::Relaxed);
@@ -146,13 +146,13 @@ impl Watched {
 
 /// The request bodies of a connection.
 #[derive(Debug, Default)]
-pub(crate) struct Bodies(RefCell<Slab<Watched>>);
+pub(crate) struct Bodies(RefCell<Slab<WatchedBody>>);
 
 impl Bodies {
     /// Watches a body of at most `limit` bytes until [`Bodies::forget`] is called with the key.
     pub(crate) fn watch(&self, now: Instant, limit: u64, pace: Pace) -> (usize, Arc<BodyWatch>) {
         let watch = Arc::new(BodyWatch { limit: limit.into(), ..BodyWatch::default() });
-        let watched = Watched {
+        let watched = WatchedBody {
             watch: Arc::clone(&watch),
             seen: 0,
             since: now,

@@ -21,7 +21,7 @@ use crate::request::current::{self, Current, CurrentRequest};
 use crate::request::exchanges::Exchange;
 use crate::request::finished::Cut;
 use crate::request::lane_state::LaneState;
-use crate::request::offload::{Answer, Away, HandedOver, Outcome};
+use crate::request::offload::{FarAnswer, Away, HandedOver, Outcome};
 use crate::request::record::RequestRecord;
 use crate::request::unsent::Sending;
 
@@ -279,7 +279,7 @@ impl InFlightRequest {
         let answer = away.poll(cx);
         self.current.allowed.set(away.allowed().into());
         answer.map(|answer| {
-            let Answer { outcome, started, held, longest, route, refused } = answer?;
+            let FarAnswer { outcome, started, held, longest, route, refused } = answer?;
             self.start(started);
             if let Some(template) = route {
                 self.current.set_route(&template);

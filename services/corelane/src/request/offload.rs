@@ -75,11 +75,11 @@ pub(crate) trait Away: Debug {
     fn allowed(&self) -> Duration;
 
     /// Waits for the answer; `None` if the slow lane has ended.
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Answer>>;
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<FarAnswer>>;
 }
 
 /// What came of a request that a lane handed over.
-pub(crate) struct Answer {
+pub(crate) struct FarAnswer {
     pub(crate) outcome: Outcome,
     /// When the handler started.
     pub(crate) started: Tick,
@@ -92,9 +92,9 @@ pub(crate) struct Answer {
     pub(crate) refused: Option<RequestRefusal>,
 }
 
-impl Debug for Answer {
+impl Debug for FarAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Answer").field("held", &self.held).finish_non_exhaustive()
+        f.debug_struct("FarAnswer").field("held", &self.held).finish_non_exhaustive()
     }
 }
 

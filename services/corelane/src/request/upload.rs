@@ -24,13 +24,13 @@ pub(crate) struct BodyReader {
 
 #[derive(Debug, Default)]
 struct Pipe {
-    inside: Mutex<Inside>,
+    inside: Mutex<PipeState>,
     /// The task of the connection.
     connection: AtomicWaker,
 }
 
 #[derive(Debug, Default)]
-struct Inside {
+struct PipeState {
     piece: Bytes,
     /// Set while the reader waits for a piece.
     reader: Option<Waker>,
@@ -41,7 +41,7 @@ struct Inside {
 }
 
 impl Pipe {
-    fn inside(&self) -> MutexGuard<'_, Inside> {
+    fn inside(&self) -> MutexGuard<'_, PipeState> {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

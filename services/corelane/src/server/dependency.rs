@@ -28,12 +28,12 @@ use std::time::Instant;
 /// # }
 /// ```
 pub struct Dependency {
-    view: Arc<View>,
+    view: Arc<DependencyView>,
     all: Arc<Dependencies>,
 }
 
 /// The state that one user reports.
-struct View {
+struct DependencyView {
     name: &'static str,
     required: AtomicBool,
     down: Mutex<Option<Down>>,
@@ -108,7 +108,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// All dependencies of the service. Probes and changes lock it, requests never do.
 #[derive(Default)]
-pub(crate) struct Dependencies(Mutex<Vec<Arc<View>>>);
+pub(crate) struct Dependencies(Mutex<Vec<Arc<DependencyView>>>);
 
 impl fmt::Debug for Dependencies {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -119,14 +119,14 @@ impl fmt::Debug for Dependencies {
 impl Dependencies {
     pub(crate) fn add(self: &Arc<Self>, name: &'static str) -> Dependency {
         let down = Mutex::default();
-        let view = Arc::new(View { name, required: AtomicBool::new(false), down });
+        let view = Arc::new(DependencyView { name, required: AtomicBool::new(false), down });
         lock(&self.0).push(Arc::clone(&view));
         Dependency { view, all: Arc::clone(self) }
     }
 
     /// Whether nothing is pending and no required dependency is down.
     pub(crate) fn allow_ready(&self) -> bool {
-        let missing = |view: &Arc<View>| {
+        let missing = |view: &Arc<DependencyView>| {
             let required = view.required.load(Relaxed);
             lock(&view.down).as_ref().is_some_and(|down| required || down.pending)
         };

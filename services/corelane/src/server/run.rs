@@ -20,7 +20,7 @@ use crate::base::error::{BoxError, Error};
 use crate::base::phase::Phase;
 use crate::lane;
 use crate::lane::accept;
-use crate::lane::accept::Source;
+use crate::lane::accept::ConnectionSource;
 use crate::load::lane::Lane;
 use crate::os::listener::Port;
 use crate::request::body::Incoming;
@@ -294,7 +294,7 @@ impl Server {
 
 /// Starts a thread per lane. Returns their number, and the error if one could not be started.
 fn start_lanes<F, T, S, E>(
-    sources: Vec<Source>,
+    sources: Vec<ConnectionSource>,
     settings: &Settings,
     shared: &Arc<Shared>,
     factory: &Arc<F>,

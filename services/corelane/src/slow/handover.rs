@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use crate::base::clock::Tick;
 use crate::load::lane::{Lane, LaneShared};
 use crate::request::body::Incoming;
-use crate::request::offload::{Answer, Away, HandedOver, Offload};
+use crate::request::offload::{FarAnswer, Away, HandedOver, Offload};
 use crate::request::routes::LaneRoutes;
 use crate::slow::current::{FarRequest, Link};
 use crate::slow::job::Job;
@@ -78,7 +78,7 @@ impl Offload for Handover {
 /// A request that its lane handed over. The slow lane drops it when this is dropped.
 #[derive(Debug)]
 struct AwayRequest {
-    answer: oneshot::Receiver<Box<Answer>>,
+    answer: oneshot::Receiver<Box<FarAnswer>>,
     link: Arc<Link>,
     ticket: Ticket,
     _urgent: Urgent,
@@ -90,7 +90,7 @@ impl Away for AwayRequest {
         self.link.allowed()
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Answer>> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<FarAnswer>> {
         self.link.lane.register(cx.waker());
         let answer = Pin::new(&mut self.answer).poll(cx);
         self.answered = answer.is_ready();

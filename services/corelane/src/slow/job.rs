@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use crate::base::clock::Tick;
 use crate::request::body::Incoming;
-use crate::request::offload::Answer;
+use crate::request::offload::FarAnswer;
 use crate::request::record::RequestRecord;
 use crate::slow::current::FarRequest;
 
@@ -23,23 +23,23 @@ pub(crate) struct Job {
     /// Expected time in nanoseconds.
     pub(crate) expected: u64,
     /// Closed when the lane does not want the answer any more.
-    pub(crate) answer: oneshot::Sender<Box<Answer>>,
+    pub(crate) answer: oneshot::Sender<Box<FarAnswer>>,
 }
 
 /// The place of a job among those that wait: the smallest starts next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct JobPlace {
     pub(crate) since: Tick,
     pub(crate) arrival: u64,
 }
 
-impl Ord for Place {
+impl Ord for JobPlace {
     fn cmp(&self, other: &Self) -> Ordering {
         (self.since, self.arrival).cmp(&(other.since, other.arrival))
     }
 }
 
-impl PartialOrd for Place {
+impl PartialOrd for JobPlace {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }

@@ -15,7 +15,7 @@ use crate::base::settings::Limits;
 use crate::load::lane::LaneGroup;
 use crate::request::queue::{BRIEF, HANDICAP};
 use crate::slow::counters::SlowCounters;
-use crate::slow::job::{Job, Place};
+use crate::slow::job::{Job, JobPlace};
 use crate::slow::settings::SlowLanes;
 
 /// The queues of all slow lanes.
@@ -47,7 +47,7 @@ struct JobQueue {
 
 #[derive(Debug, Default)]
 struct WaitingJobs {
-    jobs: BTreeMap<Place, Box<Job>>,
+    jobs: BTreeMap<JobPlace, Box<Job>>,
     arrivals: u64,
     state: QueueState,
 }
@@ -112,7 +112,7 @@ impl SlowQueues {
             return Err(job);
         }
         inside.arrivals += 1;
-        let place = Place { since, arrival: inside.arrivals };
+        let place = JobPlace { since, arrival: inside.arrivals };
         // Counted before another slow lane can take it.
         counters.waiting.fetch_add(1, Relaxed);
         counters.expected.fetch_add(expected, Relaxed);
@@ -248,7 +248,7 @@ impl SlowQueues {
 pub(crate) struct Ticket {
     queues: Arc<SlowQueues>,
     lane: usize,
-    place: Place,
+    place: JobPlace,
 }
 
 impl Ticket {

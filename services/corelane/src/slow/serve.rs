@@ -21,7 +21,7 @@ use crate::base::clock::Tick;
 use crate::base::error::BoxError;
 use crate::load::tail::LongestPoll;
 use crate::request::current::{self, CurrentRequest};
-use crate::request::offload::{Answer, FarBody};
+use crate::request::offload::{FarAnswer, FarBody};
 use crate::request::record::RequestRecord;
 use crate::request::service::HttpService;
 use crate::slow::body::{BodyPart, SentBody};
@@ -115,7 +115,7 @@ async fn serve<S: HttpService>(service: S, job: Box<Job>, slot: SlowSlot) {
     let longest = LongestPoll { nanos: polls.longest, is_cpu: true };
     let (route, refused) = current.changes();
     let held = polls.sum;
-    let made = Box::new(Answer { outcome, started, held, longest, route, refused });
+    let made = Box::new(FarAnswer { outcome, started, held, longest, route, refused });
     if let (Ok(()), Some((body, parts))) = (answer.send(made), rest) {
         stream(body, parts, &record).await;
     }

@@ -31,7 +31,7 @@ const KEPT: usize = 64 * 1024;
 pub(super) type ReplySlot<S> = Pin<Box<ReplyState<S>>>;
 
 /// Errors are replies too, so a reply cannot fail.
-type Answer<S> = Result<Made<S>, Infallible>;
+type HeadResult<S> = Result<Made<S>, Infallible>;
 
 pin_project! {
     /// A stage of the reply for which the service is polled.
@@ -45,7 +45,7 @@ pin_project! {
 
 impl<S: HttpService> ReplyState<S> {
     /// Polls for the head of a reply.
-    pub(super) fn poll_reply(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Answer<S>> {
+    pub(super) fn poll_reply(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<HeadResult<S>> {
         match self.project() {
             ReplyStateProjection::Reply { reply } => reply.poll(cx),
             _ => unreachable!("its reply is made once"),

@@ -17,7 +17,7 @@ const USUAL: usize = 512;
 
 /// How the client finds the end of a reply's body (RFC 9112 section 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Framing {
+pub(crate) enum BodyLength {
     /// Content-Length; the number of bytes that are still to be sent.
     Length(u64),
     Chunked,
@@ -26,7 +26,7 @@ pub(crate) enum Framing {
 /// What follows a head.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Encoded {
-    pub(crate) framing: Framing,
+    pub(crate) framing: BodyLength,
     /// The head says that the connection ends with this reply.
     pub(crate) close: bool,
 }
@@ -77,11 +77,11 @@ where
     }
     in_flight.write_names(out);
     // The length of the body takes precedence over the Content-Length that the service set.
-    let framing = length.or(announced).map_or(Framing::Chunked, Framing::Length);
+    let framing = length.or(announced).map_or(BodyLength::Chunked, BodyLength::Length);
     match framing {
         _ if in_flight.asks_head() || bodiless => {}
-        Framing::Chunked => out.extend_from_slice(b"transfer-encoding: chunked\r\n"),
-        Framing::Length(length) => {
+        BodyLength::Chunked => out.extend_from_slice(b"transfer-encoding: chunked\r\n"),
+        BodyLength::Length(length) => {
             out.extend_from_slice(b"content-length: ");
             decimal_line(length, out);
         }

@@ -48,7 +48,7 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const FIRST_READ: usize = 2048;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Protocol {
+enum Detected {
     Http1,
     #[cfg(feature = "http2")]
     Http2,
@@ -57,7 +57,7 @@ enum Protocol {
 /// A connection whose protocol is known.
 #[derive(Debug)]
 struct Opened {
-    protocol: Protocol,
+    protocol: Detected,
     socket: Socket,
     /// The bytes read to detect the protocol.
     prefix: Bytes,
@@ -74,9 +74,9 @@ pub(crate) async fn serve<S: HttpService>(
     let opened = open(&host.connections, &registration.connection, socket, proxied).await;
     let Some(Opened { protocol, socket, prefix }) = opened else { return };
     match protocol {
-        Protocol::Http1 => go_on(&host, registration, socket, prefix),
+        Detected::Http1 => go_on(&host, registration, socket, prefix),
         #[cfg(feature = "http2")]
-        Protocol::Http2 => host.serve_http2(registration, socket, prefix),
+        Detected::Http2 => host.serve_http2(registration, socket, prefix),
     }
 }
 
@@ -193,8 +193,8 @@ async fn answer(
     connection.client.set_tls(agreed(stream.get_ref().1));
     let protocol = match stream.get_ref().1.alpn_protocol() {
         #[cfg(feature = "http2")]
-        Some(b"h2") => Some(Protocol::Http2),
-        Some(_) => Some(Protocol::Http1),
+        Some(b"h2") => Some(Detected::Http2),
+        Some(_) => Some(Detected::Http1),
         None => None,
     };
     let socket = Socket::Tls(stream);
@@ -262,19 +262,19 @@ fn poll_first(
 
 /// The protocol that starts with `bytes`; `None` while both are possible.
 #[cfg(feature = "http2")]
-fn protocol_of(bytes: &[u8]) -> Option<Protocol> {
+fn protocol_of(bytes: &[u8]) -> Option<Detected> {
     if bytes.starts_with(PREFACE) {
-        Some(Protocol::Http2)
+        Some(Detected::Http2)
     } else if PREFACE.starts_with(bytes) {
         None
     } else {
-        Some(Protocol::Http1)
+        Some(Detected::Http1)
     }
 }
 
 #[cfg(not(feature = "http2"))]
-fn protocol_of(_bytes: &[u8]) -> Option<Protocol> {
-    Some(Protocol::Http1)
+fn protocol_of(_bytes: &[u8]) -> Option<Detected> {
+    Some(Detected::Http1)
 }
 
 #[cfg(all(test, feature = "http2"))]
@@ -303,12 +303,12 @@ mod tests {
 
     #[test]
     fn protocol_is_told_as_soon_as_it_is_certain() {
-        assert_eq!(protocol_of(b"GET / HTTP/1.1\r\n"), Some(Protocol::Http1));
+        assert_eq!(protocol_of(b"GET / HTTP/1.1\r\n"), Some(Detected::Http1));
         assert_eq!(protocol_of(b"P"), None);
-        assert_eq!(protocol_of(b"PO"), Some(Protocol::Http1));
+        assert_eq!(protocol_of(b"PO"), Some(Detected::Http1));
         assert_eq!(protocol_of(&PREFACE[..23]), None);
-        assert_eq!(protocol_of(PREFACE), Some(Protocol::Http2));
+        assert_eq!(protocol_of(PREFACE), Some(Detected::Http2));
         let with_settings = [PREFACE, &[0, 0, 0, 4, 0, 0, 0, 0, 0]].concat();
-        assert_eq!(protocol_of(&with_settings), Some(Protocol::Http2));
+        assert_eq!(protocol_of(&with_settings), Some(Detected::Http2));
     }
 }

@@ -10,7 +10,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use http::StatusCode;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::message::framing::{Cut, Fault, Framing};
+use crate::message::framing::{InputEnd, Fault, Framing};
 use crate::metrics::Refusal;
 use crate::os::socket::Socket;
 use crate::request::connection::{Closing, Connection, Order};
@@ -41,7 +41,7 @@ pub(crate) struct Stream {
     /// The client closed its side.
     ended: bool,
     /// Set where the stream was cut.
-    cut: Option<Cut>,
+    cut: Option<InputEnd>,
     /// The unwritten part of our reply that replaces hyper's.
     instead: Option<Bytes>,
     closing: Closing,
@@ -117,7 +117,7 @@ impl Stream {
     }
 
     /// Ends the input, before hyper has read it.
-    fn end_input(&mut self, cut: Cut) {
+    fn end_input(&mut self, cut: InputEnd) {
         self.connection.lane().metrics().refuse(match cut.fault {
             Fault::Ambiguous(_) => Refusal::AmbiguousFraming,
             Fault::Invalid(_) => Refusal::BadRequest,

@@ -94,12 +94,12 @@ impl AsyncWrite for LaneStream {
     }
 }
 
-type Http1<S> = UpgradeableConnection<TokioIo<LaneStream>, Dispatch<S>>;
+type UpgradingConnection<S> = UpgradeableConnection<TokioIo<LaneStream>, Dispatch<S>>;
 
 /// Sends a 101 that is ready, and hands over the stream. Boxed, because this is rare and would
 /// enlarge the task of every connection.
 pub(super) fn upgrade<S: HttpService>(
-    mut http: Http1<S>,
+    mut http: UpgradingConnection<S>,
     connection: Rc<Connection>,
 ) -> Pin<Box<dyn Future<Output = ()>>> {
     Box::pin(async move {
@@ -115,7 +115,7 @@ pub(super) fn upgrade<S: HttpService>(
 }
 
 fn poll<S: HttpService>(
-    http: &mut Http1<S>,
+    http: &mut UpgradingConnection<S>,
     connection: &Connection,
     cx: &mut Context<'_>,
 ) -> Poll<hyper::Result<()>> {

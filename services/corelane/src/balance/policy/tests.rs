@@ -6,7 +6,7 @@ use crate::base::random::Random;
 
 /// A connection that demands the share `wants` of a lane's time, in requests of `cost` seconds.
 #[derive(Clone, Copy, Debug)]
-struct Client {
+struct SimulatedClient {
     lane: usize,
     wants: f64,
     cost: f64,
@@ -17,7 +17,7 @@ struct World {
     policy: Policy,
     now: Instant,
     samples: Vec<Sample>,
-    clients: Vec<Client>,
+    clients: Vec<SimulatedClient>,
     /// The last step sent to each lane.
     told: Vec<Option<Step>>,
     random: Random,
@@ -32,7 +32,7 @@ struct World {
 }
 
 impl World {
-    fn new(lanes: usize, clients: Vec<Client>) -> Self {
+    fn new(lanes: usize, clients: Vec<SimulatedClient>) -> Self {
         World {
             policy: Policy::new(lanes),
             now: Instant::now(),
@@ -63,7 +63,7 @@ impl World {
         let of_lane = self.clients.iter().filter(|client| client.lane == lane);
         let turns: f64 = of_lane.map(|client| client.wants * client.cost).sum();
         let full = self.wanted(lane) > 1.0;
-        let share = |client: &Client| match client {
+        let share = |client: &SimulatedClient| match client {
             client if client.lane != lane => 0.0,
             client if full => client.wants * client.cost / turns,
             client => client.wants,
@@ -128,8 +128,8 @@ impl World {
 }
 
 /// `count` connections on `lane`.
-fn clients(count: usize, lane: usize, wants: f64, cost: f64) -> Vec<Client> {
-    vec![Client { lane, wants, cost }; count]
+fn clients(count: usize, lane: usize, wants: f64, cost: f64) -> Vec<SimulatedClient> {
+    vec![SimulatedClient { lane, wants, cost }; count]
 }
 
 const COST: f64 = 200e-6;
@@ -213,7 +213,7 @@ fn any_steady_load_comes_to_rest() {
         let below = |n: u64| random.next() % n;
         let lanes = 2 + below(3) as usize;
         let level = 0.02 + 0.5 * random.chance();
-        let all = (0..1 + below(30)).map(|_| Client {
+        let all = (0..1 + below(30)).map(|_| SimulatedClient {
             lane: below(1 + below(lanes as u64)) as usize,
             wants: level * (0.5 + random.chance()),
             cost: COST,
@@ -248,7 +248,7 @@ fn lanes_are_uneven_by_difference_and_by_the_busiest() {
         ([1.0, 0.7], true),
     ];
     for (wants, uneven) in cases {
-        let each = |lane: usize| Client { lane, wants: wants[lane], cost: COST };
+        let each = |lane: usize| SimulatedClient { lane, wants: wants[lane], cost: COST };
         let mut world = World::new(2, vec![each(0), each(1)]);
         world.run(2);
         assert_eq!(world.observed > 0, uneven, "{wants:?}");

@@ -170,9 +170,9 @@ fn a_head_request_is_told_from_others() {
 }
 
 /// Pseudo-random numbers with a fixed seed (splitmix64).
-struct Random(u64);
+struct RandomPieces(u64);
 
-impl Random {
+impl RandomPieces {
     fn below(&mut self, n: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -279,7 +279,7 @@ fn followed(bytes: &[u8]) -> (Vec<usize>, Vec<u8>) {
 
 #[tokio::test]
 async fn hyper_sees_messages_only_where_the_tracker_does() {
-    let mut random = Random(1);
+    let mut random = RandomPieces(1);
     let (mut requests, mut later) = (0, 0);
     for _ in 0..20_000 {
         let bytes = random.stream();

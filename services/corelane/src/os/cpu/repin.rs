@@ -170,7 +170,7 @@ impl Cpus {
 
 /// Checks the masks, the quota and the weight periodically. Must run on a thread that is not pinned.
 pub(crate) async fn watch(cpus: &Cpus, lanes: Vec<&LaneCpu>) {
-    let mut watch = Watch::new(cpus, lanes);
+    let mut watch = CpuWatch::new(cpus, lanes);
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -181,7 +181,7 @@ pub(crate) async fn watch(cpus: &Cpus, lanes: Vec<&LaneCpu>) {
     }
 }
 
-struct Watch<'a> {
+struct CpuWatch<'a> {
     cpus: &'a Cpus,
     lanes: Vec<&'a LaneCpu>,
     /// The mask of this thread at the last check.
@@ -190,12 +190,12 @@ struct Watch<'a> {
     masks: Vec<Option<CpuSet>>,
 }
 
-impl<'a> Watch<'a> {
+impl<'a> CpuWatch<'a> {
     fn new(cpus: &'a Cpus, lanes: Vec<&'a LaneCpu>) -> Self {
         let affinity = cpus.view().affinity;
         let pinned = lanes.iter().map(|lane| lane.get());
         let masks = pinned.map(|cpu| cpu.map(|cpu| mask(&[cpu]))).collect();
-        Watch { cpus, lanes, affinity, masks }
+        CpuWatch { cpus, lanes, affinity, masks }
     }
 
     fn look(&mut self) -> io::Result<()> {
@@ -297,7 +297,7 @@ mod tests {
         });
         wait_for_entry.recv().expect("a lane that begins");
 
-        let mut watch = Watch::new(&cpus, vec![&state]);
+        let mut watch = CpuWatch::new(&cpus, vec![&state]);
         watch.look().expect("a look");
         assert_eq!(state.get(), Some(last), "nothing has changed");
 

@@ -4,17 +4,17 @@ use http::HeaderMap;
 use http::header::ACCEPT;
 
 /// A media type and the versions that clients may request.
-struct Offer {
+struct MediaType {
     kind: &'static str,
     subtype: &'static str,
     versions: &'static [&'static str],
 }
 
 /// Prometheus requested 0.0.1 before 1.0.0 was published.
-const OPENMETRICS: Offer =
-    Offer { kind: "application", subtype: "openmetrics-text", versions: &["1.0.0", "0.0.1"] };
+const OPENMETRICS: MediaType =
+    MediaType { kind: "application", subtype: "openmetrics-text", versions: &["1.0.0", "0.0.1"] };
 
-const CLASSIC: Offer = Offer { kind: "text", subtype: "plain", versions: &["0.0.4"] };
+const CLASSIC: MediaType = MediaType { kind: "text", subtype: "plain", versions: &["0.0.4"] };
 
 /// Whether the client prefers the older text format to OpenMetrics, which is also for clients that accept neither.
 pub(super) fn prefers_classic(headers: &HeaderMap) -> bool {
@@ -23,7 +23,7 @@ pub(super) fn prefers_classic(headers: &HeaderMap) -> bool {
     CLASSIC.quality(&ranges) > OPENMETRICS.quality(&ranges)
 }
 
-impl Offer {
+impl MediaType {
     /// The weight of the most specific range that includes this type.
     fn quality(&self, ranges: &[&str]) -> f32 {
         let matching = ranges.iter().filter_map(|range| self.weight(range));

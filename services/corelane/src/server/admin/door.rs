@@ -19,13 +19,13 @@ const OF_ADDRESS: usize = 32;
 /// The connections of the admin port.
 #[derive(Debug, Default)]
 pub(super) struct Door {
-    inside: RefCell<Slab<Rc<Client>>>,
+    inside: RefCell<Slab<Rc<AdminClient>>>,
     /// Orders the events of connections.
     moment: Cell<u64>,
 }
 
 #[derive(Debug)]
-struct Client {
+struct AdminClient {
     address: IpAddr,
     /// When it connected or had a request.
     active: Cell<u64>,
@@ -37,9 +37,9 @@ struct Client {
 
 /// A connection among those of the admin port, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct DoorPlace {
     door: Rc<Door>,
-    client: Rc<Client>,
+    client: Rc<AdminClient>,
     /// Unset once another connection has replaced it.
     key: usize,
 }
@@ -52,7 +52,7 @@ impl Door {
 
     /// A place for a connection of `address`; `None` if there is none, because all connections that
     /// it could replace have a request.
-    pub(super) fn enter(self: &Rc<Self>, address: IpAddr) -> Option<Place> {
+    pub(super) fn enter(self: &Rc<Self>, address: IpAddr) -> Option<DoorPlace> {
         let address = client_of(address);
         let crowd = match self.of(address) {
             OF_ADDRESS.. => Some(address),
@@ -65,9 +65,9 @@ impl Door {
             idle.leave.notify_one();
         }
         let (active, is_busy) = (Cell::new(self.next()), Cell::new(false));
-        let client = Rc::new(Client { address, active, is_busy, leave: Notify::new() });
+        let client = Rc::new(AdminClient { address, active, is_busy, leave: Notify::new() });
         let key = self.inside.borrow_mut().insert(Rc::clone(&client));
-        Some(Place { door: Rc::clone(self), client, key })
+        Some(DoorPlace { door: Rc::clone(self), client, key })
     }
 
     /// Connections of an address.
@@ -90,7 +90,7 @@ impl Door {
     }
 }
 
-impl Place {
+impl DoorPlace {
     /// Waits until another connection takes the place.
     pub(super) async fn taken(&self) {
         self.client.leave.notified().await;
@@ -103,7 +103,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for DoorPlace {
     fn drop(&mut self) {
         let mut inside = self.door.inside.borrow_mut();
         // The key may belong to the connection that took the place.
@@ -121,7 +121,7 @@ mod tests {
         [10, 0, 0, u8::try_from(n).expect("a small number")].into()
     }
 
-    fn is_inside(place: &Place) -> bool {
+    fn is_inside(place: &DoorPlace) -> bool {
         let inside = place.door.inside.borrow();
         inside.iter().any(|(_, client)| Rc::ptr_eq(client, &place.client))
     }

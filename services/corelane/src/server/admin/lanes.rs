@@ -22,7 +22,7 @@ const COSTS: usize = 30;
 
 /// The server and its lanes.
 #[derive(Debug, Serialize)]
-pub(super) struct View {
+pub(super) struct ServerView {
     pub(super) version: &'static str,
     pub(super) phase: &'static str,
     pub(super) ready: bool,
@@ -30,8 +30,8 @@ pub(super) struct View {
     pub(super) placement: String,
     pub(super) moving: String,
     pub(super) park_after_ms: Option<f64>,
-    pub(super) limits: Limits,
-    pub(super) timeouts_ms: Timeouts,
+    pub(super) limits: LimitsView,
+    pub(super) timeouts_ms: TimeoutsView,
     pub(super) busy_window_ms: f64,
     pub(super) connections_in_transit: u64,
     pub(super) lanes: Vec<LaneView>,
@@ -41,7 +41,7 @@ pub(super) struct View {
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct Limits {
+pub(super) struct LimitsView {
     pub(super) connections: usize,
     pub(super) connections_per_address: Option<usize>,
     pub(super) connection_requests: Option<u64>,
@@ -61,9 +61,9 @@ pub(super) struct Limits {
 
 /// A JSON object, in the order of the settings.
 #[derive(Debug)]
-pub(super) struct Timeouts(pub(super) Vec<(&'static str, Option<f64>)>);
+pub(super) struct TimeoutsView(pub(super) Vec<(&'static str, Option<f64>)>);
 
-impl Serialize for Timeouts {
+impl Serialize for TimeoutsView {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.iter().copied())
     }
@@ -171,19 +171,19 @@ pub(super) struct Spread {
     pub(super) deviation: f64,
 }
 
-impl View {
+impl ServerView {
     pub(super) fn take(
         shared: &Shared,
         settings: &Settings,
         busy: &BusyShares,
         started: Instant,
         now: Instant,
-    ) -> View {
+    ) -> ServerView {
         let (window, shares) = busy.read(&shared.lanes, now);
         let limits = settings.limits();
         let timeouts = settings.timeouts().named().into_iter();
         let lanes = shares.into_iter().enumerate();
-        View {
+        ServerView {
             version: env!("CARGO_PKG_VERSION"),
             phase: shared.phase().name(),
             ready: shared.ready(),
@@ -191,7 +191,7 @@ impl View {
             placement: settings.placement.to_string(),
             moving: settings.moving.to_string(),
             park_after_ms: settings.lane.park_after.map(millis),
-            limits: Limits {
+            limits: LimitsView {
                 connections: limits.connections,
                 connections_per_address: limits.connections_per_address,
                 connection_requests: limits.connection_requests,
@@ -208,7 +208,7 @@ impl View {
                 send_rate: limits.send_rate,
                 receive_rate: limits.receive_rate,
             },
-            timeouts_ms: Timeouts(
+            timeouts_ms: TimeoutsView(
                 timeouts.map(|(name, timeout)| (name, timeout.map(millis))).collect(),
             ),
             busy_window_ms: millis(window),

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use door::{Door, Place};
+use door::{Door, DoorPlace};
 use http::header::{
     ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, VARY,
 };
@@ -24,7 +24,7 @@ use http_body_util::Full;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use lanes::View;
+use lanes::ServerView;
 use tokio::net::TcpStream;
 use tokio::task::spawn_local;
 use tokio::time::{interval, timeout};
@@ -103,7 +103,7 @@ fn admit(admin: &Rc<Admin>, door: &Rc<Door>, socket: TcpStream, peer: SocketAddr
     });
 }
 
-async fn serve(admin: &Rc<Admin>, place: &Place, socket: TcpStream) {
+async fn serve(admin: &Rc<Admin>, place: &DoorPlace, socket: TcpStream) {
     let service = service_fn(|request: Request<hyper::body::Incoming>| async {
         place.set_busy(true);
         let mut pages = admin.settings.pages.iter();
@@ -191,9 +191,9 @@ impl Admin {
         }
     }
 
-    fn view(&self) -> View {
+    fn view(&self) -> ServerView {
         let busy = self.busy.borrow();
-        View::take(&self.shared, &self.settings, &busy, self.started, Instant::now())
+        ServerView::take(&self.shared, &self.settings, &busy, self.started, Instant::now())
     }
 
     fn lanes(&self) -> Response<Full<Bytes>> {

@@ -145,7 +145,7 @@ impl<S: HttpService> Plain<S> {
     /// Whether the lane may use the socket, and the stage that it is in. Another lane may have
     /// borrowed it.
     fn claim(
-        turn: &Turn<'_, S>,
+        turn: &PlainTurn<'_, S>,
         offered: Option<&Offered>,
         stage: Stage<S>,
         cx: &mut Context<'_>,
@@ -167,7 +167,7 @@ impl<S: HttpService> Plain<S> {
     }
 
     /// Carries out the lane's orders. `None`: the connection ends at once.
-    fn obey(turn: &mut Turn<'_, S>, mut stage: Stage<S>, cx: &mut Context<'_>) -> Option<Stage<S>> {
+    fn obey(turn: &mut PlainTurn<'_, S>, mut stage: Stage<S>, cx: &mut Context<'_>) -> Option<Stage<S>> {
         while let Poll::Ready(order) = turn.connection.poll_order(cx) {
             stage = match (order, stage) {
                 (Order::Finish, Stage::Idle) => Stage::Leaving(Closing::at_rest()),
@@ -213,7 +213,7 @@ impl<S: HttpService> Future for Plain<S> {
             stage = Stage::Writing(Box::new(Writing::rest(rest, stage)));
         }
         let mut socket = outlet.socket();
-        let mut turn = Turn {
+        let mut turn = PlainTurn {
             socket: &mut socket,
             outlet,
             connection,
@@ -286,7 +286,7 @@ impl<S: HttpService> Future for Plain<S> {
 const REQUESTS: u32 = 32;
 
 /// A turn of a connection.
-struct Turn<'a, S: HttpService> {
+struct PlainTurn<'a, S: HttpService> {
     socket: &'a mut Socket,
     outlet: &'a Rc<Outlet>,
     connection: &'a Rc<Connection>,
@@ -325,7 +325,7 @@ enum Heard {
     End,
 }
 
-impl<S: HttpService> Turn<'_, S> {
+impl<S: HttpService> PlainTurn<'_, S> {
     /// The client has closed its side, and nothing is in flight.
     fn ended(&self) -> Stage<S> {
         match self.socket.is_tls() {

@@ -9,14 +9,14 @@ use std::task::{Context, Poll};
 use bytes::{Buf, Bytes};
 use tokio::io::AsyncWrite;
 
-use super::{Flow, Heard, Input, Stage, Turn, broken};
+use super::{Flow, Heard, Input, Stage, PlainTurn, broken};
 use crate::base::error::BoxError;
 use crate::request::reply::Made;
 use crate::request::send_batch;
 use crate::request::service::HttpService;
 use crate::request::unsent::{Held, LaneUnsent, counted};
 use crate::transport::buffers::{ReplySlot, ReplyState};
-use crate::transport::encode::{self, Encoded, Framing, chunk_line};
+use crate::transport::encode::{self, Encoded, BodyLength, chunk_line};
 
 /// Parts of a body up to this size are copied into the output buffer. This is cheaper than a
 /// vectored write, for which the kernel copies and checks the vector first (writev(2)).
@@ -80,7 +80,7 @@ enum Gathered {
     Failed(BoxError),
 }
 
-impl<S: HttpService> Turn<'_, S> {
+impl<S: HttpService> PlainTurn<'_, S> {
     /// Appends a reply to `out`, as far as its body is ready. `ends`: the connection ends with it.
     pub(super) fn encode(
         &self,
@@ -98,7 +98,7 @@ impl<S: HttpService> Turn<'_, S> {
         buffers.return_fields(head.headers);
         reply_slot.set(ReplyState::Body { body });
         let close = encoded.close;
-        if encoded.framing == Framing::Length(0) {
+        if encoded.framing == BodyLength::Length(0) {
             buffers.return_reply_slot(reply_slot);
             return Encoding::Complete { part: Part::default(), close };
         }
@@ -335,8 +335,8 @@ impl<S: HttpService> Streaming<S> {
                 Poll::Ready(None) => return self.end(out),
             };
             let gathered = match &mut self.encoded.framing {
-                Framing::Length(left) => of_length(data, left, out),
-                Framing::Chunked => chunk(data, self.reply_slot.as_mut().has_ended(), out),
+                BodyLength::Length(left) => of_length(data, left, out),
+                BodyLength::Chunked => chunk(data, self.reply_slot.as_mut().has_ended(), out),
             };
             match gathered {
                 Some(gathered) => return gathered,
@@ -349,8 +349,8 @@ impl<S: HttpService> Streaming<S> {
     /// The body has ended.
     fn end(&self, out: &mut Vec<u8>) -> Gathered {
         match self.encoded.framing {
-            Framing::Length(_) => Gathered::Failed("a body is shorter than announced".into()),
-            Framing::Chunked => {
+            BodyLength::Length(_) => Gathered::Failed("a body is shorter than announced".into()),
+            BodyLength::Chunked => {
                 out.extend_from_slice(LAST_CHUNK);
                 Gathered::End(Part::default())
             }

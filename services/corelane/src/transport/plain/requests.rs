@@ -9,7 +9,7 @@ use http::{Request, StatusCode};
 use tokio::io::{AsyncRead, ReadBuf};
 
 use super::replies::Part;
-use super::{Answering, Fed, Flow, Heard, Input, Stage, Turn, broken};
+use super::{Answering, Fed, Flow, Heard, Input, Stage, PlainTurn, broken};
 use crate::message::head::Found;
 use crate::message::problem::Problem;
 use crate::request::body::Incoming;
@@ -23,7 +23,7 @@ use crate::transport::host::LaneService;
 /// Replies to pipelined requests are sent together, up to about this many bytes.
 const TOGETHER: usize = 32 * 1024;
 
-impl<S: HttpService> Turn<'_, S> {
+impl<S: HttpService> PlainTurn<'_, S> {
     /// Reads requests and answers them.
     pub(super) fn read(&mut self, cx: &mut Context<'_>) -> Flow<S> {
         let mut input = self.host.buffers.take_input();

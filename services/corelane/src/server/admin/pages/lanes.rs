@@ -2,13 +2,13 @@
 
 use std::fmt::{self, Display, Write};
 
-use super::{Bytes, Escaped, Grouped, HEAD, Phase, Time, facts};
-use crate::server::admin::lanes::{CostView, LaneView, Spread, View};
+use super::{Bytes, Escaped, Grouped, HEAD, PhaseLabel, Time, facts};
+use crate::server::admin::lanes::{CostView, LaneView, Spread, ServerView};
 
 /// The whole page.
-pub(in crate::server::admin) fn render(view: &View) -> Result<String, fmt::Error> {
+pub(in crate::server::admin) fn render(view: &ServerView) -> Result<String, fmt::Error> {
     let mut out = String::with_capacity(16 * 1024);
-    let phase = Phase { phase: view.phase, ready: view.ready };
+    let phase = PhaseLabel { phase: view.phase, ready: view.ready };
     write!(
         out,
         "{HEAD}<script src=\"live.js\" defer></script>\n<title>Lanes</title>\n</head>\n<body>\n\
@@ -65,7 +65,7 @@ impl Display for Bar<'_> {
     }
 }
 
-fn tiles(out: &mut String, view: &View) -> fmt::Result {
+fn tiles(out: &mut String, view: &ServerView) -> fmt::Result {
     let sum = |of: fn(&LaneView) -> u64| view.lanes.iter().map(of).sum::<u64>();
     let busy =
         view.lanes.iter().map(|lane| lane.busy).sum::<f64>() / view.lanes.len().max(1) as f64;
@@ -106,7 +106,7 @@ fn tiles(out: &mut String, view: &View) -> fmt::Result {
     Ok(())
 }
 
-fn lanes(out: &mut String, view: &View) -> fmt::Result {
+fn lanes(out: &mut String, view: &ServerView) -> fmt::Result {
     out.push_str(
         "<section aria-labelledby=\"lanes\">\n<h2 id=\"lanes\">Busy share of each lane</h2>\n",
     );
@@ -200,7 +200,7 @@ fn lane_facts(out: &mut String, lane: &LaneView) -> fmt::Result {
 }
 
 /// The load tables of all lanes as one.
-fn costs(out: &mut String, view: &View) -> fmt::Result {
+fn costs(out: &mut String, view: &ServerView) -> fmt::Result {
     out.push_str(
         "<section aria-labelledby=\"costs\">\n<h2 id=\"costs\">Expected cost of each route</h2>\n",
     );
@@ -258,7 +258,7 @@ fn cost(out: &mut String, cost: &CostView, lanes: usize) -> fmt::Result {
     Ok(())
 }
 
-fn settings(out: &mut String, view: &View) -> fmt::Result {
+fn settings(out: &mut String, view: &ServerView) -> fmt::Result {
     let limits = &view.limits;
     let (count, bytes) = (|n: usize| Grouped(n as u64).to_string(), |n: u64| Bytes(n).to_string());
     let rate = |rate: Option<u64>| or_any(rate.map(|rate| format!("{}/s", Bytes(rate))));

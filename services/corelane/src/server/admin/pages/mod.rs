@@ -46,12 +46,12 @@ impl<T: Display> Display for Escaped<T> {
 }
 
 /// Whether the replica serves, for the top of a page.
-struct Phase<'a> {
+struct PhaseLabel<'a> {
     phase: &'a str,
     ready: bool,
 }
 
-impl Display for Phase<'_> {
+impl Display for PhaseLabel<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (class, ready) = if self.ready { ("good", "ready") } else { ("bad", "not ready") };
         write!(f, "<span id=\"phase\" class=\"badge {class}\">{}, {ready}</span>", self.phase)
@@ -86,7 +86,7 @@ pub(super) fn index<'a>(
     pages: impl Iterator<Item = (&'a str, &'a str)>,
 ) -> Result<String, fmt::Error> {
     let mut out = HEAD.to_owned();
-    let phase = Phase { phase, ready };
+    let phase = PhaseLabel { phase, ready };
     write!(
         out,
         "<title>Admin port</title>\n</head>\n<body>\n<header><h1>Admin port</h1>{phase}</header>\n\
