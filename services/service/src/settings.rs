@@ -138,7 +138,7 @@ settings! {
         "request_ids" => request_ids: bool = "on", switch,
             "Whether each reply has the x-request-id of its request, or a new one: on or off";
         "plain_requests" => plain_requests: bool = "on", switch,
-            "Whether plain HTTP/1.1 requests take the fast path: on or off";
+            "Whether plain HTTP/1.1 requests take the plain path: on or off";
         "slow_lanes.mode" => slow_lanes_mode: SlowMode = "auto", choice(SlowMode::WORDS),
             "Whether each lane has a slow lane, which serves expensive requests at a lower priority: on, off, \
              or auto, which means on where lanes are pinned";

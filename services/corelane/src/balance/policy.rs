@@ -252,15 +252,19 @@ impl Policy {
                 self.state = found.map_or(PlanStage::Calm, suspect);
                 None
             }
-            PlanStage::Suspecting { uneven, until } => match found.filter(|found| found.is(&uneven)) {
-                None => self.calm_down(),
-                Some(_) if now < until => None,
-                Some(uneven) => {
-                    self.state = PlanStage::Observing { uneven, told: now, heard: now };
-                    Some((uneven.from, Step::Observe))
+            PlanStage::Suspecting { uneven, until } => {
+                match found.filter(|found| found.is(&uneven)) {
+                    None => self.calm_down(),
+                    Some(_) if now < until => None,
+                    Some(uneven) => {
+                        self.state = PlanStage::Observing { uneven, told: now, heard: now };
+                        Some((uneven.from, Step::Observe))
+                    }
                 }
-            },
-            PlanStage::Observing { uneven, told, .. } if self.is_unresponsive(&uneven, told, now) => {
+            }
+            PlanStage::Observing { uneven, told, .. }
+                if self.is_unresponsive(&uneven, told, now) =>
+            {
                 self.state = PlanStage::Observing { uneven, told, heard: now };
                 None
             }

@@ -56,7 +56,9 @@ impl ConnectionSource {
     /// Registers the source with the event loop of the calling thread.
     pub(crate) fn watch(self) -> io::Result<WatchedSource> {
         Ok(match self {
-            ConnectionSource::Listeners(listeners) => WatchedSource::Listeners(Listeners::watch(listeners)?),
+            ConnectionSource::Listeners(listeners) => {
+                WatchedSource::Listeners(Listeners::watch(listeners)?)
+            }
             ConnectionSource::Inbox(inboxes) => WatchedSource::Inbox(inboxes),
         })
     }

@@ -23,8 +23,8 @@ pub(crate) struct LaneSettings {
     pub(crate) slow_lanes: Option<SlowLanes>,
     /// The cost of routes by their templates.
     pub(crate) costs: Vec<(String, Cost)>,
-    /// Whether the fast path is enabled.
-    pub(crate) fast_path: bool,
+    /// Whether the plain path is enabled.
+    pub(crate) plain_requests: bool,
     /// Idle time after which a connection parks.
     pub(crate) park_after: Option<Duration>,
     pub(crate) drain: Drain,
@@ -38,7 +38,7 @@ impl Default for LaneSettings {
             requests: RequestSettings::default(),
             slow_lanes: Some(SlowLanes::default()),
             costs: Vec::new(),
-            fast_path: true,
+            plain_requests: true,
             park_after: Some(PARK_AFTER),
             drain: Drain::default(),
             #[cfg(feature = "chaos")]

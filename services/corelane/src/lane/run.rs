@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 use tokio::task::spawn_local;
 
-use super::accept::{Admitter, PhaseWatch, ConnectionSource, accept_until_drained};
+use super::accept::{Admitter, ConnectionSource, PhaseWatch, accept_until_drained};
 use super::parts::{LaneSettings, ServerParts};
 use super::sweep::{self, Sweep};
 use crate::balance::inbox::Inboxes;
@@ -158,8 +158,13 @@ fn connections(
     let (lifecycle, mailboxes) = (Arc::clone(&parts.lifecycle), Arc::clone(&parts.mailboxes));
     let moves = Rc::new(Moves::new(&state, lifecycle, mailboxes));
     let tls = parts.tls.clone();
-    let connections =
-        Connections::new(state, Rc::clone(&moves), tls, settings.fast_path, parts.lending.clone());
+    let connections = Connections::new(
+        state,
+        Rc::clone(&moves),
+        tls,
+        settings.plain_requests,
+        parts.lending.clone(),
+    );
     #[cfg(feature = "chaos")]
     let connections = {
         let chaos = |chaos| LaneChaos::new(chaos, lane.index, lane.lanes.len());

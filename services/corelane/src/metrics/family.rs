@@ -142,8 +142,12 @@ impl Series<'_> {
 
 fn write(kind: FamilyKind, mut encoder: MetricEncoder<'_>, value: Value) -> fmt::Result {
     match (kind, value) {
-        (FamilyKind::Counter, Value::Whole(n)) => encoder.encode_counter::<NoLabelSet, _, u64>(&n, None),
-        (FamilyKind::Counter, Value::Real(x)) => encoder.encode_counter::<NoLabelSet, _, f64>(&x, None),
+        (FamilyKind::Counter, Value::Whole(n)) => {
+            encoder.encode_counter::<NoLabelSet, _, u64>(&n, None)
+        }
+        (FamilyKind::Counter, Value::Real(x)) => {
+            encoder.encode_counter::<NoLabelSet, _, f64>(&x, None)
+        }
         (FamilyKind::Gauge, Value::Whole(n)) => encoder.encode_gauge(&n),
         (FamilyKind::Gauge, Value::Real(x)) => encoder.encode_gauge(&x),
         (FamilyKind::Histogram, _) => unreachable!("a histogram has more than one value"),

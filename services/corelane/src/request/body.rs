@@ -77,7 +77,7 @@ struct Remaining {
 
 #[derive(Debug)]
 enum BodySource {
-    /// The fast path reads it.
+    /// The plain path reads it.
     Arriving(BodyReader),
     Hyper(hyper::body::Incoming),
 }
@@ -131,7 +131,7 @@ impl Incoming {
         Incoming { content: Content::Whole(body) }
     }
 
-    /// A body that the fast path reads.
+    /// A body that the plain path reads.
     pub(crate) fn arriving(body: BodyReader) -> Self {
         Incoming::expected(BodySource::Arriving(body), None, false)
     }

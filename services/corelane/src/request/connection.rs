@@ -80,7 +80,7 @@ pub(crate) struct Connection {
     brought: Cell<u64>,
     /// Requests whose replies are not made, or not written to their end.
     in_flight: Cell<u32>,
-    /// The fast path serves it; otherwise hyper does, for the rest of its life.
+    /// The plain path serves it; otherwise hyper does, for the rest of its life.
     plain: Cell<bool>,
     /// The client said that this request is the last.
     asked_last: Cell<bool>,
@@ -272,7 +272,7 @@ impl Connection {
         }
     }
 
-    /// Who serves it from here on: the fast path, or hyper.
+    /// Who serves it from here on: the plain path, or hyper.
     pub(crate) fn set_plain(&self, plain: bool) {
         self.plain.set(plain);
     }

@@ -70,7 +70,7 @@ fn keeps_alive(version: Version, fields: &HeaderMap) -> bool {
 }
 
 pin_project! {
-    /// The reply to one request that hyper has read. The fast path has no upgrade.
+    /// The reply to one request that hyper has read. The plain path has no upgrade.
     pub(crate) struct Dispatched<S: HttpService> {
         #[pin]
         reply: Reply<S>,

@@ -21,7 +21,7 @@ use crate::request::current::{self, Current, CurrentRequest};
 use crate::request::exchanges::Exchange;
 use crate::request::finished::Cut;
 use crate::request::lane_state::LaneState;
-use crate::request::offload::{FarAnswer, Away, HandedOver, Outcome};
+use crate::request::offload::{Away, FarAnswer, HandedOver, Outcome};
 use crate::request::record::RequestRecord;
 use crate::request::unsent::Sending;
 

@@ -102,7 +102,7 @@ where
                 None => request_record.give(0, true),
             }
         }
-        // The fast path knows whether a reply is whole.
+        // The plain path knows whether a reply is whole.
         if !this.in_flight.plain {
             let streams = match &polled {
                 Poll::Pending => true,

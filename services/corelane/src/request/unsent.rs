@@ -76,7 +76,7 @@ pub(crate) fn counted(part: &Bytes) -> usize {
     if part.len() <= SHARED || part.is_unique() { part.len() } else { 0 }
 }
 
-/// A part of a reply of the fast path that the socket did not accept, counted until it is dropped.
+/// A part of a reply of the plain path that the socket did not accept, counted until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Held {
     lane: Rc<LaneUnsent>,

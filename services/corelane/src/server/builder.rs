@@ -236,12 +236,12 @@ impl Builder {
         self
     }
 
-    /// Whether plain HTTP/1.1 requests take the fast path: those without a body or with a
+    /// Whether plain HTTP/1.1 requests take the plain path: those without a body or with a
     /// `Content-Length`, and without anything that two parsers could read differently. The first
     /// other request moves its connection to hyper. Replies are the same either way; only the cost
     /// differs. Default true; with false hyper serves every request.
     pub fn plain_requests(mut self, plain: bool) -> Self {
-        self.0.lane.fast_path = plain;
+        self.0.lane.plain_requests = plain;
         self
     }
 

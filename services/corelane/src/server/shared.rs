@@ -60,7 +60,7 @@ impl Shared {
         let lends = slow.is_some();
         #[cfg(feature = "chaos")]
         let lends = lends || settings.lane.chaos.is_some_and(|chaos| chaos.lend);
-        let lends = lends && count > 1 && settings.lane.fast_path;
+        let lends = lends && count > 1 && settings.lane.plain_requests;
         let services = count * if slow.is_some() { 2 } else { 1 };
         Arc::new(Shared {
             lanes,

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use crate::base::clock::Tick;
 use crate::load::lane::{Lane, LaneShared};
 use crate::request::body::Incoming;
-use crate::request::offload::{FarAnswer, Away, HandedOver, Offload};
+use crate::request::offload::{Away, FarAnswer, HandedOver, Offload};
 use crate::request::routes::LaneRoutes;
 use crate::slow::current::{FarRequest, Link};
 use crate::slow::job::Job;

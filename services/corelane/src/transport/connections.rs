@@ -41,8 +41,8 @@ pub(crate) struct Connections {
     pub(crate) moves: Rc<Moves>,
     /// Set if the port uses TLS.
     pub(crate) tls: Option<Arc<Termination>>,
-    /// Whether the fast path is enabled.
-    pub(crate) fast_path: bool,
+    /// Whether the plain path is enabled.
+    pub(crate) plain_requests: bool,
     /// Set if lanes lend connections to each other.
     pub(crate) lending: Option<Arc<Lending>>,
     /// Connections that are borrowed from other lanes.
@@ -61,7 +61,7 @@ impl Connections {
         lane: Rc<LaneState>,
         moves: Rc<Moves>,
         tls: Option<Arc<Termination>>,
-        fast_path: bool,
+        plain_requests: bool,
         lending: Option<Arc<Lending>>,
     ) -> Self {
         Connections {
@@ -70,7 +70,7 @@ impl Connections {
             parking_lot: ParkingLot::default(),
             moves,
             tls,
-            fast_path,
+            plain_requests,
             lending,
             guests: Cell::default(),
             random: Random::new(),

@@ -1,4 +1,4 @@
-//! Serves by hyper what the fast path does not: HTTP/2, and HTTP/1.1 from the first request that is
+//! Serves by hyper what the plain path does not: HTTP/2, and HTTP/1.1 from the first request that is
 //! not plain.
 
 #[cfg(feature = "http2")]

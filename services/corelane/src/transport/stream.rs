@@ -10,7 +10,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use http::StatusCode;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::message::framing::{InputEnd, Fault, Framing};
+use crate::message::framing::{Fault, Framing, InputEnd};
 use crate::metrics::Refusal;
 use crate::os::socket::Socket;
 use crate::request::connection::{Closing, Connection, Order};

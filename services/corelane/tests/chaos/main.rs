@@ -37,7 +37,7 @@ fn number(name: &str, usual: u64) -> u64 {
     env::var(name).map_or(usual, |text| text.parse().expect("a number"))
 }
 
-/// With the fast path and without, over TLS and not.
+/// With the plain path and without, over TLS and not.
 fn courses(enough: Counts) -> impl Iterator<Item = Course> {
     let seed = number("CHAOS_SEED", 1);
     let chaos = Chaos { seed, move_one_in: 2, park_one_in: 3, lend: false, broken: None };

@@ -110,7 +110,7 @@ impl Recipe {
         }
     }
 
-    /// Any request that the fast path serves.
+    /// Any request that the plain path serves.
     pub(crate) fn plain(number: u64, rng: &mut Rng) -> Recipe {
         let any = Recipe { kept: Kept::Open, ..Recipe::any(number, rng) };
         match any.carry {

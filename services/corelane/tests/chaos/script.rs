@@ -15,7 +15,7 @@ const LONGEST: usize = 600;
 pub(crate) enum Habit {
     /// Everything, some of it together.
     Mixed,
-    /// What the fast path serves, one request at a time.
+    /// What the plain path serves, one request at a time.
     Single,
     /// Hundreds of requests together.
     Long,
@@ -23,7 +23,7 @@ pub(crate) enum Habit {
     Late,
     /// Everything together, most of it of HTTP/1.0.
     Old,
-    /// The fast path serves most of it: one request in fifty is hyper's, and its connection then too.
+    /// The plain path serves most of it: one request in fifty is hyper's, and its connection then too.
     Usual,
 }
 

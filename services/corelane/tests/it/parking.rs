@@ -383,9 +383,9 @@ fn chunked(builder: Builder) -> Running {
 
 const LAST_CHUNK: &[u8] = b"\r\n0\r\n\r\n";
 
-/// Only the fast path parks, so it served these requests and replies.
+/// Only the plain path parks, so it served these requests and replies.
 #[test]
-fn a_body_in_pieces_and_a_reply_in_chunks_stay_on_the_fast_path() {
+fn a_body_in_pieces_and_a_reply_in_chunks_stay_on_the_plain_path() {
     let server = chunked(builder());
     let mut client = server.connect();
     for piece in ["POST /echo HTTP/1.1\r\nHo", "st: t\r\nContent-Length: 4\r\n\r\n", "ab", "cd"] {

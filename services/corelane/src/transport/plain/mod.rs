@@ -1,8 +1,8 @@
-//! The fast path for plain requests, which most clients send most of the time. It takes about a
+//! The plain path for plain requests, which most clients send most of the time. It takes about a
 //! third of the instructions that hyper takes.
 //!
 //! A request is plain if every HTTP/1.1 parser reads its head the same way ([`head`] is strict) and
-//! its body, if any, has a Content-Length. The fast path sends every reply to it.
+//! its body, if any, has a Content-Length. The plain path sends every reply to it.
 //!
 //! An HTTP/1.1 connection starts here. At the first request that is not plain, the connection goes
 //! to hyper for the rest of its life, with its unread bytes. The service has not been called for
@@ -167,7 +167,11 @@ impl<S: HttpService> Plain<S> {
     }
 
     /// Carries out the lane's orders. `None`: the connection ends at once.
-    fn obey(turn: &mut PlainTurn<'_, S>, mut stage: Stage<S>, cx: &mut Context<'_>) -> Option<Stage<S>> {
+    fn obey(
+        turn: &mut PlainTurn<'_, S>,
+        mut stage: Stage<S>,
+        cx: &mut Context<'_>,
+    ) -> Option<Stage<S>> {
         while let Poll::Ready(order) = turn.connection.poll_order(cx) {
             stage = match (order, stage) {
                 (Order::Finish, Stage::Idle) => Stage::Leaving(Closing::at_rest()),

@@ -9,14 +9,14 @@ use std::task::{Context, Poll};
 use bytes::{Buf, Bytes};
 use tokio::io::AsyncWrite;
 
-use super::{Flow, Heard, Input, Stage, PlainTurn, broken};
+use super::{Flow, Heard, Input, PlainTurn, Stage, broken};
 use crate::base::error::BoxError;
 use crate::request::reply::Made;
 use crate::request::send_batch;
 use crate::request::service::HttpService;
 use crate::request::unsent::{Held, LaneUnsent, counted};
 use crate::transport::buffers::{ReplySlot, ReplyState};
-use crate::transport::encode::{self, Encoded, BodyLength, chunk_line};
+use crate::transport::encode::{self, BodyLength, Encoded, chunk_line};
 
 /// Parts of a body up to this size are copied into the output buffer. This is cheaper than a
 /// vectored write, for which the kernel copies and checks the vector first (writev(2)).

@@ -9,7 +9,7 @@ use http::{Request, StatusCode};
 use tokio::io::{AsyncRead, ReadBuf};
 
 use super::replies::Part;
-use super::{Answering, Fed, Flow, Heard, Input, Stage, PlainTurn, broken};
+use super::{Answering, Fed, Flow, Heard, Input, PlainTurn, Stage, broken};
 use crate::message::head::Found;
 use crate::message::problem::Problem;
 use crate::request::body::Incoming;

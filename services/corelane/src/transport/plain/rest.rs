@@ -24,7 +24,7 @@ pub(crate) fn go_on<S: HttpService>(
     socket: Socket,
     unread: Bytes,
 ) {
-    if host.connections.fast_path {
+    if host.connections.plain_requests {
         registration.connection.set_plain(true);
         spawn_local(Plain::new(Rc::clone(host), registration, socket, unread));
     } else {

@@ -109,7 +109,7 @@ pub(crate) struct Running {
 /// Which code serves a plain HTTP/1.1 request. Both have to behave the same, so tests of behaviour run with each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// The fast path, as in production.
+    /// The plain path, as in production.
     Plain,
     /// hyper serves every request.
     Hyper,

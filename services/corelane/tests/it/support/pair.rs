@@ -48,7 +48,7 @@ struct Host {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Known {
     /// The client has closed its side within the body of a request. hyper does not announce that
-    /// the connection ends with the reply; the fast path does.
+    /// the connection ends with the reply; the plain path does.
     CloseAfterBrokenBody,
 }
 

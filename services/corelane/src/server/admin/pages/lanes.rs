@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Write};
 
 use super::{Bytes, Escaped, Grouped, HEAD, PhaseLabel, Time, facts};
-use crate::server::admin::lanes::{CostView, LaneView, Spread, ServerView};
+use crate::server::admin::lanes::{CostView, LaneView, ServerView, Spread};
 
 /// The whole page.
 pub(in crate::server::admin) fn render(view: &ServerView) -> Result<String, fmt::Error> {
