@@ -16,16 +16,16 @@ const MILLION: f64 = 1e6;
 pub(super) struct Load {
     /// Whether it can be chosen.
     pub(super) open: bool,
-    /// Expected time for its requests, including those of connections on their way to it.
+    /// Expected time for its requests, including those of connections in transit to it.
     pub(super) expected: Duration,
     /// Connections that it has.
     pub(super) connections: usize,
     /// The share of recent time for which it was busy.
-    busy: f64,
+    pub(super) busy: f64,
 }
 
 impl Load {
-    /// The load of a lane with `connections`, and `coming` ones on their way to it.
+    /// The load of a lane with `connections`, and `coming` ones in transit to it.
     pub(super) fn of(lane: &LaneShared, now: Instant, connections: usize, coming: usize) -> Load {
         Load {
             open: lane.is_listening(),
@@ -56,7 +56,7 @@ pub(super) fn note_busy(lane: &LaneShared, share: f64) {
 }
 
 /// The lane for a connection that has none: that with the least expected work, then the fewest
-/// connections, because an imbalance lasts as long as they do, then the first from `next`.
+/// connections, then the first from `next`. An imbalance of connections lasts as long as they do.
 pub(super) fn least(loads: impl ExactSizeIterator<Item = Load>, next: usize) -> Option<usize> {
     let count = loads.len();
     let open = loads.enumerate().filter(|(_, load)| load.open);

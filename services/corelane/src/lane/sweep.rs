@@ -16,7 +16,7 @@ use crate::request::finished::Cut;
 use crate::request::lane_state::LaneState;
 use crate::request::polls::Polls;
 use crate::request::unsent::Patience;
-use crate::transport::connections::Connections;
+use crate::transport::connections::{Connections, Moves};
 use crate::transport::parking_lot::SLICE;
 
 /// Interval between sweeps of a closing lane, so that it ends as soon as it is empty.

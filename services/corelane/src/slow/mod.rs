@@ -1,4 +1,4 @@
-//! Slow lanes: beside each lane a thread of low priority on the same CPU, which serves the requests that
+//! Slow lanes: each lane has a second thread of low priority on the same CPU, which serves the requests that
 //! would hold the lane for long. Which those are, the load table learns (`load::tail`).
 //!
 //! | part | does |
@@ -8,7 +8,7 @@
 //! | [`queue`], [`job`] | what waits for each slow lane, and what an idle one takes of others |
 //! | [`thread`], [`priority`] | the thread of a slow lane |
 //! | [`serve`], [`current`] | calls the service there, with the request as the current one |
-//! | [`body`] | the body of a reply on its way to the lane |
+//! | [`body`] | the body of a reply in transit to the lane |
 //! | [`counters`], [`yielding`], [`urgent`] | the share of the CPU that a slow lane gets |
 
 pub(crate) mod body;

@@ -18,13 +18,14 @@ use super::connections::{Connections, Moves};
 use super::host::LaneService;
 use super::parking_lot::PAUSE;
 use super::plain::resume;
-use super::resting::{ConnectionGuard, Leave, Resting, Unread};
+use super::resting::{ConnectionGuard, Resting, Unread};
+use crate::balance::mailbox::Mailbox;
+use crate::base::phase::Lifecycle;
 use crate::load::lane::{Lane, LaneGroup};
-use crate::metrics::Moved;
 use crate::os::socket::StillSocket;
 use crate::request::body::Incoming;
 use crate::request::client::Introduced;
-use crate::request::connection::{Connection, History};
+use crate::request::connection::History;
 use crate::request::lane_state::{LaneState, RequestSettings, RequestShared};
 use crate::request::routes::Routes;
 
@@ -35,7 +36,8 @@ fn connections() -> Rc<Connections> {
     let shared =
         RequestShared { routes, load_report: Arc::default(), secure: false, trust: Arc::default() };
     let lane = Rc::new(LaneState::new(lane, &RequestSettings::default(), shared, None));
-    Rc::new(Connections::new(lane, Rc::new(NoMoves), None, true, None))
+    let moves = Moves::new(&lane, Arc::new(Lifecycle::new()), Arc::new([Mailbox::new()]));
+    Rc::new(Connections::new(lane, Rc::new(moves), None, true, None))
 }
 
 fn resting(lane: &LaneState, socket: impl Into<OwnedFd>) -> Resting {

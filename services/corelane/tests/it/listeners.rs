@@ -119,7 +119,7 @@ fn answers_of_lane_0(clients: &mut [Client<UnixStream>]) -> usize {
 fn connections_that_stay_are_spread_by_a_common_listener() {
     let answers = || {
         let (_folder, path) = place();
-        let server = Running::start(two_lanes(&path), Stuck::default().factory());
+        let _server = Running::start(two_lanes(&path), Stuck::default().factory());
         let mut clients: Vec<_> = (0..40).map(|_| unix(&path)).collect();
         answers_of_lane_0(&mut clients)
     };
