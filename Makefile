@@ -82,10 +82,10 @@ logs: ## Show the last log lines, or follow one process: NAME=server-0
 	@$(LOCAL) logs $(call given,NAME)
 
 postgres-up: ## Start a disposable PostgreSQL
-	@$(PYTHON) hack/postgres up
+	@$(PYTHON) hack/postgres.py up
 
 postgres-down: ## End that PostgreSQL, and remove its data
-	@$(PYTHON) hack/postgres down
+	@$(PYTHON) hack/postgres.py down
 
 ##@ Cluster
 
@@ -223,7 +223,7 @@ miri: ## Look for undefined behaviour in what the library calls; needs nightly R
 	  echo "miri: skipped; it takes: rustup toolchain install nightly --component miri,rust-src"; \
 	fi
 
-check-dashboards: ## Run every query of every dashboard on a platform under load and with faults: PROFILE=release
+check-dashboards: ## Run every query of every dashboard on a platform under load and with faults
 	$(PYTHON) dashboards/live
 
 drill: ## Trigger each alert, and check that Alertmanager sends it: ALERTS="CorelaneStall CorelaneReplicaDown"; needs root

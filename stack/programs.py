@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from stack import PATIENCE, REPOSITORY
+from tools.errors import ToolError
 
 
 def program(name: str) -> Path:
@@ -32,11 +33,15 @@ def example(name: str) -> Path:
 
 @cache
 def _folder() -> Path:
-    """All at once, as `cargo test` has built them before.
+    """BINARIES is a folder of built programs, instead of a build.
 
-    Programs alone would take fewer features of their dependencies, which would then be compiled once more.
+    All at once, as `cargo test` has built them before: programs alone would take fewer features of their dependencies,
+    which would then be compiled once more.
     """
+    if folder := os.environ.get("BINARIES"):
+        return Path(folder).resolve()
     argv = ["cargo", "build", "--locked", "--quiet", "--bins", "--examples"]
-    subprocess.run(argv, cwd=REPOSITORY / "services", check=True)
-    target = os.environ.get("CARGO_TARGET_DIR", "target")
+    if subprocess.run(argv, cwd=REPOSITORY / "services", check=False).returncode != 0:
+        raise ToolError("the services do not build: see cargo's output above")
+    target = os.environ.get("CARGO_TARGET_DIR") or "target"
     return (REPOSITORY / "services" / target).resolve() / "debug"

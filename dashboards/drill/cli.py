@@ -13,7 +13,6 @@ from dashboards.drill.causes import TABLE
 from dashboards.drill.drills import chosen, known
 from dashboards.drill.verdict import DrillError
 from dashboards.drill.watch import running_watch
-from dashboards.live import programs
 from local import down, processes
 from stack import REPOSITORY, pids
 from tools.errors import ToolError
@@ -61,12 +60,11 @@ def _run(alerts: list[str]) -> int:
     drills = chosen(alerts, TABLE).values()
     # The quiet period belongs to a run of all drills.
     whole = not alerts or any(each.whole for each in drills)
-    found = programs.obtain(kubernetes=whole)
     begun = time.monotonic()
     with ExitStack() as stack:
         stack.enter_context(pids.lock(RUN))
         _clear()
-        watch = stack.enter_context(running_watch(RUN, factor.read(RULES), factor.FACTOR, found))
+        watch = stack.enter_context(running_watch(RUN, factor.read(RULES), factor.FACTOR))
         platform = stack.enter_context(run.whole_platform(watch)) if whole else None
         quiet = None if alerts else run.run(watch, platform)
         outcomes = run.run_all(watch, drills, platform)

@@ -19,6 +19,7 @@ from stack.http import ask, replies
 from stack.load import Load
 from stack.ports import free_ports
 from stack.process import Process
+from stack.programs import program
 from tools import resolve
 
 
@@ -32,31 +33,6 @@ class Server(replica.Server):
     def fault(self, route: str, share: float = 1, **kind: object) -> None:
         """Injects one fault, which expires after 30 minutes; `faults()` ends it."""
         self.faults({"route": route, "share": share, "expires_in": "30m", **kind})
-
-
-def agent(
-    folder: Path, program: Path, port: int, flags: Sequence[str | Path], within: Sequence[str] = ()
-) -> Process:
-    """An agent with an interval of one second, not started yet; `within` is a command that runs it."""
-    own = [f"--agent.listen={HOST}:{port}", "--agent.interval=1s"]
-    argv = [*within, program, "agent", *own, *flags]
-    return Process("node-tuner", argv, folder, lambda: replies(f"http://{HOST}:{port}/readyz"))
-
-
-def server(
-    folder: Path,
-    program: Path,
-    pod: str,
-    flags: Sequence[str | Path],
-    *,
-    tls: bool = False,
-    within: Sequence[str] = (),
-) -> Server:
-    """A replica, not started yet; `within` is a command that runs it."""
-    first = free_ports(2)
-    ports = first, first + 1
-    argv = [*within, *replica.command(program, pod, ports, *flags)]
-    return Server(pod, argv, folder, ports, scheme="https" if tls else "http")
 
 
 UP = 60.0
@@ -92,9 +68,18 @@ class Place:
         up = f'up{{namespace="{self.namespace}", pod="{pod}"}}'
         self.until(lambda: not self.watch.query(up), f"{pod} is no longer scraped")
 
-    def server(self, *flags: str | Path, pod: str = "server-0", **more: Any) -> Server:
-        """A replica that is ready and scraped; it ends with the drill."""
-        made = server(self.folder, self.watch.programs["server"], pod, flags, **more)
+    def server(
+        self,
+        *flags: str | Path,
+        pod: str = "server-0",
+        tls: bool = False,
+        within: Sequence[str] = (),
+    ) -> Server:
+        """A replica that is ready and scraped; it ends with the drill. `within` is a command that runs it."""
+        first = free_ports(2)
+        ports = first, first + 1
+        argv = [*within, *replica.command(program("corelane-server"), pod, ports, *flags)]
+        made = Server(pod, argv, self.folder, ports, scheme="https" if tls else "http")
         self.stack.callback(made.kill)
         made.start()
         self.until(made.ready, f"{pod} is ready, see {made.log}")
@@ -122,7 +107,7 @@ class Place:
         """A gateway whose agent, which is scraped, follows the routes of a ConfigMap."""
         own = Path(mkdtemp(prefix=f"{pod}-", dir=self.folder))
         admin, port = free_ports(1), free_ports(1)
-        argv = [self.watch.programs["gateway-agent"], "endpoints", f"--routes={routes}"]
+        argv = [program("gateway-agent"), "endpoints", f"--routes={routes}"]
         argv += [f"--kubeconfig={self.platform.cluster.api.kubeconfig}", f"--folder={own}"]
         argv += [f"--envoy-admin={HOST}:{admin}", f"--listen={HOST}:{port}"]
         url = f"http://{HOST}:{port}"
@@ -137,9 +122,12 @@ class Place:
         self.scraped("gateway-agent", port, pod)
 
     def tuner(self, node: str, *flags: str | Path, within: Sequence[str] = ()) -> Process:
-        """An agent of the node tuner that is scraped."""
+        """An agent of the node tuner that is scraped; `within` is a command that runs it."""
         port = free_ports(1)
-        made = agent(self.folder, self.watch.programs["node-tuner"], port, flags, within)
+        argv = [*within, program("node-tuner"), "agent", f"--agent.listen={HOST}:{port}"]
+        argv += ["--agent.interval=1s", *flags]
+        url = f"http://{HOST}:{port}/readyz"
+        made = Process("node-tuner", argv, self.folder, lambda: replies(url))
         self.stack.callback(made.kill)
         made.start(wait=False)
         self.scraped("node-tuning", port, "node-tuning", node=node)

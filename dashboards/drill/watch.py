@@ -128,7 +128,6 @@ class Watch:
 
     folder: Path
     factor: int
-    programs: Mapping[str, Path]
     prometheus: str = ""
     alertmanager: str = ""
     cancelled: threading.Event = field(default_factory=threading.Event)
@@ -201,12 +200,10 @@ class Watch:
 
 
 @contextmanager
-def running_watch(
-    folder: Path, rules: dict[str, dict], by: int, programs: Mapping[str, Path]
-) -> Iterator[Watch]:
+def running_watch(folder: Path, rules: dict[str, dict], by: int) -> Iterator[Watch]:
     """Prometheus and Alertmanager with these rules, their durations divided by a factor."""
     first = free_ports(2)
-    watch = Watch(folder, by, programs, f"http://{HOST}:{first}", f"http://{HOST}:{first + 1}")
+    watch = Watch(folder, by, f"http://{HOST}:{first}", f"http://{HOST}:{first + 1}")
     (folder / "targets").mkdir(parents=True)
     factor.write(rules, folder / "rules", by)
     (folder / "prometheus.yml").write_text(json.dumps(_prometheus(folder, first + 1)))

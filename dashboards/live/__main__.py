@@ -29,7 +29,7 @@ Parser(
     prog="python3 dashboards/live",
     description="Runs every query of every dashboard on a platform under load and with faults. "
     "Exits with 1 if a query fails or returns no data.",
-    epilog="Environment: PROFILE (build profile; dev), BINARIES (a folder of built programs), "
+    epilog="Environment: BINARIES (a folder of built programs), "
     "TEST_PORTS (LOW-HIGH, the range of ports to use)",
 ).parse_args()
 try:

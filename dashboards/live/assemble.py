@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from dashboards.live import kubernetes, node, programs, replicas
+from dashboards.live import kubernetes, node, replicas
 from dashboards.live.options import REPLICAS, Options, draw
 from dashboards.live.platform import Platform
 from local import commands, database, processes, render
@@ -16,7 +16,10 @@ from stack import HOST, apiserver
 from stack.credentials import certificate
 from stack.http import ask, replies
 from stack.process import Process
+from stack.programs import program
 from stack.replica import Server
+from tools import resolve
+from tools.resolve import tool
 
 TARGETS = {"gateway": {"metrics_path": "/stats/prometheus"}, "node-tuning": {"honor_labels": True}}
 """Further settings of jobs. The label `pod` of a node's agent is the checked pod."""
@@ -76,23 +79,25 @@ ENDPOINTS = "/run/corelane"
 """Folder of the agent's files in a gateway pod."""
 
 
+TOOLS = ("helm", "envoy", "prometheus", "supervisord", "k6", "openssl")
+
 LIMIT = 20
 """Endpoints of the agent's file. It keeps four times as many."""
 
 
 def assemble(options: Options, run: Path) -> Platform:
     """All parts, none of them started."""
-    found = programs.obtain(kubernetes=True)
+    resolve.ensure([*TOOLS, *apiserver.PROGRAMS])
     plan = draw()
     render.make_token(run)
     certificate(run, "tls", "ec")
-    env = processes.make(run, found["server"])
+    env = processes.make(run, program("corelane-server"))
     # A proxy of the environment is not for loopback.
     env = {name: value for name, value in env.items() if "proxy" not in name.lower()}
     tree = node.make(run / node.NAME, cpus=REPLICAS + 6)
     api, servers = apiserver.make(run / "kubernetes", plan.kubernetes)
     cluster = kubernetes.Cluster(api, options.name)
-    platform = Platform(options, run, plan, found, env, {}, tree, cluster)
+    platform = Platform(options, run, plan, env, {}, tree, cluster)
     for part in [
         *servers,
         *_database(platform),
@@ -111,13 +116,13 @@ def _part(platform: Platform, name: str, argv: list, url: str) -> Process:
 def _database(platform: Platform) -> list[Process]:
     """The replicas, and PostgreSQL before them."""
     options, run, plan = platform.options, platform.run, platform.plan
-    program, address = platform.programs["server"], apiserver.own_address()
+    address = apiserver.own_address()
     postgres = database.make(plan.topology, run)
     found: list[Process] = [_postgres(platform, postgres)]
     for replica in plan.topology.replicas:
-        argv = replicas.gated(replica, plan, options, program, run)
+        argv = replicas.gated(replica, plan, options, program("corelane-server"), run)
         found.append(_server(platform, replica, argv, address))
-    argv = replicas.edge(plan, options, program, run, postgres)
+    argv = replicas.edge(plan, options, program("corelane-server"), run, postgres)
     return [*found, _server(platform, plan.edge, argv, HOST, secure=True)]
 
 
@@ -147,7 +152,8 @@ def _server(
 
 def _gateway(platform: Platform) -> list[Process]:
     """Envoy as its chart configures it; with an API server its agent finds the replicas."""
-    run, plan, found = platform.run, platform.plan, platform.programs
+    run, plan = platform.run, platform.plan
+    found = resolve.ensure(TOOLS)
     values, file = run / "gateway-values.json", run / "envoy.yaml"
     values.write_text(json.dumps(_values(platform), indent=2))
     folder = run / "endpoints"
@@ -157,7 +163,7 @@ def _gateway(platform: Platform) -> list[Process]:
     stats = f"http://{HOST}:{plan.topology.gateway_stats_port}"
     gateway = _part(platform, "gateway", commands.gateway(found["envoy"], run), f"{stats}/ready")
     argv = [
-        *(found["gateway-agent"], "endpoints"),
+        *(program("gateway-agent"), "endpoints"),
         f"--kubeconfig={platform.cluster.api.kubeconfig}",
         f"--service=server={platform.options.name}/{kubernetes.SERVICE}:http:admin",
         f"--folder={folder}",
@@ -203,7 +209,7 @@ def _tuners(platform: Platform) -> list[Process]:
 
 def _tuner(platform: Platform, name: str, tree: node.Tree, port: int, more: list[str]) -> Process:
     argv = [
-        *(platform.programs["node-tuner"], "agent"),
+        *(program("node-tuner"), "agent"),
         f"--root={tree.root}",
         f"--journal={tree.journal}",
         f"--agent.cgroups={tree.cgroups}",
@@ -229,7 +235,7 @@ def _prometheus(platform: Platform) -> Process:
         rules = paced(run / "rules", options.rules, options.pace)
         options = replace(options, rules=rules)
     (run / "prometheus.yml").write_text(scrape_configuration(options, jobs))
-    argv = commands.prometheus(topology, platform.programs["prometheus"], run)
+    argv = commands.prometheus(topology, tool("prometheus"), run)
     argv += ["--web.enable-lifecycle"]
     url = f"http://{HOST}:{topology.prometheus_port}"
     return Process("prometheus", argv, run, lambda: _scrapes_all(url), platform.environment)

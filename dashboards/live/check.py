@@ -12,6 +12,7 @@ from dashboards.live.stage import stage
 from stack.process import Process
 from stack.prometheus import Prometheus, Range, Result
 from tools import progress
+from tools.resolve import tool
 
 SCRIPT = Path(__file__).with_name("load.js")
 TESTID = "stage"
@@ -29,7 +30,7 @@ def load(platform: Platform, rate: int = 60, duration: str = "10m") -> Process:
         "RATE": rate,
         "DURATION": duration,
     }
-    argv = [platform.programs["k6"], "run", "--quiet", "--no-usage-report", "--address", ""]
+    argv = [tool("k6"), "run", "--quiet", "--no-usage-report", "--address", ""]
     argv += ["--out", "experimental-prometheus-rw", "--tag", f"testid={TESTID}"]
     for name, value in variables.items():
         argv += ["--env", f"{name}={value}"]

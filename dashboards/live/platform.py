@@ -27,7 +27,6 @@ class Platform:
     options: Options
     run: Path
     plan: Plan
-    programs: dict[str, Path]
     environment: dict[str, str]
     parts: dict[str, Process]
     tree: node.Tree

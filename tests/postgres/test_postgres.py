@@ -15,7 +15,7 @@ from stack import postgres_home as home
 from stack.ports import free_ports
 from stack.postgres import Database, Postgres, remove
 
-COMMAND = [sys.executable, "hack/postgres"]
+COMMAND = [sys.executable, "hack/postgres.py"]
 
 
 @pytest.fixture

@@ -1,10 +1,13 @@
-"""The commands of `python3 hack/postgres`."""
+"""A disposable PostgreSQL for developers and benchmarks: `python3 hack/postgres.py up`."""
 
 import argparse
 import ipaddress
 import os
 import shutil
+import sys
 from pathlib import Path
+
+sys.path[1:1] = [str(Path(__file__).resolve().parent.parent)]
 
 from local import ports
 from local import settings as local
@@ -17,7 +20,7 @@ from tools.errors import ToolError
 def main(arguments: list[str]) -> int:
     """Runs one command and returns its exit status."""
     parser = argparse.ArgumentParser(
-        prog="python3 hack/postgres",
+        prog="python3 hack/postgres.py",
         description="Runs a disposable PostgreSQL.",
         epilog="Environment: " + ", ".join(VARIABLES),
     )
@@ -92,7 +95,7 @@ def describe(running: Postgres) -> str:
         f"  log            {running.log}",
         "",
         "Try:",
-        "  python3 hack/postgres psql -c '\\l'",
+        "  python3 hack/postgres.py psql -c '\\l'",
     ]
     return "\n".join(lines)
 
@@ -119,3 +122,7 @@ def _settings() -> Settings:
         raise ToolError(f"POSTGRES_TLS={tls}: must be on or off")
     port = local.number("POSTGRES_PORT", local.POSTGRES_PORT, 1, 65535)
     return Settings(port, address, tls=tls == "on")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

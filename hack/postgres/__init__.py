@@ -1,1 +1,0 @@
-"""Runs a disposable PostgreSQL for tests, benchmarks and `make up DATABASE=postgres`."""
