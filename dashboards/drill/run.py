@@ -18,8 +18,7 @@ from dashboards.drill.place import Place
 from dashboards.drill.verdict import OK, Cancelled, DrillError, Track
 from dashboards.drill.watch import NAMESPACE, Watch
 from dashboards.live import node
-from dashboards.live.options import Options
-from dashboards.live.platform import Platform
+from dashboards.live.platform import Options, Platform
 from dashboards.live.stage import stage as live_stage
 from stack.http import Client
 from stack.load import Load

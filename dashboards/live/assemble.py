@@ -7,17 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from dashboards.live import kubernetes, node, replicas
-from dashboards.live.options import REPLICAS, Options, draw
-from dashboards.live.platform import Platform
+from dashboards.live import node
+from dashboards.live.platform import REPLICAS, Options, Plan, Platform, draw
 from local import commands, database, processes, render
 from local.topology import Replica
 from stack import HOST, apiserver
 from stack.credentials import certificate
 from stack.http import ask, replies
+from stack.postgres import Postgres
 from stack.process import Process
 from stack.programs import program
-from stack.replica import Server
+from stack.replica import Server, command, with_flags
 from tools import resolve
 from tools.resolve import tool
 
@@ -96,7 +96,7 @@ def assemble(options: Options, run: Path) -> Platform:
     env = {name: value for name, value in env.items() if "proxy" not in name.lower()}
     tree = node.make(run / node.NAME, cpus=REPLICAS + 6)
     api, servers = apiserver.make(run / "kubernetes", plan.kubernetes)
-    cluster = kubernetes.Cluster(api, options.name)
+    cluster = node.Cluster(api, options.name)
     platform = Platform(options, run, plan, env, {}, tree, cluster)
     for part in [
         *servers,
@@ -120,9 +120,9 @@ def _database(platform: Platform) -> list[Process]:
     postgres = database.make(plan.topology, run)
     found: list[Process] = [_postgres(platform, postgres)]
     for replica in plan.topology.replicas:
-        argv = replicas.gated(replica, plan, options, program("corelane-server"), run)
+        argv = _gated(replica, plan, options, program("corelane-server"), run)
         found.append(_server(platform, replica, argv, address))
-    argv = replicas.edge(plan, options, program("corelane-server"), run, postgres)
+    argv = _edge(plan, options, program("corelane-server"), run, postgres)
     return [*found, _server(platform, plan.edge, argv, HOST, secure=True)]
 
 
@@ -165,7 +165,7 @@ def _gateway(platform: Platform) -> list[Process]:
     argv = [
         *(program("gateway-agent"), "endpoints"),
         f"--kubeconfig={platform.cluster.api.kubeconfig}",
-        f"--service=server={platform.options.name}/{kubernetes.SERVICE}:http:admin",
+        f"--service=server={platform.options.name}/{node.SERVICE}:http:admin",
         f"--folder={folder}",
         # Low, so that one slice of a drill is above it.
         f"--limit={LIMIT}",
@@ -247,3 +247,36 @@ def _scrapes_all(url: str) -> bool:
         return False
     targets = ask(url, "/api/v1/targets?state=active").json()["data"]["activeTargets"]
     return bool(targets) and all(target["health"] == "up" for target in targets)
+
+
+def _gated(replica: Replica, plan: Plan, options: Options, program: Path, run: Path) -> list[str]:
+    """A replica behind the gateway: one pinned lane, and the SQLite file that all share."""
+    own = ["--database.path", str(run / "projects.db"), *_common(plan, run)]
+    argv = commands.server(replica, plan.topology.pinned, program, own)
+    # An EndpointSlice may not hold a loopback address.
+    own = ["--listen", f"0.0.0.0:{replica.port}", "--admin.listen", f"0.0.0.0:{replica.admin_port}"]
+    return with_flags(argv, [*own, *_chosen(options, replica.name)])
+
+
+def _edge(plan: Plan, options: Options, program: Path, run: Path, server: Postgres) -> list[object]:
+    """The replica for direct clients: TLS, two lanes that an acceptor fills, PostgreSQL."""
+    replica = plan.edge
+    ports = replica.port, replica.admin_port
+    flags = [
+        *("--lanes", "2", "--placement", "least-loaded"),
+        *("--tls.certificate", run / "tls.crt", "--tls.key", run / "tls.key", "--tls.reload", "1s"),
+        *server.flags(),
+        *("--drain.settle", "1s", "--drain.deadline", "15s", "--log.format", "json"),
+        *_common(plan, run),
+    ]
+    argv = command(program, replica.name, ports, *flags)
+    return with_flags(argv, _chosen(options, replica.name))
+
+
+def _common(plan: Plan, run: Path) -> list[str]:
+    spans = ["--otlp.endpoint", f"http://{HOST}:{plan.collector}"]
+    return ["--auth.tokens", str(render.hashed_token(run)), *spans, "--faults", "on"]
+
+
+def _chosen(options: Options, name: str) -> list[str]:
+    return [*options.servers.get(name, ())]

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from dashboards.live import boards
 from dashboards.live.boards import Dashboard, Panel, Query, fill
-from dashboards.live.options import EDGE, REPLICAS, Options
-from dashboards.live.platform import Platform
+from dashboards.live.platform import EDGE, REPLICAS, Options, Platform
 from dashboards.live.stage import stage
 from stack.process import Process
 from stack.prometheus import Prometheus, Range, Result

@@ -10,8 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from dashboards.live import assemble
-from dashboards.live.options import Options
-from dashboards.live.platform import Platform
+from dashboards.live.platform import Options, Platform
 from local import down, processes
 from stack import HOST, REPOSITORY, pids, postgres
 from stack.process import describe, end
