@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dashboards.drill import factor
-from dashboards.drill.run import Calm, Outcome
+from dashboards.drill.run import Outcome, Quiet
 from dashboards.drill.verdict import OK, Track
 from dashboards.drill.watch import SCRAPE
 from stack import REPOSITORY, machine
@@ -13,7 +13,7 @@ from stack import REPOSITORY, machine
 FILE = REPOSITORY / "docs" / "results" / "drill.md"
 
 
-def text(calm: Calm | None, outcomes: Sequence[Outcome], seconds: float) -> str:
+def text(quiet: Quiet | None, outcomes: Sequence[Outcome], seconds: float) -> str:
     """The report as Markdown."""
     rows = [_row(outcome, track) for outcome in outcomes for track in outcome.tracks]
     good = sum(track.verdict == OK for outcome in outcomes for track in outcome.tracks)
@@ -25,7 +25,7 @@ def text(calm: Calm | None, outcomes: Sequence[Outcome], seconds: float) -> str:
     lines = [
         factors,
         "",
-        *([_calm(calm), ""] if calm else []),
+        *([_quiet(quiet), ""] if quiet else []),
         f"{good} of {len(rows)} rows are ok: {len(names)} alerts, {len(outcomes)} causes, {seconds:.0f} s in total.",
         "",
         "| alert | cause, and its end | fired after | resolved after | notified | also fired | verdict |",
@@ -35,12 +35,12 @@ def text(calm: Calm | None, outcomes: Sequence[Outcome], seconds: float) -> str:
     return "\n".join(lines)
 
 
-def _calm(calm: Calm) -> str:
-    real = calm.seconds * factor.FACTOR / 60
-    fired = ", ".join(map(_name, calm.fired)) or "none"
+def _quiet(quiet: Quiet) -> str:
+    real = quiet.seconds * factor.FACTOR / 60
+    fired = ", ".join(map(_name, quiet.fired)) or "none"
     return (
-        f"Quiet period: {calm.seconds:.0f} s of a whole platform under load, equivalent to {real:.0f} minutes "
-        f"with the real rules. {calm.replies} requests, {len(calm.failures)} failed; alerts that fired: {fired}."
+        f"Quiet period: {quiet.seconds:.0f} s of a whole platform under load, equivalent to {real:.0f} minutes "
+        f"with the real rules. {quiet.replies} requests, {len(quiet.failures)} failed; alerts that fired: {fired}."
     )
 
 

@@ -23,7 +23,7 @@ from dashboards.live.stage import stage as live_stage
 from stack.http import Client
 from stack.load import Load
 
-NAME = "calm"
+NAME = "quiet"
 """The namespace of the platform."""
 
 LASTS = 90.0
@@ -34,7 +34,7 @@ API server answers once a minute, which the factor does not divide."""
 
 
 @dataclass(frozen=True)
-class Calm:
+class Quiet:
     """The result."""
 
     seconds: float
@@ -61,7 +61,7 @@ def whole_platform(watch: Watch) -> Iterator[Platform]:
             yield platform
 
 
-def run(watch: Watch, platform: Platform) -> Calm:
+def run(watch: Watch, platform: Platform) -> Quiet:
     """Loads the platform for a while; no alert may fire."""
     with ExitStack() as stack:
         loads = [stack.enter_context(load) for load in _loads(platform)]
@@ -74,7 +74,7 @@ def run(watch: Watch, platform: Platform) -> Calm:
         }
     replies = sum(load.total for load in loads)
     failures = [failure for load in loads for failure in load.failures]
-    return Calm(seconds, tuple(sorted(found)), replies, tuple(failures))
+    return Quiet(seconds, tuple(sorted(found)), replies, tuple(failures))
 
 
 def _targets(platform: Platform) -> Iterator[tuple[str, str, int]]:

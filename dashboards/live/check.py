@@ -52,7 +52,7 @@ DRAIN = ("--drain.settle", "10s")
 CHEAP = ("--slow-lanes.cheap", "/hello")
 """Its faults keep the lane busy, not the slow lane: panels of imbalance have data from 30% on."""
 
-CALM = 30
+NORMAL = 30
 RATE = 40
 """Requests each second: possible on two busy CPUs with an unoptimised build."""
 
@@ -80,27 +80,27 @@ def play(platform: Platform) -> None:
     """Plays it; the load continues afterwards."""
     load(platform, rate=RATE)
     _say("normal load")
-    time.sleep(CALM)
+    time.sleep(NORMAL)
     _say("a handler blocks its lane")
     platform.servers[EDGE].faults({**STALL, "expires_in": "3s"})
-    time.sleep(CALM / 6)
+    time.sleep(NORMAL / 6)
     _say("faults on every replica: latency, errors and burnt CPU time")
     for server in platform.servers.values():
         server.faults(*({**fault, "expires_in": LASTING} for fault in FAULTS))
-    time.sleep(CALM / 2)
+    time.sleep(NORMAL / 2)
     _say(f"{DRIFT[0]} of the node is changed")
     platform.tree.drift(*DRIFT)
     _say("server-1 is killed")
     platform.servers["server-1"].kill()
-    time.sleep(CALM / 3)
+    time.sleep(NORMAL / 3)
     platform.restart("server-1")
     platform.endpoint("server-1")
-    time.sleep(CALM / 3)
+    time.sleep(NORMAL / 3)
     _say("server-0 drains")
     platform.drain("server-0")
-    time.sleep(CALM / 6)
+    time.sleep(NORMAL / 6)
     platform.restart("server-0")
-    time.sleep(CALM / 2)
+    time.sleep(NORMAL / 2)
 
 
 def _say(text: str) -> None:
