@@ -94,13 +94,13 @@ def _prometheus(target: Target) -> Content:
     tool = table.find("prometheus")
     tool = replace(tool, go=replace(tool.go, tags=f"{tool.go.tags},{DISCOVERIES}"))
     pinned = [*base(), _go("/prometheus", tool, target.platform)]
-    return Content([Layered(pinned, PINNED)], _module(tool))
+    return Content([Layered(pinned, PINNED)], {})
 
 
 def _alertmanager(target: Target) -> Content:
     tool = table.find("alertmanager")
     pinned = [*base(), _go("/alertmanager", tool, target.platform)]
-    return Content([Layered(pinned, PINNED)], _module(tool))
+    return Content([Layered(pinned, PINNED)], {})
 
 
 def _k6(target: Target) -> Content:
@@ -111,12 +111,7 @@ def _k6(target: Target) -> Content:
         for folder in ("lib", "scenarios")
         for file in sorted((LOADTESTS / folder).glob("*.js"))
     ]
-    return Content([Layered(pinned, PINNED), Layered(scripts)], _module(tool))
-
-
-def _module(tool: Tool) -> dict[str, str]:
-    """The label of a Go program that is built in the module of its authors (release.sbom)."""
-    return {"corelane.go.module": tool.go.release}
+    return Content([Layered(pinned, PINNED), Layered(scripts)], {})
 
 
 def base() -> list[Entry]:

@@ -6,7 +6,7 @@ from images import archive, push
 from release.artefacts import IMAGE, INDEX, Artefact
 from tools.errors import ToolError
 
-NAMES = ("server", "gateway", "cli", "node-tuner", "prometheus", "alertmanager")
+NAMES = ("server", "gateway", "cli", "node-tuner")
 ARCHITECTURES = ("amd64", "arm64")
 REVISION = "org.opencontainers.image.revision"
 

@@ -55,7 +55,7 @@ def publish(
 PODS = {"monitoring": ("--set", "mode=standalone", "--set", "grafana.enabled=false")}
 """Values for charts that use images of ours only with them."""
 
-UPSTREAM = {"loadtest": ("docker.io/grafana/k6:",)}
+UPSTREAM = {"loadtest": ("docker.io/grafana/k6:",), "monitoring": ("docker.io/prom/",)}
 """Charts that use images of others, and the prefixes of these."""
 
 

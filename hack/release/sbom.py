@@ -1,6 +1,6 @@
 """The SBOM of an image, as a CycloneDX document: what syft finds, and what it cannot find.
 
-A Rust program does not list its crates. Envoy, the C library and the module of a Go program are labels of the image.
+A Rust program does not list its crates. Envoy and the C library are labels of the image.
 syft knows Envoy only up to 1.39, and files of Debian only together with its list of packages.
 """
 
@@ -48,12 +48,9 @@ def _crate(name: str, version: str, licence: str, checksum: str | None) -> dict:
 ENVOY, GLIBC = "corelane.envoy.version", "corelane.glibc.version"
 """Labels of the gateway's image."""
 
-GO_MODULE = "corelane.go.module"
-"""Label of an image with a Go program: its module and release, which the program itself does not tell."""
-
 
 def labelled(labels: Mapping[str, str], arch: str) -> list[dict]:
-    """Envoy, the C library and the module of a Go program, if the labels name them."""
+    """Envoy and the C library, if the labels name them."""
     found = []
     if version := labels.get(ENVOY):
         envoy = _component(
@@ -66,9 +63,6 @@ def labelled(labels: Mapping[str, str], arch: str) -> list[dict]:
         origin = f"arch={arch}&distro=debian-12&upstream=glibc"
         purl = f"pkg:deb/debian/libc6@{quote(version)}?{origin}"
         found.append(_component("library", "libc6", version, purl))
-    if release := labels.get(GO_MODULE):
-        name, _, version = release.partition("@")
-        found.append(_component("application", name, version, f"pkg:golang/{release}"))
     return found
 
 
@@ -104,10 +98,7 @@ def make(root: Path, folder: Path, name: str, arch: str) -> None:
 
 
 def check(found: dict, what: str) -> None:
-    """Fails unless the SBOM lists crates with their checksums, or Go modules."""
-    purls = [each.get("purl", "") for each in found["components"]]
-    if any(purl.startswith("pkg:golang/") for purl in purls):
-        return
+    """Fails unless the SBOM lists crates with their checksums."""
     listed = [each for each in found["components"] if each.get("purl", "").startswith("pkg:cargo/")]
     if not any("hashes" in crate for crate in listed):
         raise ToolError(f"{what}: the SBOM lists {len(listed)} crates, none with a checksum")

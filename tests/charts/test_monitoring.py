@@ -15,9 +15,12 @@ from charts import renders
 from stack import REPOSITORY
 from stack.apiserver import Api
 from stack.rendering import CHARTS, default_values, documents, helm, is_hook, template
+from tools import table
 from tools.resolve import tool
 
-MODULE = "github.com/prometheus-operator/prometheus-operator"
+OPERATOR = "github.com/prometheus-operator/prometheus-operator@v0.85.0"
+SUM = "h1:M5xLCLEoaW2IJfnuCwFzzpL+jSVQu3KGT84Pye+fW8s="
+"""The module with the operator's definitions, and its hash."""
 KINDS = ("podmonitors", "prometheusrules")
 STANDALONE = ("mode=standalone", "grafana.admin.secret=grafana")
 RULES = {
@@ -29,13 +32,16 @@ CONFIG_MAP = 1 << 20
 
 
 @pytest.fixture(scope="module")
-def definitions(api: Api) -> None:
+def definitions(api: Api, tmp_path_factory: pytest.TempPathFactory) -> None:
     """The operator's definitions of the pinned release."""
-    argv = ["go", "mod", "download", "-json", MODULE]
-    folder = Path(__file__).with_name("prometheus-operator")
+    argv = ["go", "mod", "download", "-json", OPERATOR]
+    # Outside of any module.
+    folder = tmp_path_factory.mktemp("operator")
     found = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stderr + found.stdout
-    crds = Path(json.loads(found.stdout)["Dir"]) / "example/prometheus-operator-crd"
+    module = json.loads(found.stdout)
+    assert module["Sum"] == SUM
+    crds = Path(module["Dir"]) / "example/prometheus-operator-crd"
     files = [f"--filename={crds}/monitoring.coreos.com_{kind}.yaml" for kind in KINDS]
     # Their text is too long for the annotation of the other kind of apply.
     applied = api.kubectl("apply", "--server-side", *files)
@@ -362,6 +368,13 @@ def test_grafana_is_provisioned_in_its_documented_form(case: str) -> None:
     assert provider["options"]["path"] == mounts["dashboards"]
     variables = {each["name"]: each.get("value") for each in container["env"]}
     assert variables["GF_PATHS_PROVISIONING"] == mounts["config"]
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("part", ["prometheus", "alertmanager"])
+def test_an_upstream_image_has_the_version_of_the_pinned_tool(part: str) -> None:
+    tag = default_values("monitoring")[part]["image"]["tag"]
+    assert f"version.Version={tag.removeprefix('v')}" in table.find(part).go.ldflags
 
 
 @pytest.mark.fast
