@@ -40,13 +40,9 @@ def pytest_sessionstart() -> None:
 NIGHTLY_FIXTURES = {"api", "booted", "housed", "large"}
 """Fixtures that need Kubernetes or a kernel in QEMU: whatever uses one is nightly."""
 
-NIGHTLY_FOLDERS = {"gateway_api"}
-"""Folders whose tests need a tool that takes minutes to build: Envoy Gateway."""
-
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks what needs one of `NIGHTLY_FIXTURES`, even through another fixture, or is in `NIGHTLY_FOLDERS`."""
+    """Marks what needs one of `NIGHTLY_FIXTURES`, even through another fixture."""
     for item in items:
-        fixtures = set(getattr(item, "fixturenames", ()))
-        if NIGHTLY_FIXTURES & fixtures or NIGHTLY_FOLDERS & set(item.path.parts):
+        if NIGHTLY_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.nightly)

@@ -317,9 +317,6 @@ BOARD.row(
             "unreachable or silent": sum_increase(
                 f"{EJECTIONS}_enforced_consecutive_gateway_failure", UPSTREAM
             ),
-            "unreachable (gatewayAPI)": sum_increase(
-                f"{EJECTIONS}_enforced_consecutive_local_origin_failure", UPSTREAM
-            ),
             "not ejected: too many": sum_increase(f"{EJECTIONS}_overflow", UPSTREAM),
         },
         limits=NONZERO,

@@ -5,7 +5,6 @@ The platform is not deployed meanwhile: its replicas have all CPUs, and the pods
 
 import platform
 import re
-import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -27,9 +26,9 @@ from images.archive import Image
 from stack.apiserver import PROGRAMS, Api
 from stack.credentials import certificate
 from stack.rendering import CHARTS
-from support import envoy_gateway
+from support import gateway_api
 from support.kubernetes import Cluster
-from tools import gomodule, resolve, table
+from tools import resolve
 from tools.resolve import tool
 
 __all__ = ["definitions", "test_the_profiles_of_http_and_grpc"]
@@ -101,13 +100,9 @@ class Pods(World):
 
 def bring(folder: Path) -> None:
     """Loads the images that the tests name into the nodes: all have the echo server, also that of CoreDNS, which only UDP asks."""
-    source = gomodule.source(table.find("gateway-conformance"))
-    argv = ["go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api/conformance"]
-    done = subprocess.run(argv, cwd=source, capture_output=True, text=True, check=True)
+    source = gateway_api.module("sigs.k8s.io/gateway-api/conformance")
     text = "".join(
-        file.read_text()
-        for part in ("base", "tests")
-        for file in Path(done.stdout.strip(), part).glob("*.yaml")
+        file.read_text() for it in ("base", "tests") for file in (source / it).glob("*.yaml")
     )
     archives = []
     for name, tag in sorted(set(re.findall(r"image: (registry\.k8s\.io/\S+):(\S+)", text))):
@@ -129,7 +124,7 @@ def api(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     try:
         yield Api(file, resolve.ensure(PROGRAMS))
         cluster.kubectl("delete", "namespace", "--selector", "gateway-conformance")
-        cluster.kubectl("delete", "--filename", str(envoy_gateway.definitions()))
+        cluster.kubectl("delete", "--filename", str(gateway_api.definitions()))
     finally:
         if was:
             releases.install(images.load(named))

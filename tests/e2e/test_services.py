@@ -21,7 +21,7 @@ from deploy import images
 from stack import PATIENCE, SLOWER, eventually
 from stack.http import Client, Reply, ask
 from stack.load import Load
-from support import envoy_gateway
+from support import gateway_api
 from support.exchanges import HEARTBEAT, Exchanges, Seen, calls, channel, events, messages, talks
 from support.kubernetes import PAUSE, ROLL_OUT
 from support.raw import connect
@@ -394,7 +394,7 @@ def team_route(release: Release, *names: str) -> str:
 @pytest.fixture
 def objects(routed: Release, mixed: Release) -> Iterator[Release]:
     """The platform with routes of objects in all namespaces, beside those of its values."""
-    definitions = str(envoy_gateway.definitions())
+    definitions = str(gateway_api.definitions())
     mixed.cluster.kubectl("apply", "--server-side", "--filename", definitions)
     mixed.cluster.kubectl("wait", "--for=condition=Established", "crd", "--all")
     more = {"routeObjects": {"enabled": True, "allowedNamespaces": "All"}}

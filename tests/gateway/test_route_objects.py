@@ -24,7 +24,7 @@ from stack.load import Load
 from stack.ports import free_ports
 from stack.rendering import config_maps, documents
 from stack.replica import Server
-from support import envoy_gateway
+from support import gateway_api
 from support.slices import READY, Agents, EndpointsAgent, Slices, Wire
 
 GROUP = "gateway.networking.k8s.io"
@@ -35,7 +35,7 @@ KINDS = {"GatewayClass", "Gateway"}
 @pytest.fixture(scope="module")
 def definitions(api: Api) -> None:
     """The definitions of Gateway API on the API server."""
-    files = envoy_gateway.definitions()
+    files = gateway_api.definitions()
     established = ("wait", "--for=condition=Established", "crd", "--all")
     for arguments in (("apply", "--server-side", "--filename", files), established):
         done = api.kubectl(*arguments)

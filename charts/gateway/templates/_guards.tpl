@@ -3,6 +3,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 */}}
 {{- define "gateway.guards" -}}
 {{- include "common.guards.renamed" (list .Values "" (dict "exclusive" "pinning (exclusive or shared)")) -}}
+{{- include "gateway.guards.mode" . -}}
 {{- include "common.guards" . -}}
 {{- include "gateway.guards.discovery" . -}}
 {{- include "gateway.guards.routes" . -}}
@@ -20,7 +21,13 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- include "gateway.guards.overload" . -}}
 {{- include "gateway.guards.tracing" . -}}
 {{- include "gateway.guards.workers" . -}}
-{{- include "gateway.guards.api" . -}}
+{{- end -}}
+
+{{/* 0.2.0 could also render objects for Envoy Gateway. */}}
+{{- define "gateway.guards.mode" -}}
+{{- if or (ne (.Values.mode | default "envoy") "envoy") (hasKey .Values "gatewayAPI") -}}
+{{- fail "mode gatewayAPI and its settings in gatewayAPI are of 0.2.0, but this chart always runs Envoy itself: remove both keys. For Envoy Gateway or another controller, install charts/service alone, as gateway/gateway-api.md shows" -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "gateway.guards.discovery" -}}
@@ -57,9 +64,6 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 
 {{- define "gateway.guards.routeObjects" -}}
 {{- with .Values.routeObjects -}}
-{{- if and .enabled (ne $.Values.mode "envoy") -}}
-{{- fail "routeObjects.enabled is true but mode is gatewayAPI, where Envoy Gateway serves the objects: set mode to envoy, or routeObjects.enabled to false" -}}
-{{- end -}}
 {{- if and .enabled (ne (include "gateway.discovery" $) "eds") -}}
 {{- fail (printf "routeObjects.enabled is true but replicas are found by %s: the agent that reads the objects needs upstream.discovery eds and no upstream.dns.hostname" (include "gateway.discovery" $)) -}}
 {{- end -}}
@@ -174,7 +178,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- if eq $discovery "dns" -}}
 {{- range $key, $value := dict "port" .port "health.port" .healthPort -}}
 {{- if not (regexMatch "^[0-9]+$" $value) -}}
-{{- fail (printf "%s of the service %s is %s, but DNS and Gateway API have no names of ports: give its number" $key $name $value) -}}
+{{- fail (printf "%s of the service %s is %s, but DNS has no names of ports: give its number" $key $name $value) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -240,13 +244,11 @@ port taken does not start. */}}
 
 {{/* The default account is shared by all pods of the namespace. */}}
 {{- define "gateway.guards.account" -}}
-{{- if eq .Values.mode "envoy" -}}
 {{- if and (eq (include "gateway.discovery" .) "eds") .Values.agent.rbac (eq (include "common.serviceAccountName" .) "default") -}}
 {{- fail "the service account is default, so all pods of the namespace would get the agent's Role. Set serviceAccount.name, or set agent.rbac to false and grant the permissions yourself, or set upstream.discovery to dns" -}}
 {{- end -}}
 {{- if and .Values.upstream.eds.service (ne (include "gateway.discovery" .) "eds") -}}
 {{- fail (printf "upstream.eds.service is %s but replicas are found by %s: remove upstream.eds.service, or %s" .Values.upstream.eds.service (include "gateway.discovery" .) (ternary "upstream.dns.hostname" "set upstream.discovery to eds" (ne .Values.upstream.dns.hostname ""))) -}}
-{{- end -}}
 {{- end -}}
 {{- end -}}
 

@@ -1,6 +1,6 @@
 {{/*
-Where requests may lead: the services and routes of the values in one form, as JSON, for both modes and for
-the agent. Without routes there is one service, the upstream, and one route to it.
+Where requests may lead: the services and routes of the values in one form, as JSON, for Envoy and for the
+agent. Without routes there is one service, the upstream, and one route to it.
 */}}
 
 {{/* Not empty if routes name the services; otherwise all requests go to the upstream. */}}
@@ -167,8 +167,7 @@ route, and what it has by default. */}}
 {{- end -}}
 
 {{/*
-Virtual hosts: Envoy and Gateway API choose the most specific name of a host before they look at any route.
-So each name has all routes that take it, in their order, and the first match wins as if there were one list.
+Virtual hosts: Envoy chooses the most specific name of a host before it looks at any route. So each name has all routes that take it, in their order, and the first match wins as if there were one list.
 */}}
 {{- define "gateway.hosts" -}}
 {{- $hosts := list -}}

@@ -1,5 +1,5 @@
 //! HTTPRoute and GRPCRoute objects of Gateway API that are attached to the Gateway of this gateway, as routes and
-//! clusters of Envoy. (In the chart's mode `gatewayAPI` Envoy Gateway does this, and there is no agent.)
+//! clusters of Envoy.
 
 mod attach;
 mod backends;

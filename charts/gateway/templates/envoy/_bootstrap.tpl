@@ -60,14 +60,9 @@ layered_runtime:
   - name: chart
     static_layer: {envoy.reloadable_features.strict_chunk_parsing: true}
   - name: static
-    static_layer: {{ include "gateway.envoy.runtimeKeys" . }}
+    static_layer: {{ merge dict (.Values.runtime | default dict) (dict "http.max_requests_per_io_cycle" (int .Values.listener.http2.requestsPerTurn)) | toJson }}
   - name: admin
     admin_layer: {}
-{{- end -}}
-
-{{/* Those of values, in both modes. */}}
-{{- define "gateway.envoy.runtimeKeys" -}}
-{{- merge dict (.Values.runtime | default dict) (dict "http.max_requests_per_io_cycle" (int .Values.listener.http2.requestsPerTurn)) | toJson -}}
 {{- end -}}
 
 {{/* A series that is not listed costs nothing: Envoy then does not even count it. */}}
@@ -112,4 +107,20 @@ stats_config:
       - {prefix: http.ingress.tracing.}
       - {prefix: cluster.collector.upstream_rq}
       {{- end }}
+{{- end -}}
+
+{{/* A duration in protobuf's JSON format, such as 0.250s. Takes a list of the root context and the
+dotted name of a value. */}}
+{{- define "gateway.duration" -}}
+{{- include "gateway.seconds" (include "common.milliseconds" . | int64) -}}
+{{- end -}}
+
+{{/* The same, of milliseconds. */}}
+{{- define "gateway.seconds" -}}
+{{- $milliseconds := int64 . -}}
+{{- if mod $milliseconds 1000 -}}
+{{- printf "%d.%03ds" (div $milliseconds 1000) (mod $milliseconds 1000) -}}
+{{- else -}}
+{{- printf "%ds" (div $milliseconds 1000) -}}
+{{- end -}}
 {{- end -}}

@@ -2,16 +2,15 @@
 How the replicas are found.
 */}}
 
-{{/* A name to look up means DNS: in 0.1.0, where there was no other way, it was all that had to be set. In
-mode gatewayAPI the name leads to the Service, and the agent has nothing to do. */}}
+{{/* A name to look up means DNS: in 0.1.0, where there was no other way, it was all that had to be set. */}}
 {{- define "gateway.discovery" -}}
-{{- $named := or (ne (.Values.upstream.dns.hostname | default "") "") (ne .Values.mode "envoy") -}}
+{{- $named := ne (.Values.upstream.dns.hostname | default "") "" -}}
 {{- ternary "dns" .Values.upstream.discovery (and (eq .Values.upstream.discovery "eds") $named) -}}
 {{- end -}}
 
 {{/* Not empty if the agent keeps clusters and routes, too, so that Envoy runs on when they change. */}}
 {{- define "gateway.dynamic" -}}
-{{- if and (eq .Values.mode "envoy") (eq (include "gateway.discovery" .) "eds") (include "gateway.routed" .) -}}
+{{- if and (eq (include "gateway.discovery" .) "eds") (include "gateway.routed" .) -}}
 yes
 {{- end -}}
 {{- end -}}

@@ -131,12 +131,4 @@ explicit_http_config:
 {{- end -}}
 {{- end -}}
 {{- end -}}
-{{- if eq .Values.mode "gatewayAPI" -}}
-{{- if ne .Values.upstream.protocol "http1" -}}
-{{- fail (printf "upstream.protocol is %s, but in mode gatewayAPI it is http1: set it to http1, or mode to envoy" .Values.upstream.protocol) -}}
-{{- end -}}
-{{- if .Values.upstream.health.grpc -}}
-{{- fail "upstream.health.grpc is true, but mode gatewayAPI checks health by HTTP: set it to false, or mode to envoy" -}}
-{{- end -}}
-{{- end -}}
 {{- end -}}
