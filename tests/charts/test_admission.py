@@ -22,9 +22,8 @@ from stack.rendering import BASES, CHARTS, default_values, documents, template
 
 pytestmark = pytest.mark.nightly
 
-# Objects of these take definitions that this server does not have: tests/gateway_api, test_monitoring.py.
-DEFINED = ("gateway-api", "monitoring-operator")
-CASES = [case for case in renders.cases() if not case.name.endswith(DEFINED)]
+# Objects of the operator take definitions that this server does not have: test_monitoring.py.
+CASES = [case for case in renders.cases() if case.name != "monitoring-operator"]
 
 
 def dry_run(api: Api, namespace: str, objects: str) -> tuple[int, str]:
@@ -235,8 +234,7 @@ def without(key: str, values: dict) -> dict:
 
 @pytest.mark.parametrize("chart", ["service", "gateway", "node-tuning", "corelane"])
 def test_every_option_can_be_changed_in_place(api: Api, chart: str) -> None:
-    # Objects of mode gatewayAPI take definitions that this server does not have: tests/gateway_api.
-    cases = [case for case in renders.cases() if case.chart == chart and "api" not in case.name]
+    cases = [case for case in renders.cases() if case.chart == chart]
     named = {each["metadata"].get("namespace") for case in cases for each in renders.render(case)}
     with api.namespace() as namespace:
         for other in named - {None}:

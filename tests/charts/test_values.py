@@ -5,6 +5,7 @@ Text that looks like a number or a boolean stays text in what is rendered.
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 import yaml
@@ -14,72 +15,28 @@ from stack.rendering import BASES, CHARTS, LOADER, helm
 
 pytestmark = pytest.mark.fast
 
-REFUSED = [
-    # Of the chart, the key and the JSON of the value.
-    ("service", "env", '[{"name": "A", "value": 5}]'),
-    ("service", "env", '[{"name": "A=B", "value": ""}]'),
-    ("service", "env", '[{"name": "A", "valeu": ""}]'),
-    ("gateway", "extraEnv", '[{"name": "A", "value": true}]'),
-    ("service", "image.repository", '"Team/shop"'),
-    ("service", "image.repository", '"https://registry.example/shop"'),
-    ("service", "image.tag", '"v1+build"'),
-    ("service", "global.registry", '"https://registry.example"'),
-    ("gateway", "global.registry", '"registry.example/"'),
-    ("service", "imagePullSecrets", '[{"name": "Pull_Secret"}]'),
-    ("service", "labels", '{"team": "web shop"}'),
-    ("service", "labels", '{"a key": "x"}'),
-    ("service", "podLabels", '{"team": "' + "x" * 64 + '"}'),
-    ("gateway", "podAnnotations", '{"a key": "x"}'),
-    ("service", "nodeSelector", '{"pool": true}'),
-    ("service", "tolerations", '[{"key": "pinned", "value": true}]'),
-    ("gateway", "tolerations", '[{"key": "pinned", "effect": "NoRun"}]'),
-    ("service", "topologySpread[0].whenUnsatisfiable", '"Never"'),
-    ("service", "resources", '{"limits": {"memory": "512MB"}}'),
-    ("service", "resources", '{"limits": {"ram": "512Mi"}}'),
-    ("node-tuning", "cpu", '"half"'),
-    ("service", "volumes", '[{"name": "my_data"}]'),
-    ("service", "volumeMounts", '[{"name": "data", "mountPath": "data:ro"}]'),
-    ("service", "tls.secret", '"my_secret"'),
-    ("gateway", "tls.secret", '"my secret"'),
-    ("service", "serviceAccount.name", '"Shop"'),
-    ("service", "priorityClassName", '"very high"'),
-    ("service", "service.appProtocol", '"kubernetes.io/h2c/x"'),
-    ("service", "routes.hosts", '["Shop.example:80"]'),
-    ("service", "routes.paths", '["/a//b"]'),
-    ("service", "routes.paths", '["/a?b"]'),
-    ("service", "routes.timeout", '"100000s"'),
-    ("service", "probes.port", '"admin_port"'),
-    ("service", "replicas", "3000000000"),
-    ("service", "drain.deadline", '"999999999999h"'),
-    ("service", "networkPolicy.clients", '[{"ipBlock": {"cidr": "10.0.0.0/33"}}]'),
-    ("service", "networkPolicy.clients", '[{"ipBlock": {"cidr": "10.0.0.256/8"}}]'),
-    ("gateway", "service.loadBalancerSourceRanges", '["10.0.0.0"]'),
-    ("gateway", "agent.apiServer.cidrs", '["fd00::/129"]'),
-    ("gateway", "listener.address", '"0.0.0.256"'),
-    ("gateway", "listener.bodyBytes", "4294967296"),
-    ("gateway", "listener.connections", "4294967296"),
-    ("gateway", "upstream.dns.hostname", '"shop:8080"'),
-    ("gateway", "tracing.host", '"http://collector"'),
-    ("gateway", "routeObjects.className", '"A class"'),
-    ("gateway", "service.loadBalancerClass", '"a b"'),
-    ("gateway", "sysctls", '{"net.ipv4.ip_local_port_range": "100000 200000"}'),
-    ("node-tuning", "address", '"node-1"'),
-    ("monitoring", "prometheus.externalLabels", '{"cluster-name": "a"}'),
-    ("monitoring", "prometheus.persistence.storageClass", '"Fast SSD"'),
-    ("monitoring", "grafana.settings", '{"GF-A": "x"}'),
-    ("loadtest", "target.token.secret", '"my_token"'),
-    ("loadtest", "target.token.key", '"a/b"'),
+ROWS = [
+    (chart, row)
+    for chart, rows in yaml.safe_load(Path(__file__).with_name("refusals.yaml").read_text()).items()
+    for row in rows
 ]
+IMAGE = {"service": {"image": {"repository": "registry.example/team/shop", "tag": "1"}}}
+"""Values of charts that have no image without them."""
 
 
-@pytest.mark.parametrize(("chart", "key", "value"), REFUSED)
-def test_what_the_next_layer_refuses_is_refused(chart: str, key: str, value: str) -> None:
-    files = [f"--values={file}" for file in (renders.REGISTRY, *BASES.get(chart, ()))]
-    result = helm("template", "shop", CHARTS / chart, *files, "--set-json", f"{key}={value}")
-    assert result.returncode != 0
-    named = re.split(r"[.[]", key)[0 if "[" in key else -1] in result.stderr
-    assert named or "invalid propertyName" in result.stderr
-    assert "error calling" not in result.stderr
+@pytest.mark.parametrize(("chart", "row"), ROWS, ids=lambda it: json.dumps(it)[:60])
+def test_a_value_is_refused_with_its_name_and_what_to_do(chart: str, row: dict) -> None:
+    values = IMAGE.get(chart, {}) | row["set"]
+    sets = [f"--set-json={key}={json.dumps(value)}" for key, value in values.items()]
+    version = f"--kube-version={row.get('kubernetes', renders.KUBERNETES)}"
+    argv = [CHARTS / chart, "--namespace=prod", f"--values={renders.REGISTRY}", version, *sets]
+    result = helm("template", "corelane", *argv)
+    if "error" in row:
+        assert result.returncode != 0
+        assert re.search(row["error"], result.stderr), result.stderr
+        assert "error calling" not in result.stderr
+    else:
+        assert result.returncode == 0, result.stderr
 
 
 @pytest.mark.parametrize("release", ["1shop", "shop.web", "s" * 53])

@@ -41,20 +41,6 @@ context in which the part's values stand at the top, so that the library's templ
 {{- (get (first .).Values (last .)).externalUrl | default (printf "http://%s" (include "monitoring.address" .)) -}}
 {{- end -}}
 
-{{- define "monitoring.service" -}}
-apiVersion: v1
-kind: Service
-metadata:
-  {{- include "common.metadata" . | nindent 2 }}
-spec:
-  selector:
-    {{- include "common.selectorLabels" . | nindent 4 }}
-  ports:
-    - name: {{ .App | quote }}
-      port: {{ .Values.port }}
-      targetPort: {{ .App }}
-{{- end -}}
-
 {{/* The path of that URL: all of a part is below it. Takes the root context and the part. */}}
 {{- define "monitoring.path" -}}
 {{- (include "monitoring.url" . | urlParse).path | trimSuffix "/" -}}

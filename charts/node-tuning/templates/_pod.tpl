@@ -119,3 +119,8 @@ tolerations:
   {{- toYaml . | nindent 2 }}
   {{- end }}
 {{- end -}}
+
+{{/* The address of all agents. */}}
+{{- define "node-tuning.url" -}}
+http://{{ include "common.fullname" . }}.{{ .Release.Namespace }}.svc:{{ .Values.port }}
+{{- end -}}
