@@ -105,13 +105,6 @@ def test_a_service_reaches_what_it_is_given(settings: list[str], open_ports: set
     assert {port for port in ports if passes(rules, "to", STRANGER, port)} == open_ports
 
 
-def test_a_service_reaches_postgresql_where_it_is() -> None:
-    peer = "networkPolicy.presets.postgresql[0].podSelector.matchLabels.app=db"
-    rules = render("service", peer)["NetworkPolicy"]["spec"]["egress"]
-    assert passes(rules, "to", {"app": "db"}, 5432)
-    assert not passes(rules, "to", STRANGER, 5432)
-
-
 @pytest.mark.parametrize("release", ["corelane", "other"])
 def test_gateway_reaches_the_api_server_and_replicas(release: str) -> None:
     rules = render("gateway")["NetworkPolicy"]["spec"]["egress"]
@@ -132,15 +125,6 @@ def test_gateway_reaches_dns_and_replicas(release: str) -> None:
         assert passes(rules, "to", server, port)
     for port in (TRAFFIC, ADMIN, 443):
         assert not passes(rules, "to", STRANGER, port)
-
-
-def test_gateway_reaches_listed_replicas_by_address() -> None:
-    endpoint = "upstream.endpoints[0].{}"
-    settings = [endpoint.format(part) for part in ("address=10.1.2.3", "port=80", "adminPort=81")]
-    objects = render("gateway", "upstream.discovery=static", *settings)
-    (rule,) = objects["NetworkPolicy"]["spec"]["egress"]
-    assert rule["to"] == [{"ipBlock": {"cidr": "10.1.2.3/32"}}]
-    assert [entry["port"] for entry in rule["ports"]] == [80, 81]
 
 
 @BOTH

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from support.rendering import container, pod, render
+from stack.rendering import container, pod, render
 
 pytestmark = [pytest.mark.fast, pytest.mark.parametrize("chart", ["gateway", "service"])]
 
