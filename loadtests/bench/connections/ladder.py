@@ -209,7 +209,6 @@ PATTERNS: dict[str, dict[str, float]] = {
 FROM_DISK = ("--static.cache", "0", "--limits.blocking-queue", str(REQUESTS))
 """Every request opens the file and reads it, and as many may wait for that as come."""
 
-PUBLISHED = "30 ms in the median and none over 300 ms (Pauley, A High Concurrency HTTP Server Architecture, 2019)"
 FLOOR, MEMORY, DISK, GATEWAY = "floor", "server", "server from disk", "gateway at once"
 
 
