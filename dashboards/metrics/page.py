@@ -62,7 +62,7 @@ rate(SERIES[5m])
 
 LABELS are the labels that the series has in addition to the labels of its target. The inner `unless` excludes a
 target if its process started before the window and no scrape succeeded at the beginning of the window, because the
-counters of that moment are unknown. So neither a failed scrape nor a new Prometheus makes old requests count again. If you
+counters of that moment are unknown. Therefore old requests do not count again after a failed scrape or in a new Prometheus. If you
 change a relabeling so that it begins to keep series of running replicas, their old requests count once.
 
 The alternative is to expose every route, method and class of codes at 0. That would add up to 5 × `lanes` × `kinds` counters
