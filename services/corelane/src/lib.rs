@@ -133,8 +133,11 @@ pub use request::current::{
 };
 pub use request::finished::{Cut, Finished, Span, Times};
 pub use request::panics::panics_are_logged;
-pub use request::queue::{BRIEF, HANDICAP};
 pub use request::route_limits::{LimitedReply, LimitedRoute, RouteLimits};
+// For the capacity model of `corelane-cli`.
+#[doc(hidden)]
+pub use request::turns::Turns;
+pub use request::turns::{BRIEF, HANDICAP};
 pub use server::builder::Builder;
 pub use server::control::ServerHandle;
 pub use server::dependency::Dependency;

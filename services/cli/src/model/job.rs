@@ -3,6 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use corelane::Turns;
+
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Job {
@@ -69,8 +71,19 @@ impl Heap {
         self.free.push(place);
         Some(self.jobs[place])
     }
+}
 
-    pub(super) fn len(&self) -> usize {
-        self.orders.len()
-    }
+/// Seconds in nanoseconds.
+pub(super) fn nanos(seconds: f64) -> u64 {
+    (seconds * 1e9).round() as u64
+}
+
+/// Queues a request.
+pub(super) fn queue(turns: &Turns<Job>, now: f64, job: Job) {
+    turns.push(nanos(now), nanos(job.expected), job);
+}
+
+/// The next request, if one waits and a slot is free.
+pub(super) fn next(turns: &Turns<Job>) -> Option<Job> {
+    turns.next(|_, has_slot| has_slot.then_some(())).map(|(job, ())| job)
 }

@@ -1,16 +1,16 @@
-//! A lane in the simulation: `queue.rs` in simulated time.
+//! A lane in the simulation: its event loop in simulated time, around the queue of a real lane.
 //!
-//! The event loop polls its sockets and takes what has arrived. It reads each request. A cheap one
-//! runs at once if a slot is free, any other waits for its turn. When everything that arrived is
-//! read, one waiting request has its turn, and the loop polls again. It sleeps when there is
-//! nothing to do. Requests of slow kinds go to the slow lane, which answers by the lane.
+//! The event loop polls its sockets and takes what has arrived. It reads each request, which starts or
+//! waits for its turn. When everything that arrived is read, one waiting request has its turn, and the
+//! loop polls again. It sleeps when there is nothing to do. Requests of slow kinds go to the slow lane,
+//! which answers by the lane.
 
 use std::collections::VecDeque;
 
 use super::Replica;
-use super::job::{Heap, Job};
+use super::job::{Heap, Job, nanos, next, queue};
 use super::slow::SlowModel;
-use corelane::{BRIEF, HANDICAP};
+use corelane::Turns;
 
 /// A task of the event loop.
 #[derive(Clone, Copy, Debug)]
@@ -26,8 +26,6 @@ enum Task {
 /// One lane in simulated time.
 #[derive(Debug)]
 pub(super) struct LaneModel {
-    slots: usize,
-    queue: usize,
     /// Cost of a request before its handler, and again after it.
     half_outside: f64,
     wake: f64,
@@ -42,12 +40,8 @@ pub(super) struct LaneModel {
     ready: VecDeque<Task>,
     /// Handlers that wait without the lane.
     away: Heap,
-    /// Requests that wait for their turn.
-    waiting: Heap,
-    running: usize,
+    turns: Turns<Job>,
     slow: SlowModel,
-    /// A waiting request found every slot taken: the next free slot is reserved for it.
-    owed: bool,
     /// A request had its turn: the sockets are polled next.
     to_look: bool,
 }
@@ -55,8 +49,6 @@ pub(super) struct LaneModel {
 impl LaneModel {
     pub(super) fn new(replica: &Replica) -> Self {
         LaneModel {
-            slots: replica.slots,
-            queue: replica.queue,
             half_outside: replica.outside / 2.0,
             wake: replica.wake,
             now: 0.0,
@@ -65,10 +57,8 @@ impl LaneModel {
             sockets: VecDeque::new(),
             ready: VecDeque::new(),
             away: Heap::default(),
-            waiting: Heap::default(),
-            running: 0,
-            slow: SlowModel::new(replica.slots, replica.slow_share),
-            owed: false,
+            turns: Turns::new(replica.slots, replica.queue),
+            slow: SlowModel::new(replica),
             to_look: false,
         }
     }
@@ -97,7 +87,7 @@ impl LaneModel {
             }
             if let Some(task) = self.ready.pop_front() {
                 self.act(task, finished);
-            } else if let Some(job) = self.turn() {
+            } else if let Some(job) = next(&self.turns) {
                 self.start(job, finished);
                 self.to_look = true;
             } else {
@@ -159,12 +149,6 @@ impl LaneModel {
         true
     }
 
-    /// The next request, if one waits and a slot is free.
-    fn turn(&mut self) -> Option<Job> {
-        self.owed = self.running >= self.slots;
-        if self.owed { None } else { self.waiting.pop() }
-    }
-
     fn act(&mut self, task: Task, finished: &mut Vec<(Job, Option<f64>)>) {
         match task {
             Task::Read(job) => self.read(job, finished),
@@ -179,18 +163,16 @@ impl LaneModel {
     /// Reads a request, which starts, waits or is shed.
     fn read(&mut self, job: Job, finished: &mut Vec<(Job, Option<f64>)>) {
         self.spend(self.half_outside);
-        let owed = self.owed && self.waiting.len() > 0;
-        if job.slow && self.slow.len() < self.slots + self.queue {
-            self.slow.push(self.now, job);
-        } else if job.slow {
+        if job.slow && self.slow.is_full() {
             self.shed(job, finished);
-        } else if job.expected < BRIEF as f64 / 1e9 && self.running + usize::from(owed) < self.slots
-        {
+        } else if job.slow {
+            self.slow.push(self.now, job);
+        } else if self.turns.may_start(nanos(job.expected)) {
             self.start(job, finished);
-        } else if self.running + self.waiting.len() >= self.slots + self.queue {
+        } else if self.turns.is_full() {
             self.shed(job, finished);
         } else {
-            self.waiting.push(self.now + HANDICAP as f64 * job.expected, job);
+            queue(&self.turns, self.now, job);
         }
     }
 
@@ -202,7 +184,7 @@ impl LaneModel {
 
     /// Starts a handler. One that waits holds the lane for half of its lane time before that.
     fn start(&mut self, job: Job, finished: &mut Vec<(Job, Option<f64>)>) {
-        self.running += 1;
+        self.turns.begin();
         if job.wait > 0.0 {
             self.spend(job.lane / 2.0);
             self.away.push(self.now + job.wait, job);
@@ -214,7 +196,7 @@ impl LaneModel {
     /// Ends a handler that needs the lane for another `rest`, and writes its reply.
     fn end(&mut self, job: Job, rest: f64, finished: &mut Vec<(Job, Option<f64>)>) {
         self.spend(rest);
-        self.running -= 1;
+        self.turns.end();
         self.spend(self.half_outside);
         finished.push((job, Some(self.now)));
     }

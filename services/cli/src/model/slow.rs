@@ -1,9 +1,10 @@
 //! The slow lane in the simulation: it has the CPU while its lane sleeps, and a least share of it
 //! while the lane does not.
 
-use corelane::HANDICAP;
+use corelane::Turns;
 
-use super::job::{Heap, Job};
+use super::Replica;
+use super::job::{Heap, Job, next, queue};
 
 /// Interval at which a lane compares what its slow lane got with its share, in seconds.
 const WINDOW: f64 = 5e-3;
@@ -11,49 +12,44 @@ const WINDOW: f64 = 5e-3;
 /// Requests that run at lower priority on the CPU of a lane.
 #[derive(Debug)]
 pub(super) struct SlowModel {
-    slots: usize,
     share: f64,
-    /// Requests that wait for their turn.
-    waiting: Heap,
+    turns: Turns<Job>,
     /// The request that has the thread, and the time that it still needs.
     current: Option<(Job, f64)>,
     /// Handlers that wait without the thread.
     away: Heap,
-    running: usize,
     /// Start of the window, and the CPU time since then.
     since: f64,
     got: f64,
 }
 
 impl SlowModel {
-    pub(super) fn new(slots: usize, share: f64) -> Self {
+    pub(super) fn new(replica: &Replica) -> Self {
         SlowModel {
-            slots,
-            share,
-            waiting: Heap::default(),
+            share: replica.slow_share,
+            turns: Turns::new(replica.slots, replica.queue),
             current: None,
             away: Heap::default(),
-            running: 0,
             since: 0.0,
             got: 0.0,
         }
     }
 
-    /// Requests that wait or run.
-    pub(super) fn len(&self) -> usize {
-        self.running + self.waiting.len()
+    /// Whether it takes no further request.
+    pub(super) fn is_full(&self) -> bool {
+        self.turns.is_full()
     }
 
     pub(super) fn push(&mut self, now: f64, job: Job) {
         if !self.is_ready(now) {
             (self.since, self.got) = (now, 0.0);
         }
-        self.waiting.push(now + HANDICAP as f64 * job.expected, job);
+        queue(&self.turns, now, job);
     }
 
     /// Whether it would run if it had the CPU.
     pub(super) fn is_ready(&self, now: f64) -> bool {
-        let waits = self.waiting.len() > 0 && self.running < self.slots;
+        let waits = self.turns.is_waiting() && self.turns.has_slot();
         self.current.is_some() || waits || self.due().is_some_and(|due| due <= now)
     }
 
@@ -88,7 +84,7 @@ impl SlowModel {
                 let rest = Job { lane: job.lane / 2.0, wait: 0.0, ..job };
                 self.away.push(now + used + job.wait, rest);
             } else {
-                self.running -= 1;
+                self.turns.end();
                 return (used, Some(job));
             }
         }
@@ -101,11 +97,8 @@ impl SlowModel {
         if self.due().is_some_and(|due| due <= now) {
             return self.away.pop().map(|job| (job, job.lane));
         }
-        if self.running >= self.slots {
-            return None;
-        }
-        let job = self.waiting.pop()?;
-        self.running += 1;
+        let job = next(&self.turns)?;
+        self.turns.begin();
         Some((job, if job.wait > 0.0 { job.lane / 2.0 } else { job.lane }))
     }
 }

@@ -35,6 +35,11 @@ impl Tick {
         now.map_or(0, |now| now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64)
     }
 
+    /// The time in nanoseconds.
+    pub(crate) fn nanos(self) -> u64 {
+        self.0
+    }
+
     /// Nanoseconds since `earlier`; 0 if that is not earlier.
     pub(crate) fn since(self, earlier: Tick) -> u64 {
         self.0.saturating_sub(earlier.0)

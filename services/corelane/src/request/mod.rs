@@ -31,5 +31,6 @@ pub(crate) mod routes;
 pub(crate) mod send_batch;
 pub(crate) mod service;
 pub(crate) mod streams;
+pub(crate) mod turns;
 pub(crate) mod unsent;
 pub(crate) mod upload;

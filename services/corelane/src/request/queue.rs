@@ -5,9 +5,7 @@
 //! So a cheap request waits for at most one slow handler, not for all that arrived in the same
 //! batch.
 
-use std::cell::{Cell, RefCell};
-use std::cmp::{Ordering, Reverse};
-use std::collections::BinaryHeap;
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -20,15 +18,7 @@ use crate::base::settings::Limits;
 use crate::load::lane::Lane;
 use crate::metrics::LaneMetrics;
 use crate::request::offload::Offload;
-
-/// Expected lane time in nanoseconds below which a request starts without waiting for its turn, on its
-/// own lane. To wait or to move would cost more than that saves other requests.
-pub const BRIEF: u64 = 100_000;
-
-/// A request is queued as if it had arrived later, by this multiple of its expected time. Cheap
-/// requests overtake expensive ones. Each starts eventually, because this delay does not grow while
-/// it waits.
-pub const HANDICAP: u64 = 8;
+use crate::request::turns::{BRIEF, Place, Turns};
 
 /// The slots and the queue of one lane.
 #[derive(Debug)]
@@ -36,15 +26,7 @@ pub(crate) struct Queue {
     lane: Lane,
     /// Maximum expected wait of a request that is admitted.
     timeout: Duration,
-    slots: usize,
-    capacity: usize,
-    running: Cell<usize>,
-    waiting: RefCell<BinaryHeap<Reverse<Ranked>>>,
-    /// Requests that still wait; the heap may also hold abandoned ones.
-    length: Cell<usize>,
-    arrivals: Cell<u64>,
-    /// A waiting request found every slot taken: the next free slot is reserved for it.
-    owed: Cell<bool>,
+    turns: Turns<Ranked>,
     /// Notified when a slot is released or a request is queued.
     changed: Notify,
     /// The slow lanes, if there are any.
@@ -78,13 +60,7 @@ impl Queue {
         Queue {
             lane,
             timeout,
-            slots: limits.slots,
-            capacity: limits.queue,
-            running: Cell::new(0),
-            waiting: RefCell::default(),
-            length: Cell::new(0),
-            arrivals: Cell::new(0),
-            owed: Cell::new(false),
+            turns: Turns::new(limits.slots, limits.queue),
             changed: Notify::new(),
             slow,
         }
@@ -93,88 +69,48 @@ impl Queue {
     /// Admits a request that arrived `now` and is expected to hold the lane for `expected`
     /// nanoseconds. `is_bound`: only this lane can serve it.
     pub(crate) fn admit(self: &Rc<Self>, expected: u64, now: Tick, is_bound: bool) -> Admission {
-        if expected < BRIEF && self.has_slot_to_spare() {
+        if self.turns.may_start(expected) {
             return Admission::Start(Slot::take(self));
         }
-        // A request that waits only for its turn and not for a slot does not fill the queue.
-        let full = self.slots.saturating_add(self.capacity);
         // Excludes the request's own time, which does not delay its start. Otherwise a route whose
         // estimate once exceeded the timeout would be rejected forever, and the estimate could not
         // improve.
         let before = self.metrics().expected.get().saturating_sub(expected);
         let late = Duration::from_nanos(before) > self.timeout;
-        if late || self.running.get() + self.length.get() >= full {
+        if late || self.turns.is_full() {
             return Admission::Shed;
         }
         let waiter = Rc::new(Waiter::default());
-        let arrival = self.arrivals.get();
-        self.arrivals.set(arrival + 1);
-        let since = now.later(expected.saturating_mul(HANDICAP));
         // Handing a request over takes about as long as this.
         let may_move = !is_bound && expected >= BRIEF;
-        let ranked = Ranked { since, arrival, expected, may_move, waiter: Rc::clone(&waiter) };
-        self.waiting.borrow_mut().push(Reverse(ranked));
-        self.lengthen();
+        let waiting = Ranked { expected, may_move, waiter: Rc::clone(&waiter) };
+        let place = self.turns.push(now.nanos(), expected, waiting);
+        self.metrics().queued.add(1);
         self.changed.notify_one();
-        Admission::Wait(Queued { queue: Rc::clone(self), waiter, started: false })
-    }
-
-    /// Whether a free slot is not reserved for a waiting request. Requests with little lane time
-    /// may hold their slots for long, and would otherwise take every slot that becomes free.
-    fn has_slot_to_spare(&self) -> bool {
-        let owed = self.owed.get() && self.length.get() > 0;
-        self.running.get() + usize::from(owed) < self.slots
+        Admission::Wait(Queued { queue: Rc::clone(self), place, waiter })
     }
 
     fn metrics(&self) -> &LaneMetrics {
         &self.lane.shared().metrics
     }
 
-    fn lengthen(&self) {
-        self.length.set(self.length.get() + 1);
-        self.metrics().queued.add(1);
-    }
-
-    fn shorten(&self) {
-        self.length.set(self.length.get() - 1);
-        self.metrics().queued.sub(1);
-    }
-
-    /// Removes abandoned requests once they are more than half of the heap.
-    fn prune(&self) {
-        let mut waiting = self.waiting.borrow_mut();
-        if waiting.len() > 64 + 2 * self.length.get() {
-            waiting.retain(|Reverse(ranked)| !ranked.waiter.left.get());
-        }
-    }
-
     /// Takes the next request, if one waits that can start.
     fn next(self: &Rc<Self>) -> Option<(Rc<Waiter>, Turn)> {
-        self.owed.set(self.running.get() >= self.slots);
-        let mut waiting = self.waiting.borrow_mut();
-        loop {
-            let Reverse(first) = waiting.peek()?;
-            let turn = match first.waiter.left.get() {
-                true => None,
-                false => Some(self.turn(first)?),
-            };
-            let Reverse(first) = waiting.pop()?;
-            if let Some(turn) = turn {
-                return Some((first.waiter, turn));
-            }
-        }
+        let (first, turn) = self.turns.next(|first, has_slot| self.turn(first, has_slot))?;
+        self.metrics().queued.sub(1);
+        Some((first.waiter, turn))
     }
 
     /// Where the first of those that wait starts; `None` if nowhere yet. An idle lane takes it, if
     /// others wait for long behind it.
-    fn turn(self: &Rc<Self>, first: &Ranked) -> Option<Turn> {
+    fn turn(self: &Rc<Self>, first: &Ranked, has_slot: bool) -> Option<Turn> {
         let behind = self.metrics().expected.get().saturating_sub(first.expected);
         let behind = Duration::from_nanos(behind);
         let slow = self.slow.as_ref().filter(|_| first.may_move);
         if let Some(lane) = slow.and_then(|slow| slow.relief(behind)) {
             return Some(Turn::There(lane));
         }
-        (!self.owed.get()).then(|| Turn::Here(Slot::take(self)))
+        has_slot.then(|| Turn::Here(Slot::take(self)))
     }
 }
 
@@ -185,7 +121,6 @@ pub(crate) async fn run(queue: Rc<Queue>) {
             queue.changed.notified().await;
             continue;
         };
-        queue.shorten();
         waiter.turn.replace(Some(turn));
         if let Some(waker) = waiter.waker.take() {
             waker.wake();
@@ -195,11 +130,9 @@ pub(crate) async fn run(queue: Rc<Queue>) {
     }
 }
 
-/// A request in the heap. The one with the smallest `since` starts next.
+/// A request that waits.
 #[derive(Debug)]
 struct Ranked {
-    since: Tick,
-    arrival: u64,
     /// Its own expected time in nanoseconds.
     expected: u64,
     /// Another lane may serve it.
@@ -207,33 +140,11 @@ struct Ranked {
     waiter: Rc<Waiter>,
 }
 
-impl Ord for Ranked {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (self.since, self.arrival).cmp(&(other.since, other.arrival))
-    }
-}
-
-impl PartialOrd for Ranked {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Ranked {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Ranked {}
-
-/// State that a waiting request and the heap share.
+/// State that a waiting request and the queue share.
 #[derive(Debug, Default)]
 struct Waiter {
     /// Set when the request may start.
     turn: RefCell<Option<Turn>>,
-    /// The request was dropped.
-    left: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
 
@@ -241,15 +152,14 @@ struct Waiter {
 #[derive(Debug)]
 pub(crate) struct Queued {
     queue: Rc<Queue>,
+    place: Place,
     waiter: Rc<Waiter>,
-    started: bool,
 }
 
 impl Queued {
     /// Waits for the turn.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Turn> {
         if let Some(turn) = self.waiter.turn.take() {
-            self.started = true;
             return Poll::Ready(turn);
         }
         self.waiter.waker.replace(Some(cx.waker().clone()));
@@ -259,13 +169,10 @@ impl Queued {
 
 impl Drop for Queued {
     fn drop(&mut self) {
-        // If the turn came but was not taken, its slot is released here.
-        if self.started || self.waiter.turn.take().is_some() {
-            return;
+        // A slot that came with the turn and was not taken is released with the waiter.
+        if self.queue.turns.leave(self.place).is_some() {
+            self.queue.metrics().queued.sub(1);
         }
-        self.waiter.left.set(true);
-        self.queue.shorten();
-        self.queue.prune();
     }
 }
 
@@ -277,7 +184,7 @@ pub(crate) struct Slot {
 
 impl Slot {
     pub(crate) fn take(queue: &Rc<Queue>) -> Slot {
-        queue.running.set(queue.running.get() + 1);
+        queue.turns.begin();
         Slot { queue: Rc::clone(queue) }
     }
 }
@@ -285,8 +192,8 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         let queue = &self.queue;
-        queue.running.set(queue.running.get() - 1);
-        if queue.length.get() > 0 {
+        queue.turns.end();
+        if queue.turns.is_waiting() {
             queue.changed.notify_one();
         }
     }

@@ -15,7 +15,7 @@ use tower::util::BoxCloneSyncService;
 /// Routes whose cost the load table learns apart.
 const ROUTES: [&str; 6] = ["/brief", "/medium", "/slow", "/long", "/block", "/gate"];
 
-/// What is expected to take less starts without a turn (`BRIEF` of `src/queue.rs`).
+/// What is expected to take less starts without a turn ([`corelane::BRIEF`]).
 const BRIEF: Duration = Duration::from_micros(100);
 
 /// A service that notes which requests it began, in their order.
