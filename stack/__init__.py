@@ -1,7 +1,7 @@
 """One home for everything that starts processes: what `make up`, tests, benchmarks and drills start, await and ask.
 
-`process` starts and ends a program, `ports` draws free ports, `http` asks; each further module is one kind of process.
-It imports nothing of this repository but hack/tools, which finds programs.
+`process` starts and ends a program, `ports` draws free ports, `http` asks, `http_server` answers; each further module
+is one kind of process. It imports nothing of this repository but hack/tools, which finds programs.
 """
 
 import os

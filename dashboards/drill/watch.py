@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -20,6 +19,7 @@ from dashboards.drill.verdict import Cancelled, DrillError, Firing
 from dashboards.live.assemble import SERVICES
 from stack import HOST, REPOSITORY, prometheus
 from stack.http import ask, replies
+from stack.http_server import Request, serving
 from stack.ports import free_ports
 from stack.process import running
 from tools.resolve import tool
@@ -78,24 +78,13 @@ def listening() -> Iterator[Webhook]:
     """A webhook on loopback."""
     webhook = Webhook()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            length = int(self.headers["content-length"])
-            webhook.take(json.loads(self.rfile.read(length)))
-            self.send_response(200)
-            self.send_header("content-length", "0")
-            self.end_headers()
+    def answer(request: Request) -> None:
+        webhook.take(json.loads(request.body()))
+        request.reply()
 
-        def log_message(self, *_: object) -> None:
-            """Logs nothing."""
-
-    with ThreadingHTTPServer((HOST, 0), Handler) as server:
-        webhook.url = f"http://{HOST}:{server.server_port}/"
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        try:
-            yield webhook
-        finally:
-            server.shutdown()
+    with serving(answer) as url:
+        webhook.url = f"{url}/"
+        yield webhook
 
 
 SCRAPE = "1s"

@@ -5,14 +5,14 @@ import shutil
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from dashboards.live import assemble
 from dashboards.live.platform import Options, Platform
 from local import down, processes
-from stack import HOST, REPOSITORY, pids, postgres
+from stack import REPOSITORY, pids, postgres
+from stack.http_server import Request, serving
 from stack.process import describe, end
 from tools.errors import ToolError
 
@@ -48,32 +48,15 @@ def cpu_time(pid: int) -> int:
     return ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
 
-class _Taker(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def do_POST(self) -> None:
-        """An empty ExportTraceServiceResponse: all spans were taken (OTLP 1.0, Full Success)."""
-        self.rfile.read(int(self.headers.get("content-length", 0)))
-        self.send_response(200)
-        self.send_header("content-type", "application/x-protobuf")
-        self.send_header("content-length", "0")
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        """Says nothing."""
-
-
-@contextmanager
-def collector(port: int) -> Iterator[None]:
+def collector(port: int) -> AbstractContextManager[str]:
     """A collector that keeps nothing."""
-    server = ThreadingHTTPServer((HOST, port), _Taker)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield
-    finally:
-        server.shutdown()
-        server.server_close()
+
+    def answer(request: Request) -> None:
+        """An empty ExportTraceServiceResponse: all spans were taken (OTLP 1.0, Full Success)."""
+        request.body()
+        request.reply(200, ("content-type", "application/x-protobuf"))
+
+    return serving(answer, port=port)
 
 
 @contextmanager

@@ -1,12 +1,9 @@
 """The balancing policies in a real Envoy, each chosen by the one value, and the load reports that weigh replicas."""
 
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from threading import Thread
 
 import pytest
 import yaml
@@ -14,6 +11,7 @@ import yaml
 from stack import eventually
 from stack.gateway import Gateway, endpoint, gateway_to
 from stack.http import Client, ask
+from stack.http_server import Request, serving
 from stack.load import Load
 from stack.replica import Server
 from support.validation import accepted
@@ -125,31 +123,13 @@ def test_a_key_stays_on_its_replica_until_that_is_lost(
     assert len(moved - lost) < (len(before) - len(lost)) / 3
 
 
-@contextmanager
-def reporting(name: str, report: str) -> Iterator[str]:
+def reporting(name: str, report: str) -> AbstractContextManager[str]:
     """URL of a replica whose replies all carry this report."""
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("endpoint-load-metrics", f"TEXT rps_fractional=100,{report}")
-            self.send_header("corelane-replica", name)
-            self.send_header("content-length", "0")
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            """Says nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
+    fields = (
+        ("endpoint-load-metrics", f"TEXT rps_fractional=100,{report}"),
+        ("corelane-replica", name),
+    )
+    return serving(lambda request: request.reply(200, *fields))
 
 
 OPPOSITE = (
@@ -263,41 +243,25 @@ def test_without_reports_the_split_is_even(
     assert not HEADERS & ask(busy.url, "/hello").headers.keys()
 
 
-class AnyReport(BaseHTTPRequestHandler):
-    """A replica that says of its load whatever the request's path asks for."""
-
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self) -> None:
-        """Answers health checks and requests alike, with each header twice."""
-        self.send_response(503 if self.path == "/failing" else 200)
-        for name in ("Endpoint-Load-Metrics", "endpoint-load-metrics-bin"):
-            self.send_header(name, "TEXT cpu_utilization=0.5")
-            self.send_header(name, "none of the known forms")
-        self.send_header("corelane-replica", "any")
-        self.send_header("content-length", "0")
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        """Says nothing."""
+def any_report(request: Request) -> None:
+    """Answers health checks and requests alike, with each header of reports twice."""
+    fields = [
+        (name, value)
+        for name in ("Endpoint-Load-Metrics", "endpoint-load-metrics-bin")
+        for value in ("TEXT cpu_utilization=0.5", "none of the known forms")
+    ]
+    status = 503 if request.path == "/failing" else 200
+    request.reply(status, *fields, ("corelane-replica", "any"))
 
 
-@pytest.fixture
-def any_report() -> Iterator[str]:
-    """URL of a replica that is nothing but its replies."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), AnyReport) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
-
-
-def test_the_shipped_gateway_shows_no_client_a_report(any_report: str, tmp_path: Path) -> None:
-    with gateway_to([endpoint(any_report, any_report)], tmp_path) as gateway:
+def test_the_shipped_gateway_shows_no_client_a_report(tmp_path: Path) -> None:
+    with (
+        serving(any_report) as replica,
+        gateway_to([endpoint(replica, replica)], tmp_path) as gateway,
+    ):
         eventually(lambda: ask(gateway.url).status == 200)
         for path in ("/", "/failing"):
-            assert HEADERS <= ask(any_report, path).headers.keys()
+            assert HEADERS <= ask(replica, path).headers.keys()
             reply = ask(gateway.url, path)
             assert reply.replica == "any"
             assert not HEADERS & reply.headers.keys()

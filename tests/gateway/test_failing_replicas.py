@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ import pytest
 from stack import becomes, eventually
 from stack.gateway import Gateway, endpoint, gateway_to
 from stack.http import Client, ask
+from stack.http_server import Request, serving
 from stack.load import Load
 from stack.replica import Server
 from support.networks import network
@@ -30,16 +30,10 @@ SOON = {"interval": "100ms"}
 class Failing:
     """A replica that passes health checks and fails requests."""
 
-    url: str
+    url: str = ""
     seen: Counter[str] = field(default_factory=Counter)
     """Requests by their method; each is counted before its reply."""
     checks: int = 0
-
-
-class Backlog(ThreadingHTTPServer):
-    """It lets more connections wait than five, beyond which the kernel drops them for a second."""
-
-    request_queue_size = 128
 
 
 @contextmanager
@@ -49,47 +43,31 @@ def failing(how: str) -> Iterator[Failing]:
     Its reply to anything else is 500 (`answer`), or 503 as of a server that is overloaded (`overload`) or
     did not start the request (`shed`); or it ends the connection (`hang-up`), or does nothing (`silence`).
     """
-    ends = threading.Event()
+    replica, ends = Failing(), threading.Event()
+    fields = [("corelane-replica", "failing")]
+    if how in ("overload", "shed"):
+        fields.append(("retry-after", "1"))
+    if how == "shed":
+        fields.append(("corelane-not-started", "1"))
 
-    class Replica(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def answer(request: Request) -> None:
+        request.body()
+        if request.path == "/readyz":
+            replica.checks += 1
+            return request.reply(200, *fields)
+        replica.seen[request.command] += 1
+        if how == "silence":
+            ends.wait()
+        if how in ("hang-up", "silence"):
+            request.close_connection = True
+            return None
+        return request.reply(500 if how == "answer" else 503, *fields)
 
-        def serve(self) -> None:
-            self.rfile.read(int(self.headers.get("content-length", 0)))
-            healthy = self.path == "/readyz"
-            if healthy:
-                replica.checks += 1
-            else:
-                replica.seen[self.command] += 1
-            if not healthy and how in ("hang-up", "silence"):
-                if how == "silence":
-                    ends.wait()
-                self.close_connection = True
-                return
-            self.send_response(200 if healthy else 500 if how == "answer" else 503)
-            if how in ("overload", "shed"):
-                self.send_header("retry-after", "1")
-            if how == "shed":
-                self.send_header("corelane-not-started", "1")
-            self.send_header("corelane-replica", "failing")
-            self.send_header("content-length", "0")
-            self.end_headers()
-
-        do_GET = do_POST = do_PUT = do_DELETE = do_PATCH = serve
-
-        def log_message(self, *_: object) -> None:
-            """Says nothing."""
-
-    with Backlog(("127.0.0.1", 0), Replica) as server:
-        replica = Failing(f"http://127.0.0.1:{server.server_port}")
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    with serving(answer) as replica.url:
         try:
             yield replica
         finally:
             ends.set()
-            server.shutdown()
-            thread.join()
 
 
 ANSWERED = {"GET": 4, "PUT": 1, "POST": 1, "DELETE": 1, "PATCH": 1}

@@ -5,9 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
@@ -17,6 +15,7 @@ from loadtests.record import ALL, Run, from_json, read, to_json
 from loadtests.target import Target
 from loadtests.usage import UsageError
 from stack import REPOSITORY
+from stack.http_server import serving
 from stack.replica import Server
 from support.platforms import Platform
 from support.scenarios import ROUTES, THRESHOLDS_FAILED, TOKEN, failing_server
@@ -101,26 +100,8 @@ def test_a_planted_fault_fails_it(
 
 def test_a_wrong_body_fails_vegeta(tmp_path: Path) -> None:
     """Any server that answers 200 with something else than half of 4."""
-
-    class Wrong(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Length", "1")
-            self.end_headers()
-            self.wfile.write(b"3")
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Wrong) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        try:
-            target = Target(f"http://127.0.0.1:{server.server_port}", ())
-            run = tools.run("vegeta", "s4-keepalive-div", target, SMALL, tmp_path)
-        finally:
-            server.shutdown()
+    with serving(lambda request: request.reply(body=b"3")) as url:
+        run = tools.run("vegeta", "s4-keepalive-div", Target(url, ()), SMALL, tmp_path)
     assert not run.passed
     assert all(part.failed == part.requests > 0 for part in run.parts)
     assert run.parts[0].checks.failed == run.parts[0].requests

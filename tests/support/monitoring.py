@@ -3,9 +3,7 @@
 Fixture: `monitored` is the release of the platform with it, and with agents on the nodes, for a module of tests.
 """
 
-import http.server
 import json
-import threading
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +15,7 @@ import pytest
 from cluster import settings as cluster_settings
 from deploy import images
 from stack.http import ask
+from stack.http_server import Request, serving
 from support.kubernetes import Cluster
 from support.releases import Release
 from support.tuning import NAMESPACE as NODES
@@ -120,23 +119,10 @@ def monitored(
 def webhook() -> Iterator[Webhook]:
     """A webhook, at the address by which pods reach this machine."""
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["content-length"]))
-            received.alerts += json.loads(body)["alerts"]
-            self.send_response(200)
-            self.end_headers()
+    def answer(request: Request) -> None:
+        received.alerts += json.loads(request.body())["alerts"]
+        request.reply()
 
-        def log_message(self, *_: object) -> None:
-            """Says nothing."""
-
-    host = str(cluster_settings.load().network[1])
-    with http.server.ThreadingHTTPServer((host, 0), Handler) as server:
-        received = Webhook(f"http://{host}:{server.server_port}/")
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield received
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(answer, str(cluster_settings.load().network[1])) as url:
+        received = Webhook(f"{url}/")
+        yield received

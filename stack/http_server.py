@@ -1,0 +1,57 @@
+"""HTTP/1.1 servers within the own process, whose replies a function makes."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from stack import HOST
+
+
+class Request(BaseHTTPRequestHandler):
+    """A request of any method. It is answered once, or its connection ends without a reply."""
+
+    protocol_version = "HTTP/1.1"
+    # Head and body leave in one write.
+    wbufsize = -1
+
+    def body(self) -> bytes:
+        """The body, also in chunks: a line with the size in front of each, the last empty."""
+        if self.headers["transfer-encoding"] != "chunked":
+            return self.rfile.read(int(self.headers.get("content-length", 0)))
+        body = b""
+        while size := int(self.rfile.readline(), 16):
+            body += self.rfile.read(size)
+            self.rfile.readline()
+        self.rfile.readline()
+        return body
+
+    def reply(self, status: int = 200, *fields: tuple[str, str], body: bytes = b"") -> None:
+        """Sends a reply."""
+        self.send_response(status)
+        for name, value in (*fields, ("content-length", str(len(body)))):
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Says nothing."""
+
+
+class _Server(ThreadingHTTPServer):
+    # More than five connections may wait, beyond which the kernel drops them for a second.
+    request_queue_size = 128
+
+
+@contextmanager
+def serving(answer: Callable[[Request], None], host: str = HOST, port: int = 0) -> Iterator[str]:
+    """The URL of a server that answers so, each connection in a thread of its own; by default at any port."""
+    methods = {f"do_{name}": answer for name in ("GET", "POST", "PUT", "DELETE", "PATCH")}
+    with _Server((host, port), type("Answered", (Request,), methods)) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://{host}:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
