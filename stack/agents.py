@@ -43,7 +43,7 @@ class Agent(Process):
         eventually(self.is_ready, f"ready, see {self.log}")
 
     def lines(self) -> list[dict]:
-        """The log so far, without a line that is not whole yet."""
+        """The complete lines of the current log."""
         return lines(self.log)
 
     def end(self) -> int:
@@ -53,7 +53,7 @@ class Agent(Process):
 
 
 def lines(log: Path) -> list[dict]:
-    """The lines of a log so far, without one that is not whole yet."""
+    """The complete lines of a log, whose last line may still be incomplete."""
     return [json.loads(line) for line in log.read_text().rpartition("\n")[0].splitlines()]
 
 
@@ -61,7 +61,7 @@ class Drain(Process):
     """A drain under way."""
 
     def phases(self) -> dict[str, dict]:
-        """The log lines so far, by what they say."""
+        """The current log lines by message."""
         return {line["message"]: line for line in lines(self.log)}
 
     def wait_for(self, phase: str) -> dict:

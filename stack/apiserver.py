@@ -79,7 +79,7 @@ class Api:
         try:
             yield name
         finally:
-            # The ports of nodes belong to no namespace: the next test may ask for the same.
+            # The ports of nodes belong to no namespace: the next test may claim the same ones.
             self.kubectl("delete", "service", "--all", "--namespace", name)
 
     def call(
@@ -116,7 +116,7 @@ class Api:
         self, program: str, *arguments: str | Path, text: str = ""
     ) -> subprocess.CompletedProcess[str]:
         argv = [self.programs[program], "--kubeconfig", self.kubeconfig, *arguments]
-        # What they learn of this server is of no use to the next one.
+        # The discovery cache of this server is useless for the next one.
         env = {**os.environ, "KUBECACHEDIR": str(self.kubeconfig.parent / "cache")}
         return subprocess.run(
             argv, input=text, capture_output=True, text=True, check=False, env=env
@@ -175,7 +175,7 @@ def make(folder: Path, port: int) -> tuple[Api, list[Process]]:
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-account-key-file={key}",
         f"--service-account-signing-key-file={key}",
-        # It asks for service accounts that only a controller makes.
+        # The plug-in requires service accounts, which only a controller creates.
         "--disable-admission-plugins=ServiceAccount",
         # The Service "kubernetes" would have an address of loopback, which is refused.
         "--endpoint-reconciler-type=none",

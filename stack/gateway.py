@@ -40,7 +40,7 @@ class Gateway:
 
     @property
     def errors(self) -> Path:
-        """What Envoy logs besides requests."""
+        """The log of Envoy itself; requests have another one."""
         return self.process.log
 
     def ready(self) -> bool:

@@ -14,14 +14,14 @@ from stack.http import Client
 
 @dataclass
 class Load:
-    """Keep-alive clients that ask one after the other until told to stop.
+    """Keep-alive clients, each of which sends one request after the other until `stop`.
 
-    With a `rate`, requests per second of all clients together, each client asks when its next
-    request is due. A connection that was closed while it was idle is then opened again, as HTTP
-    wants it (RFC 9112 section 9.5); one that closes after a request was sent is a failure.
+    With a `rate` in requests per second for all clients, each client sends its next request when the
+    request is due. A client reopens a connection that was closed while it was idle (RFC 9112, section
+    9.5). A connection that closes after a request was sent is a failure.
 
-    As a context manager: begins with the first replies, and ends with every client's last. Whoever
-    is told that its connection closes goes to `url` again, which may name somebody else by then.
+    The context begins with the first responses and ends with the last response of every client. After a
+    response with `Connection: close`, a client connects to `url` again, which may by then name another server.
     """
 
     url: str
@@ -32,7 +32,7 @@ class Load:
     replies: Counter = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
     times: list[tuple[float, float]] = field(default_factory=list)
-    """When each reply was asked for, and how long it took, in seconds."""
+    """When each request was sent, and how long its response took, in seconds."""
     first: dict[str, float] = field(default_factory=dict)
     last: dict[str, float] = field(default_factory=dict)
 
@@ -60,7 +60,7 @@ class Load:
 
     @property
     def total(self) -> int:
-        """Replies so far."""
+        """Number of responses received."""
         return sum(self.replies.values())
 
     def wait_for(
@@ -93,7 +93,7 @@ class Load:
             if reply.status == 200:
                 with self._lock:
                     self.replies[reply.replica] += 1
-                # When each replica was asked for the first and for the last time.
+                # The times of the first and the last request to each replica.
                 self.first.setdefault(reply.replica, begun)
                 self.last[reply.replica] = begun
             else:

@@ -22,7 +22,7 @@ THP = "sys/kernel/mm/transparent_hugepage/enabled"
 LATENCY = "dev/cpu_dma_latency"
 IRQBALANCE = "etc/default/irqbalance"
 NO_LATENCY = 2_000_000_000
-"""Microseconds that the kernel shows while nobody asks for less."""
+"""Microseconds that the kernel shows while no process requires less."""
 
 
 SYSCTLS = {
@@ -194,7 +194,7 @@ def write(folder: Path, files: Mapping[str, Content]) -> None:
 
 
 def make(folder: Path, files: Mapping[str, Content]) -> Tree:
-    """Makes a tree in a folder, and names a folder beside it for the journal."""
+    """Makes a tree in a folder, and names a second folder for the journal."""
     tree = Tree(folder / "root", folder / "journal")
     tree.root.mkdir(parents=True)
     return tree.add(files)

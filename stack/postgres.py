@@ -1,7 +1,7 @@
 """A PostgreSQL: its programs, its files, its process, its databases.
 
 It runs as a user without privileges, so its data and, if need be, its programs are in a folder that this user can enter.
-It outlives this process: whoever has its folder can stop it.
+It outlives this process: any process that knows its folder can stop it.
 """
 
 import itertools
@@ -191,7 +191,7 @@ class Postgres:
         pids.kill(self.family(), signal.SIGCONT)
 
     def end(self) -> None:
-        """Ends it in good order, if it runs; its connections are broken off."""
+        """Shuts it down cleanly if it runs, and closes its connections."""
         self.thaw()
         stop(self.folder)
 
@@ -207,7 +207,7 @@ class Postgres:
     def _send(self, family: Sequence[int], number: signal.Signals, states: str) -> None:
         pids.kill(family, number)
         if not in_time(lambda: all(pids.state(each) in states for each in family), ENDING):
-            raise ToolError(f"PostgreSQL goes on after {number.name}: {family}")
+            raise ToolError(f"PostgreSQL ignored {number.name}: {family}")
 
 
 ENDING = 30.0

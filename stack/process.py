@@ -177,7 +177,7 @@ def running(
 def detached(
     argv: Sequence[object], log: Path, environment: Mapping[str, str], **options: object
 ) -> subprocess.Popen[bytes]:
-    """Starts a process in a session of its own, which outlives this one; whoever ends it needs its pid or a mark."""
+    """Starts a process in its own session, so that it outlives this one. To end it, you need its pid or a mark."""
     with log.open("ab") as output:
         return subprocess.Popen(
             [str(word) for word in argv],

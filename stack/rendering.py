@@ -31,7 +31,7 @@ def template(
     chart: str, *settings: str, values: Path | None = None, release: str = "corelane"
 ) -> subprocess.CompletedProcess[str]:
     """Runs `helm template` on a chart with `--set` settings and a values file, once for each."""
-    # By its content, because a test may write the file anew.
+    # By its content, because a test may rewrite the file.
     return _template(chart, settings, values.read_text() if values else "", release)
 
 

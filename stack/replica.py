@@ -46,8 +46,8 @@ class Server(Process):
     def metrics(self) -> dict[str, float]:
         """Every series with its labels, as the admin port shows it.
 
-        One look after a reply of `ask` is enough for the request and for what its handler, its token
-        and its faults count: the lane counts all of them before it writes the reply (`Turn::encode`).
+        One read after a response to `ask` contains the request and what its handler, its token and its
+        faults count. The lane updates all of these counters before it writes the response.
         Only afterwards it counts the time of the write and logs the request.
         """
         lines = ask(self.admin, "/metrics").body.decode().splitlines()
