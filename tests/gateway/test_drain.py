@@ -1,7 +1,6 @@
 """The end of a gateway: `gateway-agent drain` on the real Envoy, then SIGTERM."""
 
 import re
-import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,7 +16,8 @@ from stack.load import Load
 from stack.ports import free_ports
 from stack.rendering import container, render
 from stack.replica import Server
-from support.h2 import H2cClient
+from support.http2 import Http2Client
+from support.raw import connect
 
 LONG = "--deadline=10m"
 """Of a drain that ends before, or is killed with its test."""
@@ -75,9 +75,9 @@ def request_in_flight(server: Server, gateway: Gateway) -> Iterator[list[Reply]]
         asking.join()
 
 
-@pytest.mark.parametrize("connect", [Client, H2cClient])
+@pytest.mark.parametrize("connect", [Client, Http2Client])
 def test_no_request_fails_while_a_gateway_ends(
-    gateway: Gateway, other: Gateway, tmp_path: Path, connect: Callable[[str], Client | H2cClient]
+    gateway: Gateway, other: Gateway, tmp_path: Path, connect: Callable[[str], Client | Http2Client]
 ) -> None:
     """Clients are sent to another gateway for new connections, as a Service does with them."""
     settings = ("shutdown.settle=1s", "shutdown.deadline=10m")
@@ -106,7 +106,7 @@ def test_every_reply_asks_to_close_and_new_connections_are_served(
 ) -> None:
     kept = Client(gateway.url)
     assert "connection" not in kept.ask("/hello").headers
-    over_http2 = H2cClient(gateway.url)
+    over_http2 = Http2Client(gateway.url)
     assert "connection" not in over_http2.ask("/hello").headers
     with agents.drain(gateway, tmp_path, "--settle=10m", LONG) as drain:
         drain.wait_for("drain: begun")
@@ -147,10 +147,9 @@ def test_the_deadline_cuts_and_says_so(server: Server, gateway: Gateway, tmp_pat
 def test_an_idle_connection_is_waited_for_but_loses_nothing(
     gateway: Gateway, tmp_path: Path
 ) -> None:
-    address = urlsplit(gateway.url)
     flags = ("--settle=100ms", "--deadline=3s")
     with (
-        socket.create_connection((address.hostname, address.port), timeout=PATIENCE) as idle,
+        connect(gateway.url) as idle,
         agents.drain(gateway, tmp_path, *flags) as drain,
     ):
         code, last = drain.end()

@@ -12,7 +12,7 @@ from stack.credentials import Issuer, issuer, line, token
 from stack.gateway import Gateway, endpoint, gateway_to
 from stack.http import Reply, ask
 from stack.replica import Server
-from support import h2
+from support import http2
 
 PROJECT = json.dumps({"name": "through the gateway"}).encode()
 AUDIENCE = "corelane"
@@ -109,10 +109,8 @@ def test_an_upgrade_needs_a_token(gateway: Gateway, known: Issuer) -> None:
     bearer = {"Authorization": f"Bearer {known.sign(claims())}"}
     # The replica has no WebSocket there, and answers.
     assert ask(gateway.url, "/hello", headers=upgrade | bearer).status == 200
-    with h2.Connection(gateway.url) as client:
-        fields = [(b":method", b"CONNECT"), (b":protocol", b"websocket"), (b":scheme", b"http")]
-        fields += [(b":path", b"/hello"), (b":authority", b"gateway")]
-        client.send(h2.frame(h2.HEADERS, h2.END_HEADERS, 1, h2.pack(fields)))
+    with http2.Connection(gateway.url) as client:
+        client.send(http2.opened(1, http2.websocket(b"/hello")))
         assert client.outcome() == 401
 
 

@@ -2,23 +2,20 @@
 
 import json
 import socket
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import ClassVar
-from urllib.parse import urlsplit
 
 import pytest
 
-from stack import PATIENCE, becomes, eventually
+from stack import becomes, eventually
 from stack.gateway import Gateway, endpoint, gateway_to
 from stack.http import Client, Reply, ask
+from stack.http_server import Request, serving
 from stack.replica import Server
-from support.h2 import H2cClient
-from support.raw import until_end
+from support.http2 import Http2Client
+from support.raw import connect, until_end
 
 Start = Callable[[dict], Gateway]
 
@@ -45,12 +42,6 @@ def problem(reply: Reply) -> tuple[int, str]:
     return reply.status, json.loads(reply.body)["title"]
 
 
-def connect(gateway: Gateway) -> socket.socket:
-    """A new connection without a request."""
-    address = urlsplit(gateway.url)
-    return socket.create_connection((address.hostname, address.port), timeout=PATIENCE)
-
-
 def is_closed(connection: socket.socket) -> bool:
     """Waits for what comes over a connection: whether it is the end."""
     try:
@@ -67,7 +58,7 @@ def test_a_long_body_is_413(gateway: Start) -> None:
     # Without a length, in chunks. In one piece, or the replica answers the head before the body is long.
     head = b"POST /hello HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
     chunk = b"258\r\n" + b"x" * 600 + b"\r\n"
-    with connect(running) as client:
+    with connect(running.url) as client:
         client.sendall(head + chunk + chunk + b"0\r\n\r\n")
         assert client.recv(65536).startswith(b"HTTP/1.1 413 ")
 
@@ -76,7 +67,7 @@ def test_one_connection_more_is_refused_but_statistics_answer(gateway: Start) ->
     running = gateway({"listener": {"connections": 2}})
     clients = [Client(running.url), Client(running.url)]
     assert [client.ask("/hello").status for client in clients] == [200, 200]
-    with connect(running) as third:
+    with connect(running.url) as third:
         assert is_closed(third)
     # Envoy closes the connection first, then counts it.
     becomes(lambda: running.counted("listener.ingress.downstream_global_cx_overflow"), 1)
@@ -89,9 +80,9 @@ def test_one_connection_more_is_refused_but_statistics_answer(gateway: Start) ->
     clients[1].close()
 
 
-@pytest.mark.parametrize("connect", [Client, H2cClient])
+@pytest.mark.parametrize("connect", [Client, Http2Client])
 def test_an_old_connection_is_closed_after_a_reply_and_no_request_fails(
-    gateway: Start, connect: Callable[[str], Client | H2cClient]
+    gateway: Start, connect: Callable[[str], Client | Http2Client]
 ) -> None:
     running = gateway({"listener": {"timeouts": {"age": "300ms", "ageJitter": 0}}})
     client = connect(running.url)
@@ -150,7 +141,7 @@ def test_without_memory_connections_are_refused_but_statistics_answer(
 ) -> None:
     with full({}) as gateway:
         eventually(lambda: acts(gateway, "load_shed_points.tcp_listener_accept"))
-        with connect(gateway) as refused:
+        with connect(gateway.url) as refused:
             assert is_closed(refused)
         # Envoy closes the connection first, then counts it.
         eventually(lambda: gateway.counted("listener.ingress.downstream_cx_overload_reject") >= 1)
@@ -168,33 +159,11 @@ def test_without_memory_requests_are_503_on_connections_that_are_there(
         assert reply.headers["connection"] == "close"
 
 
-class Replies(BaseHTTPRequestHandler):
+def large(request: Request) -> None:
     """Replies with as many fields, or as many KiB of them, as the path says."""
-
-    protocol_version = "HTTP/1.1"
-    seen: ClassVar[Counter[str]] = Counter()
-
-    def do_GET(self) -> None:
-        self.seen[self.path] += 1
-        kind, _, number = self.path[1:].partition("/")
-        self.send_response(200)
-        for index in range(int(number) if kind == "fields" else 0):
-            self.send_header("Set-Cookie", f"c{index}=v")
-        self.send_header("X-Long", "x" * (int(number) * 1024 if kind == "kib" else 1))
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        """Says nothing."""
-
-
-@pytest.fixture
-def replies() -> Iterator[str]:
-    """The URL of a back end that replies so."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), Replies) as server:
-        threading.Thread(target=server.serve_forever).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    kind, _, number = request.path[1:].partition("/")
+    cookies = (("Set-Cookie", f"c{index}=v") for index in range(int(number)) if kind == "fields")
+    request.reply(200, *cookies, ("X-Long", "x" * (int(number) * 1024 if kind == "kib" else 1)))
 
 
 @pytest.mark.parametrize(
@@ -209,14 +178,23 @@ def replies() -> Iterator[str]:
     ],
 )
 def test_a_reply_has_more_fields_than_clients_take(
-    replies: str, tmp_path: Path, values: dict, path: str, expected: tuple[int, int, int]
+    tmp_path: Path, values: dict, path: str, expected: tuple[int, int, int]
 ) -> None:
     values = {"upstream": {**values, "health": {"path": "/fields/0"}}}
-    with gateway_to([endpoint(replies, replies)], tmp_path, values) as running:
+    seen: Counter[str] = Counter()
+
+    def answer(request: Request) -> None:
+        seen[request.path] += 1
+        large(request)
+
+    with (
+        serving(answer) as replica,
+        gateway_to([endpoint(replica, replica)], tmp_path, values) as running,
+    ):
         eventually(lambda: running.counted("cluster.server.membership_healthy") == 1)
-        with connect(running) as client:
+        with connect(running.url) as client:
             head = f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
             client.sendall(head.encode())
             reply = until_end(client)
     cookies = reply.count(b"\r\nset-cookie:")
-    assert (int(reply.split()[1]), cookies, Replies.seen.pop(path)) == expected
+    assert (int(reply.split()[1]), cookies, seen[path]) == expected

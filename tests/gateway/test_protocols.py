@@ -14,15 +14,16 @@ from urllib.parse import urlsplit
 
 import grpc as grpcio
 import pytest
+from hyperframe.frame import DataFrame, RstStreamFrame
 
 from stack import PATIENCE, REPOSITORY, becomes, eventually
 from stack.gateway import Gateway, endpoint, gateway_to
 from stack.http import Reply, ask
 from stack.ports import free_ports
 from stack.programs import example, program
-from support import h2
-from support.h2 import DATA, HEADERS, Connection
-from support.raw import connect, until_end
+from support import http2
+from support.http2 import Connection
+from support.raw import connect, read_until, until_end
 from support.recorder import Recorder
 
 TIMEOUT = "1s"
@@ -92,15 +93,6 @@ def silent() -> Iterator[str]:
     """The URL of a replica that accepts connections and says nothing."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-
-
-def read_until(client: socket.socket, end: bytes) -> None:
-    """Reads from a connection until `end` is there."""
-    seen = b""
-    while end not in seen:
-        data = client.recv(65536)
-        assert data, f"the connection ended: {seen!r}"
-        seen += data
 
 
 GET = b"GET /ticks HTTP/1.1\r\nhost: gateway\r\n\r\n"
@@ -217,10 +209,6 @@ def grpc_web(url: str, call: str, *numbers: int, **headers: str) -> tuple[Reply,
     return reply, frames
 
 
-GRPC_STATUS = b"\x9a\xca\xc8\xb2\x12\x34\xda\x8f"
-"""The name `grpc-status` in the code of Huffman (RFC 7541 appendix B)."""
-
-
 def test_health_is_checked_by_grpc(
     run: Callable[..., Example], gateway: Callable[..., Gateway], grpc: Path
 ) -> None:
@@ -242,14 +230,13 @@ def test_health_is_checked_by_grpc(
 def status_of_grpc(url: str, *more: tuple[bytes, bytes]) -> bytes:
     """The status of a call that ends without a message."""
     fields = [(b"content-type", b"application/grpc"), (b"te", b"trailers"), *more]
-    call = h2.get(b"/example.Counter/Add", *fields, method=b"POST")
+    call = http2.get(b"/example.Counter/Add", *fields, method=b"POST")
     with Connection(url) as client:
-        client.send(h2.request(1, call, b"\0" * 5))
+        client.send(http2.request(1, call, b"\0" * 5))
         assert client.outcome() == 200
-        (head,) = client.of(HEADERS)
-        assert not client.of(DATA)
-        value = head.payload.partition(GRPC_STATUS)[2]
-        return value[1 : 1 + value[0]]
+        assert not client.of(DataFrame)
+        (head,) = client.fields[1]
+        return head[b"grpc-status"]
 
 
 def answers_until_its_deadline(url: str, call: str, message: bytes) -> list[bytes]:
@@ -285,13 +272,13 @@ def test_only_its_client_ends_a_call_at_its_deadline(
     running = gateway(GRPC, run(grpc).url)
     one = b"\0\0\0\0\2\x08\1"
     fields = [(b"content-type", b"application/grpc"), (b"te", b"trailers")]
-    call = h2.get(b"/example.Counter/Sums", *fields, (b"grpc-timeout", b"100m"), method=b"POST")
+    call = http2.get(b"/example.Counter/Sums", *fields, (b"grpc-timeout", b"100m"), method=b"POST")
     with Connection(running.url) as client:
-        client.send(h2.frame(HEADERS, h2.END_HEADERS, 1, h2.pack(call)))
+        client.send(http2.opened(1, call))
         for count in (1, 2):
-            client.send(h2.frame(DATA, 0, 1, one))
-            client.until(lambda count=count: len(client.of(DATA, h2.RST_STREAM)) == count)
-            assert not client.of(h2.RST_STREAM)
+            client.send(DataFrame(1, one).serialize())
+            client.until(lambda count=count: len(client.of(DataFrame, RstStreamFrame)) == count)
+            assert not client.of(RstStreamFrame)
             # Each of these lasts for longer than the deadline of this call, which its client does not keep.
             for _ in range(5):
                 sums = answers_until_its_deadline(running.url, "/example.Counter/Sums", one[5:])

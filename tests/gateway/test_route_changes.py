@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -22,19 +21,15 @@ from stack import PATIENCE, eventually
 from stack.apiserver import Api, own_address
 from stack.gateway import Gateway, gateway_to
 from stack.http import ask
+from stack.http_server import Request, serving
 from stack.load import Load
 from stack.ports import free_ports
 from stack.rendering import config_maps
 from stack.replica import Server
-from support.raw import connect
+from support.raw import UPGRADE, connect, upgrading
 from support.slices import ACCOUNT, READY, Agents, EndpointsAgent, Slices, Wire
 
 MAP = "routes"
-HEAD = b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
-UPGRADE = (
-    b"GET /chat HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n"
-    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
-)
 BAD = {"path": {"regex": "(a{1000}){1000}"}}
 """Envoy rejects the expression; the chart cannot judge it."""
 
@@ -124,44 +119,24 @@ def served(start: Callable[..., Server], routes: Routes) -> Callable[..., None]:
     return serve
 
 
-class _Slow(BaseHTTPRequestHandler):
-    """Healthy, but only after most of the time that a check has."""
-
-    def do_GET(self) -> None:
-        time.sleep(0.6)
-        self.send_response(200)
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        """Nothing."""
-
-
 @pytest.fixture
 def slow() -> Iterator[int]:
-    """A port for health checks."""
-    with ThreadingHTTPServer((own_address(), 0), _Slow) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield server.server_port
-        server.shutdown()
+    """A port for health checks: healthy, but only after most of the time that a check has."""
+
+    def answer(request: Request) -> None:
+        time.sleep(0.6)
+        request.reply()
+
+    with serving(answer, own_address()) as url:
+        yield urlsplit(url).port
 
 
 @pytest.fixture
 def chat(start: Callable[..., Server], routes: Routes) -> Iterator[None]:
     """The Service "chat", whose replica takes one connection and echoes what follows the upgrade."""
     healthy = start("--lanes", "1", address=own_address())
-
-    def echo() -> None:
-        peer, _ = listener.accept()
-        with peer:
-            while b"\r\n\r\n" not in peer.recv(65536):
-                pass
-            peer.sendall(HEAD)
-            while data := peer.recv(65536):
-                peer.sendall(data)
-
-    with socket.create_server((own_address(), 0)) as listener:
-        threading.Thread(target=echo, daemon=True).start()
-        ports = (listener.getsockname()[1], urlsplit(healthy.admin).port)
+    with upgrading(own_address()) as port:
+        ports = (port, urlsplit(healthy.admin).port)
         routes.slices.put("chat", (own_address(), READY), ports=ports, service="chat")
         yield
 
@@ -203,7 +178,7 @@ def test_changes_lose_no_request_and_no_connection(
         assert agent.status("/routesz") == 503
         with routes.envoy() as gateway, connect(gateway.url) as peer:
             eventually(lambda: agent.status("/routesz") == 200, "routes that Envoy has taken")
-            peer.sendall(UPGRADE)
+            peer.sendall(UPGRADE % b"/chat")
             assert peer.recv(65536).startswith(b"HTTP/1.1 101 ")
             with Load(gateway.url, clients=4) as load:
                 load.wait_for(50, "one")

@@ -2,7 +2,6 @@
 
 import json
 import socket
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -15,10 +14,9 @@ from stack import becomes, eventually
 from stack.credentials import issuer, token
 from stack.gateway import Gateway, endpoint, gateway_to
 from stack.http import Client, Reply, ask
-from stack.ports import free_ports
 from stack.replica import Server
-from support.h2 import H2cClient
-from support.raw import connect, until_end
+from support.http2 import Http2Client
+from support.raw import UPGRADE, connect, read_until, until_end, upgrading
 from support.recorder import Recorder, Request
 
 Start = Callable[..., Gateway]
@@ -391,22 +389,8 @@ def test_a_route_needs_a_token_or_none(gateway: Start, recorder: Recorder, tmp_p
 
 
 def test_only_a_route_that_says_so_upgrades(gateway: Start, recorder: Recorder) -> None:
-    first = free_ports(1)
-    head = b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
-
-    def echo(listener: socket.socket) -> None:
-        peer, _ = listener.accept()
-        with peer:
-            while b"\r\n\r\n" not in (data := peer.recv(65536)):
-                pass
-            assert b"websocket" in data
-            peer.sendall(head)
-            while data := peer.recv(65536):
-                peer.sendall(data)
-
-    with socket.create_server(("127.0.0.1", first)) as listener:
-        threading.Thread(target=echo, args=(listener,), daemon=True).start()
-        chat = endpoint(f"http://127.0.0.1:{first}", recorder.admin)
+    with upgrading() as port:
+        chat = endpoint(f"http://127.0.0.1:{port}", recorder.admin)
         running = gateway(
             {
                 "name": "chat",
@@ -417,21 +401,15 @@ def test_only_a_route_that_says_so_upgrades(gateway: Start, recorder: Recorder) 
             },
             {"name": "rest", "service": named("old", recorder)},
         )
-        request = "GET {} HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n"
-        request += "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
         with connect(running.url) as client:
-            client.sendall(request.format("/other").encode())
+            client.sendall(UPGRADE % b"/other")
             assert client.recv(65536).startswith(b"HTTP/1.1 403 ")
         with connect(running.url) as client:
-            client.sendall(request.format("/chat").encode())
+            client.sendall(UPGRADE % b"/chat")
             assert client.recv(65536).startswith(b"HTTP/1.1 101 ")
             # The limit of bodies is not for what follows.
             client.sendall(b"x" * 2000)
-            echoed = b""
-            while len(echoed) < 2000:
-                data = client.recv(65536)
-                assert data, f"ended after {len(echoed)} bytes"
-                echoed += data
+            read_until(client, b"x" * 2000)
         # Other requests for the route have its limits.
         reply = ask(running.url, "/chat", "POST", body=b"x" * 101)
         assert problem(reply) == (413, "payload-too-large")
@@ -479,7 +457,7 @@ def test_services_have_protocols_of_their_own(gateway: Start, to: Callable[..., 
     assert chosen(running, "/hello") == "orders"
     assert running.counted("cluster.prod-orders-http.upstream_cx_http2_total") == 1
     assert running.counted("cluster.prod-orders-http.upstream_cx_http1_total") == 0
-    client = H2cClient(running.url)
+    client = Http2Client(running.url)
     assert json.loads(client.ask("/").body)["replica"] == "pages"
     client.close()
     assert chosen(running) == "pages"

@@ -2,20 +2,19 @@
 
 import os
 import shutil
-import socket
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 
-from stack import PATIENCE, eventually
+from stack import eventually
 from stack.credentials import certificate
 from stack.gateway import Gateway, endpoint, gateway_to
 from stack.http import ask
 from stack.replica import Server
-from support.h2 import H2cClient
+from support.http2 import Http2Client
+from support.raw import connect, read_until
 
 
 class Folder:
@@ -81,20 +80,13 @@ def trusting(authority: Path, *protocols: str) -> ssl.SSLContext:
 
 def opened(gateway: Gateway, context: ssl.SSLContext) -> ssl.SSLSocket:
     """A new connection after its handshake."""
-    address = urlsplit(gateway.tls)
-    plain = socket.create_connection(("127.0.0.1", address.port), timeout=PATIENCE)
-    return context.wrap_socket(plain, server_hostname="localhost")
+    return context.wrap_socket(connect(gateway.tls), server_hostname="localhost")
 
 
 def get(connection: ssl.SSLSocket) -> bytes:
     """The status line of one GET by HTTP/1.1, whose small reply is read to its end."""
     connection.sendall(b"GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n")
-    reply = b""
-    while not reply.endswith(b"Hello, World!"):
-        part = connection.recv(65536)
-        assert part, reply
-        reply += part
-    return reply.partition(b"\r\n")[0]
+    return read_until(connection, b"Hello, World!").partition(b"\r\n")[0]
 
 
 def shows(gateway: Gateway, authority: Path) -> bool:
@@ -119,7 +111,7 @@ def test_http2_is_agreed_on_by_alpn(gateway: Gateway, pairs: dict[str, tuple[Pat
     context = trusting(pairs["old"][0], "http/1.1", "h2")
     with opened(gateway, context) as connection:
         assert connection.selected_alpn_protocol() == "h2"
-    client = H2cClient(gateway.tls, context)
+    client = Http2Client(gateway.tls, context)
     assert [client.ask("/hello").status for _ in range(3)] == [200] * 3
     client.close()
 

@@ -4,19 +4,19 @@ import json
 import os
 import secrets
 import signal
-import socket
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
-from stack import PATIENCE, eventually
+from stack import eventually
 from stack.gateway import endpoint, entries, gateway_to
 from stack.http import Client, ask
 from stack.load import Load
 from stack.replica import Server
 from support.platforms import Platform
+from support.raw import connect, read_until
 
 
 def test_every_reply_names_its_replica_and_the_spread_is_even(platform: Platform) -> None:
@@ -136,15 +136,9 @@ def test_no_request_fails_while_a_replica_drains(platform: Platform, attempt: in
 
 @pytest.mark.parametrize("head", ["", "Host: x\r\n", "Connection: keep-alive\r\n"])
 def test_http10_is_answered(platform: Platform, head: str) -> None:
-    address = urlsplit(platform.gateway)
-    with socket.create_connection((address.hostname, address.port), timeout=PATIENCE) as client:
+    with connect(platform.gateway) as client:
         client.sendall(f"GET /hello HTTP/1.0\r\n{head}\r\n".encode())
-        reply = b""
-        while not reply.endswith(b"Hello, World!"):
-            part = client.recv(65536)
-            assert part, reply
-            reply += part
-    assert b" 200 OK\r\n" in reply
+        assert b" 200 OK\r\n" in read_until(client, b"Hello, World!")
 
 
 def test_a_refused_upload_keeps_its_status(platform: Platform) -> None:

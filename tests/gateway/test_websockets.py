@@ -6,6 +6,9 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 
 import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.frames import CloseCode
+from websockets.sync.client import ClientConnection
 from websockets.sync.client import connect as websocket
 
 from gateway.test_protocols import Example, gateway, run
@@ -13,13 +16,28 @@ from stack import PATIENCE, becomes, eventually
 from stack.gateway import Gateway
 from stack.http import ask
 from stack.programs import example
-from support.raw import connect
-from support.websockets import AWAY, CLOSE, WebSocket, WebSocketOverHttp2
+from support import http2
+from support.http2 import Connection, WebSocketOverHttp2
+from support.raw import connect, read_until
 
 __all__ = ["gateway", "run"]
 
 WEBSOCKETS = {"upstream": {"upgrade": ["websocket"]}}
-KINDS = (WebSocket, WebSocketOverHttp2)
+
+
+def over_http1(url: str) -> ClientConnection:
+    """A WebSocket by the package `websockets`, which offers compression."""
+    address = f"{url.replace('http', 'ws')}/echo"
+    return websocket(address, open_timeout=PATIENCE, ping_interval=None)
+
+
+KINDS = (over_http1, WebSocketOverHttp2)
+
+
+def echoes(client: ClientConnection | WebSocketOverHttp2, text: str) -> bool:
+    """Whether a message comes back."""
+    client.send(text)
+    return client.recv(PATIENCE) == text
 
 
 def test_websockets_carry_messages_until_their_replica_drains(
@@ -29,20 +47,19 @@ def test_websockets_carry_messages_until_their_replica_drains(
     running = gateway(WEBSOCKETS | {"listener": {"bodyBytes": 1000}}, replica.url)
     with ExitStack() as stack:
         clients = [stack.enter_context(kind(running.url)) for kind in KINDS]
-        assert [client.status for client in clients] == [101, 200]
         for client in clients:
             # More than the body of a request may have.
-            for number in range(20):
-                client.send(b"%0100d" % number)
-                assert client.receive() == b"%0100d" % number
+            assert all(echoes(client, f"{number:0100}") for number in range(20))
         # By HTTP/1.1 it is an offer, which the gateway ignores, so that the replica gets a plain request.
-        for kind, expected in zip(KINDS, (400, 403), strict=True):
-            with kind(running.url, protocol=b"other") as refused:
-                assert refused.status == expected
+        assert status(running.url, handshake(protocol=b"other")) == 400
+        with Connection(running.url) as other:
+            other.send(http2.opened(1, http2.websocket(b"/echo", b"other")))
+            assert other.outcome() == 403
         replica.drain()
         for client in clients:
-            assert client.receive() == AWAY
-            client.write(CLOSE)
+            with pytest.raises(ConnectionClosed) as closed:
+                client.recv(PATIENCE)
+            assert closed.value.rcvd.code == CloseCode.GOING_AWAY
         assert replica.end().endswith("0 connections were cut\n")
 
 
@@ -54,24 +71,19 @@ def test_a_websocket_without_a_message_ends(
     running = gateway(values, run(example("websocket")).url)
     with ExitStack() as stack:
         quiet, busy = ([stack.enter_context(kind(running.url)) for kind in KINDS] for _ in range(2))
-        for kind, client in zip(KINDS, quiet, strict=True):
-            own = client.connection.socket if kind is WebSocketOverHttp2 else client.socket
-            own.setblocking(False)
 
         def ended() -> bool:
-            for client in busy:
-                client.send(b"still here")
-                assert client.receive() == b"still here"
+            assert all(echoes(client, "still here") for client in busy)
             for client in [*quiet]:
-                with suppress(BlockingIOError):
-                    if not client.read():
-                        quiet.remove(client)
+                try:
+                    with suppress(TimeoutError):
+                        client.recv(0.01)
+                except ConnectionClosed:
+                    quiet.remove(client)
             return not quiet
 
         eventually(ended, "the end of the silent ones")
-        for client in busy:
-            client.send(b"and now")
-            assert client.receive() == b"and now"
+        assert all(echoes(client, "and now") for client in busy)
 
 
 def test_websockets_are_balanced_by_their_number(
@@ -87,17 +99,8 @@ def test_websockets_are_balanced_by_their_number(
 
     with ExitStack() as stack:
         for kind in KINDS * 4:
-            client = stack.enter_context(kind(running.url))
-            client.send(b"here")
-            assert client.receive() == b"here"
+            assert echoes(stack.enter_context(kind(running.url)), "here")
         becomes(active, dict.fromkeys(replicas, 4))
-
-
-def python(url: str) -> None:
-    """An echo by the client of the package `websockets`, which offers compression."""
-    with websocket(f"{url.replace('http', 'ws')}/echo", open_timeout=PATIENCE) as client:
-        client.send("here")
-        assert client.recv(PATIENCE) == "here"
 
 
 NODE = """
@@ -129,7 +132,8 @@ def test_clients_of_others_open_websockets(
     # With http2 and grpc, the chart rejects upgrades.
     values = {"upstream": {"upgrade": ["websocket"], "protocol": protocol}}
     running = gateway(values, run(example("websocket")).url)
-    python(running.url)
+    with over_http1(running.url) as client:
+        assert echoes(client, "here")
     node(running.url)
 
 
@@ -176,12 +180,7 @@ def status(url: str, request: bytes) -> int:
     """The status of the reply."""
     with connect(url) as client:
         client.sendall(request)
-        seen = b""
-        while b"\r\n" not in seen:
-            data = client.recv(65536)
-            assert data, "the connection ended"
-            seen += data
-    return int(seen.split()[1])
+        return int(read_until(client, b"\r\n").split()[1])
 
 
 @pytest.mark.parametrize("protocol", ["http1", "auto"])

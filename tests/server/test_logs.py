@@ -15,6 +15,7 @@ from stack.gateway import endpoint, gateway_to
 from stack.http import Client, Reply, ask
 from stack.replica import Server
 from support.collector import Collector, Span, collector
+from support.raw import exchange
 
 EVERY_REQUEST = "info,corelane::request=debug"
 
@@ -100,11 +101,9 @@ def test_a_line_has_the_client_where_that_was_set(
 def test_the_header_of_a_proxy_names_the_client(start: Callable[..., Server]) -> None:
     flags = ["--log.client", "on", "--proxy-protocol", "on", "--log.level", EVERY_REQUEST]
     server = logging(start, *flags)
-    host, port = server.url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port))) as client:
-        client.sendall(b"PROXY TCP4 192.0.2.3 198.51.100.2 5000 80\r\n")
-        client.sendall(b"GET /hello HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n")
-        assert client.makefile("rb").read().startswith(b"HTTP/1.1 200 ")
+    proxied = b"PROXY TCP4 192.0.2.3 198.51.100.2 5000 80\r\n"
+    get = b"GET /hello HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n"
+    assert [reply.status for reply in exchange(server.url, proxied + get)] == [200]
     assert [line.get("client") for line in requests(server)] == ["192.0.2.3"]
 
 

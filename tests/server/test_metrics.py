@@ -10,15 +10,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import accumulate
-from urllib.parse import urlsplit
 
 import pytest
 
-from stack import PATIENCE, REPOSITORY, eventually
+from stack import REPOSITORY, eventually
 from stack.http import ask
 from stack.replica import Server
 from support.collector import Collector, Point, collector
 from support.exposition import Family, families
+from support.raw import connect
 
 CONNECTIONS = 10_000
 """As many as the server takes unless it is told otherwise."""
@@ -71,11 +71,9 @@ def connections() -> Iterator[int]:
 def open_and_ask(server: Server, count: int, clients: ExitStack) -> dict[int, socket.socket]:
     """Opens connections and asks once on each, several routes in turn; one of each lane."""
     paths = ("/", "/hello", "/div/4", "/work?ops=1", "/static/4k.txt", "/none")
-    address = urlsplit(server.url)
     of_lane = {}
     for index in range(count):
-        client = socket.create_connection((address.hostname, address.port), timeout=PATIENCE)
-        clients.enter_context(client)
+        client = clients.enter_context(connect(server.url))
         client.sendall(f"GET {paths[index % len(paths)]} HTTP/1.1\r\nHost: test\r\n\r\n".encode())
         reply = client.recv(65536)
         lane = re.search(rb"\r\ncorelane-lane: (\d+)\r\n", reply)

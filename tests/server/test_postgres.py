@@ -2,12 +2,10 @@
 
 import json
 import re
-import socket
 import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -16,6 +14,7 @@ from stack.http import Reply, ask
 from stack.postgres import Database, holding
 from stack.replica import Server
 from support.projects import PATIENT, Writer, connected, database_line, lists
+from support.raw import connect
 
 ONE = ("--lanes", "1", "--database.connections", "1")
 ENDLESS = ("--database.statement-timeout", "1h")
@@ -103,9 +102,8 @@ def test_a_full_queue_refuses_at_once(database: Database, start: Callable[..., S
 
 def left(server: Server, writer: Writer) -> None:
     """A client that sends a save and leaves."""
-    address = urlsplit(server.url)
     fields = "".join(f"{name}: {value}\r\n" for name, value in writer.headers().items())
-    with socket.create_connection((address.hostname, address.port), timeout=PATIENCE) as client:
+    with connect(server.url) as client:
         head = f"POST /projects HTTP/1.1\r\nHost: test\r\n{fields}Content-Length: 15\r\n\r\n"
         client.sendall(head.encode() + b'{"name":"left"}')
         eventually(lambda: gauge(server, "connections_in_use") == 1)

@@ -4,12 +4,12 @@ import os
 import signal
 import socket
 from collections.abc import Callable
-from urllib.parse import urlsplit
 
 from stack import PATIENCE, eventually
 from stack.http import Client, ask
 from stack.load import Load
 from stack.replica import Server
+from support.raw import connect
 
 SETTLES = ("--drain.settle", "30m", "--drain.deadline", "1h")
 """For as long as a test: a second signal ends it."""
@@ -17,8 +17,7 @@ SETTLES = ("--drain.settle", "30m", "--drain.deadline", "1h")
 
 def held_request(server: Server) -> socket.socket:
     """A request whose reply the client has not begun to wait for: half a header."""
-    address = urlsplit(server.url)
-    client = socket.create_connection((address.hostname, address.port), timeout=PATIENCE)
+    client = connect(server.url)
     client.sendall(b"GET /hello HTTP/1.1\r\nHost: te")
     return client
 

@@ -10,10 +10,12 @@ from typing import Self
 from urllib.parse import urlsplit
 
 import grpc
+from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
+from websockets.frames import CloseCode
+from websockets.sync.client import connect as websocket
 
 from stack import PATIENCE, eventually
 from support.raw import connect
-from support.websockets import AWAY, CLOSE, WebSocket
 
 PAUSE = 0.1
 """Seconds between two messages of a client."""
@@ -45,17 +47,19 @@ Kind = Callable[[str, threading.Event, Seen], None]
 
 def messages(url: str, stop: threading.Event, seen: Seen) -> None:
     """A WebSocket with an echo for each message, until it is closed."""
-    with WebSocket(url, "/mixed/echo") as session:
-        if session.status != 101:
-            return seen.end(f"status {session.status}")
-        seen.begun += 1
-        while not stop.wait(PAUSE):
-            session.send(TEXT)
-            found = session.receive()
-            if found != TEXT:
-                session.write(CLOSE)
-                return seen.end("closed" if found == AWAY else f"cut {found!r}")
-            seen.got += 1
+    address = f"{url.replace('http', 'ws')}/mixed/echo"
+    try:
+        with websocket(address, open_timeout=PATIENCE, ping_interval=None, proxy=None) as session:
+            seen.begun += 1
+            while not stop.wait(PAUSE):
+                session.send(TEXT, text=True)
+                assert session.recv(PATIENCE) == TEXT.decode()
+                seen.got += 1
+    except InvalidStatus as refused:
+        seen.end(f"status {refused.response.status_code}")
+    except ConnectionClosed as end:
+        left = end.rcvd and end.rcvd.code == CloseCode.GOING_AWAY
+        seen.end("closed" if left else f"cut: {end}")
 
 
 def events(url: str, stop: threading.Event, seen: Seen) -> None:
@@ -162,7 +166,7 @@ class Exchanges:
             sessions.append(own)
             try:
                 kind(self._url, self._stop, own)
-            except (AssertionError, OSError) as error:
+            except (AssertionError, OSError, WebSocketException) as error:
                 own.ends[repr(error)] += 1
                 # Whoever is turned away does not take all of a CPU.
                 self._stop.wait(PAUSE)

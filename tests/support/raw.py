@@ -3,6 +3,9 @@
 import errno
 import re
 import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 from stack import PATIENCE
@@ -23,6 +26,16 @@ def connect(url: str, receive_bytes: int | None = None) -> socket.socket:
     connection.settimeout(PATIENCE)
     connection.connect((address.hostname, address.port))
     return connection
+
+
+def read_until(connection: socket.socket, end: bytes) -> bytes:
+    """What comes, until it contains `end`."""
+    received = b""
+    while end not in received:
+        data = connection.recv(65536)
+        assert data, f"the connection ended: {received[-200:]!r}"
+        received += data
+    return received
 
 
 def exchange(url: str, data: bytes) -> list[Reply]:
@@ -81,3 +94,28 @@ def replies(data: bytes) -> list[Reply]:
         found.append(Reply(int(status[1]), headers, data[:size]))
         data = data[size:]
     return found
+
+
+UPGRADE = (
+    b"GET %b HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+)
+"""A request for a WebSocket at a path."""
+
+
+@contextmanager
+def upgrading(address: str = "127.0.0.1") -> Iterator[int]:
+    """The port of a replica that takes one WebSocket, and sends back what comes over it."""
+    head = b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
+
+    def echo() -> None:
+        peer, _ = listener.accept()
+        with peer:
+            assert b"websocket" in read_until(peer, b"\r\n\r\n")
+            peer.sendall(head)
+            while data := peer.recv(65536):
+                peer.sendall(data)
+
+    with socket.create_server((address, 0)) as listener:
+        threading.Thread(target=echo, daemon=True).start()
+        yield listener.getsockname()[1]

@@ -7,6 +7,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
+from hyperframe.frame import DataFrame, GoAwayFrame, HeadersFrame, RstStreamFrame, SettingsFrame
 
 from stack import eventually
 from stack.gateway import Gateway, endpoint, gateway_to, peak
@@ -15,20 +16,7 @@ from stack.load import Load
 from stack.replica import Server
 from support.attacks import HOST
 from support.cgroups import cgroup
-from support.h2 import (
-    DATA,
-    END_HEADERS,
-    END_STREAM,
-    GOAWAY,
-    HEADERS,
-    PREFACE,
-    RST_STREAM,
-    Connection,
-    frame,
-    get,
-    pack,
-    request,
-)
+from support.http2 import PREFACE, Connection, get, opened, pack, request
 from support.raw import connect, replies, until_end
 from support.recorder import Recorder
 
@@ -40,7 +28,7 @@ FILE = 32 * 1024 * 1024
 
 POST = b"POST /hello HTTP/1.1\r\n" + HOST
 CHUNKED = POST + b"transfer-encoding: chunked\r\n\r\n"
-WINDOW_0 = b"\0\4\0\0\0\0"
+WINDOW_0 = {SettingsFrame.INITIAL_WINDOW_SIZE: 0}
 
 
 @pytest.fixture(scope="module")
@@ -112,17 +100,17 @@ def test_a_client_that_falls_silent_is_ended(silent: dict[str, list[bytes]], nam
 
 
 def test_a_silent_client_of_http2_is_ended(gateway: Gateway) -> None:
-    head = pack(get(b"/hello", method=b"POST"))
+    fields = get(b"/hello", method=b"POST")
     with (
         Connection(gateway.url) as idle,
         Connection(gateway.url) as half,
         Connection(gateway.url) as waiting,
     ):
-        half.send(frame(HEADERS, 0, 1, head))
-        waiting.send(frame(HEADERS, END_HEADERS, 1, head))
+        half.send(HeadersFrame(1, pack(fields)).serialize())
+        waiting.send(opened(1, fields))
         for each in (idle, half):
-            each.until(lambda each=each: each.of(GOAWAY))
-            assert each.of(GOAWAY)
+            each.until(lambda each=each: each.of(GoAwayFrame))
+            assert each.of(GoAwayFrame)
         # The stream that waits for its body ends alone.
         assert waiting.outcome(1) == 408
         waiting.send(request(3, get(b"/hello")))
@@ -210,12 +198,12 @@ def unread(connection: Connection) -> int:
     connection.send(b"".join(request(each, get(LARGE)) for each in streams))
 
     def begun() -> bool:
-        seen = {each.stream for each in connection.of(HEADERS, RST_STREAM)}
+        seen = {each.stream_id for each in connection.of(HeadersFrame, RstStreamFrame)}
         return seen.issuperset(streams)
 
     connection.until(begun)
     assert begun()
-    return len(connection.of(RST_STREAM))
+    return len(connection.of(RstStreamFrame))
 
 
 @pytest.mark.parametrize("monitor", ["heap", "cgroup"])
@@ -269,14 +257,14 @@ def test_clients_that_do_not_read_are_ended(gateways: tuple[Gateway, Gateway]) -
         # All requests are under way: the first of each reply is there.
         assert http1.recv(1) == b"H"
         for each in (http2, no_window):
-            each.until(lambda each=each: each.of(HEADERS))
+            each.until(lambda each=each: each.of(HeadersFrame))
             assert each.outcome() == 200
         assert ask(gateway.url, "/hello").status == 200
         eventually(lambda: active(gateway, "rq") == 0, "no request is left")
         assert len(until_end(http1)) < FILE
         for each in (http2, no_window):
-            each.until(lambda each=each: each.of(RST_STREAM))
-            assert not [x for x in each.of(DATA) if x.flags & END_STREAM]
+            each.until(lambda each=each: each.of(RstStreamFrame))
+            assert not [x for x in each.of(DataFrame) if "END_STREAM" in x.flags]
     with connect(gateway.url) as connection:
         connection.sendall(WHOLE)
         assert len(until_end(connection)) > FILE
