@@ -3,6 +3,9 @@
 Each test ends with `restore`, after which every sysctl, mask and affinity is what it was before the test.
 """
 
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,7 @@ from support.machines import ANSWER, JOURNAL, Machine, journal, rows, snapshot, 
 
 HOUSEKEEPING = "--housekeeping=0"
 
+SETTING = "net.core.netdev_max_backlog"
 BACKLOG = "/proc/sys/net/core/netdev_max_backlog"
 HUGE_PAGES = "/sys/kernel/mm/transparent_hugepage/enabled"
 FLOWS = "net.core.rps_sock_flow_entries"
@@ -44,7 +48,7 @@ def test_it_is_another_kernel(machine: Machine) -> None:
 def test_audit_finds_what_differs(machine: Machine, profile: str, backlog: str) -> None:
     found = rows(machine, "audit", f"--profile={profile}", HOUSEKEEPING, status=2)
     assert found == rows(machine, "plan", f"--profile={profile}", HOUSEKEEPING, status=2)
-    row = found["net.core.netdev_max_backlog"]
+    row = found[SETTING]
     assert (row["state"], row["actual"], row["wanted"]) == ("differs", "1000", backlog)
     huge = found["vm.transparent_hugepage"]
     assert f"[{huge['actual']}]" in machine.read(HUGE_PAGES)
@@ -242,3 +246,138 @@ def test_two_sockets_are_prepared_audited_and_restored_even_after_kills(large: M
         tuner(large, "restore", status=0)
         assert snapshot(large) == before
     assert journal(large) is None
+
+
+PROFILE = f"--profile=custom --knobs={SETTING}=5000,cpu.dma_latency_us=10"
+LOG = "/run/agent.log"
+
+NONE = 2_000_000_000
+"""PM_QOS_CPU_LATENCY_DEFAULT_VALUE of include/linux/pm_qos.h: nobody asks for less."""
+
+
+class Agent:
+    """An agent that runs there."""
+
+    def __init__(self, machine: Machine, *flags: str) -> None:
+        self.machine = machine
+        words = f"node-tuner {PROFILE} --agent.interval=1s {' '.join(flags)} agent"
+        self.pid = int(machine.good(f"{words} >{LOG} 2>&1 &\necho $!"))
+
+    def ask(self, path: str) -> str:
+        """The reply of its port; empty while there is none, or another status than 200."""
+        return self.machine.run(f"wget -qO- http://127.0.0.1:9905{path}").output
+
+    def wait_until_ready(self) -> None:
+        """Waits for the end of the first pass."""
+
+        def ready() -> bool:
+            # What has ended has no program any more, even before its parent knows.
+            assert self.machine.run(f"readlink /proc/{self.pid}/exe").status == 0, self.log()
+            return self.ask("/readyz") != ""
+
+        eventually(ready, "readiness", patience=ANSWER)
+
+    def log(self) -> str:
+        """What it said so far."""
+        return self.machine.read(LOG)
+
+    def passes(self) -> None:
+        """Waits until a pass that has begun after this call has ended."""
+        for _ in range(2):
+            before = self.metric("last_pass_timestamp_seconds")
+            eventually(
+                lambda before=before: self.metric("last_pass_timestamp_seconds") > before,
+                "another pass",
+                patience=ANSWER,
+            )
+
+    def metric(self, series: str) -> float:
+        """One of its metrics."""
+        for line in self.ask("/metrics").splitlines():
+            name, _, value = line.rpartition(" ")
+            if name == f"corelane_node_{series}":
+                return float(value)
+        raise AssertionError(f"no {series}: {self.log()}")
+
+    def kill(self) -> None:
+        """SIGKILL, and waits until its files are closed, which the kernel does before a thread is a zombie."""
+        self.machine.run(f"kill -9 {self.pid}")
+        threads = f"grep -hs ^State: /proc/{self.pid}/task/*/status"
+        gone = f"! {threads} | grep -qv Z"
+        eventually(lambda: self.machine.run(gone).status == 0, "its end", patience=ANSWER)
+
+
+@contextmanager
+def agent(machine: Machine, *flags: str) -> Iterator[Agent]:
+    """An agent, which is killed at the end."""
+    running = Agent(machine, *flags)
+    try:
+        running.wait_until_ready()
+        yield running
+    finally:
+        running.kill()
+
+
+def latency(machine: Machine) -> int:
+    """The microseconds that the kernel keeps to, as all who hold the file have asked for."""
+    # One that only reads asks for nothing.
+    text = machine.good("head -c 4 /dev/cpu_dma_latency | hexdump -v -e '1/4 \"%d\"'")
+    return int(text)
+
+
+def test_a_killed_agent_leaves_the_tuning_and_the_next_one_has_its_journal(
+    machine: Machine,
+) -> None:
+    assert latency(machine) == NONE
+    with agent(machine, "--agent.mode=apply"):
+        assert machine.read(BACKLOG) == "5000\n"
+        assert latency(machine) == 10
+        noted = journal(machine)
+        originals = {entry["name"]: entry["original"] for entry in noted["settings"]}
+        assert originals[SETTING] == "1000\n"
+    # What is held ends with who held it; what is written stays.
+    assert latency(machine) == NONE
+    assert machine.read(BACKLOG) == "5000\n"
+    assert journal(machine) == noted
+    with agent(machine, "--agent.mode=apply") as second:
+        assert latency(machine) == 10
+        assert json.loads(second.ask("/audit.json"))["journal"] == len(originals)
+        assert second.metric("prepared") == 1
+        assert second.metric(f'knob_repairs_total{{knob="{SETTING}"}}') == 0
+        assert journal(machine) == noted
+    with agent(machine, "--agent.mode=restore"):
+        assert machine.read(BACKLOG) == "1000\n"
+        assert (latency(machine), journal(machine)) == (NONE, None)
+
+
+def test_what_is_changed_by_hand_is_repaired(machine: Machine) -> None:
+    with agent(machine, "--agent.mode=apply") as running:
+        machine.write(BACKLOG, "300")
+        eventually(lambda: machine.read(BACKLOG) == "5000\n", "the repair", patience=ANSWER)
+        running.passes()
+        assert running.metric(f'knob_drift_total{{knob="{SETTING}"}}') == 1
+        assert running.metric(f'knob_repairs_total{{knob="{SETTING}"}}') == 1
+        assert running.metric(f'knob_actual{{knob="{SETTING}"}}') == 5000
+    tuner(machine, "restore", status=0)
+    assert machine.read(BACKLOG) == "1000\n"
+
+
+def test_drift_is_only_reported_if_so_told(machine: Machine) -> None:
+    with agent(machine, "--agent.mode=apply", "--agent.drift=report") as running:
+        machine.write(BACKLOG, "300")
+        running.passes()
+        assert machine.read(BACKLOG) == "300\n"
+        assert running.metric(f'knob_drift_total{{knob="{SETTING}"}}') == 1
+        assert running.metric(f'knob_repairs_total{{knob="{SETTING}"}}') == 0
+        assert running.metric("prepared") == 0
+        assert machine.run("wget -qO- http://127.0.0.1:9905/readyz").status != 0
+
+
+def test_an_audit_changes_nothing(machine: Machine) -> None:
+    with agent(machine, "--agent.mode=audit") as running:
+        running.passes()
+        assert running.metric(f'knob_wanted{{knob="{SETTING}"}}') == 5000
+        assert running.metric(f'knob_actual{{knob="{SETTING}"}}') == 1000
+        assert machine.read(BACKLOG) == "1000\n"
+        assert latency(machine) == NONE
+        assert machine.run(f"cat {JOURNAL}").status != 0
