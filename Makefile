@@ -121,7 +121,7 @@ parts:
 # Three tiers of checks; each includes the one before it.
 CHECK_TOOLS := ruff lint-imports pytest shellcheck actionlint vale promtool helm helm-docs helm-unittest
 TEST_TOOLS := envoy supervisord prometheus alertmanager k6 postgres ab h2spec openssl nginx haproxy skopeo strace g++
-NIGHTLY_TOOLS := chromium axe-core vegeta crane kind ip kubectl kube-apiserver etcd envoy-gateway valgrind
+NIGHTLY_TOOLS := chromium playwright axe-core vegeta crane kind ip kubectl kube-apiserver etcd envoy-gateway valgrind
 
 check: ## Run formats, linters, unit tests and fast tests, before each commit
 	@$(CHECKS) run check

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 pytest_plugins = [
+    "support.browser",
     "support.machines",
     "support.platforms",
     "support.releases",

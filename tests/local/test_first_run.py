@@ -12,16 +12,20 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urldefrag, urlsplit
 
 import pytest
 
-from stack import REPOSITORY, eventually
+from stack import PATIENCE, REPOSITORY, eventually
 from stack.http import ask
 from stack.ports import free_ports
-from support.browser import LOOKS, Page, browser, loads
+from support.browser import LOOKS, complaints, flaws, links, loads
 from support.platforms import Platform
 from support.tutorials import Reader, blocks, two_replicas
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
 
 pytestmark = pytest.mark.nightly
 
@@ -94,50 +98,53 @@ def test_the_commands_do_what_the_pages_say(seen: Seen) -> None:
 
 
 @pytest.fixture(scope="module", params=PAGES)
-def opened(request: pytest.FixtureRequest, seen: Seen) -> Iterator[tuple[str, Page]]:
-    """One of the pages, while there is something to see on it."""
+def opened(
+    request: pytest.FixtureRequest, seen: Seen, browser: "Browser"
+) -> Iterator[tuple[str, "Page"]]:
+    """One of the pages, while there is something to see on it, and no script fails."""
     name = request.param
-    with browser() as page:
-        page.opens(seen.pages[name])
-        match name:
-            case "dashboard":
-                eventually(lambda: "2 of 2" in page.text("#health"), "both replicas", pause=0.2)
-            case "lanes":
-                eventually(lambda: page.text("#state") == "Live", "rates", pause=0.2)
-            case "docs":
-                shown = "document.querySelectorAll('.swagger-ui .opblock').length"
-                eventually(lambda: page.evaluate(shown), "operations", pause=0.2)
-        page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
-        yield name, page
-        assert page.complaints == []
+    page = browser.new_page()
+    said = complaints(page)
+    page.goto(seen.pages[name])
+    match name:
+        case "dashboard":
+            eventually(lambda: "2 of 2" in page.inner_text("#health"), "both replicas", pause=0.2)
+        case "lanes":
+            eventually(lambda: page.inner_text("#state") == "Live", "rates", pause=0.2)
+        case "docs":
+            page.wait_for_selector(".swagger-ui .opblock", timeout=1000 * PATIENCE)
+    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    yield name, page
+    page.close()
+    assert said == []
 
 
-def works(page: Page) -> None:
+def works(page: "Page") -> None:
     """Has a load, and a replica that is delayed, so that the page has a warning and a pressed button."""
     loads(page)
-    button = "document.querySelector('[aria-label=\"Delay by 100 ms: server-0\"]')"
-    if page.evaluate(f"{button}.getAttribute('aria-pressed')") == "false":
-        page.evaluate(f"{button}.click()")
-    eventually(lambda: "slower" in page.text("#replicas"), "the delay", pause=0.2)
+    button = page.get_by_label("Delay by 100 ms: server-0")
+    if button.get_attribute("aria-pressed") == "false":
+        button.click()
+    eventually(lambda: "slower" in page.inner_text("#replicas"), "the delay", pause=0.2)
 
 
 @pytest.mark.parametrize("look", LOOKS)
 def test_each_page_has_no_barrier_and_fits(
-    opened: tuple[str, Page], look: str, screenshots: Path
+    opened: tuple[str, "Page"], look: str, screenshots: Path
 ) -> None:
     name, page = opened
     if name == "dashboard":
         works(page)
-    assert page.flaws(look, screenshots / f"{name}-{look}.png", THEIRS.get(name, ())) == []
+    assert flaws(page, look, screenshots / f"{name}-{look}.png", THEIRS.get(name, ())) == []
 
 
-def test_each_link_leads_somewhere(opened: tuple[str, Page]) -> None:
+def test_each_link_leads_somewhere(opened: tuple[str, "Page"]) -> None:
     _, page = opened
-    broken = [link for link in sorted(page.links()) if not leads(page, link)]
+    broken = [link for link in sorted(links(page)) if not leads(page, link)]
     assert broken == []
 
 
-def leads(page: Page, link: str) -> bool:
+def leads(page: "Page", link: str) -> bool:
     """Whether there is something; addresses outside of this machine only have to be of https."""
     address, place = urldefrag(link)
     here = str(page.evaluate("location.href"))
@@ -154,39 +161,44 @@ def leads(page: Page, link: str) -> bool:
 
 
 @pytest.fixture(scope="module")
-def page(platform: Platform) -> Iterator[Page]:
-    """The page, under its load."""
-    with browser() as opened:
-        opened.opens(platform.dashboard)
-        eventually(lambda: "2 of 2" in opened.text("#health"), "both replicas", pause=0.2)
-        yield opened
+def page(platform: Platform, browser: "Browser") -> Iterator["Page"]:
+    """The page, under its load; nothing of it is blocked, and no script fails."""
+    opened = browser.new_page()
+    said = complaints(opened)
+    opened.goto(platform.dashboard)
+    eventually(lambda: "2 of 2" in opened.inner_text("#health"), "both replicas", pause=0.2)
+    yield opened
+    opened.close()
+    assert said == []
 
 
-def test_the_load_starts_with_the_keyboard_alone(page: Page) -> None:
-    if page.text("#load") == "Stop load":
-        page.evaluate("document.querySelector('#load').click()")
-        eventually(lambda: page.text("#load") == "Start load", "no load", pause=0.2)
+def test_the_load_starts_with_the_keyboard_alone(page: "Page") -> None:
+    if page.inner_text("#load") == "Stop load":
+        page.click("#load")
+        eventually(lambda: page.inner_text("#load") == "Start load", "no load", pause=0.2)
     for _ in range(20):
-        page.presses("Tab")
+        page.keyboard.press("Tab")
         if page.evaluate("document.activeElement.id") == "load":
             break
-    page.presses("Enter")
-    eventually(lambda: page.text("#load") == "Stop load", "the load", pause=0.2)
-    eventually(lambda: "Started the load" in page.text("#events"), "the event", pause=0.2)
+    page.keyboard.press("Enter")
+    eventually(lambda: page.inner_text("#load") == "Stop load", "the load", pause=0.2)
+    eventually(lambda: "Started the load" in page.inner_text("#events"), "the event", pause=0.2)
 
 
-def test_a_killed_replica_fails_no_request(page: Page, platform: Platform) -> None:
+def test_a_killed_replica_fails_no_request(page: "Page", platform: Platform) -> None:
     loads(page)
     before = platform.pid("server-1")
-    page.evaluate("document.querySelector('[aria-label=\"Kill server-1\"]').click()")
+    page.get_by_label("Kill server-1").click()
     eventually(lambda: platform.pid("server-1") not in (0, before), "a new process")
-    eventually(lambda: "Killed server-1" in page.text("#events"), "the event", pause=0.2)
-    eventually(lambda: "server-1 serves again" in page.text("#events"), "its return", pause=0.2)
-    assert page.text("#failed") == "0", page.text("#events")
+    eventually(lambda: "Killed server-1" in page.inner_text("#events"), "the event", pause=0.2)
+    eventually(
+        lambda: "server-1 serves again" in page.inner_text("#events"), "its return", pause=0.2
+    )
+    assert page.inner_text("#failed") == "0", page.inner_text("#events")
 
 
-def test_refreshes_move_nothing(page: Page) -> None:
-    page.looks(1440, 900)
+def test_refreshes_move_nothing(page: "Page") -> None:
+    page.set_viewport_size({"width": 1440, "height": 900})
     loads(page)
     moved = page.evaluate(
         """new Promise((done) => {
@@ -201,8 +213,3 @@ def test_refreshes_move_nothing(page: Page) -> None:
         })"""
     )
     assert moved == []
-
-
-def test_nothing_was_blocked_and_no_script_failed(page: Page) -> None:
-    page.evaluate("0")
-    assert page.complaints == []
