@@ -93,10 +93,10 @@ def test_settings_reach_the_server(check: Check, tmp_path: Path) -> None:
 
 def test_on_and_off_may_be_written_plainly(check: Check, tmp_path: Path) -> None:
     (tmp_path / "values.yaml").write_text(
-        "config: {proxy_protocol: on, pin: off, park_after: off}\n"
+        "config: {proxy_protocol: on, request_ids: off, park_after: off}\n"
     )
     accepted = check(values=tmp_path / "values.yaml")
-    assert [accepted[key] for key in ("proxy_protocol", "pin", "park_after")] == [
+    assert [accepted[key] for key in ("proxy_protocol", "request_ids", "park_after")] == [
         "on",
         "off",
         "off",
