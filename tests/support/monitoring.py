@@ -4,7 +4,6 @@ Fixture: `monitored` is the release of the platform with it, and with agents on 
 """
 
 import json
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -42,9 +41,8 @@ class Api:
     def post(self, path: str, content: object) -> None:
         """Sends JSON to a path."""
         headers = {"Content-Type": "application/json"}
-        request = urllib.request.Request(self.url + path, json.dumps(content).encode(), headers)
-        with urllib.request.urlopen(request) as reply:
-            assert reply.status == 200
+        reply = ask(self.url, path, "POST", body=json.dumps(content).encode(), headers=headers)
+        assert reply.status == 200, reply.body
 
     def data(self, path: str) -> dict | list:
         """What a path of Prometheus answers."""
