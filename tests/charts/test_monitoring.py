@@ -188,6 +188,7 @@ def test_a_release_fits_where_helm_keeps_it(api: Api) -> None:
     chart = CHARTS / "corelane"
     settings = ["monitoring.enabled=true", *(f"monitoring.{each}" for each in STANDALONE)]
     sets = [argument for setting in settings for argument in ("--set", setting)]
+    sets += ["--values", renders.REGISTRY]
     with api.namespace() as namespace:
         where = ("--namespace", namespace)
         installed = api.helm("install", "shop", chart, *where, *sets, "--wait=hookOnly")
@@ -402,7 +403,8 @@ def test_it_is_changed_in_place_but_for_its_volumes(api: Api) -> None:
     parts = ("prometheus", "alertmanager", "grafana")
     few, many = (("--values", values_of(f"monitoring-{case}")) for case in ("standalone", "all"))
     # Here are no other namespaces.
-    same = ["--set-json", "namespaces=[]", "--reset-values", "--wait=hookOnly"]
+    same = ["--values", renders.REGISTRY, "--set-json", "namespaces=[]"]
+    same += ["--set-json", "objectives.overrides=[]", "--reset-values", "--wait=hookOnly"]
     for part in parts:
         same += ["--set", f"{part}.persistence.enabled=false"]
     with api.namespace() as namespace:
