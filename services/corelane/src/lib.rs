@@ -67,7 +67,7 @@
 //! | [`Server`], [`Builder`], [`Error`] | configure and run a server; errors of the start |
 //! | [`Lanes`], [`Pin`], [`Placement`] | number of lanes, their CPUs, and how connections are assigned to lanes |
 //! | [`Moving`] | whether a connection may move to another lane between two requests |
-//! | [`Lane`] | the lane that a service is created for |
+//! | [`Lane`], [`HttpService`] | the lane that a service is created for, and what a service must be |
 //! | [`SlowLanes`], [`Cost`], [`turn`] | requests that would hold their lane for long |
 //! | [`Listen`] | where a server listens: TCP, Unix sockets, inherited sockets, PROXY protocol |
 //! | [`Limits`], [`Timeouts`] | limits and timeouts for clients |
@@ -134,6 +134,7 @@ pub use request::current::{
 pub use request::finished::{Cut, Finished, Span, Times};
 pub use request::panics::panics_are_logged;
 pub use request::route_limits::{LimitedReply, LimitedRoute, RouteLimits};
+pub use request::service::HttpService;
 // For the capacity model of `corelane-cli`.
 #[doc(hidden)]
 pub use request::turns::Turns;

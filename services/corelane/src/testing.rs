@@ -4,14 +4,9 @@ use std::net::SocketAddr;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{Request, Response};
-use http_body::Body;
-use tower::Service;
-
 use crate::base::error::{BoxError, Error};
 use crate::load::lane::Lane;
-use crate::request::body::Incoming;
+use crate::request::service::HttpService;
 use crate::server::builder::Builder;
 use crate::server::control::ServerHandle;
 use crate::server::run::Server;
@@ -70,13 +65,10 @@ impl TestServer {
     /// # Errors
     ///
     /// Those of [`Builder::build`] and [`Server::serve`].
-    pub fn start<F, S, B>(builder: Builder, factory: F) -> Result<TestServer, Error>
+    pub fn start<F, S>(builder: Builder, factory: F) -> Result<TestServer, Error>
     where
         F: Fn(&Lane) -> S + Send + Sync + 'static,
-        S: Service<Request<Incoming>, Response = Response<B>> + Clone + 'static,
-        S::Error: Into<BoxError>,
-        B: Body<Data = Bytes> + 'static,
-        B::Error: Into<BoxError>,
+        S: HttpService,
     {
         TestServer::run(builder, |server| server.serve(factory))
     }
@@ -86,15 +78,12 @@ impl TestServer {
     /// # Errors
     ///
     /// Those of [`Builder::build`] and [`Server::try_serve`].
-    pub fn try_start<F, T, S, E, B>(builder: Builder, factory: F) -> Result<TestServer, Error>
+    pub fn try_start<F, T, S, E>(builder: Builder, factory: F) -> Result<TestServer, Error>
     where
         F: Fn(Lane) -> T + Send + Sync + 'static,
         T: Future<Output = Result<S, E>> + 'static,
         E: Into<BoxError>,
-        S: Service<Request<Incoming>, Response = Response<B>> + Clone + 'static,
-        S::Error: Into<BoxError>,
-        B: Body<Data = Bytes> + 'static,
-        B::Error: Into<BoxError>,
+        S: HttpService,
     {
         TestServer::run(builder, |server| server.try_serve(factory))
     }

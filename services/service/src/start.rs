@@ -11,12 +11,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use corelane::prometheus_client::registry::Registry;
-use corelane::{Builder, Drained, Incoming, Lane, Server};
+use corelane::{Builder, Drained, HttpService, Lane, Server};
 use http::header::{CONTENT_TYPE, HeaderValue};
-use http::{Request, Response};
-use http_body::Body;
+use http::Response;
 use http_body_util::Full;
-use tower::Service;
 
 #[cfg(feature = "auth")]
 use crate::auth::{Auth, AuthCollector};
@@ -227,13 +225,10 @@ impl Start {
     /// # Errors
     ///
     /// As [`Server::serve`].
-    pub fn serve<F, S, B>(self, factory: F) -> Result<Drained, corelane::Error>
+    pub fn serve<F, S>(self, factory: F) -> Result<Drained, corelane::Error>
     where
         F: Fn(&Lane) -> S + Send + Sync + 'static,
-        S: Service<Request<Incoming>, Response = Response<B>> + Clone + 'static,
-        S::Error: Into<BoxError>,
-        B: Body<Data = Bytes> + 'static,
-        B::Error: Into<BoxError>,
+        S: HttpService,
     {
         let Start { server, aside, hooks, .. } = self;
         let drained = server.serve(factory);
@@ -246,15 +241,12 @@ impl Start {
     /// # Errors
     ///
     /// As [`Server::try_serve`].
-    pub fn try_serve<F, T, S, E, B>(self, factory: F) -> Result<Drained, corelane::Error>
+    pub fn try_serve<F, T, S, E>(self, factory: F) -> Result<Drained, corelane::Error>
     where
         F: Fn(Lane) -> T + Send + Sync + 'static,
         T: Future<Output = Result<S, E>> + 'static,
         E: Into<BoxError>,
-        S: Service<Request<Incoming>, Response = Response<B>> + Clone + 'static,
-        S::Error: Into<BoxError>,
-        B: Body<Data = Bytes> + 'static,
-        B::Error: Into<BoxError>,
+        S: HttpService,
     {
         let Start { server, aside, hooks, .. } = self;
         let drained = server.try_serve(factory);

@@ -16,10 +16,12 @@ use crate::base::phase::{Lifecycle, Phase};
 use crate::load::lane::Lane;
 use crate::request::body::Incoming;
 
-/// The requirements of [`Server::serve`](crate::Server::serve) on a service, under one name.
-pub(crate) trait HttpService:
+/// A service that lanes can run: what [`Server::serve`](crate::Server::serve) requires of a `tower::Service`. Every
+/// type that meets these bounds implements it.
+pub trait HttpService:
     Service<Request<Incoming>, Response = Response<Self::Body>, Error: Into<BoxError>> + Clone + 'static
 {
+    /// The body of its responses.
     type Body: Body<Data = Bytes, Error: Into<BoxError>> + 'static;
 }
 

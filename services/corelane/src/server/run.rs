@@ -8,12 +8,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 use std::thread::JoinHandle;
 
-use bytes::Bytes;
-use http::{Request, Response};
-use http_body::Body;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
-use tower::Service;
 
 use crate::balance::acceptor::Acceptor;
 use crate::base::error::{BoxError, Error};
@@ -23,7 +19,6 @@ use crate::lane::accept;
 use crate::lane::accept::ConnectionSource;
 use crate::load::lane::Lane;
 use crate::os::listener::Port;
-use crate::request::body::Incoming;
 use crate::request::service::HttpService;
 use crate::server::control::{Controller, ServerHandle, Stop};
 use crate::server::exposition::Exposition;
@@ -138,13 +133,10 @@ impl Server {
     /// # Errors
     ///
     /// A thread or an event loop cannot be started, `factory` panicked, or a lane ended unexpectedly.
-    pub fn serve<F, S, B>(self, factory: F) -> Result<Drained, Error>
+    pub fn serve<F, S>(self, factory: F) -> Result<Drained, Error>
     where
         F: Fn(&Lane) -> S + Send + Sync + 'static,
-        S: Service<Request<Incoming>, Response = Response<B>> + Clone + 'static,
-        S::Error: Into<BoxError>,
-        B: Body<Data = Bytes> + 'static,
-        B::Error: Into<BoxError>,
+        S: HttpService,
     {
         self.try_serve(move |lane| ready(Ok::<_, Infallible>(factory(&lane))))
     }
@@ -187,15 +179,12 @@ impl Server {
     ///
     /// [`Error::Factory`] if `factory` failed or panicked: the first such error, with the index of its
     /// lane. Otherwise as [`Server::serve`].
-    pub fn try_serve<F, T, S, E, B>(self, factory: F) -> Result<Drained, Error>
+    pub fn try_serve<F, T, S, E>(self, factory: F) -> Result<Drained, Error>
     where
         F: Fn(Lane) -> T + Send + Sync + 'static,
         T: Future<Output = Result<S, E>> + 'static,
         E: Into<BoxError>,
-        S: Service<Request<Incoming>, Response = Response<B>> + Clone + 'static,
-        S::Error: Into<BoxError>,
-        B: Body<Data = Bytes> + 'static,
-        B::Error: Into<BoxError>,
+        S: HttpService,
     {
         self.log_start();
         let shared = Arc::clone(&self.handle.shared);

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use corelane::{
-    Builder, Drain, Drained, Error, Incoming, Lane, Lanes, Phase, Server, ServerHandle,
+    Builder, Drain, Drained, Error, HttpService, Incoming, Lane, Lanes, Phase, Server, ServerHandle,
 };
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
@@ -54,13 +54,7 @@ trait LocalService {
     fn answer(&mut self, request: Request<Incoming>) -> Pin<Box<dyn Future<Output = LocalReply>>>;
 }
 
-impl<S, B> LocalService for S
-where
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + 'static,
-    S::Error: Into<BoxError>,
-    B: http_body::Body<Data = Bytes> + 'static,
-    B::Error: Into<BoxError>,
-{
+impl<S: HttpService> LocalService for S {
     fn copy(&self) -> Local {
         Local(Box::new(self.clone()))
     }
@@ -72,7 +66,7 @@ where
     fn answer(&mut self, request: Request<Incoming>) -> Pin<Box<dyn Future<Output = LocalReply>>> {
         let reply = self.call(request);
         Box::pin(async move {
-            let body = |body: B| Box::pin(body.map_err(Into::into)) as LocalBody;
+            let body = |body: S::Body| Box::pin(body.map_err(Into::into)) as LocalBody;
             reply.await.map(|reply| reply.map(body)).map_err(Into::into)
         })
     }
@@ -145,13 +139,10 @@ pub(crate) fn own_address(number: u8) -> Ipv4Addr {
 }
 
 impl Running {
-    pub(crate) fn start<F, S, B>(builder: Builder, factory: F) -> Running
+    pub(crate) fn start<F, S>(builder: Builder, factory: F) -> Running
     where
         F: Fn(&Lane) -> S + Send + Sync + 'static,
-        S: Service<Request<Incoming>, Response = Response<B>> + Clone + 'static,
-        S::Error: Into<BoxError>,
-        B: http_body::Body<Data = Bytes> + 'static,
-        B::Error: Into<BoxError>,
+        S: HttpService,
     {
         Running::serve(builder, Box::new(move |lane| Local(Box::new(factory(lane)))))
     }
