@@ -91,8 +91,6 @@ pub mod faults;
 pub mod flags;
 pub mod http;
 pub mod log;
-#[cfg(feature = "server")]
-mod logging;
 #[cfg(feature = "openapi")]
 pub mod openapi;
 #[cfg(any(feature = "auth", feature = "faults"))]

@@ -17,7 +17,7 @@ use crate::auth::JwtKeys;
 use crate::config::{ConfigErrors, Key, Keys, Settings};
 #[cfg(feature = "faults")]
 use crate::faults::FaultKeys;
-use crate::logging::Logging;
+use crate::log::Logging;
 use crate::telemetry::Otlp;
 use crate::value::{
     self, Allowed, HOUR, MILLISECOND, address, choice, duration, file, list, name, number,

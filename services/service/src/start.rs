@@ -12,16 +12,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use corelane::prometheus_client::registry::Registry;
 use corelane::{Builder, Drained, HttpService, Lane, Server};
-use http::header::{CONTENT_TYPE, HeaderValue};
 use http::Response;
+use http::header::{CONTENT_TYPE, HeaderValue};
 use http_body_util::Full;
 
 #[cfg(feature = "auth")]
 use crate::auth::{Auth, AuthCollector};
 #[cfg(feature = "faults")]
 use crate::faults::{self, FaultCollector, Faults};
-use crate::log::Format;
-use crate::logging::{self, Control};
+use crate::log::{self, Control, Format};
 use crate::settings::Config;
 use crate::telemetry::{self, Source};
 
@@ -59,7 +58,7 @@ impl<C> Ready<C> {
     where
         F: FnOnce(C, Start) -> Result<Drained, BoxError>,
     {
-        let (_flush_at_end, log_level) = logging::start(&self.config.log)?.unzip();
+        let (_flush_at_end, log_level) = log::start(&self.config.log)?.unzip();
         let logs = log_level.is_some() && self.config.log.log_format == Format::Json;
         self.serve(log_level, serve).map_err(|error| {
             if logs {
@@ -85,11 +84,9 @@ impl<C> Ready<C> {
             move |_request| text(shown.clone()),
         );
         let builder = log_level.into_iter().fold(builder, |builder, level| {
-            builder.admin_route(
-                logging::LEVEL_PATH,
-                "The log level: PUT changes it",
-                move |request| level.answer(&request),
-            )
+            builder.admin_route(log::LEVEL_PATH, "The log level: PUT changes it", move |request| {
+                level.answer(&request)
+            })
         });
         #[cfg(feature = "faults")]
         let builder = with_drills(builder, &self.faults);

@@ -2,9 +2,13 @@
 //!
 //! A separate thread writes them, so a blocked log does not stop the program.
 
+#[cfg(feature = "server")]
+mod control;
 mod level;
 mod lines;
 mod panics;
+#[cfg(feature = "server")]
+mod service;
 mod writer;
 
 use std::fs::{File, OpenOptions};
@@ -15,9 +19,13 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::reload;
 
+#[cfg(feature = "server")]
+pub(crate) use control::{Control, PATH as LEVEL_PATH};
 pub use level::Level;
 pub use lines::Context;
 pub use panics::Route;
+#[cfg(feature = "server")]
+pub(crate) use service::{Logging, start, trace_id};
 pub use writer::Flush;
 
 use lines::Lines;

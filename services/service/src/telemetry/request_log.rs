@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use corelane::{Cut, Finished};
 use tracing::Level;
 
-use crate::logging::trace_id;
+use crate::log::trace_id;
 
 /// The target of these lines, for `log.level`.
 const TARGET: &str = "corelane::request";

@@ -1,12 +1,8 @@
-//! Log lines with the ID of their request, and `/log-level`.
-
-mod control;
+//! The log of a service: its keys, and lines with the ID of their request.
 
 use std::io;
 
-pub(crate) use control::{Control, PATH as LEVEL_PATH};
-
-use crate::log::{Flush, Format, Level, Log};
+use super::{Control, Flush, Format, Level, Log};
 use crate::value::{choice, switch, word};
 
 settings! {

@@ -9,7 +9,7 @@ use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 
-use crate::log::Level;
+use super::Level;
 use crate::value::duration;
 
 /// Its path.
