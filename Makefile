@@ -175,7 +175,7 @@ clippy: ## Build the Rust code and its tests with clippy
 
 # A set of features that does not compile is rare, and each compiles its dependencies once more.
 features: ## Run clippy on the libraries with each set of features
-	cd services && for features in "" server auth faults openapi jwt; do \
+	cd services && for features in "" kubernetes server auth faults openapi jwt; do \
 	  cargo clippy --locked -p corelane-service --lib --no-default-features --features "$$features" -- $(CLIPPY_FLAGS) || exit 1; \
 	done
 	cd services && for features in "" http2 tls; do \

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::{io, mem};
 
 use corelane_service::http::Answer;
+use corelane_service::kubernetes::{self, ClientError};
 use corelane_service::process::Termination;
 use futures_util::FutureExt;
 use futures_util::future::OptionFuture;
@@ -13,7 +14,7 @@ use hyper::StatusCode;
 use tokio::net::TcpListener;
 use tracing::info;
 
-use crate::endpoints::{self, ConfigError, Fleet, Known};
+use crate::endpoints::{Fleet, Known, SILENCE};
 use crate::route_objects::RouteObjects;
 use crate::routes::{Applier, Source, Status};
 use crate::settings::Endpoints;
@@ -22,7 +23,7 @@ use crate::settings::Endpoints;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KeepError {
     #[error("{0}")]
-    Config(#[from] ConfigError),
+    Config(#[from] ClientError),
     #[error("cannot listen on {0}: {1}")]
     Listen(SocketAddr, io::Error),
     #[error("cannot wait for signals: {0}")]
@@ -34,7 +35,7 @@ pub(crate) async fn keep(settings: &Endpoints) -> Result<(), KeepError> {
     let mut termination = Termination::new().map_err(KeepError::Signals)?;
     let listener = TcpListener::bind(settings.listen).await;
     let listener = listener.map_err(|error| KeepError::Listen(settings.listen, error))?;
-    let client = endpoints::client(settings.kubeconfig.as_deref()).await?;
+    let client = kubernetes::client(settings.kubeconfig.as_deref(), SILENCE).await?;
     let mut fleet = Fleet::new(client.clone(), settings);
     let status = settings.routes.as_ref().map(|_| Arc::new(Status::default()));
     let (known, told) = (fleet.known(), status.clone());

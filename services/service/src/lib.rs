@@ -55,6 +55,7 @@
 //! | `auth` | bearer tokens: `auth` |
 //! | `jwt` | JSON Web Tokens as bearer tokens: `auth` |
 //! | `faults` | faults for drills: `faults` |
+//! | `kubernetes` | a client of Kubernetes' API server: `kubernetes` |
 //! | `openapi` | an OpenAPI document and its page: `openapi` |
 //! | `openapi-viewer` | that page is Swagger UI, from the program itself |
 //!
@@ -90,6 +91,8 @@ pub mod auth;
 pub mod faults;
 pub mod flags;
 pub mod http;
+#[cfg(feature = "kubernetes")]
+pub mod kubernetes;
 pub mod log;
 #[cfg(feature = "openapi")]
 pub mod openapi;

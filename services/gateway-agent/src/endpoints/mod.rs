@@ -27,7 +27,7 @@ use tracing::{info, warn};
 use self::cluster::Cluster;
 pub(crate) use self::file::File;
 use self::watch::Watch;
-pub(crate) use self::watch::{ConfigError, Pauses, client};
+pub(crate) use self::watch::{Pauses, SILENCE};
 use crate::settings::{Endpoints, Service};
 
 /// Pages of lists that are read at the same time, which bounds memory.

@@ -2,17 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
-use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::Api;
 use kube::api::{ListParams, WatchEvent, WatchParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::utils::Backoff;
-use kube::{Api, Client, Config};
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
 use tracing::{info, warn};
@@ -26,24 +24,11 @@ const PAGE: u32 = 100;
 const WATCH_SECONDS: u32 = 60;
 
 /// A bookmark or the end of the watch is overdue after this time.
-const SILENCE: Duration = Duration::from_secs(75);
-
-const CONNECT: Duration = Duration::from_secs(5);
+pub(crate) const SILENCE: Duration = Duration::from_secs(75);
 
 /// Shortest and longest pause between failures. The longest is short, because an agent sends few
 /// requests, and gateways with old endpoints fail requests.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
-
-/// Why there is no client.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ConfigError {
-    #[error("not in a pod with a service account's token, and no --kubeconfig: {0}")]
-    InCluster(#[from] kube::config::InClusterError),
-    #[error("{0}")]
-    File(#[from] kube::config::KubeconfigError),
-    #[error("{0}")]
-    Client(#[from] kube::Error),
-}
 
 /// The watch of one namespace.
 #[derive(Debug)]
@@ -53,23 +38,6 @@ pub(crate) struct Watch {
     pub(crate) clusters: Vec<Arc<Cluster>>,
     /// Permits to read a page.
     pub(crate) pages: Arc<Semaphore>,
-}
-
-/// A client for the API server of the pod's own cluster, or of a kubeconfig.
-pub(crate) async fn client(kubeconfig: Option<&Path>) -> Result<Client, ConfigError> {
-    let mut config = match kubeconfig {
-        Some(file) => {
-            let options = KubeConfigOptions::default();
-            Config::from_custom_kubeconfig(Kubeconfig::read_from(file)?, &options).await?
-        }
-        // The address comes from the environment, so DNS is not needed.
-        None => Config::incluster_env()?,
-    };
-    config.connect_timeout = Some(CONNECT);
-    config.read_timeout = Some(SILENCE);
-    // The loop below decides what to retry.
-    config.default_retry = false;
-    Ok(Client::try_from(config)?)
 }
 
 impl Watch {

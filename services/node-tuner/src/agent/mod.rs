@@ -14,6 +14,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use corelane_service::http::Answer;
+use corelane_service::kubernetes::ClientError;
 use corelane_service::process::{self, Termination};
 use hyper::StatusCode;
 use serde_json::{Value, json};
@@ -25,7 +26,7 @@ use tracing::{info, warn};
 
 use self::pass::Passes;
 use self::status::{Facts, Operation, Status};
-use crate::kubernetes::{ClientError, Kubernetes, words};
+use crate::kubernetes::{Kubernetes, words};
 use crate::proof::{self, Examiner, Pod, Strangers};
 use crate::settings::{Mode, NAME, Settings};
 

@@ -5,13 +5,12 @@ mod events;
 mod pods;
 mod uninstall;
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
+use corelane_service::kubernetes::{self, ClientError};
 use k8s_openapi::api::core::v1::{Node, Taint};
 use kube::api::{Patch, PatchParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config};
+use kube::{Api, Client};
 use tracing::warn;
 
 use self::costs::Costs;
@@ -37,7 +36,7 @@ pub(crate) struct Kubernetes {
 impl Kubernetes {
     /// Loads the configuration of the client, without a request.
     pub(crate) async fn new(settings: &Agent) -> Result<Self, ClientError> {
-        let client = client(settings.kubeconfig.as_deref()).await?;
+        let client = kubernetes::client(settings.kubeconfig.as_deref(), SILENCE).await?;
         Ok(Kubernetes {
             nodes: Api::all(client.clone()),
             events: Events::new(&client, &settings.node),
@@ -99,39 +98,8 @@ impl Kubernetes {
     }
 }
 
-/// Maximum time to connect to the API server.
-const CONNECT: Duration = Duration::from_secs(5);
-
 /// Maximum pause within a reply.
 const SILENCE: Duration = Duration::from_secs(10);
-
-/// Why there is no client.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ClientError {
-    #[error("not in a pod with a service account's token, and no --agent.kubeconfig: {0}")]
-    InCluster(#[from] kube::config::InClusterError),
-    #[error("{0}")]
-    File(#[from] kube::config::KubeconfigError),
-    #[error("{0}")]
-    Client(#[from] kube::Error),
-}
-
-/// A client for the API server of the pod's own cluster, or of a kubeconfig.
-async fn client(kubeconfig: Option<&Path>) -> Result<Client, ClientError> {
-    let mut config = match kubeconfig {
-        Some(file) => {
-            let options = KubeConfigOptions::default();
-            Config::from_custom_kubeconfig(Kubeconfig::read_from(file)?, &options).await?
-        }
-        // The address comes from the environment, so DNS is not needed.
-        None => Config::incluster_env()?,
-    };
-    config.connect_timeout = Some(CONNECT);
-    config.read_timeout = Some(SILENCE);
-    // The next pass retries.
-    config.default_retry = false;
-    Ok(Client::try_from(config)?)
-}
 
 /// The message of an error with its causes.
 pub(crate) fn words(error: &kube::Error) -> String {

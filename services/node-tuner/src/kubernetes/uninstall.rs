@@ -4,6 +4,7 @@ use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use corelane_service::kubernetes::{self, ClientError};
 use corelane_service::process;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::Pod;
@@ -12,7 +13,7 @@ use kube::{Api, ResourceExt};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use super::{ClientError, client, refused_with, words};
+use super::{SILENCE, refused_with, words};
 use crate::settings::{NAME, Settings, Uninstall};
 
 /// The agent's container, and the variable that overrides its file.
@@ -60,7 +61,7 @@ pub(crate) fn uninstall(settings: &Settings, uninstall: &Uninstall) -> ExitCode 
 
 async fn run(settings: &Settings, uninstall: &Uninstall) -> Result<(), UninstallError> {
     let deadline = Instant::now() + uninstall.timeout;
-    let client = client(settings.agent.kubeconfig.as_deref()).await?;
+    let client = kubernetes::client(settings.agent.kubeconfig.as_deref(), SILENCE).await?;
     let api: Api<DaemonSet> = Api::namespaced(client.clone(), &uninstall.namespace);
     let name = &uninstall.daemonset;
     let ours = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };

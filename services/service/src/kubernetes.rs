@@ -1,0 +1,45 @@
+//! The client of Kubernetes' API server.
+
+use std::path::Path;
+use std::time::Duration;
+
+use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::{Client, Config};
+
+/// Maximum time to connect to the API server.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// Why there is no client.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The program does not run in a pod.
+    #[error("not in a pod with a service account's token, and no kubeconfig: {0}")]
+    InCluster(#[from] InClusterError),
+    /// The kubeconfig is invalid.
+    #[error("{0}")]
+    File(#[from] KubeconfigError),
+    /// Neither has what a client needs.
+    #[error("{0}")]
+    Client(#[from] kube::Error),
+}
+
+/// A client for the API server of the pod's own cluster, or of a kubeconfig, without a request. `silence` is the
+/// maximum pause within a reply. It retries nothing: its callers know when a retry is useful.
+///
+/// # Errors
+///
+/// There is no valid configuration.
+pub async fn client(kubeconfig: Option<&Path>, silence: Duration) -> Result<Client, ClientError> {
+    let mut config = match kubeconfig {
+        Some(file) => {
+            let options = KubeConfigOptions::default();
+            Config::from_custom_kubeconfig(Kubeconfig::read_from(file)?, &options).await?
+        }
+        // The address comes from the environment, so DNS is not needed.
+        None => Config::incluster_env()?,
+    };
+    config.connect_timeout = Some(CONNECT);
+    config.read_timeout = Some(silence);
+    config.default_retry = false;
+    Ok(Client::try_from(config)?)
+}
