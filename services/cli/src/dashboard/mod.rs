@@ -1,8 +1,8 @@
 //! `corelane dashboard`: a page over an instance of the local platform, with buttons that break its parts.
 
-mod door;
 mod instance;
 mod load;
+mod serve;
 mod state;
 
 use std::net::SocketAddr;
@@ -51,7 +51,7 @@ impl Dashboard {
         let folder = self.instance.unwrap_or_else(usual);
         let socket = self.supervisor.unwrap_or_else(|| folder.join("supervisor.sock"));
         let instance = Instance::new(folder, socket);
-        let serve = door::serve(self.listen, instance, Arc::new(Load::new(self.paths)));
+        let serve = serve::serve(self.listen, instance, Arc::new(Load::new(self.paths)));
         let error = match process::block_on(serve, true) {
             Ok(Ok(never)) => match never {},
             Ok(Err(error)) => format!("{}: {error}", self.listen),

@@ -36,7 +36,7 @@ use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::net::{TcpStream, lookup_host};
 
-pub use serve::{Answer, serve};
+pub use serve::{Answer, serve, serve_requests};
 
 /// Maximum size of a reply. These programs request short ones.
 const BODY_BYTES: usize = 1024 * 1024;

@@ -1,9 +1,11 @@
-//! Probes, metrics and reports, on a separate port.
+//! Probes, metrics, reports and pages, on a separate port.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::convert::Infallible;
+use std::future::ready;
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -31,6 +33,9 @@ const HEADERS: Duration = Duration::from_secs(5);
 /// Maximum age of a connection. A client with more requests opens another.
 const LIFE: Duration = Duration::from_secs(120);
 
+/// For the request in flight when a connection reaches its age.
+const LAST_REQUEST: Duration = Duration::from_secs(5);
+
 /// A reply: its status, media type and text.
 pub type Answer = (StatusCode, &'static str, String);
 
@@ -38,6 +43,15 @@ pub type Answer = (StatusCode, &'static str, String);
 pub async fn serve<A>(listener: TcpListener, answer: A)
 where
     A: Fn(&str) -> Answer + Send + Sync + 'static,
+{
+    serve_requests(listener, move |request| ready(reply(&request, &answer))).await;
+}
+
+/// Answers every request until the future is dropped.
+pub async fn serve_requests<A, R>(listener: TcpListener, answer: A) -> Infallible
+where
+    A: Fn(Request<Incoming>) -> R + Send + Sync + 'static,
+    R: Future<Output = Response<Full<Bytes>>> + Send,
 {
     let answer = Arc::new(answer);
     let places = Arc::new(Semaphore::new(CONNECTIONS));
@@ -51,7 +65,7 @@ where
                 let answer = Arc::clone(&answer);
                 tokio::spawn(async move {
                     let _places = (place, of_peer);
-                    let _ = timeout(LIFE, talk(stream, &*answer)).await;
+                    talk(stream, &*answer).await;
                 });
             }
             // Out of file descriptors, for example.
@@ -92,16 +106,22 @@ impl Drop for PeerPlace {
     }
 }
 
-async fn talk(stream: TcpStream, answer: &impl Fn(&str) -> Answer) -> Result<(), hyper::Error> {
+async fn talk<R>(stream: TcpStream, answer: &impl Fn(Request<Incoming>) -> R)
+where
+    R: Future<Output = Response<Full<Bytes>>>,
+{
     let service = service_fn(|request| {
-        let reply = reply(&request, answer);
-        async { Ok::<_, Infallible>(reply) }
+        let reply = answer(request);
+        async { Ok::<_, Infallible>(reply.await) }
     });
-    http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADERS)
-        .serve_connection(TokioIo::new(stream), service)
-        .await
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(HEADERS);
+    let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
+    // Clients that leave are no error.
+    if timeout(LIFE, connection.as_mut()).await.is_err() {
+        connection.as_mut().graceful_shutdown();
+        let _ = timeout(LAST_REQUEST, connection).await;
+    }
 }
 
 fn reply(request: &Request<Incoming>, answer: &impl Fn(&str) -> Answer) -> Response<Full<Bytes>> {

@@ -8,16 +8,14 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
+use corelane_service::http::serve_requests;
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::json;
 use tokio::net::TcpListener;
 
@@ -38,12 +36,9 @@ const TOKEN: &str = "corelane-token";
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// For a whole header, and between two requests.
-const HEADERS: Duration = Duration::from_secs(30);
-
 type Reply = Response<Full<Bytes>>;
 
-struct Door {
+struct Dashboard {
     token: String,
     instance: Instance,
     load: Arc<Load>,
@@ -57,26 +52,13 @@ pub(super) async fn serve(
     load: Arc<Load>,
 ) -> io::Result<Infallible> {
     let listener = TcpListener::bind(address).await?;
-    let door = Door { token: token()?, instance, load, started: Instant::now() };
-    let door = Arc::new(door);
-    loop {
-        let Ok((stream, _)) = listener.accept().await else {
-            // Out of file descriptors, for example.
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            continue;
-        };
-        let door = Arc::clone(&door);
-        tokio::spawn(async move {
-            let service = service_fn(move |request| {
-                let door = Arc::clone(&door);
-                async move { Ok::<_, Infallible>(door.answer(request).await) }
-            });
-            let mut http = http1::Builder::new();
-            http.timer(TokioTimer::new()).header_read_timeout(HEADERS);
-            // Clients that leave are no error.
-            let _ = http.serve_connection(TokioIo::new(stream), service).await;
-        });
-    }
+    let dashboard = Dashboard { token: token()?, instance, load, started: Instant::now() };
+    let dashboard = Arc::new(dashboard);
+    let answer = move |request| {
+        let dashboard = Arc::clone(&dashboard);
+        async move { dashboard.answer(request).await }
+    };
+    Ok(serve_requests(listener, answer).await)
 }
 
 /// 128 random bits.
@@ -86,7 +68,7 @@ fn token() -> io::Result<String> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-impl Door {
+impl Dashboard {
     async fn answer(&self, request: Request<Incoming>) -> Reply {
         if !names_loopback(&request) {
             return problem(StatusCode::FORBIDDEN, "the Host must name the loopback address");
