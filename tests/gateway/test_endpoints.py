@@ -404,7 +404,7 @@ def test_it_says_why_it_cannot_begin(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GATEWAY_AGENT_SERVICES", "a=shop:http,b=pages:http")
     result = programs.run("gateway-agent", "endpoints", "--listen=127.0.0.1:0")
     assert result.returncode == 1
-    assert "not in a pod with a service account's token, and no --kubeconfig" in result.stderr
+    assert "not in a pod with a service account's token, and no kubeconfig" in result.stderr
 
 
 def ports(agent: EndpointsAgent, cluster: str) -> list[tuple[int, int]]:

@@ -7,7 +7,7 @@
 //! use corelane_service::{settings, value};
 //!
 //! fn even(text: &str) -> Result<u64, String> {
-//!     let number = text.parse().ok().filter(|number| number % 2 == 0);
+//!     let number = text.parse::<u64>().ok().filter(|number| number % 2 == 0);
 //!     number.ok_or_else(|| "an even number".to_owned())
 //! }
 //!
