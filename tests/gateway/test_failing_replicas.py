@@ -304,7 +304,7 @@ def test_another_replica_is_asked_where_one_falls_silent(
     values = {"upstream": {"retries": {"perTryTimeout": "500ms"}, **TURNS}}
     with gateway_to(replicas, tmp_path, values=values) as gateway:
         eventually(lambda: gateway.counted("cluster.server.membership_healthy") == 2)
-        silent.stop()
+        silent.freeze()
         client = Client(gateway.url)
         replies = [client.ask("/hello") for _ in range(20)]
         client.close()

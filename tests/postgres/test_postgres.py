@@ -177,7 +177,7 @@ def test_programs_and_data_out_of_reach_of_its_user_are_elsewhere(
     for name in ("initdb", "psql", "postgres"):
         (folder / name).write_bytes(installed[name].read_bytes())
         (folder / name).chmod(0o755)
-    monkeypatch.setattr(home.resolve, "ensure", lambda names: dict.fromkeys(names, launcher))
+    monkeypatch.setattr(home.resolve, "tool", lambda _name: launcher)
     home.make(place, user)
     try:
         copied = home.programs(place, user)
