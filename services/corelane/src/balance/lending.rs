@@ -3,12 +3,8 @@
 //! A handler that does not return holds its lane, and only the lane's thread reads its connections.
 //! So a connection that waits for a request [offers](Offer) its socket. While the lane is held, another
 //! thread [lends](Lending::lend) those that are readable to an idle lane, which serves them as its
-//! own until they wait again, and gives them back. Meanwhile their lane leaves them alone.
-//!
-//! ```text
-//!   in use ──release──► idle ──lend──► lent ──give back──► back ──claim──► in use
-//!     ▲────────claim──────┘             ▲────────lend───────┘
-//! ```
+//! own until they wait again, and gives them back. Meanwhile their lane leaves them alone. The
+//! states are those of the [`SharedSocket`].
 
 use std::collections::BTreeMap;
 use std::mem;

@@ -6,3 +6,4 @@ pub(crate) mod listen;
 pub(crate) mod phase;
 pub(crate) mod random;
 pub(crate) mod settings;
+pub(crate) mod tally;

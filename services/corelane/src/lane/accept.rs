@@ -1,6 +1,5 @@
 //! The source of a lane's connections, and their admission until the lane is drained.
 
-use std::cell::Cell;
 use std::io;
 use std::net;
 use std::os::fd::AsRawFd;
@@ -19,6 +18,7 @@ use crate::balance::inbox::Inboxes;
 use crate::balance::mailbox::Mailbox;
 use crate::balance::settings::Placement;
 use crate::base::phase::{Lifecycle, Phase};
+use crate::base::tally::Tally;
 use crate::load::peers::PeerPlace;
 use crate::message::problem::Problem;
 use crate::metrics::Refusal;
@@ -249,7 +249,7 @@ pub(crate) struct Admitter<S: HttpService> {
     pub(crate) connections: Rc<Connections>,
     host: Rc<LaneService<S>>,
     /// Connections that are being rejected now.
-    refusing: Rc<Cell<usize>>,
+    refusing: Rc<Tally>,
 }
 
 impl<S: HttpService> Admitter<S> {
@@ -276,13 +276,13 @@ impl<S: HttpService> Admitter<S> {
             return;
         }
         let Some(socket) = self.watch(accepted.socket) else { return };
-        self.refusing.set(self.refusing.get() + 1);
+        self.refusing.add(1);
         let (lane, refusing) = (Rc::clone(lane), Rc::clone(&self.refusing));
         spawn_local(async move {
             let problem = Problem::from(StatusCode::SERVICE_UNAVAILABLE)
                 .header(RETRY_AFTER, HeaderValue::from_static("1"));
             dismiss(&lane, socket, lane.not_started(problem)).await;
-            refusing.set(refusing.get() - 1);
+            refusing.sub(1);
         });
     }
 

@@ -43,6 +43,8 @@ where
     E: Into<BoxError>,
 {
     let shared = lane.shared();
+    // Dropped after everything of the lane.
+    let _emptied = Emptied(&lane);
     let pass = parts.start.pass();
     let _occupied = shared.cpu.enter().map_err(Error::system("pinning a lane to its CPU"))?;
     let limits = &settings.requests.limits;
@@ -127,6 +129,18 @@ where
         tracing::info!(lane = lane.index, calls, "drain: waiting for blocking calls");
     }
     ended
+}
+
+/// Asserts when it is dropped that a lane has given back what it counted.
+struct Emptied<'a>(&'a Lane);
+
+impl Drop for Emptied<'_> {
+    fn drop(&mut self) {
+        // After a panic, that says what is wrong.
+        if !std::thread::panicking() {
+            self.0.shared().check_empty();
+        }
+    }
 }
 
 async fn stopped(parts: &ServerParts) {

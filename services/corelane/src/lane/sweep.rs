@@ -184,9 +184,6 @@ fn look_at(connection: &Connection, lane: &LaneState, now: Instant) {
         });
     });
     let Some(due) = connection.due(lane, now) else { return };
-    if let Some(cut) = due.cut() {
-        connection.set_cut(cut);
-    }
     // Without a request to answer this is an ordinary close, which also follows the rules of TLS
     // and HTTP/2.
     let is_silent = connection.is_silent() || connection.is_multiplexed();

@@ -79,6 +79,22 @@ impl LaneShared {
         self.metrics.in_flight.get() + self.metrics.upgraded.get()
     }
 
+    /// Asserts that nothing is left of a lane that has ended.
+    pub(crate) fn check_empty(&self) {
+        let LaneMetrics { open, upgraded, in_flight, queued, expected, unsent, .. } = &self.metrics;
+        for (name, left) in [
+            ("requests in flight", in_flight),
+            ("queued requests", queued),
+            ("nanoseconds of expected work", expected),
+            ("unsent bytes", unsent),
+        ] {
+            debug_assert_eq!(left.get(), 0, "{name} are left of a lane");
+        }
+        // The service may keep an upgraded connection for as long as the process runs.
+        let kept = open.get() == 0 || upgraded.get() > 0;
+        debug_assert!(kept, "{} connections are left of a lane", open.get());
+    }
+
     pub(crate) fn set_listening(&self) {
         self.listening.store(true, Ordering::Release);
     }

@@ -20,8 +20,11 @@ impl Count {
     }
 
     /// Only the thread of the owning lane may call this.
+    #[track_caller]
     pub(crate) fn sub(&self, n: u64) {
-        self.0.store(self.0.load(Relaxed).wrapping_sub(n), Relaxed);
+        let before = self.0.load(Relaxed);
+        debug_assert!(n <= before, "{n} of {before} were taken away");
+        self.0.store(before.saturating_sub(n), Relaxed);
     }
 
     /// Only the thread of the owning lane may call this.

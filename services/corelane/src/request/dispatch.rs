@@ -35,7 +35,9 @@ impl<S: HttpService> hyper::service::Service<Request<hyper::body::Incoming>> for
     fn call(&self, mut request: Request<hyper::body::Incoming>) -> Self::Future {
         let Dispatch { service, connection, lane } = self;
         let keeps_alive = keeps_alive(request.version(), request.headers());
-        connection.set_asked_last(!keeps_alive);
+        connection.set_said_last(!keeps_alive);
+        connection.expect_reply();
+        connection.set_unpolled(true);
         let mut in_flight = Box::new(InFlightRequest::new(
             lane,
             connection,
@@ -56,7 +58,7 @@ impl<S: HttpService> hyper::service::Service<Request<hyper::body::Incoming>> for
             Reply::arrived(service, request, in_flight)
         } else {
             // The previous reply is complete, so hyper polls the future at once, with a working waker.
-            Reply::admitted(service, lane, &mut Some(request), in_flight)
+            Reply::admitted(service, &mut Some(request), in_flight)
         };
         Dispatched { reply, upgrade: None }
     }
@@ -87,6 +89,7 @@ impl<S: HttpService> Future for Dispatched<S> {
         if let Some(made) = this.upgrade.take() {
             return Poll::Ready(Ok(*made));
         }
+        this.reply.as_ref().get_ref().set_polled();
         let polled = this.reply.poll(cx);
         let begins = |made: &Made<S>| made.body().in_flight().begin_upgrade(made.status());
         if !matches!(&polled, Poll::Ready(Ok(made)) if begins(made)) {

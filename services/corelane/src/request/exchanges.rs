@@ -1,13 +1,14 @@
 //! Exchanges of a lane that continue after the head of their reply: replies whose bodies arrive in
 //! parts, and upgraded connections and streams.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
 use slab::Slab;
 
 use crate::base::clock::Tick;
+use crate::base::tally::Tally;
 use crate::load::lane::Lane;
 use crate::metrics::kind::KindIndex;
 
@@ -64,10 +65,10 @@ impl Exchanges {
         self: &Rc<Self>,
         kind: KindIndex,
         begun: Tick,
-        upgrades: Rc<Cell<u32>>,
+        upgrades: Rc<Tally>,
     ) -> Exchange {
         let key = self.enter(kind, begun, Ongoing::Upgraded);
-        upgrades.set(upgrades.get() + 1);
+        upgrades.add(1);
         self.lane.shared().metrics.upgraded.add(1);
         Exchange { exchanges: Rc::clone(self), key, upgrades: Some(upgrades) }
     }
@@ -79,14 +80,14 @@ pub(crate) struct Exchange {
     exchanges: Rc<Exchanges>,
     key: usize,
     /// Set if it is upgraded.
-    upgrades: Option<Rc<Cell<u32>>>,
+    upgrades: Option<Rc<Tally>>,
 }
 
 impl Drop for Exchange {
     fn drop(&mut self) {
         self.exchanges.open.borrow_mut().remove(self.key);
         if let Some(upgrades) = &self.upgrades {
-            upgrades.set(upgrades.get() - 1);
+            upgrades.sub(1);
             self.exchanges.lane.shared().metrics.upgraded.sub(1);
         }
     }

@@ -300,11 +300,6 @@ impl InFlightRequest {
         self.head
     }
 
-    /// The reply is polled.
-    pub(crate) fn set_polled(&self) {
-        self.current.connection.set_polled();
-    }
-
     /// The handler is about to start.
     pub(crate) fn start(&self, now: Tick) {
         if let Some(mut request_record) = self.request_record.take() {

@@ -114,6 +114,13 @@ impl Queue {
     }
 }
 
+impl Drop for Queue {
+    fn drop(&mut self) {
+        debug_assert_eq!(self.turns.running(), 0, "slots were lost");
+        debug_assert!(!self.turns.is_waiting(), "requests that wait were lost");
+    }
+}
+
 /// Starts the waiting requests one at a time.
 pub(crate) async fn run(queue: Rc<Queue>) {
     loop {

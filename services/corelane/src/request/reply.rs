@@ -53,20 +53,28 @@ pin_project! {
     // Large and rare variants are boxed, because a request is moved as often as its future.
     #[project = ProgressProjection]
     enum Progress<S: HttpService> {
-        Refused { problem: Option<Box<Problem>> },
-        // Not polled yet. hyper calls the service for many HTTP/2 streams at once and polls them
-        // one by one, so the admission of later ones can use the costs of the first. An HTTP/1.1
-        // request may be called while the previous reply still waits for its client.
-        Arrived { call: Option<Box<(S, Request<Incoming>)>> },
-        Waiting { queued: Queued, call: Option<Box<(S, Request<Incoming>)>> },
+        // The service has not received it.
+        Outside { step: Option<Step<S>> },
         // The service was not ready when it was first polled.
         Unready { future: Pin<Box<Oneshot<S, Request<Incoming>>>>, slot: Slot },
         Running { #[pin] future: S::Future, slot: Slot },
         // The slow lane has it.
         Away { away: Box<dyn Away> },
-        Done,
     }
 }
+
+/// Where a request is that its service has not received.
+enum Step<S> {
+    /// Not polled yet. hyper calls the service for many HTTP/2 streams at once and polls them one by
+    /// one, so the admission of later ones can use the costs of the first. An HTTP/1.1 request may be
+    /// called while the previous reply still waits for its client.
+    Arrived(Call<S>),
+    Waiting(Queued, Call<S>),
+    Refused(Box<Problem>),
+}
+
+/// A request and the service for it.
+type Call<S> = Box<(S, Request<Incoming>)>;
 
 impl<S: HttpService> Reply<S> {
     /// The reply to a plain request, which is there, and has to be polled at once. Moving it from
@@ -85,17 +93,17 @@ impl<S: HttpService> Reply<S> {
         if has_body {
             asked.body_mut().set_watch(in_flight.body_watch());
         }
-        Reply::admitted(service, lane, request, in_flight)
+        Reply::admitted(service, request, in_flight)
     }
 
     /// The reply to a request that has to be polled at once.
     pub(super) fn admitted(
         service: &S,
-        lane: &Rc<LaneState>,
         request: &mut Option<Request<Incoming>>,
         mut in_flight: Box<InFlightRequest>,
     ) -> Self {
-        let work = Progress::admitted(service, lane, request, &mut in_flight);
+        let (now, cx) = (in_flight.begun(), &mut Context::from_waker(Waker::noop()));
+        let work = Progress::admitted(service.clone(), request, &mut in_flight, now, cx);
         Reply::new(in_flight, work)
     }
 
@@ -105,8 +113,8 @@ impl<S: HttpService> Reply<S> {
         request: Request<Incoming>,
         in_flight: Box<InFlightRequest>,
     ) -> Self {
-        let call = Some(Box::new((service.clone(), request)));
-        Reply::new(in_flight, Progress::Arrived { call })
+        let call = Box::new((service.clone(), request));
+        Reply::new(in_flight, Progress::outside(Step::Arrived(call)))
     }
 
     /// The reply to a request that the service does not get.
@@ -119,19 +127,39 @@ impl<S: HttpService> Reply<S> {
         Reply::new(in_flight, work)
     }
 
+    /// hyper polls it.
+    pub(super) fn set_polled(&self) {
+        if let Some(in_flight) = &self.in_flight {
+            in_flight.current.connection.set_unpolled(false);
+        }
+    }
+
     fn new(in_flight: Box<InFlightRequest>, work: Progress<S>) -> Self {
         Reply { started: in_flight.begun(), in_flight: Some(in_flight), pending: None, work }
     }
 }
 
 impl<S: HttpService> Progress<S> {
+    fn outside(step: Step<S>) -> Self {
+        Progress::Outside { step: Some(step) }
+    }
+
+    /// Everything that a request needed is released.
+    fn released() -> Self {
+        Progress::Outside { step: None }
+    }
+
     fn refused(lane: &LaneState, reason: RequestRefusal, problem: Problem) -> Self {
         lane.metrics().refuse_request(reason);
         Progress::failed(problem)
     }
 
     fn failed(problem: Problem) -> Self {
-        Progress::Refused { problem: Some(Box::new(problem)) }
+        Progress::outside(Step::Refused(Box::new(problem)))
+    }
+
+    fn is_refused(&self) -> bool {
+        matches!(self, Progress::Outside { step: Some(Step::Refused(_)) })
     }
 
     fn shed(lane: &LaneState) -> Self {
@@ -144,33 +172,27 @@ impl<S: HttpService> Progress<S> {
         Progress::refused(lane, RequestRefusal::UnsentBytes, lane.not_started(crowded()))
     }
 
-    /// Starts a request that is polled at once, or queues it.
+    /// Starts a request, queues it, hands it over to the slow lane, or refuses it.
     fn admitted(
-        service: &S,
-        lane: &Rc<LaneState>,
+        service: S,
         request: &mut Option<Request<Incoming>>,
         in_flight: &mut InFlightRequest,
+        now: Tick,
+        cx: &mut Context<'_>,
     ) -> Self {
+        let lane = &in_flight.lane;
         if lane.unsent.is_above_limit() {
             return Progress::crowded_out(lane);
         }
         if in_flight.is_slow() {
-            let now = in_flight.begun();
-            return Progress::handed_over(
-                request.take().expect("it is taken once"),
-                in_flight,
-                now,
-            );
+            let request = request.take().expect("it is taken once");
+            return Progress::handed_over(request, in_flight, now);
         }
-        let mut service = service.clone();
         match lane.queue.admit(in_flight.expected(), in_flight.begun(), in_flight.is_bound()) {
-            Admission::Start(slot) => {
-                let cx = &mut Context::from_waker(Waker::noop());
-                Progress::started(&mut service, request, slot, in_flight, in_flight.begun(), cx)
-            }
+            Admission::Start(slot) => Progress::started(service, request, slot, in_flight, now, cx),
             Admission::Wait(queued) => {
-                let call = request.take().map(|request| Box::new((service, request)));
-                Progress::Waiting { queued, call }
+                let request = request.take().expect("it is taken once");
+                Progress::outside(Step::Waiting(queued, Box::new((service, request))))
             }
             Admission::Shed => Progress::shed(lane),
         }
@@ -187,7 +209,7 @@ impl<S: HttpService> Progress<S> {
 
     /// Starts a request whose turn came.
     fn turned(
-        (mut service, request): (S, Request<Incoming>),
+        (service, request): (S, Request<Incoming>),
         turn: Turn,
         in_flight: &mut InFlightRequest,
         now: Tick,
@@ -200,12 +222,12 @@ impl<S: HttpService> Progress<S> {
                 Err(request) => (*request, Slot::take(&in_flight.lane.queue)),
             },
         };
-        Progress::started(&mut service, &mut Some(request), slot, in_flight, now, cx)
+        Progress::started(service, &mut Some(request), slot, in_flight, now, cx)
     }
 
     /// Passes a request to its service.
     fn started(
-        service: &mut S,
+        mut service: S,
         request: &mut Option<Request<Incoming>>,
         slot: Slot,
         in_flight: &InFlightRequest,
@@ -227,6 +249,34 @@ impl<S: HttpService> Progress<S> {
             Err(problem) => Progress::failed(problem),
         }
     }
+
+    /// Admits a request that has arrived, or starts one whose turn came. `polled`: when this poll
+    /// began, if that is known.
+    fn advance(
+        mut self: Pin<&mut Self>,
+        in_flight: &mut InFlightRequest,
+        started: &mut Tick,
+        polled: &mut Tick,
+        cx: &mut Context<'_>,
+    ) {
+        let ProgressProjection::Outside { step } = self.as_mut().project() else { return };
+        if let Some(Step::Arrived(call)) = step.take_if(|step| matches!(step, Step::Arrived(_))) {
+            *polled = Tick::now();
+            *started = *polled;
+            in_flight.expect_anew();
+            let (service, request) = *call;
+            let request = &mut Some(request);
+            self.as_mut().set(Progress::admitted(service, request, in_flight, *polled, cx));
+        }
+        if let ProgressProjection::Outside { step } = self.as_mut().project()
+            && let Some(Step::Waiting(queued, _)) = step
+            && let Poll::Ready(turn) = queued.poll(cx)
+            && let Some(Step::Waiting(_, call)) = step.take()
+        {
+            *started = *polled;
+            self.set(Progress::turned(*call, turn, in_flight, *polled, cx));
+        }
+    }
 }
 
 impl<S: HttpService> Future for Reply<S> {
@@ -234,32 +284,10 @@ impl<S: HttpService> Future for Reply<S> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
-        let in_flight = this.in_flight.as_mut().expect("a future is not polled after it is ready");
-        in_flight.set_polled();
+        // A reply is ready once.
+        let Some(mut in_flight) = this.in_flight.take() else { return Poll::Pending };
         // The first poll of a request that starts on arrival follows immediately.
         let mut polled = in_flight.begun();
-        if let ProgressProjection::Arrived { call } = this.work.as_mut().project() {
-            let call = call.take().expect("it arrives once");
-            polled = Tick::now();
-            *this.started = polled;
-            let expected = in_flight.expect_anew();
-            let lane = &in_flight.lane;
-            this.work.set(if lane.unsent.is_above_limit() {
-                Progress::crowded_out(lane)
-            } else if in_flight.is_slow() {
-                Progress::handed_over(call.1, in_flight, polled)
-            } else {
-                match lane.queue.admit(expected, in_flight.begun(), in_flight.is_bound()) {
-                    Admission::Start(slot) => {
-                        let (mut service, request) = *call;
-                        let request = &mut Some(request);
-                        Progress::started(&mut service, request, slot, in_flight, polled, cx)
-                    }
-                    Admission::Wait(queued) => Progress::Waiting { queued, call: Some(call) },
-                    Admission::Shed => Progress::shed(lane),
-                }
-            });
-        }
         if let Some(waiting) = this.pending {
             polled = Tick::now();
             if waiting.is_expired(cx) {
@@ -268,52 +296,46 @@ impl<S: HttpService> Future for Reply<S> {
             }
         }
         // The handler may convert the error of its body to anything, so it is not polled again.
-        if in_flight.body_timed_out() && !matches!(*this.work, Progress::Refused { .. }) {
+        if in_flight.body_timed_out() && !this.work.is_refused() {
             this.work.set(Progress::failed(body_timed_out()));
         }
-        if let ProgressProjection::Waiting { queued, call } = this.work.as_mut().project()
-            && let Poll::Ready(turn) = queued.poll(cx)
-        {
-            let call = call.take().expect("a turn comes once");
-            *this.started = polled;
-            this.work.set(Progress::turned(*call, turn, in_flight, polled, cx));
-        }
-        if let ProgressProjection::Away { away } = this.work.as_mut().project() {
-            let Poll::Ready(result) = returned(&mut **away, in_flight, cx) else {
-                return wait(this.pending, in_flight, cx);
-            };
-            this.work.set(Progress::Done);
-            *this.pending = None;
-            let far = |body| Either::Right(OwnBody::Far(body));
-            let response = finished(result, in_flight, far);
-            let in_flight = this.in_flight.take().expect("taken only here");
-            return Poll::Ready(Ok(ReplyBody::reply(response, in_flight, Tick::now())));
-        }
+        this.work.as_mut().advance(&mut in_flight, this.started, &mut polled, cx);
+        let is_refused = this.work.is_refused();
         let result = match this.work.as_mut().project() {
-            ProgressProjection::Refused { problem } => {
-                Poll::Ready(Err(*problem.take().expect("answered once")))
-            }
-            ProgressProjection::Running { future, .. } => run(future, in_flight, polled, cx),
+            ProgressProjection::Running { future, .. } => run(future, &mut in_flight, polled, cx),
             ProgressProjection::Unready { future, .. } => {
-                run(future.as_mut(), in_flight, polled, cx)
+                run(future.as_mut(), &mut in_flight, polled, cx)
             }
-            ProgressProjection::Waiting { .. } => Poll::Pending,
-            ProgressProjection::Arrived { .. } => unreachable!("it was admitted above"),
-            ProgressProjection::Away { .. } => unreachable!("it was polled above"),
-            ProgressProjection::Done => unreachable!("its in_flight is gone"),
+            ProgressProjection::Outside { step } => {
+                match step.take_if(|step| matches!(step, Step::Refused(_))) {
+                    Some(Step::Refused(problem)) => Poll::Ready(Err(*problem)),
+                    _ => Poll::Pending,
+                }
+            }
+            ProgressProjection::Away { away } => {
+                let Poll::Ready(result) = returned(&mut **away, &mut in_flight, cx) else {
+                    return wait(this.pending, this.in_flight.insert(in_flight), cx);
+                };
+                this.work.set(Progress::released());
+                *this.pending = None;
+                let far = |body| Either::Right(OwnBody::Far(body));
+                let response = finished(result, &in_flight, far);
+                return Poll::Ready(Ok(ReplyBody::reply(response, in_flight, Tick::now())));
+            }
         };
-        let Poll::Ready(result) = result else { return wait(this.pending, in_flight, cx) };
+        let Poll::Ready(result) = result else {
+            return wait(this.pending, this.in_flight.insert(in_flight), cx);
+        };
         let now = Tick::now();
-        if matches!(*this.work, Progress::Refused { .. }) {
+        if is_refused {
             in_flight.abandon_poll();
         } else {
             in_flight.learn(*this.started, polled, now);
         }
         // Releases the slot and everything that the handler holds.
-        this.work.set(Progress::Done);
+        this.work.set(Progress::released());
         *this.pending = None;
-        let response = finished(result, in_flight, Either::Left);
-        let in_flight = this.in_flight.take().expect("taken only here");
+        let response = finished(result, &in_flight, Either::Left);
         Poll::Ready(Ok(ReplyBody::reply(response, in_flight, now)))
     }
 }

@@ -3,6 +3,8 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
+use crate::base::tally::Tally;
+
 /// Expected lane time in nanoseconds below which a request starts without waiting for its turn, on its
 /// own lane. To wait or to move would cost more than that saves other requests.
 pub const BRIEF: u64 = 100_000;
@@ -18,7 +20,7 @@ pub const HANDICAP: u64 = 8;
 pub struct Turns<T> {
     slots: usize,
     capacity: usize,
-    running: Cell<usize>,
+    running: Tally,
     waiting: RefCell<BTreeMap<Place, T>>,
     arrivals: Cell<u64>,
     /// A waiting request found every slot taken: the next free slot is reserved for it.
@@ -38,7 +40,7 @@ impl<T> Turns<T> {
         Turns {
             slots,
             capacity,
-            running: Cell::new(0),
+            running: Tally::default(),
             waiting: RefCell::default(),
             arrivals: Cell::new(0),
             owed: Cell::new(false),
@@ -57,17 +59,21 @@ impl<T> Turns<T> {
         self.running.get() < self.slots
     }
 
+    /// Slots that are taken.
+    pub(crate) fn running(&self) -> usize {
+        self.running.get()
+    }
+
     /// Takes a slot.
     #[inline]
     pub fn begin(&self) {
-        self.running.set(self.running.get() + 1);
+        self.running.add(1);
     }
 
     /// Releases a slot.
     #[inline]
     pub fn end(&self) {
-        debug_assert!(self.running.get() > 0, "no slot is taken");
-        self.running.set(self.running.get() - 1);
+        self.running.sub(1);
     }
 
     /// Whether a request that is expected to take this many nanoseconds starts at once: it is cheap, and a

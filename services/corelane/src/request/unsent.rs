@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use bytes::{Buf, Bytes};
 
 use crate::base::settings::Limits;
+use crate::base::tally::Tally;
 use crate::load::lane::Lane;
 use crate::request::finished::Cut;
 use crate::request::pace::Pace;
@@ -100,14 +101,14 @@ impl Drop for Held {
 #[derive(Debug)]
 pub(crate) struct Unsent {
     lane: Rc<LaneUnsent>,
-    bytes: Cell<usize>,
+    bytes: Tally,
     /// Bytes that services are making now: those begun since the last sweep, and in the interval before it. Older ones
     /// are forgotten, because some services take long.
-    expected: Cell<usize>,
-    expected_before: Cell<usize>,
+    expected: Tally,
+    expected_before: Tally,
     sweeps: Cell<u32>,
     /// Replies with unsent bytes.
-    replies: Cell<u32>,
+    replies: Tally,
     /// The socket accepts nothing, so that no stream of the connection is to blame.
     is_blocked: Cell<bool>,
     /// The streams that wait for room.
@@ -118,11 +119,11 @@ impl Unsent {
     pub(crate) fn new(lane: &Rc<LaneUnsent>) -> Rc<Self> {
         Rc::new(Unsent {
             lane: Rc::clone(lane),
-            bytes: Cell::new(0),
-            expected: Cell::new(0),
-            expected_before: Cell::new(0),
+            bytes: Tally::default(),
+            expected: Tally::default(),
+            expected_before: Tally::default(),
             sweeps: Cell::new(0),
-            replies: Cell::new(0),
+            replies: Tally::default(),
             is_blocked: Cell::new(false),
             waiting: RefCell::default(),
         })
@@ -137,7 +138,8 @@ impl Unsent {
     pub(crate) fn sweep(&self, is_blocked: bool) {
         self.is_blocked.set(is_blocked);
         self.sweeps.set(self.sweeps.get().wrapping_add(1));
-        self.expected_before.set(self.expected.take());
+        self.expected_before.take();
+        self.expected_before.add(self.expected.take());
         self.wake_waiting();
     }
 
@@ -148,12 +150,12 @@ impl Unsent {
 
     fn hold(&self, bytes: usize) {
         self.lane.hold(bytes);
-        self.bytes.set(self.bytes.get() + bytes);
+        self.bytes.add(bytes);
     }
 
     fn release(&self, bytes: usize) {
         self.lane.release(bytes);
-        self.bytes.set(self.bytes.get() - bytes);
+        self.bytes.sub(bytes);
         self.wake_waiting();
     }
 
@@ -184,11 +186,17 @@ impl Unsent {
     }
 }
 
+impl Drop for Unsent {
+    fn drop(&mut self) {
+        debug_assert_eq!(self.bytes.get(), 0, "unsent bytes were lost");
+    }
+}
+
 /// The reply of an HTTP/2 stream while it is sent. The stream may have ended for hyper before.
 #[derive(Debug)]
 pub(crate) struct Sending {
     connection: Rc<Unsent>,
-    held: Cell<usize>,
+    held: Tally,
     /// Bytes that the client accepted since the last sweep.
     accepted: Cell<u64>,
     /// It waits for room on its connection.
@@ -220,7 +228,7 @@ impl Sending {
     pub(crate) fn new(connection: &Rc<Unsent>) -> Rc<Self> {
         Rc::new(Sending {
             connection: Rc::clone(connection),
-            held: Cell::new(0),
+            held: Tally::default(),
             accepted: Cell::new(0),
             is_waiting: Cell::new(false),
             making: Cell::new(None),
@@ -251,7 +259,7 @@ impl Sending {
         let long = length.filter(|&length| length > SMALL);
         let bytes =
             long.map_or(0, |length| EXPECTED.min(usize::try_from(length).unwrap_or(EXPECTED)));
-        self.connection.expected.set(self.connection.expected.get() + bytes);
+        self.connection.expected.add(bytes);
         self.making.set(Some((bytes, self.connection.sweeps.get())));
     }
 
@@ -260,26 +268,24 @@ impl Sending {
         let Some((bytes, sweeps)) = self.making.take() else { return };
         let Unsent { expected, expected_before, .. } = &*self.connection;
         match self.connection.sweeps.get().wrapping_sub(sweeps) {
-            0 => expected.set(expected.get() - bytes),
-            1 => expected_before.set(expected_before.get() - bytes),
+            0 => expected.sub(bytes),
+            1 => expected_before.sub(bytes),
             _ => {}
         }
     }
 
     fn hold(&self, bytes: usize) {
-        let held = self.held.get();
-        if held == 0 && bytes > 0 {
-            self.connection.replies.set(self.connection.replies.get() + 1);
+        if self.held.get() == 0 && bytes > 0 {
+            self.connection.replies.add(1);
         }
-        self.held.set(held + bytes);
+        self.held.add(bytes);
     }
 
     fn release(&self, bytes: usize) {
-        let held = self.held.get() - bytes;
-        if held == 0 && bytes > 0 {
-            self.connection.replies.set(self.connection.replies.get() - 1);
+        self.held.sub(bytes);
+        if self.held.get() == 0 && bytes > 0 {
+            self.connection.replies.sub(1);
         }
-        self.held.set(held);
     }
 
     /// Whether its stream was ended because of the client, and why.
@@ -315,7 +321,7 @@ impl Sending {
             self.since.set(Some(since));
         }
         // They share the rate of their connection.
-        let bytes = accepted.saturating_mul(u64::from(self.connection.replies.get().max(1)));
+        let bytes = accepted.saturating_mul(self.connection.replies.get().max(1) as u64);
         self.left.set(patience.pace.spend(self.left.get(), bytes, patience.passed));
         let waited = patience.now.saturating_duration_since(since);
         let cut = match () {

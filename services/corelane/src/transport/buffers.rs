@@ -44,11 +44,11 @@ pin_project! {
 }
 
 impl<S: HttpService> ReplyState<S> {
-    /// Polls for the head of a reply.
+    /// Polls for the head of a reply, which is ready once.
     pub(super) fn poll_reply(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<HeadResult<S>> {
         match self.project() {
             ReplyStateProjection::Reply { reply } => reply.poll(cx),
-            _ => unreachable!("its reply is made once"),
+            _ => Poll::Pending,
         }
     }
 
@@ -59,7 +59,8 @@ impl<S: HttpService> ReplyState<S> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Bytes, BoxError>>> {
         loop {
-            let data = match ready!(self.as_mut().body().poll_service(cx)) {
+            let Some(body) = self.as_mut().body() else { return Poll::Ready(None) };
+            let data = match ready!(body.poll_service(cx)) {
                 Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
                 Some(Err(error)) => return Poll::Ready(Some(Err(error))),
                 None => return Poll::Ready(None),
@@ -72,18 +73,21 @@ impl<S: HttpService> ReplyState<S> {
 
     /// The body comes in parts.
     pub(super) fn set_streaming(self: Pin<&mut Self>) {
-        self.body().in_flight().set_streaming();
+        if let Some(body) = self.body() {
+            body.in_flight().set_streaming();
+        }
     }
 
     /// Whether the body is known to have ended.
     pub(super) fn has_ended(self: Pin<&mut Self>) -> bool {
-        self.body().is_end_stream()
+        self.body().is_none_or(|body| body.is_end_stream())
     }
 
-    fn body(self: Pin<&mut Self>) -> Pin<&mut ReplyBody<S::Body>> {
+    /// The body, once its head is made.
+    fn body(self: Pin<&mut Self>) -> Option<Pin<&mut ReplyBody<S::Body>>> {
         match self.project() {
-            ReplyStateProjection::Body { body } => body,
-            _ => unreachable!("its head is made"),
+            ReplyStateProjection::Body { body } => Some(body),
+            _ => None,
         }
     }
 }

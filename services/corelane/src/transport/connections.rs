@@ -1,7 +1,7 @@
 //! The connections of a lane, and the registration of each.
 
 use std::any::Any;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::mem;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
@@ -16,6 +16,7 @@ use crate::balance::assignment::Assignment;
 use crate::balance::lending::{Lending, Loan, Offered};
 use crate::balance::moves::LaneMoves;
 use crate::base::random::Random;
+use crate::base::tally::Tally;
 use crate::load::peers::PeerPlace;
 use crate::os::socket::Socket;
 use crate::request::client::Client;
@@ -46,7 +47,7 @@ pub(crate) struct Connections {
     /// Set if lanes lend connections to each other.
     pub(crate) lending: Option<Arc<Lending>>,
     /// Connections that are borrowed from other lanes.
-    pub(crate) guests: Cell<usize>,
+    pub(crate) guests: Tally,
     pub(crate) random: Random,
     /// Streams of upgraded connections that were dropped on another thread.
     pub(crate) strays: Arc<Strays>,
@@ -72,7 +73,7 @@ impl Connections {
             tls,
             plain_requests,
             lending,
-            guests: Cell::default(),
+            guests: Tally::default(),
             random: Random::new(),
             strays: Strays::new(),
             emptied: Notify::new(),
@@ -215,8 +216,8 @@ impl Registration {
     ) -> Self {
         let lane = Rc::clone(&connections.lane);
         lane.polls.raise(Polls::GUESTS);
-        connections.guests.set(connections.guests.get() + 1);
-        let connection = Connection::resumed(lane, history, peer, socket);
+        connections.guests.add(1);
+        let mut connection = Connection::resumed(lane, history, peer, socket);
         connection.set_guest();
         loan.begin();
         Registration::enter(connection, connections, Tenure::Borrowed(loan))
@@ -261,9 +262,8 @@ impl Registration {
 impl Drop for Registration {
     fn drop(&mut self) {
         if self.connection.is_guest() {
-            let guests = self.connections.guests.get() - 1;
-            self.connections.guests.set(guests);
-            if guests == 0 {
+            self.connections.guests.sub(1);
+            if self.connections.guests.get() == 0 {
                 self.connections.lane.polls.lower(Polls::GUESTS);
             }
         }

@@ -20,7 +20,7 @@ use tokio::task::spawn_local;
 use crate::message::problem::Problem;
 use crate::metrics::Refusal;
 use crate::os::socket::Socket;
-use crate::request::connection::{Connection, Order};
+use crate::request::connection::{Connection, Order, ServedBy};
 use crate::request::dispatch::Dispatch;
 use crate::request::lane_state::LaneState;
 use crate::request::service::HttpService;
@@ -103,7 +103,7 @@ impl HttpSettings {
     ) {
         let connection = Rc::clone(&registration.connection);
         let strays = Arc::clone(&registration.connections.strays);
-        connection.set_plain(false);
+        connection.set_served_by(ServedBy::Hyper);
         let stream = LaneStream::new(Stream::new(socket, registration, prefix), strays);
         let http = self.http1.serve_connection(TokioIo::new(stream), dispatch);
         spawn_local(run_http1(http, connection));
@@ -119,7 +119,7 @@ impl HttpSettings {
         prefix: Bytes,
     ) {
         let connection = Rc::clone(&registration.connection);
-        connection.set_multiplexed();
+        connection.set_served_by(ServedBy::Http2);
         let stream = Stream::new(socket, registration, prefix);
         let http = self.http2.serve_connection(TokioIo::new(stream), dispatch);
         spawn_local(run_http2(http, connection));
@@ -220,8 +220,8 @@ fn poll_http1<S: HttpService>(
             Order::Finish => Pin::new(&mut *http).graceful_shutdown(),
             Order::Expire if connection.is_leaving() => connection.abandon(),
             Order::Expire => return Poll::Ready(End::Drop),
-            Order::Reset => {
-                connection.set_reset();
+            Order::Reset(cut) => {
+                connection.set_reset(cut);
                 return Poll::Ready(End::Drop);
             }
         }
@@ -260,7 +260,7 @@ fn time_out<S: HttpService>(
 ) -> Pin<Box<dyn Future<Output = ()> + '_>> {
     let mut io = http.into_parts().io.into_inner().into_stream();
     Box::pin(async move {
-        connection.speak();
+        connection.expect_reply();
         let problem = Problem::from(StatusCode::REQUEST_TIMEOUT);
         let with_body = !io.asks_head();
         let words = say(connection.lane(), &mut io, problem, with_body);
@@ -286,8 +286,8 @@ fn poll_http2<S: HttpService>(
         match order {
             Order::Finish => Pin::new(&mut *http).graceful_shutdown(),
             Order::Expire => return Poll::Ready(Ok(())),
-            Order::Reset => {
-                connection.set_reset();
+            Order::Reset(cut) => {
+                connection.set_reset(cut);
                 return Poll::Ready(Ok(()));
             }
         }

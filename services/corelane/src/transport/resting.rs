@@ -61,7 +61,7 @@ impl Resting {
         unread: Bytes,
     ) -> io::Result<Resting> {
         // The part of a head may have arrived together with the previous request.
-        history.in_header |= !unread.is_empty();
+        history.in_header = !unread.is_empty();
         Ok(Resting { socket: socket.rest()?, unread: Unread::new(unread), history, guard })
     }
 }

@@ -194,8 +194,12 @@ fn poll_upgraded<T>(
         }
         connection.writing();
         // No other order has a meaning here.
-        while ready!(connection.poll_order(cx)) != Order::Reset {}
-        connection.set_reset();
+        let cut = loop {
+            if let Order::Reset(cut) = ready!(connection.poll_order(cx)) {
+                break cut;
+            }
+        };
+        connection.set_reset(cut);
         // A reader of the stream sees its end. Fails only if the socket is closed.
         let _ = socket.cut();
     }
@@ -287,8 +291,7 @@ impl AsyncWrite for Stream {
         if connection.is_upgraded() {
             return poll_upgraded(socket, connection, cx, |socket, cx| socket.poll_write(cx, buf));
         }
-        self.connection.writing();
-        if self.connection.is_unasked() {
+        if self.connection.hyper_writing() {
             return self.poll_instead(cx, buf, buf.len());
         }
         let n = ready!(Pin::new(&mut self.socket).poll_write(cx, buf))?;
@@ -307,9 +310,8 @@ impl AsyncWrite for Stream {
                 socket.poll_write_vectored(cx, bufs)
             });
         }
-        self.connection.writing();
         let length = bufs.iter().map(|buf| buf.len()).sum();
-        if self.connection.is_unasked() {
+        if self.connection.hyper_writing() {
             let first = bufs.iter().find(|buf| !buf.is_empty());
             return self.poll_instead(cx, first.map_or(&[], |buf| buf), length);
         }
@@ -337,7 +339,7 @@ impl AsyncWrite for Stream {
         // hyper flushes the socket only when its own buffer is empty, and each time that it is
         // polled.
         ready!(Pin::new(&mut self.socket).poll_flush(cx))?;
-        self.connection.flushed();
+        self.connection.hyper_flushed();
         let Stream { socket, connection, prefix, .. } = &mut *self;
         if connection.waits_for_service() && read_ahead(socket, connection, prefix, cx) {
             // hyper may wait for these very bytes by now, and the socket will not tell it.
@@ -351,9 +353,6 @@ impl AsyncWrite for Stream {
         if connection.is_upgraded() {
             return poll_upgraded(socket, connection, cx, AsyncWrite::poll_shutdown);
         }
-        if instead.is_some() || cut.is_some() {
-            connection.set_refused();
-        }
-        closing.poll(socket, connection, cx)
+        closing.poll(socket, connection, instead.is_some() || cut.is_some(), cx)
     }
 }

@@ -125,8 +125,8 @@ fn poll<S: HttpService>(
             // The upgrade ends HTTP.
             Order::Finish => {}
             Order::Expire => return Poll::Ready(Ok(())),
-            Order::Reset => {
-                connection.set_reset();
+            Order::Reset(cut) => {
+                connection.set_reset(cut);
                 return Poll::Ready(Ok(()));
             }
         }

@@ -112,7 +112,10 @@ impl Socket {
                 let shared = Arc::new(SharedSocket::new(tcp));
                 (Socket::Shared(Arc::clone(&shared)), Some(shared))
             }
-            other => (other, None),
+            // A lane that gave it back has not dropped it yet.
+            Socket::Shared(shared) => (Socket::Shared(Arc::clone(&shared)), Some(shared)),
+            #[cfg(feature = "tls")]
+            Socket::Tls(_) => (self, None),
         }
     }
 
@@ -130,6 +133,14 @@ impl Socket {
         match self {
             Socket::Shared(shared) => shared.claim(),
             _ => Claim::Own,
+        }
+    }
+
+    /// Whether other lanes may borrow it: `None` never, false not now.
+    pub(crate) fn is_released(&self) -> Option<bool> {
+        match self {
+            Socket::Shared(shared) => Some(!shared.is_in_use()),
+            _ => None,
         }
     }
 

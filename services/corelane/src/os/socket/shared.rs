@@ -12,7 +12,7 @@ use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
-/// Its lane uses it.
+/// Its lane uses it. Only its lane leaves this state, and only its lane enters it.
 const IN_USE: u8 = 0;
 /// It waits for a request.
 const IDLE: u8 = 1;
@@ -24,6 +24,11 @@ const BACK: u8 = 3;
 const DUE: u8 = 4;
 
 /// A plain socket, registered with the event loop of its lane. Another thread can duplicate it.
+///
+/// ```text
+///   in use ──release──► idle ──lend──► lent ──give back──► back, due ──claim──► in use
+///     ▲────────claim──────┘             ▲────────lend───────┘ (back)
+/// ```
 #[derive(Debug)]
 pub(crate) struct SharedSocket {
     tcp: TcpStream,
@@ -52,7 +57,7 @@ impl SharedSocket {
 
     /// Its lane is about to use it. Only the lane may call this.
     pub(crate) fn claim(&self) -> Claim {
-        if self.state.load(Ordering::Relaxed) == IN_USE {
+        if self.is_in_use() {
             return Claim::Own;
         }
         let take = |from| {
@@ -68,7 +73,13 @@ impl SharedSocket {
     /// It waits for a request: all input is read, and all output is written. Only the lane may call
     /// this.
     pub(crate) fn release(&self) {
+        debug_assert!(self.is_in_use(), "its lane uses it");
         self.state.store(IDLE, Ordering::Release);
+    }
+
+    /// Whether its lane uses it. No other thread changes that.
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == IN_USE
     }
 
     /// Whether it waits for a request.
@@ -79,20 +90,18 @@ impl SharedSocket {
     /// Lends an idle socket: a duplicate, for the event loop of another thread.
     pub(crate) fn lend(&self) -> Option<net::TcpStream> {
         let before = self.state.load(Ordering::Relaxed);
-        let lent = matches!(before, IDLE | BACK)
-            && self
-                .state
-                .compare_exchange(before, LENT, Ordering::Acquire, Ordering::Relaxed)
-                .is_ok();
-        let duplicate = if lent { self.tcp.as_fd().try_clone_to_owned() } else { return None };
-        if duplicate.is_err() {
-            self.state.store(before, Ordering::Release);
+        if !matches!(before, IDLE | BACK) {
+            return None;
         }
-        duplicate.ok().map(Into::into)
+        // First, because its lane would not be woken if this failed while the socket was lent.
+        let duplicate = self.tcp.as_fd().try_clone_to_owned().ok()?;
+        let taken = self.state.compare_exchange(before, LENT, Ordering::Acquire, Ordering::Relaxed);
+        taken.is_ok().then(|| duplicate.into())
     }
 
     /// The borrower has ended with it. `waits`: for a request, so that it can be lent again.
     pub(crate) fn give_back(&self, waits: bool) {
+        debug_assert_eq!(self.state.load(Ordering::Relaxed), LENT, "another lane has it");
         self.state.store(if waits { BACK } else { DUE }, Ordering::Release);
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Activity, Connection, Order};
+use super::{ClientSide, Connection, Order, Reading};
 use crate::base::phase::Phase;
 use crate::metrics::{Handshake, Refusal};
 use crate::request::finished::Cut;
@@ -21,13 +21,17 @@ const LAST_WORD: Duration = Duration::from_secs(1);
 const DESERTED: Duration = Duration::from_millis(400);
 const DESERTED_SWEEPS: u32 = 3;
 
-/// A waiting request whose client closed its sending side, as sweeps saw it.
+/// What the deadline of a connection counts, as sweeps saw it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Missed {
-    /// Its number on the connection.
-    request: u64,
-    since: Instant,
-    sweeps: u32,
+pub(super) enum Countdown {
+    /// It is in its state since then.
+    Client { since: Instant },
+    /// The socket does not accept the whole reply. The client has read nothing since then, and may
+    /// be slow for as long as is `left`.
+    Reader { since: Instant, left: Duration },
+    /// A request waits since then, with this number on the connection. Its client closed its sending
+    /// side.
+    Deserted { since: Instant, request: u64, sweeps: u32 },
 }
 
 /// The maximum age of a connection: `age` less up to a tenth, by a random `chance` from 0 to 1, so
@@ -89,75 +93,69 @@ pub(crate) enum Due {
     Unheeded,
 }
 
-impl Due {
-    /// Why the client is abandoned, if it is.
-    pub(crate) fn cut(self) -> Option<Cut> {
-        match self {
-            Due::WriteTimeout => Some(Cut::WriteTimeout),
-            Due::SlowReader => Some(Cut::SlowReader),
-            Due::UnsentBytes => Some(Cut::UnsentBytes),
-            _ => None,
+impl Connection {
+    /// Since when it is in its state, or its client has read nothing.
+    pub(super) fn since(&self) -> Instant {
+        match self.countdown.get() {
+            Countdown::Client { since }
+            | Countdown::Reader { since, .. }
+            | Countdown::Deserted { since, .. } => since,
         }
     }
-}
 
-impl Connection {
     /// What is due at `now`, if anything. Only the sweep may call this.
     pub(crate) fn due(&self, lane: &LaneState, now: Instant) -> Option<Due> {
         let accepted = self.accepted_bytes.take();
         let looks = self.looks.get().saturating_add(1);
         self.looks.set(looks);
-        if self.unflushed.get() {
-            self.missed.set(None);
+        if self.is_unflushed() {
             let due = self.due_of_reader(lane, accepted, now);
             // Told once: the writer of another protocol notices when it writes.
-            let told = self.is_upgraded() && self.ordered.get();
+            let told = self.is_upgraded() && self.is_ordered();
             let applies = |due: &Due| !self.is_upgraded() || *due == Due::WriteTimeout;
             return due.filter(|due| applies(due) && !told);
         }
         if self.is_upgraded() {
             return None;
         }
-        if self.upgrades() > 0 {
-            // It is not idle.
-            self.touched.set(true);
-        }
         if let Some(unsent) = self.unsent.get() {
             unsent.sweep(false);
         }
-        if self.is_missed(accepted > 0, now) {
-            return Some(Due::Deserted);
+        if self.client_side.get() == ClientSide::Ended && self.waits_for_service() {
+            return self.is_missed(accepted > 0, now).then_some(Due::Deserted);
         }
-        if self.stalled.take() | self.touched.take() {
-            self.since.set(now);
+        // One with upgrades is not idle.
+        let anew = self.touched.take() || self.upgrades() > 0;
+        if anew || !matches!(self.countdown.get(), Countdown::Client { .. }) {
+            self.countdown.set(Countdown::Client { since: now });
         }
-        let waited = now.saturating_duration_since(self.since.get());
+        let waited = now.saturating_duration_since(self.since());
         // hyper has ended the streams whose bytes still wait, so none of them can be reset alone.
-        let hoards = self.activity.get() == Activity::Idle
+        let hoards = self.reading.get() == Reading::Idle
             && self.unsent.get().is_some_and(|unsent| unsent.is_any());
         if hoards && lane.is_crowded.get() && waited > CROWDED {
             return Some(Due::UnsentBytes);
         }
         let fresh = self.served.get() == 0;
-        if self.activity.get() == Activity::Leaving {
+        if self.is_leaving() {
             return (waited > LAST_WORD).then_some(Due::Unheeded);
         }
         // An idle HTTP/1.1 connection ends with its next reply. Closing it now would lose a request
         // in transit.
         let old = self.retires.is_some_and(|at| at <= now);
-        if old && !fresh && !self.ordered.get() {
+        if old && !fresh && !self.is_ordered() {
             self.retire(Refusal::Age);
         }
-        match self.activity.get() {
-            Activity::Serving | Activity::Leaving => None,
+        match self.reading.get() {
+            Reading::Serving | Reading::Lent => None,
             // It has an order to finish and no work, but its client keeps it open. Such an HTTP/2
             // client does not answer the ping after GOAWAY, or keeps a stream's window closed.
-            _ if self.ordered.get() => (waited > lane.timeouts.header).then_some(Due::Unheeded),
-            Activity::Handshake => (waited > lane.timeouts.header).then_some(Due::HandshakeTimeout),
+            _ if self.is_ordered() => (waited > lane.timeouts.header).then_some(Due::Unheeded),
+            Reading::Handshake => (waited > lane.timeouts.header).then_some(Due::HandshakeTimeout),
             // It may have woken for input that the event loop has not reported yet.
             _ if looks == 1 => None,
-            activity => {
-                let in_header = activity == Activity::Header;
+            reading => {
+                let in_header = reading == Reading::Head;
                 Wait { in_header, is_fresh: fresh, waited }.due(lane)
             }
         }
@@ -166,48 +164,51 @@ impl Connection {
     /// What is due while the socket does not accept the whole reply, of which the client has read
     /// `accepted` bytes since the last sweep.
     fn due_of_reader(&self, lane: &LaneState, accepted: u64, now: Instant) -> Option<Due> {
-        if !self.stalled.replace(true) {
-            self.since.set(now);
-            self.left.set(lane.send_pace.grace());
+        let Countdown::Reader { mut since, mut left } = self.countdown.get() else {
+            self.countdown.set(Countdown::Reader { since: now, left: lane.send_pace.grace() });
             return None;
-        }
+        };
         if let Some(unsent) = self.unsent.get() {
             unsent.sweep(true);
         }
         if accepted > 0 {
-            self.since.set(now);
+            since = now;
         }
-        self.left.set(lane.send_pace.spend(self.left.get(), accepted, lane.passed.get()));
-        let waited = now.saturating_duration_since(self.since.get());
+        left = lane.send_pace.spend(left, accepted, lane.passed.get());
+        self.countdown.set(Countdown::Reader { since, left });
+        let waited = now.saturating_duration_since(since);
         match () {
             () if waited > lane.timeouts.write => Some(Due::WriteTimeout),
-            () if self.left.get().is_zero() => Some(Due::SlowReader),
+            () if left.is_zero() => Some(Due::SlowReader),
             () if lane.is_crowded.get() && waited > CROWDED => Some(Due::UnsentBytes),
             () => None,
         }
     }
 
-    /// Whether a request has waited too long after its client closed its sending side. A client
-    /// that only finished sending still receives a reply that is soon ready or being sent.
+    /// Whether the request in flight has waited too long after its client closed its sending side. A
+    /// client that only finished sending still receives a reply that is soon ready or being sent.
     fn is_missed(&self, progressed: bool, now: Instant) -> bool {
-        if progressed || !self.ended.get() || !self.waits_for_service() {
-            self.missed.set(None);
+        if progressed {
+            self.countdown.set(Countdown::Client { since: now });
             return false;
         }
-        let request = self.served.get();
-        let before = self.missed.get().filter(|missed| missed.request == request);
-        let mut missed = before.unwrap_or(Missed { request, since: now, sweeps: 0 });
-        missed.sweeps += 1;
-        self.missed.set(Some(missed));
-        let waited = now.saturating_duration_since(missed.since);
-        waited >= DESERTED && missed.sweeps >= DESERTED_SWEEPS
+        let number = self.served.get();
+        let (since, sweeps) = match self.countdown.get() {
+            Countdown::Deserted { since, request, sweeps } if request == number => {
+                (since, sweeps + 1)
+            }
+            _ => (now, 1),
+        };
+        self.countdown.set(Countdown::Deserted { since, request: number, sweeps });
+        let waited = now.saturating_duration_since(since);
+        waited >= DESERTED && sweeps >= DESERTED_SWEEPS
     }
 
     /// What the connection waits for, for the drain report.
     pub(crate) fn hangs_on(&self) -> Option<HangsOn> {
-        match self.activity.get() {
-            _ if self.unflushed.get() => Some(HangsOn::Reader),
-            Activity::Header => Some(HangsOn::Header),
+        match self.reading.get() {
+            _ if self.is_unflushed() => Some(HangsOn::Reader),
+            Reading::Head => Some(HangsOn::Header),
             _ => None,
         }
     }
@@ -233,15 +234,15 @@ pub(crate) fn order_for(lane: &LaneState, due: Due, is_silent: bool) -> Order {
         }
         Due::WriteTimeout => {
             metrics.refuse(Refusal::WriteTimeout);
-            Order::Reset
+            Order::Reset(Cut::WriteTimeout)
         }
         Due::SlowReader => {
             metrics.refuse(Refusal::SlowReader);
-            Order::Reset
+            Order::Reset(Cut::SlowReader)
         }
         Due::UnsentBytes => {
             metrics.refuse(Refusal::UnsentBytes);
-            Order::Reset
+            Order::Reset(Cut::UnsentBytes)
         }
         Due::Drain => Order::Finish,
         Due::Deserted | Due::Unheeded => Order::Expire,

@@ -9,11 +9,13 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncWrite, ReadBuf};
 
-use super::{Activity, Connection};
+use super::{ClientSide, Connection, Orders, Reading, Writing};
 use crate::base::clock::Tick;
+use crate::base::tally::Tally;
 use crate::metrics::kind::KindIndex;
 use crate::os::socket::Socket;
 use crate::request::exchanges::Exchange;
+use crate::request::finished::Cut;
 
 /// The end of a connection of HTTP/1.1.
 #[derive(Clone, Copy, Debug, Default)]
@@ -35,18 +37,20 @@ impl Closing {
         Closing { at_rest: true, ..Closing::default() }
     }
 
-    /// Closes our side, then reads until the client closes or the sweep ends it.
+    /// Closes our side, then reads until the client closes or the sweep ends it. `is_refusal`: the
+    /// last reply refuses what the client sent.
     pub(crate) fn poll(
         &mut self,
         socket: &mut Socket,
         connection: &Connection,
+        is_refusal: bool,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
         if !self.shut {
             ready!(Pin::new(&mut *socket).poll_shutdown(cx))?;
             self.shut = true;
-            self.unread = !self.at_rest && connection.leave();
-            self.pipelined = connection.asked_last.get() && !connection.multiplexed.get();
+            self.unread = !self.at_rest && connection.leave(is_refusal);
+            self.pipelined = connection.has_said_last();
         }
         let mut discarded = [0; 4096];
         while (self.unread || self.pipelined) && !connection.is_abandoned() {
@@ -69,65 +73,69 @@ pub(super) struct Upgrades {
     /// The exchange that another protocol continues, over HTTP/1.1.
     exchange: RefCell<Option<Exchange>>,
     /// Number of open exchanges: the one of HTTP/1.1, or streams of HTTP/2.
-    open: Rc<Cell<u32>>,
+    open: Rc<Tally>,
 }
 
 impl Connection {
     /// Our side is closed. Returns whether more input may follow. Closing would then reset the
     /// connection, which may lose the reply (RFC 9112 section 9.6).
-    pub(crate) fn leave(&self) -> bool {
-        let unread = self.had_body.get() || self.activity.get() == Activity::Header;
+    fn leave(&self, is_refusal: bool) -> bool {
+        let unread = self.had_body.get() || self.reading.get() == Reading::Head;
         // The client did not request the end, and may send more before it notices. An HTTP/2 client
         // sends frames for as long as the connection is open.
-        let ordered = self.ordered.get();
+        let ordered = self.is_ordered();
         let surprised =
-            if self.multiplexed.get() { ordered } else { !ordered && !self.asked_last.get() };
-        self.enter(Activity::Leaving);
-        unread || surprised || self.refused.get()
+            if self.is_multiplexed() { ordered } else { !ordered && !self.has_said_last() };
+        self.enter(Reading::Leaving);
+        self.check();
+        unread || surprised || is_refusal
     }
 
-    /// Its last reply refuses what the client sent.
-    pub(crate) fn set_refused(&self) {
-        self.refused.set(true);
+    /// Whether the client expects no more than the replies to the requests that it has sent.
+    fn has_said_last(&self) -> bool {
+        self.client_side.get() >= ClientSide::SaidLast && !self.is_multiplexed()
     }
 
     /// Whether our side is closed and only the client's is open.
     pub(crate) fn is_leaving(&self) -> bool {
-        self.activity.get() == Activity::Leaving
+        self.reading.get().is_leaving()
     }
 
     /// Stops waiting for the client's side.
     pub(crate) fn abandon(&self) {
-        self.abandoned.set(true);
+        self.reading.set(Reading::Abandoned);
+        self.check();
     }
 
-    pub(crate) fn is_abandoned(&self) -> bool {
-        self.abandoned.get()
+    fn is_abandoned(&self) -> bool {
+        self.reading.get() == Reading::Abandoned
     }
 
     /// The connection failed.
     pub(crate) fn set_gone(&self) {
-        self.gone.set(true);
+        self.client_side.set(ClientSide::Gone);
     }
 
     /// The client closed the connection, or its sending side.
     pub(crate) fn set_ended(&self) {
-        self.ended.set(true);
+        self.client_side.set(self.client_side.get().max(ClientSide::Ended));
     }
 
     /// Whether the client of a waiting request has disconnected. A reply that is being written does
     /// not count: the client may have closed only its sending side.
     pub(crate) fn is_deserted(&self) -> bool {
-        self.gone.get() && self.waits_for_service()
+        self.client_side.get() == ClientSide::Gone && self.waits_for_service()
     }
 
     /// Whether closing the socket discards the data that it holds.
     pub(crate) fn is_reset(&self) -> bool {
-        self.reset.get()
+        matches!(self.writing.get(), Writing::Reset(_))
     }
 
-    pub(crate) fn set_reset(&self) {
-        self.reset.set(true);
+    /// Closing the socket discards the data that it holds, for this reason.
+    pub(crate) fn set_reset(&self, cut: Cut) {
+        self.writing.set(Writing::Reset(cut));
+        self.check();
     }
 
     /// The input was ended before hyper had read it, and the reason is counted.
@@ -142,8 +150,8 @@ impl Connection {
     /// Requests that are lost if the connection is cut now: those in flight, and a reply whose end
     /// is not in the socket.
     pub(crate) fn unanswered(&self) -> u64 {
-        let open = self.in_flight.get() + self.upgrades();
-        u64::from(open.max(u32::from(self.unflushed.get())))
+        let open = self.in_flight() + self.upgrades();
+        open.max(u64::from(self.is_unflushed()))
     }
 
     /// A 101 was made for a request that began at `begun`. hyper has to send it, and then to give
@@ -161,7 +169,8 @@ impl Connection {
     pub(crate) fn end_http(&self) {
         let Some(upgrades) = self.upgrades.get() else { return };
         let Some((kind, begun)) = upgrades.sending.take() else { return };
-        self.activity.set(Activity::Upgraded);
+        self.reading.set(Reading::Upgraded);
+        self.check();
         upgrades.exchange.replace(Some(self.upgrade(kind, begun)));
         // It would keep the memory of hyper's task.
         self.waker.take();
@@ -169,7 +178,7 @@ impl Connection {
 
     /// Whether another protocol uses the connection.
     pub(crate) fn is_upgraded(&self) -> bool {
-        self.activity.get() == Activity::Upgraded
+        self.reading.get() == Reading::Upgraded
     }
 
     /// An upgraded exchange of this connection, which is open until it is dropped.
@@ -179,14 +188,13 @@ impl Connection {
     }
 
     /// Number of upgraded exchanges that are open.
-    pub(super) fn upgrades(&self) -> u32 {
-        self.upgrades.get().map_or(0, |upgrades| upgrades.open.get())
+    pub(super) fn upgrades(&self) -> u64 {
+        self.upgrades.get().map_or(0, |upgrades| upgrades.open.get() as u64)
     }
 
     /// The socket took bytes of the other protocol: the client reads again, if it had stopped.
     pub(crate) fn wrote_upgraded(&self) {
-        self.order.set(None);
-        self.ordered.set(false);
+        self.orders.set(Orders::None);
         // No minimum rate applies, so the number does not matter.
         self.wrote(1);
         self.flushed();

@@ -7,7 +7,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use http::HeaderMap;
 
@@ -15,7 +15,6 @@ use crate::base::clock::Tick;
 use crate::base::phase::Phase;
 use crate::request::body_watch::Bodies;
 use crate::request::client::{Client, ConnectionInfo, Protocol};
-use crate::request::finished::Cut;
 use crate::request::lane_state::LaneState;
 use crate::request::polls::PollTime;
 use crate::request::unsent::Unsent;
@@ -24,126 +23,69 @@ mod due;
 mod leaving;
 mod requests;
 mod rest;
+mod state;
 
+use due::{Countdown, retire_after};
 pub(crate) use due::{Due, HangsOn, Wait, order_for};
-use due::{Missed, retire_after};
 pub(crate) use leaving::Closing;
 use leaving::Upgrades;
 use requests::Unwritten;
 pub(crate) use rest::History;
-
-/// The state of a connection between two requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Activity {
-    /// No request has begun.
-    Idle,
-    /// The TLS handshake has begun.
-    Handshake,
-    /// The first byte of an HTTP/1.1 request arrived, but not the whole header.
-    Header,
-    /// Requests are in flight.
-    Serving,
-    /// Another protocol uses the connection, to its end.
-    Upgraded,
-    /// Our side is closed, the client's side is still open.
-    Leaving,
-}
-
-/// An order to a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Order {
-    /// End as soon as nothing is in flight (HTTP/2: after GOAWAY).
-    Finish,
-    /// The client did not complete its header in time, or has disconnected: end now, after a 408 if
-    /// a header had begun.
-    Expire,
-    /// The client does not read its replies: drop them, including the kernel's part.
-    Reset,
-}
+use state::{ClientSide, Orders, Reading, Writing};
+pub(crate) use state::{Order, ServedBy};
 
 /// One connection, shared by its I/O, its service and its lane on one thread.
 #[derive(Debug)]
 pub(crate) struct Connection {
     lane: Rc<LaneState>,
     pub(crate) client: Client,
-    activity: Cell<Activity>,
-    /// Start of the current activity, as set by a sweep.
-    since: Cell<Instant>,
-    /// The next sweep has to set `since`.
+    served_by: Cell<ServedBy>,
+    reading: Cell<Reading>,
+    client_side: Cell<ClientSide>,
+    writing: Cell<Writing>,
+    orders: Cell<Orders>,
+    countdown: Cell<Countdown>,
+    /// The countdown starts again with the next sweep.
     touched: Cell<bool>,
-    /// Number of requests that began, and that ended.
-    begun: Cell<u64>,
-    served: Cell<u64>,
-    /// Number of sweeps since the connection was resumed; higher if it was never parked.
-    looks: Cell<u8>,
-    /// Requests that ended before the connection was moved to this lane.
-    brought: Cell<u64>,
-    /// Requests whose replies are not made, or not written to their end.
-    in_flight: Cell<u32>,
-    /// The plain path serves it; otherwise hyper does, for the rest of its life.
-    plain: Cell<bool>,
-    /// The client said that this request is the last.
-    asked_last: Cell<bool>,
-    /// It is to park as soon as it is idle.
-    to_park: Cell<bool>,
-    /// When the connection arrived at this lane.
-    came: Instant,
-    /// The time of its polls, while the lane measures it.
-    pub(crate) poll_time: Cell<PollTime>,
-    /// Generation of the last load report sent on it.
-    reported: Cell<u32>,
-    /// A request announced a body, part of which may be unread.
-    had_body: Cell<bool>,
-    /// Request bodies that the service may be waiting for.
-    pub(crate) bodies: Bodies,
-    /// The connection no longer waits for the client to close its side.
-    abandoned: Cell<bool>,
-    /// HTTP/2: received bytes do not imply that a request header has begun.
-    multiplexed: Cell<bool>,
-    /// An HTTP/1.1 connection failed while a request waited, usually by a reset.
-    gone: Cell<bool>,
-    /// The client closed its sending side. A full close looks the same at first.
-    ended: Cell<bool>,
-    /// How long sweeps have seen a request wait after the client closed its side.
-    missed: Cell<Option<Missed>>,
-    /// The future of the last request was made and not polled yet.
-    unpolled: Cell<bool>,
-    order: Cell<Option<Order>>,
-    /// An order was given.
-    ordered: Cell<bool>,
-    /// The time at which the connection reaches its maximum age.
-    retires: Option<Instant>,
-    /// The next reply closes the connection.
-    last: Cell<bool>,
-    /// Bytes of replies wait for the client to read.
-    unflushed: Cell<bool>,
-    /// `unflushed` was already set at the last sweep.
-    stalled: Cell<bool>,
     /// Bytes that the socket has accepted since the last sweep.
     accepted_bytes: Cell<u64>,
-    /// How long the client may still be slow; set by sweeps.
-    left: Cell<Duration>,
-    /// What hyper has of its replies; made when that begins.
-    unsent: OnceCell<Rc<Unsent>>,
-    /// Why the client was abandoned.
-    cut: Cell<Option<Cut>>,
-    /// Closing the socket discards the data that it holds.
-    reset: Cell<bool>,
-    /// The output belongs to a dispatched request, or is our own.
-    asked: Cell<bool>,
-    /// Its last reply refuses what the client sent.
-    refused: Cell<bool>,
+    /// Number of sweeps since the connection was resumed; higher if it was never parked.
+    looks: Cell<u8>,
+    /// Number of requests that began, and that ended. The others are in flight: their replies are
+    /// not made, or not written to their end.
+    begun: Cell<u64>,
+    served: Cell<u64>,
+    /// Requests that ended before the connection was moved to this lane.
+    brought: Cell<u64>,
+    /// A request announced a body, part of which may be unread.
+    had_body: Cell<bool>,
+    /// The next reply closes the connection.
+    last: Cell<bool>,
     /// The input was ended before hyper had read it.
     cut_off: Cell<bool>,
-    waker: RefCell<Option<Waker>>,
+    /// hyper has not polled the future of the last request.
+    unpolled: Cell<bool>,
+    /// Another lane lends it.
+    guest: bool,
+    /// When the connection arrived at this lane.
+    came: Instant,
+    /// The time at which the connection reaches its maximum age.
+    retires: Option<Instant>,
     /// When the connection was accepted; taken by its first request.
     accepted: Cell<Option<Tick>>,
+    /// The time of its polls, while the lane measures it.
+    pub(crate) poll_time: Cell<PollTime>,
     /// Counts the polls of the connection.
     turn: Cell<u32>,
+    /// Generation of the last load report sent on it.
+    reported: Cell<u32>,
+    /// Request bodies that the service may be waiting for.
+    pub(crate) bodies: Bodies,
+    /// What hyper has of its replies; made when that begins.
+    unsent: OnceCell<Rc<Unsent>>,
+    waker: RefCell<Option<Waker>>,
     /// The request that ended last, until its reply is written.
     unwritten: RefCell<Option<Unwritten>>,
-    /// Another lane lends it.
-    guest: Cell<bool>,
     /// Set by its first upgrade.
     upgrades: OnceCell<Box<Upgrades>>,
 }
@@ -165,65 +107,53 @@ impl Connection {
     ) -> Self {
         let now = lane.clock.get();
         Connection {
-            accepted: Cell::new(accepted),
             lane,
             client,
-            activity: Cell::new(Activity::Idle),
-            since: Cell::new(now),
+            served_by: Cell::new(ServedBy::Opening),
+            reading: Cell::new(Reading::Idle),
+            client_side: Cell::new(ClientSide::Open),
+            writing: Cell::new(Writing::Idle),
+            orders: Cell::new(Orders::None),
+            countdown: Cell::new(Countdown::Client { since: now }),
             touched: Cell::new(true),
+            accepted_bytes: Cell::new(0),
+            looks: Cell::new(1),
             begun: Cell::new(0),
             served: Cell::new(0),
-            looks: Cell::new(1),
             brought: Cell::new(0),
-            in_flight: Cell::new(0),
-            plain: Cell::new(false),
-            asked_last: Cell::new(false),
-            to_park: Cell::new(false),
-            came: now,
-            poll_time: Cell::default(),
-            reported: Cell::new(0),
             had_body: Cell::new(false),
-            bodies: Bodies::default(),
-            abandoned: Cell::new(false),
-            multiplexed: Cell::new(false),
-            gone: Cell::new(false),
-            ended: Cell::new(false),
-            missed: Cell::new(None),
-            unpolled: Cell::new(false),
-            order: Cell::new(None),
-            ordered: Cell::new(false),
-            retires,
             last: Cell::new(false),
-            unflushed: Cell::new(false),
-            stalled: Cell::new(false),
-            accepted_bytes: Cell::new(0),
-            left: Cell::default(),
-            unsent: OnceCell::new(),
-            cut: Cell::new(None),
-            reset: Cell::new(false),
-            asked: Cell::new(false),
-            refused: Cell::new(false),
             cut_off: Cell::new(false),
-            waker: RefCell::new(None),
+            unpolled: Cell::new(false),
+            guest: false,
+            came: now,
+            retires,
+            accepted: Cell::new(accepted),
+            poll_time: Cell::default(),
             turn: Cell::new(0),
+            reported: Cell::new(0),
+            bodies: Bodies::default(),
+            unsent: OnceCell::new(),
+            waker: RefCell::new(None),
             unwritten: RefCell::default(),
-            guest: Cell::new(false),
             upgrades: OnceCell::new(),
         }
     }
 
     /// The first byte of a TLS handshake arrived. The deadline counts from the accept.
     pub(crate) fn begin_handshake(&self) {
-        self.activity.set(Activity::Handshake);
+        self.reading.set(Reading::Handshake);
+        self.check();
     }
 
     /// The handshake is complete. Its time counts towards the timeout for the first byte of a
     /// request, except in a drain, whose own deadline is near.
     pub(crate) fn end_handshake(&self) {
-        self.activity.set(Activity::Idle);
+        self.reading.set(Reading::Idle);
         if self.lane.phase.get() != Phase::Serving {
             self.touched.set(true);
         }
+        self.check();
     }
 
     pub(crate) fn lane(&self) -> &LaneState {
@@ -232,23 +162,39 @@ impl Connection {
 
     /// Bytes arrived from the client.
     pub(crate) fn received(&self) {
-        if self.activity.get() == Activity::Idle && !self.multiplexed.get() {
-            self.enter(Activity::Header);
+        if self.is_silent() {
+            self.enter(Reading::Head);
+            self.check();
         }
     }
 
-    pub(crate) fn set_multiplexed(&self) {
-        self.multiplexed.set(true);
-        self.enter(Activity::Idle);
+    /// The rest of a body has arrived that nobody wants.
+    pub(crate) fn discarded(&self) {
+        if self.reading.get() == Reading::Head {
+            self.enter(Reading::Idle);
+            self.check();
+        }
+    }
+
+    /// What serves it from here on.
+    pub(crate) fn set_served_by(&self, server: ServedBy) {
+        self.served_by.set(server);
+        if server == ServedBy::Http2 {
+            self.enter(Reading::Idle);
+        }
+        if server != ServedBy::PlainPath && self.orders.get() == Orders::Park {
+            self.orders.set(Orders::None);
+        }
+        self.check();
     }
 
     pub(crate) fn is_multiplexed(&self) -> bool {
-        self.multiplexed.get()
+        self.served_by.get() == ServedBy::Http2
     }
 
     /// What a service can learn about it.
     pub(crate) fn info(&self) -> ConnectionInfo {
-        let multiplexed = self.multiplexed.get();
+        let multiplexed = self.is_multiplexed();
         self.client.info(if multiplexed { Protocol::Http2 } else { Protocol::Http1 })
     }
 
@@ -257,7 +203,7 @@ impl Connection {
         self.lane.trust.client(self.client.ip(), headers)
     }
 
-    /// hyper is about to be polled.
+    /// Its task is about to be polled.
     pub(crate) fn begin_turn(&self) {
         self.turn.set(self.turn.get().wrapping_add(1));
         if self.lane.polls.are_measured() {
@@ -272,34 +218,45 @@ impl Connection {
         }
     }
 
-    /// Who serves it from here on: the plain path, or hyper.
-    pub(crate) fn set_plain(&self, plain: bool) {
-        self.plain.set(plain);
-    }
-
-    fn enter(&self, activity: Activity) {
-        self.activity.set(activity);
+    fn enter(&self, reading: Reading) {
+        self.reading.set(reading);
         self.touched.set(true);
     }
 
     /// Whether a client has sent part of a header, and nothing is being sent to it.
     pub(crate) fn in_header(&self) -> bool {
-        self.activity.get() == Activity::Header && !self.unflushed.get()
+        self.reading.get() == Reading::Head && !self.is_unflushed()
     }
 
     /// Whether nothing of the next HTTP/1.1 request has arrived.
     pub(crate) fn is_silent(&self) -> bool {
-        self.activity.get() == Activity::Idle && !self.multiplexed.get()
+        self.reading.get() == Reading::Idle && !self.is_multiplexed()
+    }
+
+    /// Whether no request of it is read or served here.
+    pub(crate) fn has_no_request(&self) -> bool {
+        matches!(self.reading.get(), Reading::Idle | Reading::Lent)
+    }
+
+    /// Whether requests are in flight.
+    pub(crate) fn is_serving(&self) -> bool {
+        self.reading.get() == Reading::Serving
     }
 
     /// Gives an order and wakes the connection's task.
     pub(crate) fn tell(&self, order: Order) {
-        self.order.set(Some(order));
-        if !self.ordered.replace(true) && self.activity.get() == Activity::Idle {
+        if !self.is_ordered() && self.reading.get() == Reading::Idle {
             // The next deadline counts from the order.
             self.touched.set(true);
         }
+        self.orders.set(Orders::Given(order));
+        self.check();
         self.wake();
+    }
+
+    /// Whether it was ordered to end.
+    fn is_ordered(&self) -> bool {
+        matches!(self.orders.get(), Orders::Given(_) | Orders::Obeyed)
     }
 
     /// Wakes its task.
@@ -311,7 +268,8 @@ impl Connection {
 
     /// Takes the order, or registers the waker for the next one.
     pub(crate) fn poll_order(&self, cx: &mut Context<'_>) -> Poll<Order> {
-        if let Some(order) = self.order.take() {
+        if let Orders::Given(order) = self.orders.get() {
+            self.orders.set(Orders::Obeyed);
             return Poll::Ready(order);
         }
         self.register(cx);

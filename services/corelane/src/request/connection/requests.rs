@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::HeaderMap;
 
-use super::{Activity, Connection, Order};
+use super::{ClientSide, Connection, Order, Orders, Reading, Writing};
 use crate::base::clock::Tick;
 use crate::metrics::kind::KindIndex;
 use crate::metrics::{Refusal, RequestPhase};
@@ -24,22 +24,28 @@ pub(super) struct Unwritten {
 
 impl Connection {
     /// The client says whether the request that begins is the last.
-    pub(crate) fn set_asked_last(&self, last: bool) {
-        self.asked_last.set(last);
+    pub(crate) fn set_said_last(&self, last: bool) {
+        let side = if last { ClientSide::SaidLast } else { ClientSide::Open };
+        if self.client_side.get() < ClientSide::Ended {
+            self.client_side.set(side);
+        }
     }
 
     /// A request begins; the first of a connection gets to know when that was accepted.
     pub(crate) fn begin_request(&self, has_body: bool) -> Option<Tick> {
-        self.asked.set(true);
-        self.unpolled.set(!self.multiplexed.get());
         self.had_body.set(self.had_body.get() || has_body);
-        self.activity.set(Activity::Serving);
+        self.reading.set(Reading::Serving);
         self.begun.set(self.begun.get() + 1);
-        self.in_flight.set(self.in_flight.get() + 1);
+        self.check();
         if self.lane.limits.connection_requests.is_some_and(|limit| self.begun.get() >= limit) {
             self.retire(Refusal::Requests);
         }
         self.accepted.take()
+    }
+
+    /// Number of requests whose replies are not made, or not written to their end.
+    pub(super) fn in_flight(&self) -> u64 {
+        self.begun.get() - self.served.get()
     }
 
     /// A request ended. `made` is its kind, and when the head of its reply was ready.
@@ -59,11 +65,12 @@ impl Connection {
             (None, Some(request_record)) => self.lane.end_request_record(request_record, None),
             (None, None) => {}
         }
-        self.in_flight.set(self.in_flight.get() - 1);
         self.served.set(self.served.get() + 1);
-        if self.in_flight.get() == 0 && self.activity.get() != Activity::Leaving {
-            self.enter(Activity::Idle);
+        debug_assert!(self.served.get() <= self.begun.get(), "a request ended twice");
+        if self.in_flight() == 0 && !self.is_leaving() {
+            self.enter(Reading::Idle);
         }
+        self.check();
     }
 
     /// Notes in a record why the client was abandoned, if it was.
@@ -72,9 +79,17 @@ impl Connection {
         mut request_record: Option<Box<RequestRecord>>,
     ) -> Option<Box<RequestRecord>> {
         if let Some(request_record) = &mut request_record {
-            request_record.set_cut(self.cut.get());
+            request_record.set_cut(self.cut());
         }
         request_record
+    }
+
+    /// Why the client was abandoned, if it was.
+    fn cut(&self) -> Option<Cut> {
+        match (self.writing.get(), self.orders.get()) {
+            (Writing::Reset(cut), _) | (_, Orders::Given(Order::Reset(cut))) => Some(cut),
+            _ => None,
+        }
     }
 
     /// Makes the next reply the last, because of age or number of requests. This is not a failure.
@@ -83,7 +98,7 @@ impl Connection {
             return;
         }
         self.lane.metrics().refuse(reason);
-        if self.multiplexed.get() {
+        if self.is_multiplexed() {
             self.tell(Order::Finish);
         }
     }
@@ -103,9 +118,20 @@ impl Connection {
         self.lane.report_load(&self.reported, headers);
     }
 
-    /// The future of the last request is polled.
-    pub(crate) fn set_polled(&self) {
-        self.unpolled.set(false);
+    /// hyper has called the service for a request, or its task writes a reply of ours: what is
+    /// written next is no reply of hyper's own.
+    pub(crate) fn expect_reply(&self) {
+        self.writing.set(match self.writing.get() {
+            Writing::Idle | Writing::Asked => Writing::Asked,
+            Writing::Reply | Writing::Unasked => Writing::Reply,
+            Writing::Reset(cut) => Writing::Reset(cut),
+        });
+        self.check();
+    }
+
+    /// hyper has called the service and not polled the future, or has polled it.
+    pub(crate) fn set_unpolled(&self, unpolled: bool) {
+        self.unpolled.set(unpolled);
     }
 
     /// Whether the future of the last request was made and not polled. True once per request.
@@ -115,12 +141,25 @@ impl Connection {
 
     /// Whether bytes of a reply wait for the client to read.
     pub(crate) fn is_unflushed(&self) -> bool {
-        self.unflushed.get()
+        self.writing.get().is_unflushed()
     }
 
     /// Bytes of a reply need to be written.
     pub(crate) fn writing(&self) {
-        self.unflushed.set(true);
+        self.writing.set(Writing::Reply);
+        self.check();
+    }
+
+    /// hyper has bytes to write. Returns whether they are a reply of its own, to a head that it
+    /// rejects.
+    pub(crate) fn hyper_writing(&self) -> bool {
+        self.writing.set(match self.writing.get() {
+            Writing::Idle | Writing::Unasked => Writing::Unasked,
+            Writing::Asked | Writing::Reply => Writing::Reply,
+            Writing::Reset(cut) => Writing::Reset(cut),
+        });
+        self.check();
+        self.writing.get() == Writing::Unasked && !self.is_multiplexed()
     }
 
     /// The socket accepted bytes of a reply.
@@ -134,36 +173,27 @@ impl Connection {
         self.unsent.get_or_init(|| Unsent::new(&self.lane.unsent))
     }
 
-    /// The client is abandoned.
-    pub(crate) fn set_cut(&self, cut: Cut) {
-        self.cut.set(Some(cut));
+    /// All bytes of its replies are written to the socket.
+    pub(crate) fn flushed(&self) {
+        self.writing.set(Writing::Idle);
+        self.check();
+        self.observe_write(self.unwritten.take());
     }
 
     /// hyper has written all bytes of its replies to the socket.
-    pub(crate) fn flushed(&self) {
-        self.unflushed.set(false);
-        self.asked.set(self.in_flight.get() > 0);
+    pub(crate) fn hyper_flushed(&self) {
+        self.writing.set(if self.in_flight() > 0 { Writing::Asked } else { Writing::Idle });
+        self.check();
         self.observe_write(self.unwritten.take());
     }
 
     /// Whether an HTTP/1.1 request waits for its service and not for its client. hyper does not
     /// read then, and does not notice that the client disconnects.
     pub(crate) fn waits_for_service(&self) -> bool {
-        self.in_flight.get() > 0
-            && !self.multiplexed.get()
-            && !self.unflushed.get()
+        self.in_flight() > 0
+            && !self.is_multiplexed()
+            && !self.is_unflushed()
             && !self.bodies.is_awaited()
-    }
-
-    /// Whether hyper writes a reply of its own, to a head that it rejects. Such a reply is
-    /// indistinguishable from other output while bytes of the previous reply wait.
-    pub(crate) fn is_unasked(&self) -> bool {
-        !self.asked.get() && !self.multiplexed.get()
-    }
-
-    /// The next output is a reply of ours.
-    pub(crate) fn speak(&self) {
-        self.asked.set(true);
     }
 
     /// Records how long a reply took to be written. If the socket accepted it in the same turn, at
@@ -190,6 +220,7 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
+        debug_assert_eq!(self.in_flight(), 0, "a request outlives its connection");
         // The end of this reply was not written to the socket.
         let request_record = self.unwritten.take().and_then(|unwritten| unwritten.request_record);
         if let Some(request_record) = self.with_cut(request_record) {

@@ -6,7 +6,7 @@ use std::os::fd::RawFd;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::{Activity, Connection};
+use super::{ClientSide, Connection, Countdown, Orders, Reading, ServedBy};
 use crate::request::client::{Client, Introduced};
 use crate::request::lane_state::LaneState;
 
@@ -56,12 +56,13 @@ impl Connection {
     ) -> Self {
         let now = lane.clock.get();
         let waited = history.waited.unwrap_or_default();
-        let activity = if history.in_header { Activity::Header } else { Activity::Idle };
+        let reading = if history.in_header { Reading::Head } else { Reading::Idle };
         let retires = history.retires_in.and_then(|left| now.checked_add(left));
         let client = Client::new(peer, history.introduced, socket);
         let mut resumed = Connection::make(lane, client, retires, None);
-        resumed.activity = Cell::new(activity);
-        resumed.since = Cell::new(now.checked_sub(waited).unwrap_or(now));
+        let since = now.checked_sub(waited).unwrap_or(now);
+        resumed.reading = Cell::new(reading);
+        resumed.countdown = Cell::new(Countdown::Client { since });
         resumed.touched = Cell::new(history.waited.is_none());
         resumed.begun = Cell::new(history.requests);
         resumed.served = Cell::new(history.requests);
@@ -76,11 +77,11 @@ impl Connection {
     /// The state that the connection keeps.
     pub(crate) fn history(&self) -> History {
         let now = self.lane.clock.get();
-        let waited = now.saturating_duration_since(self.since.get());
+        let waited = now.saturating_duration_since(self.since());
         History {
             introduced: self.client.introduced(),
             waited: (!self.touched.get()).then_some(waited),
-            in_header: self.activity.get() == Activity::Header,
+            in_header: self.reading.get() == Reading::Head,
             retires_in: self.retires.map(|at| at.saturating_duration_since(now)),
             requests: self.served.get(),
             had_body: self.had_body.get(),
@@ -90,17 +91,18 @@ impl Connection {
     }
 
     /// Another lane lends it.
-    pub(crate) fn set_guest(&self) {
-        self.guest.set(true);
+    pub(crate) fn set_guest(&mut self) {
+        self.guest = true;
     }
 
     pub(crate) fn is_guest(&self) -> bool {
-        self.guest.get()
+        self.guest
     }
 
     /// Another lane serves it.
     pub(crate) fn lend(&self) {
-        self.activity.set(Activity::Serving);
+        self.reading.set(Reading::Lent);
+        self.check();
     }
 
     /// It is back from another lane, which has served so many requests.
@@ -108,13 +110,13 @@ impl Connection {
         self.begun.set(self.begun.get() + requests);
         self.served.set(self.served.get() + requests);
         self.had_body.set(self.had_body.get() || had_body);
-        self.enter(Activity::Idle);
+        self.enter(Reading::Idle);
+        self.check();
     }
 
     /// Whether another request of HTTP/1.1 may come.
     pub(crate) fn goes_on(&self) -> bool {
-        let here = !self.ended.get() && !self.gone.get();
-        here && !self.ordered.get()
+        self.client_side.get() < ClientSide::Ended && !self.is_ordered()
     }
 
     /// Whether a request was served since it arrived at its lane. Required for a move: it is not
@@ -137,35 +139,50 @@ impl Connection {
 
     /// Whether it had a request between the last two sweeps.
     pub(crate) fn is_active(&self) -> bool {
-        let touched = self.begun.get() > 0 && self.since.get() == self.lane.clock.get();
-        self.activity.get() == Activity::Serving || touched
+        let touched = self.begun.get() > 0 && self.since() == self.lane.clock.get();
+        matches!(self.reading.get(), Reading::Serving | Reading::Lent) || touched
     }
 
     /// Its socket cannot leave the lane now. It is not selected again before its next request.
     pub(crate) fn stay(&self) {
-        self.to_park.set(false);
+        self.take_park();
         self.brought.set(self.served.get());
     }
 
     /// Whether it should park now, if it is idle.
     pub(crate) fn is_to_park(&self) -> bool {
         // Bytes that arrived after the order start a new wait.
-        self.to_park.take() && !self.touched.get()
+        self.take_park() && !self.touched.get()
+    }
+
+    fn take_park(&self) -> bool {
+        let parks = self.orders.get() == Orders::Park;
+        if parks {
+            self.orders.set(Orders::None);
+        }
+        parks
     }
 
     /// Whether it has waited for its client for longer than `after`, so that it may park.
     pub(crate) fn is_long_idle(&self, after: Duration) -> bool {
-        let waits = matches!(self.activity.get(), Activity::Idle | Activity::Header);
-        let waited = || self.lane.clock.get().saturating_duration_since(self.since.get());
+        let waits = matches!(self.reading.get(), Reading::Idle | Reading::Head);
+        let waited = || self.lane.clock.get().saturating_duration_since(self.since());
         // A connection without a request ends soon, or sends one. A connection that woke is checked
         // once before it is parked again, so that a few bytes do not evade its deadline.
-        let may = self.served.get() > 0 && self.plain.get() && self.looks.get() > 1;
-        waits && may && !self.touched.get() && !self.unflushed.get() && waited() > after
+        let may = self.served.get() > 0 && self.is_on_plain_path() && self.looks.get() > 1;
+        waits && may && !self.touched.get() && !self.is_unflushed() && waited() > after
     }
 
-    /// Orders it to park as soon as it is idle.
+    fn is_on_plain_path(&self) -> bool {
+        self.served_by.get() == ServedBy::PlainPath
+    }
+
+    /// Orders it to park as soon as it is idle, if it may.
     pub(crate) fn tell_to_park(&self) {
-        self.to_park.set(true);
+        if self.is_on_plain_path() && self.orders.get() == Orders::None {
+            self.orders.set(Orders::Park);
+            self.check();
+        }
         self.wake();
     }
 }

@@ -37,6 +37,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use crate::balance::lending::{Offered, Returned};
 use crate::os::socket::{Claim, Socket};
 use crate::request::connection::{Closing, Connection, Order};
+use crate::request::finished::Cut;
 use crate::request::service::HttpService;
 use crate::request::upload::Upload;
 use crate::transport::buffers::ReplySlot;
@@ -85,6 +86,22 @@ impl<S: HttpService> Stage<S> {
     /// Continues with bytes that were read.
     fn unread(bytes: Bytes) -> Self {
         if bytes.is_empty() { Stage::Idle } else { Stage::Unread(Box::new(bytes)) }
+    }
+
+    /// Its name in a failed assertion.
+    fn name(&self) -> &'static str {
+        match self {
+            Stage::Idle => "idle",
+            Stage::Unread(_) => "unread",
+            Stage::Head(_) => "head",
+            Stage::Answering(_) => "answering",
+            Stage::Streaming(_) => "streaming",
+            Stage::Writing(_) => "writing",
+            Stage::Discarding(_) => "discarding",
+            Stage::HandOver(_) => "hand over",
+            Stage::Leaving(_) => "leaving",
+            Stage::Broken => "broken",
+        }
     }
 
     /// Ends the connection after a reply.
@@ -185,8 +202,8 @@ impl<S: HttpService> Plain<S> {
                     turn.time_out(&head, cx).into_stage()
                 }
                 (Order::Expire, _) => return None,
-                (Order::Reset, _) => {
-                    turn.reset();
+                (Order::Reset(cut), _) => {
+                    turn.reset(cut);
                     return None;
                 }
             };
@@ -228,8 +245,8 @@ impl<S: HttpService> Future for Plain<S> {
         let stage = match Self::claim(&turn, this.offered.as_ref(), stage, cx) {
             Ok(stage) => stage,
             Err(stage) => {
-                this.stage = stage;
-                return Poll::Pending;
+                drop(socket);
+                return this.rest(stage);
             }
         };
         turn.connection.begin_turn();
@@ -240,8 +257,8 @@ impl<S: HttpService> Future for Plain<S> {
                     // Yields to other connections.
                     cx.waker().wake_by_ref();
                     turn.connection.end_turn();
-                    this.stage = stage;
-                    return Poll::Pending;
+                    drop(socket);
+                    return this.rest(stage);
                 }
                 Stage::Idle => turn.read(cx),
                 Stage::Head(head) => turn.read_on(head, cx),
@@ -278,8 +295,8 @@ impl<S: HttpService> Future for Plain<S> {
                     if matches!(next, Stage::Idle) {
                         outlet.release(turn.socket);
                     }
-                    this.stage = next;
-                    return Poll::Pending;
+                    drop(socket);
+                    return this.rest(next);
                 }
             }
         }
@@ -363,15 +380,15 @@ impl<S: HttpService> PlainTurn<'_, S> {
 
     /// Ends the connection from our side.
     fn leave(&mut self, mut closing: Closing, cx: &mut Context<'_>) -> Flow<S> {
-        match closing.poll(self.socket, self.connection, cx) {
+        match closing.poll(self.socket, self.connection, false, cx) {
             Poll::Pending => Flow::Wait(Stage::Leaving(closing)),
             Poll::Ready(_) => Flow::Go(Stage::Broken),
         }
     }
 
     /// Makes closing the socket discard what the client does not read.
-    fn reset(&mut self) {
-        self.connection.set_reset();
+    fn reset(&mut self, cut: Cut) {
+        self.connection.set_reset(cut);
         // Fails only if the socket is closed.
         let _ = self.socket.set_zero_linger();
     }

@@ -65,6 +65,16 @@ impl Outlet {
         socket.unshare()
     }
 
+    /// Whether a reply is in the batch, or left it and was not accepted whole.
+    pub(super) fn is_behind(&self) -> bool {
+        self.is_behind.get()
+    }
+
+    /// Whether other lanes may borrow the socket: `None` never, false not now.
+    pub(super) fn is_released(&self) -> Option<bool> {
+        self.socket.borrow().is_released()
+    }
+
     fn poll_send(&self, reply: &mut &[u8]) -> Poll<()> {
         // The connection's task waits instead.
         let cx = &mut Context::from_waker(Waker::noop());

@@ -183,7 +183,10 @@ impl<S: HttpService> PlainTurn<'_, S> {
         loop {
             let fed = self.feed(&mut input, cx);
             match &input.upload {
-                None => return Flow::Go(Stage::unread(input.unread)),
+                None => {
+                    self.connection.discarded();
+                    return Flow::Go(Stage::unread(input.unread));
+                }
                 Some(upload) if upload.is_broken() => return Flow::Go(self.ended()),
                 Some(upload) if upload.is_abandoned() => return Flow::Go(Stage::closing()),
                 Some(_) if fed == Fed::None => return Flow::Wait(Stage::Discarding(input)),
