@@ -51,7 +51,7 @@ class Plan:
     gateway_agent: int
     gateway_tls: int
     node_tuning: int
-    """The first node's agent; that of the other node has the next port."""
+    """The port of the first node's agent. The second agent uses the next port."""
     collector: int
     kubernetes: int
 

@@ -167,7 +167,7 @@ route, and what it has by default. */}}
 {{- end -}}
 
 {{/*
-Virtual hosts: Envoy chooses the most specific name of a host before it looks at any route. So each name has all routes that take it, in their order, and the first match wins as if there were one list.
+Virtual hosts: Envoy chooses the most specific name of a host before it looks at any route. Each host name therefore lists every route that matches it, in order, and the first match wins as in a single list.
 */}}
 {{- define "gateway.hosts" -}}
 {{- $hosts := list -}}

@@ -50,7 +50,7 @@ SETTLE = 3.0
 SETTLE_LOAD = 40.0
 
 TARGET = 10.0
-"""The p99 of round robin in that of the default, with one of three or four replicas slowed."""
+"""Target for the p99 with round robin relative to the p99 with the default policy, when one of three or four replicas is slow."""
 
 SMALL = [(replicas, gateways) for gateways in (1, 3) for replicas in (2, 3, 4)]
 SHAPES = {

@@ -67,7 +67,7 @@ def cores(bed: CompetitorsBed, subject: Subject, _round: int) -> Iterator[Row]:
 
 
 def connections(bed: CompetitorsBed, subject: Subject, _round: int) -> Iterator[Row]:
-    """More and more connections, all of which ask: memory seldom goes back, so never fewer."""
+    """Active connections in growing numbers. The number never falls, because servers rarely return memory."""
     process = subject.process
     before = process.resident_kib()
     for count in GROWING_QUICK if bed.plan.quick else GROWING:

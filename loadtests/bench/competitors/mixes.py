@@ -68,7 +68,7 @@ class Mix:
 FIRST = Mix("10% of 7 ms", 0.1, 7.0)
 
 CROWDED = Mix("crowded", 0.0, FIRST.long_ms, 0.05)
-"""Short ones that take the server longer than the generator, so that one CPU can send 1.5 times as many."""
+"""Short requests that cost the server more than the generator, so that one CPU can send 1.5 times the capacity."""
 
 MIXES = {
     mix.name: mix
@@ -109,7 +109,7 @@ def _open(bed: CompetitorsBed, subject: Subject, mix: Mix, loop: str, **options:
 
 
 def _starving(bed: CompetitorsBed, subject: Subject, number: int) -> Row:
-    """Long requests, one after the other on few connections, while short ones would take the CPU 1.5 times."""
+    """Long requests, one at a time on a few connections, next to short requests at 1.5 times the capacity of the CPU."""
     process = subject.process
     seconds, options = bed.plan.seconds(SECONDS[STARVING]), CROWDED.options(bed)
     short = {"page": options["page"], "file": options["file"]}

@@ -34,7 +34,7 @@ class ConnectionsBed(TestBed):
 
     @property
     def clients(self) -> Place:
-        """The CPU of those whose server has the other one."""
+        """The CPU of the clients: the one that their server does not use."""
         return Place([self.cpus[1]])
 
 

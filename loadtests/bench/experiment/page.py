@@ -30,7 +30,7 @@ class Figure:
     digits: int = 2
     scale: float = 1.0
     where: Labels = field(default_factory=dict)
-    """Labels in addition to those of the line."""
+    """Labels that select the figure, in addition to the labels of the row."""
     over: Labels = field(default_factory=dict)
     """The ratio to the same with these labels, round by round."""
     brief: bool = False
