@@ -27,7 +27,7 @@ space := $(subst ,, )
 .PHONY: help up down status logs cluster-up cluster-down cluster-status deploy undeploy e2e parts \
   postgres-up postgres-down check test test-all shake check-tools lint check-charts check-python clippy features test-rust test-jwt \
   test-processes test-nightly chaos chaos-long fuzz fuzz-long miri prose book fmt charts metrics settings dashboards check-dashboards loadtest \
-  loadtest-suite loadtest-compare drill pgo bench check-instructions soak release-dry-run images tools clean
+  loadtest-suite loadtest-compare drill bench check-instructions soak release-dry-run images tools clean
 
 help: ## Show the targets and variables
 	@awk -F ':.*## ' '/^##@ / {printf "\n%s\n", substr($$0, 5)} \
@@ -121,7 +121,7 @@ parts:
 # Three tiers of checks; each includes the one before it.
 CHECK_TOOLS := ruff lint-imports pytest shellcheck actionlint vale promtool helm helm-docs helm-unittest
 TEST_TOOLS := envoy supervisord prometheus alertmanager k6 postgres ab h2spec openssl nginx haproxy skopeo strace g++
-NIGHTLY_TOOLS := chromium playwright axe-core vegeta crane kind ip kubectl kube-apiserver etcd envoy-gateway valgrind
+NIGHTLY_TOOLS := chromium playwright axe-core crane kind ip kubectl kube-apiserver etcd envoy-gateway valgrind
 
 check: ## Run formats, linters, unit tests and fast tests, before each commit
 	@$(CHECKS) run check
@@ -264,9 +264,6 @@ loadtest-suite: ## Run every load test, short, with one page over all of them
 
 loadtest-compare: ## Tell whether this tree is slower than another commit: BASE=main
 	$(PYTHON) loadtests/bench compare $(BASE)
-
-pgo: ## Build the server with the profile of its own load, for less CPU per request
-	hack/pgo
 
 bench: ## Run a benchmark: BENCH=competitors, gateway, balancing, capacity, ..., with its options in quotes; BENCH=--help lists all
 	$(PYTHON) loadtests/bench $(or $(BENCH),competitors)

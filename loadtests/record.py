@@ -1,4 +1,4 @@
-"""The record of a run: one schema for every tool, its folder and its JSON."""
+"""The record of a run: its schema, its folder and its JSON."""
 
 import dataclasses
 import json

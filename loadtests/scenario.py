@@ -4,7 +4,7 @@ import argparse
 from datetime import UTC, datetime
 from pathlib import Path
 
-from loadtests import k6, record, summary, target, tools
+from loadtests import k6, record, summary, target
 from loadtests.bench.options import positive
 from loadtests.record import Run
 from loadtests.report import keep
@@ -22,12 +22,6 @@ def add(commands: argparse._SubParsersAction) -> None:
         parser.add_argument(
             "--vus", type=positive, metavar="N", help="virtual users, if it has any"
         )
-        if name in tools.TOOLS:
-            parser.add_argument(
-                "--tool",
-                choices=tools.TOOLS[name],
-                help="what it was first run with, instead of k6",
-            )
         parser.add_argument("--seed", type=positive, metavar="N", help="of the random choices")
         parser.add_argument(
             "--base", type=Path, metavar="RUN", help="folder of an earlier run to compare with"
@@ -50,8 +44,7 @@ def add_out(parser: argparse.ArgumentParser) -> None:
 def _run(options: argparse.Namespace) -> int:
     base = record.read(options.base) if options.base else None
     settings = {name: value for name in SETTINGS if (value := getattr(options, name)) is not None}
-    tool = getattr(options, "tool", None)
-    run, folder = run_one(options.scenario, target.find(), settings, options.out, base, tool)
+    run, folder = run_one(options.scenario, target.find(), settings, options.out, base)
     print(summary.describe(run))
     print(f"report      {folder / 'report.html'}")
     if (folder / k6.DASHBOARD).exists():
@@ -65,15 +58,11 @@ def run_one(
     settings: dict[str, object],
     out: Path,
     base: Run | None = None,
-    tool: str | None = None,
 ) -> tuple[Run, Path]:
     """Runs a scenario and writes its report; the run, and its folder."""
     folder = record.create_folder(out, scenario, datetime.now(UTC))
     try:
-        if tool:
-            run = tools.run(tool, scenario, where, settings, folder)
-        else:
-            run = k6.run(scenario, where, settings, folder)
+        run = k6.run(scenario, where, settings, folder)
     except BaseException:
         # Logs may show why; an empty folder is useless.
         if not any(folder.iterdir()):

@@ -25,9 +25,8 @@ def describe(run: Run) -> str:
         lines.append(f"{replica:<11} {metric['values']['count']:.0f} replies")
     for part in run.parts:
         lines += _checks(part)
-    if run.tool == "k6":
-        dropped = sum(part.dropped for part in run.parts)
-        lines.append(f"not started {dropped} requests, without a free virtual user")
+    dropped = sum(part.dropped for part in run.parts)
+    lines.append(f"not started {dropped} requests, without a free virtual user")
     lines.append(_verdict(run))
     return "\n".join(lines)
 

@@ -11,7 +11,6 @@ from loadtests.bench.connections.experiment import Connections
 from loadtests.bench.experiment import command
 from loadtests.bench.experiment.base import Experiment
 from loadtests.bench.gateway.experiment import Gateway
-from loadtests.bench.gateway.settings import Settings
 from loadtests.bench.instructions.experiment import Instructions
 from loadtests.bench.mixed.experiment import Mixed
 from loadtests.bench.soak.experiment import Soak
@@ -24,7 +23,6 @@ EXPERIMENTS: dict[str, Experiment] = {
     for experiment in (
         Competitors(),
         Gateway(),
-        Settings(),
         Balancing(),
         Capacity(),
         Connections(),

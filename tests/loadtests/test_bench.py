@@ -23,7 +23,6 @@ BURST = ("--quick", "--share", "0.02", "--profile", "dev")
 
 RUNS = {
     "gateway": (*QUICK, "--rate", "200"),
-    "settings": (*QUICK, "--rate", "200", "--only", "nothing,4 streams,no timers,no statistics"),
     "balancing": ("--profile", "dev", "--rounds", "1", "--only", "2x1,failing"),
     "capacity": (*QUICK, "--only", "work,slots,projects"),
     "mixed": (*QUICK, "--only", "many-many"),
@@ -31,15 +30,11 @@ RUNS = {
     "competitors": (*QUICK, "--connections", "200", "--only", "floor,corelane-server"),
     "connections memory": (*BURST, "--only", "memory"),
     "connections climb": (*BURST, "--only", "climb"),
-    "connections moving": (*BURST, "--only", "moving"),
     "connections held": (*BURST, "--only", "held"),
     "connections at-once": (*BURST, "--only", "at-once"),
-    "connections tuned": (*BURST, "--only", "tuned"),
     "soak": ("--profile", "dev", "--seconds", "20", "--clients", "50"),
 }
 """Each benchmark, and what makes its run small."""
-
-PROGRAMS = {"capacity": ("--corelane", "corelane"), "connections": ("--tuner", "node-tuner")}
 
 
 @pytest.mark.parametrize("run", RUNS)
@@ -48,8 +43,7 @@ def test_a_small_run_is_right_and_reported(run: str, binary: Path, tmp_path: Pat
     experiment, out = EXPERIMENTS[name], tmp_path / f"bench-{name}"
     if experiment.root and os.geteuid() != 0:
         pytest.skip("only root makes network namespaces")
-    flag, own = PROGRAMS.get(name, ("", ""))
-    more = (flag, program(own)) if flag else ()
+    more = ("--corelane", program("corelane")) if name == "capacity" else ()
     result = bench(name, tmp_path, *RUNS[run], "--server", binary, *more)
     assert result.returncode == 0, result.stderr
     record = Record.read(out.with_suffix(".json"))

@@ -1,7 +1,6 @@
 """Compiled servers: the floor, those in Rust with corelane-server, and the HTTP server of Go."""
 
 import subprocess
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +23,7 @@ ENTRY = "its entry in TechEmpower's FrameworkBenchmarks"
 
 BUILT = (
     "Built like corelane-server without PGO (release, fat LTO, one code generation unit) and with its "
-    "allocator, mimalloc, as in the entries of may_minihttp and ntex in TechEmpower's FrameworkBenchmarks. Here it "
+    "allocator, mimalloc, as in the entry of may_minihttp in TechEmpower's FrameworkBenchmarks. Here it "
     "requests huge pages, which is its default: two of them are 4 MiB"
 )
 
@@ -45,10 +44,6 @@ RUST_SETTINGS = {
         "recommends; by default each read goes to another thread). "
         f"{BUILT}"
     ),
-    "ntex": (
-        "as many workers as CPUs on its tokio runtime, backlog 4096, keep-alive 75 s. No files, because "
-        f"it has no handler for them. {BUILT}"
-    ),
     "axum": (
         "axum::serve on tokio's multi-thread runtime with as many workers as CPUs, as `#[tokio::main]` starts "
         "it; backlog 4096, TCP_NODELAY. Files: ServeDir of tower-http, which its documentation names; it reads "
@@ -60,7 +55,6 @@ RUST_PARTS = {
     "hyper": COMPUTING | {CORES, CONNECTIONS},
     "may_minihttp": COMPUTING | {CORES},
     "actix-web": COMPUTING | {CORES, *FILES},
-    "ntex": COMPUTING | {CORES},
     "axum": COMPUTING | {CORES, *FILES},
 }
 
@@ -112,8 +106,6 @@ RUST = [FLOOR, *map(_framework, RUST_SETTINGS)]
 """The floor, and the frameworks."""
 
 
-TRAINED = f"{servers.CORELANE} PGO"
-
 OUR_SETTINGS = (
     "a lane for each CPU, pinned (`--pin on`, as the chart sets on exclusive CPUs), log level "
     f"warn. Up to {servers.CONNECTIONS:,} connections and as many waiting requests, because no peer rejects requests "
@@ -144,29 +136,26 @@ def _version_ours(_program: Path) -> str:
     return f"{ours['corelane']} (hyper {ours['hyper']}, tokio {ours['tokio']})"
 
 
-def _ours(name: str, settings: str, build: Callable[[str], Path]) -> Competitor:
+def _ours(name: str, settings: str) -> Competitor:
     return Competitor(
         name=name,
         family="Corelane",
         parts=frozenset(PARTS),
         settings=settings,
-        build=build,
+        build=_build_ours,
         argv=_argv_ours,
         version=_version_ours,
     )
 
 
-OURS = [_ours(servers.CORELANE, OUR_SETTINGS, _build_ours)]
-OURS.append(
+OURS = [
+    _ours(servers.CORELANE, OUR_SETTINGS),
     replace(
-        _ours(HELD, "the same with `--slow-lanes.mode off`", _build_ours),
+        _ours(HELD, "the same with `--slow-lanes.mode off`"),
         parts=frozenset({HELLO, MIXED}),
         argv=_argv_held,
-    )
-)
-if builds.TRAINED.is_file():
-    trained = "corelane-server built by `make pgo` with the profile of its own load"
-    OURS.append(_ours(TRAINED, trained, lambda _profile: builds.TRAINED))
+    ),
+]
 
 
 GO_NAME = "go-net-http"

@@ -145,7 +145,6 @@ def c10k(bed: CompetitorsBed, subject: Subject, _round: int) -> Iterator[Row]:
             f"http://{process.address}{page.target}",
             requests=count,
             concurrency=at_once,
-            keep_alive=False,
             before=bed.beside(subject).argv(),
             # -r: a connection that breaks counts as failed, and does not end the run.
             more=("-r", "-t", str(LONGEST), "-g", file.name),

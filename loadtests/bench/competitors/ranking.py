@@ -6,7 +6,6 @@ from statistics import median
 
 from loadtests.bench.competitors import competitor as parts
 from loadtests.bench.competitors.competitor import HELD, REQUESTS
-from loadtests.bench.competitors.compiled import TRAINED
 from loadtests.bench.experiment.record import Record, figure_of
 from loadtests.bench.experiment.servers import CORELANE
 
@@ -15,7 +14,7 @@ FLOOR = "floor"
 MOST_DROPPED = 0.01
 """Of a run's requests: with more handshakes dropped, latencies are of the few that got in."""
 
-ASIDE = {FLOOR, TRAINED, HELD}
+ASIDE = {FLOOR, HELD}
 """Shown and not ranked."""
 
 TITLES = {

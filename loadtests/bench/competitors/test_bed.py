@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from loadtests.bench.competitors.competitor import REQUESTS, WORK, Competitor, Placed, Subject
-from loadtests.bench.competitors.compiled import TRAINED
 from loadtests.bench.competitors.known import COMPETITORS
 from loadtests.bench.experiment import builds
 from loadtests.bench.experiment.builds import Programs
@@ -111,8 +110,7 @@ def _build(bed: CompetitorsBed, competitor: Competitor) -> None:
         "family": competitor.family,
         "settings": competitor.settings,
     }
-    ours = competitor.name.startswith(CORELANE) and competitor.name != TRAINED
-    given = bed.plan.server if ours else None
+    given = bed.plan.server if competitor.name.startswith(CORELANE) else None
     try:
         program = given or competitor.build(bed.plan.profile)
         about["version"] = competitor.version(program)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from loadtests.bench.experiment.generator import Place, Work
+from loadtests.bench.experiment.generator import Place
 from loadtests.bench.experiment.page import Figure, Page
 from loadtests.bench.experiment.plan import Plan, Row, TestBed
 from loadtests.bench.experiment.record import Record, figure_of
@@ -21,7 +21,6 @@ class ConnectionsBed(TestBed):
     folder: Path = Path()
     """For files of the run."""
     pem: Pem | None = None
-    work: Work | None = None
 
     @property
     def share(self) -> float:
@@ -47,14 +46,10 @@ class Part:
     arms: Sequence[str]
     tables: Sequence[Sequence[Figure]]
     """The columns of each table. Its lines are those that have the first figure."""
-    charted: Sequence[Figure] = ()
-    """Figures in a picture."""
     rounds = 1.0
     """In the benchmark's."""
     tools: Sequence[str] = ()
     """Tools that it needs in addition to server and generator."""
-    works = False
-    """Whether it needs the cost of `/work`."""
 
     def rounds_of(self, plan: Plan) -> int:
         """So many rounds of a run measure it."""
@@ -74,14 +69,12 @@ class Part:
         return f"{row.get('line', row['arm'])}: {', '.join(words[:3])}, {row['wrong']} wrong"
 
     def report(self, page: Page, record: Record) -> None:
-        """Adds tables and pictures."""
+        """Adds tables."""
         lines = self.lines(record)
         for table in self.tables:
             first = table[0]
             there = {name: line for name, line in lines.items() if first.values(record, line)}
             page.figures("", there, *table)
-        if self.charted:
-            page.chart(self.title, lines, *self.charted, name=self.name)
 
     def lines(self, record: Record) -> dict[str, dict[str, object]]:
         """In the order of the arms, and of one arm as they were measured."""

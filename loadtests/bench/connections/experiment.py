@@ -5,28 +5,22 @@ import random
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 
 from loadtests.bench import networks
 from loadtests.bench.connections.base import ConnectionsBed, Part
 from loadtests.bench.connections.idle import Climb, Memory
 from loadtests.bench.connections.ladder import AtOnce, Held
-from loadtests.bench.connections.moving import Moving
-from loadtests.bench.connections.tuned import Tuned
 from loadtests.bench.experiment import builds, servers
 from loadtests.bench.experiment.base import Experiment
 from loadtests.bench.experiment.builds import Programs
-from loadtests.bench.experiment.generator import calibrate
 from loadtests.bench.experiment.page import Page
 from loadtests.bench.experiment.plan import Plan, Row, Task
 from loadtests.bench.experiment.record import Record
 from loadtests.bench.experiment.servers import certificate
 from tools import table, versions
 
-PARTS: dict[str, Part] = {
-    part.name: part for part in (Memory(), Climb(), Moving(), Held(), AtOnce(), Tuned())
-}
+PARTS: dict[str, Part] = {part.name: part for part in (Memory(), Climb(), Held(), AtOnce())}
 
 
 class Connections(Experiment):
@@ -34,8 +28,8 @@ class Connections(Experiment):
 
     name = "connections"
     title = "Many connections"
-    help = "idle, moving and slow connections, and thousands at once"
-    lead = "The method and the conclusions: bench-idle, bench-tuning and ladder in docs/results."
+    help = "idle and slow connections, and thousands at once"
+    lead = "The method and the conclusions: bench-idle and ladder in docs/results."
     rounds = 5
     seconds = 1.5
     root = True
@@ -47,9 +41,6 @@ class Connections(Experiment):
             type=float,
             metavar="N",
             help="numbers of connections, in the usual ones; default: 1, with --quick 0.2",
-        )
-        parser.add_argument(
-            "--tuner", type=Path, metavar="PROGRAM", help="another build of node-tuner"
         )
 
     def tasks(self, plan: Plan) -> list[Task]:
@@ -69,9 +60,6 @@ class Connections(Experiment):
             bed = ConnectionsBed(plan, cpus, programs, folder=Path(folder))
             if "openssl" in programs.tools:
                 bed.pem = certificate(programs.tools["openssl"], bed.folder)
-            if any(part.works for part in parts):
-                bed.work = calibrate(programs, cpus, plan.seconds(1.0, least=0.3))
-                bed.facts["work"] = asdict(bed.work)
             for part in parts:
                 part.prepare(bed)
             bed.facts |= {"share": bed.share, "processes": networks.most_connections()}
@@ -99,14 +87,8 @@ class Connections(Experiment):
 
 def _programs(plan: Plan, parts: Sequence[Part]) -> Programs:
     wanted = dict.fromkeys(["ip", *(name for part in parts for name in part.tools)])
-    tuner, floor = (wanted.pop(name, "") is None for name in ("node-tuner", "floor"))
-    peers = ["peers"] if floor else []
-    found = builds.obtain(plan.server, plan.profile, *peers, tools=wanted)
-    if tuner:
-        # It only prints what it knows, so it need not be optimised.
-        given = plan.options.tuner and plan.options.tuner.resolve()
-        found.tools["node-tuner"] = given or builds.build(["node-tuner"], "dev") / "node-tuner"
-    return found
+    peers = ["peers"] if wanted.pop("floor", "") is None else []
+    return builds.obtain(plan.server, plan.profile, *peers, tools=wanted)
 
 
 def _versions(programs: Programs) -> dict[str, str]:

@@ -26,7 +26,6 @@ from stack import eventually
 
 PARKED = "corelane_connections_parked"
 WAKES = "corelane_connection_wakes_total"
-MOVES = "corelane_connection_moves_total"
 
 PATIENCE = 30.0
 
@@ -41,9 +40,9 @@ ROOM_OF_NGINX = 1.25
 """It closes idle connections when less than a sixteenth of its table is free (ngx_connection.c)."""
 
 
-def replica(*flags: str, room: int = 12_000, backlog: int = BACKLOG, **more: object) -> Replica:
+def replica(*flags: str, room: int = 12_000, **more: object) -> Replica:
     """corelane-server; no limit of its own is to be what is measured."""
-    own = ("--backlog", str(backlog), "--limits.queue", str(room))
+    own = ("--backlog", str(BACKLOG), "--limits.queue", str(room))
     return Replica((*own, *flags), room=room, **more)
 
 

@@ -15,9 +15,6 @@ from tools.errors import ToolError
 SERVICES = REPOSITORY / "services"
 BENCH = REPOSITORY / "loadtests" / "bench"
 
-TRAINED = SERVICES / "target" / "pgo" / "release" / "corelane-server"
-"""What `make pgo` builds."""
-
 
 @dataclass(frozen=True)
 class Programs:

@@ -89,9 +89,7 @@ class Page:
         rows = [[name, *(cell(name) for _, cell in columns)] for name in lines]
         self.text(table([head, *(title for title, _ in columns)], rows))
 
-    def chart(
-        self, title: str, lines: Lines, *figures: Figure, name: str = "", log: str = ""
-    ) -> None:
+    def chart(self, title: str, lines: Lines, *figures: Figure, log: str = "") -> None:
         """Adds a picture with a panel for each figure, the names of the lines down the side."""
         panels = [
             Panel(
@@ -106,7 +104,7 @@ class Page:
             )
             for one in figures
         ]
-        self.plot(Plot(title, panels, name))
+        self.plot(Plot(title, panels))
 
     def plot(self, plot: Plot) -> None:
         """Adds a picture, if it shows anything."""

@@ -123,13 +123,13 @@ class PoolBed(TestBed):
 
 
 @contextlib.contextmanager
-def pooled(plan: Plan, lanes: int = 1) -> Iterator[PoolBed]:
+def pooled(plan: Plan) -> Iterator[PoolBed]:
     """Builds everything and starts the pool, which is the same for all proxies and all rounds."""
     programs = builds.obtain(plan.server, plan.profile, tools=TOOLS)
     cpus = servers.first_cpus(2)
     with contextlib.ExitStack() as stack:
         # All share a CPU, so none pins its lanes.
-        replicas = [Replica(lanes=lanes, pin="off") for _ in range(REPLICAS)]
+        replicas = [Replica(pin="off") for _ in range(REPLICAS)]
         pool = [stack.enter_context(running(one, programs, [cpus[1]])) for one in replicas]
         endpoints = [
             Endpoint(server.port, replica.admin_port)

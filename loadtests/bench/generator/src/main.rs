@@ -9,7 +9,6 @@
 mod exchange;
 mod hold;
 mod loops;
-mod on_lanes;
 mod poll;
 mod pool;
 mod reply;
@@ -127,10 +126,6 @@ struct Target {
     /// File with the expected body of the page.
     #[arg(long, requires = "page")]
     file: Option<PathBuf>,
-    /// Lanes of the connections in order, as in 0,1; connections are opened again until they are on
-    /// their lane.
-    #[arg(long, value_delimiter = ',', value_name = "LANE,...")]
-    on_lanes: Vec<usize>,
 }
 
 #[derive(Debug, Args)]
@@ -190,13 +185,9 @@ fn run(mode: Mode) -> Result<(), Lost> {
 }
 
 impl Target {
-    /// Opens all connections, on their lanes.
+    /// Opens all connections.
     fn opened(&self, exchanges: Exchanges) -> Result<Pool, Lost> {
-        let mut pool = Pool::open(vec![self.to], self.connections, exchanges)?;
-        if !self.on_lanes.is_empty() {
-            on_lanes::open(&mut pool, &self.on_lanes)?;
-        }
-        Ok(pool)
+        Pool::open(vec![self.to], self.connections, exchanges)
     }
 
     fn exchanges(&self, works: impl IntoIterator<Item = u64>) -> Result<Exchanges, Lost> {

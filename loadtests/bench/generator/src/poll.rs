@@ -43,11 +43,6 @@ impl Poll {
         Ok(epoll::modify(&self.epoll, socket, EventData::new_u64(number), flags)?)
     }
 
-    /// Ignores an open socket from now on.
-    pub(crate) fn forget(&self, socket: impl AsFd) -> io::Result<()> {
-        Ok(epoll::delete(&self.epoll, socket)?)
-    }
-
     /// Waits for events, at most `timeout`; as many as `events` has space for.
     pub(crate) fn wait(&self, events: &mut Vec<Event>, timeout: Duration) -> io::Result<()> {
         events.clear();

@@ -176,15 +176,6 @@ impl Pool {
         std::mem::take(&mut self.reopened)
     }
 
-    /// Opens an idle connection again. Returns the old one, which is still open.
-    pub(crate) fn replace(&mut self, index: usize) -> Result<TcpStream, Lost> {
-        let socket = self.connect(index)?;
-        // Input on the old connection is ignored from now on.
-        let old = std::mem::replace(&mut self.connections[index].socket, socket);
-        self.poll.forget(&old)?;
-        Ok(old)
-    }
-
     fn reopen(&mut self, index: usize) -> Result<(), Lost> {
         self.reopened += 1;
         // Closing the old socket takes it out of the epoll set (epoll(7)).

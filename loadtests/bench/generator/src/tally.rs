@@ -123,11 +123,6 @@ impl Tally {
         }
     }
 
-    /// The lanes that answered.
-    pub(crate) fn lanes(&self) -> impl Iterator<Item = usize> {
-        self.lanes.keys().copied()
-    }
-
     /// Counts all requests in flight as unanswered.
     pub(crate) fn give_up(&mut self, pool: &mut Pool) -> Result<(), Lost> {
         let lost = pool.give_up()?;
