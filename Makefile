@@ -245,7 +245,7 @@ book: ## Make the site of docs/ in .run/book/site
 charts: ## Write what is generated from the charts: schemas, READMEs, the local gateway
 	@$(PYTHON) hack/charts generate
 
-metrics: ## Write docs/metrics.md from the catalogue of series in dashboards/metrics
+metrics: ## Write docs/metrics*.md from the catalogue of series in dashboards/metrics
 	@$(PYTHON) dashboards/metrics
 
 settings: ## Write docs/settings.md, the keys of every service and of the reference service

@@ -3,26 +3,32 @@
     python3 hack/book.py check
     python3 hack/book.py build [--repository URL]     # into .run/book/site
 
-Pages keep their paths, so links between them stay as they are. Links to other files lead to the repository.
+Pages keep their paths, so links between them stay as they are. docs/index.md becomes the first page, the README an
+overview. Links to other files lead to the repository; without --repository they become text. docs/next.toml says which
+pages stand at the foot of each page as *Next* and *Background*.
 """
 
 import argparse
+import html
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SUMMARY = Path("docs/SUMMARY.md")
+FEET = Path("docs/next.toml")
 WORK = ROOT / ".run/book"
-REPOSITORY = "https://github.com/OWNER/corelane"
+MOVED = {Path("docs/index.md"): Path("index.md"), Path("README.md"): Path("overview.md")}
 
 CODE = re.compile(r"^( *)(```|~~~).*?^\1\2[^\n]*$|`[^`\n]*`", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"(\]\(|\b(?:src|srcset|href)=\")([^\s)\"]+)")
 HEADING = re.compile(r"^#{1,6} +(.+?) *#* *$", re.MULTILINE)
+NOWHERE = "https://no-repository.invalid"
 EXTERNAL = re.compile(r"[a-z]+:|#$")
 
 
@@ -34,9 +40,7 @@ def main(arguments: list[str]) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("check", help="check the links of all Markdown files")
     build = commands.add_parser("build", help="check, and make the site")
-    build.add_argument(
-        "--repository", default=REPOSITORY, metavar="URL", help="default: %(default)s"
-    )
+    build.add_argument("--repository", metavar="URL", help="where files that are no pages are")
     options = parser.parse_args(arguments)
     found = list(problems(sources()))
     for line in found:
@@ -45,7 +49,9 @@ def main(arguments: list[str]) -> int:
         return 1
     if options.command == "build":
         stage(options.repository)
-        return subprocess.run([*mdbook(), "build", WORK], check=False).returncode
+        subprocess.run([*mdbook(), "build", WORK], check=True)
+        for page in pages():
+            finish(page)
     return 0
 
 
@@ -70,6 +76,14 @@ def problems(files: list[Path]) -> Iterator[str]:
     for page in files:
         if page.parts[0] == "docs" and page != SUMMARY and page not in listed:
             yield f"{SUMMARY}: {page} is not listed"
+    feet = following()
+    for page in sorted(listed - set(feet)):
+        yield f"{FEET}: {page} has no pages that follow it"
+    for page, ends in feet.items():
+        for wrong in sorted({page, *ends} - listed):
+            yield f"{FEET}: {wrong} is not in {SUMMARY}"
+        if page in ends or len(set(ends)) != 2:
+            yield f"{FEET}: {page} needs two other pages: what to read next, and the background"
 
 
 def blank(text: str) -> str:
@@ -114,13 +128,34 @@ def pages() -> list[Path]:
     return [target(SUMMARY, match[2]) for match in LINK.finditer((ROOT / SUMMARY).read_text())]
 
 
-def stage(repository: str) -> None:
+def following() -> dict[Path, tuple[Path, ...]]:
+    """For each page, which one to read next and which one explains its background."""
+    read = tomllib.loads((ROOT / FEET).read_text())
+    return {
+        target(FEET, page): tuple(target(FEET, end) for end in ends)
+        for part in read.values()
+        for page, ends in part.items()
+    }
+
+
+def titles() -> dict[Path, str]:
+    """The title of each page in the summary."""
+    found = re.findall(r"\[([^\]]*)\]\(([^)]*)\)", (ROOT / SUMMARY).read_text())
+    return {target(SUMMARY, path): title for title, path in found}
+
+
+def stage(repository: str | None) -> None:
     """Copies the pages and their pictures to where mdBook reads them."""
     shutil.rmtree(WORK, ignore_errors=True)
     own = set(pages())
     pictures: set[Path] = set()
+    feet, names = following(), titles()
     for page in [*own, SUMMARY]:
-        text = rewritten(page, (ROOT / page).read_text(), own, pictures, repository)
+        text = (ROOT / page).read_text()
+        if page != SUMMARY:
+            ends = [f"[{names[end]}]({os.path.relpath(end, page.parent)})" for end in feet[page]]
+            text += f"\n---\n\n*Next:* {ends[0]} · *Background:* {ends[1]}\n"
+        text = rewritten(page, text, own, pictures, repository)
         place = WORK / "src" / ("SUMMARY.md" if page == SUMMARY else staged(page))
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(text)
@@ -129,20 +164,24 @@ def stage(repository: str) -> None:
         shutil.copy(ROOT / picture, WORK / "src" / picture)
     config = (ROOT / "docs/book.toml").read_text()
     config = config.replace("[build]\n", '[build]\nbuild-dir = "site"\n')
-    config = config.replace(
-        "[output.html]\n", f'[output.html]\ngit-repository-url = "{repository}"\n'
-    )
+    if repository:
+        config = config.replace(
+            "[output.html]\n", f'[output.html]\ngit-repository-url = "{repository}"\n'
+        )
+    shutil.copy(ROOT / "docs/site.css", WORK)
     (WORK / "book.toml").write_text(config)
 
 
 def staged(page: Path) -> Path:
     """The path of a page on the site: a README is the index of its folder."""
-    return page.with_name("index.md") if page.name == "README.md" else page
+    return MOVED.get(page) or (page.with_name("index.md") if page.name == "README.md" else page)
 
 
-def rewritten(page: Path, text: str, own: set[Path], pictures: set[Path], repository: str) -> str:
+def rewritten(
+    page: Path, text: str, own: set[Path], pictures: set[Path], repository: str | None
+) -> str:
     """The text of a page with the links of the site; collects the pictures."""
-    here = Path() if page == SUMMARY else page.parent
+    here = Path() if page == SUMMARY else staged(page).parent
 
     def link(match: re.Match) -> str:
         path, mark, anchor = match[2].partition("#")
@@ -154,7 +193,8 @@ def rewritten(page: Path, text: str, own: set[Path], pictures: set[Path], reposi
         if file.suffix in (".svg", ".png"):
             pictures.add(file)
             return match[1] + os.path.relpath(file, here)
-        return f"{match[1]}{repository}/blob/main/{file}{mark}{anchor}"
+        # `finish` takes a link to nowhere away.
+        return f"{match[1]}{repository or NOWHERE}/blob/main/{file}{mark}{anchor}"
 
     # Code stays as it is.
     parts, end = [], 0
@@ -162,6 +202,36 @@ def rewritten(page: Path, text: str, own: set[Path], pictures: set[Path], reposi
         parts += [LINK.sub(link, text[end : code.start()]), code[0]]
         end = code.end()
     return "".join([*parts, LINK.sub(link, text[end:])])
+
+
+def finish(page: Path) -> None:
+    """Gives a built page its own description, and the cells of its tables the heading of their column."""
+    file = WORK / "site" / staged(page).with_suffix(".html")
+    text = file.read_text()
+    main = text.partition("<main>")[2]
+    opening = re.search(r"<p>(?:<em>[\w-]+\.</em> )?(.*?)</p>", main, re.DOTALL)
+    plain = " ".join(html.unescape(re.sub(r"<[^>]*>", "", opening[1])).split()) if opening else ""
+    if plain:
+        short = html.escape(plain if len(plain) < 160 else plain[:157].rpartition(" ")[0] + " …")
+        text = re.sub(
+            r'(<meta name="description" content=")[^"]*', lambda it: it[1] + short, text, count=1
+        )
+    text = re.sub(rf'<a href="{NOWHERE}[^"]*">(.*?)</a>', r"\1", text, flags=re.DOTALL)
+    file.write_text(re.sub(r"<table>.*?</table>", labelled, text, flags=re.DOTALL))
+
+
+def labelled(table: re.Match) -> str:
+    """A table whose cells name their column, which a phone shows before each of them."""
+    names = [
+        html.escape(html.unescape(re.sub(r"<[^>]*>", " ", name)).strip())
+        for name in re.findall(r"<th\b[^>]*>(.*?)</th>", table[0], re.DOTALL)
+    ]
+
+    def row(match: re.Match) -> str:
+        cells = iter(names)
+        return re.sub(r"<td", lambda _: f'<td data-label="{next(cells, "")}"', match[0])
+
+    return re.sub(r"<tr>.*?</tr>", row, table[0], flags=re.DOTALL)
 
 
 def mdbook() -> list[str]:

@@ -1,20 +1,21 @@
-"""The page of the catalogue, docs/metrics.md."""
+"""The pages of the catalogue: docs/metrics.md, and docs/metrics-PART.md for each part."""
 
 from collections.abc import Iterable, Mapping
 
-from . import cost
 from .catalogue import Group, Part, Series
 
-HEAD = """\
-<!-- Written by `make metrics` from dashboards/metrics/series. -->
+WRITTEN = "<!-- Written by `make metrics` from dashboards/metrics/series. -->\n"
 
+HEAD = f"""\
+{WRITTEN}
 # Metrics
 
-*Reference.* Every series that Corelane exposes. Tests compare this catalogue with the running parts, in both directions: names, types,
+*Reference.* This page describes what all series that Corelane exposes have in common; each part has a page that lists its
+series. Tests compare this catalogue with the running parts, in both directions: names, types,
 labels, help texts, and the number of series. They also check that dashboards and rules use nothing else.
 
 Units are base units, and counters end in `_total`, as Prometheus recommends. Without a unit a value is a count, or 1 for
-true. A histogram is the three series `_bucket` (with the label `le`), `_sum` and `_count`. [Monitoring](../dashboards/README.md)
+true. The type of a series names its unit if its name does not. A histogram is the three series `_bucket` (with the label `le`), `_sum` and `_count`. [Alerts](../dashboards/alerts.md)
 describes their use.
 
 ## Targets
@@ -35,7 +36,7 @@ k6 writes its series `k6_` into Prometheus itself, without `job`.
 
 ## Cost
 
-The number of series in the example of each part. Most are histogram buckets: one for each bound, `+Inf`, `_sum` and `_count`.
+The number of series in the example of each part, which its page describes. Most are histogram buckets: one for each bound, `+Inf`, `_sum` and `_count`.
 A sample takes [1 to 2 bytes](https://prometheus.io/docs/prometheus/latest/storage/) on disk: 2,500 series scraped every
 15 s are 14 to 29 MB a day.
 """
@@ -76,13 +77,15 @@ records, such as `route:corelane_requests:rate5m`, in your own rules.
 """
 
 
-def text(parts: Mapping[str, Part]) -> str:
-    """The whole page."""
+def texts(parts: Mapping[str, Part]) -> dict[str, str]:
+    """The text of each page, by its name."""
     rows = [
-        (part.title, _listed(part.jobs), _of_example(part), *_adds(part)) for part in parts.values()
+        (f"[{part.title}](metrics-{name}.md)", _listed(part.jobs), _of_example(part), *_adds(part))
+        for name, part in parts.items()
     ]
     costs = _table(("part", "job", "series in the example", "growth"), rows)
-    return "\n".join([HEAD, costs + LATE, *map(_part, parts.values())])
+    pages = {f"metrics-{name}.md": f"{WRITTEN}\n{_part(part)}" for name, part in parts.items()}
+    return {"metrics.md": f"{HEAD}\n{costs}{LATE}", **pages}
 
 
 def _of_example(part: Part) -> str:
@@ -100,13 +103,23 @@ def _adds(part: Part) -> tuple[str]:
 
 
 def _part(part: Part) -> str:
-    sections = [f"## {part.title}\n", part.intro.strip() + "\n", *_figures(part), *_labels(part)]
-    sections += [_group(group, part.example) for group in part.groups]
+    intro = part.intro.strip().replace("(#late-series)", "(metrics.md#late-series)")
+    subject = (
+        f"*Reference.* {part.title}: all series. [Metrics](metrics.md) explains the columns.\n"
+    )
+    sections = [
+        f"# Metrics: {part.title}\n",
+        subject,
+        f"{intro}\n",
+        *_figures(part),
+        *_labels(part),
+    ]
+    sections += map(_group, part.groups)
     if part.prefixes:
         rows = [(f"`{it.name}`", f"`{it.pattern}`", it.meaning) for it in part.prefixes]
         table = _table(("prefix of the series", "pattern of the stats_matcher", "subject"), rows)
         most = f"In the example these are at most {part.most:,} series in total.\n"
-        sections.append(f"### {part.title}: included prefixes\n\n{most}\n{table}")
+        sections.append(f"## {part.title}: included prefixes\n\n{most}\n{table}")
     return "\n".join(sections)
 
 
@@ -122,29 +135,33 @@ def _figures(part: Part) -> list[str]:
 
 
 def _labels(part: Part) -> list[str]:
-    rows = [(f"`{name}`", bound) for name, bound in part.labels.items()]
+    listed = "listed with the series"
+    rows = [(f"`{name}`", bound) for name, bound in part.labels.items() if bound != listed]
     return [_table(("label", "values"), rows)]
 
 
-def _group(group: Group, example: Mapping[str, int]) -> str:
+def _group(group: Group) -> str:
     when = f"Exposed {group.when}.\n\n" if group.when else ""
-    head = ("series", "type", "unit", "labels", "cost", "e.g.", "meaning")
-    table = _table(head, [_row(series, example) for series in group.series])
-    return f"### {group.title}\n\n{when}{table}"
+    head = ("series", "type", "labels", "cost", "meaning")
+    table = _table(head, map(_row, group.series))
+    return f"## {group.title}\n\n{when}{table}"
 
 
-def _row(series: Series, example: Mapping[str, int]) -> tuple[object, ...]:
+def _row(series: Series) -> tuple[object, ...]:
     formula = series.cost.replace("*", "×")
     formula = f"at most {formula}" if series.at_most else formula
     words = [series.meaning]
     words += [f"`{label}`: {_listed(values)}" for label, values in series.values.items()]
     if series.late:
-        words.append(f"[Late](#late-series){' for a learnt route' * (series.late == 'route')}")
+        words.append(
+            f"[Late](metrics.md#late-series){' for a learnt route' * (series.late == 'route')}"
+        )
     if series.optional:
         words.append(f"Missing {series.optional}")
     labels = ", ".join(f"`{label}`" for label in series.labels)
-    about = (f"`{series.name}`", series.type, series.unit, labels)
-    return *about, formula, cost.series(series.cost, example), ". ".join(words)
+    named = series.unit in series.name
+    type_ = series.type if named else f"{series.type}, {series.unit}"
+    return f"`{series.name}`", type_, labels, formula, ". ".join(words)
 
 
 def _listed(values: Iterable[str]) -> str:

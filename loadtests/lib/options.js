@@ -134,7 +134,7 @@ export function started(planned) {
   return { dropped_iterations: [{ threshold: `count<=${Math.ceil(planned / 100)}`, abortOnFail: true }] };
 }
 
-/** No request fails, every check passes, every route is asked and every replica answers. */
+/** No request fails, every check passes, every route is requested and every replica answers. */
 export function flawless(routes) {
   const thresholds = {
     http_req_failed: [{ threshold: 'rate==0', abortOnFail: true, delayAbortEval: '2s' }],

@@ -1,6 +1,6 @@
-// Every route of the service: how to ask, and the one right answer.
+// The routes that smoke sends: how to request each, and its one right response.
 //
-// A route has the `name` of its series, the `status` and `type` of its replies, and `ask(random)`,
+// A route has the `name` of its series, the `status` and `type` of its responses, and `ask(random)`,
 // which gives the path of one request and `body`: the expected text, or a test of the response.
 
 const TEXT = 'text/plain; charset=utf-8';

@@ -1,4 +1,4 @@
-// Every route but /projects and /docs: a moderate open-loop load, each response checked in full.
+// Every route except /projects, /docs and /openapi.json: a moderate open-loop load, each response checked in full.
 // It does not judge speed, so it has no threshold on latency.
 
 import exec from 'k6/execution';

@@ -37,7 +37,7 @@ def of(alert: str, part: str, key: str) -> list[str]:
 
 def test_the_table_of_alerts_is_true() -> None:
     row = r"^\| `(\w+)` \| ([\w, ]+) \| [^|]+ \| \[[\w-]+\]\(([\w/.#-]+)\) \|$"
-    listed = re.findall(row, (DASHBOARDS / "README.md").read_text(), re.MULTILINE)
+    listed = re.findall(row, (DASHBOARDS / "alerts.md").read_text(), re.MULTILINE)
     assert listed == [
         (
             alert,
