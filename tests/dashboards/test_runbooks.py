@@ -11,22 +11,31 @@ import yaml
 from stack import REPOSITORY
 
 RUNBOOKS = sorted((REPOSITORY / "dashboards" / "runbooks").glob("*.md"))
-NAMED = {
-    rule["annotations"]["runbook"]
-    for file in (REPOSITORY / "dashboards" / "rules").glob("*.rules.yaml")
+ALERTS = [
+    rule
+    for file in sorted((REPOSITORY / "dashboards" / "rules").glob("*.rules.yaml"))
     for group in yaml.safe_load(file.read_text())["groups"]
     for rule in group["rules"]
     if "alert" in rule
-}
+]
+NAMED = {rule["annotations"]["runbook"] for rule in ALERTS}
+PAGING = sorted(
+    {rule["annotations"]["runbook"] for rule in ALERTS if rule["labels"]["severity"] == "critical"}
+)
 SERIES = re.compile(r"\b(corelane|envoy|process|prometheus|alertmanager)_\w+|\bup\b *[{=]")
 EVERY_RUNBOOK = pytest.mark.parametrize("runbook", RUNBOOKS, ids=lambda file: file.stem)
 
 
-def queries(runbook: Path) -> list[str]:
-    """What stands between backticks and names a series."""
+def spans(runbook: Path) -> list[str]:
+    """What stands between backticks, outside of blocks."""
     text = re.sub(r"^ *```.*?^ *```", "", runbook.read_text(), flags=re.DOTALL | re.MULTILINE)
-    spans = re.findall(r"`([^`]+)`", text)
-    return [" ".join(span.split()) for span in spans if SERIES.search(span)]
+    return [" ".join(span.split()) for span in re.findall(r"`([^`]+)`", text)]
+
+
+def queries(runbook: Path) -> list[str]:
+    """What names a series: PromQL, as text or in the command `query`."""
+    found = [re.sub(r'^query "(.*)"$', r"\1", span) for span in spans(runbook)]
+    return [query for query in found if SERIES.search(query)]
 
 
 def headings(page: Path, level: str = "#+") -> set[str]:
@@ -65,3 +74,25 @@ def test_its_links_lead_somewhere(runbook: Path) -> None:
         page = runbook.parent / file if file else runbook
         assert page.exists(), file
         assert not fragment or fragment in headings(page), f"{file}#{fragment}"
+
+
+@pytest.mark.fast
+@EVERY_RUNBOOK
+def test_commands_can_be_pasted_after_the_header_block(runbook: Path) -> None:
+    """The first block of the page sets every variable, and defines the commands."""
+    (header,) = re.findall(r"\A.*?^```sh\n(.*?)^```", runbook.read_text(), re.DOTALL | re.MULTILINE)
+    variables = set(re.findall(r"\b([A-Z]+)=", header))
+    for span in spans(runbook):
+        assert set(re.findall(r"\$([A-Z]+)", span)) <= variables, span
+        if SERIES.search(span) and "{" in span:
+            assert re.fullmatch(r'query "[^"!]*"', span), span
+    assert {"k", "query"} <= set(re.findall(r"^(\w+)\(\) {", header, re.MULTILINE))
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("section", PAGING, ids=lambda section: section.partition("#")[2])
+def test_a_paging_alert_is_mitigated_before_it_is_diagnosed(section: str) -> None:
+    page, _, fragment = section.partition("#")
+    texts = re.split(r"^## ", (REPOSITORY / page).read_text(), flags=re.MULTILINE)
+    (text,) = (it for it in texts if it.split("\n")[0].lower() == fragment)
+    assert "**Mitigate now:**" in text.partition("\n1. ")[0]
