@@ -47,14 +47,20 @@ def vendored(chart: Path, folder: Path) -> Path:
     return copy
 
 
-def package_all(root: Path, images: list[Artefact], folder: Path) -> list[Path]:
-    """Packages the charts of `root` so that they use the pushed `images`."""
+def package_all(
+    root: Path, images: list[Artefact], folder: Path, repository: str | None = None
+) -> list[Path]:
+    """Packages the charts of `root` so that they use the pushed `images` and name the repository's address."""
     shutil.rmtree(folder, ignore_errors=True)
     # Links stay: a chart has links to the charts it depends on, and to files of the other folders.
     for part in ("charts", "dashboards", "loadtests/scenarios", "loadtests/lib"):
         shutil.copytree(root / part, folder / part, symlinks=True)
     charts = released(folder)
     pin(charts, images)
+    if repository:
+        for file in folder.glob("charts/*/Chart.yaml"):
+            text = file.read_text().replace(OWNERS_ICON, f"{repository}/raw")
+            file.write_text(text.replace(OWNERS, repository))
     packages = [package(vendored(chart, folder / "vendored"), folder) for chart in charts]
     # The time of the commit is the same however often it is packaged.
     time = int(command.output(["git", "log", "-1", "--format=%ct"], cwd=root))
@@ -80,6 +86,10 @@ def push(registry: str, version: str, packages: list[Path], options: list[str]) 
 def _helm() -> Path:
     return resolve.tool("helm")
 
+
+OWNERS = "https://github.com/OWNER/corelane"
+OWNERS_ICON = "https://raw.githubusercontent.com/OWNER/corelane"
+"""Stand for the repository, which only a release knows."""
 
 MORE = r"(?:(?:(?P=indent)  .*|[ #].*)?\n)*?"
 """Lines of a block and comments, as few as possible."""

@@ -13,8 +13,8 @@ LOCAL_BUILD = "urn:corelane:build:local"
 
 def predicate(root: Path, version: str, env: Mapping[str, str] = os.environ) -> dict:
     """The predicate: it names GitHub's workflow, or a local build."""
-    hosted = env.get("GITHUB_ACTIONS") == "true"
-    build = _github(env, commit(root)) if hosted else _local(root, commit(root))
+    home = repository(env)
+    build = _github(env, home, commit(root)) if home else _local(root, commit(root))
     build["buildDefinition"]["externalParameters"]["version"] = version
     return build
 
@@ -24,20 +24,26 @@ def commit(root: Path) -> str:
     return command.output(["git", "rev-parse", "HEAD"], cwd=root).strip()
 
 
+def repository(env: Mapping[str, str]) -> str | None:
+    """The address of the repository whose workflow runs; None elsewhere."""
+    if env.get("GITHUB_ACTIONS") != "true":
+        return None
+    return f"{env['GITHUB_SERVER_URL']}/{env['GITHUB_REPOSITORY']}"
+
+
 def changed_files(root: Path) -> list[str]:
     """The changes that are not committed, as git lists them."""
     return command.output(["git", "status", "--porcelain"], cwd=root).splitlines()
 
 
-def _github(env: Mapping[str, str], commit: str) -> dict:
-    repository = f"{env['GITHUB_SERVER_URL']}/{env['GITHUB_REPOSITORY']}"
+def _github(env: Mapping[str, str], home: str, commit: str) -> dict:
     path = env["GITHUB_WORKFLOW_REF"].split("@")[0].removeprefix(f"{env['GITHUB_REPOSITORY']}/")
-    run = f"{repository}/actions/runs/{env['GITHUB_RUN_ID']}"
+    run = f"{home}/actions/runs/{env['GITHUB_RUN_ID']}"
     return {
         "buildDefinition": {
             "buildType": GITHUB_BUILD,
             "externalParameters": {
-                "workflow": {"ref": env["GITHUB_REF"], "repository": repository, "path": path}
+                "workflow": {"ref": env["GITHUB_REF"], "repository": home, "path": path}
             },
             "internalParameters": {
                 "github": {
@@ -47,7 +53,7 @@ def _github(env: Mapping[str, str], commit: str) -> dict:
                     "runner_environment": env["RUNNER_ENVIRONMENT"],
                 }
             },
-            "resolvedDependencies": [_source(f"git+{repository}@{env['GITHUB_REF']}", commit)],
+            "resolvedDependencies": [_source(f"git+{home}@{env['GITHUB_REF']}", commit)],
         },
         "runDetails": {
             "builder": {"id": f"{env['GITHUB_SERVER_URL']}/{env['GITHUB_WORKFLOW_REF']}"},

@@ -5,6 +5,7 @@ Pushes images and charts, signs them, and attests provenance and SBOMs.
 
 import hashlib
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -36,7 +37,8 @@ def publish(
     with progress.step("images", f"pushing to {registry}"):
         pushed = images.publish(registry, number, provenance.commit(root), folder)
     with progress.step("charts", f"packaging and pushing to {registry}/charts"):
-        packages = charts.package_all(root, pushed, folder / "packages")
+        home = provenance.repository(os.environ)
+        packages = charts.package_all(root, pushed, folder / "packages", home)
         pushed += charts.push(registry, number, packages, helm_options)
     predicate = folder / "provenance.json"
     predicate.write_text(json.dumps(provenance.predicate(root, number), indent=2) + "\n")

@@ -113,7 +113,7 @@ def test_rules_are_those_of_the_dashboards_folder() -> None:
     assert rules.pop("watchdog.rules.yaml")["groups"][0]["rules"][0]["alert"] == "Watchdog"
     assert rules == own
     for annotations in every_annotations(own):
-        assert annotations.pop("runbook_url").endswith("/" + annotations["runbook"])
+        assert "runbook_url" not in annotations
         del annotations["dashboard_url"]
     assert own == RULES
 
@@ -180,6 +180,15 @@ def test_dashboards_are_mounted_with_the_address_of_the_runbooks() -> None:
     for file in (REPOSITORY / "dashboards" / "json").glob("*.json"):
         wanted = file.read_text().replace("https://github.com/OWNER/corelane/blob/main", own)
         assert json.loads(found[file.name]) == json.loads(wanted)
+
+
+@pytest.mark.fast
+def test_dashboards_of_a_clone_lead_to_no_repository() -> None:
+    maps = of_kind("ConfigMap", *STANDALONE).values()
+    texts = [text for each in maps for text in each["data"].values()]
+    assert any("dashboards/runbooks/" in text for text in texts)
+    assert not any("OWNER" in text for text in texts)
+    assert all(json.loads(text) for text in texts if text.startswith("{"))
 
 
 @pytest.mark.nightly

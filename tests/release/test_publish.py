@@ -33,6 +33,7 @@ PUSHED = [
     index("node-tuner", "c"),
     index("cli", "d"),
 ]
+HOME = "https://forge.example/owner/corelane"
 STANDALONE = ("mode=standalone", "grafana.enabled=false")
 
 
@@ -47,7 +48,8 @@ def images_of(package: Path, *settings: str) -> set[str]:
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The packages by the names of their charts."""
-    found = charts.package_all(REPOSITORY, PUSHED, tmp_path_factory.mktemp("packages") / "charts")
+    folder = tmp_path_factory.mktemp("packages") / "charts"
+    found = charts.package_all(REPOSITORY, PUSHED, folder, HOME)
     return {file.name.removesuffix(f"-{VERSION}.tgz"): file for file in found}
 
 
@@ -88,6 +90,18 @@ def test_packages_use_the_pushed_images_by_digest(packages: dict[str, Path]) -> 
 
 
 @pytest.mark.nightly
+def test_packages_lead_to_the_repository_of_the_release(packages: dict[str, Path]) -> None:
+    result = helm("template", "test", packages["monitoring"])
+    folder = f"{HOME}/blob/v{VERSION}/dashboards/runbooks"
+    assert f"runbook_url: {folder}/slo.md#corelanerouteslow" in result.stdout
+    assert f'"url": "{folder}/${{__value.text}}"' in result.stdout
+    for package in packages.values():
+        chart = helm("show", "chart", package)
+        assert HOME in chart.stdout
+        assert "OWNER" not in chart.stdout + result.stdout
+
+
+@pytest.mark.nightly
 def test_a_mirror_is_one_value(packages: dict[str, Path]) -> None:
     found = images_of(packages["corelane"], "global.registry=mirror.example")
     assert f"mirror.example/corelane-server@{PUSHED[0].digest}" in found
@@ -111,7 +125,7 @@ def test_packaging_changes_only_registry_and_digest_of_a_copy(packages: dict[str
 def test_packages_of_one_commit_are_the_same_bytes(
     packages: dict[str, Path], tmp_path: Path
 ) -> None:
-    for again in charts.package_all(REPOSITORY, PUSHED, tmp_path / "charts"):
+    for again in charts.package_all(REPOSITORY, PUSHED, tmp_path / "charts", HOME):
         assert again.read_bytes() == (packages["corelane"].parent / again.name).read_bytes()
 
 

@@ -16,16 +16,23 @@ rules/slo-objectives.rules.yaml
 {{- $text := last . | $root.Files.Get -}}
 {{- with get (include "monitoring.rules.boards" $root | fromYaml) (last . | base | trimSuffix ".rules.yaml") -}}
 {{- $board := printf "%s/d/%s" $root.Values.rules.dashboardUrl . | replace "$" "$$" -}}
-{{- printf "${1}runbook: dashboards/runbooks/${2}\n${1}runbook_url: %s/${2}\n${1}dashboard_url: \"%s\"" (include "monitoring.rules.runbooks" $root | replace "$" "$$") $board | regexReplaceAll "(?m)^( +)runbook: dashboards/runbooks/(.+)$" $text -}}
+{{- $book := "" -}}
+{{- with include "monitoring.rules.runbooks" $root -}}
+{{- $book = replace "$" "$$" . | printf "${1}runbook_url: %s/${2}\n" -}}
+{{- end -}}
+{{- printf "${1}runbook: dashboards/runbooks/${2}\n%s${1}dashboard_url: \"%s\"" $book $board | regexReplaceAll "(?m)^( +)runbook: dashboards/runbooks/(.+)$" $text -}}
 {{- else -}}
 {{- $text -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 
-{{/* Where the runbooks are. */}}
+{{/* Where the runbooks are; empty if only a release would know. */}}
 {{- define "monitoring.rules.runbooks" -}}
-{{- default (printf "%s/blob/v%s" .Chart.Home .Chart.Version) .Values.rules.runbookUrl -}}/dashboards/runbooks
+{{- $home := contains "/OWNER/" .Chart.Home | ternary "" (printf "%s/blob/v%s" .Chart.Home .Chart.Version) -}}
+{{- with default $home .Values.rules.runbookUrl -}}
+{{ . }}/dashboards/runbooks
+{{- end -}}
 {{- end -}}
 
 {{/* The dashboard of each file of alerts, with its variables. */}}
