@@ -137,8 +137,8 @@ pub use request::route_limits::{LimitedReply, LimitedRoute, RouteLimits};
 pub use request::service::HttpService;
 // For the capacity model of `corelane-cli`.
 #[doc(hidden)]
-pub use request::turns::Turns;
-pub use request::turns::{BRIEF, HANDICAP};
+pub use request::queue::Turns;
+pub use request::queue::{BRIEF, HANDICAP};
 pub use server::builder::Builder;
 pub use server::control::ServerHandle;
 pub use server::dependency::Dependency;

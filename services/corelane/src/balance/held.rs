@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use super::lending::Lending;
 use crate::base::phase::{Lifecycle, Phase};
 use crate::load::lane::LaneShared;
-use crate::request::turns::BRIEF;
+use crate::request::queue::BRIEF;
 
 /// Interval of looking while a lane is held; the resolution of tokio's timers.
 const HELD: Duration = Duration::from_millis(1);

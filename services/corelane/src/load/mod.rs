@@ -6,4 +6,3 @@ pub(crate) mod lane;
 pub(crate) mod peers;
 pub(crate) mod report;
 pub(crate) mod table;
-pub(crate) mod tail;

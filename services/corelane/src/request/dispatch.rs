@@ -15,9 +15,9 @@ use crate::request::body::Incoming;
 use crate::request::connection::Connection;
 use crate::request::in_flight::InFlightRequest;
 use crate::request::lane_state::LaneState;
+use crate::request::made::{Made, ReplyBody};
 use crate::request::refusal::refusal;
-use crate::request::reply::{Made, Reply};
-use crate::request::reply_body::ReplyBody;
+use crate::request::reply::Reply;
 use crate::request::service::HttpService;
 
 /// The user's service for one hyper connection.

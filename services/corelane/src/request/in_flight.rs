@@ -10,7 +10,7 @@ use http::{Method, Request, StatusCode, Version};
 use http_body::Body;
 
 use crate::base::clock::Tick;
-use crate::load::tail::{Expectation, LongestPoll};
+use crate::load::table::{Expectation, LongestPoll};
 use crate::message::grpc::Grpc;
 use crate::metrics::RequestPhase;
 use crate::metrics::kind::{KindIndex, method_index};

@@ -13,7 +13,7 @@ use http_body::Body;
 
 use crate::base::clock::Tick;
 use crate::base::error::BoxError;
-use crate::load::tail::LongestPoll;
+use crate::load::table::LongestPoll;
 use crate::message::forwarded::Trust;
 use crate::metrics::RequestRefusal;
 use crate::metrics::kind::KindIndex;

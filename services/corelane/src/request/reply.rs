@@ -6,33 +6,27 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 
-use bytes::Bytes;
 use http::{Request, Response, StatusCode};
-use http_body::Body;
 use http_body_util::Either;
 use pin_project_lite::pin_project;
 use tower::util::{Oneshot, ServiceExt};
 
 use crate::base::clock::Tick;
 use crate::base::error::BoxError;
-use crate::message::problem::{self, Problem};
+use crate::message::problem::Problem;
 use crate::metrics::RequestRefusal;
 use crate::request::body::Incoming;
 use crate::request::connection::Connection;
 use crate::request::current::{self, Current};
 use crate::request::in_flight::InFlightRequest;
 use crate::request::lane_state::LaneState;
+use crate::request::made::{OwnBody, ReplyBody, finished};
 use crate::request::offload::{Away, FarBody};
 use crate::request::panics;
 use crate::request::pending::PendingRequest;
 use crate::request::queue::{Admission, Queued, Slot, Turn};
 use crate::request::refusal::{body_timed_out, crowded, expired, failure, overloaded, too_large};
-use crate::request::reply_body::{OwnBody, ReplyBody};
-use crate::request::retry_budget::NOT_STARTED;
 use crate::request::service::HttpService;
-
-/// A reply whose head is ready.
-pub(crate) type Made<S> = Response<ReplyBody<<S as HttpService>::Body>>;
 
 pin_project! {
     /// The reply to one request in progress.
@@ -354,63 +348,6 @@ fn wait<T>(
     waiting.allow(allowed);
     let _ = waiting.is_expired(cx);
     Poll::Pending
-}
-
-/// The reply for what a request ended with; `wrap` is for its body.
-#[inline]
-fn finished<A, B>(
-    result: Result<Response<A>, Problem>,
-    in_flight: &InFlightRequest,
-    wrap: impl FnOnce(A) -> Either<B, OwnBody>,
-) -> Response<Either<B, OwnBody>>
-where
-    A: Body<Data = Bytes>,
-{
-    match result {
-        Ok(response) if response.status().is_informational() => informational(response, in_flight),
-        Ok(mut response) => {
-            if response.status() == StatusCode::SERVICE_UNAVAILABLE || in_flight.grpc.is_some() {
-                // Of a server behind this one, whose handler of this request has run.
-                response.headers_mut().remove(NOT_STARTED);
-            }
-            if in_flight.grpc.is_some() && problem::is_document(response.headers()) {
-                let document = response.map(|body| in_flight.first_part(body));
-                return in_flight.tell_call(document).map(own);
-            }
-            response.map(wrap)
-        }
-        Err(problem) => refused(problem, in_flight),
-    }
-}
-
-/// The reply of the server for a problem.
-fn refused<B>(problem: Problem, in_flight: &InFlightRequest) -> Response<Either<B, OwnBody>> {
-    let reply = problem.into_reply(|document| document);
-    if in_flight.grpc.is_some() {
-        return in_flight.tell_call(reply).map(own);
-    }
-    reply.map(own)
-}
-
-/// The reply for a status that is final only as an upgrade that the client offers (RFC 9110 section
-/// 15.2).
-#[cold]
-#[inline(never)]
-fn informational<A, B>(
-    response: Response<A>,
-    in_flight: &InFlightRequest,
-) -> Response<Either<B, OwnBody>> {
-    let status = response.status();
-    if in_flight.is_upgraded_by(status) {
-        return response.map(|_| own(Bytes::new()));
-    }
-    tracing::error!(lane = in_flight.lane.index, %status, "a service returned no final reply");
-    refused(Problem::from(StatusCode::INTERNAL_SERVER_ERROR), in_flight)
-}
-
-/// The body of a reply that the server makes itself.
-fn own<B>(body: Bytes) -> Either<B, OwnBody> {
-    Either::Right(OwnBody::Memory(body))
 }
 
 /// Polls the service of a request.

@@ -1,5 +1,5 @@
 //! Slow lanes: each lane has a second thread of low priority on the same CPU, which serves the requests that
-//! would hold the lane for long. Which those are, the load table learns (`load::tail`).
+//! would hold the lane for long. Which those are, the load table learns (`load::table`).
 //!
 //! | part | does |
 //! |---|---|

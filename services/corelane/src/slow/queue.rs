@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use crate::base::clock::Tick;
 use crate::base::settings::Limits;
 use crate::load::lane::LaneGroup;
-use crate::request::turns::{BRIEF, HANDICAP};
+use crate::request::queue::{BRIEF, HANDICAP};
 use crate::slow::counters::SlowCounters;
 use crate::slow::job::{Job, JobPlace};
 use crate::slow::settings::SlowLanes;

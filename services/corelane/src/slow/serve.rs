@@ -19,7 +19,7 @@ use tower::util::ServiceExt;
 
 use crate::base::clock::Tick;
 use crate::base::error::BoxError;
-use crate::load::tail::LongestPoll;
+use crate::load::table::LongestPoll;
 use crate::request::current::{self, CurrentRequest};
 use crate::request::offload::{FarAnswer, FarBody};
 use crate::request::record::RequestRecord;

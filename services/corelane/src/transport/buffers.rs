@@ -5,18 +5,19 @@ use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http_body::Body;
 use pin_project_lite::pin_project;
 
+use crate::base::clock::Tick;
 use crate::base::error::BoxError;
 use crate::message::head::Head;
-use crate::request::reply::{Made, Reply};
-use crate::request::reply_body::ReplyBody;
+use crate::request::made::{Made, ReplyBody};
+use crate::request::reply::Reply;
 use crate::request::service::HttpService;
-use crate::transport::encode::Date;
 
 /// Bytes per read.
 const READ: usize = 16 * 1024;
@@ -169,5 +170,56 @@ impl<S: HttpService> Buffers<S> {
     pub(super) fn return_reply_slot(&self, mut reply_slot: ReplySlot<S>) {
         reply_slot.set(ReplyState::Nothing);
         self.reply_slot.set(Some(reply_slot));
+    }
+}
+
+const SECOND: u64 = 1_000_000_000;
+
+/// The end of a head: the line with the date (RFC 9110 section 6.6.1) and an empty line. It is
+/// updated once per second, which reads the wall clock.
+#[derive(Debug)]
+pub(super) struct Date {
+    lines: String,
+    /// When the lines were made, and for how many nanoseconds they are valid.
+    read: Tick,
+    lasts: u64,
+}
+
+impl Date {
+    pub(super) fn new() -> Self {
+        Date { lines: String::new(), read: Tick::now(), lasts: 0 }
+    }
+
+    /// The lines at `now`, which is the current or a recent time.
+    pub(super) fn at(&mut self, now: Tick) -> &[u8] {
+        if now.since(self.read) >= self.lasts {
+            self.read = Tick::now();
+            self.set(SystemTime::now());
+        }
+        self.lines.as_bytes()
+    }
+
+    fn set(&mut self, now: SystemTime) {
+        let into = now.duration_since(UNIX_EPOCH).map_or(0, |passed| passed.subsec_nanos());
+        self.lasts = SECOND - u64::from(into);
+        let second = now - Duration::from_nanos(u64::from(into));
+        self.lines = format!("date: {}\r\n\r\n", httpdate::fmt_http_date(second));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_changes_with_the_second_of_the_wall_clock() {
+        let mut date = Date::new();
+        let begun = UNIX_EPOCH + Duration::new(784_111_777, 400_000_000);
+        date.set(begun);
+        let lines = b"date: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n";
+        assert_eq!(date.lasts, 600_000_000);
+        let (last, next) = (date.read.later(599_999_999), date.read.later(600_000_000));
+        assert_eq!(date.at(last), lines);
+        assert_ne!(date.at(next), lines, "read anew");
     }
 }

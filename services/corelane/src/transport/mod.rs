@@ -18,7 +18,6 @@ pub(crate) mod buffers;
 #[cfg(feature = "chaos")]
 pub(crate) mod chaos;
 pub(crate) mod connections;
-pub(crate) mod encode;
 pub(crate) mod fallback;
 pub(crate) mod final_response;
 pub(crate) mod host;

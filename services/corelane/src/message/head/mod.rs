@@ -4,8 +4,6 @@
 //! bytes in the same way (RFC 9112 sections 2.2, 3 and 5). All other heads are passed to hyper
 //! unchanged.
 
-mod names;
-
 use std::mem;
 
 use bytes::{Bytes, BytesMut};
@@ -13,7 +11,6 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version};
 use memchr::memchr;
 
-use self::names::Names;
 use crate::base::settings::Limits;
 use crate::message::conformance::{is_host, letters_digits_and};
 
@@ -217,7 +214,7 @@ fn length(value: &[u8]) -> Option<usize> {
 
 /// The meaning of a field for the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Meaning {
+enum Meaning {
     /// No meaning; only the service uses it.
     End,
     Host,
@@ -229,7 +226,7 @@ pub(crate) enum Meaning {
 }
 
 impl Meaning {
-    pub(crate) fn of(name: &[u8]) -> Meaning {
+    fn of(name: &[u8]) -> Meaning {
         let known: &[(&[u8], Meaning)] = match name.len() {
             2 => &[(b"te", Meaning::Message)],
             4 => &[(b"host", Meaning::Host)],
@@ -243,6 +240,85 @@ impl Meaning {
         let found = known.iter().find(|(known, _)| name.eq_ignore_ascii_case(known));
         found.map_or(Meaning::End, |(_, meaning)| *meaning)
     }
+}
+
+/// Longer names are rare and parsed each time.
+const LONGEST: usize = 32;
+
+/// Number of places; a browser behind a proxy sends about twenty headers.
+const PLACES: usize = 128;
+
+/// Headers of proxies that no standard defines. A constant name needs no reference count.
+const OF_PROXIES: [HeaderName; 10] = [
+    HeaderName::from_static("traceparent"),
+    HeaderName::from_static("tracestate"),
+    HeaderName::from_static("x-envoy-attempt-count"),
+    HeaderName::from_static("x-envoy-expected-rq-timeout-ms"),
+    HeaderName::from_static("x-forwarded-for"),
+    HeaderName::from_static("x-forwarded-host"),
+    HeaderName::from_static("x-forwarded-port"),
+    HeaderName::from_static("x-forwarded-proto"),
+    HeaderName::from_static("x-real-ip"),
+    HeaderName::from_static("x-request-id"),
+];
+
+/// A name as it was written.
+#[derive(Debug)]
+struct Known {
+    written: [u8; LONGEST],
+    length: usize,
+    name: HeaderName,
+    meaning: Meaning,
+}
+
+/// The most recent names, indexed by a hash of their bytes. Comparing a name is much cheaper than
+/// parsing it, which checks it, converts it to lower case, looks it up among the standard names,
+/// and allocates memory for any other.
+#[derive(Debug)]
+struct Names(Vec<Option<Known>>);
+
+impl Default for Names {
+    fn default() -> Self {
+        Names((0..PLACES).map(|_| None).collect())
+    }
+}
+
+impl Names {
+    /// The name that is written like this, and its meaning. `None`: it is not a valid name.
+    fn read(&mut self, written: &[u8]) -> Option<(HeaderName, Meaning)> {
+        if written.len() > LONGEST {
+            // All names with a meaning are shorter.
+            return HeaderName::from_bytes(written).ok().map(|name| (name, Meaning::End));
+        }
+        let place = &mut self.0[place(written)];
+        if !place.as_ref().is_some_and(|known| known.is_written(written)) {
+            *place = Some(Known::read(written)?);
+        }
+        place.as_ref().map(|known| (known.name.clone(), known.meaning))
+    }
+}
+
+impl Known {
+    fn read(written: &[u8]) -> Option<Self> {
+        let name = HeaderName::from_bytes(written).ok()?;
+        let name = OF_PROXIES.into_iter().find(|usual| *usual == name).unwrap_or(name);
+        let (length, meaning) = (written.len(), Meaning::of(written));
+        let mut known = Known { written: [0; LONGEST], length, name, meaning };
+        known.written[..length].copy_from_slice(written);
+        Some(known)
+    }
+
+    fn is_written(&self, written: &[u8]) -> bool {
+        self.written[..self.length] == *written
+    }
+}
+
+/// The place of a name. With these factors no two of the 38 names that browsers and proxies usually
+/// send collide, in lower case or with capitals.
+fn place(written: &[u8]) -> usize {
+    let byte = |at: usize| written.get(at).map_or(0, |&byte| usize::from(byte));
+    let (length, last) = (written.len(), written.len().wrapping_sub(1));
+    (length + 3 * byte(0) + 25 * byte(last) + 19 * byte(last.wrapping_sub(3))) % PLACES
 }
 
 /// The methods that a plain request may have.

@@ -158,3 +158,37 @@ fn whatever_another_parser_may_read_otherwise_is_not_plain() {
         assert!(read(head.as_bytes()).is_none(), "{fields:?}");
     }
 }
+
+#[test]
+fn a_name_is_the_same_from_its_place_as_when_it_was_read() {
+    let mut names = Names::default();
+    let long = "x".repeat(LONGEST);
+    let longer = "X".repeat(LONGEST + 1);
+    let all = ["Host", "host", "HOST", "a", "X-Forwarded-For", "TRANSFER-ENCODING"];
+    for written in all.iter().chain([&&*long, &&*longer]).cycle().take(30) {
+        let (name, meaning) = names.read(written.as_bytes()).expect("a name");
+        assert_eq!(name.as_str(), written.to_ascii_lowercase());
+        let says = |name: &str| written.eq_ignore_ascii_case(name);
+        assert_eq!(meaning == Meaning::Host, says("host"));
+        assert_eq!(meaning == Meaning::Message, says("transfer-encoding"));
+    }
+}
+
+#[test]
+fn names_that_share_a_place_are_told_apart() {
+    let mut names = Names::default();
+    for number in (0..3 * PLACES).chain(0..3 * PLACES) {
+        let written = format!("X-{number}");
+        let (name, _) = names.read(written.as_bytes()).expect("a name");
+        assert_eq!(name.as_str(), written.to_ascii_lowercase());
+    }
+}
+
+#[test]
+fn what_is_no_name_is_none_and_none_takes_its_place() {
+    let mut names = Names::default();
+    for wrong in ["", "a b", "a(", "\u{e9}", "a\r", &"(".repeat(LONGEST + 1)] {
+        assert!(names.read(wrong.as_bytes()).is_none(), "{wrong:?}");
+        assert!(names.read(wrong.as_bytes()).is_none(), "{wrong:?}, again");
+    }
+}

@@ -312,7 +312,7 @@ fn rounded(share: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::tail::LongestPoll;
+    use crate::load::table::LongestPoll;
     use crate::metrics::kind::KindIndex;
 
     #[test]

@@ -15,36 +15,33 @@
 //! [`head`]: crate::message::head
 //! [`SendBatch`]: crate::request::send_batch::SendBatch
 
-mod outlet;
 mod replies;
 mod requests;
 mod rest;
+mod writing;
 
 use std::error::Error;
-use std::io;
 use std::mem;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
-use outlet::Outlet;
-use replies::{Streaming, Writing};
+use replies::Streaming;
+use requests::Input;
 use rest::leave;
 pub(crate) use rest::{go_on, resume, wake};
-use tokio::io::{AsyncRead, ReadBuf};
+use writing::{Outlet, Writing};
 
 use crate::balance::lending::{Offered, Returned};
 use crate::os::socket::{Claim, Socket};
 use crate::request::connection::{Closing, Connection, Order};
 use crate::request::finished::Cut;
 use crate::request::service::HttpService;
-use crate::request::upload::Upload;
 use crate::transport::buffers::ReplySlot;
 use crate::transport::connections::Registration;
 use crate::transport::host::LaneService;
 use crate::transport::resting::Leave;
-use crate::transport::stream::read_ahead;
 
 /// A connection whose requests have all been plain.
 pub(crate) struct Plain<S: HttpService> {
@@ -183,6 +180,47 @@ impl<S: HttpService> Plain<S> {
         }
     }
 
+    /// Waits in this stage for another turn.
+    #[inline]
+    fn rest(&mut self, stage: Stage<S>) -> Poll<()> {
+        self.stage = stage;
+        debug_assert!(self.is_legal(), "{}", self.stage.name());
+        Poll::Pending
+    }
+
+    /// Whether the stage goes together with the state of the connection, the socket, its offer and
+    /// the lane's batch. The legal combinations of a connection that waits are:
+    ///
+    /// | stage                | connection            | shared socket         | batch        |
+    /// |----------------------|-----------------------|-----------------------|--------------|
+    /// | idle                 | no request, or lent   | in use, or not        | has none     |
+    /// | idle                 | no request            | in use                | has a reply  |
+    /// | unread               | no request            | in use                | has none     |
+    /// | head, discarding     | has begun to receive  | in use                | has none     |
+    /// | answering, streaming | a request             | in use                | has none     |
+    /// | writing              | unflushed             | in use                | has none     |
+    /// | leaving              | any                   | in use                | has none     |
+    fn is_legal(&self) -> bool {
+        let (Some(outlet), Some(registration)) = (&self.outlet, &self.registration) else {
+            return false;
+        };
+        let (connection, released) = (&registration.connection, outlet.is_released());
+        let fits = match &self.stage {
+            Stage::Idle => connection.has_no_request(),
+            Stage::Unread(_) => connection.is_silent(),
+            Stage::Head(_) | Stage::Discarding(_) => connection.in_header(),
+            Stage::Answering(_) | Stage::Streaming(_) => connection.is_serving(),
+            Stage::Writing(_) => connection.is_unflushed(),
+            Stage::Leaving(_) => true,
+            // It does not wait.
+            Stage::HandOver(_) | Stage::Broken => false,
+        };
+        let is_idle = matches!(self.stage, Stage::Idle);
+        fits && self.offered.is_some() == released.is_some()
+            && (is_idle || !outlet.is_behind())
+            && (released != Some(true) || (is_idle && !outlet.is_behind()))
+    }
+
     /// Carries out the lane's orders. `None`: the connection ends at once.
     fn obey(
         turn: &mut PlainTurn<'_, S>,
@@ -318,34 +356,6 @@ struct PlainTurn<'a, S: HttpService> {
     ready: bool,
 }
 
-/// Bytes that the client sent after the head of the current request.
-#[derive(Default)]
-struct Input {
-    /// Bytes that were read and not parsed.
-    unread: Bytes,
-    /// The body of the request, until all of it has arrived.
-    upload: Option<Upload>,
-}
-
-/// Result of reading more of a body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fed {
-    /// The reader has a new piece, or the error that ends the body.
-    Some,
-    /// The client has sent nothing, or the service does not want more yet.
-    None,
-}
-
-/// Result of reading from the client while its request waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Heard {
-    /// The service has a new piece of the request body.
-    More,
-    Nothing,
-    /// The client is gone.
-    End,
-}
-
 impl<S: HttpService> PlainTurn<'_, S> {
     /// The client has closed its side, and nothing is in flight.
     fn ended(&self) -> Stage<S> {
@@ -354,28 +364,6 @@ impl<S: HttpService> PlainTurn<'_, S> {
             // RFC 8446 section 6.1: each side says that it ends.
             true => Stage::Leaving(Closing::at_rest()),
         }
-    }
-
-    /// Reads more of the body of a request that waits, or notices that its client disconnected.
-    fn listen(&mut self, input: &mut Input, cx: &mut Context<'_>) -> Heard {
-        if self.feed(input, cx) == Fed::Some {
-            return Heard::More;
-        }
-        if self.connection.waits_for_service() {
-            read_ahead(self.socket, self.connection, &mut input.unread, cx);
-        }
-        if self.connection.is_deserted() { Heard::End } else { Heard::Nothing }
-    }
-
-    fn feed(&mut self, input: &mut Input, cx: &mut Context<'_>) -> Fed {
-        let Input { unread, upload: Some(upload) } = input else { return Fed::None };
-        let mut buffer = self.host.buffers.take_input();
-        let fed = feed(upload, unread, self.socket, self.connection, &mut buffer, cx);
-        self.host.buffers.return_input(buffer);
-        if upload.left() == 0 {
-            input.upload = None;
-        }
-        fed
     }
 
     /// Ends the connection from our side.
@@ -392,45 +380,6 @@ impl<S: HttpService> PlainTurn<'_, S> {
         // Fails only if the socket is closed.
         let _ = self.socket.set_zero_linger();
     }
-}
-
-/// Reads a piece of a body if the service wants one: from `unread` first, then from the socket by way
-/// of `buffer`.
-fn feed(
-    upload: &mut Upload,
-    unread: &mut Bytes,
-    socket: &mut Socket,
-    connection: &Connection,
-    buffer: &mut [u8],
-    cx: &mut Context<'_>,
-) -> Fed {
-    while upload.left() > 0 && upload.is_wanted(cx) {
-        let most = usize::try_from(upload.left()).unwrap_or(usize::MAX);
-        let piece = if unread.is_empty() {
-            let room = buffer.len().min(most);
-            let mut space = ReadBuf::new(&mut buffer[..room]);
-            match Pin::new(&mut *socket).poll_read(cx, &mut space) {
-                Poll::Pending => return Fed::None,
-                Poll::Ready(Ok(())) if space.filled().is_empty() => {
-                    connection.set_ended();
-                    upload.fail(io::ErrorKind::UnexpectedEof);
-                    return Fed::Some;
-                }
-                Poll::Ready(Ok(())) => Bytes::copy_from_slice(space.filled()),
-                Poll::Ready(Err(error)) => {
-                    connection.set_gone();
-                    upload.fail(error.kind());
-                    return Fed::Some;
-                }
-            }
-        } else {
-            unread.split_to(unread.len().min(most))
-        };
-        if upload.give(piece) {
-            return Fed::Some;
-        }
-    }
-    Fed::None
 }
 
 /// Logs an error that ends the connection.

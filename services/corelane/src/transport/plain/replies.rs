@@ -1,45 +1,29 @@
-//! Writes replies to the socket.
+//! Encodes replies.
 
-use std::io::{self, IoSlice};
 use std::mem;
-use std::pin::Pin;
-use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use bytes::{Buf, Bytes};
-use tokio::io::AsyncWrite;
+use bytes::Bytes;
+use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRANSFER_ENCODING};
+use http::{Extensions, HeaderValue, Response, StatusCode};
+use http_body::Body;
+use hyper::ext::ReasonPhrase;
 
-use super::{Flow, Heard, Input, PlainTurn, Stage, broken};
+use super::requests::{Heard, Input};
+use super::writing::Part;
+use super::{Flow, PlainTurn, Stage, broken};
+use crate::base::clock::Tick;
 use crate::base::error::BoxError;
-use crate::request::reply::Made;
-use crate::request::send_batch;
+use crate::request::made::{Made, ReplyBody};
 use crate::request::service::HttpService;
-use crate::request::unsent::{Held, LaneUnsent, counted};
-use crate::transport::buffers::{ReplySlot, ReplyState};
-use crate::transport::encode::{self, BodyLength, Encoded, chunk_line};
+use crate::transport::buffers::{Date, ReplySlot, ReplyState};
 
 /// Parts of a body up to this size are copied into the output buffer. This is cheaper than a
 /// vectored write, for which the kernel copies and checks the vector first (writev(2)).
 const JOINED: usize = 4096;
 
-/// What the socket has not taken yet.
-pub(super) struct Writing<S: HttpService> {
-    out: Vec<u8>,
-    /// Bytes of `out` that were written.
-    at: usize,
-    /// Behind `out`.
-    part: Part,
-    next: Stage<S>,
-    /// Set while it waits for the client.
-    held: Option<Held>,
-}
-
-/// A part of a body that is not copied, and the bytes that follow it.
-#[derive(Default)]
-pub(super) struct Part {
-    data: Bytes,
-    tail: &'static [u8],
-}
+/// Size of a typical head.
+const USUAL: usize = 512;
 
 /// A reply whose body comes in parts.
 pub(super) struct Streaming<S: HttpService> {
@@ -48,7 +32,7 @@ pub(super) struct Streaming<S: HttpService> {
     /// Bytes that the client sent after the head of the request.
     input: Input,
     /// The body was polled in this turn already.
-    polled: bool,
+    pub(super) polled: bool,
 }
 
 /// Result of encoding a reply.
@@ -92,7 +76,7 @@ impl<S: HttpService> PlainTurn<'_, S> {
     ) -> Encoding<S> {
         let buffers = &self.host.buffers;
         let begun = out.len();
-        let encoded = encode::head(&reply, ends, &mut buffers.date.borrow_mut(), out);
+        let encoded = encode_head(&reply, ends, &mut buffers.date.borrow_mut(), out);
         let head_ends = out.len();
         let (head, body) = reply.into_parts();
         buffers.return_fields(head.headers);
@@ -185,143 +169,6 @@ impl<S: HttpService> PlainTurn<'_, S> {
             }
         }
     }
-
-    /// Writes `out` and `part` now or with the lane's batch, then continues with `next`.
-    pub(super) fn write(
-        &mut self,
-        out: Vec<u8>,
-        part: Part,
-        next: Stage<S>,
-        cx: &mut Context<'_>,
-    ) -> Flow<S> {
-        if matches!(next, Stage::Idle) && part.is_empty() && self.may_wait(&out) {
-            self.host.buffers.keep_ready(out);
-            self.ready = true;
-            return Flow::Go(next);
-        }
-        let mut writing = Writing { out, at: 0, part, next, held: None };
-        if writing.is_done() {
-            self.host.buffers.return_output(writing.out);
-            return Flow::Go(writing.next);
-        }
-        self.connection.writing();
-        match self.poll_writing(&mut writing, cx) {
-            Poll::Ready(result) => self.written(writing, result),
-            Poll::Pending => {
-                let held_up = writing.held_up(&self.host.lane.unsent);
-                Flow::Wait(Stage::Writing(Box::new(held_up)))
-            }
-        }
-    }
-
-    /// Whether these replies may wait for others of the same turn.
-    fn may_wait(&self, out: &[u8]) -> bool {
-        let lane = &self.host.lane;
-        // A handshake may take a millisecond. All connections of a port have TLS, or none has.
-        !self.socket.is_tls()
-            && (1..=send_batch::REPLY).contains(&out.len())
-            && self.left > 0
-            // Otherwise the connection may have to leave in this turn.
-            && !lane.polls.is_raised()
-            && lane.sends.is_worthwhile(lane.shared().sleeps())
-    }
-
-    /// Leaves the ready replies to the lane's batch.
-    pub(super) fn batch(&self) {
-        let out = self.host.buffers.take_ready();
-        self.outlet.batch(&out);
-        self.host.buffers.return_output(out);
-    }
-
-    pub(super) fn go_on_writing(
-        &mut self,
-        mut writing: Box<Writing<S>>,
-        cx: &mut Context<'_>,
-    ) -> Flow<S> {
-        match self.poll_writing(&mut writing, cx) {
-            Poll::Ready(result) => self.written(*writing, result),
-            Poll::Pending => Flow::Wait(Stage::Writing(writing)),
-        }
-    }
-
-    // Always inlined, as `poll_writing` is: that saves 17 instructions per request.
-    #[inline(always)]
-    fn written(&self, writing: Writing<S>, result: io::Result<()>) -> Flow<S> {
-        if let Err(error) = result {
-            return Flow::Go(broken(&error));
-        }
-        self.connection.flushed();
-        self.host.buffers.return_output(writing.out);
-        Flow::Go(writing.next)
-    }
-
-    #[inline(always)]
-    fn poll_writing(
-        &mut self,
-        writing: &mut Writing<S>,
-        cx: &mut Context<'_>,
-    ) -> Poll<io::Result<()>> {
-        while !writing.is_done() {
-            let socket = Pin::new(&mut *self.socket);
-            let out = &writing.out[writing.at..];
-            let Part { data, tail } = &writing.part;
-            let polled = if data.is_empty() && tail.is_empty() {
-                socket.poll_write(cx, out)
-            } else if out.is_empty() && tail.is_empty() {
-                socket.poll_write(cx, data)
-            } else {
-                let parts = [IoSlice::new(out), IoSlice::new(data), IoSlice::new(tail)];
-                socket.poll_write_vectored(cx, &parts)
-            };
-            match polled {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                Poll::Ready(Ok(taken)) => {
-                    writing.advance(taken);
-                    self.connection.wrote(taken);
-                }
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-            }
-        }
-        Pin::new(&mut *self.socket).poll_flush(cx)
-    }
-}
-
-impl Part {
-    fn is_empty(&self) -> bool {
-        self.data.is_empty() && self.tail.is_empty()
-    }
-}
-
-impl<S: HttpService> Writing<S> {
-    /// Continues a reply of the batch.
-    pub(super) fn rest(out: Box<[u8]>, next: Stage<S>) -> Self {
-        Writing { out: out.into(), at: 0, part: Part::default(), next, held: None }
-    }
-
-    fn is_done(&self) -> bool {
-        self.at == self.out.len() && self.part.is_empty()
-    }
-
-    fn advance(&mut self, taken: usize) {
-        let of_out = taken.min(self.out.len() - self.at);
-        self.at += of_out;
-        let of_data = (taken - of_out).min(self.part.data.len());
-        self.part.data.advance(of_data);
-        self.part.tail = &self.part.tail[taken - of_out - of_data..];
-    }
-
-    /// The socket accepts nothing more in this turn, so the next stage starts in another.
-    fn held_up(mut self, unsent: &Rc<LaneUnsent>) -> Self {
-        let bytes = self.out.len() - self.at + counted(&self.part.data);
-        self.held = Some(Held::new(unsent, bytes));
-        match &mut self.next {
-            Stage::Answering(answering) => answering.polled = false,
-            Stage::Streaming(streaming) => streaming.polled = false,
-            _ => {}
-        }
-        self
-    }
 }
 
 impl<S: HttpService> Streaming<S> {
@@ -354,6 +201,138 @@ impl<S: HttpService> Streaming<S> {
                 out.extend_from_slice(LAST_CHUNK);
                 Gathered::End(Part::default())
             }
+        }
+    }
+}
+
+/// How the client finds the end of a reply's body (RFC 9112 section 6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BodyLength {
+    /// Content-Length; the number of bytes that are still to be sent.
+    Length(u64),
+    Chunked,
+}
+
+/// What follows a head.
+#[derive(Clone, Copy, Debug)]
+struct Encoded {
+    framing: BodyLength,
+    /// The head says that the connection ends with this reply.
+    close: bool,
+}
+
+/// Appends the head of a reply to `out`. `close`: the connection ends with this reply, even if the
+/// service does not say so.
+fn encode_head<B>(
+    reply: &Response<ReplyBody<B>>,
+    close: bool,
+    date: &mut Date,
+    out: &mut Vec<u8>,
+) -> Encoded
+where
+    B: Body<Data = Bytes, Error: Into<BoxError>>,
+{
+    out.reserve(USUAL);
+    let (status, body, in_flight) = (reply.status(), reply.body(), reply.body().in_flight());
+    // RFC 9110 section 6.4.1: these have no body.
+    let bodiless = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    let length = match body.is_end_stream() || bodiless {
+        true => Some(0),
+        false => body.size_hint().exact(),
+    };
+    status_line(status, reply.extensions(), out);
+    let (mut dated, mut says_close, mut announced) = (false, false, None);
+    for (name, value) in reply.headers() {
+        match *name {
+            CONTENT_LENGTH if in_flight.asks_head() => {}
+            CONTENT_LENGTH => {
+                announced = number(value);
+                continue;
+            }
+            TRANSFER_ENCODING => continue,
+            CONNECTION if closes(value) => says_close = true,
+            // What the service says must not contradict the end.
+            CONNECTION if close => continue,
+            DATE => dated = true,
+            _ if in_flight.names(name.as_str()) => continue,
+            _ => {}
+        }
+        out.extend_from_slice(name.as_str().as_bytes());
+        out.extend_from_slice(b": ");
+        out.extend_from_slice(value.as_bytes());
+        out.extend_from_slice(b"\r\n");
+    }
+    if close && !says_close {
+        out.extend_from_slice(b"connection: close\r\n");
+    }
+    in_flight.write_names(out);
+    // The length of the body takes precedence over the Content-Length that the service set.
+    let framing = length.or(announced).map_or(BodyLength::Chunked, BodyLength::Length);
+    match framing {
+        _ if in_flight.asks_head() || bodiless => {}
+        BodyLength::Chunked => out.extend_from_slice(b"transfer-encoding: chunked\r\n"),
+        BodyLength::Length(length) => {
+            out.extend_from_slice(b"content-length: ");
+            decimal_line(length, out);
+        }
+    }
+    if dated {
+        out.extend_from_slice(b"\r\n");
+    } else {
+        out.extend_from_slice(date.at(in_flight.made().unwrap_or_else(Tick::now)));
+    }
+    Encoded { framing, close: close || says_close }
+}
+
+fn status_line(status: StatusCode, extensions: &Extensions, out: &mut Vec<u8>) {
+    let phrase = (!extensions.is_empty()).then(|| extensions.get::<ReasonPhrase>()).flatten();
+    if status == StatusCode::OK && phrase.is_none() {
+        return out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
+    }
+    // hyper writes the same for a status without a reason phrase.
+    let usual = || status.canonical_reason().unwrap_or("<none>").as_bytes();
+    let phrase = phrase.map_or_else(usual, ReasonPhrase::as_bytes);
+    // Not by `write!`, which takes ten times as long.
+    for part in [b"HTTP/1.1 ", status.as_str().as_bytes(), b" ", phrase, b"\r\n"] {
+        out.extend_from_slice(part);
+    }
+}
+
+/// Writes the line that begins a chunk (RFC 9112 section 7.1).
+fn chunk_line(length: usize, out: &mut Vec<u8>) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    let mut line = *b"0000000000000000\r\n";
+    let (mut at, mut rest) = (line.len() - 2, length);
+    while rest > 0 {
+        at -= 1;
+        line[at] = DIGITS[rest % 16];
+        rest /= 16;
+    }
+    out.extend_from_slice(&line[at..]);
+}
+
+/// Whether a value of Connection has the option `close` (RFC 9110 section 7.6.1).
+fn closes(value: &HeaderValue) -> bool {
+    let mut options = value.as_bytes().split(|&byte| byte == b',');
+    options.any(|option| option.trim_ascii().eq_ignore_ascii_case(b"close"))
+}
+
+/// The value of a Content-Length that the service set, if it is a number.
+fn number(value: &HeaderValue) -> Option<u64> {
+    let text = value.to_str().ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))?;
+    text.parse().ok()
+}
+
+/// Writes a number and the end of the line.
+fn decimal_line(mut number: u64, out: &mut Vec<u8>) {
+    let mut line = *b"00000000000000000000\r\n";
+    let mut at = line.len() - 2;
+    loop {
+        at -= 1;
+        line[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            return out.extend_from_slice(&line[at..]);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Reads requests and passes them to the service.
 
+use std::io;
 use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -8,20 +9,51 @@ use bytes::{Bytes, BytesMut};
 use http::{Request, StatusCode};
 use tokio::io::{AsyncRead, ReadBuf};
 
-use super::replies::Part;
-use super::{Answering, Fed, Flow, Heard, Input, PlainTurn, Stage, broken};
+use super::writing::Part;
+use super::{Answering, Flow, PlainTurn, Stage, broken};
 use crate::message::head::Found;
 use crate::message::problem::Problem;
+use crate::os::socket::Socket;
 use crate::request::body::Incoming;
+use crate::request::connection::Connection;
 use crate::request::reply::Reply;
 use crate::request::service::HttpService;
 use crate::request::upload::Upload;
 use crate::transport::buffers::ReplyState;
 use crate::transport::final_response::final_response;
 use crate::transport::host::LaneService;
+use crate::transport::stream::read_ahead;
 
 /// Replies to pipelined requests are sent together, up to about this many bytes.
 const TOGETHER: usize = 32 * 1024;
+
+/// Bytes that the client sent after the head of the current request.
+#[derive(Default)]
+pub(super) struct Input {
+    /// Bytes that were read and not parsed.
+    pub(super) unread: Bytes,
+    /// The body of the request, until all of it has arrived.
+    pub(super) upload: Option<Upload>,
+}
+
+/// Result of reading more of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fed {
+    /// The reader has a new piece, or the error that ends the body.
+    Some,
+    /// The client has sent nothing, or the service does not want more yet.
+    None,
+}
+
+/// Result of reading from the client while its request waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// The service has a new piece of the request body.
+    More,
+    Nothing,
+    /// The client is gone.
+    End,
+}
 
 impl<S: HttpService> PlainTurn<'_, S> {
     /// Reads requests and answers them.
@@ -176,6 +208,28 @@ impl<S: HttpService> PlainTurn<'_, S> {
         }
     }
 
+    /// Reads more of the body of a request that waits, or notices that its client disconnected.
+    pub(super) fn listen(&mut self, input: &mut Input, cx: &mut Context<'_>) -> Heard {
+        if self.feed(input, cx) == Fed::Some {
+            return Heard::More;
+        }
+        if self.connection.waits_for_service() {
+            read_ahead(self.socket, self.connection, &mut input.unread, cx);
+        }
+        if self.connection.is_deserted() { Heard::End } else { Heard::Nothing }
+    }
+
+    fn feed(&mut self, input: &mut Input, cx: &mut Context<'_>) -> Fed {
+        let Input { unread, upload: Some(upload) } = input else { return Fed::None };
+        let mut buffer = self.host.buffers.take_input();
+        let fed = feed(upload, unread, self.socket, self.connection, &mut buffer, cx);
+        self.host.buffers.return_input(buffer);
+        if upload.left() == 0 {
+            input.upload = None;
+        }
+        fed
+    }
+
     /// Reads the rest of a body after the reply: for a service that still reads it, or to find the
     /// next request.
     pub(super) fn discard(&mut self, mut input: Box<Input>, cx: &mut Context<'_>) -> Flow<S> {
@@ -207,4 +261,43 @@ impl<S: HttpService> PlainTurn<'_, S> {
 /// read, or is too large to discard.
 fn ends(upload: Option<&Upload>) -> bool {
     upload.is_some_and(|upload| upload.is_broken() || upload.is_abandoned())
+}
+
+/// Reads a piece of a body if the service wants one: from `unread` first, then from the socket by way
+/// of `buffer`.
+fn feed(
+    upload: &mut Upload,
+    unread: &mut Bytes,
+    socket: &mut Socket,
+    connection: &Connection,
+    buffer: &mut [u8],
+    cx: &mut Context<'_>,
+) -> Fed {
+    while upload.left() > 0 && upload.is_wanted(cx) {
+        let most = usize::try_from(upload.left()).unwrap_or(usize::MAX);
+        let piece = if unread.is_empty() {
+            let room = buffer.len().min(most);
+            let mut space = ReadBuf::new(&mut buffer[..room]);
+            match Pin::new(&mut *socket).poll_read(cx, &mut space) {
+                Poll::Pending => return Fed::None,
+                Poll::Ready(Ok(())) if space.filled().is_empty() => {
+                    connection.set_ended();
+                    upload.fail(io::ErrorKind::UnexpectedEof);
+                    return Fed::Some;
+                }
+                Poll::Ready(Ok(())) => Bytes::copy_from_slice(space.filled()),
+                Poll::Ready(Err(error)) => {
+                    connection.set_gone();
+                    upload.fail(error.kind());
+                    return Fed::Some;
+                }
+            }
+        } else {
+            unread.split_to(unread.len().min(most))
+        };
+        if upload.give(piece) {
+            return Fed::Some;
+        }
+    }
+    Fed::None
 }

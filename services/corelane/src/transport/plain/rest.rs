@@ -4,12 +4,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::rc::Rc;
-use std::task::Poll;
 
 use bytes::Bytes;
 use tokio::task::spawn_local;
 
-use super::{Plain, Stage};
+use super::Plain;
 use crate::os::socket::{Socket, StillSocket};
 use crate::request::connection::{Order, ServedBy};
 use crate::request::service::HttpService;
@@ -30,49 +29,6 @@ pub(crate) fn go_on<S: HttpService>(
         spawn_local(Plain::new(Rc::clone(host), registration, socket, unread));
     } else {
         host.fall_back(registration, socket, unread);
-    }
-}
-
-impl<S: HttpService> Plain<S> {
-    /// Waits in this stage for another turn.
-    #[inline]
-    pub(super) fn rest(&mut self, stage: Stage<S>) -> Poll<()> {
-        self.stage = stage;
-        debug_assert!(self.is_legal(), "{}", self.stage.name());
-        Poll::Pending
-    }
-
-    /// Whether the stage goes together with the state of the connection, the socket, its offer and
-    /// the lane's batch. The legal combinations of a connection that waits are:
-    ///
-    /// | stage                | connection            | shared socket         | batch        |
-    /// |----------------------|-----------------------|-----------------------|--------------|
-    /// | idle                 | no request, or lent   | in use, or not        | has none     |
-    /// | idle                 | no request            | in use                | has a reply  |
-    /// | unread               | no request            | in use                | has none     |
-    /// | head, discarding     | has begun to receive  | in use                | has none     |
-    /// | answering, streaming | a request             | in use                | has none     |
-    /// | writing              | unflushed             | in use                | has none     |
-    /// | leaving              | any                   | in use                | has none     |
-    fn is_legal(&self) -> bool {
-        let (Some(outlet), Some(registration)) = (&self.outlet, &self.registration) else {
-            return false;
-        };
-        let (connection, released) = (&registration.connection, outlet.is_released());
-        let fits = match &self.stage {
-            Stage::Idle => connection.has_no_request(),
-            Stage::Unread(_) => connection.is_silent(),
-            Stage::Head(_) | Stage::Discarding(_) => connection.in_header(),
-            Stage::Answering(_) | Stage::Streaming(_) => connection.is_serving(),
-            Stage::Writing(_) => connection.is_unflushed(),
-            Stage::Leaving(_) => true,
-            // It does not wait.
-            Stage::HandOver(_) | Stage::Broken => false,
-        };
-        let is_idle = matches!(self.stage, Stage::Idle);
-        fits && self.offered.is_some() == released.is_some()
-            && (is_idle || !outlet.is_behind())
-            && (released != Some(true) || (is_idle && !outlet.is_behind()))
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use crate::load::tail::{Expectation, LongestPoll, Tail};
 use crate::metrics::kind::{KindIndex, METHODS};
 use crate::metrics::{Count, Rows};
 
@@ -241,59 +240,125 @@ fn add_up<'a>(sums: impl Iterator<Item = &'a Sums>) -> Moments {
     })
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Weight of a new observation once there are as many; before, the share is the plain mean.
+const WINDOW: u64 = 128;
 
-    const SLOW: KindIndex = KindIndex::from_bits(3);
-    const SHORT: LongestPoll = LongestPoll { nanos: 0, is_cpu: true };
+/// Share of requests with a long poll from which a kind is slow, and below which it is not any more.
+/// Two bounds, so that a kind near one does not change with each request.
+const SLOW_FROM: u64 = ONE / 100;
+const SLOW_UNTIL: u64 = ONE / 400;
 
-    #[test]
-    fn an_unknown_kind_is_like_the_mean_of_all() {
-        let table = LoadTable::new((2, 0), None);
-        assert_eq!(table.expect(SLOW), 0, "nothing is known yet");
-        table.observe(KindIndex::new(0, 0), 1000, 2000, SHORT);
-        assert_eq!(table.expect(SLOW), 1000);
-        table.observe(SLOW, 5000, 5000, SHORT);
-        assert_eq!(table.expect(SLOW), 5000);
-        assert_eq!(table.expect_any(), 1500, "one eighth of the way from 1000 to 5000");
+/// Requests that are measured by the clock of the thread after a long poll.
+const WATCHED: u64 = 256;
+
+/// A share of 1.
+const ONE: u64 = (1 << SHARE_BITS) - 1;
+const SHARE_BITS: u32 = 32;
+/// A share so small that it counts as none.
+const NONE: u64 = ONE >> 20;
+/// The first long poll of a kind that was not measured by the clock of the thread, as it may have been
+/// interrupted: slow for a few requests, which decide.
+const DOUBTFUL: u64 = ONE / 50;
+
+const WATCH_BITS: u32 = 16;
+const SLOW: u64 = 1 << (SHARE_BITS + WATCH_BITS);
+const FIXED: u64 = SLOW << 1;
+
+/// What polls a request is expected to have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Expectation {
+    /// Short ones.
+    Short,
+    /// Short ones, but a recent one of its kind was long.
+    Doubtful,
+    /// A long one.
+    Long,
+    /// No request of its kind was observed.
+    Unknown,
+}
+
+/// The longest poll of a request's handler.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LongestPoll {
+    pub(crate) nanos: u64,
+    /// By the CPU clock of the thread. Otherwise by the wall clock, which also runs while the thread is
+    /// interrupted.
+    pub(crate) is_cpu: bool,
+}
+
+/// The share of requests of one kind with a long poll, and what follows from it, in one word: a lane
+/// reads it for every request. 0 for a kind without long polls. Written by one thread.
+#[derive(Debug, Default)]
+struct Tail(Count);
+
+impl Tail {
+    /// What the next request of this kind is expected to do. Most kinds never had a long poll.
+    #[inline]
+    fn expectation(&self) -> Expectation {
+        if self.0.get() >> SHARE_BITS == 0 { Expectation::Short } else { self.of_long() }
     }
 
-    #[test]
-    fn the_mean_follows_what_changes() {
-        let estimate = Estimate::default();
-        (0..100).for_each(|_| estimate.observe(1000));
-        // Integer arithmetic leaves a few nanoseconds of deviation.
-        assert_eq!((estimate.mean.get(), estimate.deviation.get() / 4), (1000, 0));
-        (0..100).for_each(|_| estimate.observe(9000));
-        assert!((8990..=9000).contains(&estimate.mean.get()), "{estimate:?}");
+    #[cold]
+    fn of_long(&self) -> Expectation {
+        match (self.is_slow(), self.is_fixed()) {
+            (true, _) => Expectation::Long,
+            (false, true) => Expectation::Short,
+            (false, false) => Expectation::Doubtful,
+        }
     }
 
-    #[test]
-    fn lanes_are_merged_by_their_observations() {
-        let (one, two) = (LoadTable::new((0, 1), None), LoadTable::new((0, 1), None));
-        (0..3).for_each(|_| one.observe(SLOW, 1000, 4000, SHORT));
-        two.observe(SLOW, 5000, 8000, SHORT);
-        let rows = LoadTable::merge([&one, &two].into_iter());
-        let [row] = rows.as_slice() else { panic!("one kind: {rows:?}") };
-        assert_eq!((row.route, row.method, row.observations), (0, METHODS[3], 4));
-        assert_eq!(row.lane.0, Duration::from_nanos(2000));
-        assert_eq!(row.service.0, Duration::from_nanos(5000));
-        assert!((row.lane_sums.seconds - 8e-6).abs() < 1e-15, "{row:?}");
-        assert!((row.service_sums.squared_seconds - 112e-12).abs() < 1e-20, "{row:?}");
+    /// Whether requests of this kind are served on the slow lane.
+    fn is_slow(&self) -> bool {
+        self.0.get() & SLOW != 0
     }
 
-    #[test]
-    fn sums_have_the_exact_mean_and_variance_of_any_window() {
-        let sums = Sums::default();
-        // After a day of a busy lane, new observations must still be precise.
-        (0..100_000).for_each(|_| sums.observe(864_000_000));
-        let before = sums.read();
-        (0..1000).for_each(|n| sums.observe(if n % 2 == 0 { 1_000_000 } else { 3_000_000 }));
-        let now = sums.read();
-        let mean = (now.seconds - before.seconds) / 1000.0;
-        let variance = (now.squared_seconds - before.squared_seconds) / 1000.0 - mean * mean;
-        assert!((mean - 2e-3).abs() < 1e-9, "{mean}");
-        assert!((variance - 1e-6).abs() < 1e-9, "{variance}");
+    /// Whether the service has said what the kind costs.
+    fn is_fixed(&self) -> bool {
+        self.0.get() & FIXED != 0
+    }
+
+    fn fix(&self, slow: bool) {
+        self.0.set(FIXED | if slow { SLOW } else { 0 });
+    }
+
+    /// Adds an observation, after so many others.
+    #[inline]
+    fn observe(&self, before: u64, longest: LongestPoll, bound: u64) {
+        let word = self.0.get();
+        if word != 0 || longest.nanos > bound {
+            self.learn(word, before, longest, longest.nanos > bound);
+        }
+    }
+
+    #[inline(never)]
+    fn learn(&self, word: u64, before: u64, longest: LongestPoll, is_long: bool) {
+        if word & FIXED != 0 {
+            return;
+        }
+        let (mut share, mut watch) = (word & ONE, word >> SHARE_BITS & ((1 << WATCH_BITS) - 1));
+        let is_doubtful = is_long && !longest.is_cpu;
+        if is_long {
+            watch = WATCHED;
+        } else {
+            watch = watch.saturating_sub(1);
+        }
+        if !is_doubtful {
+            let weight = (before + 1).min(WINDOW);
+            share = if is_long { share + (ONE - share) / weight } else { share - share / weight };
+        } else if before == 0 {
+            share = DOUBTFUL;
+        }
+        if share < NONE {
+            share = 0;
+        }
+        let was_slow = word & SLOW != 0;
+        let is_slow = share >= SLOW_FROM || (was_slow && share >= SLOW_UNTIL);
+        if was_slow && !is_slow {
+            watch = WATCHED;
+        }
+        self.0.set(share | watch << SHARE_BITS | if is_slow { SLOW } else { 0 });
     }
 }
+
+#[cfg(test)]
+mod tests;
