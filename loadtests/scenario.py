@@ -4,10 +4,11 @@ import argparse
 from datetime import UTC, datetime
 from pathlib import Path
 
-from loadtests import k6, record, summary, target
-from loadtests.bench.options import positive
+from loadtests import k6, record, target
 from loadtests.record import Run
 from loadtests.report import keep
+from loadtests.report.markdown import markdown
+from loadtests.usage import positive
 
 SETTINGS = ("rate", "duration", "vus", "seed")
 
@@ -45,7 +46,7 @@ def _run(options: argparse.Namespace) -> int:
     base = record.read(options.base) if options.base else None
     settings = {name: value for name in SETTINGS if (value := getattr(options, name)) is not None}
     run, folder = run_one(options.scenario, target.find(), settings, options.out, base)
-    print(summary.describe(run))
+    print(markdown(run, base))
     print(f"report      {folder / 'report.html'}")
     if (folder / k6.DASHBOARD).exists():
         print(f"k6's own    {folder / k6.DASHBOARD}")

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from loadtests import k6, record, scenario, target
-from loadtests.bench.options import some_of
 from loadtests.record import Run
 from loadtests.report import overview
+from loadtests.usage import some_of
 from tools.errors import ToolError
 
 NAME = "suite"

@@ -1,11 +1,11 @@
 """The metrics contract: every series that a part of Corelane exposes, as the files of the folder `series` say."""
 
+import ast
+import operator
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-
-from . import cost
 
 FOLDER = Path(__file__).resolve().parent / "series"
 
@@ -14,6 +14,30 @@ TARGET_LABELS = ("job", "service", "namespace", "pod", "node", "instance")
 
 SUFFIXES = ("_bucket", "_sum", "_count")
 """What the names of a histogram's series end in."""
+
+_OPERATIONS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
+
+
+def figures_of(formula: str) -> set[str]:
+    """What the formula depends on."""
+    return {node.id for node in ast.walk(ast.parse(formula)) if isinstance(node, ast.Name)}
+
+
+def cost_of(formula: str, figures: Mapping[str, int]) -> int:
+    """How many series a family has: a formula of whole numbers and names, such as `lanes * (routes + 1)`."""
+    return _value(ast.parse(formula, mode="eval").body, figures)
+
+
+def _value(node: ast.expr, figures: Mapping[str, int]) -> int:
+    match node:
+        case ast.Constant(value=int(number)):
+            return number
+        case ast.Name(id=name) if name in figures:
+            return figures[name]
+        case ast.BinOp(left, operation, right) if type(operation) in _OPERATIONS:
+            sides = _value(left, figures), _value(right, figures)
+            return _OPERATIONS[type(operation)](*sides)
+    raise ValueError(f"no formula of known names, numbers, +, - and *: {ast.unparse(node)}")
 
 
 @dataclass(frozen=True)
@@ -88,7 +112,7 @@ class Part:
 
     def total(self, figures: Mapping[str, int] | None = None) -> int:
         """The number of all listed series, of the example or of other figures."""
-        return sum(cost.series(each.cost, figures or self.example) for each in self.series())
+        return sum(cost_of(each.cost, figures or self.example) for each in self.series())
 
 
 def read(folder: Path = FOLDER) -> dict[str, Part]:

@@ -5,16 +5,50 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from images import layer, machine, rust, stamp
+from images import layer, rust, stamp
 from images.archive import Layered
 from images.definitions import USERS, Content, Definition, Target, base
-from images.layer import Entry, File
+from images.layer import Entry, File, Folder, Link
 from images.rust import Workspace
 from images.stamp import Stamp
 from local import service
+from tools import pythonlock, table
 from tools.errors import ToolError
 
 PORTS = (8080, 8081)
+
+CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
+"""Where OpenSSL's probes, rustls and Go look, as on Debian."""
+
+ZONES = "/usr/share/zoneinfo"
+
+NAMES = b"hosts: files dns\n"
+"""Of nsswitch.conf: /etc/hosts before DNS."""
+
+PINNED = 0
+"""Modification time of these files: images of all services share their layer."""
+
+
+def machine() -> Layered:
+    """The lowest layer of an image of a service: certificates and time zones, which a program takes from its machine.
+
+    Their versions are in the lock file `image` of hack/tools.
+    """
+    certificates = pythonlock.install(table.find("certificates"))
+    zones = pythonlock.install(table.find("timezones"))
+    entries: list[Entry] = [
+        File(CERTIFICATES, certificates),
+        # The default of OpenSSL in other distributions.
+        Link("/etc/ssl/cert.pem", "certs/ca-certificates.crt"),
+        File("/etc/nsswitch.conf", NAMES),
+        # The chart mounts the root read-only: a pod that writes there needs a volume.
+        Folder("/tmp", 0o1777),
+    ]
+    files = sorted(file for file in zones.rglob("*") if file.is_file())
+    # The package also has files of Python.
+    data = (file for file in files if not file.suffix.startswith(".py"))
+    entries += [File(f"{ZONES}/{file.relative_to(zones)}", file) for file in data]
+    return Layered(entries, PINNED)
 
 
 @dataclass(frozen=True)
@@ -37,7 +71,7 @@ def project(manifest: Path, binary: str, more: Sequence[Entry] = ()) -> Project:
         options = ["--package", package["name"]]
         built = rust.build_in(workspace, chosen.program, target.platform, target.profile, options)
         own = layer.program(f"/{chosen.program}", built)
-        return Content([machine.layer(), Layered([*base(), own, *more])], {})
+        return Content([machine(), Layered([*base(), own, *more])], {})
 
     definition = Definition(
         name=chosen.program,
@@ -62,7 +96,7 @@ def files(name: str, entrypoint: Sequence[str], entries: Sequence[Entry]) -> Def
         licenses="",
         entrypoint=entrypoint[0],
         ports=PORTS[:1],
-        content=lambda _target: Content([machine.layer(), Layered([*USERS, *entries])], {}),
+        content=lambda _target: Content([machine(), Layered([*USERS, *entries])], {}),
         arguments=tuple(entrypoint[1:]),
     )
 

@@ -7,11 +7,12 @@ import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 
-from loadtests import k6, record, summary
+from loadtests import k6, record
 from loadtests.cluster import merge, release, runners
 from loadtests.cluster.release import Kubectl, Receiver
 from loadtests.record import Server
 from loadtests.report import keep, prometheus
+from loadtests.report.markdown import markdown
 from loadtests.scenario import SETTINGS, add_out
 from loadtests.usage import UsageError
 
@@ -75,7 +76,7 @@ def _run(options: argparse.Namespace) -> int:
     run = merge.record_of(wanted, installed, ended, started, load)
     run.server = server_side(kubectl, installed.receiver, ended.began, run.seconds)
     keep(run, folder)
-    print(summary.describe(run))
+    print(markdown(run))
     for reason in ended.reasons():
         print(f"cluster     {reason}")
     print(f"testid      {wanted.testid}")

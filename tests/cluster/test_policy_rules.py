@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.policies import World, living, matches, ruleset
+from cluster.policies import World, ruleset
 
 pytestmark = pytest.mark.fast
 
@@ -51,29 +51,11 @@ def ingress(*of: dict, selected: str = "server") -> dict:
     return policy(selected, policyTypes=["Ingress"], ingress=list(of))
 
 
-def test_without_policies_everything_passes() -> None:
-    assert list(rules()) == ["forward"]
-    assert not any("vmap" in rule for rule in rules()["forward"])
-
-
 def test_a_policy_without_rules_drops_all_but_answers() -> None:
     chains = rules(ingress())
     assert chains["ingress_10_0_1_1"] == ["drop"]
     assert "ip daddr vmap { 10.0.1.1 : jump ingress_10_0_1_1 }" in chains["forward"]
     assert chains["forward"].index("ct state established,related accept") == 1
-
-
-def test_rules_are_only_on_the_node_of_the_pod() -> None:
-    assert "ingress_10_0_1_1" not in rules(ingress(), node="node2")
-
-
-def test_a_policy_selects_in_its_own_namespace_only() -> None:
-    everybody = policy("", space="monitoring", policyTypes=["Ingress"])
-    assert list(rules(everybody)) == ["ingress_10_0_1_9", "forward"]
-
-
-def test_an_empty_rule_allows_all() -> None:
-    assert rules(ingress({}))["ingress_10_0_1_1"] == ["return", "drop"]
 
 
 def test_peers_and_ports_of_one_rule_are_both_needed() -> None:
@@ -112,31 +94,3 @@ def test_egress_knows_a_port_by_the_name_that_the_other_pod_gives_it() -> None:
         "ip daddr 10.0.1.1 udp dport 53 return",
         "drop",
     ]
-
-
-def test_several_policies_add_up() -> None:
-    chain = rules(ingress({"ports": [{"port": 1}]}), ingress({"ports": [{"port": 2}]}))
-    assert chain["ingress_10_0_1_1"] == ["tcp dport 1 return", "tcp dport 2 return", "drop"]
-
-
-def test_label_selectors() -> None:
-    def fulfils(operator: str, *values: str, **labels: str) -> bool:
-        expression = {"key": "tier", "operator": operator, "values": list(values)}
-        return matches({"matchExpressions": [expression]}, labels)
-
-    assert matches({}, {})
-    assert fulfils("In", "a", "b", tier="a")
-    assert not fulfils("In", "a")
-    assert fulfils("NotIn", "a")
-    assert not fulfils("NotIn", "a", tier="a")
-    assert fulfils("Exists", tier="")
-    assert not fulfils("Exists")
-    assert fulfils("DoesNotExist")
-    assert not fulfils("DoesNotExist", tier="a")
-
-
-def test_pods_without_an_address_of_their_own_do_not_count() -> None:
-    starting = {**SERVER, "status": {"phase": "Pending"}}
-    ended = {**SERVER, "status": {"podIP": "10.0.1.1", "phase": "Succeeded"}}
-    on_host = {**SERVER, "spec": {**SERVER["spec"], "hostNetwork": True}}
-    assert living([starting, SERVER, ended, on_host]) == [SERVER]

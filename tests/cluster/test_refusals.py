@@ -4,7 +4,6 @@ Each command runs in a network namespace of its own, with a state folder and cgr
 test's: nothing here sees or touches a cluster that is up on the machine.
 """
 
-import fcntl
 import os
 import subprocess
 import sys
@@ -73,12 +72,6 @@ def marked(machine: Machine) -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-def test_an_interface_of_that_name_is_refused(machine: Machine) -> None:
-    result = machine.run("up", "ip link add corelane0 type bridge")
-    assert result.returncode == 1
-    assert "an interface corelane0 exists that is not the cluster's" in result.stderr
-
-
 @pytest.mark.parametrize(
     ("before", "holder"),
     [
@@ -96,30 +89,6 @@ def test_a_network_in_use_names_its_holder(machine: Machine, before: str, holder
     assert "CLUSTER_NETWORK" in result.stderr
     machine.variables["CLUSTER_NETWORK"] = "10.77.0.0/16"
     assert "is in use" not in machine.run("up", before).stderr
-
-
-def test_another_command_at_work_is_refused(machine: Machine) -> None:
-    machine.state.mkdir()
-    with open(machine.state / "lock", "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        for command in ("up", "down"):
-            result = machine.run(command)
-            assert result.returncode == 1
-            assert "another command" in result.stderr
-
-
-def test_a_cluster_with_ended_parts_is_refused_until_down(
-    machine: Machine, marked: subprocess.Popen[bytes]
-) -> None:
-    dead = {"node1-kubelet": {"pid": os.getpid(), "started": "1"}}
-    machine.record(boot=records.boot(), complete=True, processes=dead)
-    result = machine.run("up")
-    assert result.returncode == 1
-    assert "these ended: node1-kubelet" in result.stderr
-    assert "make cluster-down" in result.stderr
-    assert marked.poll() is None
-    assert machine.run("down").stdout == "The cluster is down.\n"
-    assert machine.run("down").stdout == "No cluster is up.\n"
 
 
 @pytest.mark.parametrize("boot", ["this boot", "an earlier boot"])

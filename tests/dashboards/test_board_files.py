@@ -2,11 +2,8 @@
 
 import json
 import re
-import shutil
 import subprocess
 from pathlib import Path
-
-import pytest
 
 from stack import REPOSITORY
 from tools import resolve
@@ -25,33 +22,6 @@ def check(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
 def test_the_files_are_what_the_code_writes() -> None:
     checked = check(CODE.parent, "--check")
     assert checked.returncode == 0, checked.stderr
-
-
-# Only developers call the generator.
-@pytest.mark.nightly
-def test_a_file_that_was_changed_by_hand_or_is_left_over_is_named(tmp_path: Path) -> None:
-    (tmp_path / "hack").symlink_to(REPOSITORY / "hack")
-    folder = tmp_path / "dashboards"
-    shutil.copytree(CODE, folder / "grafana")
-    for other in ("metrics", "rules"):
-        (folder / other).symlink_to(REPOSITORY / "dashboards" / other)
-    shutil.copytree(REPOSITORY / "dashboards" / "json", folder / "json")
-    changed = folder / "json" / "corelane-lanes.json"
-    changed.write_text(changed.read_text().replace("Busiest", "Laziest"))
-    (folder / "json" / "corelane-old.json").write_text("{}")
-    checked = check(folder, "--check")
-    assert checked.returncode == 1
-    assert checked.stderr == (
-        "dashboards: not up to date: corelane-lanes.json, corelane-old.json. Run: make dashboards\n"
-    )
-    assert check(folder).returncode == 0
-    assert check(folder, "--check").returncode == 0
-    assert not (folder / "json" / "corelane-old.json").exists()
-
-
-@pytest.mark.nightly
-def test_bad_usage_is_refused() -> None:
-    assert check(CODE.parent, "--chek").returncode == 64
 
 
 def expressions(value: object) -> list[str]:

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from dashboards.live import boards, check
-from dashboards.live.boards import Dashboard, Query, fill
+from dashboards.live.boards import Dashboard, Query
 from dashboards.live.check import Judge, wrong
-from stack import eventually
 from stack.prometheus import Prometheus, lately
 from stack.prometheus import prometheus as running
 
@@ -52,13 +51,6 @@ def test_an_error_of_prometheus_is_reported(prometheus: Prometheus) -> None:
     said = wrong(prometheus.instant("sum by (", lately()))
     assert said.startswith("400: ")
     assert "parse error" in said
-
-
-def test_a_rule_that_cannot_be_evaluated_is_reported(prometheus: Prometheus) -> None:
-    eventually(prometheus.broken_rules, "an evaluation")
-    ((rule, words),) = prometheus.broken_rules().items()
-    assert rule == "broken"
-    assert "many-to-many" in words or "duplicate" in words
 
 
 def board(*panels: dict, templating: list[dict] | None = None) -> Dashboard:
@@ -113,18 +105,6 @@ def test_an_empty_query_fails_unless_it_is_listed(prometheus: Prometheus) -> Non
     assert (found.failures, found.notes, found.queries, found.idle) == ([], [], 5, 3)
 
 
-def test_an_outdated_entry_of_the_list_is_reported(prometheus: Prometheus) -> None:
-    listed = {("one", "Full", ""): "rare", ("one", "Gone", ""): "rare", ("two", "Full", ""): "rare"}
-    found = judged(prometheus, board(panel("Full", "up")), listed)
-    assert [note.where for note in found.notes] == ["One | Full | A"]
-    assert [failure.where for failure in found.failures] == ["One | Gone | all queries"]
-
-
-def test_a_listed_query_must_still_be_promql(prometheus: Prometheus) -> None:
-    found = judged(prometheus, board(panel("Rare", "sum(")), {("one", "Rare", ""): "rare"})
-    assert len(found.failures) == 1
-
-
 @pytest.mark.parametrize(
     ("expression", "words"),
     [
@@ -142,26 +122,3 @@ def test_a_zero_that_is_always_there_proves_nothing(
 ) -> None:
     query = Query("A", expression, instant)
     assert wrong(check.evidence(prometheus, query, {}, lately())[1])[:5].strip(": ") == words
-
-
-def test_variables_get_their_values_in_order(prometheus: Prometheus) -> None:
-    def query(name: str, text: str, **more: object) -> dict:
-        return {"type": "query", "name": name, "query": {"query": text}, **more}
-
-    dashboard = board(
-        templating=[
-            {"type": "datasource", "name": "datasource", "query": "prometheus"},
-            query("job", "label_values(up, job)"),
-            query("pod", 'label_values(up{job="$job"}, pod)', includeAll=True, allValue=".*"),
-            query("none", 'label_values(up{job="other"}, pod)'),
-        ]
-    )
-    eventually(lambda: prometheus.label_values("pod", "up", lately()), "a pod")
-    values, offers = boards.choose(dashboard, prometheus, lately(), {})
-    assert [(offer.name, offer.values) for offer in offers] == [
-        ("job", ("prometheus",)),
-        ("pod", ("one",)),
-        ("none", ()),
-    ]
-    filled = fill('rate(a{job="$job", pod=~"$pod"}[$__rate_interval])', values)
-    assert filled == 'rate(a{job="prometheus", pod=~".*"}[20s])'

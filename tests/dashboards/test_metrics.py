@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dashboards.metrics import catalogue, cost
+from dashboards.metrics import catalogue
 from dashboards.metrics.catalogue import Group, Part, Series
 from stack import REPOSITORY
 from support.exposition import Matcher, Selector, differences, selectors
@@ -53,7 +53,7 @@ def test_labels_and_figures_are_explained_and_used() -> None:
     for part in PARTS.values():
         labels = {label for series in part.series() for label in series.labels}
         assert labels == set(part.labels), part.title
-        figures = {name for series in part.series() for name in cost.names(series.cost)}
+        figures = {name for series in part.series() for name in catalogue.figures_of(series.cost)}
         assert figures == set(part.figures) == set(part.example), part.title
         for series in part.series():
             assert set(series.values) <= set(series.labels), series.name

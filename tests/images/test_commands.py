@@ -2,7 +2,6 @@
 
 import json
 import os
-import shlex
 import shutil
 import ssl
 import subprocess
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from images import archive, packages, platforms, rust, stamp
+from images import archive, packages, platforms, stamp
 from stack import REPOSITORY
 from tools.errors import ToolError
 
@@ -50,19 +49,6 @@ def change(lock: Path, **fields: str) -> None:
     content = json.loads(lock.read_text())
     content["libc6"][platforms.native().arch] |= fields
     lock.write_text(json.dumps(content))
-
-
-@pytest.mark.nightly
-@needs_apt
-def test_a_version_that_debian_no_longer_has_is_replaced_with_a_warning(
-    lock: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    change(lock, version="2.36-9+gone", sha256="0" * 64)
-    found = packages.obtain("libc6", platforms.native())
-    assert found.version != "2.36-9+gone"
-    assert f"WARNING: Debian no longer offers 2.36-9+gone for {platforms.native().arch}" in (
-        capsys.readouterr().err
-    )
 
 
 @pytest.mark.nightly
@@ -116,17 +102,6 @@ def test_images_of_services_have_what_a_machine_has(tmp_path: Path) -> None:
         winter = datetime(2026, 1, 1, tzinfo=zoneinfo.ZoneInfo.from_file(file))
     assert winter.utcoffset() == timedelta(hours=1)
     assert "hosts: files dns" in (root / "etc/nsswitch.conf").read_text()
-
-
-@pytest.mark.fast
-def test_the_folder_of_a_project_may_have_spaces() -> None:
-    folder = Path("/a b/it's")
-    project = rust.Workspace(folder, folder / "target", "/project")
-    flags = rust.environment(project, platforms.native(), "release")
-    key = f"CFLAGS_{platforms.native().rust.replace('-', '_')}"
-    # As the crate cc splits them, with CC_SHELL_ESCAPED_FLAGS.
-    assert f"-ffile-prefix-map={folder}=/project" in shlex.split(flags[key])
-    assert flags["CC_SHELL_ESCAPED_FLAGS"] == "1"
 
 
 ROLES = ("AUTHOR", "COMMITTER")

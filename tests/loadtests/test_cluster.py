@@ -88,18 +88,6 @@ def test_what_is_counted_is_added() -> None:
     }
 
 
-def test_a_route_that_a_runner_never_asked_has_the_others_times() -> None:
-    silent = part({ALL: Route(0, 0, {"min": 0.0, "mean": 0.0, "p99": 0.0, "max": 0.0})})
-    (merged,) = merge.parts([[silent], [part({ALL: route([5.0, 7.0])})]])
-    assert merged.routes[ALL].latency_ms["min"] == 5.0
-    assert merged.routes[ALL].latency_ms["mean"] == 6.0
-
-
-def test_one_runner_has_no_best_and_worst() -> None:
-    (alone,) = merge.parts([[part({ALL: route([1.0, 2.0])})]])
-    assert alone.figures == {}
-
-
 SUMMARY = json.dumps({"metrics": {"http_reqs": {}}, "root_group": {}})
 
 

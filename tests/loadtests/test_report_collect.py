@@ -1,7 +1,6 @@
 """Requests become the parts of a record: curves, bins, a fair sample, failures where they were; its file and folder."""
 
 import random
-import re
 import tracemalloc
 from datetime import UTC, datetime
 from itertools import chain
@@ -12,10 +11,9 @@ import pytest
 from loadtests import record
 from loadtests.record import ALL, Checks, Figure, OverTime, Part, Route, Run, Server, Target
 from loadtests.report import collect
-from loadtests.report.collect import BINS, SCATTERED, Collector, percents
+from loadtests.report.collect import Collector
 from loadtests.report.progress import Progress
 from loadtests.report.samples import Spool, ordered, quantiles
-from tools.errors import ToolError
 
 pytestmark = pytest.mark.fast
 
@@ -40,17 +38,6 @@ def read(lines: list[str], tmp_path: Path, started: float = 100.0) -> Collector:
     return collector
 
 
-def test_a_curve_is_as_dense_in_every_nine() -> None:
-    found = percents(1_000_000)
-    for low, high in ((90, 99), (99, 99.9), (99.9, 99.99), (99.99, 99.999)):
-        assert sum(low <= percent < high for percent in found) == 18
-    assert found == sorted(set(found))
-    assert found[0] == 0
-    assert found[-1] == 100
-    # With few requests there is nothing beyond the slowest of them.
-    assert percents(10)[-2:] == [90, 100]
-
-
 def test_routes_add_up_to_all() -> None:
     collector, chance = Collector(), random.Random(4)
     for number in range(4000):
@@ -71,38 +58,6 @@ def test_routes_add_up_to_all() -> None:
         assert values == sorted(values)
         median = dict(map(tuple, curve))[50.0]
         assert median == pytest.approx(part.routes[name].latency_ms["p50"], abs=1e-3)
-
-
-def test_a_quiet_time_has_no_percentiles() -> None:
-    collector = Collector()
-    for t in (0.5, 3.5):
-        collector.request(ALL, "hello", t, 1.0, failed=False)
-    over = collector.parts()[0].over_time[ALL]
-    assert over.requests == [1, 0, 0, 1]
-    assert over.p99_ms == [1.0, None, None, 1.0]
-
-
-def test_a_long_run_has_wider_bins() -> None:
-    collector = Collector()
-    for t in range(3 * BINS):
-        collector.request(ALL, "hello", float(t), 1.0, failed=False)
-    over = collector.parts()[0].over_time[ALL]
-    assert len(over.t) == BINS
-    assert set(over.requests) == {3}
-
-
-def test_the_sample_is_fair() -> None:
-    collector = Collector()
-    count = 20 * SCATTERED
-    for number in range(count):
-        collector.request(ALL, "hello", number / 1000, 1.0, failed=False)
-    points = collector.parts()[0].scatter["hello"]
-    assert len(points) == SCATTERED
-    # As many of each quarter of the time; 4 standard deviations of a binomial are 95.
-    for quarter in range(4):
-        first = quarter * count / 4000
-        share = sum(first <= t < first + count / 4000 for t, _ in points)
-        assert share == pytest.approx(SCATTERED / 4, abs=95)
 
 
 def test_a_part_in_slices_lasts_as_long_as_these() -> None:
@@ -141,13 +96,6 @@ def test_samples_of_k6_are_read(tmp_path: Path) -> None:
     assert part.checks.failed_names == ["hello: body (1 of 2)"]
 
 
-def test_nothing_asked_is_a_part_of_nothing(tmp_path: Path) -> None:
-    collector = read([sample("dropped_iterations", 100.1, 3, scenario="load")], tmp_path)
-    (part,) = collector.parts()
-    assert (part.name, part.requests, part.dropped, part.seconds) == (ALL, 0, 3, 0.0)
-    assert part.routes == part.over_time == {}
-
-
 PERCENTS = (0, 0.1, 1, 50, 50, 90, 99, 99.9, 99.99, 100)
 
 
@@ -172,16 +120,6 @@ def test_they_are_those_of_all_values(count: int, limit: int) -> None:
     pieces = chain.from_iterable(one.of(one.seconds()) for one in series)
     found = quantiles(ordered(pieces, limit), count, PERCENTS)
     assert found == pytest.approx([exact(values, percent) for percent in PERCENTS], rel=1e-12)
-
-
-def test_a_second_is_found_again_after_it_was_spilled() -> None:
-    spool = Spool(10)
-    series = spool.series()
-    for value in range(100):
-        series.add(value % 4, float(value))
-    assert series.seconds() == [0, 1, 2, 3]
-    found = [value for piece in series.of([2]) for value in piece]
-    assert sorted(found) == [float(value) for value in range(2, 100, 4)]
 
 
 def test_memory_does_not_grow_with_their_number() -> None:
@@ -244,37 +182,3 @@ def test_a_run_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert folder.name == "load-20260102T030405Z"
     record.write(a_run(), folder)
     assert record.read(folder) == record.read(folder / "run.json") == a_run()
-
-
-def test_the_newest_run_is_linked(tmp_path: Path) -> None:
-    for _ in range(2):
-        folder = record.create_folder(tmp_path, "load", STARTED)
-        record.write(a_run(), folder)
-    assert folder.name == "load-20260102T030405Z-2"
-    assert (tmp_path / "load-latest").resolve() == folder
-    assert sorted(place.name for place in tmp_path.iterdir()) == [
-        "load-20260102T030405Z",
-        "load-20260102T030405Z-2",
-        "load-latest",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("", "is no record of a run"),
-        ("[]", "is no record of a run"),
-        ('{"schema": 2}', "schema 2 of the run; this program reads 1"),
-        ('{"schema": 1}', "is no record of a run"),
-    ],
-    ids=["empty", "a list", "of another schema", "without its fields"],
-)
-def test_what_is_no_record_is_told(tmp_path: Path, text: str, words: str) -> None:
-    (tmp_path / "run.json").write_text(text)
-    with pytest.raises(ToolError, match=re.escape(words)):
-        record.read(tmp_path)
-
-
-def test_a_missing_run_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ToolError, match="there is no such run"):
-        record.read(tmp_path)

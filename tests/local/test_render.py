@@ -52,13 +52,6 @@ def test_without_tls_there_is_no_such_file() -> None:
 
 
 @pytest.mark.fast
-def test_a_missing_file_is_named() -> None:
-    result = rendered("no-such-values.yaml")
-    assert result.returncode == 1
-    assert "no-such-values.yaml" in result.stderr
-
-
-@pytest.mark.fast
 @pytest.mark.parametrize("replicas", [1, 3])
 def test_the_local_gateway_is_what_the_chart_renders(replicas: int) -> None:
     ports = {"GATEWAY_PORT": 20001, "ENVOY_ADMIN_PORT": 20002, "GATEWAY_STATS_PORT": 20003}
@@ -74,27 +67,6 @@ def test_the_local_gateway_is_what_the_chart_renders(replicas: int) -> None:
 
 def plan(replicas: int, cpus: tuple[int, ...]) -> topology.Topology:
     return topology.plan(Settings(replicas, cpus, VARIABLES))
-
-
-@pytest.mark.parametrize(
-    ("replicas", "cpus", "spread"),
-    [
-        (2, (0, 1), [0, 1]),
-        (2, (4, 6, 7), [4, 6]),
-        (3, (0, 1), [0, 1, 0]),
-        (2, (5,), [5, 5]),
-    ],
-)
-def test_replicas_take_the_cpus_in_turn(
-    replicas: int, cpus: tuple[int, ...], spread: list[int]
-) -> None:
-    assert [replica.cpu for replica in plan(replicas, cpus).replicas] == spread
-
-
-def test_ports_count_up_from_the_first() -> None:
-    replicas = plan(3, (0, 1)).replicas
-    assert [replica.port for replica in replicas] == [8100, 8101, 8102]
-    assert [replica.admin_port for replica in replicas] == [8200, 8201, 8202]
 
 
 def test_the_rules_of_a_checkout_of_any_name_are_found(
@@ -123,13 +95,6 @@ def test_lanes_are_pinned_only_on_cpus_of_their_own(replicas: int, pin: str) -> 
     made = plan(replicas, (0, 1))
     argv = commands.server(made.replicas[0], made.pinned, Path("corelane-server"))
     assert argv[argv.index("--pin") + 1] == pin
-
-
-def test_a_saved_topology_is_read_back(tmp_path: Path) -> None:
-    made = plan(2, (0, 1))
-    assert topology.read(tmp_path) is None
-    topology.save(made, tmp_path)
-    assert topology.read(tmp_path) == made
 
 
 def test_port_in_use_names_port_process_and_variable(

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from stack import REPOSITORY, eventually
-from tools import pythonlock, resolve, table, versions
-from tools.table import FOLDER, Debian, Tool
+from tools import pythonlock, table, versions
+from tools.table import FOLDER
 
 # Only developers use it.
 pytestmark = pytest.mark.nightly
@@ -67,52 +67,6 @@ def test_an_unsuitable_version_on_path_is_passed_over(machine: Machine) -> None:
     assert machine.tools("path", "helm") == (0, f"{suitable}\n", "")
 
 
-def test_the_newest_installed_off_path_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Debian's PostgreSQL is in a folder of its version."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("PATH", str(tmp_path / "none"))
-    for version in ("15", "17", "19"):
-        program = tmp_path / version / "bin" / "postgres"
-        program.parent.mkdir(parents=True)
-        program.write_text(f"#!/bin/sh\necho postgres {version}.1\n")
-        program.chmod(0o755)
-    debian = Debian(folders=(f"{tmp_path}/*/bin",))
-    tool = Tool("postgres", version=("--version",), suits=">=15 <19", debian=debian)
-    assert resolve.locate(tool) == tmp_path / "17" / "bin" / "postgres"
-
-
-APT = """\
-for word; do
-  case $word in download|-*|*=*) ;; *) echo >"${word}_1.0_amd64.deb" ;; esac
-done"""
-"""Downloads everything."""
-
-DPKG = """\
-case $1 in
-  --field) echo "linux-image-6.1.0-1-cloud-amd64 (= 6.1.5-1)" ;;
-  -x) /bin/mkdir -p "$3/bin"; echo "${2##*/}" >>"$3/unpacked"; echo program >"$3/bin/busybox" ;;
-esac"""
-"""Every package has the program, and depends on the same one."""
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root obtains Debian's packages")
-def test_a_package_is_unpacked_that_another_one_names_by_its_version(machine: Machine) -> None:
-    machine.add("bin", "apt-get", APT)
-    machine.add("bin", "dpkg-deb", DPKG)
-    status, output, errors = machine.tools("path", "busybox")
-    assert status == 0, errors
-    program = Path(output.strip())
-    # Found where it is, and not hidden by a script that would start it.
-    assert program.read_text() == "program\n"
-    assert sorted((program.parent.parent / "unpacked").read_text().split()) == [
-        "busybox-static_1.0_amd64.deb",
-        "linux-image-6.1.0-1-cloud-amd64_1.0_amd64.deb",
-        "linux-image-cloud-amd64_1.0_amd64.deb",
-    ]
-
-
 def test_a_tool_that_cannot_be_had_says_what_to_install(machine: Machine) -> None:
     ab = machine.add("bin", "ab", "echo 'Version 1.3.1'")
     status, _, errors = machine.tools("ensure", "ab")
@@ -134,13 +88,6 @@ def test_a_module_of_another_hash_is_not_built(machine: Machine) -> None:
     assert status == 1
     assert "helm.sh/helm/v4@v4.3.1 has the hash h1:other, but tools.toml says" in errors
     assert "built" not in errors
-
-
-def test_what_was_obtained_must_suit(machine: Machine) -> None:
-    machine.add("bin", "go", downloading(FAKE_GO.format(version="v3.0.0", before=":")))
-    status, _, errors = machine.tools("ensure", "helm")
-    assert status == 1
-    assert "prints the version 3.0.0" in errors
 
 
 def test_two_runs_at_once_obtain_a_tool_once(machine: Machine) -> None:
@@ -170,15 +117,6 @@ FAKE_GO = """
 while [ "$1" != -o ]; do shift; done
 printf '#!/bin/sh\\necho {version}\\n' >"$2"
 /bin/chmod +x "$2"
-"""
-
-
-FAKE_GO_OF_SEVERAL = """
-while [ "$1" != -o ]; do shift; done
-for name in kubectl kubelet; do
-  printf '#!/bin/sh\\necho v1.35.4\\n' >"$2$name"
-  /bin/chmod +x "$2$name"
-done
 """
 
 

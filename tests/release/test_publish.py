@@ -4,15 +4,13 @@ import re
 import subprocess
 import sys
 import tarfile
-from io import BytesIO
 from pathlib import Path
 
 import pytest
 import yaml
 
 from release import charts, sbom
-from release.artefacts import IMAGE, INDEX, Artefact, digest_in, table
-from release.charts import repack
+from release.artefacts import INDEX, Artefact
 from stack import REPOSITORY
 from stack.rendering import helm
 from tools.errors import ToolError
@@ -140,22 +138,6 @@ def test_packages_are_sorted_and_of_the_commit(packages: dict[str, Path]) -> Non
         assert {member.mtime for member in members} == {int(package.stat().st_mtime)}
 
 
-@pytest.mark.fast
-def test_the_order_of_an_archive_does_not_matter(tmp_path: Path) -> None:
-    names = ["shop/values.yaml", "shop/charts/b/Chart.yaml", "shop/Chart.yaml", "shop/charts/a/x"]
-    for number, order in enumerate((names, names[::-1])):
-        with tarfile.open(tmp_path / f"{number}.tgz", "w:gz") as archive:
-            for name in order:
-                member = tarfile.TarInfo(name)
-                member.mtime, member.size = number, len(name)
-                archive.addfile(member, BytesIO(name.encode()))
-        repack(tmp_path / f"{number}.tgz", 7)
-    assert (tmp_path / "0.tgz").read_bytes() == (tmp_path / "1.tgz").read_bytes()
-    with tarfile.open(tmp_path / "0.tgz") as archive:
-        found = {name: archive.extractfile(name).read().decode() for name in archive.getnames()}
-    assert found == {name: name for name in names}
-
-
 @pytest.mark.nightly
 def test_helm_lints_packages(packages: dict[str, Path]) -> None:
     for package in packages.values():
@@ -167,51 +149,6 @@ def test_helm_lints_packages(packages: dict[str, Path]) -> None:
 def test_an_image_that_no_chart_uses_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ToolError, match="no chart uses the image corelane-other"):
         charts.package_all(REPOSITORY, [index("other", "c")], tmp_path / "charts")
-
-
-@pytest.mark.fast
-def test_a_value_is_changed_in_its_own_block_only() -> None:
-    values = 'first:\n  key: a\n\nimage:\n  # of what\n  name: x\n\n  key: ""\nlast:\n  other: b\n'
-    assert charts.changed(values, "first", "key", "c") == values.replace("key: a", "key: c")
-    assert charts.changed(values, "image", "key", "c") == values.replace('""', "c")
-    with pytest.raises(ToolError, match=r"no image\.other"):
-        charts.changed(values, "image", "other", "c")
-
-
-@pytest.mark.fast
-def test_each_image_of_a_chart_has_its_own_digest(tmp_path: Path) -> None:
-    image = "image:\n    # Where\n    repository: {}\n\n    tag: x\n    digest: {}\n"
-    text = "first:\n  {}second:\n  {}global:\n  registry: x\n"
-    values = "third:\n  deep:\n    image:\n      repository: other\n      digest: old\n"
-    before, after = (
-        values
-        + text.format(
-            image.format("corelane-server", first), image.format("corelane-gateway", second)
-        )
-        for first, second in (("old", '""'), (PUSHED[0].digest, PUSHED[1].digest))
-    )
-    (tmp_path / "values.yaml").write_text(before)
-    charts.pin([tmp_path], PUSHED[:2])
-    found = (tmp_path / "values.yaml").read_text()
-    assert found == after.replace("registry: x", f"registry: {REGISTRY}")
-
-
-@pytest.mark.fast
-def test_a_digest_is_read_only_where_there_is_one() -> None:
-    digest = "sha256:" + "d" * 64
-    assert digest_in(f"Pushed: x\nDigest: {digest}\n", "push") == digest
-    with pytest.raises(ToolError, match="expected one digest, found 2"):
-        digest_in(f"{digest} {PUSHED[0].digest}", "push")
-
-
-@pytest.mark.fast
-def test_the_table_names_every_artefact() -> None:
-    image = Artefact(IMAGE, "server", f"{REGISTRY}/corelane-server", PUSHED[0].digest, arch="arm64")
-    rows = [line.split() for line in table([PUSHED[1], image]).splitlines()[1:]]
-    assert rows == [
-        ["index", "gateway", "-", VERSION, PUSHED[1].digest],
-        ["image", "server", "arm64", "-", image.digest],
-    ]
 
 
 @pytest.mark.nightly

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from stack.http import Client, Reply, ask
-from stack.replica import STATIC, Server
+from stack.replica import Server
 
 
 def problem(reply: Reply) -> dict:
@@ -182,13 +182,6 @@ def test_head_equals_get_without_body(server: Server, path: str) -> None:
         k: v for k, v in head.headers.items() if k not in varying
     }
     client.close()
-
-
-def test_the_committed_files_are_the_generated_ones() -> None:
-    import static_files
-
-    for name, content in static_files.contents().items():
-        assert (STATIC / name).read_bytes() == content, name
 
 
 def test_histograms_end_in_infinity(server: Server) -> None:

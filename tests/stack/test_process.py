@@ -1,11 +1,15 @@
-"""How processes are started and ended, and named when they fail."""
+"""How processes are started and ended, and named when they fail; and which ports they are given."""
 
 import signal
+import subprocess
+import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from stack import eventually
+from stack import REPOSITORY, eventually
+from stack.ports import BLOCK, VARIABLE, free_ports
 from stack.process import Process, end, running, wait_for
 from tools.errors import ToolError
 
@@ -19,18 +23,6 @@ def shell(name: str, script: str, folder: Path) -> Process:
 def sleeper(name: str, folder: Path) -> Process:
     """One that goes on until it is told to end."""
     return shell(name, f"touch {name}.ready; exec sleep 60", folder)
-
-
-def test_a_process_can_be_killed_and_started_again(tmp_path: Path) -> None:
-    one = sleeper("one", tmp_path)
-    one.start()
-    first = one.pid
-    one.kill()
-    assert (one.running, one.failed, one.pid) == (False, False, 0)
-    one.start()
-    assert one.pid not in (0, first)
-    end([one])
-    assert not one.running
 
 
 def test_a_process_that_is_stopped_ends_like_the_others(tmp_path: Path) -> None:
@@ -61,18 +53,41 @@ def test_every_process_that_does_not_come_up_is_named_with_its_words(tmp_path: P
     assert {"    two has no port", "    three has no port"} <= set(rest)
 
 
-def test_an_end_that_nobody_asked_for_is_a_failure(tmp_path: Path) -> None:
-    one = shell("one", "touch one.ready", tmp_path)
-    one.start(wait=False)
-    eventually(lambda: one.failed, "the end")
-    load = Process("load", ["true"], tmp_path, ends=True)
-    load.start(wait=False)
-    eventually(lambda: not load.running, "the end of the load")
-    assert not load.failed
-
-
 def test_what_a_process_leaves_in_its_group_ends_with_it(tmp_path: Path) -> None:
     with running("one", ["sh", "-c", "sleep 60 & echo $!"], tmp_path, ends=True) as one:
         child = int(eventually(one.log.read_text, "the pid"))
     gone = Path(f"/proc/{child}/stat")
     eventually(lambda: not gone.exists() or ") Z " in gone.read_text(), "its end")
+
+
+def test_rows_are_in_the_range_and_no_port_is_given_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    # No other run draws from these: a port that is tried is in use for a moment.
+    monkeypatch.setenv(VARIABLE, "30000-30999")
+    rows = [range(first, first + 3) for first in (free_ports(3) for _ in range(50))]
+    given = [port for row in rows for port in row]
+    assert len(set(given)) == 150
+    assert min(given) >= 30000
+    assert max(given) <= 30999
+
+
+DRAW = """
+import sys
+
+sys.path[:0] = ["", "hack"]
+from stack.ports import free_ports
+
+print(free_ports(3), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_no_process_draws_from_a_block_of_another() -> None:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    argv = [sys.executable, "-c", DRAW]
+    with ExitStack() as running:
+        # The context of a process closes its input, which ends it.
+        others = [
+            running.enter_context(subprocess.Popen(argv, cwd=REPOSITORY, **pipes)) for _ in range(3)
+        ]
+        drawn = [free_ports(), *(int(other.stdout.readline()) for other in others)]
+    assert len({port // BLOCK for port in drawn}) == len(drawn)

@@ -4,8 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from dashboards.metrics import cost
-from dashboards.metrics.catalogue import Part, Series
+from dashboards.metrics.catalogue import Part, Series, cost_of
 
 
 @dataclass
@@ -75,7 +74,7 @@ def _of_series(series: Series, family: Family, example: Mapping[str, int]) -> It
     for label, values in series.values.items():
         if others := {sample[label] for sample in family.samples if label in sample} - {*values}:
             yield f"{series.name}: {label} is not listed to be {', '.join(sorted(others))}"
-    wanted, number = cost.series(series.cost, example), len(family.samples)
+    wanted, number = cost_of(series.cost, example), len(family.samples)
     if number > wanted or (number < wanted and not series.at_most):
         yield f"{series.name}: {number} series shown, {series.cost} = {wanted} in the catalogue"
 

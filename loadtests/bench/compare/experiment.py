@@ -29,7 +29,7 @@ from loadtests.bench.experiment.page import Page, middle
 from loadtests.bench.experiment.plan import Plan, Row, Task
 from loadtests.bench.experiment.plots import Panel, Plot, Series
 from loadtests.bench.experiment.record import Record, merged
-from loadtests.bench.options import program
+from loadtests.usage import program
 from tools import progress
 from tools.errors import ToolError
 
@@ -173,7 +173,7 @@ class Compare(Experiment):
         series, limits = [Series("head / base", points)], {"equal": 1.0}
         panel = Panel(series, x="cost, head / base", log="x", limits=limits)
         page.plot(Plot("Head's cost in base's, with its interval", [panel]))
-        page.text("How to read it: loadtests/bench/compare/README.md.")
+        page.text("How to read it: loadtests/bench/README.md, Comparison of two commits.")
         page.points(page.quality())
         return page
 

@@ -6,15 +6,14 @@ from contextlib import AbstractContextManager
 
 from loadtests.bench.competitors import report
 from loadtests.bench.competitors.competitor import CONNECTIONS, MIXED, PARTS
-from loadtests.bench.competitors.known import COMPETITORS
 from loadtests.bench.competitors.measures import ALONE, CLOSED, PAIRED, SHARED
-from loadtests.bench.competitors.test_bed import CompetitorsBed, test_bed
+from loadtests.bench.competitors.test_bed import COMPETITORS, CompetitorsBed, test_bed
 from loadtests.bench.experiment.base import Experiment
 from loadtests.bench.experiment.page import Page
 from loadtests.bench.experiment.plan import Plan, Row, Task
 from loadtests.bench.experiment.record import Record, figure_of
 from loadtests.bench.experiment.servers import CORELANE
-from loadtests.bench.options import positive
+from loadtests.usage import positive
 from tools.errors import ToolError
 
 BRIEF = {

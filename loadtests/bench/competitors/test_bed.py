@@ -9,13 +9,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from loadtests.bench.competitors.competitor import REQUESTS, WORK, Competitor, Placed, Subject
-from loadtests.bench.competitors.known import COMPETITORS
+from loadtests.bench.competitors.compiled import GO, OURS, RUST
+from loadtests.bench.competitors.runtimes import JVM, NODE
+from loadtests.bench.competitors.web_servers import WEB_SERVERS
 from loadtests.bench.experiment import builds
 from loadtests.bench.experiment.builds import Programs
 from loadtests.bench.experiment.generator import CONNECTIONS, Generator, Place
 from loadtests.bench.experiment.plan import Plan, Row, TestBed
 from loadtests.bench.experiment.servers import CORELANE, first_cpus, running
 from tools.errors import ToolError
+
+COMPETITORS: dict[str, Competitor] = {
+    competitor.name: competitor for competitor in (*RUST, *OURS, *GO, *NODE, *WEB_SERVERS, *JVM)
+}
+"""By name, in the order of the report."""
 
 SHARE = 0.02
 """Of the CPU time of a measurement that may be the compiler's. The kernel counts what its threads take, so the

@@ -12,7 +12,7 @@ from loadtests.bench.experiment import page as pages
 from loadtests.bench.experiment.base import Experiment
 from loadtests.bench.experiment.plan import Plan, Row, Task, TestBed, chosen, groups
 from loadtests.bench.experiment.record import Record
-from loadtests.bench.options import OUT, positive, program
+from loadtests.usage import OUT, positive, program
 from tools import progress
 from tools.errors import ToolError
 

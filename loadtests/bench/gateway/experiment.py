@@ -12,7 +12,7 @@ from loadtests.bench.experiment.record import Record
 from loadtests.bench.experiment.servers import Running, running
 from loadtests.bench.gateway import proxies
 from loadtests.bench.gateway.proxies import GATEWAY, MINIMAL, PoolBed, Proxy, pooled
-from loadtests.bench.options import positive
+from loadtests.usage import positive
 
 TARGET = 1.15
 """Most CPU time of the shipped gateway, in that of minimal Envoy."""

@@ -13,7 +13,7 @@ from loadtests.bench.experiment.plan import Plan, Row, Task, TestBed
 from loadtests.bench.experiment.record import Record
 from loadtests.bench.instructions import rows
 from loadtests.bench.instructions.rows import LIMIT, ROWS, Budget
-from loadtests.bench.options import positive
+from loadtests.usage import positive
 from tools import table, versions
 
 REQUESTS = 1_000

@@ -28,8 +28,8 @@ from loadtests.bench.experiment.servers import (
     running,
     total,
 )
-from loadtests.bench.options import positive
 from loadtests.bench.soak.clients import Clients
+from loadtests.usage import positive
 from stack import eventually, in_time
 from stack.http import replies
 from tools.errors import ToolError

@@ -7,7 +7,6 @@
 //! answered. Each part has its own connections, and ends with a report.
 
 mod document;
-mod session;
 mod user;
 mod user_loop;
 

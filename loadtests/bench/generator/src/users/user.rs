@@ -1,10 +1,13 @@
 //! One user: its requests, and the check of their replies.
 
+use std::collections::VecDeque;
 use std::io::Write;
 use std::net::SocketAddr;
+use std::time::Instant;
 
 use super::document::Document;
 use crate::exchange::Kind;
+use crate::hold::client::Client;
 use crate::reply::{self, Fault, Message, Reply};
 
 /// State that all users share.
@@ -184,5 +187,29 @@ mod tests {
         assert_eq!(check(b"page", "\"x\""), Ok(()));
         assert_eq!(check(b"bage", "\"x\""), Err(Fault::Body));
         assert_eq!(check(b"page", "\"y\""), Err(Fault::Field));
+    }
+}
+
+/// A user with its connection.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) user: User,
+    pub(crate) client: Option<Client>,
+    /// Whether the connection has had a reply.
+    pub(crate) replied: bool,
+    /// The request in flight, and when it was due.
+    pub(crate) asked: Option<(Kind, Instant)>,
+    /// The next requests. One without a due time is sent as soon as possible.
+    pub(crate) todo: VecDeque<(Kind, Option<Instant>)>,
+}
+
+impl Session {
+    pub(crate) fn new(user: User) -> Self {
+        Session { user, client: None, replied: false, asked: None, todo: VecDeque::new() }
+    }
+
+    /// Something in flight or to do.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.asked.is_some() || !self.todo.is_empty()
     }
 }

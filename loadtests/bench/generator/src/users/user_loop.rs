@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::epoll::Event;
 
-use super::session::Session;
-use super::user::{Site, User};
+use super::user::{Session, Site, User};
 use crate::exchange::Kind;
 use crate::hold::client::{Client, State, Way};
 use crate::poll::Poll;
