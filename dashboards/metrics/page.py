@@ -67,7 +67,7 @@ counters of that moment are unknown. Therefore old requests do not count again a
 change a relabeling so that it begins to keep series of running replicas, their old requests count once.
 
 The alternative is to expose every route, method and class of codes at 0. That would add up to 5 × `lanes` × `kinds` counters
-and 95 × `lanes` × `routes` series of histograms to each replica. Learnt routes and the replies that Envoy counts would still
+and 95 × `lanes` × `routes` series of histograms to each replica. Learnt routes and the responses that Envoy counts would still
 be late. Counting from 0 adds no series to a replica; Prometheus evaluates it in about three times the time of `rate` alone.
 Prometheus can also take the start of a series from its target (`created-timestamp-zero-ingestion`), but that is experimental
 and off by default, and Envoy does not expose it.

@@ -89,7 +89,7 @@ def _helm() -> Path:
 
 OWNERS = "https://github.com/OWNER/corelane"
 OWNERS_ICON = "https://raw.githubusercontent.com/OWNER/corelane"
-"""Stand for the repository, which only a release knows."""
+"""Placeholders for the repository, which only a release knows."""
 
 MORE = r"(?:(?:(?P=indent)  .*|[ #].*)?\n)*?"
 """Lines of a block and comments, as few as possible."""

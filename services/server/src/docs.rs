@@ -45,7 +45,7 @@ pub(crate) fn document(config: &Config) -> Value {
 
 /// The groups of operations, in the order of a reader.
 fn tags(config: &Config) -> Value {
-    let mut tags = vec![(openapi::WORKLOADS, "Replies of a known cost, for measurements")];
+    let mut tags = vec![(openapi::WORKLOADS, "Responses of a known cost, for measurements")];
     if config.serves_projects() {
         tags.push((
             "Projects",

@@ -58,7 +58,7 @@ settings! {
             "Address of the admin port: /healthz, /readyz, /metrics, /lanes; /faults and /log-level \
              change the behaviour of the server";
         "replica" => replica: String = "", name,
-            "Name of this replica in its replies; empty takes the host name";
+            "Name of this replica in its responses; empty takes the host name";
         "lanes" => lanes: Lanes = "auto", lanes,
             "Number of lanes; auto makes one per CPU that affinity, cpuset and quota allow";
         "pin" => pin: Pin = "auto", choice(Pin::WORDS),
@@ -96,12 +96,12 @@ settings! {
         "limits.body_bytes" => limits_body_bytes: u64 = "10MiB", size(0, 1 << 40),
             "Maximum size of a request's body; more is rejected with 413";
         "limits.unsent_bytes" => limits_unsent_bytes: u64 = "128MiB", size(1 << 20, 1 << 40),
-            "Bytes of replies that wait for their clients, above which requests are rejected with 503";
+            "Bytes of responses that wait for their clients, above which requests are rejected with 503";
         "limits.unsent_connection_bytes" => limits_unsent_connection_bytes: u64 = "2MiB",
             size(64 << 10, 1 << 30),
-            "Such bytes of an HTTP/2 connection, above which its replies are not continued";
+            "Such bytes of an HTTP/2 connection, above which its responses are not continued";
         "limits.send_rate" => limits_send_rate: Option<u64> = "240B", optional(size(1, 1 << 40)),
-            "Bytes per second at which a client has to read a reply, on average over timeouts.slow; off sets no rate";
+            "Bytes per second at which a client has to read a response, on average over timeouts.slow; off sets no rate";
         "limits.receive_rate" => limits_receive_rate: Option<u64> = "240B", optional(size(1, 1 << 40)),
             "Bytes per second at which a client has to send a body, on average over timeouts.slow; off sets no rate";
         "timeouts.header" => timeouts_header: Duration = "10s", duration(100 * MILLISECOND, HOUR),
@@ -109,9 +109,9 @@ settings! {
         "timeouts.body" => timeouts_body: Duration = "30s", duration(100 * MILLISECOND, HOUR),
             "Time limit for the next bytes of a request's body";
         "timeouts.request" => timeouts_request: Duration = "60s", duration(100 * MILLISECOND, 24 * HOUR),
-            "Time limit from a request's header to the head of its reply, including the queue";
+            "Time limit from a request's header to the head of its response, including the queue";
         "timeouts.write" => timeouts_write: Duration = "30s", duration(100 * MILLISECOND, HOUR),
-            "Time limit in which a client must read a part of a reply";
+            "Time limit in which a client must read a part of a response";
         "timeouts.slow" => timeouts_slow: Duration = "30s", duration(100 * MILLISECOND, HOUR),
             "Time over which a client has to reach limits.send_rate and limits.receive_rate on average";
         "timeouts.connection_age" => timeouts_connection_age: Option<Duration> = "1h",
@@ -134,9 +134,9 @@ settings! {
         "tls.reload" => tls_reload: Duration = "10s", duration(100 * MILLISECOND, 24 * HOUR),
             "Interval at which the TLS files are checked; a changed certificate is loaded";
         "load_reports" => load_reports: LoadReports = "off", choice(LoadReports::WORDS),
-            "Load reports (ORCA) to the gateway in replies: off, text or json";
+            "Load reports (ORCA) to the gateway in responses: off, text or json";
         "request_ids" => request_ids: bool = "on", switch,
-            "Whether each reply has the x-request-id of its request, or a new one: on or off";
+            "Whether each response has the x-request-id of its request, or a new one: on or off";
         "plain_requests" => plain_requests: bool = "on", switch,
             "Whether plain HTTP/1.1 requests take the plain path: on or off";
         "slow_lanes.mode" => slow_lanes_mode: SlowMode = "auto", choice(SlowMode::WORDS),

@@ -90,7 +90,7 @@ fn informational<A, B>(
     if in_flight.is_upgraded_by(status) {
         return response.map(|_| own(Bytes::new()));
     }
-    tracing::error!(lane = in_flight.lane.index, %status, "a service returned no final reply");
+    tracing::error!(lane = in_flight.lane.index, %status, "a service returned no final response");
     refused(Problem::from(StatusCode::INTERNAL_SERVER_ERROR), in_flight)
 }
 
@@ -264,8 +264,8 @@ where
             current::lending(&this.in_flight.request_record, caught).unwrap_or_else(|_| {
                 lane.metrics().panics.add(1);
                 let route = lane.route(this.in_flight.kind());
-                tracing::error!(lane = lane.index, route, "the body of a reply panicked");
-                Poll::Ready(Some(Err("the body of a reply panicked".into())))
+                tracing::error!(lane = lane.index, route, "the body of a response panicked");
+                Poll::Ready(Some(Err("the body of a response panicked".into())))
             });
         if this.in_flight.grpc.is_some()
             && let Poll::Ready(Some(Ok(frame))) = &mut polled

@@ -42,7 +42,7 @@ pub(super) fn overloaded(lane: &LaneState) -> Problem {
 /// Reply while the clients of earlier requests do not read their replies.
 pub(super) fn crowded() -> Problem {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded")
-        .detail("too many bytes of other replies wait for their clients")
+        .detail("too many bytes of other responses wait for their clients")
         .header(RETRY_AFTER, HeaderValue::from_static("5"))
 }
 

@@ -86,7 +86,7 @@ impl Body for SentBody {
             Some(rest) => ready!(rest.poll_recv(cx)),
             None => None,
         };
-        let cut = || BodyPart::Failed("the slow lane of this reply has ended".into());
+        let cut = || BodyPart::Failed("the slow lane of this response has ended".into());
         Poll::Ready(self.give(part.unwrap_or_else(cut)))
     }
 

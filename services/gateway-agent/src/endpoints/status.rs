@@ -124,7 +124,7 @@ pub(crate) fn metrics<'a>(clusters: impl Iterator<Item = (&'a str, &'a Status)>)
     text.each("connected", "gauge", words, |it| f64::from(u8::from(it.connected)));
     let words = "Time of the last write of the file; 0 before the first";
     text.each("last_write_timestamp_seconds", "gauge", words, |it| it.last_write);
-    let words = "Time of the last reply of the API server for the namespace of the Service; 0 before the first";
+    let words = "Time of the last response of the API server for the namespace of the Service; 0 before the first";
     text.each("last_sync_timestamp_seconds", "gauge", words, |it| it.last_sync);
     text.0
 }

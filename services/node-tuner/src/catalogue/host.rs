@@ -152,7 +152,7 @@ pub(super) static LIMITS: &[Knob] = &[
     Knob {
         name: "net.netfilter.nf_conntrack_tcp_timeout_close_wait",
         summary: "Seconds for which a connection is tracked that the client has closed",
-        reason: "kube-proxy sets it to an hour, for servers that reply after more than a minute",
+        reason: "kube-proxy sets it to an hour, for servers that answer after more than a minute",
         ..TIMEOUT
     },
     Knob {

@@ -66,17 +66,17 @@ const NUMBERS: &[OfSettings] = &[
     }),
     gauge(
         "corelane_config_unsent_bytes",
-        "Bytes of replies that wait for their clients, above which requests are rejected",
+        "Bytes of responses that wait for their clients, above which requests are rejected",
         |settings| settings.limits().unsent_bytes.into(),
     ),
     gauge(
         "corelane_config_unsent_connection_bytes",
-        "Such bytes of an HTTP/2 connection, above which the bodies of its replies wait",
+        "Such bytes of an HTTP/2 connection, above which the bodies of its responses wait",
         |settings| settings.limits().unsent_connection_bytes.into(),
     ),
     gauge(
         "corelane_config_send_rate_bytes",
-        "Minimum bytes per second at which a client reads a reply; 0 if there is none",
+        "Minimum bytes per second at which a client reads a response; 0 if there is none",
         |settings| settings.limits().send_rate.unwrap_or_default().into(),
     ),
     gauge(

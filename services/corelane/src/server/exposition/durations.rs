@@ -8,7 +8,7 @@ use crate::server::shared::Shared;
 
 const DURATION: Family = Family::histogram(
     "corelane_request_duration_seconds",
-    "Time from a request's header to the head of its reply, without the phase write",
+    "Time from a request's header to the head of its response, without the phase write",
 );
 
 /// Appends the family.

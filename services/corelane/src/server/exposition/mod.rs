@@ -85,7 +85,7 @@ const OF_LANES: &[OfLane] = &[
         "Time for which the lane waited so that its slow lane got its share of the CPU",
         |lane, _| lane.yielded().into(),
     ),
-    counter("corelane_panics", "Handlers and reply bodies that panicked", |lane, _| {
+    counter("corelane_panics", "Handlers and response bodies that panicked", |lane, _| {
         lane.metrics.panics.get().into()
     }),
     gauge("corelane_connections", "Open connections, including parked ones", |lane, _| {
@@ -96,12 +96,12 @@ const OF_LANES: &[OfLane] = &[
     }),
     gauge(
         "corelane_requests_in_flight",
-        "Requests from their header to the end of their reply's body",
+        "Requests from their header to the end of their response's body",
         |lane, _| lane.metrics.in_flight.get().into(),
     ),
     gauge(
         "corelane_replies_unsent_bytes",
-        "Bytes of replies that the service handed over and the clients have not accepted",
+        "Bytes of responses that the service handed over and the clients have not accepted",
         |lane, _| lane.metrics.unsent.get().into(),
     ),
     gauge("corelane_requests_queued", "Requests that wait for a slot or their turn", |lane, _| {
@@ -195,13 +195,13 @@ const OF_LOAD_TABLE: &[OfRow] = &[
     ),
     gauge(
         "corelane_load_table_service_seconds",
-        "Mean time from the start of a handler to the head of its reply, exponentially \
+        "Mean time from the start of a handler to the head of its response, exponentially \
              weighted",
         |row| row.service.0.into(),
     ),
     gauge(
         "corelane_load_table_service_deviation_seconds",
-        "Mean deviation of the time from the start of a handler to the head of its reply",
+        "Mean deviation of the time from the start of a handler to the head of its response",
         |row| row.service.1.into(),
     ),
     counter("corelane_load_table_lane_time_seconds", "Total lane time of requests", |row| {
@@ -214,12 +214,12 @@ const OF_LOAD_TABLE: &[OfRow] = &[
     ),
     counter(
         "corelane_load_table_service_time_seconds",
-        "Total time from the start of handlers to the head of their replies",
+        "Total time from the start of handlers to the head of their responses",
         |row| row.service_sums.seconds.into(),
     ),
     counter(
         "corelane_load_table_service_time_squared_seconds",
-        "Sum of the squared times from the start of a handler to the head of its reply, in \
+        "Sum of the squared times from the start of a handler to the head of its response, in \
              seconds squared",
         |row| row.service_sums.squared_seconds.into(),
     ),
@@ -308,7 +308,7 @@ const REQUESTS: Family =
 const PHASES: Family = Family::histogram(
     "corelane_request_phase_seconds",
     "Time of a request by phase. Accept ends with the header of a connection's first request, \
-     queue with the start of the handler, handler with the head of the reply, write with the last \
+     queue with the start of the handler, handler with the head of the response, write with the last \
      byte",
 );
 

@@ -143,11 +143,11 @@ fn incomplete() -> Vec<Case> {
             .refused_with(400, BAD),
         may("9112 8", "a chunked body without its last chunk is answered 400", &chunked("2\r\nab\r\n")).end()
             .refused_with(400, BAD),
-        must("9112 8", "the reply to a complete request comes although the client has closed",
+        must("9112 8", "the response to a complete request comes although the client has closed",
             "GET /ping HTTP/1.1\r\nHost: t\r\n\r\n").end().says("pong").closes(),
-        should("9112 6.3", "a reply whose length is known says it", "GET /target HTTP/1.1\r\nHost: t\r\n\r\n")
+        should("9112 6.3", "a response whose length is known says it", "GET /target HTTP/1.1\r\nHost: t\r\n\r\n")
             .gives(reply(200).has("content-length", "11").lacks("transfer-encoding")),
-        must("9112 6.1", "a reply of unknown length is chunked", "GET /stream HTTP/1.1\r\nHost: t\r\n\r\n")
+        must("9112 6.1", "a response of unknown length is chunked", "GET /stream HTTP/1.1\r\nHost: t\r\n\r\n")
             .gives(reply(200).body("abcd").has("transfer-encoding", "chunked").lacks("content-length")),
         must("9112 6.1", "HTTP/1.0 gets no chunks", "GET /stream HTTP/1.0\r\n\r\n")
             .gives(reply(200).body("abcd").lacks("transfer-encoding")).closes(),

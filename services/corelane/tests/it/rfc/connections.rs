@@ -53,7 +53,7 @@ fn persistence() -> Vec<Case> {
     vec![
         should("9112 9.3", "a connection of HTTP/1.1 is kept", &get("A: kept\r\n"))
             .gives(reply(200).lacks("connection")),
-        must("9112 9.6", "close ends the connection after the reply", &get("Connection: close\r\n"))
+        must("9112 9.6", "close ends the connection after the response", &get("Connection: close\r\n"))
             .gives(reply(200).has("connection", "close")).closes(),
         must("9112 9.6", "nothing behind a request with close is answered",
             &format!("{}{}", get("Connection: close\r\nA: b\r\n"), get("A: c\r\n"))).says("pong").closes(),
@@ -74,10 +74,10 @@ fn persistence() -> Vec<Case> {
             .gives(reply(200).body("pong").has("connection", "keep-alive")),
         must("9112 9.6", "a service may end the connection", "GET /close HTTP/1.1\r\nHost: t\r\n\r\n")
             .gives(reply(200).body("bye").has("connection", "close")).closes(),
-        should("9110 6.2", "the reply to HTTP/1.0 has that version", "GET /target HTTP/1.0\r\n\r\n")
+        should("9110 6.2", "the response to HTTP/1.0 has that version", "GET /target HTTP/1.0\r\n\r\n")
             .gives(reply(200).has("(version)", "HTTP/1.0")).closes()
             .departs("hyper answers HTTP/1.0 with HTTP/1.0. Only the number differs here, and old clients expect it."),
-        should("9112 9.6", "the reply to HTTP/1.0 does not say that the connection closes",
+        should("9112 9.6", "the response to HTTP/1.0 does not say that the connection closes",
             "GET /target?last HTTP/1.0\r\n\r\n").gives(reply(200).lacks("connection")).closes()
             .departs("hyper leaves it out: in HTTP/1.0 a connection closes by default."),
     ]
@@ -93,7 +93,7 @@ fn pipelines() -> Vec<Case> {
         must("9112 9.3.2", "pipelined requests may have bodies",
             &format!("POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: 1\r\n\r\naPOST /echo HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nb\r\n0\r\n\r\n{}", get("/ping")))
             .says("a").says("b").says("pong"),
-        must("9112 9.3.2", "a request behind a streamed reply is answered after it",
+        must("9112 9.3.2", "a request behind a streamed response is answered after it",
             &[get("/stream"), get("/ping")].concat()).says("abcd").says("pong"),
         must("9112 9.3.2", "a HEAD in between has no body",
             &["HEAD /ping HTTP/1.1\r\nHost: t\r\n\r\n", &get("/target?1")].concat())
@@ -127,7 +127,7 @@ fn upgrades() -> Vec<Case> {
             .gives(required()),
         may("9110 7.8", "Upgrade of a request with a body is ignored",
             &(switch("Connection: upgrade\r\nUpgrade: echo\r\nContent-Length: 1\r\n") + "x")).gives(required()),
-        must("9110 15.2.2", "101 is no reply to a request without Upgrade", "GET /101 HTTP/1.1\r\nHost: t\r\n\r\n")
+        must("9110 15.2.2", "101 is no response to a request without Upgrade", "GET /101 HTTP/1.1\r\nHost: t\r\n\r\n")
             .gives(problem(500, "internal-server-error")),
         may("9110 7.8", "an unknown protocol in Upgrade is ignored",
             &get("Connection: upgrade\r\nUpgrade: shell\r\n")).gives(reply(200).body("pong").lacks("upgrade")),

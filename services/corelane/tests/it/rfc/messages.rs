@@ -46,7 +46,7 @@ fn parsing() -> Vec<Case> {
             .refused_with(400, BAD),
         should("9112 2.2", "a request line of another protocol is not answered in HTTP",
             "DESCRIBE /film RTSP/1.0\r\nCSeq: 1\r\n\r\n").closes()
-            .departs("A client of another protocol (a damaged HTTP/2 preface, RTSP, SIP) cannot use an HTTP/1.1 reply, and some would misread its bytes. The connection closes without a reply."),
+            .departs("A client of another protocol (a damaged HTTP/2 preface, RTSP, SIP) cannot use an HTTP/1.1 response, and some would misread its bytes. The connection closes without a response."),
     ]
 }
 

@@ -43,7 +43,7 @@ fn methods() -> Vec<Case> {
 fn statuses() -> Vec<Case> {
     let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: t\r\n\r\n");
     vec![
-        must("9110 6.6.1", "a reply has a date", &get("/target?dated")).gives(reply(200).has("date", "*")),
+        must("9110 6.6.1", "a response has a date", &get("/target?dated")).gives(reply(200).has("date", "*")),
         must("9110 6.6.1", "a 4xx has a date", &get("/none")).gives(reply(404).has("date", "*")),
         must("9110 6.6.1", "a service's own date is kept, once", &get("/dated"))
             .gives(reply(200).has("date", "Sun, 06 Nov 1994 08:49:37 GMT")),
@@ -76,10 +76,10 @@ fn expectations() -> Vec<Case> {
             .gives(reply(100)).then("1\r\na\r\n0\r\n\r\n").says("a"),
         must("9110 10.1.1", "100 does not come in HTTP/1.0",
             "POST /echo HTTP/1.0\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\nab").says("ab").closes(),
-        should("9110 10.1.1", "the reply to a body that is not read does not say whether the connection closes",
+        should("9110 10.1.1", "the response to a body that is not read does not say whether the connection closes",
             "POST /ignore HTTP/1.1\r\nHost: t\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n")
             .gives(reply(200).lacks("connection")).closes()
-            .departs("hyper writes the head of the reply before it knows whether it can skip the rest of the body. If it cannot, the connection closes after the reply."),
+            .departs("hyper writes the head of the response before it knows whether it can skip the rest of the body. If it cannot, the connection closes after the response."),
         must("9110 10.1.1", "a body that the service does not want is not asked for",
             &post("/none", "100-continue", "")).gives(reply(404)).closes(),
         must("9110 10.1.1", "a body that is too large is not asked for",

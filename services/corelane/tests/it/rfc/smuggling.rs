@@ -134,7 +134,7 @@ fn elsewhere() -> Vec<Case> {
         must("9112 9.3", "a chunked body that nobody reads is no request",
             &format!("POST /404 HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{HIDDEN}\r\n0\r\n\r\n", HIDDEN.len()))
             .gives(reply(404)),
-        must("9112 11.1", "a value cannot end a reply's head",
+        must("9112 11.1", "a value cannot end a response's head",
             "GET /target?a%0d%0aB:%20c HTTP/1.1\r\nHost: t\r\n\r\n")
             .gives(reply(200).body("GET /target?a%0d%0aB:%20c").lacks("b")),
     ]

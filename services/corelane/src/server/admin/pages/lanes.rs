@@ -210,7 +210,7 @@ fn costs(out: &mut String, view: &ServerView) -> fmt::Result {
     }
     out.push_str(
         "<p class=\"note\">Of the next request, from the load tables of all lanes: mean ± mean deviation. Lane time is how long \
-         the handler holds its thread, service time how long the head of the reply takes.</p>\n\
+         the handler holds its thread, service time how long the head of the response takes.</p>\n\
          <div class=\"card\"><table role=\"table\">\n<thead role=\"rowgroup\"><tr role=\"row\">",
     );
     for name in COLUMNS {
@@ -281,7 +281,7 @@ fn settings(out: &mut String, view: &ServerView) -> fmt::Result {
         ("Header", bytes(limits.header_bytes as u64)),
         ("URI", bytes(limits.uri_bytes as u64)),
         ("Body", bytes(limits.body_bytes)),
-        ("Unsent replies", bytes(limits.unsent_bytes)),
+        ("Unsent responses", bytes(limits.unsent_bytes)),
         ("Unsent of a connection", bytes(limits.unsent_connection_bytes as u64)),
         ("Slowest reader", rate(limits.send_rate)),
         ("Slowest sender", rate(limits.receive_rate)),
