@@ -28,7 +28,7 @@ pub(crate) trait Movable {
 
 /// The moves of a lane's connections.
 #[derive(Debug)]
-pub(crate) struct LaneMoves<R> {
+pub(crate) struct Moves<R> {
     lane: Rc<LaneState>,
     lifecycle: Arc<Lifecycle>,
     /// Those of all lanes.
@@ -37,13 +37,13 @@ pub(crate) struct LaneMoves<R> {
     transfers: Transfers,
 }
 
-impl<R: Movable> LaneMoves<R> {
+impl<R: Movable> Moves<R> {
     pub(crate) fn new(
         lane: &Rc<LaneState>,
         lifecycle: Arc<Lifecycle>,
         mailboxes: Arc<[Mailbox<R>]>,
     ) -> Self {
-        LaneMoves {
+        Moves {
             lane: Rc::clone(lane),
             lifecycle,
             mailboxes,

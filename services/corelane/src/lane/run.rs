@@ -10,6 +10,7 @@ use super::accept::{Admitter, ConnectionSource, PhaseWatch, accept_until_drained
 use super::parts::{LaneSettings, ServerParts};
 use super::sweep::{self, Sweep};
 use crate::balance::inbox::Inboxes;
+use crate::balance::moves::Moves;
 use crate::base::error::{BoxError, Error};
 use crate::base::phase::Phase;
 use crate::load::lane::{Lane, Left};
@@ -22,9 +23,10 @@ use crate::request::service::{HttpService, create};
 use crate::slow::handover::{Handover, fix_costs};
 use crate::slow::thread::{SlowLane, SlowParts};
 #[cfg(feature = "chaos")]
-use crate::transport::chaos::LaneChaos;
-use crate::transport::connections::{Connections, Moves};
+use crate::transport::chaos::Choices;
+use crate::transport::connections::Connections;
 use crate::transport::host::LaneService;
+use crate::transport::resting::Resting;
 use crate::transport::{arrivals, parking};
 
 /// Runs a lane on the calling thread until it is drained or stopped. Returns the number of requests
@@ -162,7 +164,7 @@ fn connections(
     settings: &LaneSettings,
     parts: &ServerParts,
     handover: Option<&Rc<Handover>>,
-) -> (Rc<Connections>, Rc<Moves>) {
+) -> (Rc<Connections>, Rc<Moves<Resting>>) {
     let slow = handover.map(|handover| Rc::clone(handover) as _);
     let shared = parts.requests.clone();
     let state = Rc::new(LaneState::new(lane.clone(), &settings.requests, shared, slow));
@@ -181,7 +183,7 @@ fn connections(
     );
     #[cfg(feature = "chaos")]
     let connections = {
-        let chaos = |chaos| LaneChaos::new(chaos, lane.index, lane.lanes.len());
+        let chaos = |chaos| Choices::new(chaos, lane.index, lane.lanes.len());
         let chaos = settings.chaos.map(chaos);
         if chaos.is_some() {
             connections.lane.polls.raise(Polls::CHAOS);

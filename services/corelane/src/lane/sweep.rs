@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::task::yield_now;
 
+use crate::balance::moves::Moves;
 use crate::base::clock::Tick;
 use crate::base::phase::Phase;
 use crate::base::settings::Timeouts;
@@ -16,8 +17,9 @@ use crate::request::finished::Cut;
 use crate::request::lane_state::LaneState;
 use crate::request::polls::Polls;
 use crate::request::unsent::Patience;
-use crate::transport::connections::{Connections, Moves};
+use crate::transport::connections::Connections;
 use crate::transport::parking_lot::SLICE;
+use crate::transport::resting::Resting;
 
 /// Interval between sweeps of a closing lane, so that it ends as soon as it is empty.
 const HURRIED: Duration = Duration::from_millis(10);
@@ -37,7 +39,7 @@ fn interval(timeouts: &Timeouts, park_after: Option<Duration>) -> Duration {
 /// The sweeps of a lane.
 pub(crate) struct Sweep {
     pub(crate) connections: Rc<Connections>,
-    pub(crate) moves: Rc<Moves>,
+    pub(crate) moves: Rc<Moves<Resting>>,
     /// Idle time after which a connection parks.
     pub(crate) park_after: Option<Duration>,
     /// Interval between reports of a drain.

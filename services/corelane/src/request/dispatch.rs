@@ -18,7 +18,7 @@ use crate::request::lane_state::LaneState;
 use crate::request::made::{Made, ReplyBody};
 use crate::request::refusal::refusal;
 use crate::request::reply::Reply;
-use crate::request::service::HttpService;
+use crate::request::service::{HttpService, Unserved};
 
 /// The user's service for one hyper connection.
 pub(crate) struct Dispatch<S: HttpService> {
@@ -58,7 +58,7 @@ impl<S: HttpService> hyper::service::Service<Request<hyper::body::Incoming>> for
             Reply::arrived(service, request, in_flight)
         } else {
             // The previous reply is complete, so hyper polls the future at once, with a working waker.
-            Reply::admitted(service, &mut Some(request), in_flight)
+            Reply::admitted(service, Unserved::new(&mut None, request), in_flight)
         };
         Dispatched { reply, upgrade: None }
     }

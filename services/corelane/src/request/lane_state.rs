@@ -11,7 +11,7 @@ use crate::base::clock::Millis;
 use crate::base::phase::Phase;
 use crate::base::settings::{Limits, Timeouts, Traces};
 use crate::load::lane::{Lane, LaneGroup, LaneShared};
-use crate::load::report::{LaneReports, LoadReports, Published};
+use crate::load::report::{LatestReport, LoadReports, Published};
 use crate::message::forwarded::Trust;
 use crate::message::problem::Problem;
 use crate::metrics::LaneMetrics;
@@ -79,7 +79,7 @@ pub(crate) struct LaneState {
     signature: Option<(HeaderValue, HeaderValue)>,
     /// `signature` as header lines.
     signature_lines: Vec<u8>,
-    load_reports: Option<LaneReports>,
+    load_reports: Option<LatestReport>,
     /// The server's phase, as seen by this lane.
     pub(crate) phase: Cell<Phase>,
     pub(crate) polls: Polls,
@@ -148,7 +148,7 @@ impl LaneState {
             signature_lines: lines(index, replica.as_ref()),
             signature: replica.clone().map(|replica| (replica, HeaderValue::from(index))),
             load_reports: (*load_reports != LoadReports::Off)
-                .then(|| LaneReports::new(load_report)),
+                .then(|| LatestReport::new(load_report)),
             lane,
             routes: Rc::new(lane_routes),
             trust,
@@ -187,7 +187,7 @@ impl LaneState {
         &self.signature_lines
     }
 
-    /// Adds the load report to a reply, if one is due on its connection; see [`LaneReports::sign`].
+    /// Adds the load report to a reply, if one is due on its connection; see [`LatestReport::sign`].
     pub(crate) fn report_load(&self, reported: &Cell<u32>, headers: &mut HeaderMap) {
         if let Some(reports) = &self.load_reports {
             reports.sign(reported, headers);

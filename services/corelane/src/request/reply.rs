@@ -26,7 +26,7 @@ use crate::request::panics;
 use crate::request::pending::PendingRequest;
 use crate::request::queue::{Admission, Queued, Slot, Turn};
 use crate::request::refusal::{body_timed_out, crowded, expired, failure, overloaded, too_large};
-use crate::request::service::HttpService;
+use crate::request::service::{HttpService, Unserved};
 
 pin_project! {
     /// The reply to one request in progress.
@@ -71,17 +71,16 @@ enum Step<S> {
 type Call<S> = Box<(S, Request<Incoming>)>;
 
 impl<S: HttpService> Reply<S> {
-    /// The reply to a plain request, which is there, and has to be polled at once. Moving it from
-    /// hand to hand would take longer than reading it did. `has_body`: some of its body is still to
-    /// come.
+    /// The reply to a plain request, which has to be polled at once. `has_body`: some of its body is
+    /// still to come.
     pub(crate) fn plain(
         service: &S,
         lane: &Rc<LaneState>,
         connection: &Rc<Connection>,
-        request: &mut Option<Request<Incoming>>,
+        mut request: Unserved<'_>,
         has_body: bool,
     ) -> Self {
-        let asked = request.as_mut().expect("it was read");
+        let asked = request.get();
         let mut in_flight = Box::new(InFlightRequest::new(lane, connection, asked, has_body));
         in_flight.set_plain();
         if has_body {
@@ -93,7 +92,7 @@ impl<S: HttpService> Reply<S> {
     /// The reply to a request that has to be polled at once.
     pub(super) fn admitted(
         service: &S,
-        request: &mut Option<Request<Incoming>>,
+        request: Unserved<'_>,
         mut in_flight: Box<InFlightRequest>,
     ) -> Self {
         let (now, cx) = (in_flight.begun(), &mut Context::from_waker(Waker::noop()));
@@ -169,7 +168,7 @@ impl<S: HttpService> Progress<S> {
     /// Starts a request, queues it, hands it over to the slow lane, or refuses it.
     fn admitted(
         service: S,
-        request: &mut Option<Request<Incoming>>,
+        request: Unserved<'_>,
         in_flight: &mut InFlightRequest,
         now: Tick,
         cx: &mut Context<'_>,
@@ -179,14 +178,12 @@ impl<S: HttpService> Progress<S> {
             return Progress::crowded_out(lane);
         }
         if in_flight.is_slow() {
-            let request = request.take().expect("it is taken once");
-            return Progress::handed_over(request, in_flight, now);
+            return Progress::handed_over(request.take(), in_flight, now);
         }
         match lane.queue.admit(in_flight.expected(), in_flight.begun(), in_flight.is_bound()) {
             Admission::Start(slot) => Progress::started(service, request, slot, in_flight, now, cx),
             Admission::Wait(queued) => {
-                let request = request.take().expect("it is taken once");
-                Progress::outside(Step::Waiting(queued, Box::new((service, request))))
+                Progress::outside(Step::Waiting(queued, Box::new((service, request.take()))))
             }
             Admission::Shed => Progress::shed(lane),
         }
@@ -216,13 +213,15 @@ impl<S: HttpService> Progress<S> {
                 Err(request) => (*request, Slot::take(&in_flight.lane.queue)),
             },
         };
-        Progress::started(service, &mut Some(request), slot, in_flight, now, cx)
+        let mut place = None;
+        let request = Unserved::new(&mut place, request);
+        Progress::started(service, request, slot, in_flight, now, cx)
     }
 
     /// Passes a request to its service.
     fn started(
         mut service: S,
-        request: &mut Option<Request<Incoming>>,
+        request: Unserved<'_>,
         slot: Slot,
         in_flight: &InFlightRequest,
         now: Tick,
@@ -230,11 +229,10 @@ impl<S: HttpService> Progress<S> {
     ) -> Self {
         in_flight.start(now);
         in_flight.begin_poll(now);
-        let mut taken = || request.take().expect("it is taken once");
         let started = guard(in_flight, || match service.poll_ready(cx) {
-            Poll::Ready(Ok(())) => Ok(Ok(service.call(taken()))),
+            Poll::Ready(Ok(())) => Ok(Ok(service.call(request.take()))),
             Poll::Ready(Err(error)) => Err(error),
-            Poll::Pending => Ok(Err(Box::pin(service.clone().oneshot(taken())))),
+            Poll::Pending => Ok(Err(Box::pin(service.clone().oneshot(request.take())))),
         });
         match started {
             Ok(Ok(Ok(future))) => Progress::Running { future, slot },
@@ -259,7 +257,8 @@ impl<S: HttpService> Progress<S> {
             *started = *polled;
             in_flight.expect_anew();
             let (service, request) = *call;
-            let request = &mut Some(request);
+            let mut place = None;
+            let request = Unserved::new(&mut place, request);
             self.as_mut().set(Progress::admitted(service, request, in_flight, *polled, cx));
         }
         if let ProgressProjection::Outside { step } = self.as_mut().project()

@@ -1,4 +1,4 @@
-//! The service that a lane calls, and how it is created.
+//! The service that a lane calls, how it is created, and the requests on their way to it.
 
 use std::any::Any;
 use std::future::poll_fn;
@@ -31,6 +31,36 @@ where
     B: Body<Data = Bytes, Error: Into<BoxError>> + 'static,
 {
     type Body = B;
+}
+
+/// A request that its service has not received. It stays in the place where it was read until it is
+/// taken, once: to move it from hand to hand takes longer than to read it.
+#[derive(Debug)]
+pub(crate) struct Unserved<'a>(&'a mut Option<Request<Incoming>>);
+
+/// [`Unserved::new`] fills the place, and only [`Unserved::take`] empties it, which consumes the type.
+const FILLED: &str = "the place of an unserved request is filled";
+
+impl<'a> Unserved<'a> {
+    /// Puts a request into its place.
+    #[inline]
+    pub(crate) fn new(
+        place: &'a mut Option<Request<Incoming>>,
+        request: Request<Incoming>,
+    ) -> Self {
+        *place = Some(request);
+        Unserved(place)
+    }
+
+    #[inline]
+    pub(crate) fn get(&mut self) -> &mut Request<Incoming> {
+        self.0.as_mut().expect(FILLED)
+    }
+
+    #[inline]
+    pub(crate) fn take(self) -> Request<Incoming> {
+        self.0.take().expect(FILLED)
+    }
 }
 
 /// Creates the lane's service. `None`: a drain began before it was ready.

@@ -45,6 +45,13 @@ impl SlowCounters {
         self.running.load(Ordering::Relaxed) == 0 && self.waiting.load(Ordering::Relaxed) == 0
     }
 
+    /// Asserts that nothing waits, runs or is expected.
+    pub(crate) fn check_empty(&self, lane: usize) {
+        let left = [&self.waiting, &self.running, &self.expected];
+        let left = left.map(|number| number.load(Ordering::Relaxed));
+        debug_assert_eq!(left, [0; 3], "slow lane {lane}: waiting, running, expected nanoseconds");
+    }
+
     /// Whether its event loop has something to do.
     pub(crate) fn is_awake(&self) -> bool {
         self.awake.load(Ordering::Acquire)

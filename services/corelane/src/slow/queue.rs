@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
@@ -240,6 +241,20 @@ impl SlowQueues {
             let is_free = lane.metrics.expected.get() < BRIEF && lane.running.get(now).is_none();
             is_free && self.counters(other).is_idle()
         })
+    }
+}
+
+impl Drop for SlowQueues {
+    fn drop(&mut self) {
+        // Tickets and slots keep the queues, so all of them are gone.
+        // After a panic, that says what is wrong.
+        if thread::panicking() {
+            return;
+        }
+        for (lane, queue) in self.queues.iter().enumerate() {
+            queue.counters.check_empty(lane);
+            debug_assert!(queue.waiting().jobs.is_empty(), "jobs of slow lane {lane} were lost");
+        }
     }
 }
 

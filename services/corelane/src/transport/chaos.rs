@@ -34,17 +34,17 @@ pub enum Rule {
 
 /// The chaos of one lane.
 #[derive(Debug)]
-pub(crate) struct LaneChaos {
+pub(crate) struct Choices {
     settings: Chaos,
     random: Random,
     lane: usize,
     lanes: usize,
 }
 
-impl LaneChaos {
+impl Choices {
     pub(crate) fn new(settings: Chaos, lane: usize, lanes: usize) -> Self {
         let random = Random::seeded(settings.seed.wrapping_add(lane as u64));
-        LaneChaos { settings, random, lane, lanes }
+        Choices { settings, random, lane, lanes }
     }
 
     fn breaks(&self, rule: Rule) -> bool {

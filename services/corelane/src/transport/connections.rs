@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 
 use crate::balance::assignment::Assignment;
 use crate::balance::lending::{Lending, Loan, Offered};
-use crate::balance::moves::LaneMoves;
+use crate::balance::moves::Moves;
 use crate::base::random::Random;
 use crate::base::tally::Tally;
 use crate::load::peers::PeerPlace;
@@ -24,13 +24,10 @@ use crate::request::connection::{Connection, History};
 use crate::request::lane_state::LaneState;
 use crate::request::polls::Polls;
 #[cfg(feature = "chaos")]
-use crate::transport::chaos::LaneChaos;
+use crate::transport::chaos::Choices;
 use crate::transport::parking_lot::ParkingLot;
 use crate::transport::resting::{ConnectionGuard, Leave, Resting};
 use crate::transport::tls::Termination;
-
-/// The moves of connections to other lanes.
-pub(crate) type Moves = LaneMoves<Resting>;
 
 /// The connections of a lane, open and parked, and what they need.
 #[derive(Debug)]
@@ -39,7 +36,7 @@ pub(crate) struct Connections {
     /// Connections with a task. Parked connections are in the parking lot.
     pub(crate) open: RefCell<Slab<Rc<Connection>>>,
     pub(crate) parking_lot: ParkingLot,
-    pub(crate) moves: Rc<Moves>,
+    pub(crate) moves: Rc<Moves<Resting>>,
     /// Set if the port uses TLS.
     pub(crate) tls: Option<Arc<Termination>>,
     /// Whether the plain path is enabled.
@@ -54,13 +51,13 @@ pub(crate) struct Connections {
     /// Notified when the last connection closes.
     pub(crate) emptied: Notify,
     #[cfg(feature = "chaos")]
-    pub(crate) chaos: Option<LaneChaos>,
+    pub(crate) chaos: Option<Choices>,
 }
 
 impl Connections {
     pub(crate) fn new(
         lane: Rc<LaneState>,
-        moves: Rc<Moves>,
+        moves: Rc<Moves<Resting>>,
         tls: Option<Arc<Termination>>,
         plain_requests: bool,
         lending: Option<Arc<Lending>>,

@@ -29,7 +29,7 @@ use crate::transport::final_response::{FINAL_RESPONSE_TIMEOUT, say};
 use crate::transport::stream::Stream;
 #[cfg(feature = "http2")]
 use crate::transport::stream_task::StreamExecutor;
-use crate::transport::upgrade::{LaneStream, upgrade};
+use crate::transport::upgrade::{UpgradableStream, upgrade};
 
 /// Maximum concurrent streams of an HTTP/2 connection. RFC 9113 section 6.5.2 recommends at least
 /// 100.
@@ -104,7 +104,7 @@ impl HttpSettings {
         let connection = Rc::clone(&registration.connection);
         let strays = Arc::clone(&registration.connections.strays);
         connection.set_served_by(ServedBy::Hyper);
-        let stream = LaneStream::new(Stream::new(socket, registration, prefix), strays);
+        let stream = UpgradableStream::new(Stream::new(socket, registration, prefix), strays);
         let http = self.http1.serve_connection(TokioIo::new(stream), dispatch);
         spawn_local(run_http1(http, connection));
     }
@@ -183,7 +183,7 @@ fn http2_fault(error: &hyper::Error) -> Option<Refusal> {
     }
 }
 
-type Http1<S> = http1::Connection<TokioIo<LaneStream>, Dispatch<S>>;
+type Http1<S> = http1::Connection<TokioIo<UpgradableStream>, Dispatch<S>>;
 #[cfg(feature = "http2")]
 type Http2<S> = http2::Connection<TokioIo<Stream>, Dispatch<S>, StreamExecutor>;
 

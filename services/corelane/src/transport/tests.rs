@@ -14,12 +14,13 @@ use futures_util::FutureExt;
 use http::{Request, Response};
 use http_body_util::Full;
 
-use super::connections::{Connections, Moves};
+use super::connections::Connections;
 use super::host::LaneService;
 use super::parking_lot::PAUSE;
 use super::plain::resume;
 use super::resting::{ConnectionGuard, Resting, Unread};
 use crate::balance::mailbox::Mailbox;
+use crate::balance::moves::Moves;
 use crate::base::phase::Lifecycle;
 use crate::load::lane::{Lane, LaneGroup};
 use crate::os::socket::StillSocket;

@@ -1,7 +1,7 @@
 //! Hands the stream of an HTTP/1.1 connection to the service, after a reply with status 101.
 //!
 //! hyper requires a stream that is [`Send`] for that, because the service may take it to any thread.
-//! Ours belongs to its lane: [`LaneStream`] returns an error on any other thread.
+//! Ours belongs to its lane: [`UpgradableStream`] returns an error on any other thread.
 
 use std::future::poll_fn;
 use std::io;
@@ -23,15 +23,15 @@ use crate::transport::stream::Stream;
 
 /// A stream that can be owned by any thread, and used by that of its lane.
 #[derive(Debug)]
-pub(crate) struct LaneStream {
+pub(crate) struct UpgradableStream {
     /// `None` once it is dropped.
     stream: Option<Fragile<Stream>>,
     strays: Arc<Strays>,
 }
 
-impl LaneStream {
+impl UpgradableStream {
     pub(crate) fn new(stream: Stream, strays: Arc<Strays>) -> Self {
-        LaneStream { stream: Some(Fragile::new(stream)), strays }
+        UpgradableStream { stream: Some(Fragile::new(stream)), strays }
     }
 
     pub(crate) fn into_stream(mut self) -> Stream {
@@ -45,7 +45,7 @@ impl LaneStream {
     }
 }
 
-impl Drop for LaneStream {
+impl Drop for UpgradableStream {
     fn drop(&mut self) {
         if let Some(stream) = self.stream.take().filter(|stream| !stream.is_valid()) {
             self.strays.leave(Box::new(stream));
@@ -53,7 +53,7 @@ impl Drop for LaneStream {
     }
 }
 
-impl AsyncRead for LaneStream {
+impl AsyncRead for UpgradableStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -63,7 +63,7 @@ impl AsyncRead for LaneStream {
     }
 }
 
-impl AsyncWrite for LaneStream {
+impl AsyncWrite for UpgradableStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -94,7 +94,7 @@ impl AsyncWrite for LaneStream {
     }
 }
 
-type UpgradingConnection<S> = UpgradeableConnection<TokioIo<LaneStream>, Dispatch<S>>;
+type UpgradingConnection<S> = UpgradeableConnection<TokioIo<UpgradableStream>, Dispatch<S>>;
 
 /// Sends a 101 that is ready, and hands over the stream. Boxed, because this is rare and would
 /// enlarge the task of every connection.

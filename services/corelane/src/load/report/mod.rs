@@ -174,15 +174,15 @@ impl Published {
 
 /// A lane's copy of the latest report. The shared slot is read only after a change.
 #[derive(Debug)]
-pub(crate) struct LaneReports {
+pub(crate) struct LatestReport {
     published: Arc<Published>,
     generation: Cell<u32>,
     copy: RefCell<Option<HeaderValue>>,
 }
 
-impl LaneReports {
+impl LatestReport {
     pub(crate) fn new(published: Arc<Published>) -> Self {
-        LaneReports { published, generation: Cell::new(0), copy: RefCell::default() }
+        LatestReport { published, generation: Cell::new(0), copy: RefCell::default() }
     }
 
     /// Adds the latest report to a reply, unless its connection has received it. `reported`: the

@@ -17,7 +17,7 @@ use crate::os::socket::Socket;
 use crate::request::body::Incoming;
 use crate::request::connection::Connection;
 use crate::request::reply::Reply;
-use crate::request::service::HttpService;
+use crate::request::service::{HttpService, Unserved};
 use crate::request::upload::Upload;
 use crate::transport::buffers::ReplyState;
 use crate::transport::final_response::final_response;
@@ -120,9 +120,9 @@ impl<S: HttpService> PlainTurn<'_, S> {
             false => buffers.take_output(),
         };
         let mut rest = bytes;
-        let mut request = None;
+        let mut place = None;
         while !rest.is_empty() && out.len() < TOGETHER && self.left > 0 {
-            let (length, upload) = match self.request(rest, &mut request) {
+            let (length, upload, request) = match self.request(rest, &mut place) {
                 Ok(found) => found,
                 Err(Found::Partial) => {
                     let head = Box::new(BytesMut::from(rest));
@@ -137,8 +137,7 @@ impl<S: HttpService> PlainTurn<'_, S> {
             let behind = &rest[length..];
             let mut reply_slot = buffers.take_reply_slot();
             let LaneService { lane, service, .. } = self.host;
-            let reply =
-                Reply::plain(service, lane, self.connection, &mut request, upload.is_some());
+            let reply = Reply::plain(service, lane, self.connection, request, upload.is_some());
             reply_slot.set(ReplyState::Reply { reply });
             let Poll::Ready(Ok(made)) = reply_slot.as_mut().poll_reply(cx) else {
                 let input = Input { unread: keep(behind), upload };
@@ -157,13 +156,13 @@ impl<S: HttpService> PlainTurn<'_, S> {
         self.write(out, Part::default(), Stage::unread(keep(rest)), cx)
     }
 
-    /// Reads the plain request at the start of `bytes`. Returns how many bytes belong to it, and the
-    /// rest of its body if that has not arrived.
-    fn request(
+    /// Reads the plain request at the start of `bytes` into `place`. Returns how many bytes belong to
+    /// it, and the rest of its body if that has not arrived.
+    fn request<'p>(
         &self,
         bytes: &[u8],
-        request: &mut Option<Request<Incoming>>,
-    ) -> Result<(usize, Option<Upload>), Found> {
+        place: &'p mut Option<Request<Incoming>>,
+    ) -> Result<(usize, Option<Upload>, Unserved<'p>), Found> {
         let buffers = &self.host.buffers;
         let mut head = buffers.head.borrow_mut();
         let found = head.read(bytes, &self.host.lane.limits);
@@ -179,8 +178,7 @@ impl<S: HttpService> PlainTurn<'_, S> {
             upload = Some(filled);
             Incoming::arriving(reader)
         };
-        *request = Some(read.map(|()| incoming));
-        Ok((there, upload))
+        Ok((there, upload, Unserved::new(place, read.map(|()| incoming))))
     }
 
     /// Continues a reply that is not ready.
