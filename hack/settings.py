@@ -4,6 +4,7 @@ services/target/debug/corelane-server --schema | python3 hack/settings.py > docs
 """
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 
@@ -18,7 +19,7 @@ HEAD = """\
 *Reference.* Every service on the crate `corelane-service` has these keys, in addition to its own: `--help`, `--schema` and `--check` of
 the service list both. A key of a table such as `limits.slots` is `slots` in `[limits]` of the file, `CORELANE_LIMITS_SLOTS` in
 the environment and `--limits.slots` on the command line. Flags override the environment, and the environment overrides the
-file. The table `auth` needs the Cargo feature `auth`, and `faults` the Cargo feature `faults`.
+file. A duration has one of the units `ms`, `s`, `m` or `h`, a size one of `B`, `KiB`, `MiB`, `GiB` or `TiB`. The table `auth` needs the Cargo feature `auth`, and `faults` the Cargo feature `faults`.
 """
 
 
@@ -56,6 +57,7 @@ def _rows(prefix: str, keys: dict) -> Iterator[str]:
             yield from _rows(f"{prefix}{name}.", key["properties"])
             continue
         text, _, _ = key["description"].rpartition(" Environment: ")
+        text = re.sub(r" with its unit \([^)]*\)", "", text)
         default = f"`{key['default']}`" if key["default"] != "" else ""
         yield f"| `{prefix}{name}` | {default} | {text.replace('|', '&#124;')} |"
 
