@@ -69,20 +69,20 @@ settings! {
             "Length of each listener's accept queue; the kernel caps it at net.core.somaxconn";
         "park_after" => park_after: Option<Duration> = "5s",
             optional(duration(100 * MILLISECOND, 24 * HOUR)),
-            "Time an HTTP/1.1 connection is idle before it is parked, to need little memory in addition to its socket; off disables parking";
+            "Time an HTTP/1.1 connection is idle before it is parked, which frees nearly all of its memory; off disables parking";
         "moving" => moving: Moving = "parked-only", choice(Moving::WORDS),
             "Connections that may move to another lane between requests: parked-only, or with placement hashed active (also those in use)";
         "limits.connections" => limits_connections: u64 = "10000", number(1, 10_000_000),
-            "Maximum open connections; further ones are rejected with 503";
+            "Maximum open connections; more are rejected with 503";
         "limits.connections_per_address" => limits_connections_per_address: Option<u64> = "off",
             optional(number(1, 10_000_000)),
-            "Maximum open connections of one address (of IPv6: one /64); further ones are rejected with 503; off sets no limit";
+            "Maximum open connections of one address (of IPv6: one /64); more are rejected with 503; off sets no limit";
         "limits.connection_requests" => limits_connection_requests: Option<u64> = "off",
-            optional(number(1, 1 << 40)), "Requests of a connection before it is closed gracefully; off sets no limit";
+            optional(number(1, 1 << 40)), "Requests after which a connection is closed gracefully; off sets no limit";
         "limits.slots" => limits_slots: u64 = "1024", number(1, 1_000_000),
             "Requests that run on a lane at the same time";
         "limits.queue" => limits_queue: u64 = "1024", number(0, 1_000_000),
-            "Requests that may wait for a slot of their lane; further ones are rejected with 503";
+            "Requests that may wait for a slot of their lane; more are rejected with 503";
         "limits.blocking_threads" => limits_blocking_threads: u64 = "8", number(1, 512),
             "Threads of each lane for blocking code and files";
         "limits.blocking_queue" => limits_blocking_queue: u64 = "256", number(0, 1_000_000),
@@ -99,7 +99,7 @@ settings! {
             "Bytes of responses that wait for their clients, above which requests are rejected with 503";
         "limits.unsent_connection_bytes" => limits_unsent_connection_bytes: u64 = "2MiB",
             size(64 << 10, 1 << 30),
-            "Such bytes of an HTTP/2 connection, above which its responses are not continued";
+            "Unsent bytes of an HTTP/2 connection above which its responses pause";
         "limits.send_rate" => limits_send_rate: Option<u64> = "240B", optional(size(1, 1 << 40)),
             "Bytes per second at which a client has to read a response, on average over timeouts.slow; off sets no rate";
         "limits.receive_rate" => limits_receive_rate: Option<u64> = "240B", optional(size(1, 1 << 40)),
@@ -118,7 +118,7 @@ settings! {
             optional(duration(Duration::from_secs(1), YEAR)),
             "Maximum age of a connection, less a random tenth; off sets no limit";
         "timeouts.idle" => timeouts_idle: Duration = "75s", duration(100 * MILLISECOND, 24 * HOUR),
-            "Time a connection may idle; longer than the gateway's upstream idle timeout";
+            "Time a connection may stay idle; must be longer than the gateway's upstream idle timeout";
         "timeouts.stall" => timeouts_stall: Duration = "1s", duration(10 * MILLISECOND, HOUR),
             "A handler that holds its lane for longer is logged and counted as a stall";
         "drain.settle" => drain_settle: Duration = "5s", duration(Duration::ZERO, HOUR),
@@ -128,7 +128,7 @@ settings! {
         "drain.report" => drain_report: Duration = "5s", duration(100 * MILLISECOND, HOUR),
             "Interval at which a drain logs what its lanes wait for";
         "tls.certificate" => tls_certificate: Option<PathBuf> = "", file,
-            "PEM file of the certificate chain for TLS; empty speaks plain HTTP";
+            "PEM file of the certificate chain for TLS; empty serves plain HTTP";
         "tls.key" => tls_key: Option<PathBuf> = "", file,
             "PEM file of the certificate's private key";
         "tls.reload" => tls_reload: Duration = "10s", duration(100 * MILLISECOND, 24 * HOUR),
@@ -146,7 +146,7 @@ settings! {
             duration(Duration::from_micros(20), Duration::from_secs(1)),
             "Time for which a handler may hold its lane before its route counts as expensive";
         "slow_lanes.share" => slow_lanes_share: f64 = "0.15", share,
-            "Least share of a CPU for a slow lane while its lane is busy";
+            "Minimum share of a CPU for a slow lane while its lane is busy";
         "slow_lanes.expensive" => slow_lanes_expensive: Vec<String> = "", list(value::text),
             "Templates of routes, separated by commas, that slow lanes serve from the first request";
         "slow_lanes.cheap" => slow_lanes_cheap: Vec<String> = "", list(value::text),

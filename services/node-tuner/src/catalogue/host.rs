@@ -34,7 +34,7 @@ const TIMEOUT: Knob = Knob {
 /// Size of the neighbour tables.
 const NEIGHBOURS: Knob = Knob {
     source: IP,
-    risk: "Memory for entries of former neighbours, some hundred bytes each",
+    risk: "Memory for entries of previous neighbours, a few hundred bytes each",
     ..LIMIT
 };
 
@@ -109,21 +109,21 @@ pub(super) static LIMITS: &[Knob] = &[
         name: "net.ipv6.neigh.default.gc_thresh1",
         values: ["1024", "1024", "8192"],
         summary: "IPv6 neighbours below which none is removed",
-        reason: "As for IPv4",
+        reason: "Same as for IPv4",
         ..NEIGHBOURS
     },
     Knob {
         name: "net.ipv6.neigh.default.gc_thresh2",
         values: ["4096", "4096", "32768"],
         summary: "IPv6 neighbours above which those older than five seconds are removed",
-        reason: "As for IPv4",
+        reason: "Same as for IPv4",
         ..NEIGHBOURS
     },
     Knob {
         name: "net.ipv6.neigh.default.gc_thresh3",
         values: ["8192", "8192", "65536"],
         summary: "Maximum IPv6 neighbours; above, packets are dropped",
-        reason: "As for IPv4",
+        reason: "Same as for IPv4",
         ..NEIGHBOURS
     },
     Knob {
@@ -134,7 +134,7 @@ pub(super) static LIMITS: &[Knob] = &[
         reason: "Each connection has an entry until two minutes after its end. kube-proxy sets \
                  this itself: then change its conntrack.maxPerCore",
         source: CONNTRACK,
-        risk: "Some 320 bytes each; longer chains if the hash table does not grow",
+        risk: "About 320 bytes each; longer chains if the hash table does not grow",
         ..LIMIT
     },
     Knob {
@@ -145,20 +145,20 @@ pub(super) static LIMITS: &[Knob] = &[
     },
     Knob {
         name: "net.netfilter.nf_conntrack_tcp_timeout_fin_wait",
-        summary: "Seconds for which a connection is tracked that one side has closed",
+        summary: "Seconds for which a connection closed by one side is tracked",
         reason: "Shorter if clients disappear",
         ..TIMEOUT
     },
     Knob {
         name: "net.netfilter.nf_conntrack_tcp_timeout_close_wait",
-        summary: "Seconds for which a connection is tracked that the client has closed",
+        summary: "Seconds for which a connection closed by the client is tracked",
         reason: "kube-proxy sets it to an hour, for servers that answer after more than a minute",
         ..TIMEOUT
     },
     Knob {
         name: "net.netfilter.nf_conntrack_tcp_timeout_established",
         summary: "Seconds for which an idle connection is tracked",
-        reason: "The kernel's five days keep entries of clients that have disappeared; kube-proxy \
+        reason: "The kernel's default, five days, keeps entries of clients that have disappeared; kube-proxy \
                  sets it to a day",
         ..TIMEOUT
     },

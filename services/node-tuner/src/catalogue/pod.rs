@@ -74,8 +74,8 @@ pub(super) static KNOBS: &[Knob] = &[
     Knob {
         name: "net.ipv4.tcp_fin_timeout",
         place: pods(SAFE_FROM_1_29, all("20"), all("20")),
-        summary: "Seconds for which a closed connection is kept whose peer is silent",
-        reason: "The kernel's 60 keeps them three times as long; the C10k test needs 20",
+        summary: "Seconds for which a closed connection with a silent peer is kept",
+        reason: "The kernel's default, 60, keeps them three times as long; the C10k test needs 20",
         risk: "Slow peers lose the end of their data",
         ..LEFT
     },
@@ -102,7 +102,7 @@ pub(super) static KNOBS: &[Knob] = &[
         place: pods(None, ["16384", "32768", "65535"], ["16384", "32768", "65535"]),
         summary: "Maximum incomplete handshakes per listener",
         reason: "Equal to net.core.somaxconn, which also limits it",
-        risk: "Memory, some 300 bytes each",
+        risk: "Memory, about 300 bytes each",
         ..LEFT
     },
     Knob {
@@ -211,7 +211,7 @@ pub(super) static KNOBS: &[Knob] = &[
         summary: "Whether connections in the accept queue move to another listener when theirs is \
                   closed",
         reason: "Drain instead: older kernels do not wake processes that wait with epoll for them",
-        risk: "Connections that nobody accepts",
+        risk: "Connections that are never accepted",
         ..LEFT
     },
 ];

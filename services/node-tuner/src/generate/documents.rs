@@ -9,8 +9,8 @@ const HEAD: &str = "\
 # Settings of the node tuner
 
 *Reference.* All settings that `node-tuner` can change, and their values in its profiles: the output of `node-tuner knobs`. A
-setting with an empty cell is not changed. A limit is never lowered. `auto` is determined on each node. Paths of
-sources are those of the kernel's documentation, unless stated otherwise.
+setting with an empty cell is not changed. A limit is never lowered. `auto` is determined on each node. Sources are
+paths in the documentation of the kernel, unless stated otherwise.
 ";
 
 /// The classes with their titles.

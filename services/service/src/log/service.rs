@@ -13,7 +13,7 @@ settings! {
         "log.format" => log_format: Format = "text", choice(Format::WORDS),
             "Format of log lines on standard error: text or json";
         "log.client" => log_client: bool = "off", switch,
-            "Whether the log lines of requests have the client's address: on or off";
+            "Whether the log lines of requests contain the client's address: on or off";
     }
 }
 

@@ -91,7 +91,7 @@ const NUMBERS: &[OfSettings] = &[
     ),
     gauge(
         "corelane_config_slow_lane_share",
-        "Least share of a CPU for a slow lane while its lane is busy; 0 without slow lanes",
+        "Minimum share of a CPU for a slow lane while its lane is busy; 0 without slow lanes",
         |settings| settings.slow_lanes().map_or(0.0, |slow_lanes| slow_lanes.share).into(),
     ),
     gauge(
