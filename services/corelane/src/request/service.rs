@@ -1,4 +1,4 @@
-//! The service that a lane calls, how it is created, and the requests on their way to it.
+//! The service that a lane calls, how it is created, and the requests in transit to it.
 
 use std::any::Any;
 use std::future::poll_fn;

@@ -84,6 +84,7 @@ impl Stream {
     /// the current message; what follows becomes the prefix.
     fn poll_chunk(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let (before, is_tracked) = (buf.filled().len(), self.is_tracked());
+        let was_in_body = self.framing.in_body();
         let mut follow = |chunk: &[u8]| match is_tracked {
             true => self.framing.follow(chunk),
             false => Ok(chunk.len()),
@@ -109,7 +110,11 @@ impl Stream {
             }
             followed
         };
-        self.connection.received();
+        match (was_in_body, self.framing.in_body()) {
+            (false, _) => self.connection.received(),
+            (true, false) => self.connection.discarded(),
+            (true, true) => {}
+        }
         if let Err(cut) = followed {
             self.end_input(cut);
         }

@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 
 use crate::support::pair::Parts;
 use crate::support::tls::Authority;
-use crate::support::{DISTANT, Handlers, PATIENCE, Running};
+use crate::support::{DISTANT, Handlers, PATIENCE, Running, Way};
 use bytes::Bytes;
 use corelane::{BodyError, Builder, Drained, Incoming, Limits, Phase, Timeouts};
 use http::{HeaderValue, Request, Response};
 use http_body_util::{BodyExt, Full};
+use rstest::rstest;
 
 const CLEAN: Drained = Drained { cut: 0 };
 
@@ -443,17 +444,21 @@ fn a_body_that_its_handler_ignores_ends_the_connection_only_if_it_is_large() {
     }
 }
 
-/// The header timeout is for heads: behind the rest of a body, a client may be silent for longer.
-#[test]
-fn a_body_that_its_handler_ignores_does_not_begin_a_header() {
+/// The header timeout is for heads: within the rest of a body, and behind it, a client may be silent for longer.
+#[rstest]
+fn a_body_that_its_handler_ignores_does_not_begin_a_header(
+    #[values(Way::Plain, Way::Hyper)] way: Way,
+) {
     let timeouts = Timeouts { header: SECOND / 2, idle: DISTANT, ..Timeouts::default() };
-    let server = chunked(crate::support::builder().timeouts(timeouts));
+    let server = chunked(way.builder().timeouts(timeouts));
     let mut client = server.connect();
     client.send("POST /ignore HTTP/1.1\r\nHost: t\r\nContent-Length: 4\r\n\r\n");
     client.read_until(LAST_CHUNK);
-    client.send("abcd");
-    // Its deadline is not before that of a header which began with these bytes.
-    assert!(server.connect().read_to_close().is_empty());
+    for part in ["ab", "cd"] {
+        client.send(part);
+        // Its deadline is not before that of a header which began with these bytes.
+        assert!(server.connect().read_to_close().is_empty());
+    }
     client.send("GET /ignore HTTP/1.1\r\nHost: t\r\n\r\n");
     client.read_until(LAST_CHUNK);
 }

@@ -201,6 +201,11 @@ impl Framing {
         }
     }
 
+    /// Whether a body is incomplete.
+    pub(crate) fn in_body(&self) -> bool {
+        !matches!(self.state, State::Start | State::Lost) && !self.in_head()
+    }
+
     /// Consumes part of `rest`, which is not empty. With 0 bytes only the state changed, to one
     /// that consumes at least one byte.
     fn step(&mut self, rest: &[u8]) -> Consumed {

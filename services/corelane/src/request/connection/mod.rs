@@ -160,7 +160,7 @@ impl Connection {
         &self.lane
     }
 
-    /// Bytes arrived from the client.
+    /// Bytes of a head arrived from the client, or of a protocol that is not known yet.
     pub(crate) fn received(&self) {
         if self.is_silent() {
             self.enter(Reading::Head);
@@ -168,11 +168,10 @@ impl Connection {
         }
     }
 
-    /// The rest of a body has arrived that nobody wants.
+    /// The rest of a body has arrived that nobody wants. The next deadline counts from here.
     pub(crate) fn discarded(&self) {
-        if self.reading.get() == Reading::Head {
-            self.enter(Reading::Idle);
-            self.check();
+        if self.is_silent() {
+            self.touched.set(true);
         }
     }
 

@@ -35,8 +35,7 @@ pub(super) enum Reading {
     Idle,
     /// The TLS handshake has begun.
     Handshake,
-    /// The first byte of an HTTP/1.1 request arrived, but not the whole head. Or the rest of a body
-    /// arrives that nobody wants.
+    /// The first byte of an HTTP/1.1 request arrived, but not the whole head.
     Head,
     /// Requests are in flight.
     Serving,

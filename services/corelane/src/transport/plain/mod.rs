@@ -195,8 +195,8 @@ impl<S: HttpService> Plain<S> {
     /// |----------------------|-----------------------|-----------------------|--------------|
     /// | idle                 | no request, or lent   | in use, or not        | has none     |
     /// | idle                 | no request            | in use                | has a reply  |
-    /// | unread               | no request            | in use                | has none     |
-    /// | head, discarding     | has begun to receive  | in use                | has none     |
+    /// | unread, discarding   | no request            | in use                | has none     |
+    /// | head                 | has begun to receive  | in use                | has none     |
     /// | answering, streaming | a request             | in use                | has none     |
     /// | writing              | unflushed             | in use                | has none     |
     /// | leaving              | any                   | in use                | has none     |
@@ -207,8 +207,8 @@ impl<S: HttpService> Plain<S> {
         let (connection, released) = (&registration.connection, outlet.is_released());
         let fits = match &self.stage {
             Stage::Idle => connection.has_no_request(),
-            Stage::Unread(_) => connection.is_silent(),
-            Stage::Head(_) | Stage::Discarding(_) => connection.in_header(),
+            Stage::Unread(_) | Stage::Discarding(_) => connection.is_silent(),
+            Stage::Head(_) => connection.in_header(),
             Stage::Answering(_) | Stage::Streaming(_) => connection.is_serving(),
             Stage::Writing(_) => connection.is_unflushed(),
             Stage::Leaving(_) => true,

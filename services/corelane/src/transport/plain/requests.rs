@@ -231,7 +231,6 @@ impl<S: HttpService> PlainTurn<'_, S> {
     /// Reads the rest of a body after the reply: for a service that still reads it, or to find the
     /// next request.
     pub(super) fn discard(&mut self, mut input: Box<Input>, cx: &mut Context<'_>) -> Flow<S> {
-        self.connection.received();
         loop {
             let fed = self.feed(&mut input, cx);
             match &input.upload {
