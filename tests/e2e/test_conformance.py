@@ -3,10 +3,15 @@
 The platform is not deployed meanwhile: its replicas have all CPUs, and the pods of these tests request some.
 """
 
+import json
+import os
 import platform
 import re
-from collections.abc import Iterator
-from contextlib import ExitStack
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,23 +20,27 @@ import yaml
 
 from cluster.images import ARCHITECTURES
 from deploy import images, releases
-from gateway.test_conformance import (
-    VALUES,
-    World,
-    definitions,
-    test_the_profiles_of_http_and_grpc,
-)
+from gateway.test_route_objects import GROUP, definitions
 from images import archive, layer
 from images.archive import Image
+from stack import REPOSITORY, eventually
 from stack.apiserver import PROGRAMS, Api
 from stack.credentials import certificate
-from stack.rendering import CHARTS
+from stack.rendering import CHARTS, documents
 from support import gateway_api
 from support.kubernetes import Cluster
 from tools import resolve
 from tools.resolve import tool
 
-__all__ = ["definitions", "test_the_profiles_of_http_and_grpc"]
+__all__ = ["definitions"]
+
+CLASS = "corelane"
+REPORT = REPOSITORY / "docs/results/gateway-api-conformance.yaml"
+
+ACCEPTANCE = 120.0
+"""Longest time in seconds until the first agent has accepted the class."""
+
+VALUES = {"routeObjects": {"enabled": True}, "listener": {"address": "127.0.0.1"}}
 
 CHART = {
     **VALUES,
@@ -51,10 +60,84 @@ CHART = {
 
 
 @dataclass
-class Pods(World):
+class World:
     """A whole cluster, on which an operator installs a gateway for each Gateway."""
 
-    tag: str = field(kw_only=True)
+    api: Api
+    folder: Path
+    namespace: str
+    """That of the first Gateway."""
+    tag: str
+    """That of the gateway's image."""
+    gateways: dict[str, tuple[ExitStack, Future]] = field(default_factory=dict)
+    failures: list[BaseException] = field(default_factory=list)
+    numbers: Iterator[int] = field(default_factory=lambda: iter(range(1, 250)))
+    pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(8))
+
+    @contextmanager
+    def following(self) -> Iterator[None]:
+        """Acts on what the suite creates, beginning with the class of the chart."""
+        values = self.folder / "class.yaml"
+        values.write_text(yaml.safe_dump(VALUES))
+        (own,) = (it for it in documents("gateway", values=values) if it["kind"] == "GatewayClass")
+        self.apply(self.namespace, own)
+        stop = threading.Event()
+        thread = threading.Thread(target=self._follow, args=(stop,))
+        thread.start()
+        try:
+            # Somebody must accept the class before the suite creates its Gateways.
+            listener = {"name": "http", "protocol": "HTTP", "port": 80}
+            spec = {"gatewayClassName": CLASS, "listeners": [listener]}
+            kind = {"apiVersion": f"{GROUP}/v1", "kind": "Gateway", "metadata": {"name": "first"}}
+            self.apply(self.namespace, {**kind, "spec": spec})
+            eventually(self._accepted, "an accepted class", patience=ACCEPTANCE, pause=0.5)
+            yield
+        finally:
+            stop.set()
+            thread.join()
+            for uid in list(self.gateways):
+                self._end(uid)
+            self.pool.shutdown()
+
+    def _accepted(self) -> bool:
+        assert not self.failures, self.failures
+        conditions = self.api.get("gatewayclass", CLASS)["status"]["conditions"]
+        return conditions[0]["status"] == "True"
+
+    def _follow(self, stop: threading.Event) -> None:
+        while not stop.wait(0.5):
+            found = {
+                it["metadata"]["uid"]: it
+                for it in self.all(f"gateways.{GROUP}")
+                if it["spec"]["gatewayClassName"] == CLASS
+            }
+            for uid in found.keys() - self.gateways.keys():
+                stack = ExitStack()
+                self.gateways[uid] = (stack, self._beside(self.serve, found[uid], stack))
+            for uid in self.gateways.keys() - found.keys():
+                self._end(uid)
+
+    def _end(self, uid: str) -> None:
+        """Ends what serves a Gateway, once all of it has begun."""
+        stack, work = self.gateways.pop(uid)
+        self._beside(lambda: (wait([work]), stack.close()))
+
+    def _beside(self, does: Callable, *arguments: object) -> Future:
+        work = self.pool.submit(does, *arguments)
+        work.add_done_callback(lambda it: it.exception() and self.failures.append(it.exception()))
+        return work
+
+    def all(self, kind: str) -> list[dict]:
+        """The objects of a kind; none as long as nobody has defined it."""
+        found = self.api.kubectl("get", kind, "--all-namespaces", "--output", "json")
+        return json.loads(found.stdout)["items"] if found.returncode == 0 else []
+
+    def apply(self, namespace: str, *objects: dict) -> None:
+        """Writes objects in a namespace."""
+        text = yaml.safe_dump_all(objects)
+        where = ("--namespace", namespace, "--filename", "-")
+        done = self.api.kubectl("apply", "--server-side", *where, text=text)
+        assert done.returncode == 0, done.stderr
 
     def serve(self, gateway: dict, stack: ExitStack) -> None:
         """Installs the chart beside the Gateway."""
@@ -137,7 +220,37 @@ def world(api: Api, cluster: Cluster, definitions: None, tmp_path: Path) -> Iter
     images.bring([built.archive])
     bring(tmp_path)
     with cluster.restricted("gateway-conformance-first") as first:
-        found = Pods(api, tmp_path, first.namespace, tag=built.tag)
+        found = World(api, tmp_path, first.namespace, built.tag)
         with found.following():
             yield found
     assert not found.failures, found.failures
+
+
+def test_the_profiles_of_http_and_grpc(world: World, tmp_path: Path) -> None:
+    report = tmp_path / "report.yaml"
+    flags = {
+        "gateway-class": CLASS,
+        "conformance-profiles": "GATEWAY-HTTP,GATEWAY-GRPC",
+        "report-output": report,
+        "organization": "corelane",
+        "project": "corelane",
+        "url": "https://example.invalid/corelane",
+        "version": (REPOSITORY / "VERSION").read_text().strip(),
+        "contact": "maintainers@example.invalid",
+        "cleanup-base-resources": "false",
+        "test.timeout": "40m",
+        "test.v": "true",
+    }
+    argv = [tool("gateway-conformance"), *(f"-{key}={value}" for key, value in flags.items())]
+    env = {**os.environ, "KUBECONFIG": str(world.api.kubeconfig)}
+    with (tmp_path / "suite.log").open("wb") as log:
+        subprocess.run(argv, stdout=log, stderr=log, env=env, check=False)
+    found = yaml.safe_load(report.read_text())
+    del found["date"]
+    # The suite writes its report before the tests that run at the same time have ended.
+    failed = re.findall(r"--- FAIL: Conformance/(\w+) ", (tmp_path / "suite.log").read_text())
+    found["failedTests"] = sorted(set(failed))
+    found["profiles"].sort(key=lambda it: it["name"])
+    report.write_text(yaml.safe_dump(found))
+    assert not world.failures, world.failures
+    assert found == yaml.safe_load(REPORT.read_text()), f"{report} differs from {REPORT}"
