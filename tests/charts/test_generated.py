@@ -23,107 +23,6 @@ def generate(folder: Path, values: str, metadata: str = "") -> str:
     return schema.of_chart(folder)
 
 
-def generated(folder: Path, values: str, metadata: str = "") -> dict:
-    return json.loads(generate(folder, values, metadata))
-
-
-def accepts(folder: Path, *settings: str) -> bool:
-    """Whether Helm takes settings for the chart whose schema was made."""
-    (folder / "templates").mkdir(exist_ok=True)
-    sets = [argument for setting in settings for argument in ("--set-json", setting)]
-    return helm("template", "probe", folder, *sets).returncode == 0
-
-
-def test_types_are_those_of_the_defaults(tmp_path: Path) -> None:
-    values = "number: 1\nshare: 0.5\nname: x\nshown: true\nnested:\n  port: 80\n"
-    found = generated(tmp_path, values)["properties"]
-    types = {key: found[key]["type"] for key in ("number", "share", "name", "shown", "nested")}
-    assert types == {
-        "number": "integer",
-        "share": "number",
-        "name": "string",
-        "shown": "boolean",
-        "nested": "object",
-    }
-    assert found["nested"]["properties"] == {"port": {"type": "integer"}}
-
-
-def test_maps_are_closed_unless_a_block_opens_them(tmp_path: Path) -> None:
-    values = """
-shut:
-  key: 1
-  # @schema
-  # properties: {inner: {type: object, properties: {a: {type: string}}}}
-  # @schema
-  described: {}
-# @schema
-# additionalProperties: {type: string}
-# @schema
-open: {}
-"""
-    (tmp_path / "values.schema.json").write_text(json.dumps(generated(tmp_path, values)))
-    assert accepts(tmp_path, 'open={"any": "text"}', 'shut.described.inner={"a": "b"}')
-    for refused in (
-        "surprise=1",
-        "shut.surprise=1",
-        "shut.described.surprise=1",
-        "shut.described.inner.surprise=1",
-        'open={"any": 1}',
-    ):
-        assert not accepts(tmp_path, refused), refused
-
-
-BLOCK = "# @schema\n# type: [integer, string]\n# minimum: 1\n# pattern: ^[0-9]+%$\n# @schema\n"
-LINE = "# @schema {type: [integer, string], minimum: 1, pattern: '^[0-9]+%$'}\n"
-
-
-@pytest.mark.parametrize("block", [BLOCK, LINE], ids=["lines", "line"])
-def test_a_block_says_more_than_the_default(tmp_path: Path, block: str) -> None:
-    values = f"{block}# -- How many,\n# or which part\nnumber: 2\n"
-    assert generated(tmp_path, values)["properties"]["number"] == {
-        "description": "How many, or which part",
-        "type": ["integer", "string"],
-        "minimum": 1,
-        "pattern": "^[0-9]+%$",
-    }
-
-
-def test_only_definitions_in_use_are_written(tmp_path: Path) -> None:
-    values = """
-# @schema.root
-# definitions:
-#   pair: {type: array, items: {$ref: "#/definitions/port"}}
-#   unused: {type: string}
-# @schema.root
-
-# @schema
-# $ref: "#/definitions/pair"
-# @schema
-ports: []
-"""
-    made = generated(tmp_path, values)
-    assert made["definitions"].keys() == {"pair", "port"}
-    (tmp_path / "values.schema.json").write_text(json.dumps(made))
-    assert accepts(tmp_path, "ports=[80, 81]")
-    assert not accepts(tmp_path, "ports=[80, 65536]")
-
-
-def test_values_of_parts_are_left_to_their_schemas(tmp_path: Path) -> None:
-    metadata = "dependencies:\n- {name: server, version: 1.0.0}\n- {name: x, alias: front}\n"
-    made = generated(tmp_path, "server:\n  replicas: 2\nown: 1\n", metadata)
-    assert made["additionalProperties"] is False
-    assert made["properties"].keys() == {"server", "front", "global", "own"}
-    assert made["properties"]["server"]["type"] == "object"
-    assert "additionalProperties" not in made["properties"]["server"]
-
-
-def test_global_values_are_judged_as_far_as_the_chart_knows_them(tmp_path: Path) -> None:
-    values = "global:\n  registry: x\n"
-    (tmp_path / "values.schema.json").write_text(json.dumps(generated(tmp_path, values)))
-    assert accepts(tmp_path, 'global.registry="y"', "global.of-another-chart=1")
-    assert not accepts(tmp_path, "global.registry=1")
-
-
 @pytest.mark.parametrize(
     ("values", "words"),
     [
@@ -145,12 +44,6 @@ def test_global_values_are_judged_as_far_as_the_chart_knows_them(tmp_path: Path)
 def test_what_cannot_be_told_is_asked_for(tmp_path: Path, values: str, words: str) -> None:
     with pytest.raises(ToolError, match=re.escape(words)):
         generate(tmp_path, values)
-
-
-def test_all_that_is_missing_is_said_at_once(tmp_path: Path) -> None:
-    with pytest.raises(ToolError) as found:
-        generate(tmp_path, "list: []\nmap: {}\n")
-    assert len(str(found.value).splitlines()) == 2
 
 
 def test_what_is_not_up_to_date_is_shown_and_not_written(

@@ -94,20 +94,6 @@ def test_children_of_a_module_have_no_cycle(workspace: Path) -> None:
     assert "one/src/a/y.rs:3: y imports super::x::X" in found(workspace)
 
 
-def test_what_the_root_defines_is_above_all_layers(workspace: Path) -> None:
-    write(workspace, CLEAN | {"lib.rs": CLEAN["lib.rs"] + "pub fn all() { run() }\n"})
-    write(workspace, {"b.rs": CLEAN["b.rs"] + "fn f() { crate::all() }\n"})
-    declare(workspace, ["a", "b"])
-    assert "one/src/b.rs:7: b imports crate::all, but crate is above b" in found(workspace)
-
-
-@pytest.mark.parametrize("order", [["a"], ["a", "b", "c"], ["a", "b", "a"]])
-def test_layers_name_each_module_once(workspace: Path, order: list[str]) -> None:
-    write(workspace, CLEAN)
-    declare(workspace, order)
-    assert "one/Cargo.toml: layers " in found(workspace)
-
-
 SERVICES = Path(__file__).parents[2] / "services"
 
 MANIFEST = f"""\
