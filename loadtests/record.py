@@ -5,6 +5,7 @@ import json
 import os
 import re
 import tempfile
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +20,17 @@ INNERMOST = re.compile(r"\[[^\[\]{}]*\]")
 
 ALL = "all"
 """Every request of a part, whatever its route; also the name of the only part."""
+
+
+def quantiles(values: Sequence[float], percents: Iterable[float]) -> list[float]:
+    """Percentiles of values in order, as k6 has them: interpolated between the two nearest."""
+    found = []
+    for percent in percents:
+        rank = (len(values) - 1) * percent / 100
+        low = int(rank)
+        high = min(low + 1, len(values) - 1)
+        found.append(values[low] + (values[high] - values[low]) * (rank - low))
+    return found
 
 
 @dataclass

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
-from loadtests.report.samples import quantiles
+from loadtests.record import quantiles
 
 EVERY = 1.0
 """Seconds between lines on a terminal and in the run's log."""
@@ -87,7 +87,7 @@ class Progress:
         )
         if self._since:
             latencies = sorted(self._since)
-            median, p99 = quantiles(iter(latencies), len(latencies), (50, 99))
+            median, p99 = quantiles(latencies, (50, 99))
             line += f"  p50 {median:.2f} ms  p99 {p99:.2f} ms"
         if self._users:
             line += f"  {self._users} users"

@@ -1,19 +1,27 @@
 """Requests become the parts of a record: curves, bins, a fair sample, failures where they were; its file and folder."""
 
 import random
-import tracemalloc
 from datetime import UTC, datetime
-from itertools import chain
 from pathlib import Path
 
 import pytest
 
 from loadtests import record
-from loadtests.record import ALL, Checks, Figure, OverTime, Part, Route, Run, Server, Target
+from loadtests.record import (
+    ALL,
+    Checks,
+    Figure,
+    OverTime,
+    Part,
+    Route,
+    Run,
+    Server,
+    Target,
+    quantiles,
+)
 from loadtests.report import collect
 from loadtests.report.collect import Collector
 from loadtests.report.progress import Progress
-from loadtests.report.samples import Spool, ordered, quantiles
 
 pytestmark = pytest.mark.fast
 
@@ -96,47 +104,9 @@ def test_samples_of_k6_are_read(tmp_path: Path) -> None:
     assert part.checks.failed_names == ["hello: body (1 of 2)"]
 
 
-PERCENTS = (0, 0.1, 1, 50, 50, 90, 99, 99.9, 99.99, 100)
-
-
-def exact(values: list[float], percent: float) -> float:
-    """By definition: linear between the two nearest of all values in order."""
-    values = sorted(values)
-    rank = (len(values) - 1) * percent / 100
-    low = int(rank)
-    high = min(low + 1, len(values) - 1)
-    return values[low] + (values[high] - values[low]) * (rank - low)
-
-
-@pytest.mark.parametrize("limit", [100, 3333, 10**6], ids=["all spilled", "partly", "none"])
-@pytest.mark.parametrize("count", [1, 2, 7, 9999])
-def test_they_are_those_of_all_values(count: int, limit: int) -> None:
-    chance = random.Random(count)
-    spool = Spool(limit)
-    series = [spool.series() for _ in range(3)]
-    values = [chance.lognormvariate(0, 2) for _ in range(count)]
-    for index, value in enumerate(values):
-        series[index % 3].add(index // 50, value)
-    pieces = chain.from_iterable(one.of(one.seconds()) for one in series)
-    found = quantiles(ordered(pieces, limit), count, PERCENTS)
-    assert found == pytest.approx([exact(values, percent) for percent in PERCENTS], rel=1e-12)
-
-
-def test_memory_does_not_grow_with_their_number() -> None:
-    limit, peaks = 2000, []
-    for count in (10_000, 100_000):
-        chance = random.Random(1)
-        tracemalloc.start()
-        spool = Spool(limit)
-        series = spool.series()
-        for _ in range(count):
-            series.add(0, chance.random())
-        quantiles(ordered(series.of([0]), limit), count, PERCENTS)
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
-    # The pieces of the file are remembered; the values are not.
-    assert peaks[1] < 2 * peaks[0]
-    assert peaks[1] < 100_000 * 8
+def test_quantiles_are_between_the_two_nearest() -> None:
+    assert quantiles([1.0, 2.0, 4.0], (0, 25, 50, 75, 100)) == [1.0, 1.5, 2.0, 3.0, 4.0]
+    assert quantiles([7.0], (0, 50, 100)) == [7.0] * 3
 
 
 STARTED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
