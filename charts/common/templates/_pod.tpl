@@ -106,7 +106,7 @@ dotted name of the value. */}}
 {{- include "common.guards.renamed" (list $root.Values.global "global." (dict "imageRegistry" "global.registry")) -}}
 {{- $registry := $image.registry | default (ternary "" $root.Values.global.registry (include "common.image.host" $image.repository | ne "")) -}}
 {{- if not (or $registry (include "common.image.host" $image.repository)) -}}
-{{- fail (printf "%s.repository is %s, without a registry: set global.registry to the registry of all images, such as registry.example/corelane, or %s.registry to that of this image. docker.io/library finds images that were loaded into the nodes" (last .) $image.repository (last .)) -}}
+{{- fail (printf "global.registry is empty: set it to the registry of all images, such as registry.example/corelane, or to docker.io/library for images that were loaded into the nodes. For the image %s alone, set %s.registry" $image.repository (last .)) -}}
 {{- end -}}
 {{- list $registry $image.repository | compact | join "/" -}}
 {{- if $image.digest -}}
