@@ -119,7 +119,8 @@ class Server:
     gateway_p99_ms: list[list[float]] = field(default_factory=list)
     requests_per_second: list[list[float]] = field(default_factory=list)
     whole_run: dict[str, dict[str, float]] = field(default_factory=dict)
-    """By phase, and of `gateway`: `p50_ms` and `p99_ms` of all requests of the run."""
+    """By phase, and of `gateway`: `p50_ms` and `p99_ms` of all requests of the run, and `finest_ms`, below which the
+    histogram tells no values apart."""
 
 
 @dataclass

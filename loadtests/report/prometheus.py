@@ -109,21 +109,25 @@ class _Asked:
         for kind, (buckets, labels, scale) in kinds.items():
             for name, share in QUANTILES.items():
                 query = self._quantile(share, buckets, labels, "increase", f"{self._seconds:.0f}s")
-                value = self._at_the_end(query)
-                if value is not None:
-                    found.setdefault(kind, {})[name] = round(value * scale, 4)
+                values = [float(each["value"][1]) for each in self._at_the_end(query)]
+                if values and math.isfinite(values[0]):
+                    found.setdefault(kind, {})[name] = round(values[0] * scale, 4)
+            if kind in found:
+                bounds = self._at_the_end(f"group by (le) ({buckets}{{{self._chosen(labels)}}})")
+                finest = min(float(each["metric"]["le"]) for each in bounds)
+                found[kind]["finest_ms"] = round(finest * scale, 4)
         return found
 
-    def _at_the_end(self, query: str) -> float | None:
+    def _at_the_end(self, query: str) -> list[dict]:
         end = f"{self._started + self._seconds:.3f}"
-        found = _get(self._url, "/api/v1/query", query=query, time=end)
-        value = float(found["result"][0]["value"][1]) if found["result"] else math.nan
-        return value if math.isfinite(value) else None
+        return _get(self._url, "/api/v1/query", query=query, time=end)["result"]
 
     def _quantile(self, share: float, buckets: str, labels: str, function: str, window: str) -> str:
-        chosen = ",".join(filter(None, (labels, self._selector)))
-        found = f"{function}({buckets}{{{chosen}}}[{window}])"
+        found = f"{function}({buckets}{{{self._chosen(labels)}}}[{window}])"
         return f"histogram_quantile({share}, sum by (le) ({found}))"
+
+    def _chosen(self, labels: str) -> str:
+        return ",".join(filter(None, (labels, self._selector)))
 
 
 def _scrape_interval(url: str) -> float:

@@ -128,10 +128,16 @@ def server(run: Run) -> Table:
     whole = run.server.whole_run if run.server else {}
     for name, found in sorted(whole.items(), key=lambda item: item[0] != "gateway"):
         where = name if name == "gateway" else f"server: {name}"
-        rows.append(
-            [where, *(number(found[key]) if key in found else "–" for key in ("p50_ms", "p99_ms"))]
-        )
+        rows.append([where, *(_quantile(found, key) for key in ("p50_ms", "p99_ms"))])
     return Table(["seen by", "p50 ms", "p99 ms"], rows)
+
+
+def _quantile(found: dict[str, float], key: str) -> str:
+    """A quantile of a histogram. Within the first bucket, interpolation would invent its digits."""
+    value, finest = found.get(key), found.get("finest_ms", 0)
+    if value is None:
+        return "–"
+    return f"under {finest:g}" if value <= finest else number(value)
 
 
 def ratios(part: Part, base: Part) -> list[Ratio]:

@@ -100,6 +100,7 @@ def test_the_servers_side_is_in_it(run: Run) -> None:
     server = run.server
     assert set(server.phases) >= {"queue", "handler", "write"}
     assert {"queue", "handler", "write"} <= set(server.whole_run)
+    assert server.whole_run["queue"]["finest_ms"] > 0
     end = run.seconds + 1
     for series in (server.lanes_busy, server.requests_per_second, server.phases["queue"]["p99_ms"]):
         assert series

@@ -61,7 +61,10 @@ def seen_by_the_servers() -> Server:
         lanes_busy=series,
         gateway_p99_ms=series,
         requests_per_second=[[1.0, 480.0]],
-        whole_run={"queue": {"p50_ms": 0.5, "p99_ms": 0.7}, "gateway": {"p99_ms": 2.0}},
+        whole_run={
+            "queue": {"p50_ms": 0.099, "p99_ms": 0.7, "finest_ms": 0.1},
+            "gateway": {"p99_ms": 2.0},
+        },
     )
 
 
