@@ -23,7 +23,8 @@ def main(arguments: list[str]) -> int:
         commands.add_parser("down", help="stop all processes"),
         commands.add_parser("remove", help="stop all processes and remove their data"),
         commands.add_parser(
-            "status", help="show the state of every process; exit with 1 unless all run"
+            "status",
+            help="show the state of every process; exit with 1 if one has stopped or keeps failing",
         ),
         commands.add_parser("logs", help="show the last log lines, or follow one process"),
     ]
