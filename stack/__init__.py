@@ -45,7 +45,7 @@ def eventually(
 
 
 def in_time(check: Callable[[], object], patience: float = PATIENCE, pause: float = 0.05) -> bool:
-    """Waits until `check` returns something true; whether it did in time."""
+    """Waits until `check` returns something true, and returns whether it did in time."""
     deadline = time.monotonic() + patience
     while not check():
         if time.monotonic() > deadline:
@@ -55,7 +55,7 @@ def in_time(check: Callable[[], object], patience: float = PATIENCE, pause: floa
 
 
 def becomes(read: Callable[[], object], wanted: object) -> None:
-    """Waits until `read` gives what is wanted; the error shows what it gave last."""
+    """Waits until `read` returns the wanted value; the error shows the last value."""
     deadline = time.monotonic() + PATIENCE
     while (found := read()) != wanted:
         if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""The agents of the gateway and of nodes as processes, and what they say of themselves."""
+"""The agents of gateways and nodes as processes, with their logs and probes."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -19,27 +19,27 @@ class Agent(Process):
     def __init__(
         self, name: str, argv: Sequence[object], folder: Path, port: int, *, address: str = HOST
     ) -> None:
-        """It is ready when it answers; whether it says that it is ready, `status` tells."""
+        """Counts as ready once it answers; `status` shows whether it reports ready."""
         self.url = f"http://{address}:{port}"
         super().__init__(name, argv, folder, lambda: replies(self.url, "/healthz"))
 
     def ask(self, path: str) -> Reply:
-        """What it answers."""
+        """Sends a request to its port."""
         return ask(self.url, path)
 
     def status(self, path: str) -> int:
-        """The status of a probe; 0 where nobody listens."""
+        """The status of a probe; 0 if nothing listens."""
         try:
             return self.ask(path).status
         except OSError:
             return 0
 
     def is_ready(self) -> bool:
-        """Whether it says that it is ready."""
+        """Whether it reports ready."""
         return self.status("/readyz") == 200
 
     def wait_until_ready(self) -> None:
-        """Waits until it says so, which it does a moment after its work is done."""
+        """Waits until it reports ready, which it does shortly after its work is done."""
         eventually(self.is_ready, f"ready, see {self.log}")
 
     def lines(self) -> list[dict]:
@@ -47,7 +47,7 @@ class Agent(Process):
         return lines(self.log)
 
     def end(self) -> int:
-        """Terminates it, which writes the rest of the log; its exit status."""
+        """Terminates it, which writes the rest of the log, and returns the exit status."""
         self.terminate()
         return self.wait(PATIENCE)
 
@@ -58,25 +58,25 @@ def lines(log: Path) -> list[dict]:
 
 
 class Drain(Process):
-    """A drain under way."""
+    """A drain that is in progress."""
 
     def phases(self) -> dict[str, dict]:
         """The current log lines by message."""
         return {line["message"]: line for line in lines(self.log)}
 
     def wait_for(self, phase: str) -> dict:
-        """The log line of a phase, waited for."""
+        """Waits for the log line of a phase."""
         return eventually(lambda: self.phases().get(phase), phase)
 
     def end(self) -> tuple[int, dict]:
-        """Waits for the end: the exit code and the last log line."""
+        """Waits for its end; returns the exit code and the last log line."""
         code = self.wait(PATIENCE)
         return code, list(self.phases().values())[-1]
 
 
 @contextmanager
 def drain(gateway: Gateway, folder: Path, *flags: str) -> Iterator[Drain]:
-    """`gateway-agent drain` as a gateway pod runs it; what still runs at the end is killed."""
+    """Runs `gateway-agent drain` as a gateway pod does; kills it if it still runs at the end."""
     admin = f"--admin={urlsplit(gateway.admin).netloc}"
     with command(folder, "drain", admin, "--log-format=json", *flags) as running:
         yield running

@@ -29,7 +29,7 @@ ELSEWHERE = "192.0.2.1"
 
 
 def own_address() -> str:
-    """An address of this machine that is not loopback, which no EndpointSlice may hold."""
+    """An address of this machine outside loopback, because EndpointSlices may not contain loopback addresses."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         # Sends nothing: it only asks the kernel for the way.
         try:
@@ -43,13 +43,13 @@ def own_address() -> str:
 
 
 def pod_security(level: str) -> dict[str, str]:
-    """Labels of a namespace: pods that are not of the level are refused, templates of such pods warned of."""
+    """Labels of a namespace: pods below the level are rejected, and templates of such pods cause a warning."""
     return {f"pod-security.kubernetes.io/{mode}": level for mode in ("enforce", "warn", "audit")}
 
 
 @dataclass(frozen=True)
 class Api:
-    """An API server, as an administrator asks it."""
+    """Requests to an API server with an administrator's rights."""
 
     kubeconfig: Path
     programs: Mapping[str, Path]
@@ -63,14 +63,14 @@ class Api:
         return self._run("helm", *arguments)
 
     def get(self, *arguments: str) -> dict:
-        """What `kubectl get` finds."""
+        """The objects that `kubectl get` finds."""
         found = self.kubectl("get", *arguments, "--output", "json")
         assert found.returncode == 0, found.stderr
         return json.loads(found.stdout)
 
     @contextmanager
     def namespace(self, level: str = "restricted") -> Iterator[str]:
-        """A namespace of its own, with a level of Pod Security."""
+        """Creates a namespace with a level of Pod Security for the caller alone."""
         name = f"test-{secrets.token_hex(4)}"
         metadata = {"name": name, "labels": pod_security(level)}
         created = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
@@ -99,11 +99,11 @@ class Api:
         )
 
     def create(self, path: str, described: dict) -> dict:
-        """Creates an object; as the API server has it."""
+        """Creates an object and returns it as the API server stores it."""
         return self._done("POST", path, described, 201)
 
     def change(self, path: str, patch: dict) -> dict:
-        """Lays a merge patch over an object (RFC 7386)."""
+        """Applies a merge patch to an object (RFC 7386)."""
         return self._done("PATCH", path, patch, 200, "application/merge-patch+json")
 
     def _done(self, method: str, path: str, body: dict, status: int, *kind: str) -> dict:
@@ -125,7 +125,7 @@ class Api:
 
 @contextmanager
 def running(folder: Path) -> Iterator[Api]:
-    """Runs one with its files in a folder."""
+    """Runs an API server with its files in a folder."""
     api, processes = make(folder, free_ports(3))
     try:
         for process in processes:

@@ -1,4 +1,4 @@
-"""Self-signed certificates, and bearer tokens: the server's own, and JSON Web Tokens of an issuer that openssl makes."""
+"""Self-signed certificates and bearer tokens: tokens of the server, and JSON Web Tokens from an issuer made with openssl."""
 
 import base64
 import hashlib
@@ -13,7 +13,7 @@ from tools.resolve import tool
 
 
 def certificate(folder: Path, name: str, key: str) -> tuple[Path, Path]:
-    """A new self-signed certificate for `localhost` and its key of this kind."""
+    """Creates a self-signed certificate for `localhost` with a key of this type."""
     files = folder / f"{name}.crt", folder / f"{name}.key"
     argv = [tool("openssl"), "req", "-x509", "-newkey", key, "-noenc", "-days", "30"]
     argv += ["-subj", "/CN=localhost", "-addext", f"subjectAltName=DNS:localhost,IP:{HOST}"]
@@ -32,13 +32,13 @@ def token() -> str:
 
 
 def line(name: str, secret: str) -> str:
-    """The line of a file of tokens that lets this token through."""
+    """The line in a token file that accepts this token."""
     return f"{name} sha256:{hashlib.sha256(secret.encode()).hexdigest()}\n"
 
 
 @dataclass(frozen=True)
 class Issuer:
-    """An RSA key, and who signs with it."""
+    """An issuer of tokens with its RSA key."""
 
     key: Path
     name: str = "https://issuer.example"
@@ -62,7 +62,7 @@ class Issuer:
 
 
 def issuer(folder: Path, name: str = "issuer") -> Issuer:
-    """A new issuer with a key of its own."""
+    """A new issuer with its own key."""
     key = folder / f"{name}.pem"
     _openssl("genrsa", "-out", key, "2048")
     return Issuer(key)

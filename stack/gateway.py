@@ -1,4 +1,4 @@
-"""A real Envoy, alone, with the configuration that the gateway chart renders."""
+"""A real Envoy without its agent, with the configuration that the gateway chart renders."""
 
 import json
 import re
@@ -19,7 +19,7 @@ from tools.resolve import tool
 
 
 def entries(log: Path, path: str) -> list[dict]:
-    """The entries of the requests for a path; other words may be between them."""
+    """The log entries of the requests for a path; other lines may be between them."""
     # The last line may not be whole yet.
     whole = log.read_text().rpartition("\n")[0].splitlines()
     found = [json.loads(line) for line in whole if line.startswith('{"') and path in line]
@@ -40,7 +40,7 @@ class Gateway:
 
     @property
     def errors(self) -> Path:
-        """The log of Envoy itself; requests have another one."""
+        """Envoy's own log; requests are in the access log."""
         return self.process.log
 
     def ready(self) -> bool:
@@ -48,7 +48,7 @@ class Gateway:
         return replies(self.stats, "/ready")
 
     def logged(self, path: str) -> dict:
-        """The entry of the one request for a path in the access log, waited for."""
+        """Waits for the access log entry of the only request for a path."""
         (entry,) = eventually(lambda: entries(self.log, path), f"an entry for {path}")
         return entry
 
@@ -62,7 +62,7 @@ class Gateway:
         return int(lines[0].rpartition(" ")[2]) if lines else 0
 
     def sent_to(self, url: str, cluster: str = "server") -> int:
-        """How many requests a replica has been sent, each attempt counted; health checks are none."""
+        """Number of attempts that were sent to a replica, without health checks."""
         line = f"{cluster}::{urlsplit(url).netloc}::rq_total::"
         lines = ask(self.admin, "/clusters").body.decode().splitlines()
         (count,) = (it.removeprefix(line) for it in lines if it.startswith(line))
@@ -77,13 +77,13 @@ def endpoint(url: str, admin: str) -> dict:
 
 
 def peak(gateway: Gateway) -> int:
-    """The most memory in KiB that the gateway has ever had."""
+    """The gateway's peak memory in KiB."""
     status = Path(f"/proc/{gateway.process.pid}/status").read_text()
     return int(re.search(r"VmHWM:\s+(\d+)", status)[1])
 
 
 def merged(values: dict, more: dict) -> dict:
-    """Values with others over them, as Helm lays one values file over another."""
+    """Merges values as Helm merges values files: the later ones win."""
     both = {
         key: merged(values[key], more[key])
         for key in values.keys() & more.keys()

@@ -1,4 +1,4 @@
-"""An HTTP client that shows everything of a reply."""
+"""An HTTP client that exposes every part of a response."""
 
 import http.client
 import json
@@ -14,7 +14,7 @@ from stack import PATIENCE
 
 @dataclass(frozen=True)
 class Reply:
-    """A whole reply; header names are in lower case."""
+    """A complete response; header names are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -22,7 +22,7 @@ class Reply:
 
     @property
     def replica(self) -> str | None:
-        """The replica that made the reply."""
+        """The replica that sent the response."""
         return self.headers.get("corelane-replica")
 
     def json(self) -> object:
@@ -57,14 +57,14 @@ class Client:
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Reply:
-        """Sends one request and reads its whole reply."""
+        """Sends one request and reads the complete response."""
         self._connection.request(method, path, body=body, headers=dict(headers or {}))
         reply = self._connection.getresponse()
         headers = {name.lower(): value for name, value in reply.getheaders()}
         return Reply(reply.status, headers, reply.read())
 
     def drop_if_closed(self) -> bool:
-        """Closes the idle connection if the other side has; whether it had."""
+        """Closes the idle connection if the other side has closed it, and returns whether it had."""
         socket = self._connection.sock
         # An idle connection has nothing to read but its end.
         if socket is None:
@@ -91,7 +91,7 @@ def ask(
     timeout: float = PATIENCE,
     **more: object,
 ) -> Reply:
-    """One request on a connection of its own; the path may be that of the URL."""
+    """Sends one request on its own connection; the path may be part of the URL."""
     client = Client(url, authority, timeout=timeout)
     try:
         return client.ask(path or urlsplit(url).path or "/", method, **more)
@@ -100,7 +100,7 @@ def ask(
 
 
 def replies(url: str, path: str = "", status: int = 200, *, timeout: float = 2.0) -> bool:
-    """Whether it is answered with this status."""
+    """Whether a request gets a response with this status."""
     try:
         return ask(url, path, timeout=timeout).status == status
     except (OSError, http.client.HTTPException):

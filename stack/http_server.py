@@ -1,4 +1,4 @@
-"""HTTP/1.1 servers within the own process, whose replies a function makes."""
+"""HTTP/1.1 servers in this process that respond with the result of a function."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ class Request(BaseHTTPRequestHandler):
     wbufsize = -1
 
     def body(self) -> bytes:
-        """The body, also in chunks: a line with the size in front of each, the last empty."""
+        """The body, also if it is chunked: each chunk follows a line with its size, and the last is empty."""
         if self.headers["transfer-encoding"] != "chunked":
             return self.rfile.read(int(self.headers.get("content-length", 0)))
         body = b""
@@ -27,7 +27,7 @@ class Request(BaseHTTPRequestHandler):
         return body
 
     def reply(self, status: int = 200, *fields: tuple[str, str], body: bytes = b"") -> None:
-        """Sends a reply."""
+        """Sends a response."""
         self.send_response(status)
         for name, value in (*fields, ("content-length", str(len(body)))):
             self.send_header(name, value)
@@ -35,7 +35,7 @@ class Request(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Says nothing."""
+        """Logs nothing."""
 
 
 class _Server(ThreadingHTTPServer):

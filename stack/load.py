@@ -1,4 +1,4 @@
-"""A load that misses nothing: every request is either answered or counted as failed."""
+"""A load that accounts for every request: each gets a response or counts as failed."""
 
 import http.client
 import threading
@@ -66,7 +66,7 @@ class Load:
     def wait_for(
         self, more: int, replica: str | None = None, *, patience: float = PATIENCE
     ) -> None:
-        """Waits for this many more replies, of one replica or of any."""
+        """Waits for this many more responses, from one replica or from any."""
 
         def count() -> int:
             return self.replies[replica] if replica else self.total
@@ -106,7 +106,7 @@ class Load:
         client.close()
 
     def _turn(self, index: int, client: Client) -> bool:
-        """Waits until the client's next request is due; whether there is to be one."""
+        """Waits until the client's next request is due; returns False if there is none."""
         if self.rate is not None:
             period = self.clients / self.rate
             offset = period * index / self.clients

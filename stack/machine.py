@@ -1,4 +1,4 @@
-"""What a measurement was taken on."""
+"""The machine and the sources of a measurement."""
 
 import os
 import platform
@@ -26,7 +26,7 @@ NOISE = 0.05
 
 
 def others(shares: list[float]) -> str:
-    """How quiet the machine was, from the cores that others took in each measurement."""
+    """A sentence about how quiet the machine was, from the cores that other processes used in each measurement."""
     return (
         f"Other processes and the hypervisor took {median(shares):.2f} cores in the median "
         f"measurement and {max(shares):.2f} in the worst"

@@ -83,7 +83,7 @@ def device(
 
 
 def node(*, cpus: int = 4) -> dict[str, Content]:
-    """A node with one device, eth0, of two queues and two interrupts, before anything was tuned."""
+    """An untuned node with one device, eth0, which has two queues and two interrupts."""
     return {
         "proc/sys/kernel/random/boot_id": "0a0a0a0a-0000-0000-0000-000000000001\n",
         "proc/meminfo": "MemTotal:       16777216 kB\nMemFree:        8388608 kB\n",
@@ -98,24 +98,24 @@ def node(*, cpus: int = 4) -> dict[str, Content]:
 
 @dataclass(frozen=True)
 class Tree:
-    """A tree, and a journal that is not below it."""
+    """A tree, and a journal outside of it."""
 
     root: Path
     journal: Path
 
     def add(self, files: Mapping[str, Content]) -> "Tree":
-        """Writes files, with the folders that they need."""
+        """Writes files and creates missing folders."""
         write(self.root, files)
         return self
 
     def drift(self, name: str, value: str) -> None:
-        """Gives a sysctl another value, of which an agent sees nothing or all."""
+        """Changes a sysctl atomically, so that an agent never reads a part of the value."""
         fresh = self.root.parent / "drifted"
         fresh.write_text(f"{value}\n")
         fresh.replace(self.root / sysctl(name))
 
     def remove(self, path: str) -> None:
-        """Removes a file, or a folder with all in it."""
+        """Removes a file, or a folder with its content."""
         target = self.root / path
         if target.is_dir():
             shutil.rmtree(target)
@@ -147,7 +147,7 @@ class Tree:
     def run(
         self, *arguments: str | Path, status: int | None = None, **variables: str
     ) -> subprocess.CompletedProcess[str]:
-        """Runs `node-tuner` on this tree; without `status` the caller judges how it ended."""
+        """Runs `node-tuner` on this tree; without `status` the caller checks the exit status."""
         result = subprocess.run(
             self.argv(*arguments),
             env={**os.environ, **variables},
@@ -163,7 +163,7 @@ class Tree:
     def refused(
         self, path: str, error: str, *arguments: str | Path, when: int = 1
     ) -> subprocess.CompletedProcess[str]:
-        """Runs `node-tuner` while the kernel answers one write to a file with an error."""
+        """Runs `node-tuner` while the kernel rejects one write to a file."""
         strace = resolve.tool("strace")
         inject = f"inject=write:error={error}:when={when}"
         argv = [strace, "-qq", "-o", "/dev/null", "-P", self.root / path, "-e", inject]
@@ -176,7 +176,7 @@ class Tree:
         )
 
     def report(self, *arguments: str | Path) -> dict:
-        """What `audit`, `plan` or `apply` says, as JSON."""
+        """The JSON output of `audit`, `plan` or `apply`."""
         return json.loads(self.run(*arguments, "--output=json").stdout)
 
     def rows(self, *arguments: str | Path) -> dict[str, dict]:
@@ -186,7 +186,7 @@ class Tree:
 
 
 def write(folder: Path, files: Mapping[str, Content]) -> None:
-    """Writes files below a folder, with the folders that they need."""
+    """Writes files below a folder and creates missing folders."""
     for path, content in files.items():
         file = folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -201,7 +201,7 @@ def make(folder: Path, files: Mapping[str, Content]) -> Tree:
 
 
 def copy(folder: Path, paths: Iterable[str]) -> Tree:
-    """A tree with copies of the files of this machine that are there; nothing of it is changed."""
+    """A tree with copies of this machine's files, as far as they exist; the machine stays unchanged."""
     found = {}
     for path in paths:
         try:

@@ -1,4 +1,4 @@
-"""Processes by their pid, as /proc shows them: those of another command, too."""
+"""Processes by pid, as /proc shows them, including processes of other commands."""
 
 import fcntl
 import os
@@ -65,7 +65,7 @@ def _stat(pid: int) -> list[str]:
 
 
 def state(pid: int) -> str:
-    """What a process does, such as T, stopped; X when it is gone."""
+    """The state of a process, such as T for stopped; X if it is gone."""
     return (_stat(pid) or "X")[0]
 
 
@@ -76,7 +76,7 @@ def started(pid: int) -> str:
 
 
 def alive(entry: Mapping[str, object]) -> bool:
-    """Whether a recorded process runs. A pid may be reused, a pid with that start time not."""
+    """Whether a recorded process is running. A pid can be reused, but not with the same start time."""
     return bool(entry["started"]) and started(int(entry["pid"])) == entry["started"]
 
 
@@ -104,7 +104,7 @@ def cpus(pid: int) -> str:
 
 
 def reap() -> None:
-    """Reaps ended children, which would count as running otherwise."""
+    """Reaps ended children, because they would otherwise count as running."""
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG) != (0, 0):
             pass
@@ -112,7 +112,7 @@ def reap() -> None:
 
 @contextmanager
 def lock(folder: Path) -> Iterator[None]:
-    """Locks the folder of an instance: another command of it fails meanwhile."""
+    """Locks the folder of an instance, so that another command fails in the meantime."""
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / "lock", "w") as file:
         try:

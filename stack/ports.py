@@ -99,7 +99,7 @@ def _text(ports: tuple[int, int]) -> str:
 
 
 def _claim(block: int) -> bool:
-    """Whether the block is now that of this process; the kernel ends the claim with the process."""
+    """Claims the block for this process if it is free; the kernel releases it when the process ends."""
     claim = socket.socket(socket.AF_UNIX)
     try:
         # An abstract name has the scope of ports, the network namespace (unix(7)).

@@ -32,7 +32,7 @@ HBA = "{kind} all all all scram-sha-256\n"
 
 @dataclass(frozen=True)
 class Settings:
-    """Its address, its connections, and whether it requires TLS, with which names."""
+    """Address, number of connections, and names in its certificate if it requires TLS."""
 
     port: int
     address: str = HOST
@@ -69,7 +69,7 @@ class Postgres:
 
     @property
     def log(self) -> Path:
-        """Its log."""
+        """Its log file."""
         return self.folder / "postgres.log"
 
     def url(self, database: str = ROLE) -> str:
@@ -128,7 +128,7 @@ class Postgres:
         }
 
     def query(self, statement: str, database: str = ROLE) -> list[list[str]]:
-        """Runs SQL as the superuser; the rows, each field as text."""
+        """Runs SQL as the superuser and returns the rows, each field as text."""
         flags = ["--tuples-only", "--no-align", "--field-separator=\t", "--set=ON_ERROR_STOP=1"]
         result = self.psql(*flags, "--command", statement, database=database)
         if result.returncode != 0:
@@ -147,7 +147,7 @@ class Postgres:
         return pid(self.folder)
 
     def family(self) -> list[int]:
-        """Its pid and those of its child processes, of which each connection has one."""
+        """Its pid and the pids of its children; each connection has a child."""
         return [self.pid, *pids.children(self.pid)] if self.pid else []
 
     def start(self) -> None:
@@ -176,18 +176,18 @@ class Postgres:
         return len(lines) >= 8 and lines[7].strip() == "ready" and int(lines[0]) == pid
 
     def kill(self) -> None:
-        """SIGKILL for all its processes, and waits for their end."""
+        """Sends SIGKILL to all its processes and waits for their end."""
         self._stop(self.family()[:1])
         self._send(self.family(), signal.SIGKILL, "ZX")
 
     def freeze(self) -> None:
-        """SIGSTOP for all its processes: connections stay open, and nothing is answered."""
+        """Sends SIGSTOP to all its processes: connections stay open without a response."""
         # The first one starts all others.
         self._stop(self.family()[:1])
         self._stop(self.family())
 
     def thaw(self) -> None:
-        """SIGCONT for all its processes."""
+        """Sends SIGCONT to all its processes."""
         pids.kill(self.family(), signal.SIGCONT)
 
     def end(self) -> None:
@@ -196,7 +196,7 @@ class Postgres:
         stop(self.folder)
 
     def remove(self) -> None:
-        """Ends it and removes its data."""
+        """Stops it and removes its data."""
         self.thaw()
         stop(self.folder, keep=False)
         remove(self.folder)
@@ -238,13 +238,13 @@ class Database:
         return self.server.flags(self.name)
 
     def query(self, statement: str) -> list[list[str]]:
-        """Runs SQL as the superuser; the rows, each field as text."""
+        """Runs SQL as the superuser and returns the rows, each field as text."""
         return self.server.query(statement, self.name)
 
 
 @contextmanager
 def holding(database: Database, statement: str) -> Iterator[None]:
-    """Runs a statement in a transaction and keeps that open."""
+    """Runs a statement in a transaction and keeps the transaction open."""
     server = database.server
     session = subprocess.Popen(
         [server.programs["psql"], "--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1"],
@@ -266,7 +266,7 @@ def holding(database: Database, statement: str) -> Iterator[None]:
 
 
 def make(folder: Path, settings: Settings) -> Postgres:
-    """The PostgreSQL of a folder; initialises the data if there are none."""
+    """Returns the PostgreSQL of a folder, after creating its data if there are none."""
     folder.mkdir(parents=True, exist_ok=True)
     user = home.account()
     place = home.place(folder, user)
@@ -294,7 +294,7 @@ def read(folder: Path) -> Postgres | None:
 
 
 def pid(folder: Path) -> int:
-    """The pid of the PostgreSQL that was started here; 0 if it does not run."""
+    """The pid of the PostgreSQL that was started here; 0 if it is not running."""
     try:
         record = json.loads(_record(folder).read_text())
     except FileNotFoundError:

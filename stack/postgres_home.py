@@ -59,7 +59,7 @@ ELSEWHERE = Path("/var/tmp")
 
 
 def place(folder: Path, user: Account) -> Path:
-    """In the instance's folder, or elsewhere if the user cannot enter that, as below /root."""
+    """The instance's folder, or another one if the user cannot enter it, for example below /root."""
     folder = folder.absolute()
     if user.reaches(folder.parent):
         return folder / "home"
@@ -95,7 +95,7 @@ class Programs:
         return self.folder / name
 
     def environment(self) -> dict[str, str]:
-        """Their environment."""
+        """The environment of these programs."""
         libraries = {"LD_LIBRARY_PATH": self.libraries} if self.libraries else {}
         return {"PATH": os.defpath, "LC_ALL": "C", **libraries}
 

@@ -25,12 +25,12 @@ LINES = 20
 
 
 def without_proxies() -> dict[str, str]:
-    """This environment without a proxy, which is not for loopback."""
+    """This environment without proxies, because loopback needs none."""
     return {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
 
 
 class Process:
-    """A named program and its log, in a process group of its own."""
+    """A named program with its log, in its own process group."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """Of the process; 0 while there is none."""
+        """The pid of the process; 0 while there is none."""
         return self._process.pid if self.running else 0
 
     @property
@@ -89,7 +89,7 @@ class Process:
         return self._process is not None and not self.running and not (self._asked or self.ends)
 
     def start(self, *more: object, wait: bool = True) -> Self:
-        """Starts it, this time with more flags; waits until it is ready."""
+        """Starts it with additional flags for this start, and waits until it is ready."""
         if self.running:
             raise ToolError(f"{self.name} runs already")
         self._asked = False
@@ -117,7 +117,7 @@ class Process:
         )
 
     def thaw(self) -> None:
-        """Lets it continue."""
+        """Resumes it."""
         self.signal(signal.SIGCONT)
 
     def threads(self) -> dict[str, Path]:
@@ -131,7 +131,7 @@ class Process:
                 yield task, (task / file).read_text()
 
     def terminate(self) -> None:
-        """Asks it to end; a replica drains."""
+        """Requests its end; a replica drains."""
         self._asked = True
         if self.running:
             # A stopped process handles no other signal.
@@ -139,7 +139,7 @@ class Process:
             self._process.send_signal(self._ending)
 
     def kill(self) -> None:
-        """Ends it and its group at once, as a lost node does."""
+        """Kills it and its group, as the loss of a node would."""
         self._asked = True
         if self._group:
             with suppress(ProcessLookupError):
@@ -148,12 +148,12 @@ class Process:
             self._process.wait()
 
     def stop(self) -> None:
-        """Asks it to end, and waits."""
+        """Requests its end and waits for it."""
         self.terminate()
         self.wait()
 
     def wait(self, patience: float = ENDING) -> int:
-        """Waits for its end and kills it after the timeout, and what is left of its group. Returns the exit status."""
+        """Waits for its end, kills it and its group after the timeout, and returns the exit status."""
         if self._process is None:
             return 0
         with suppress(subprocess.TimeoutExpired):
@@ -213,7 +213,7 @@ def wait_for(processes: Iterable[Process], patience: float = START) -> None:
 
 
 def end(processes: Sequence[Process]) -> None:
-    """Ends all at once, those that were started last first."""
+    """Stops all concurrently, the last started first."""
     for each in reversed(processes):
         each.terminate()
     for each in reversed(processes):

@@ -59,11 +59,11 @@ class Prometheus:
     url: str
 
     def instant(self, expression: str, over: Range) -> Result:
-        """The query at the end of the range."""
+        """Runs a query for the end of the range."""
         return self._query("query", query=expression, time=over.end)
 
     def range(self, expression: str, over: Range) -> Result:
-        """The query over the range, at multiples of the step, as Grafana aligns it."""
+        """Runs a query over the range, aligned to multiples of the step as in Grafana."""
         start, end = (math.floor(time / STEP) * STEP for time in (over.start, over.end))
         return self._query("query_range", query=expression, start=start, end=end, step=STEP)
 

@@ -101,14 +101,14 @@ def envoy_files(*settings: str, **options: Any) -> dict[str, str]:
 
 
 def config_maps(*settings: str, **options: Any) -> tuple[dict[str, str], dict[str, str]]:
-    """The files of Envoy's folder, and what the agent reads; empty where it reads nothing."""
+    """The files of Envoy's folder, and the files that the agent reads, if any."""
     objects = [each for each in documents("gateway", *settings, **options) if not is_hook(each)]
     files, *routes = (each["data"] for each in objects if each["kind"] == "ConfigMap")
     return files, routes[0] if routes else {}
 
 
 def _include(configuration: dict, routes: dict) -> None:
-    """Puts into the configuration what Envoy gets from the files of the agent."""
+    """Inserts into the configuration the parts that Envoy reads from the agent's files."""
     del configuration["dynamic_resources"]
     resources = configuration["static_resources"]
     resources["clusters"] = routes["clusters.json"] + resources["clusters"]

@@ -16,7 +16,7 @@ STATIC = REPOSITORY / "services/server/static"
 
 
 class Server(Process):
-    """A replica; the flags of its command line are in pairs, as `command` writes them."""
+    """A replica; its command line contains flags in pairs, as `command` writes them."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Server(Process):
         super().__init__(name, argv, folder, lambda: replies(self.admin, "/readyz"), **more)
 
     def start(self, *more: object, wait: bool = True) -> "Server":
-        """Starts it, this time with more flags, each with its value."""
+        """Starts it with additional flags and their values for this start."""
         usual = self.argv
         self.argv = with_flags(usual, more)
         try:
@@ -67,7 +67,7 @@ class Server(Process):
             raise ToolError(f"{self.name} rejects faults: {reply.status} {reply.body.decode()}")
 
     def end(self) -> tuple[int, str]:
-        """Waits for the end: exit code and what was logged."""
+        """Waits for its end; returns the exit code and the log."""
         return self.wait(PATIENCE), self.log.read_text()
 
 
@@ -113,7 +113,7 @@ def servers(program: Path) -> Iterator[Callable[..., Server]]:
         wait: bool = True,
         **more: object,
     ) -> Server:
-        """`within` is a command that runs the server's own; `wait` is for readiness."""
+        """Starts a server. `within` is a command that runs the server's; `wait` awaits readiness."""
         first = free_ports(2, address)
         ports = first, first + 1
         if not any(str(flag).startswith("--lanes") for flag in flags):
