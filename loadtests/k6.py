@@ -216,7 +216,7 @@ def _follow(
 ) -> int:
     """Runs k6 and gathers its samples until it ends; its exit status."""
     progress = Progress(scenario, folder / "progress.log")
-    # In a session of its own: Ctrl-C would tell k6 twice, and the second time it ends without a summary.
+    # In its own session: Ctrl-C would tell k6 twice, and the second time it ends without a summary.
     with subprocess.Popen(
         argv,
         env=variables,

@@ -45,7 +45,7 @@ class _Server(ThreadingHTTPServer):
 
 @contextmanager
 def serving(answer: Callable[[Request], None], host: str = HOST, port: int = 0) -> Iterator[str]:
-    """The URL of a server that answers so, each connection in a thread of its own; by default at any port."""
+    """Starts a server with this handler and yields its URL; each connection has its own thread."""
     methods = {f"do_{name}": answer for name in ("GET", "POST", "PUT", "DELETE", "PATCH")}
     with _Server((host, port), type("Answered", (Request,), methods)) as server:
         thread = threading.Thread(target=server.serve_forever)

@@ -18,7 +18,7 @@ USUAL = (10000, 29999)
 """The default range, below the ports that the kernel assigns by default (32768 to 60999)."""
 
 LEAST = 4000
-"""Ports that another default range must have."""
+"""Minimum number of ports in any other default range."""
 
 TAKEN = range(17990, 19011)
 """Envoy Gateway listens on some of these, which cannot be chosen."""

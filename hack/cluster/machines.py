@@ -1,4 +1,4 @@
-"""CLUSTER=vm: each node is a machine of QEMU, with a kernel, a disk and a clock of its own.
+"""CLUSTER=vm: each node is a QEMU machine with its own kernel, disk and clock.
 
 A machine boots with the file system of this one, read-only, and starts the node's programs by itself. What it writes
 below the node's folder is on its disk; the rest is in its memory, and gone after a boot.

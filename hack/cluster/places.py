@@ -1,4 +1,4 @@
-"""Where the commands of a node run: in namespaces of this machine, or in a machine of its own."""
+"""The places where a node's commands run: namespaces of this machine, or a QEMU machine."""
 
 from pathlib import Path
 

@@ -1,6 +1,6 @@
 """Writes and reads images as OCI archives: a tar file with oci-layout, index.json and blobs/sha256.
 
-Another part of the repository makes an image of its own with:
+Another part of the repository makes its own image with:
 
     image = Image("corelane-pause", "0.2.0", "amd64", created=0, entrypoint=("/pause",))
     archive.write(image, [[layer.program("/pause", built)]], Path("pause-amd64.tar"))

@@ -18,7 +18,7 @@ from tools.errors import ToolError
 PORTS = (8080, 8081)
 
 CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
-"""Where OpenSSL's probes, rustls and Go look, as on Debian."""
+"""The path that OpenSSL, rustls and Go search, as on Debian."""
 
 ZONES = "/usr/share/zoneinfo"
 

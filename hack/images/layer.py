@@ -36,7 +36,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder with a mode of its own; those that only hold files need none."""
+    """A folder with its own mode; those that only hold files need none."""
 
     path: str
     mode: int = 0o755

@@ -33,7 +33,7 @@ def socket_path(run: Path) -> Path:
 
 
 def start(program: Path, run: Path, environment: dict[str, str]) -> None:
-    """Starts supervisord in a session of its own, so that it outlives this terminal."""
+    """Starts supervisord in its own session, so that it outlives this terminal."""
     # A connection through the gateway takes two files of Envoy.
     raise_open_files()
     detached([program, "-c", run / "supervisord.conf"], run / LOG, environment, cwd=run)

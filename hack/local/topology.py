@@ -11,7 +11,7 @@ from stack import HOST
 
 @dataclass(frozen=True)
 class Replica:
-    """One replica of the service. Without an admin port of its own, that is the port for requests."""
+    """One replica of the service. Without its own admin port, that is the port for requests."""
 
     name: str
     cpu: int

@@ -145,7 +145,7 @@ def repack(file: Path, time: int) -> None:
             member.name: archive.extractfile(member).read() for member in archive if member.isfile()
         }
     packed = BytesIO()
-    # Without a name and a time of its own in gzip's header.
+    # gzip's header contains neither a name nor a time.
     with (
         gzip.GzipFile(filename="", mode="wb", fileobj=packed, mtime=0) as compressed,
         tarfile.open(fileobj=compressed, mode="w") as archive,

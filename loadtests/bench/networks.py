@@ -66,7 +66,7 @@ SETTLED_WITHIN = 10.0
 
 @contextmanager
 def own() -> Iterator[None]:
-    """This process and what it starts have a network namespace of their own meanwhile."""
+    """This process and what it starts have their own network namespace meanwhile."""
     ip = resolve.ensure(["ip"])["ip"]
     libc = ctypes.CDLL(None, use_errno=True)
     outside = os.open("/proc/self/ns/net", os.O_RDONLY)

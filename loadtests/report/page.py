@@ -13,7 +13,7 @@ OPEN = 3
 """Parts up to which the charts of each are shown at once."""
 
 PARTS = 12
-"""Parts with charts of their own; those of a large matrix are in the tables."""
+"""Parts with their own charts; those of a large matrix are in the tables."""
 
 
 def page(run: Run, base: Run | None = None) -> str:

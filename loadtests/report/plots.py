@@ -7,7 +7,7 @@ from loadtests.record import ALL, OverTime, Part, Run, Server
 from loadtests.report.tables import Ratio
 
 ROUTES = 7
-"""Routes with a line of their own; the tables have all."""
+"""Routes with their own line; the tables have all."""
 
 MS = "latency, ms"
 SECONDS = "seconds since the start"

@@ -29,7 +29,7 @@ LOOKS = {
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator["Browser"]:
-    """A browser with a profile of its own."""
+    """A browser with its own profile."""
     # Nightly tests alone take the package, which is larger than all others together.
     sys.path.append(str(tool("playwright").parent.parent))
     from playwright.sync_api import sync_playwright

@@ -111,7 +111,7 @@ class Cgroups:
         return [self.mounted / name for name in ("cpuset", "cpuacct", "cpu")]
 
     def put(self, pod: Pod, cpus: str, *pids: int, quality: str = "", below: str = "") -> None:
-        """A container on these CPUs, with these processes, some runtimes' in a cgroup of their own."""
+        """A container on these CPUs, with these processes, some runtimes' in their own cgroup."""
         folder = self._pod(pod, quality)
         container = f"cri-containerd-{pod.id}.scope" if self.systemd else pod.id
         for hierarchy in self._hierarchies():

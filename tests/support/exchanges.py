@@ -1,4 +1,4 @@
-"""Clients of all kinds at once, each in a thread of its own: what they got, and how it ended."""
+"""Clients of all kinds at once, each in its own thread: what they got, and how it ended."""
 
 import queue
 import threading

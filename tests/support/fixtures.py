@@ -1,7 +1,7 @@
 """The processes of `stack` as fixtures.
 
 `start` starts servers, `server` is one for a module. `database` is a new one on a PostgreSQL that all tests share;
-what kills or stops its PostgreSQL, or wants TLS, takes a server of its own from `new_postgres`:
+what kills or stops its PostgreSQL, or wants TLS, takes its own server from `new_postgres`:
 
     def test_something(database, start):
         server = start(*database.flags())
@@ -82,7 +82,7 @@ def database(postgres: Postgres) -> Database:
 
 @pytest.fixture(scope="session")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[apiserver.Api]:
-    """An API server that every test may use, each with namespaces of its own."""
+    """An API server that every test may use, each with its own namespaces."""
     with apiserver.running(tmp_path_factory.mktemp("apiserver")) as api:
         yield api
 

@@ -140,7 +140,7 @@ class Cluster:
         return f"http://{ip}:{port}"
 
     def run(self, image: str, *command: str) -> "Ended":
-        """Runs a command in a pod of its own to its end."""
+        """Runs a command in its own pod to its end."""
         name = f"run-{uuid.uuid4().hex[:8]}"
         self.kubectl("apply", "--filename", "-", stdin=json.dumps(_lone_pod(name, image, command)))
         try:

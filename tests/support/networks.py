@@ -13,7 +13,7 @@ from stack import eventually
 from tools.resolve import tool
 
 ALONE = ("unshare", "--net")
-"""The command prefix that runs a command in a network of its own."""
+"""The command prefix that runs a command in its own network."""
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ class NodeAgent(Agent):
 
         A pass sets its series at once, after it has written its files and the journal, and together
         with what `/readyz` and `/audit` report. `api_errors_total` and the series of pods follow
-        when the API server has replied, and the log is written by a thread of its own: `said`.
+        when the API server has replied, and the log is written by its own thread: `said`.
         """
         lines = self.ask("/metrics").body.decode().splitlines()
         pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))

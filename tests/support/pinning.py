@@ -1,6 +1,6 @@
 """What the kernel says of the processes of pods.
 
-A node may be a machine of its own, so this is a program, too, which runs there: for the uid of a pod it prints a list of
+A node may be its own machine, so this is a program, too, which runs there: for the uid of a pod it prints a list of
 its processes.
 """
 

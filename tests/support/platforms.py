@@ -1,4 +1,4 @@
-"""Instances of the platform for tests: real processes on ports of their own.
+"""Instances of the platform for tests: real processes on their own ports.
 
 Fixtures: `platform` is one instance for the whole run, `new_platform` makes others.
 """

@@ -39,7 +39,7 @@ def read_until(connection: socket.socket, end: bytes) -> bytes:
 
 
 def exchange(url: str, data: bytes) -> list[Reply]:
-    """Sends the bytes on a connection of its own; the replies until the other side ends it."""
+    """Sends the bytes on its own connection; the replies until the other side ends it."""
     with connect(url) as connection:
         try:
             for start in range(0, len(data), PIECE):

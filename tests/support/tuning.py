@@ -1,4 +1,4 @@
-"""The agents of node tuning on a cluster, as a Helm release in a namespace of their own.
+"""The agents of node tuning on a cluster, as a Helm release in their own namespace.
 
 Fixture: `tuning` is that release, gone again afterwards with everything it has done.
 """

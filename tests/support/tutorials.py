@@ -31,7 +31,7 @@ def answered(output: str) -> tuple[set[str], int]:
 
 
 def two_replicas() -> dict[str, str]:
-    """The environment of a local platform of two replicas on ports of its own."""
+    """The environment of a local platform of two replicas on its own ports."""
     first = free_ports(9)
     names = [*VARIABLES][:-2]
     return {

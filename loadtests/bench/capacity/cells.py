@@ -1,4 +1,4 @@
-"""The cells: mixes of requests, each on a number of lanes and with a limit of its own."""
+"""The cells: mixes of requests, each on a number of lanes and with its own limit."""
 
 from dataclasses import dataclass
 

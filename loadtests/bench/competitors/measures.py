@@ -185,7 +185,7 @@ ALONE: dict[str, Part] = {
     parts.C10K: c10k,
     parts.CONNECTIONS: connections,
 }
-"""Each with a start of its own."""
+"""Each with its own start."""
 
 PAIRED: dict[str, Part] = {parts.CORES: cores}
 """Of a server with two CPUs, which it shares with the generator."""

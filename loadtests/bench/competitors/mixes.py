@@ -57,7 +57,7 @@ class Mix:
         options = {"ops": bed.ops(self.long_ms), "work_share": self.share}
         if not self.short_ms:
             return options
-        # On a path of its own: routes are what a server can tell kinds by.
+        # On its own path: routes are what a server can tell kinds by.
         ops = bed.ops(self.short_ms)
         file = bed.folder / f"work-{ops}"
         if not file.exists():

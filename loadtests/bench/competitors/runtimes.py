@@ -52,7 +52,7 @@ def _sources() -> list[Path]:
 def _make(folder: Path) -> None:
     for file in _sources():
         shutil.copy(file, folder)
-    # No package runs a script of its own while it is installed.
+    # No package runs its own script while it is installed.
     run("node", ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], folder)
 
 

@@ -124,7 +124,7 @@ class Holders:
 def holders(
     program: Path, to: Sequence[str], place: Place, processes: int = 1, **options: object
 ) -> Iterator[Holders]:
-    """So many processes; each has a loopback address of its own, as one has too few ports for all."""
+    """So many processes; each has its own loopback address, as one has too few ports for all."""
     with ExitStack() as parts:
         found = []
         for index in range(processes):

@@ -237,7 +237,7 @@ def certificate(openssl: Path, folder: Path) -> Pem:
 
 
 def _memory(pid: int) -> tuple[int, int]:
-    """KiB of a process of its own, and shared with others (proc_pid_smaps(5), smaps_rollup)."""
+    """KiB of its own process, and shared with others (proc_pid_smaps(5), smaps_rollup)."""
     found: dict[str, int] = {}
     with suppress(FileNotFoundError, ProcessLookupError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]:

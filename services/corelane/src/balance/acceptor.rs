@@ -21,7 +21,7 @@ pub(crate) struct Acceptor {
     pub(crate) lanes: Arc<LaneGroup>,
     pub(crate) lifecycle: Arc<Lifecycle>,
     pub(crate) start: Arc<StartGate>,
-    /// Maximum open connections over all lanes.
+    /// Maximum open connections across all lanes.
     pub(crate) limit: usize,
 }
 

@@ -179,7 +179,7 @@ pub(super) static NETWORK: &[Knob] = &[
     Knob {
         name: "net.core.netdev_budget",
         values: ["", "600", "600"],
-        summary: "Maximum packets per receive poll, over all queues",
+        summary: "Maximum packets per receive poll, across all queues",
         reason: "Twice the kernel's, for CPUs that mainly serve interrupts",
         source: NET,
         risk: "Threads on the same CPU wait longer",

@@ -17,7 +17,7 @@ const NUMBERS: &[OfSettings] = &[
     gauge("corelane_config_backlog", "Length of the accept queue of each listener", |settings| {
         u64::from(settings.backlog).into()
     }),
-    gauge("corelane_config_connections", "Maximum open connections over all lanes", |settings| {
+    gauge("corelane_config_connections", "Maximum open connections across all lanes", |settings| {
         settings.limits().connections.into()
     }),
     gauge(

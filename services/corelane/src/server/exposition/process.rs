@@ -37,7 +37,7 @@ const OF_THROTTLING: &[OfThrottling] = &[
     ),
     counter(
         "corelane_cpu_throttled_seconds",
-        "Time for which a CFS quota throttled threads of the server's cgroup or of a visible ancestor, over all CPUs",
+        "Time for which a CFS quota throttled threads of the server's cgroup or of a visible ancestor, across all CPUs",
         |counted| counted.throttled.into(),
     ),
 ];
