@@ -45,7 +45,7 @@ settings! {
         "database.ca_file" => database_ca_file: Option<PathBuf> = "", file,
             "PEM file of the certificate authorities for PostgreSQL; empty disables verification";
         "database.connections" => database_connections: u64 = "4", number(1, 256),
-            "Connections of each lane to the database; with slow lanes, one of them is that of the slow lane";
+            "Connections of each lane to the database; with slow lanes, the slow lane owns one of them";
         "database.queue" => database_queue: u64 = "256", number(1, 1_000_000),
             "Operations of a lane that may wait for the database; further ones are rejected with 503";
         "database.wait" => database_wait: Duration = "1s", duration(MILLISECOND, HOUR),

@@ -73,7 +73,7 @@ fn describe() -> [Path; 3] {
             .tag(DOCUMENTATION)
             .parameters([known])
             .reply(200, reply("The document", Some((media_type, schema))))
-            .reply(304, reply("The client's copy is the present one", None));
+            .reply(304, reply("The client's copy is current", None));
         json!({ "get": Value::from(operation) })
     };
     let object = json!({ "type": "object", "required": ["openapi", "info", "paths"] });
@@ -90,7 +90,7 @@ fn describe() -> [Path; 3] {
         .tag(DOCUMENTATION)
         .parameters([name.example("swagger-ui.css")])
         .reply(200, content)
-        .reply(304, reply("The client's copy is the present one", None))
+        .reply(304, reply("The client's copy is current", None))
         .errors(&[404]);
     [
         ("/openapi.json", operation("document", "This document", "application/json", object)),

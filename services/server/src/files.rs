@@ -84,7 +84,7 @@ pub(crate) fn describe() -> [openapi::Path; 2] {
             .tag("Files")
             .reply(200, openapi::reply("The file", bytes()))
             .reply(206, openapi::reply("The requested ranges", bytes()))
-            .reply(304, openapi::reply("The client's copy is the present one", None))
+            .reply(304, openapi::reply("The client's copy is current", None))
             .reply(308, openapi::reply("A folder: its address ends in a slash", None))
             .errors(&[404, 412, 416])
     };

@@ -46,7 +46,7 @@ settings! {
     pub(crate) struct Runtime {
         "listen" => listen: Vec<Listen> = "127.0.0.1:8080", places,
             "Where to serve traffic, separated by commas: addresses, unix:PATH?mode=660 for a Unix socket, \
-             inherited:NAME for a socket of systemd";
+             inherited:NAME for a systemd socket";
         "proxy_protocol" => proxy_protocol: bool = "off", switch,
             "Whether every connection must start with a header of the PROXY protocol, version 1 or 2: on or off";
         "trusted_proxies" => trusted_proxies: Vec<TrustedProxy> = "", list(word::<TrustedProxy>),

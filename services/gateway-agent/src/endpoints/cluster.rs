@@ -138,7 +138,7 @@ impl Cluster {
                 cluster,
                 endpoints,
                 "endpoints: above the limit, four times --limit: a slice that is too large is not \
-                 taken, and its former endpoints stay"
+                 taken, and its previous endpoints stay"
             );
         }
     }

@@ -111,7 +111,7 @@ pub(crate) fn metrics<'a>(clusters: impl Iterator<Item = (&'a str, &'a Status)>)
         }
     }
     text.each("slices", "gauge", "EndpointSlices of the Service", |it| it.slices as f64);
-    let words = "Slices that were not taken because of the limit; their former endpoints stay";
+    let words = "Slices that were not taken because of the limit; their previous endpoints stay";
     text.each("slices_over_limit_total", "counter", words, |it| it.over_limit as f64);
     text.each("writes_total", "counter", "Files written", |it| it.writes as f64);
     let words = "Files that could not be written";

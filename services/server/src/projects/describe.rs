@@ -153,7 +153,7 @@ fn create() -> Operation {
 }
 
 fn read() -> Operation {
-    let unchanged = openapi::reply("The client's copy is the present one", None);
+    let unchanged = openapi::reply("The client's copy is current", None);
     Operation::new("readProject", "One project")
         .tag(TAG)
         .parameters(one())

@@ -100,7 +100,7 @@ impl Jwt {
                 *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
             }
             Err(error) => tracing::error!(
-                %file, error, "keys of JSON Web Tokens not reloaded: the former ones stay active"
+                %file, error, "keys of JSON Web Tokens not reloaded: the previous ones stay active"
             ),
         }
         *seen = read;

@@ -327,7 +327,7 @@ impl Auth {
                 source.note(Reload::Success);
             }
             Err(error) => {
-                tracing::error!(%file, error, "tokens not reloaded: the former ones stay active");
+                tracing::error!(%file, error, "tokens not reloaded: the previous ones stay active");
                 source.note(Reload::Failure);
             }
         }

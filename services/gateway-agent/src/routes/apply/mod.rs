@@ -121,7 +121,7 @@ impl Applier {
                 Ok(()) => failure.clear(),
                 Err(ApplyError::Superseded) => continue,
                 Err(reason @ ApplyError::Rejected(_)) => {
-                    error!("routes: {reason}; the former routes stay");
+                    error!("routes: {reason}; the previous routes stay");
                     self.restore(former);
                     self.status.rejected(self.serves().await);
                 }
