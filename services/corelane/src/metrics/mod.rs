@@ -4,15 +4,17 @@
 //! path has no locked instruction. Readers on the admin thread add labels and render them
 //! (`server::exposition`).
 
+mod count;
 mod exemplars;
 mod family;
 pub(crate) mod kind;
 mod reason;
 mod shard;
 
+pub(crate) use count::{Count, Rows};
 pub(crate) use exemplars::Exemplar;
 pub(crate) use family::{Family, Value, counter, gauge};
 pub(crate) use reason::{
     Handshake, Moved, PlanOutcome, Refusal, RequestPhase, RequestRefusal, Woken,
 };
-pub(crate) use shard::{CODES, Count, Histogram, LaneMetrics, PlanCounts, Rows};
+pub(crate) use shard::{CODES, Histogram, LaneMetrics, PlanCounts};

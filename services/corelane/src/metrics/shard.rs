@@ -1,84 +1,13 @@
 //! One lane's counters: written only by its thread, readable by all.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use http::StatusCode;
 
 use super::reason::{Handshake, Moved, PlanOutcome, Refusal, RequestPhase, RequestRefusal, Woken};
+use crate::metrics::count::{Count, Rows};
 use crate::metrics::exemplars::Exemplars;
 use crate::metrics::kind::{KindIndex, METHODS};
-
-/// A number with one writer: a plain load and store, without the lock prefix of `fetch_add`.
-#[derive(Debug, Default)]
-pub(crate) struct Count(AtomicU64);
-
-impl Count {
-    /// Only the thread of the owning lane may call this.
-    pub(crate) fn add(&self, n: u64) {
-        self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
-    }
-
-    /// Only the thread of the owning lane may call this.
-    #[track_caller]
-    pub(crate) fn sub(&self, n: u64) {
-        let before = self.0.load(Relaxed);
-        debug_assert!(n <= before, "{n} of {before} were taken away");
-        self.0.store(before.saturating_sub(n), Relaxed);
-    }
-
-    /// Only the thread of the owning lane may call this.
-    pub(crate) fn set(&self, n: u64) {
-        self.0.store(n, Relaxed);
-    }
-
-    pub(crate) fn get(&self) -> u64 {
-        self.0.load(Relaxed)
-    }
-}
-
-/// A table by route. The rows of learnt routes are made with the first of them, so that a service
-/// without any does not pay for their memory.
-#[derive(Debug)]
-pub(crate) struct Rows<T> {
-    first: Box<[T]>,
-    more: OnceLock<Box<[T]>>,
-    most: usize,
-}
-
-impl<T: Default> Rows<T> {
-    /// `(first, more)` routes, with so many rows each.
-    pub(crate) fn new((first, more): (usize, usize), each: usize) -> Self {
-        Rows { first: rows(first * each), more: OnceLock::new(), most: more * each }
-    }
-
-    #[inline]
-    pub(crate) fn at(&self, index: usize) -> &T {
-        match self.first.get(index) {
-            Some(row) => row,
-            None => self.of_learnt(index),
-        }
-    }
-
-    fn of_learnt(&self, index: usize) -> &T {
-        &self.more.get_or_init(|| rows(self.most))[index - self.first.len()]
-    }
-
-    /// `None` for rows that were not made yet.
-    pub(crate) fn get(&self, index: usize) -> Option<&T> {
-        let more = || self.more.get()?.get(index.checked_sub(self.first.len())?);
-        self.first.get(index).or_else(more)
-    }
-
-    /// The rows that were made, in order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.first.iter().chain(self.more.get().into_iter().flatten())
-    }
-}
-
-fn rows<T: Default>(n: usize) -> Box<[T]> {
-    (0..n).map(|_| T::default()).collect()
-}
 
 /// Upper bounds of the duration buckets in seconds; `+Inf` follows.
 pub(crate) const BOUNDS: [f64; 16] = [

@@ -1,6 +1,7 @@
 //! Assembles and runs a server: settings, threads, signals, drain, the admin port and its metrics.
 
 pub(crate) mod admin;
+mod build;
 pub(crate) mod builder;
 pub(crate) mod control;
 pub(crate) mod dependency;

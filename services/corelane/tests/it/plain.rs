@@ -1,14 +1,15 @@
 //! Plain requests are answered on a way of their own, and nobody can tell.
 
 use std::convert::Infallible;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use crate::support::pair::{Known, Pair, Parts, explain};
-use crate::support::{Handlers, Running, builder};
+use crate::support::{DISTANT, Handlers, Running, Way, builder};
 use bytes::Bytes;
-use corelane::{Incoming, Limits};
-use http::{Request, Response};
-use http_body_util::Full;
+use corelane::{BodyError, Builder, Incoming, Limits, Timeouts};
+use http::{HeaderValue, Request, Response};
+use http_body_util::{BodyExt, Full};
+use rstest::rstest;
 
 const GET: &str = "GET /a HTTP/1.1\r\nHost: t\r\n\r\n";
 const POST: &str = "POST /b HTTP/1.1\r\nHost: t\r\nContent-Length: 3\r\n\r\nabc";
@@ -230,4 +231,103 @@ fn a_head_at_its_limits_is_answered_and_beyond_them_refused() {
     // 25 bytes of lines before it, 5 beside its value, and the empty line.
     let field = |whole: usize| format!("a: {}\r\n", "b".repeat(whole - 32));
     assert_eq!((ask("/", &field(8192)), ask("/", &field(8193))), (200, 431));
+}
+
+/// The shortest that is allowed.
+const SOON: Duration = Duration::from_millis(100);
+
+/// Echoes the body of a request, or ignores it, in a reply without a known length.
+fn chunked(builder: Builder) -> Running {
+    Running::start(builder, |_lane| {
+        tower::service_fn(async |request: Request<Incoming>| {
+            let ignores = request.uri().path() == "/ignore";
+            let body = request.into_body();
+            let text = if ignores { Bytes::new() } else { body.collect().await?.to_bytes() };
+            let mut reply = Response::new(Parts::announcing(vec![text], None));
+            reply.headers_mut().insert("connection", HeaderValue::from_static("keep-alive"));
+            Ok::<_, BodyError>(reply)
+        })
+    })
+}
+
+const LAST_CHUNK: &[u8] = b"\r\n0\r\n\r\n";
+
+/// Only the plain path parks, so it served these requests and replies.
+#[test]
+fn a_body_in_pieces_and_a_reply_in_chunks_stay_on_the_plain_path() {
+    let server = chunked(builder().park_after(Some(SOON)));
+    let mut client = server.connect();
+    for piece in ["POST /echo HTTP/1.1\r\nHo", "st: t\r\nContent-Length: 4\r\n\r\n", "ab", "cd"] {
+        client.send(piece);
+    }
+    let said = client.read_until(LAST_CHUNK);
+    assert!(
+        said.contains("transfer-encoding: chunked\r\n") && said.contains("\r\n4\r\nabcd\r\n"),
+        "{said}"
+    );
+    server.wait_for_parked(1);
+}
+
+#[test]
+fn a_connection_that_hyper_serves_is_not_parked() {
+    let server = chunked(builder().park_after(Some(SOON)));
+    let mut fast = server.connect();
+    let mut slow = server.connect();
+    slow.send(
+        "POST /echo HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
+    );
+    slow.read_until(LAST_CHUNK);
+    for _ in 0..5 {
+        slow.send("GET /ignore HTTP/1.1\r\nHost: t\r\n\r\n");
+        slow.read_until(b"0\r\n\r\n");
+    }
+    fast.send("GET /ignore HTTP/1.1\r\nHost: t\r\n\r\n");
+    fast.read_until(b"0\r\n\r\n");
+    // The later one is parked, and the earlier one is not.
+    server.wait_for_parked(1);
+    server.wait_for_connections(2);
+    drop(fast);
+    server.wait_for_parked(0);
+    server.wait_for_connections(1);
+}
+
+/// A short rest of a body is discarded, and a long one ends the connection (RFC 9112 section 9.3).
+#[test]
+fn a_body_that_its_handler_ignores_ends_the_connection_only_if_it_is_large() {
+    let server = chunked(builder().park_after(Some(SOON)));
+    for (length, closes) in [(60_000, false), (600_000, true)] {
+        let mut client = server.connect();
+        client
+            .send(format!("POST /ignore HTTP/1.1\r\nHost: t\r\nContent-Length: {length}\r\n\r\n"));
+        let said = client.read_until(b"0\r\n\r\n");
+        assert_eq!(said.contains("connection: close\r\n"), closes, "{said}");
+        assert_eq!(said.contains("connection: keep-alive\r\n"), !closes, "{said}");
+        if closes {
+            assert!(client.read_to_close().is_empty());
+        } else {
+            client.send("a".repeat(length));
+            client.send("GET /ignore HTTP/1.1\r\nHost: t\r\n\r\n");
+            client.read_until(b"0\r\n\r\n");
+        }
+    }
+}
+
+/// The header timeout is for heads: within the rest of a body, and behind it, a client may be silent for longer.
+#[rstest]
+fn a_body_that_its_handler_ignores_does_not_begin_a_header(
+    #[values(Way::Plain, Way::Hyper)] way: Way,
+) {
+    let timeouts =
+        Timeouts { header: Duration::from_millis(500), idle: DISTANT, ..Timeouts::default() };
+    let server = chunked(way.builder().timeouts(timeouts));
+    let mut client = server.connect();
+    client.send("POST /ignore HTTP/1.1\r\nHost: t\r\nContent-Length: 4\r\n\r\n");
+    client.read_until(LAST_CHUNK);
+    for part in ["ab", "cd"] {
+        client.send(part);
+        // Its deadline is not before that of a header which began with these bytes.
+        assert!(server.connect().read_to_close().is_empty());
+    }
+    client.send("GET /ignore HTTP/1.1\r\nHost: t\r\n\r\n");
+    client.read_until(LAST_CHUNK);
 }

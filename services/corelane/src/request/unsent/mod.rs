@@ -1,0 +1,190 @@
+//! Bytes of replies that wait for their clients: how many there are, and their bounds.
+//!
+//! The memory of a reply counts as soon as the service hands it over, until the socket or the window
+//! of the client accepts it. Above the bound of an HTTP/2 connection the bodies of its replies are
+//! not polled. Above the bound of the process new requests are shed.
+
+mod sending;
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::mem;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+pub(crate) use sending::{Patience, Piece, Sending};
+
+use crate::base::settings::Limits;
+use crate::base::tally::Tally;
+use crate::load::lane::Lane;
+
+/// Larger parts of a reply count only if nobody shares them, because they may be the only copy of
+/// something that the service keeps.
+const SHARED: usize = 256 * 1024;
+
+/// A reply of up to this size need not wait until its connection has room: it is as small as what
+/// is known of a request, and may be urgent.
+const SMALL: u64 = 16 * 1024;
+
+/// How long a client may read nothing while the process is above its bound.
+pub(crate) const CROWDED: Duration = Duration::from_secs(5);
+
+/// The unsent bytes of a lane.
+pub(crate) struct LaneUnsent {
+    lane: Lane,
+    limit: u64,
+    /// Up to this the lane need not know how much the others have.
+    floor: u64,
+    of_connection: usize,
+}
+
+impl LaneUnsent {
+    pub(crate) fn new(lane: Lane, limits: &Limits) -> Rc<Self> {
+        let floor = limits.unsent_bytes / (8 * lane.lanes.len().max(1) as u64);
+        let of_connection = limits.unsent_connection_bytes;
+        Rc::new(LaneUnsent { lane, limit: limits.unsent_bytes, floor, of_connection })
+    }
+
+    fn hold(&self, bytes: usize) {
+        self.lane.shared().metrics.unsent.add(bytes as u64);
+    }
+
+    fn release(&self, bytes: usize) {
+        self.lane.shared().metrics.unsent.sub(bytes as u64);
+    }
+
+    /// Whether the replies of all lanes take more than the process may use.
+    #[inline]
+    pub(crate) fn is_above_limit(&self) -> bool {
+        self.lane.shared().metrics.unsent.get() > self.floor
+            && self.lane.lanes.unsent() > self.limit
+    }
+}
+
+impl fmt::Debug for LaneUnsent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LaneUnsent").field("limit", &self.limit).finish_non_exhaustive()
+    }
+}
+
+/// The bytes that count of a part of a reply.
+pub(crate) fn counted(part: &Bytes) -> usize {
+    if part.len() <= SHARED || part.is_unique() { part.len() } else { 0 }
+}
+
+/// A part of a reply of the plain path that the socket did not accept, counted until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Held {
+    lane: Rc<LaneUnsent>,
+    bytes: usize,
+}
+
+impl Held {
+    pub(crate) fn new(lane: &Rc<LaneUnsent>, bytes: usize) -> Self {
+        lane.hold(bytes);
+        Held { lane: Rc::clone(lane), bytes }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.lane.release(self.bytes);
+    }
+}
+
+/// The unsent bytes of a connection that hyper serves.
+#[derive(Debug)]
+pub(crate) struct Unsent {
+    lane: Rc<LaneUnsent>,
+    bytes: Tally,
+    /// Bytes that services are making now: those begun since the last sweep, and in the interval before it. Older ones
+    /// are forgotten, because some services take long.
+    expected: Tally,
+    expected_before: Tally,
+    sweeps: Cell<u32>,
+    /// Replies with unsent bytes.
+    replies: Tally,
+    /// The socket accepts nothing, so that no stream of the connection is to blame.
+    is_blocked: Cell<bool>,
+    /// The streams that wait for room.
+    waiting: RefCell<Vec<Waker>>,
+}
+
+impl Unsent {
+    pub(crate) fn new(lane: &Rc<LaneUnsent>) -> Rc<Self> {
+        Rc::new(Unsent {
+            lane: Rc::clone(lane),
+            bytes: Tally::default(),
+            expected: Tally::default(),
+            expected_before: Tally::default(),
+            sweeps: Cell::new(0),
+            replies: Tally::default(),
+            is_blocked: Cell::new(false),
+            waiting: RefCell::default(),
+        })
+    }
+
+    /// Whether the connection has unsent bytes.
+    pub(crate) fn is_any(&self) -> bool {
+        self.bytes.get() > 0
+    }
+
+    /// A sweep has found whether the socket accepts nothing.
+    pub(crate) fn sweep(&self, is_blocked: bool) {
+        self.is_blocked.set(is_blocked);
+        self.sweeps.set(self.sweeps.get().wrapping_add(1));
+        self.expected_before.take();
+        self.expected_before.add(self.expected.take());
+        self.wake_waiting();
+    }
+
+    /// Unsent bytes, and those that services are making.
+    fn taken(&self) -> usize {
+        self.bytes.get() + self.expected.get() + self.expected_before.get()
+    }
+
+    fn hold(&self, bytes: usize) {
+        self.lane.hold(bytes);
+        self.bytes.add(bytes);
+    }
+
+    fn release(&self, bytes: usize) {
+        self.lane.release(bytes);
+        self.bytes.sub(bytes);
+        self.wake_waiting();
+    }
+
+    /// What to stay below before streams are woken: less than the bound, so that not every byte
+    /// wakes all of them.
+    fn low(&self) -> usize {
+        self.lane.of_connection - self.lane.of_connection / 4
+    }
+
+    fn wake_waiting(&self) {
+        if self.taken() <= self.low() && !self.waiting.borrow().is_empty() {
+            mem::take(&mut *self.waiting.borrow_mut()).into_iter().for_each(Waker::wake);
+        }
+    }
+
+    /// Whether a reply with `length` bytes still to come may hand over more.
+    fn poll_room(&self, length: Option<u64>, cx: &Context<'_>) -> Poll<()> {
+        let (bytes, bound) = (self.taken(), self.lane.of_connection);
+        let is_small = length.is_some_and(|length| length <= SMALL);
+        if bytes < bound || (is_small && bytes < bound.saturating_mul(2)) {
+            return Poll::Ready(());
+        }
+        let mut waiting = self.waiting.borrow_mut();
+        if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
+            waiting.push(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Unsent {
+    fn drop(&mut self) {
+        debug_assert_eq!(self.bytes.get(), 0, "unsent bytes were lost");
+    }
+}
