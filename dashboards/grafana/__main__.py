@@ -7,11 +7,11 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent.parent
 sys.path[:1] = [str(HERE), str(HERE.parent / "hack")]
 
-from grafana import capacity, gateway, lanes, load_test, nodes, overview, service
+from grafana import capacity, connections, gateway, lanes, load_test, nodes, overview, service
 
 FOLDER = HERE / "json"
 
-DASHBOARDS = (overview, lanes, gateway, service, nodes, load_test, capacity)
+DASHBOARDS = (overview, lanes, connections, gateway, service, nodes, load_test, capacity)
 """Modules, each with the `BOARD` of one file."""
 
 

@@ -1,6 +1,7 @@
 """A dashboard: its panels on the grid, its variables, links to the others, annotations of changes."""
 
 import json
+import re
 from dataclasses import dataclass, field
 
 from grafana_foundation_sdk.builders import dashboard
@@ -99,13 +100,27 @@ class Board:
             .time(self.start, "now")
             .refresh("30s")
             .links([_others()])
-            .variables([variable.build() for variable in (*COMMON, *self.variables)])
+            .variables(self._built_variables())
             .annotations(list(MARKS))
             .build()
         )
         built.panels = self._panels
         plain = json.loads(json.dumps(built, cls=_Encoder, sort_keys=True))
         return short_json.text(plain) + "\n"
+
+    def _built_variables(self) -> list[Builder[model.VariableModel]]:
+        """All of them; hidden are those that change neither a panel nor the values of one that does."""
+        variables = (*COMMON, *self.variables)
+        text = json.dumps(self._panels, cls=_Encoder)
+        shown: set[str] = set()
+        # A variable's values depend on those before it.
+        for variable in reversed(variables):
+            # Links pass every variable on, as ${NAME:queryparam}.
+            used = re.search(rf"\$\{{?{variable.name}\b(?!:queryparam)", text)
+            if used or not variable.query:
+                shown.add(variable.name)
+                text += variable.query
+        return [variable.build(hide=variable.name not in shown) for variable in variables]
 
     def _id(self) -> int:
         self._ids += 1

@@ -19,7 +19,7 @@ class _Query(model.AnnotationQuery):
         mark = self._mark
         return {
             "name": mark.name,
-            "enable": True,
+            "enable": mark.shown,
             "datasource": DATASOURCE,
             "iconColor": mark.color,
             "expr": " ".join(mark.expression.split()),
@@ -32,7 +32,8 @@ class _Query(model.AnnotationQuery):
 
 @dataclass(frozen=True)
 class Mark:
-    """An annotation. `at_value`: its time is the value, in milliseconds, not that of the sample."""
+    """An annotation. `at_value`: its time is the value, in milliseconds, not that of the sample. `shown`: without a
+    click; what each pod does would cover the panels."""
 
     name: str
     color: str
@@ -40,6 +41,7 @@ class Mark:
     title: str
     text: str
     at_value: bool = False
+    shown: bool = False
 
     def build(self) -> model.AnnotationQuery:
         """As Grafana has it."""
@@ -61,6 +63,7 @@ MARKS = (
         _new("version", "corelane_build_info"),
         "New version",
         "Replicas with version {{version}} started",
+        shown=True,
     ),
     Mark(
         "Configuration",
@@ -68,6 +71,7 @@ MARKS = (
         _new("placement, lanes, pin, load_reports", "corelane_config_info"),
         "New configuration",
         "placement {{placement}}, lanes {{lanes}}, pin {{pin}}, load reports {{load_reports}}",
+        shown=True,
     ),
     Mark(
         "Starts",
@@ -98,5 +102,6 @@ MARKS = (
         f"max by (alertname, severity) {firing()}",
         "{{alertname}}",
         "{{severity}}",
+        shown=True,
     ),
 )

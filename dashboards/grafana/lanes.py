@@ -1,8 +1,7 @@
 """Lanes: which core is overloaded, and which requests hold it?"""
 
-from grafana import lane_connections
 from grafana.board import Board, link
-from grafana.lane_connections import IMBALANCE, LANE, UNEVEN, by_lane
+from grafana.connections import IMBALANCE, LANE, UNEVEN, by_lane
 from grafana.panels import NONZERO, Column, Limits, cells, heat_map, lines, number
 from grafana.queries import POD, POD_ROUTE, quantile, raised, rate, sum_increase, sum_rate
 
@@ -109,7 +108,7 @@ BOARD.row(
     7,
     lines(
         "Utilisation by lane",
-        "Which core is busy? Busy share of each lane. One lane far above the others: *Placement*. "
+        "Which core is busy? Busy share of each lane. One lane far above the others: *Connections*. "
         "All near 100%: *Capacity*.",
         "percentunit",
         {LANE: UTILISATION},
@@ -255,8 +254,6 @@ BOARD.row(
         },
     ),
 )
-
-lane_connections.rows(BOARD)
 
 BOARD.folded("Request phases")
 BOARD.row(

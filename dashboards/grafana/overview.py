@@ -32,6 +32,8 @@ TARGETS = f'{CLUSTER}, namespace="$namespace", service=~"$service|$gateway"'
 
 CRITICAL = firing('severity="critical", ')
 
+BEFORE = "gateway, a week ago"
+
 RULES = f'{CLUSTER}, rule_group=~".+;corelane-.+"'
 RULE_FAILURES = sum_rate("prometheus_rule_evaluation_failures_total", RULES, "rule_group")
 
@@ -189,9 +191,13 @@ BOARD.row(
         "Has the mix changed? Requests per second at the replicas. Look for a route that appears, "
         "disappears or grows alone; *Service* shows that route.",
         "reqps",
-        {"{{route}}": f"sum by (route) (route:corelane_requests:rate1m{{{ROUTE}}})"},
+        {
+            "{{route}}": f"sum by (route) (route:corelane_requests:rate1m{{{ROUTE}}})",
+            "all, a week ago": f"sum(route:corelane_requests:rate1m{{{ROUTE}}} offset 1w)",
+        },
         stacked=True,
         ranked=True,
+        past="all, a week ago",
     ),
     lines(
         "Error rate",
@@ -229,8 +235,10 @@ BOARD.row(
             "replicas": quantile(0.99, "corelane_request_duration_seconds", SERVICE),
             "gateway": gateway_quantile(0.99),
             "objective": threshold(SERVICE),
+            BEFORE: gateway_quantile(0.99, offset="1w"),
         },
         red="objective",
+        past=BEFORE,
     ),
     states(
         "Replica phases",

@@ -96,11 +96,13 @@ def lines(
     red: str = "",
     ranked: bool = False,
     traces: bool = False,
+    past: str = "",
 ) -> timeseries.Panel:
     """Series over time by their legend, with the limits as dashed lines.
 
     `ranked`: the legend is a table that starts with the highest series. `top`: the highest possible value.
     `red`: a regular expression for the names of series that are always red. `traces`: shows exemplars.
+    `past`: a series of another time, which is dashed and on no stack.
     """
     panel = _common(
         timeseries.Panel(), title, about, unit, over_time(expressions, traces=traces), limits
@@ -126,6 +128,15 @@ def lines(
     if red:
         color = {"mode": model.FieldColorModeId.FIXED, "fixedColor": "red"}
         panel.override_by_regexp(f"/^({red})$/", [model.DynamicConfigValue("color", color)])
+    if past:
+        values = {
+            "color": {"mode": model.FieldColorModeId.FIXED, "fixedColor": "gray"},
+            "custom.lineStyle": {"fill": "dash", "dash": [6, 6]},
+            "custom.stacking": {"mode": option.StackingMode.NONE},
+            "custom.fillOpacity": 0,
+        }
+        properties = [model.DynamicConfigValue(name, value) for name, value in values.items()]
+        panel.override_by_name(past, properties)
     if top is not None:
         panel.axis_soft_max(top)
     if logarithmic:

@@ -59,9 +59,11 @@ def heat(expression: str, *, traces: bool) -> Iterator[prometheus.Dataquery]:
     yield _query(expression, "{{le}}", traces=traces).range().format(PromQueryFormat.HEATMAP)
 
 
-def quantile(share: float, histogram: str, matchers: str, by: str = "") -> str:
-    """A quantile of a histogram; `by` are labels to keep, such as "pod, "."""
-    buckets = rate(f"{histogram}_bucket", matchers)
+def quantile(share: float, histogram: str, matchers: str, by: str = "", offset: str = "") -> str:
+    """A quantile of a histogram; `by` are labels to keep, such as "pod, ". `offset`: so long ago."""
+    series = f"{histogram}_bucket"
+    plain = f"rate({series}{{{matchers}}}[$__rate_interval] offset {offset})"
+    buckets = plain if offset else rate(series, matchers)
     return f"histogram_quantile({share}, sum by ({by}le) ({buckets})) >= 0"
 
 
@@ -112,9 +114,9 @@ def threshold(matchers: str) -> str:
     return f"max(service_slo:corelane_slo_latency_threshold:seconds{{{matchers}}})"
 
 
-def gateway_quantile(share: float) -> str:
-    """A quantile of the request latency at the gateways, in seconds."""
-    return f"({quantile(share, 'envoy_http_downstream_rq_time', GATEWAY)}) / 1000"
+def gateway_quantile(share: float, offset: str = "") -> str:
+    """A quantile of the request latency at the gateways, in seconds. `offset`: so long ago."""
+    return f"({quantile(share, 'envoy_http_downstream_rq_time', GATEWAY, offset=offset)}) / 1000"
 
 
 def gateway_error_rate() -> str:

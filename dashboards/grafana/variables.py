@@ -22,8 +22,8 @@ class Variable:
     query: str = ""
     many: bool = False
 
-    def build(self) -> Builder[model.VariableModel]:
-        """As Grafana has it; without a query, the data source."""
+    def build(self, hide: bool = False) -> Builder[model.VariableModel]:
+        """As Grafana has it; without a query, the data source. A hidden one still goes along with links."""
         if not self.query:
             source = dashboard.DatasourceVariable(self.name).type("prometheus")
             return source.label(self.label).description(self.description)
@@ -36,6 +36,8 @@ class Variable:
             .refresh(model.VariableRefresh.ON_TIME_RANGE_CHANGED)
             .sort(model.VariableSort.NATURAL_ASC)
         )
+        if hide:
+            variable.hide(model.VariableHide.HIDE_VARIABLE)
         if self.many:
             everything = model.VariableOption(selected=True, text="All", value="$__all")
             variable.multi(True).include_all(True).all_value(".*").current(everything)

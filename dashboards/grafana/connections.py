@@ -1,7 +1,7 @@
-"""Rows of Lanes about connections: where they are placed, parked and moved."""
+"""Connections: where are they placed, parked and moved, and which are rejected?"""
 
 from grafana.board import Board
-from grafana.panels import Limits, lines
+from grafana.panels import NONZERO, Limits, lines, number
 from grafana.queries import POD, raised, sum_increase, sum_rate
 
 UNEVEN = Limits(1.3, 1.6)
@@ -20,14 +20,44 @@ def by_lane(gauge: str) -> str:
     return f"max by (pod, lane) ({gauge}{{{POD}}})"
 
 
-def rows(board: Board) -> None:
-    """Adds them, folded."""
-    _placement(board)
-    _idle(board)
+BOARD = Board(
+    uid="corelane-connections",
+    title="Corelane / Connections",
+    description="Connections of each lane: how many, where they are placed, parked and moved, and which are rejected.",
+)
+
+BOARD.row(
+    3,
+    number(
+        "Connection limit used",
+        "Is there room for more clients? Open connections of the fullest replica as a share of "
+        "limits.connections. At 100% further ones are rejected with 503.",
+        "percentunit",
+        f"max(sum by (pod) (corelane_connections{{{POD}}})"
+        f" / on (pod) group_left () max by (pod) (corelane_config_connections{{{POD}}}))",
+        limits=Limits(0.8, 0.95),
+        decimals=0,
+    ),
+    number(
+        "Rejected connections",
+        "Are clients turned away? Connections per second that were rejected because of a limit or a "
+        "failed accept. *Lanes* shows all reasons.",
+        "cps",
+        sum_rate("corelane_connections_refused_total", POD + ', reason=~"limit|accept_error"'),
+        limits=NONZERO,
+    ),
+    number(
+        "Parked share",
+        "How many connections are idle? Share of connections that are parked, which need little memory.",
+        "percentunit",
+        f"sum(corelane_connections_parked{{{POD}}}) / (sum(corelane_connections{{{POD}}}) > 0)",
+        empty="none open",
+        decimals=0,
+    ),
+)
 
 
 def _placement(board: Board) -> None:
-    board.folded("Placement")
     board.row(
         7,
         lines(
@@ -158,3 +188,7 @@ def _idle(board: Board) -> None:
             },
         ),
     )
+
+
+_placement(BOARD)
+_idle(BOARD)
