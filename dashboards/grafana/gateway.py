@@ -89,7 +89,7 @@ BOARD.row(
     ),
     number(
         "Error rate",
-        "Do clients get errors? Share of 5xx replies. Above 0.1% compare with *Error rate* in "
+        "Do clients get errors? Share of 5xx responses. Above 0.1% compare with *Error rate* in "
         "*Overview*: the replicas sent them, or the gateway itself.",
         "percentunit",
         gateway_error_rate(),
@@ -99,7 +99,7 @@ BOARD.row(
     ),
     number(
         "Request latency p99",
-        "How slow is it for clients? From a request's first byte to its reply's last. Above the "
+        "How slow is it for clients? From a request's first byte to its response's last. Above the "
         "threshold see *Request latency: gateway and replicas*.",
         "ms",
         quantile(0.99, "envoy_http_downstream_rq_time", GATEWAY),
@@ -184,7 +184,7 @@ BOARD.row(
     lines(
         "Request latency: gateway and replicas",
         "What does the gateway add? Median and 99th percentile; the gateway's include the transfer "
-        "of the reply. A large difference is waiting for connections, retries, or too little CPU.",
+        "of the response. A large difference is waiting for connections, retries, or too little CPU.",
         "s",
         {
             "gateway p50": gateway_quantile(0.5),
@@ -307,7 +307,7 @@ BOARD.row(
     7,
     lines(
         "Ejections by reason",
-        "Why are replicas ejected? 5xx replies; or connection failures, resets and silence in a row; "
+        "Why are replicas ejected? 5xx responses; or connection failures, resets and silence in a row; "
         "and ejections not made because too many are out. See the replica's log and /lanes.",
         "none",
         {
@@ -360,8 +360,8 @@ BOARD.row(
         },
     ),
     lines(
-        "Replies by status class",
-        "Which replies do clients get? Growing 4xx: a client changed. 5xx: *Overview*. The access "
+        "Responses by status class",
+        "Which responses do clients get? Growing 4xx: a client changed. 5xx: *Overview*. The access "
         "log has the path and the response flags.",
         "reqps",
         {

@@ -326,7 +326,7 @@ BOARD.row(
     7,
     lines(
         "Panics",
-        "Does the service have a bug? Handlers and reply bodies that panicked; each is a 500. The "
+        "Does the service have a bug? Handlers and response bodies that panicked; each is a 500. The "
         "log has the panic and its route.",
         "none",
         {"{{pod}}": sum_increase("corelane_panics_total", POD, "pod")},

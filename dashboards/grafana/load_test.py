@@ -47,7 +47,7 @@ BOARD.row(
     ),
     number(
         "Error rate (k6)",
-        "Do requests fail for clients? Share of requests without a reply or with an unexpected "
+        "Do requests fail for clients? Share of requests without a response or with an unexpected "
         "status. If the replicas show fewer errors, the rest failed in transit.",
         "percentunit",
         FAILED,
@@ -57,7 +57,7 @@ BOARD.row(
     ),
     number(
         "Checks passed",
-        "Are the replies correct? Share of passed checks, the worst check. Below 100% k6's summary "
+        "Are the responses correct? Share of passed checks, the worst check. Below 100% k6's summary "
         "names the check.",
         "percentunit",
         f"min(k6_checks_rate{{{K6}}})",

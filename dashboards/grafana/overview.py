@@ -201,7 +201,7 @@ BOARD.row(
     ),
     lines(
         "Error rate",
-        "Which errors do clients get? Share of 5xx replies of the gateway and of the replicas. "
+        "Which errors do clients get? Share of 5xx responses of the gateway and of the replicas. "
         "If the gateway is lower, retries hide errors; if it is higher, it answers itself: "
         "*Gateway*. If both rise, see *Error rate by route*.",
         "percentunit",
@@ -218,7 +218,7 @@ BOARD.row(
     6,
     heat_map(
         "Request latency",
-        "How is latency distributed? Time from a request's header to the head of its reply, at "
+        "How is latency distributed? Time from a request's header to the head of its response, at "
         "the replicas. A second band is usually one route or pod; a rising band is queueing. A dot "
         "is a request with a trace.",
         "s",
@@ -281,7 +281,7 @@ BOARD.row(
     ),
     bars(
         "Error rate by route",
-        "Which route fails? Share of 5xx replies in 5 minutes, the five worst routes. Click a bar "
+        "Which route fails? Share of 5xx responses in 5 minutes, the five worst routes. Click a bar "
         "for its status codes, phases and dependencies.",
         "percentunit",
         {

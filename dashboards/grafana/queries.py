@@ -120,14 +120,14 @@ def gateway_quantile(share: float, offset: str = "") -> str:
 
 
 def gateway_error_rate() -> str:
-    """Share of 5xx in the gateways' replies."""
-    replies = "envoy_http_downstream_rq_xx"
-    errors = sum_rate(replies, GATEWAY + ', envoy_response_code_class="5"')
-    return f"{errors} / ({sum_rate(replies, GATEWAY)} > 0)"
+    """Share of 5xx in the gateways' responses."""
+    responses = "envoy_http_downstream_rq_xx"
+    errors = sum_rate(responses, GATEWAY + ', envoy_response_code_class="5"')
+    return f"{errors} / ({sum_rate(responses, GATEWAY)} > 0)"
 
 
 def error_rate(matchers: str) -> str:
-    """Share of 5xx in the servers' replies."""
+    """Share of 5xx in the servers' responses."""
     errors = sum_rate("corelane_requests_total", matchers + ', code=~"5.."')
     return f"({errors} or vector(0)) / ({sum_rate('corelane_requests_total', matchers)} > 0)"
 

@@ -64,7 +64,7 @@ BOARD.row(
     ),
     number(
         "Error rate",
-        "Do requests fail? Share of 5xx replies. Above 0.1% see *Requests by status*: 500 is a bug "
+        "Do requests fail? Share of 5xx responses. Above 0.1% see *Requests by status*: 500 is a bug "
         "or a panic; 503 is shedding or a missing dependency.",
         "percentunit",
         error_rate(POD_ROUTE),
@@ -141,7 +141,7 @@ BOARD.row(
     ),
     lines(
         "Error rate by route",
-        "Which route fails? Share of 5xx replies in 5 minutes. One route: its handler or database. "
+        "Which route fails? Share of 5xx responses in 5 minutes. One route: its handler or database. "
         "All: the replicas, see *Lanes*.",
         "percentunit",
         {"{{route}}": ERRORS},
@@ -278,7 +278,7 @@ BOARD.row(
     ),
     lines(
         "File latency",
-        "Are files slow? Time to the head of the reply; small files come from memory in under a "
+        "Are files slow? Time to the head of the response; small files come from memory in under a "
         "millisecond. Above 10 ms: the disk, or a busy lane.",
         "s",
         quantiles("corelane_request_duration_seconds", STATIC),
