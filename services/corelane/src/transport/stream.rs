@@ -110,10 +110,9 @@ impl Stream {
             }
             followed
         };
-        match (was_in_body, self.framing.in_body()) {
-            (false, _) => self.connection.received(),
-            (true, false) => self.connection.discarded(),
-            (true, true) => {}
+        match was_in_body {
+            true => self.connection.received_body(),
+            false => self.connection.received(),
         }
         if let Err(cut) = followed {
             self.end_input(cut);
@@ -271,7 +270,11 @@ impl AsyncRead for Stream {
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         while !self.give(buf) {
-            ready!(self.poll_chunk(cx, buf))?;
+            let polled = self.poll_chunk(cx, buf);
+            if polled.is_pending() && self.framing.is_between() {
+                self.connection.await_request();
+            }
+            ready!(polled)?;
             let chunk = &buf.filled()[before..];
             if self.head.is_empty() && !self.framing.in_head() && !chunk.is_empty() {
                 return Poll::Ready(Ok(()));

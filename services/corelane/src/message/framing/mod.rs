@@ -180,7 +180,7 @@ impl Framing {
     }
 
     /// Whether nothing of the next message was read.
-    fn is_between(&self) -> bool {
+    pub(crate) fn is_between(&self) -> bool {
         self.state == State::Start && self.head == 0
     }
 

@@ -154,6 +154,11 @@ impl Connection {
             Reading::Handshake => (waited > lane.timeouts.header).then_some(Due::HandshakeTimeout),
             // It may have woken for input that the event loop has not reported yet.
             _ if looks == 1 => None,
+            // Ending it now would lose the requests behind the body.
+            Reading::Body if lane.phase.get() == Phase::Closing => {
+                (waited > lane.timeouts.header).then_some(Due::Unheeded)
+            }
+            Reading::Body => (waited > lane.timeouts.idle).then_some(Due::IdleTimeout),
             reading => {
                 let in_header = reading == Reading::Head;
                 Wait { in_header, is_fresh: fresh, waited }.due(lane)
@@ -230,7 +235,7 @@ pub(crate) fn order_for(lane: &LaneState, due: Due, is_silent: bool) -> Order {
         }
         Due::IdleTimeout => {
             metrics.refuse(Refusal::IdleTimeout);
-            Order::Finish
+            if is_silent { Order::Finish } else { Order::Expire }
         }
         Due::WriteTimeout => {
             metrics.refuse(Refusal::WriteTimeout);

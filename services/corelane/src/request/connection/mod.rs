@@ -162,15 +162,15 @@ impl Connection {
 
     /// Bytes of a head arrived from the client, or of a protocol that is not known yet.
     pub(crate) fn received(&self) {
-        if self.is_silent() {
+        if self.is_silent() || self.is_in_body() {
             self.enter(Reading::Head);
             self.check();
         }
     }
 
-    /// The rest of a body has arrived that nobody wants. The next deadline counts from here.
-    pub(crate) fn discarded(&self) {
-        if self.is_silent() {
+    /// Bytes of a body arrived. Behind the reply, the next deadline counts from here.
+    pub(crate) fn received_body(&self) {
+        if self.is_in_body() {
             self.touched.set(true);
         }
     }
@@ -230,6 +230,11 @@ impl Connection {
     /// Whether nothing of the next HTTP/1.1 request has arrived.
     pub(crate) fn is_silent(&self) -> bool {
         self.reading.get() == Reading::Idle && !self.is_multiplexed()
+    }
+
+    /// Whether all requests are answered, and the rest of the last body is read or waited for.
+    pub(crate) fn is_in_body(&self) -> bool {
+        self.reading.get() == Reading::Body
     }
 
     /// Whether no request of it is read or served here.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::HeaderMap;
 
-use super::{ClientSide, Connection, Order, Orders, Reading, Writing};
+use super::{ClientSide, Connection, Order, Orders, Reading, ServedBy, Writing};
 use crate::base::clock::Tick;
 use crate::metrics::kind::KindIndex;
 use crate::metrics::{Refusal, RequestPhase};
@@ -68,9 +68,26 @@ impl Connection {
         self.served.set(self.served.get() + 1);
         debug_assert!(self.served.get() <= self.begun.get(), "a request ended twice");
         if self.in_flight() == 0 && !self.is_leaving() {
-            self.enter(Reading::Idle);
+            let by_hyper = self.served_by.get() == ServedBy::Hyper;
+            self.enter(if by_hyper { Reading::Body } else { Reading::Idle });
         }
         self.check();
+    }
+
+    /// The rest of a body is read behind the reply.
+    pub(crate) fn await_body(&self) {
+        if self.is_silent() {
+            self.enter(Reading::Body);
+            self.check();
+        }
+    }
+
+    /// The next request is waited for, of which nothing has arrived.
+    pub(crate) fn await_request(&self) {
+        if self.is_in_body() {
+            self.enter(Reading::Idle);
+            self.check();
+        }
     }
 
     /// Notes in a record why the client was abandoned, if it was.

@@ -140,7 +140,7 @@ impl Connection {
     /// Whether it had a request between the last two sweeps.
     pub(crate) fn is_active(&self) -> bool {
         let touched = self.begun.get() > 0 && self.since() == self.lane.clock.get();
-        matches!(self.reading.get(), Reading::Serving | Reading::Lent) || touched
+        matches!(self.reading.get(), Reading::Serving | Reading::Body | Reading::Lent) || touched
     }
 
     /// Its socket cannot leave the lane now. It is not selected again before its next request.

@@ -4,6 +4,7 @@
 //! server    Opening ──► PlainPath ──► Hyper            Opening ──► Http2
 //! reading   Handshake ──► Idle ──► Head ──► Serving ──► Idle … ──► Leaving ──► Abandoned
 //!                           └─► Lent ──► Idle          Idle ──► Upgraded
+//!                                       Serving ──► Body ──► Idle or Head
 //! client    Open ◄──► SaidLast ──► Ended ──► Gone
 //! writing   Idle ──► Asked ──► Reply ──► Idle          Idle ──► Unasked ──► Idle      … ──► Reset
 //! orders    None ──► Park ──► None                     None ──► Given ──► Obeyed
@@ -39,6 +40,9 @@ pub(super) enum Reading {
     Head,
     /// Requests are in flight.
     Serving,
+    /// All requests are answered, and the next one is not waited for yet: the service still reads
+    /// the last body, or the rest of that is being discarded. Requests may wait behind the body.
+    Body,
     /// Another lane serves it.
     Lent,
     /// Another protocol uses the connection, to its end.
@@ -135,6 +139,7 @@ impl State {
             Reading::Idle => !in_flight,
             Reading::Head => server != Http2 && !in_flight,
             Reading::Serving => server != Opening && in_flight,
+            Reading::Body => matches!(server, Hyper | PlainPath) && !in_flight,
             Reading::Lent => server == PlainPath && writing == Writing::Idle && !in_flight,
             Reading::Upgraded => server == Hyper && !in_flight,
             // hyper may drop a request after it has closed our side.

@@ -195,7 +195,8 @@ impl<S: HttpService> Plain<S> {
     /// |----------------------|-----------------------|-----------------------|--------------|
     /// | idle                 | no request, or lent   | in use, or not        | has none     |
     /// | idle                 | no request            | in use                | has a reply  |
-    /// | unread, discarding   | no request            | in use                | has none     |
+    /// | unread               | no request            | in use                | has none     |
+    /// | discarding           | within a body         | in use                | has none     |
     /// | head                 | has begun to receive  | in use                | has none     |
     /// | answering, streaming | a request             | in use                | has none     |
     /// | writing              | unflushed             | in use                | has none     |
@@ -207,7 +208,8 @@ impl<S: HttpService> Plain<S> {
         let (connection, released) = (&registration.connection, outlet.is_released());
         let fits = match &self.stage {
             Stage::Idle => connection.has_no_request(),
-            Stage::Unread(_) | Stage::Discarding(_) => connection.is_silent(),
+            Stage::Unread(_) => connection.is_silent(),
+            Stage::Discarding(_) => connection.is_in_body(),
             Stage::Head(_) => connection.in_header(),
             Stage::Answering(_) | Stage::Streaming(_) => connection.is_serving(),
             Stage::Writing(_) => connection.is_unflushed(),
@@ -230,7 +232,6 @@ impl<S: HttpService> Plain<S> {
         while let Poll::Ready(order) = turn.connection.poll_order(cx) {
             stage = match (order, stage) {
                 (Order::Finish, Stage::Idle) => Stage::Leaving(Closing::at_rest()),
-                (Order::Finish, Stage::Discarding(_)) => Stage::closing(),
                 (Order::Finish, stage) => {
                     turn.connection.close_after_reply();
                     stage

@@ -231,11 +231,15 @@ impl<S: HttpService> PlainTurn<'_, S> {
     /// Reads the rest of a body after the reply: for a service that still reads it, or to find the
     /// next request.
     pub(super) fn discard(&mut self, mut input: Box<Input>, cx: &mut Context<'_>) -> Flow<S> {
+        self.connection.await_body();
         loop {
             let fed = self.feed(&mut input, cx);
+            if fed == Fed::Some {
+                self.connection.received_body();
+            }
             match &input.upload {
                 None => {
-                    self.connection.discarded();
+                    self.connection.await_request();
                     return Flow::Go(Stage::unread(input.unread));
                 }
                 Some(upload) if upload.is_broken() => return Flow::Go(self.ended()),

@@ -2,6 +2,8 @@
 
 mod report;
 
+use std::convert::Infallible;
+use std::future::ready;
 use std::io::Write;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
@@ -15,9 +17,10 @@ use crate::support::{
 };
 use bytes::Bytes;
 use corelane::{Drain, Drained, Incoming, Limits, Phase, Timeouts};
-use http::{Request, Response};
-use http_body_util::Full;
+use http::{Method, Request, Response};
+use http_body_util::{BodyExt, Full};
 use rstest::rstest;
+use tokio::sync::Semaphore;
 
 const CLEAN: Drained = Drained { cut: 0 };
 
@@ -102,6 +105,40 @@ fn what_waits_for_a_slot_is_answered(#[values(Plain, Hyper)] way: Way) {
         let answer = client.read_answer();
         assert!(answer.status == 200 && answer.closes(), "{answer:?}");
     }
+    assert_eq!(server.join().expect("a clean end"), CLEAN);
+}
+
+/// A service may reply before it reads the body. The next request is read only behind that.
+#[rstest]
+fn a_request_behind_a_body_that_is_read_late_is_answered(#[values(Plain, Hyper)] way: Way) {
+    let gate = Arc::new(Semaphore::new(0));
+    let wanted = Arc::clone(&gate);
+    let server = Running::start(way.builder(), move |_lane| {
+        let gate = Arc::clone(&wanted);
+        tower::service_fn(move |request: Request<Incoming>| {
+            let wanted = Arc::clone(&gate).acquire_owned();
+            if request.method() == Method::POST {
+                tokio::task::spawn_local(async move {
+                    let _wanted = wanted.await;
+                    request.into_body().collect().await
+                });
+            }
+            ready(Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("pong"))))
+        })
+    });
+    let (mut client, mut idle) = (server.connect(), server.connect());
+    client.send("POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 2\r\n\r\na");
+    assert!(!client.read_answer().closes());
+    client.send("bGET / HTTP/1.1\r\nHost: t\r\n\r\n");
+    assert_eq!(idle.get("/").status, 200);
+
+    server.handle.drain();
+    // The sweep that ends the idle connection has looked at the older one before.
+    assert!(idle.read_to_close().is_empty());
+    gate.add_permits(1);
+    let answer = client.read_answer();
+    assert!(answer.status == 200 && answer.closes(), "{answer:?}");
+    assert!(client.read_to_close().is_empty());
     assert_eq!(server.join().expect("a clean end"), CLEAN);
 }
 
