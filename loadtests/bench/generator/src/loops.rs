@@ -8,7 +8,6 @@
 use std::collections::VecDeque;
 use std::io::{self, BufRead};
 use std::net::SocketAddr;
-use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
@@ -21,17 +20,12 @@ use crate::say;
 use crate::tally::{Tally, own_cpu};
 use crate::trace::{Arrival, Mix, Plan};
 
-/// Keeps these connections busy for `duration`, then waits for the last replies.
-pub(crate) fn closed(
-    pool: &mut Pool,
-    connections: Range<usize>,
-    kind: Kind,
-    duration: Duration,
-) -> Result<Tally, Lost> {
+/// Keeps all connections busy for `duration`, then waits for the last replies.
+pub(crate) fn closed(pool: &mut Pool, kind: Kind, duration: Duration) -> Result<Tally, Lost> {
     let mut tally = Tally::default();
-    let mut events = Vec::with_capacity(connections.len());
+    let mut events = Vec::with_capacity(pool.len());
     let begun = Instant::now();
-    for index in connections {
+    for index in 0..pool.len() {
         pool.ask(index, kind, Instant::now())?;
     }
     while pool.in_flight() > 0 {

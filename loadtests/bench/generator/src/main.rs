@@ -156,9 +156,8 @@ fn run(mode: Mode) -> Result<(), Lost> {
             let kind = target.ops.map_or(Kind::Hello, Kind::Work);
             let mut pool = target.opened(target.exchanges(target.ops)?)?;
             pool.spin(spin);
-            let all = 0..pool.len();
-            loops::closed(&mut pool, all.clone(), kind, period.warm_up())?;
-            measure(pool, |pool| loops::closed(pool, all.clone(), kind, period.measured()))
+            loops::closed(&mut pool, kind, period.warm_up())?;
+            measure(pool, |pool| loops::closed(pool, kind, period.measured()))
         }
         Mode::Open { target, period, rate, work_share, works, seed, next, cut } => {
             let one = target.ops.map(|ops| Mix::one(ops, work_share));
