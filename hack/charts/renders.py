@@ -1,4 +1,4 @@
-"""What the charts render for the cases of tests/charts/cases.yaml, and what a change of them changes."""
+"""The objects that the charts render for the cases of tests/charts/cases.yaml, and their differences after a change."""
 
 import subprocess
 import tempfile
@@ -39,7 +39,7 @@ class Case:
         return [charts / self.chart, "--values", REGISTRY, *files]
 
     def values_files(self) -> list[Path]:
-        """The files with its values; its own are written into a temporary folder."""
+        """The values files of a case; inline values are written into a temporary folder."""
         files = [REPOSITORY / file for file in self.files]
         if self.values:
             files.append(Path(_OWN_VALUES.name) / f"{self.name}.yaml")

@@ -49,7 +49,7 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("^(true|false
 
 
 class Comments:
-    """What the comments of values.yaml say about its keys, and what is wrong with them."""
+    """The descriptions that values.yaml gives its keys in comments, and the faults in these comments."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -147,7 +147,7 @@ def of_chart(chart: Path) -> str:
 
 
 def _map(node: yaml.MappingNode, comments: Comments, block: Schema, parts: dict) -> Schema:
-    """The schema of a map; what the keys in `parts` hold is judged by the schemas of other charts."""
+    """The schema of a map; the schemas of other charts validate the values of the keys in `parts`."""
     properties = {}
     required = []
     for key, value in node.value:
@@ -175,7 +175,7 @@ def _map(node: yaml.MappingNode, comments: Comments, block: Schema, parts: dict)
 
 
 def _part(node: yaml.Node, comments: Comments) -> Schema:
-    """What a chart requires of the values of another one: the keys for which it has its own defaults."""
+    """The keys of another chart's values for which this chart has its own defaults."""
     if not isinstance(node, yaml.MappingNode):
         return {"type": "object"}
     required = []
@@ -228,7 +228,7 @@ def _value(key: yaml.ScalarNode, value: yaml.Node, comments: Comments) -> Schema
 
 
 def _closed(part: object) -> object:
-    """The same, with all maps in it that have known keys closed to others."""
+    """The same schema, in which maps with known keys accept no others."""
     if isinstance(part, list):
         return [_closed(entry) for entry in part]
     if not isinstance(part, dict):

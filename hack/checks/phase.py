@@ -17,12 +17,12 @@ from tools import progress
 LOGS = REPOSITORY / ".run" / "checks"
 
 SHOWN = 300
-"""Last lines of a failed phase that are printed; the log has the rest."""
+"""Number of last lines that are printed for a failed phase; the log contains the rest."""
 
 
 @dataclass
 class Outcome:
-    """How phases ended."""
+    """The results of phases."""
 
     status: int = 0
     passed: int = 0

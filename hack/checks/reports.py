@@ -1,4 +1,4 @@
-"""What cargo test, pytest and helm-unittest print: counts, and the tests that failed."""
+"""Parsers for the output of cargo test, pytest and helm-unittest: counts and failed tests."""
 
 import re
 import shlex

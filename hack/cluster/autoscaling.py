@@ -1,4 +1,4 @@
-"""What autoscalers read on the local cluster: metrics-server, and prometheus-adapter with the rules of charts/service."""
+"""Metrics for autoscalers on the local cluster: metrics-server, and prometheus-adapter with the rules of charts/service."""
 
 import json
 import textwrap
@@ -14,7 +14,7 @@ from tools.errors import ToolError
 PROGRAMS = ("metrics-server", "prometheus-adapter")
 APIS = ("metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io")
 VALUES = REPOSITORY / "charts" / "service" / "prometheus-adapter.yaml"
-"""Of the chart of the adapter, which calls the parts of its configuration otherwise."""
+"""Keys of the adapter's chart, which names the parts of its configuration differently."""
 
 PARTS = {"custom:": "rules:", "external:": "externalRules:"}
 WINDOWS = {"[30s]": "[6s]", "[1m]": "[12s]"}
@@ -24,7 +24,7 @@ PATIENCE = 180.0
 
 
 def install(settings: Settings, prometheus: str, *, whole: bool) -> int:
-    """Installs both, for a Prometheus at this URL, and waits until the API server has their APIs."""
+    """Installs both, for a Prometheus at this URL, and waits until the API server serves their APIs."""
     local.kubeconfig(settings)
     built = resolve.ensure(PROGRAMS)
     archives = [

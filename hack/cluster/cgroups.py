@@ -11,10 +11,10 @@ NEEDED = ("cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "
 """Controllers of cgroup v1."""
 
 NEEDED_V2 = ("cpu", "cpuset", "memory", "pids")
-"""Those of cgroup v2, which counts CPU time, freezes and guards devices without one."""
+"""Controllers of cgroup v2, which needs none to count CPU time, to freeze and to restrict devices."""
 
 DELEGATED = (*NEEDED_V2, "io", "hugetlb")
-"""What a node gets of them, if the machine has it."""
+"""Controllers that a node gets if the machine has them."""
 
 MOUNTS = Path("/proc/self/mounts")
 
@@ -69,7 +69,7 @@ def create(root: Path, name: str, cpus: Iterable[int], mounts: Path = MOUNTS) ->
 
 
 def _controllers(root: Path) -> list[str]:
-    """The controllers of cgroup v2 that no hierarchy of v1 has."""
+    """The controllers of cgroup v2 that no hierarchy of v1 uses."""
     return (root / "cgroup.controllers").read_text().split()
 
 
@@ -103,7 +103,7 @@ def remove(top: Iterable[Path]) -> None:
 
 
 def _mounts(root: Path, mounts: Path, *kinds: str) -> list[tuple[Path, list[str]]]:
-    """Where below `root` hierarchies are mounted, with their options."""
+    """The mount points of hierarchies below `root`, with their options."""
     found = []
     for line in mounts.read_text().splitlines():
         _, place, kind, options = line.split()[:4]

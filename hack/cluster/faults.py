@@ -22,14 +22,14 @@ class Faulty:
 
     @property
     def record(self) -> records.Record:
-        """What runs of it."""
+        """The processes of the component that are running."""
         found = records.Record(self.settings.state)
         if not found.content.get("machines"):
             raise ToolError("no cluster of machines is up: run make cluster-up CLUSTER=vm")
         return found
 
     def run(self, node: str, script: str) -> str:
-        """Runs lines of shell on a node; what they print."""
+        """Runs lines of shell on a node and returns their output."""
         argv = [*places.inside(self.record, node), "sh", "-ec", script]
         return subprocess.run(
             argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True
@@ -53,7 +53,7 @@ class Faulty:
 
     @contextmanager
     def partitioned(self, node: str) -> Iterator[None]:
-        """Nothing reaches a node, and it reaches nobody."""
+        """Cuts a node off the network in both directions."""
         self._ip("link", "set", node, "down")
         try:
             yield
@@ -62,7 +62,7 @@ class Faulty:
 
     @contextmanager
     def without_api(self) -> Iterator[None]:
-        """The API server answers nobody."""
+        """Stops the API server from responding."""
         pid = self.record.content["processes"][f"{CONTROL}-kube-apiserver"]["pid"]
         os.kill(pid, signal.SIGSTOP)
         try:

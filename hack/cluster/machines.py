@@ -23,7 +23,7 @@ from tools.errors import ToolError
 CPUS = 2
 HARDWARE = qemu.Hardware(str(CPUS), (f"0-{CPUS - 1}",), 3072, host=True)
 HOST = Path("/host")
-"""Where machines have the file system of this one as it is now."""
+"""The mount point of this machine's current file system in the virtual machines."""
 
 DISK = 8 * 1024**3
 """Bytes of the disk of a node. It is a sparse file."""

@@ -15,5 +15,5 @@ def inside(record: Record, name: str) -> list[str]:
 
 
 def path(record: Record, file: Path) -> Path:
-    """Where a node finds a file of this machine that has been written since the node began."""
+    """The path on a node of a file that was written on this machine after the node started."""
     return machines.HOST / file.relative_to("/") if record.content.get("machines") else file

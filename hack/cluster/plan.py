@@ -26,7 +26,7 @@ class Node:
 
     @property
     def cgroup(self) -> str:
-        """Its cgroup, in every hierarchy."""
+        """The node's cgroup in every hierarchy."""
         return f"corelane-{self.name}"
 
 

@@ -111,7 +111,7 @@ def require_ours(state: Path) -> None:
 
 
 def owner() -> Path | None:
-    """The state folder of the cluster whose interface the host has."""
+    """The state folder of the cluster to which the host's interface belongs."""
     alias = (_host_link() or {}).get("ifalias", "")
     return Path(alias.removeprefix(ALIAS)) if alias.startswith(ALIAS) else None
 

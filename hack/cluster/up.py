@@ -42,7 +42,7 @@ PLUGINS = Path("/var/lib/kubelet")
 """The kubelet listens for device plugins here, regardless of --root-dir."""
 
 NODE_STATE = Path("/var/lib/corelane")
-"""Where the platform keeps what is a node's, such as the journal of node tuning."""
+"""The folder for the platform's files on a node, such as the journal of node tuning."""
 
 ONLINE = Path("/sys/devices/system/cpu/online")
 
@@ -115,7 +115,7 @@ def _give_up(settings: Settings, record: records.Record, error: BaseException) -
 
 
 def describe(settings: Settings) -> str:
-    """What to do next."""
+    """The commands to continue with."""
     file = records.kubeconfig(settings.state)
     return "\n".join(
         [
@@ -142,7 +142,7 @@ class Start:
         self.machines = Machines(plan, record, programs, self.certs)
 
     def run(self, archives: list[Path]) -> None:
-        """Everything, in order; what does not depend on each other runs side by side."""
+        """Starts everything in order; independent parts start concurrently."""
         raise_open_files()
         for log in (self.state / "logs").glob("*.log"):
             log.unlink()

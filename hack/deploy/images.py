@@ -19,7 +19,7 @@ PLACES = {
     "prometheus": ("monitoring.prometheus",),
     "alertmanager": ("monitoring.alertmanager",),
 }
-"""The images, each with the umbrella chart's values that have its `image`."""
+"""The images, each with the keys of the umbrella chart that name it."""
 ALWAYS = ("server", "gateway", "cli", "node-tuner")
 FOLDER = run.REPOSITORY / ".run" / "deploy"
 

@@ -13,10 +13,10 @@ from tools import resolve
 from tools.errors import ToolError
 
 REASONS = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName")
-"""Why the kubelet says that a container waits (pkg/kubelet/images/types.go)."""
+"""Reasons of the kubelet for a waiting container (pkg/kubelet/images/types.go)."""
 
 PATIENCE = 20.0
-"""Seconds for which a pull has to fail: the next attempt may succeed."""
+"""Seconds of failed pulls before giving up, because the next attempt may succeed."""
 
 PAUSE = 2.0
 
@@ -39,7 +39,7 @@ def watched(
     patience: float,
     pause: float = PAUSE,
 ) -> str:
-    """Runs a command, and ends it if a pod that is made meanwhile has no image for so many seconds."""
+    """Runs a command, and stops it if a pod that it creates has no image for this many seconds."""
     before = {pod["metadata"]["uid"] for pod in pods()}
     since: dict[str, float] = {}
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:

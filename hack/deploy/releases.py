@@ -70,7 +70,7 @@ def uninstall() -> bool:
 
 
 def address() -> str:
-    """How to reach the gateway from this machine."""
+    """The gateway's address for this machine."""
     name = f"{run.release()}-gateway"
     where = ("--namespace", run.namespace(), "--output", "json")
     service = json.loads(run.tool("kubectl", "get", "service", name, *where))

@@ -1,4 +1,4 @@
-"""The variables of the environment, and kubectl, Helm, hack/cluster and hack/images as they say."""
+"""Variables of the environment, and the commands kubectl, Helm, hack/cluster and hack/images with these settings."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ VARIABLES = ("CLUSTER", "NAMESPACE", "RELEASE", "VALUES", "PROFILE")
 
 
 def cluster() -> str:
-    """Which cluster: `local`, `vm`, `kind` or `current`."""
+    """The kind of cluster: `local`, `vm`, `kind` or `current`."""
     return os.environ.get("CLUSTER") or "local"
 
 

@@ -25,7 +25,7 @@ INDEX = "application/vnd.oci.image.index.v1+json"
 USER = "65532:65532"
 """Known as `nonroot` in other images without a shell; a number, so that kubelets can check it."""
 DIGEST = "{digest}"
-"""In a tag: the first digits of the image's digest."""
+"""Placeholder in a tag for the first digits of the image's digest."""
 DIGITS = 12
 LIBRARY = "docker.io/library/"
 NAME = "io.containerd.image.name"
@@ -64,7 +64,7 @@ class Blob:
 
     @property
     def path(self) -> str:
-        """Its path in the archive."""
+        """The blob's path in the archive."""
         return _path(self.digest)
 
     def descriptor(self, media_type: str) -> dict:

@@ -16,12 +16,12 @@ FOLDER = REPOSITORY / ".run" / "images"
 
 @dataclass(frozen=True)
 class Options:
-    """How images are built."""
+    """Options of a build."""
 
     tag: str = ""
-    """By default the version. Its placeholder `{digest}` becomes the first digits of the digest."""
+    """The tag, by default the version. Its placeholder `{digest}` becomes the first digits of the digest."""
     arches: Sequence[str] = ()
-    """By default this machine's architecture."""
+    """Architectures; by default this machine's."""
     profile: str = rust.RELEASE
     """The cargo profile of the Rust programs."""
     out: Path = FOLDER

@@ -28,7 +28,7 @@ USERS = (File("/etc/passwd", PASSWD), File("/etc/group", GROUP))
 
 @dataclass(frozen=True)
 class Content:
-    """The layers of an image, lowest first, and labels that say what is in them."""
+    """The layers of an image, lowest first, and labels that describe their content."""
 
     layers: list[Layered]
     labels: dict[str, str]
@@ -36,11 +36,11 @@ class Content:
 
 @dataclass(frozen=True)
 class Target:
-    """What an image is built for."""
+    """The target of a build."""
 
     platform: Platform
     folder: Path
-    """Where files of the content may be written."""
+    """Folders of the content in which files may be written."""
     profile: str
     """The cargo profile of Rust programs."""
 
@@ -222,7 +222,7 @@ TESTS = {
         content=_mixed,
     )
 }
-"""Images that no release has."""
+"""Images that are not part of a release."""
 
 
 def find(name: str) -> Definition:

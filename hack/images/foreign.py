@@ -23,7 +23,7 @@ CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 ZONES = "/usr/share/zoneinfo"
 
 NAMES = b"hosts: files dns\n"
-"""Of nsswitch.conf: /etc/hosts before DNS."""
+"""Content of nsswitch.conf: /etc/hosts before DNS."""
 
 PINNED = 0
 """Modification time of these files: images of all services share their layer."""

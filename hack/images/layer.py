@@ -14,12 +14,12 @@ MEDIA_TYPE = "application/vnd.oci.image.layer.v1.tar+gzip"
 LEVEL = 6
 """Level 9 takes three times as long for one per cent less of Envoy."""
 GZIP = 16 + zlib.MAX_WBITS
-"""With a gzip header that names no file and no time (zlib's manual, deflateInit2)."""
+"""Compression with a gzip header that contains neither file name nor time (zlib's manual, deflateInit2)."""
 
 
 @dataclass(frozen=True)
 class File:
-    """A file of the image: its absolute path, and its content or the file that has it."""
+    """A file of the image: its absolute path, and its content or the file that contains it."""
 
     path: str
     content: Path | bytes

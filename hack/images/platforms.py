@@ -15,7 +15,7 @@ class Platform:
 
     arch: str
     machine: str
-    """As in `uname -m`."""
+    """The name that `uname -m` prints."""
     rust: str
     gcc: str
     cross_packages: tuple[str, ...]

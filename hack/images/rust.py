@@ -32,9 +32,9 @@ class Workspace:
 
     folder: Path
     target: Path
-    """Where images are built, in a folder for each architecture."""
+    """Target folder for images, with a folder for each architecture."""
     name: str
-    """What programs have in place of the path of the folder."""
+    """Name that replaces the path of the folder in programs."""
 
 
 OURS = Workspace(SERVICES, TARGET, "/corelane/services")

@@ -11,7 +11,7 @@ from tools.errors import ToolError
 
 @dataclass(frozen=True)
 class Stamp:
-    """What all images of one build share."""
+    """Properties that all images of one build share."""
 
     version: str
     revision: str
@@ -29,7 +29,7 @@ def read(repository: Path = REPOSITORY, version: str = "") -> Stamp:
 
 
 def read_any(folder: Path, version: str) -> Stamp:
-    """As `read`, also for a folder that is not a clone or has no commit; its revision is empty then."""
+    """Like `read`, but accepts a folder without a clone or commit; the revision is then empty."""
     try:
         _git(folder, "rev-parse", "HEAD")
     except ToolError:

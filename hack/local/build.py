@@ -1,4 +1,4 @@
-"""Builds the program of a service, and says from which files."""
+"""Builds the program of a service and lists its source files."""
 
 import json
 import re
@@ -23,7 +23,7 @@ COMMAND = "corelane"
 LOG = "build.log"
 
 FOLDER = "program"
-"""In the run folder: replicas run a copy of the program, which no build overwrites."""
+"""Folder in the run folder with the copy that replicas run, which no build overwrites."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def _inputs(program: Path) -> list[Path]:
 
 
 def install(built: Path, run: Path) -> Path:
-    """Copies a program to where replicas start it; those that run keep the one they have."""
+    """Copies a program to where replicas start it; running replicas keep the previous one."""
     folder = run / FOLDER
     folder.mkdir(exist_ok=True)
     fresh = folder / f".{built.name}.new"

@@ -28,7 +28,7 @@ def server(replica: Replica, pinned: bool, program: Path, more: Sequence[str] = 
 
 
 def service(replica: Replica, program: Path) -> list[str]:
-    """A replica of any other service; `environment` has its settings."""
+    """A replica of any other service; `environment` contains its settings."""
     return ["taskset", "-c", str(replica.cpu), str(program)]
 
 
@@ -63,7 +63,7 @@ def gateway(program: Path, run: Path) -> list[str]:
 
 
 LOAD = ("/hello", "/div/4", "/work?ops=2000", "/static/index.html")
-"""What the load of the dashboard requests of the reference server."""
+"""Paths of the reference server that the dashboard's load requests."""
 
 
 def dashboard(topology: Topology, program: Path, run: Path) -> list[str]:

@@ -12,7 +12,7 @@ PART = "postgres"
 """The name of PostgreSQL among the processes."""
 
 KEPT = ("*.db", "*.db-wal", "*.db-shm", PART)
-"""What outlives a restart in the run folder. Replicas start there, so it has the SQLite files of any service."""
+"""Folder for data that outlives a restart. Replicas start there, so it contains the SQLite files of any service."""
 
 
 def make(topology: Topology, run: Path) -> Postgres | None:

@@ -35,7 +35,7 @@ def require_free(topology: Topology) -> None:
 
 
 def require_free_port(port: int, part: str, variable: str, address: str = HOST) -> None:
-    """As `require_free`, for one port of one address."""
+    """Like `require_free`, for one port of one address."""
     if problem := _problem(port, address):
         raise ToolError(
             f"port {port} for {part} {problem}: free it, or set {variable} to another port"
@@ -60,7 +60,7 @@ def _wanted(topology: Topology) -> list[tuple[int, str, str]]:
 
 
 def _problem(port: int, address: str = HOST) -> str:
-    """What keeps the port from being used, or "" when nothing does."""
+    """The reason why the port cannot be used, or "" if it can."""
     with socket.socket() as probe:
         # Connections that wait in TIME_WAIT do not keep a port from being listened on.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

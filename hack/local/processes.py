@@ -76,7 +76,7 @@ def _variables(run: Path, program: Path, own: Mapping[str, str]) -> set[str]:
 
 
 MARK = "LOCAL_RUN_DIR"
-"""Variable that supervisord and all its children have; its value is the run folder."""
+"""Variable in the environment of supervisord and all its children; its value is the run folder."""
 
 
 def find(run: Path) -> list[int]:

@@ -24,7 +24,7 @@ TRIES = 3
 """Starts of a replica until it counts as failed. supervisord waits between them and continues after that."""
 
 GRACE = 5.0
-"""Seconds beyond the deadline for the gateway, if replicas have failed to become ready until then."""
+"""Additional seconds for the gateway if replicas are not ready at the deadline."""
 
 
 def wait(topology: Topology, run: Path, begun: int) -> list[str]:
@@ -95,7 +95,7 @@ def serves(replica: Replica, topology: Topology) -> bool:
 
 
 def reached(topology: Topology) -> set[int]:
-    """The ports of the replicas that the gateway's health checks have found to work."""
+    """The ports of the replicas that passed the gateway's health checks."""
     found = _get(topology.envoy_admin_port, "/clusters?format=json")
     clusters = json.loads(found)["cluster_statuses"] if found else []
     return {
@@ -120,7 +120,7 @@ def _pid(run: Path, name: str) -> int:
 
 
 def _all_stay(run: Path, failed: set[str]) -> bool:
-    """Whether supervisord has seen every other process live for its `startsecs`."""
+    """Whether every other process has been alive for its `startsecs`."""
     states = supervisor.states(run)
     stay = [info["statename"] == "RUNNING" for name, info in states.items() if name not in failed]
     return bool(stay) and all(stay)
@@ -136,7 +136,7 @@ def _get(port: int, path: str) -> bytes | None:
 
 
 def _down(run: Path, begun: int) -> set[str]:
-    """Processes that have exited right after each of several starts, or that supervisord gave up on."""
+    """Processes that exited right after several starts, or that supervisord no longer starts."""
     exits = {name for name, count in supervisor.exits(run, begun).items() if count >= TRIES}
     return exits | {
         name for name, info in supervisor.states(run).items() if info["statename"] == "FATAL"

@@ -27,7 +27,7 @@ STOP = 20
 FILE_OF_CONFIGMAP = (
     "import sys, yaml; print(yaml.safe_load(sys.stdin)['data'].get(sys.argv[1], ''), end='')"
 )
-"""For the Python of supervisord, which has PyYAML."""
+"""A script for supervisord's Python, which includes PyYAML."""
 
 CHART = REPOSITORY / "charts" / "gateway"
 
@@ -119,7 +119,7 @@ def _pattern(folder: Path) -> str:
 
 
 def _job(name: str, pods: dict[str, int], namespace: str, service: str = "") -> dict:
-    """A job of Prometheus: the processes by their names, and the ports that say how they are."""
+    """A Prometheus job: processes by name, and their metrics ports."""
     common = {"namespace": namespace, "service": service or name}
     targets = [
         {"targets": [f"{HOST}:{port}"], "labels": {**common, "pod": pod}}
@@ -192,7 +192,7 @@ def _replicas(
 
 
 def _pairs(variables: dict[str, str]) -> str:
-    """Variables as supervisord reads them: it knows no escapes, so no value may have quotes."""
+    """Variables in supervisord's syntax, which has no escapes, so values may not contain quotes."""
     return ",".join(f'{name}="{value}"' for name, value in variables.items())
 
 
@@ -230,14 +230,14 @@ ENVOY_TEMPLATE = Path(__file__).with_name("envoy.yaml")
 
 FIRST = "        - endpoint:\n"
 LAST = "$REPLICA_ADMIN_PORT}\n"
-"""How the first line of the replica begins, and how its last line ends."""
+"""Start of a replica's first log line, and end of its last one."""
 
 READY = 'http_health_check: {path: "/readyz"}'
 """The health check of replicas with an admin port."""
 
 
 def gateway_configuration(topology: Topology, programs: dict[str, Path]) -> str:
-    """The configuration of an instance. Helm renders it if the service has values for the gateway."""
+    """The configuration of an instance. Helm renders it if the service defines values for the gateway."""
     service = topology.service
     text = _chosen(topology, programs) if service.gateway else _usual(topology)
     if service.chassis:
@@ -253,7 +253,7 @@ def _chosen(topology: Topology, programs: dict[str, Path]) -> str:
 
 
 def _merged(values: dict, more: dict) -> dict:
-    """As Helm merges values: maps key by key, everything else as a whole."""
+    """Merges values as Helm does: maps key by key, everything else as a whole."""
     return values | {
         key: _merged(values[key], value)
         if isinstance(value, dict) and isinstance(values.get(key), dict)

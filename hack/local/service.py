@@ -14,12 +14,12 @@ RUNTIMES = ("corelane", "other")
 """Whether a service is on the crate corelane-service; the first is the default."""
 
 HEALTH = "/healthz"
-"""The path that says whether a replica of the runtime `other` works, unless another one is given."""
+"""Default health check path of a replica with the runtime `other`."""
 
 
 @dataclass(frozen=True)
 class Service:
-    """What runs in each replica. The names of replicas begin with its name."""
+    """The service that runs in each replica. Replica names begin with its name."""
 
     name: str
     program: str
@@ -28,7 +28,7 @@ class Service:
     """The Cargo.toml that builds it."""
     runtime: str = RUNTIMES[0]
     health: str = HEALTH
-    """With the runtime `other`: the path on the port for requests that says whether it works."""
+    """Health check path on the traffic port, with the runtime `other`."""
     gateway: dict = field(default_factory=dict)
     """Values of the gateway's chart, in addition to those of the local gateway."""
 
@@ -44,7 +44,7 @@ REFERENCE = Service("server", "corelane-server", str(REPOSITORY / "services" / "
 def package(
     manifest: Path, binary: str, runtime: str = RUNTIMES[0], health: str = HEALTH
 ) -> Service:
-    """A binary of cargo. Its package may have values of the gateway's chart in `package.metadata.corelane.gateway`."""
+    """A cargo binary. Its package may contain values of the gateway's chart in `package.metadata.corelane.gateway`."""
     if manifest.is_dir():
         manifest = manifest / "Cargo.toml"
     if not manifest.is_file():

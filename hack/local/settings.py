@@ -44,16 +44,16 @@ class Settings:
 
     @property
     def pinned(self) -> bool:
-        """Whether every replica has a CPU that no other replica has."""
+        """Whether every replica has its own CPU."""
         return self.replicas <= len(self.cpus)
 
 
 FOLDER = ".corelane"
-"""In the folder of a project: the run folders of its instances."""
+"""Folder in a project for the run folders of its instances."""
 
 
 def run_folder(project: Path | None = None) -> Path:
-    """Where the instance keeps its files: in the project, or in this repository."""
+    """The instance's folder, in the project or in this repository."""
     instance = os.environ.get("INSTANCE") or "default"
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", instance):
         raise ToolError(f"INSTANCE={instance}: use letters, digits, - and _ only")
@@ -67,7 +67,7 @@ def run_folder(project: Path | None = None) -> Path:
 
 
 def usage(run: Path, command: str) -> str:
-    """How the user gives a command for this instance."""
+    """The command line that a user types for this instance."""
     if run.parent.name == FOLDER:
         instance = "" if run.name == "default" else f"INSTANCE={run.name} "
         root = run.parent.parent

@@ -15,7 +15,7 @@ from stack.process import detached, raise_open_files
 from tools.errors import ToolError
 
 LONGEST_SOCKET = 90
-"""A socket's path has at most 107 bytes (unix(7)); supervisord adds its pid to it at first."""
+"""Maximum length of the path: a socket's has at most 107 bytes (unix(7)), and supervisord first adds its pid."""
 
 LOG = "supervisord.log"
 
@@ -24,7 +24,7 @@ GROUP = "corelane"
 
 
 def socket_path(run: Path) -> Path:
-    """Where supervisord listens: in the run folder unless its path is too long."""
+    """The socket of supervisord, in the run folder unless its path is too long."""
     path = run / "supervisor.sock"
     if len(os.fsencode(path)) <= LONGEST_SOCKET:
         return path
@@ -78,7 +78,7 @@ def mark(run: Path) -> int:
 
 
 def killed(run: Path, since: int) -> list[str]:
-    """The processes that it has killed since that mark, because they did not end after their signal."""
+    """Processes that supervisord has killed since that mark, because they did not exit after their signal."""
     return re.findall(r"killing '(.+)' \(\d+\) with SIGKILL", _logged(run, since))
 
 

@@ -79,7 +79,7 @@ def main(
 
 
 def _running(run: Path, service: Service) -> Topology | None:
-    """What is up, if it is."""
+    """The running instance, if there is one."""
     found = processes.find(run)
     if not found:
         return None
@@ -128,7 +128,7 @@ def _changed(running: Topology, run: Path) -> list[str]:
 
 
 def _own(plan: Topology, run: Path) -> dict[str, str]:
-    """What a replica has in addition to the environment of `up`; the reference server has flags instead."""
+    """Variables of a replica in addition to the environment of `up`; the reference server gets flags instead."""
     if plan.service == REFERENCE:
         return {}
     shared = database.environment(plan, database.read(plan, run), run)

@@ -48,7 +48,7 @@ def watch(topology: Topology, built: Built, run: Path) -> int:
 
 
 def _roll(topology: Topology, built: Built, run: Path) -> None:
-    """Rolls the program out unless the replicas have it."""
+    """Rolls the program out unless the replicas already run it."""
     if filecmp.cmp(built.program, run / build.FOLDER / built.program.name, shallow=False):
         return
     with pids.lock(run), progress.step("watch", "rolls the new program out"):
@@ -82,7 +82,7 @@ START = 30.0
 
 
 def roll(topology: Topology, program: Path, run: Path) -> None:
-    """Replaces the program of every replica; with an error, all of them have the old one again."""
+    """Replaces the program of every replica; after an error, all run the old one again."""
     installed = run / build.FOLDER / program.name
     old = installed.rename(installed.with_name(f".{program.name}.old"))
     build.install(program, run)
