@@ -1,13 +1,11 @@
 //! Exchanges of a lane that continue after the head of their reply: replies whose bodies arrive in
 //! parts, and upgraded connections and streams.
 
-use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use slab::Slab;
-
 use crate::base::clock::Tick;
+use crate::base::registry::{Entry, Registry};
 use crate::base::tally::Tally;
 use crate::load::lane::Lane;
 use crate::metrics::kind::KindIndex;
@@ -35,60 +33,49 @@ impl Ongoing {
 #[derive(Debug)]
 pub(crate) struct Exchanges {
     lane: Lane,
-    open: RefCell<Slab<(KindIndex, Tick, Ongoing)>>,
+    open: Registry<(KindIndex, Tick, Ongoing)>,
 }
 
 impl Exchanges {
-    pub(crate) fn new(lane: Lane) -> Rc<Self> {
-        Rc::new(Exchanges { lane, open: RefCell::default() })
+    pub(crate) fn new(lane: Lane) -> Self {
+        Exchanges { lane, open: Registry::default() }
     }
 
     /// The kind and age of each exchange, and why it continues.
     pub(crate) fn ages(&self, now: Tick) -> Vec<(KindIndex, Duration, Ongoing)> {
-        let open = self.open.borrow();
+        let open = self.open.all();
         let age = |begun: Tick| Duration::from_nanos(now.since(begun));
         open.iter().map(|(_, &(kind, begun, why))| (kind, age(begun), why)).collect()
     }
 
-    fn enter(self: &Rc<Self>, kind: KindIndex, begun: Tick, why: Ongoing) -> usize {
-        self.open.borrow_mut().insert((kind, begun, why))
-    }
-
     /// A reply is streamed to a request that began at `begun`.
-    pub(crate) fn stream(self: &Rc<Self>, kind: KindIndex, begun: Tick) -> Exchange {
-        let key = self.enter(kind, begun, Ongoing::Streaming);
-        Exchange { exchanges: Rc::clone(self), key, upgrades: None }
+    pub(crate) fn stream(&self, kind: KindIndex, begun: Tick) -> Exchange {
+        let entry = self.open.enter((kind, begun, Ongoing::Streaming));
+        Exchange { _entry: entry, upgraded: None }
     }
 
     /// A request that began at `begun` is upgraded. `upgrades` counts those of its connection.
-    pub(crate) fn upgrade(
-        self: &Rc<Self>,
-        kind: KindIndex,
-        begun: Tick,
-        upgrades: Rc<Tally>,
-    ) -> Exchange {
-        let key = self.enter(kind, begun, Ongoing::Upgraded);
+    pub(crate) fn upgrade(&self, kind: KindIndex, begun: Tick, upgrades: Rc<Tally>) -> Exchange {
+        let entry = self.open.enter((kind, begun, Ongoing::Upgraded));
         upgrades.add(1);
         self.lane.shared().metrics.upgraded.add(1);
-        Exchange { exchanges: Rc::clone(self), key, upgrades: Some(upgrades) }
+        Exchange { _entry: entry, upgraded: Some((self.lane.clone(), upgrades)) }
     }
 }
 
-/// One exchange among those of its lane, removed when dropped.
+/// One exchange among those of its lane.
 #[derive(Debug)]
 pub(crate) struct Exchange {
-    exchanges: Rc<Exchanges>,
-    key: usize,
-    /// Set if it is upgraded.
-    upgrades: Option<Rc<Tally>>,
+    _entry: Entry<(KindIndex, Tick, Ongoing)>,
+    /// Its lane, and the upgrades of its connection, if it is one.
+    upgraded: Option<(Lane, Rc<Tally>)>,
 }
 
 impl Drop for Exchange {
     fn drop(&mut self) {
-        self.exchanges.open.borrow_mut().remove(self.key);
-        if let Some(upgrades) = &self.upgrades {
+        if let Some((lane, upgrades)) = &self.upgraded {
             upgrades.sub(1);
-            self.exchanges.lane.shared().metrics.upgraded.sub(1);
+            lane.shared().metrics.upgraded.sub(1);
         }
     }
 }

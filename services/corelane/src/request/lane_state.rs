@@ -84,7 +84,7 @@ pub(crate) struct LaneState {
     pub(crate) phase: Cell<Phase>,
     pub(crate) polls: Polls,
     pub(crate) queue: Rc<Queue>,
-    pub(crate) pending: Rc<Pending>,
+    pub(crate) pending: Pending,
     /// The slow lanes, if there are any.
     pub(crate) slow: Option<Rc<dyn Offload>>,
     retries: RetryBudget,
@@ -99,7 +99,7 @@ pub(crate) struct LaneState {
     pub(crate) send_pace: Pace,
     pub(crate) receive_pace: Pace,
     /// Replies that are streamed, and upgraded connections and streams.
-    pub(crate) exchanges: Rc<Exchanges>,
+    pub(crate) exchanges: Exchanges,
     /// Time of the last sweep, without periods in which a handler held the lane.
     pub(crate) clock: Cell<Instant>,
     /// Time between the last two sweeps, likewise.
@@ -122,7 +122,7 @@ impl LaneState {
         LaneState {
             index,
             queue: Rc::new(Queue::new(lane.clone(), limits, timeouts.request, slow.clone())),
-            pending: Rc::default(),
+            pending: Pending::default(),
             slow,
             retries: RetryBudget::new(),
             sends: SendBatch::new(),

@@ -8,9 +8,8 @@ use std::rc::Rc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use slab::Slab;
-
 use crate::base::clock::Tick;
+use crate::base::registry::{Entry, Registry};
 use crate::metrics::kind::KindIndex;
 
 /// A waiting request.
@@ -26,12 +25,12 @@ pub(crate) struct Waiting {
 
 /// All waiting requests of a lane.
 #[derive(Debug, Default)]
-pub(crate) struct Pending(RefCell<Slab<Rc<Waiting>>>);
+pub(crate) struct Pending(Registry<Rc<Waiting>>);
 
 impl Pending {
     /// Wakes the requests whose deadline has passed, which then see that they expired.
     pub(crate) fn expire(&self, now: Tick) {
-        for (_, waiting) in self.0.borrow().iter() {
+        for (_, waiting) in self.0.all().iter() {
             let lasted = Duration::from_nanos(now.since(waiting.begun));
             if !waiting.expired.get() && lasted > waiting.allowed.get() {
                 waiting.expired.set(true);
@@ -44,7 +43,7 @@ impl Pending {
 
     /// The kind and age of each waiting request.
     pub(crate) fn ages(&self, now: Tick) -> Vec<(KindIndex, Duration)> {
-        let waiting = self.0.borrow();
+        let waiting = self.0.all();
         let ages = waiting
             .iter()
             .map(|(_, waiting)| (waiting.kind, Duration::from_nanos(now.since(waiting.begun))));
@@ -52,26 +51,20 @@ impl Pending {
     }
 }
 
-/// A waiting request among those of its lane, removed when dropped.
+/// A waiting request among those of its lane.
 #[derive(Debug)]
 pub(crate) struct PendingRequest {
-    pending: Rc<Pending>,
     waiting: Rc<Waiting>,
-    key: usize,
+    _entry: Entry<Rc<Waiting>>,
 }
 
 impl PendingRequest {
     /// A request that began at `begun` and may take the time `allowed`.
-    pub(crate) fn new(
-        pending: &Rc<Pending>,
-        kind: KindIndex,
-        begun: Tick,
-        allowed: Duration,
-    ) -> Self {
+    pub(crate) fn new(pending: &Pending, kind: KindIndex, begun: Tick, allowed: Duration) -> Self {
         let (allowed, expired, waker) = (allowed.into(), Cell::new(false), RefCell::new(None));
         let waiting = Rc::new(Waiting { kind, begun, allowed, expired, waker });
-        let key = pending.0.borrow_mut().insert(Rc::clone(&waiting));
-        PendingRequest { pending: Rc::clone(pending), waiting, key }
+        let entry = pending.0.enter(Rc::clone(&waiting));
+        PendingRequest { waiting, _entry: entry }
     }
 
     /// The handler waits, with this time allowed.
@@ -89,11 +82,5 @@ impl PendingRequest {
             *waker = Some(cx.waker().clone());
         }
         false
-    }
-}
-
-impl Drop for PendingRequest {
-    fn drop(&mut self) {
-        self.pending.0.borrow_mut().remove(self.key);
     }
 }

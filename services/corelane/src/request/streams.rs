@@ -3,8 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use slab::Slab;
-
+use crate::base::registry::{Entry, Registry};
 use crate::request::exchanges::Exchange;
 use crate::request::finished::Cut;
 use crate::request::unsent::{Patience, Sending};
@@ -12,7 +11,7 @@ use crate::request::unsent::{Patience, Sending};
 /// All streams of a lane that have waited for their clients.
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
-    waiting: RefCell<Slab<Rc<Sending>>>,
+    waiting: Registry<Rc<Sending>>,
     /// Set by the body of a reply for the task that polls it first.
     sending: RefCell<Option<Rc<Sending>>>,
     /// Set by a reply that accepts an extended CONNECT, for the task that hyper starts for its
@@ -44,28 +43,21 @@ impl Streams {
     /// Ends the streams whose clients have kept them waiting for too long, and calls `ended` for
     /// each.
     pub(crate) fn expire(&self, patience: &Patience, ended: impl FnMut(Cut)) {
-        let waiting = self.waiting.borrow();
+        let waiting = self.waiting.all();
         waiting.iter().filter_map(|(_, sending)| sending.expire(patience)).for_each(ended);
     }
 }
 
-/// A stream that waits among those of its lane, removed when dropped.
+/// A stream that waits among those of its lane.
 #[derive(Debug)]
 pub(crate) struct WaitingStream {
-    streams: Rc<Streams>,
     pub(crate) sending: Rc<Sending>,
-    key: usize,
+    _entry: Entry<Rc<Sending>>,
 }
 
 impl WaitingStream {
-    pub(crate) fn new(streams: &Rc<Streams>, sending: Rc<Sending>) -> Self {
-        let key = streams.waiting.borrow_mut().insert(Rc::clone(&sending));
-        WaitingStream { streams: Rc::clone(streams), sending, key }
-    }
-}
-
-impl Drop for WaitingStream {
-    fn drop(&mut self) {
-        self.streams.waiting.borrow_mut().remove(self.key);
+    pub(crate) fn new(streams: &Streams, sending: Rc<Sending>) -> Self {
+        let entry = streams.waiting.enter(Rc::clone(&sending));
+        WaitingStream { sending, _entry: entry }
     }
 }

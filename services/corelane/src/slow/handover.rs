@@ -10,6 +10,7 @@ use http::Request;
 use tokio::sync::oneshot;
 
 use crate::base::clock::Tick;
+use crate::base::registry::{Entry, Registry};
 use crate::load::lane::{Lane, LaneShared};
 use crate::request::body::Incoming;
 use crate::request::offload::{Away, FarAnswer, HandedOver, Offload};
@@ -18,20 +19,20 @@ use crate::slow::current::{FarRequest, Link};
 use crate::slow::job::Job;
 use crate::slow::queue::{SlowQueues, Ticket};
 use crate::slow::settings::Cost;
-use crate::slow::urgent::{Urgent, UrgentRequests};
 
 /// The way of a lane to the slow lanes. It stays on the lane's thread.
 #[derive(Debug)]
 pub(crate) struct Handover {
     pub(super) queues: Arc<SlowQueues>,
     pub(super) lane: Lane,
-    pub(super) urgent: Rc<UrgentRequests>,
+    /// For each request that was handed over: when half of its time has passed.
+    pub(super) half_times: Registry<Tick>,
 }
 
 impl Handover {
     pub(crate) fn new(queues: &Arc<SlowQueues>, lane: &Lane) -> Rc<Self> {
         let (queues, lane) = (Arc::clone(queues), lane.clone());
-        Rc::new(Handover { queues, lane, urgent: Rc::default() })
+        Rc::new(Handover { queues, lane, half_times: Registry::default() })
     }
 }
 
@@ -64,12 +65,12 @@ impl Offload for Handover {
             answer,
         });
         let ticket = self.queues.push(to, job, now).map_err(|job| Box::new(job.request))?;
-        let urgent = self.urgent.enter(begun, allowed);
+        let half_time = begun.later((allowed / 2).as_nanos() as u64);
         Ok(Box::new(AwayRequest {
             answer: receiver,
             link,
             ticket,
-            _urgent: urgent,
+            _half_time: self.half_times.enter(half_time),
             answered: false,
         }))
     }
@@ -81,7 +82,7 @@ struct AwayRequest {
     answer: oneshot::Receiver<Box<FarAnswer>>,
     link: Arc<Link>,
     ticket: Ticket,
-    _urgent: Urgent,
+    _half_time: Entry<Tick>,
     answered: bool,
 }
 

@@ -9,7 +9,7 @@
 //! | [`thread`], [`priority`] | the thread of a slow lane |
 //! | [`serve`], [`current`] | calls the service there, with the request as the current one |
 //! | [`body`] | the body of a reply in transit to the lane |
-//! | [`counters`], [`yielding`], [`urgent`] | the share of the CPU that a slow lane gets |
+//! | [`counters`], [`yielding`] | the share of the CPU that a slow lane gets |
 
 pub(crate) mod body;
 pub(crate) mod counters;
@@ -21,5 +21,4 @@ pub(crate) mod queue;
 pub(crate) mod serve;
 pub(crate) mod settings;
 pub(crate) mod thread;
-pub(crate) mod urgent;
 pub(crate) mod yielding;

@@ -50,7 +50,7 @@ fn longest_wait(share: f64, elapsed: Duration) -> f64 {
 
 /// Runs for as long as the lane runs.
 pub(super) async fn run(handover: Rc<Handover>) {
-    let Handover { queues, lane, urgent } = &*handover;
+    let Handover { queues, lane, half_times } = &*handover;
     let (shared, slow) = (lane.shared(), queues.counters(lane.index));
     let SlowLanes { share, .. } = queues.settings;
     loop {
@@ -61,11 +61,9 @@ pub(super) async fn run(handover: Rc<Handover>) {
             sleep(EVERY).await;
             let (now, now_got) = (Instant::now(), shared.cpu.slow_time());
             if slow.is_awake() {
-                let share = if urgent.any(Tick::now()) {
-                    (2.0 * share).min(SlowLanes::MOST)
-                } else {
-                    share
-                };
+                let tick = Tick::now();
+                let is_urgent = half_times.all().iter().any(|(_, &half)| half < tick);
+                let share = if is_urgent { (2.0 * share).min(SlowLanes::MOST) } else { share };
                 debt.add(share, now - looked, now_got.saturating_sub(got));
             } else {
                 // It waits, so it lacks nothing.

@@ -1,0 +1,43 @@
+//! Lists of what one thread has now, such as its waiting requests.
+
+use std::cell::{Ref, RefCell};
+use std::rc::Rc;
+
+use slab::Slab;
+
+/// A list of one thread. Each entry is removed when its [`Entry`] is dropped.
+#[derive(Debug)]
+pub(crate) struct Registry<T>(Rc<RefCell<Slab<T>>>);
+
+impl<T> Default for Registry<T> {
+    fn default() -> Self {
+        Registry(Rc::default())
+    }
+}
+
+impl<T> Registry<T> {
+    pub(crate) fn enter(&self, content: T) -> Entry<T> {
+        let key = self.0.borrow_mut().insert(content);
+        Entry { list: Rc::clone(&self.0), key }
+    }
+
+    /// All entries. None may be entered or dropped meanwhile.
+    pub(crate) fn all(&self) -> Ref<'_, Slab<T>> {
+        self.0.borrow()
+    }
+}
+
+/// An entry of a [`Registry`].
+#[derive(Debug)]
+pub(crate) struct Entry<T> {
+    list: Rc<RefCell<Slab<T>>>,
+    key: usize,
+}
+
+impl<T> Drop for Entry<T> {
+    fn drop(&mut self) {
+        let content = self.list.borrow_mut().remove(self.key);
+        // The list can be used again: what this drops may drop other entries.
+        drop(content);
+    }
+}
