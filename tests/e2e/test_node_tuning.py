@@ -221,7 +221,7 @@ def test_a_wrong_profile_stops_at_the_first_node(tuning: Tuning) -> None:
             for pod in tuning.pods().values()
             if not Pod.of(pod).ready
         ]
-        return [text for text in logs if RPS in text and "allowed is" in text]
+        return [text for text in logs if RPS in text and "expected" in text]
 
     tuning.wait(refusals, "an agent that refuses the profile")
     ready = [Pod.of(pod).ready for pod in tuning.pods().values()]

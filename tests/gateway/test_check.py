@@ -122,11 +122,11 @@ def test_distinct_values_of_a_header_are_counted(gateway: str) -> None:
     ("arguments", "words"),
     [
         ((), "<URL>"),
-        (("https://localhost/",), "allowed is http://HOST[:PORT][/PATH]"),
-        (("http://x/", "--status=99"), "allowed is a whole number from 100 to 999"),
-        (("http://x/", "--header=a b"), "allowed is the name of an HTTP header"),
+        (("https://localhost/",), "expected http://HOST[:PORT][/PATH]"),
+        (("http://x/", "--status=99"), "expected a whole number from 100 to 999"),
+        (("http://x/", "--header=a b"), "expected the name of an HTTP header"),
         (("http://x/", "--distinct=2"), "--header <NAME>"),
-        (("http://x/", "--deadline=60"), "allowed is a duration with its unit"),
+        (("http://x/", "--deadline=60"), "expected a duration with its unit"),
     ],
 )
 def test_bad_flags_are_named(arguments: tuple[str, ...], words: str) -> None:

@@ -365,15 +365,15 @@ def test_envoy_reads_only_the_file_that_changes(
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (("--service=a=Shop:http",), "NAME: allowed are up to 63 lower-case letters"),
-        (("--service=a=shop",), "no PORT; allowed is CLUSTER=[NAMESPACE/]NAME:PORT[:HEALTH-PORT]"),
+        (("--service=a=Shop:http",), "NAME: expected up to 63 lower-case letters"),
+        (("--service=a=shop",), "no PORT; expected CLUSTER=[NAMESPACE/]NAME:PORT[:HEALTH-PORT]"),
         ((), "the following required arguments were not provided"),
-        (("--service=a=shop:0",), "PORT: allowed is a number from 1 to 65535, or a name"),
+        (("--service=a=shop:0",), "PORT: expected a number from 1 to 65535, or a name"),
         (("--service=a=shop:1,a=pages:1",), "--service: the cluster a is given twice"),
         (("--service=a=shop:1", "--routes=r"), "cannot be used with '--routes <"),
-        (("--routes=Shop/r",), "NAMESPACE: allowed are up to 63 lower-case letters"),
-        (("--service=a=shop:1", "--limit=0"), "allowed is a whole number from 1 to 50000"),
-        (("--service=a=shop:1", "--listen=9904"), "allowed is an IP address and a port"),
+        (("--routes=Shop/r",), "NAMESPACE: expected up to 63 lower-case letters"),
+        (("--service=a=shop:1", "--limit=0"), "expected a whole number from 1 to 50000"),
+        (("--service=a=shop:1", "--listen=9904"), "expected an IP address and a port"),
     ],
 )
 def test_bad_flags_are_named(flags: tuple[str, ...], words: str) -> None:

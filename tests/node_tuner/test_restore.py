@@ -172,15 +172,15 @@ BAN = "IRQBALANCE_BANNED_CPULIST"
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"path": f"/{SECRET}"}, "allowed is /proc/sys/net/core/netdev_max_backlog"),
+        ({"path": f"/{SECRET}"}, "expected /proc/sys/net/core/netdev_max_backlog"),
         (
             {"path": f"/proc/sys/net/core/../../../../{SECRET}"},
-            "allowed is /proc/sys/net/core/netdev_max_backlog",
+            "expected /proc/sys/net/core/netdev_max_backlog",
         ),
-        ({"path": f"/{SECRET}", "name": "no.such"}, 'the setting "no.such"; allowed are'),
-        ({"path": f"/{SECRET}", "name": "kubelet.cpuManagerPolicy"}, "allowed is none"),
+        ({"path": f"/{SECRET}", "name": "no.such"}, 'the setting "no.such"; expected a'),
+        ({"path": f"/{SECRET}", "name": "kubelet.cpuManagerPolicy"}, "expected none"),
         ({"original": "|/bin/sh\n"}, 'the original "|/bin/sh\\n" for'),
-        ({"original": "1 2\n"}, "allowed is a whole number"),
+        ({"original": "1 2\n"}, "expected a whole number"),
     ],
 )
 def test_a_forged_entry_is_refused_and_the_rest_restored(

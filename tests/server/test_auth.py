@@ -169,7 +169,7 @@ def test_tokens_are_in_no_log(start: Callable[..., Server], tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (f"ops {OTHER}\n", "line 1: allowed is"),
+        (f"ops {OTHER}\n", "line 1: expected"),
         (line("ci", GOOD) + line("ci", OTHER), "line 2: a name"),
         (line("ci", GOOD) + line("ops", GOOD), "line 2: a hash"),
         (None, "No such file"),

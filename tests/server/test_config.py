@@ -50,9 +50,9 @@ def test_the_file_may_be_named_by_the_environment(binary: Path, tmp_path: Path) 
     other = tmp_path / "other.toml"
     other.write_text("lanes = 2\n")
     variable = {"CORELANE_CONFIG": str(file)}
-    assert in_force(binary, "lanes", **variable) == f'lanes = "3"  # file {file}'
+    assert in_force(binary, "lanes", **variable) == f'lanes = "3"  # file {file}:1'
     flag = in_force(binary, "lanes", "--config", str(other), **variable)
-    assert flag == f'lanes = "2"  # file {other}'
+    assert flag == f'lanes = "2"  # file {other}:1'
     absent = run(binary, "--check", CORELANE_CONFIG=str(tmp_path / "absent.toml"))
     assert absent.returncode == 64
     assert "absent.toml" in absent.stderr
@@ -107,8 +107,8 @@ def test_a_bad_value_is_named_with_what_is_allowed(
 @pytest.mark.parametrize(
     ("flags", "problem"),
     [
-        (["--tls.certificate", "a.crt"], "tls.key is empty"),
-        (["--tls.key", "a.key"], "tls.certificate is empty"),
+        (["--tls.certificate", "a.crt"], 'tls.certificate = "a.crt" needs tls.key'),
+        (["--tls.key", "a.key"], 'tls.key = "a.key" needs tls.certificate'),
         (["--tls.certificate", "a.crt", "--tls.key", "a.key"], "a.crt cannot be read"),
     ],
 )
@@ -118,11 +118,28 @@ def test_tls_needs_both_files(binary: Path, flags: list[str], problem: str) -> N
         assert problem in result.stderr
 
 
-def test_every_mistake_is_named_at_once(binary: Path) -> None:
-    result = run(binary, "--lanes", "0", "--backlog", "x")
-    assert result.returncode == 64
-    assert "lanes" in result.stderr
-    assert "backlog" in result.stderr
+def test_every_mistake_is_named_at_once(binary: Path, tmp_path: Path) -> None:
+    file = tmp_path / "server.toml"
+    file.write_text(
+        '[drain]\nsettle = "40s"\n[limits]\nqueue = -1\nhedaers = 9\n[tls]\nkey = "a"\n'
+    )
+    flags = ["--lane", "2", "--config", str(file), "--backlog=0"]
+    result = run(binary, "--check", *flags, CORELANE_LANE="2")
+    starts = [
+        f'limits.queue = "-1" (file {file}:4): expected a whole number from 0 to 1000000',
+        f'limits.hedaers = "9" (file {file}:5): unknown key; did you mean limits.headers?',
+        'CORELANE_LANE = "2" (environment): unknown key; did you mean CORELANE_LANES?',
+        "unexpected argument '--lane' found; tip: a similar argument exists: '--lanes'",
+        'backlog = "0" (flag --backlog): expected a whole number from 1 to 65535',
+    ]
+    begun = [line.removeprefix("corelane-server: ") for line in result.stderr.splitlines()]
+    assert (result.returncode, begun) == (64, starts)
+    file.write_text(file.read_text().replace("-1", "1").replace("hedaers", "headers"))
+    result = run(binary, "--check", "--config", str(file))
+    assert result.stderr.splitlines() == [
+        'corelane-server: tls.key = "a" needs tls.certificate, which is empty: set both or neither',
+        'corelane-server: drain.settle = "40s" must not exceed drain.deadline = "30s"',
+    ]
 
 
 def test_unknown_keys_are_refused(binary: Path, tmp_path: Path) -> None:
@@ -170,7 +187,7 @@ def test_no_password_is_shown(binary: Path, tmp_path: Path) -> None:
         file.write_text(text)
         result = run(binary, "--check", "--config", str(file))
         assert (result.returncode, "hunter2" in result.stdout + result.stderr) == (status, False)
-        assert "(not shown)@issuer" in result.stdout or "line 1: " in result.stderr
+        assert "(not shown)@issuer" in result.stdout or f"{file}:1: " in result.stderr
 
 
 def test_a_running_service_logs_which_variables_it_ignores(start: Callable[..., Server]) -> None:

@@ -187,16 +187,14 @@ pub(crate) fn read() -> Result<Settings, ExitCode> {
     if let Command::Drain(Drain { settle, deadline, .. }) = &settings.command
         && settle > deadline
     {
-        let message = format!(
-            "--settle {settle:?} is longer than --deadline {deadline:?}; allowed is at most the deadline"
-        );
+        let message = format!("--settle {settle:?} must not exceed --deadline {deadline:?}");
         return Err(flags::reject(Settings::command(), message));
     }
     if let Command::Endpoints(endpoints) = &settings.command
         && let Some(cluster) = twice(&endpoints.services)
     {
         let message = format!(
-            "--service: the cluster {cluster} is given twice; allowed is one Service per cluster"
+            "--service: the cluster {cluster} is given twice; expected one Service per cluster"
         );
         return Err(flags::reject(Settings::command(), message));
     }
@@ -214,7 +212,7 @@ fn listener(text: &str) -> Result<String, &'static str> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
     match !text.is_empty() && text.chars().all(plain) {
         true => Ok(text.to_owned()),
-        false => Err("allowed are letters, digits, _ and -"),
+        false => Err("expected letters, digits, _ and -"),
     }
 }
 
@@ -256,7 +254,7 @@ fn namespaced(text: &str) -> (Option<&str>, &str) {
 
 /// `CLUSTER=[NAMESPACE/]NAME:PORT[:HEALTH-PORT]`.
 pub(crate) fn service(text: &str) -> Result<Service, String> {
-    let form = "allowed is CLUSTER=[NAMESPACE/]NAME:PORT[:HEALTH-PORT]";
+    let form = "expected CLUSTER=[NAMESPACE/]NAME:PORT[:HEALTH-PORT]";
     let (cluster, rest) = text.split_once('=').ok_or_else(|| format!("no CLUSTER; {form}"))?;
     let (namespace, rest) = namespaced(rest);
     let (service, ports) = rest.split_once(':').ok_or_else(|| format!("no PORT; {form}"))?;
@@ -278,7 +276,7 @@ pub(crate) fn service(text: &str) -> Result<Service, String> {
 fn name(text: &str) -> Result<String, &'static str> {
     match plain(text, 63, "-") {
         true => Ok(text.to_owned()),
-        false => Err("allowed are up to 63 lower-case letters, digits and -, not at either end"),
+        false => Err("expected up to 63 lower-case letters, digits and -, not at either end"),
     }
 }
 
@@ -286,9 +284,9 @@ fn name(text: &str) -> Result<String, &'static str> {
 fn cluster_name(text: &str) -> Result<String, &'static str> {
     match plain(text, 200, "-_") {
         true => Ok(text.to_owned()),
-        false => Err(
-            "allowed are up to 200 lower-case letters, digits, - and _, these not at either end",
-        ),
+        false => {
+            Err("expected up to 200 lower-case letters, digits, - and _, these not at either end")
+        }
     }
 }
 
@@ -303,7 +301,7 @@ fn port(text: &str) -> Result<Port, &'static str> {
     match text.parse() {
         Ok(number @ 1..) => Ok(Port::Number(number)),
         _ if text == "*" => Ok(Port::Only),
-        _ if text.parse::<i64>().is_ok() => Err("allowed is a number from 1 to 65535, or a name"),
+        _ if text.parse::<i64>().is_ok() => Err("expected a number from 1 to 65535, or a name"),
         _ => name(text).map(Port::Name),
     }
 }
@@ -358,17 +356,17 @@ mod tests {
     #[test]
     fn the_part_of_a_service_that_is_wrong_is_named() {
         for (text, words) in [
-            ("web:http", "no CLUSTER; allowed is CLUSTER=[NAMESPACE/]NAME:PORT"),
-            ("pages=web", "no PORT; allowed is CLUSTER=[NAMESPACE/]NAME:PORT"),
-            ("Pages=web:http", "CLUSTER: allowed are up to 200"),
-            ("../pages=web:http", "CLUSTER: allowed are up to 200"),
-            ("pages=/web:http", "NAMESPACE: allowed are up to 63"),
-            ("pages=shop/a/b:http", "NAME: allowed are up to 63"),
-            ("pages=shop/:http", "NAME: allowed are up to 63"),
-            ("pages=web:", "PORT: allowed are up to 63"),
-            ("pages=web:0", "PORT: allowed is a number from 1 to 65535, or a name"),
-            ("pages=web:http:0", "HEALTH-PORT: allowed is a number from 1 to 65535, or a name"),
-            ("pages=web:http:admin:1", "HEALTH-PORT: allowed are up to 63"),
+            ("web:http", "no CLUSTER; expected CLUSTER=[NAMESPACE/]NAME:PORT"),
+            ("pages=web", "no PORT; expected CLUSTER=[NAMESPACE/]NAME:PORT"),
+            ("Pages=web:http", "CLUSTER: expected up to 200"),
+            ("../pages=web:http", "CLUSTER: expected up to 200"),
+            ("pages=/web:http", "NAMESPACE: expected up to 63"),
+            ("pages=shop/a/b:http", "NAME: expected up to 63"),
+            ("pages=shop/:http", "NAME: expected up to 63"),
+            ("pages=web:", "PORT: expected up to 63"),
+            ("pages=web:0", "PORT: expected a number from 1 to 65535, or a name"),
+            ("pages=web:http:0", "HEALTH-PORT: expected a number from 1 to 65535, or a name"),
+            ("pages=web:http:admin:1", "HEALTH-PORT: expected up to 63"),
         ] {
             let error = service(text).expect_err(text);
             assert!(error.starts_with(words), "{text}: {error}");

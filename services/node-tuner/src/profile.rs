@@ -19,10 +19,16 @@ pub(crate) struct Profile {
 }
 
 impl Profile {
-    /// The profile of this name with the overrides; the error names the setting with its value, and what is allowed.
-    pub(crate) fn new(name: &str, named: &BTreeMap<String, String>) -> Result<Profile, String> {
-        for (name, value) in named {
-            check(name, value)?;
+    /// The profile of this name with the overrides. The errors name each wrong setting with its value, and what is
+    /// expected.
+    pub(crate) fn new(
+        name: &str,
+        named: &BTreeMap<String, String>,
+    ) -> Result<Profile, Vec<String>> {
+        let errors = named.iter().filter_map(|(name, value)| check(name, value).err());
+        let errors: Vec<_> = errors.collect();
+        if !errors.is_empty() {
+            return Err(errors);
         }
         let profile = Profile {
             name: name.to_owned(),
@@ -30,9 +36,9 @@ impl Profile {
             named: named.clone(),
         };
         match (profile.nofile(), profile.number("fs.nr_open")) {
-            (Some(nofile), Some(most)) if nofile > most => Err(format!(
-                "containerd.nofile = {nofile}: a limit of open files cannot be above fs.nr_open = {most}"
-            )),
+            (Some(nofile), Some(most)) if nofile > most => Err(vec![format!(
+                "containerd.nofile = {nofile} must not exceed fs.nr_open = {most}"
+            )]),
             _ => Ok(profile),
         }
     }
@@ -102,7 +108,7 @@ fn check(name: &str, value: &str) -> Result<(), String> {
     match knob.kind.parse(value) {
         _ if value == OFF => Ok(()),
         Ok(_) => Ok(()),
-        Err(allowed) => refuse(format!("allowed is {allowed}, or off")),
+        Err(allowed) => refuse(format!("expected {allowed}, or off")),
     }
 }
 

@@ -214,14 +214,12 @@ impl<C: Keys> App<C> {
             Some(arguments) => [program.name.into()].into_iter().chain(arguments.clone()).collect(),
             None => std::env::args_os().collect(),
         };
-        match program.read(arguments, std::env::vars_os())? {
+        let open = |path: &str| std::fs::read_to_string(path);
+        match program.read_all(arguments, std::env::vars_os(), open)? {
             Invocation::Print(text) => process::print(&text),
             Invocation::Check(settings) => {
                 settings.warning().inspect(|warning| process::report(program.name, warning));
-                let ready = self.prepare(settings)?;
-                ready.builder.validate()?;
-                ready.config.runtime.tls()?.map_or(Ok(()), |tls| tls.check())?;
-                process::print(&ready.shown);
+                process::print(&self.prepare(settings)?.shown);
             }
             Invocation::Run(settings) => return self.prepare(settings)?.run(serve),
         }
@@ -231,17 +229,19 @@ impl<C: Keys> App<C> {
     /// Parses and checks the settings.
     fn prepare(self, mut settings: Settings) -> Result<Ready<C>, ConfigErrors> {
         self.presets.iter().for_each(|(key, value)| settings.preset(key, value));
-        let config = Config::<C>::parse(&settings)?;
+        let (config, mut errors) = Config::<C>::parse(&settings);
+        let Some(config) = config else { return Err(errors) };
         let Config { runtime, own, .. } = &config;
-        let tls = runtime.tls()?;
+        let tls = errors.take(runtime.tls()).flatten();
+        if let Some(tls) = &tls {
+            errors.take(tls.check().map_err(|error| ConfigErrors(vec![error.to_string()])));
+        }
         #[cfg(feature = "auth")]
-        let auth = config.auth.load(
+        let auth = errors.take(config.auth.load(
             #[cfg(feature = "jwt")]
             &config.jwt,
-        )?;
-        #[cfg(feature = "auth")]
-        let auth = Arc::new(auth);
-        (self.check)(own, &runtime.replica_name())?;
+        ));
+        errors.take((self.check)(own, &runtime.replica_name()));
         let builder = runtime
             .builder()
             .client_addresses(config.log.log_client)
@@ -249,6 +249,10 @@ impl<C: Keys> App<C> {
             .routes(self.routes.iter().copied());
         let builder = tls.into_iter().fold(builder, Builder::tls);
         let builder = (self.extend)(builder);
+        errors.take(builder.validate().map_err(|error| ConfigErrors(vec![error.to_string()])));
+        if !errors.0.is_empty() {
+            return Err(errors);
+        }
         let shown = settings.describe(&Config::<C>::keys(), &config.effective(&builder));
         Ok(Ready {
             warning: settings.warning().map(str::to_owned),
@@ -257,7 +261,7 @@ impl<C: Keys> App<C> {
             builder,
             shown,
             #[cfg(feature = "auth")]
-            auth,
+            auth: Arc::new(auth.unwrap_or_default()),
             #[cfg(feature = "faults")]
             faults: Arc::new(Faults::new(self.routes, config.faults.faults)),
             config,
@@ -281,7 +285,8 @@ impl<C: Keys> App<C> {
             Invocation::Print(_) => return Ok(None),
             Invocation::Check(settings) | Invocation::Run(settings) => settings,
         };
-        let config = Config::<C>::parse(&settings)?;
+        let (config, errors) = Config::<C>::parse(&settings);
+        let config = config.ok_or(errors)?;
         Ok(Some((settings.describe(&Config::<C>::keys(), &[]), format!("{config:?}"))))
     }
 }
@@ -300,7 +305,7 @@ mod tests {
 
     #[test]
     fn every_default_is_valid() {
-        Config::<()>::parse(&Settings::default()).expect("defaults parse");
+        Config::<()>::parse(&Settings::default()).0.expect("defaults parse");
         let _ = App::<()>::new("demo", "1", "");
     }
 
@@ -313,7 +318,7 @@ mod tests {
     #[test]
     fn defaults_are_those_of_the_library() {
         let Config { runtime, otlp, .. } =
-            Config::<()>::parse(&Settings::default()).expect("valid");
+            Config::<()>::parse(&Settings::default()).0.expect("valid");
         let ours = runtime.builder().traces(telemetry::traces(&otlp, runtime.request_ids));
         let library = Server::builder().bind("127.0.0.1:8080".parse().expect("an address"));
         let library = library.admin(runtime.admin_listen);

@@ -165,15 +165,17 @@ impl Runtime {
 
     /// TLS, if both of its files are set.
     pub(crate) fn tls(&self) -> Result<Option<Tls>, ConfigErrors> {
-        let missing = match (&self.tls_certificate, &self.tls_key) {
+        let (set, file, missing) = match (&self.tls_certificate, &self.tls_key) {
             (Some(certificate), Some(key)) => {
                 return Ok(Some(Tls { reload: self.tls_reload, ..Tls::new(certificate, key) }));
             }
             (None, None) => return Ok(None),
-            (Some(_), None) => "tls.key is empty: it belongs to tls.certificate",
-            (None, Some(_)) => "tls.certificate is empty: it belongs to tls.key",
+            (Some(file), None) => ("tls.certificate", file, "tls.key"),
+            (None, Some(file)) => ("tls.key", file, "tls.certificate"),
         };
-        Err(ConfigErrors(vec![format!("{missing}, so set both or neither")]))
+        Err(ConfigErrors(vec![format!(
+            "{set} = {file:?} needs {missing}, which is empty: set both or neither"
+        )]))
     }
 
     /// A server with these settings, without TLS.
@@ -297,9 +299,9 @@ impl<C: Keys> Config<C> {
         .concat()
     }
 
-    /// Parses every setting. The errors name each invalid one.
-    pub(crate) fn parse(settings: &Settings) -> Result<Self, ConfigErrors> {
-        let mut errors = Vec::new();
+    /// Parses every setting. `None` if one is invalid. The errors name each of them and each unknown key.
+    pub(crate) fn parse(settings: &Settings) -> (Option<Self>, ConfigErrors) {
+        let mut errors = settings.problems.clone();
         let runtime = Runtime::parse(settings, &mut errors);
         let own = C::parse(settings, &mut errors);
         #[cfg(feature = "auth")]
@@ -324,7 +326,7 @@ impl<C: Keys> Config<C> {
                 log: log?,
             })
         };
-        whole().ok_or(ConfigErrors(errors))
+        (whole(), errors.into())
     }
 
     /// The values that this machine gives to settings such as `auto`, for `--check` and `/config`.

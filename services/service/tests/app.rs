@@ -110,7 +110,7 @@ fn help_check_and_errors_know_the_keys_of_the_service() {
 
     for (arguments, says) in [
         (["--shop.greting=x"], "--shop.greeting"),
-        (["--shop.articles=0"], "shop.articles = \"0\" (flag --shop.articles): allowed is a whole"),
+        (["--shop.articles=0"], "shop.articles = \"0\" (flag --shop.articles): expected a whole"),
         (["--drain.settle=40s"], "drain.settle"),
     ] {
         for check in [&[][..], &["--check"]] {

@@ -15,7 +15,8 @@ use super::text;
 /// Predict how much a replica carries, and how many replicas a load needs
 #[derive(Args, Debug)]
 #[command(
-    after_help = "KIND=SHARE%[:MEAN[:DEVIATION]][+WAIT[:DEVIATION]] is one kind of request in a mix. MEAN is \
+    after_help = "Example: corelane capacity --mix \"GET /hello=90%, GET /work=10%:7ms\" --rps 5000 --p99 50ms\n\n\
+                  KIND=SHARE%[:MEAN[:DEVIATION]][+WAIT[:DEVIATION]] is one kind of request in a mix. MEAN is \
                   the time in which its handler computes, WAIT the time in which it waits. With --from, \
                   shares alone are enough: the times are those that the replica has measured. Durations \
                   have a unit: ns, us, ms, s."
@@ -164,7 +165,7 @@ impl Question {
     /// Checks the rules that clap cannot express.
     pub(super) fn validate(&self) -> Result<(), String> {
         if let Some(third) = self.from.get(2) {
-            return Err(format!("--from {third}: allowed are one reading or two"));
+            return Err(format!("--from {third}: expected one reading or two"));
         }
         if self.window.is_some() && !matches!(self.from.as_slice(), [Source::Port(_)]) {
             return Err("--window: allowed with one --from http://HOST:PORT".to_owned());

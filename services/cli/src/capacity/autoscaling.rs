@@ -16,13 +16,13 @@ pub(crate) fn render(
     if service.is_none() && answer.model.knee().bound == Bound::Slots {
         return Err(format!(
             "--hpa=busy: the {} slots of a lane are taken before the lane is busy, so its busy share is no measure; \
-             allowed are --hpa --service NAME, or more --slots",
+             expected --hpa --service NAME, or more --slots",
             answer.model.replica().slots
         ));
     }
     let (Some(hpa), Some(plan)) = (answer.autoscaling, answer.plan) else {
         return Err(
-            "--hpa: no number of replicas meets the target; allowed is a longer time".to_owned()
+            "--hpa: no number of replicas meets the target; expected a longer time".to_owned()
         );
     };
     let Autoscaling { busy, rate, min, max } = hpa;

@@ -111,7 +111,7 @@ fn learnt_mix(
             let names: Vec<_> = learnt.iter().map(|(known, _)| known.name.as_str()).collect();
             let names = names.join(", ");
             Failure::Usage(format!(
-                "--mix {:?}: the replica has not measured it; allowed are {names}, or a mean",
+                "--mix {:?}: the replica has not measured it; expected {names}, or a mean",
                 kind.name
             ))
         })
@@ -132,7 +132,7 @@ impl Told {
     fn check(&self, source: &Source) -> Result<(), Failure> {
         let refuse = |words: &str| Err(Failure::NoAnswer(format!("--from {source}: {words}")));
         if self.now.series("corelane_lane_info").is_empty() {
-            return refuse("the metrics have no lanes; allowed are those of a replica");
+            return refuse("the metrics have no lanes; expected the metrics of a replica");
         }
         let fell = |name: &&str| {
             let now = self.now.series(name);
@@ -144,7 +144,7 @@ impl Told {
         let restarted = starts.is_some_and(|(old, new)| (new - old).abs() > SAME_START);
         if restarted || COUNTERS.iter().any(fell) {
             return refuse(
-                "it is not a later reading of the same replica; allowed are two of one replica that was not \
+                "it is not a later reading of the same replica; expected two readings of one replica that was not \
                  restarted in between, the earlier one first",
             );
         }

@@ -25,7 +25,7 @@ impl Source {
             let url = text.parse().ok();
             let url = url.filter(|url: &Url| matches!(url.path().as_str(), "/" | "/metrics"));
             url.map(Source::Port).ok_or(
-                "allowed is http://HOST[:PORT] of an admin port, such as http://127.0.0.1:8081",
+                "expected http://HOST[:PORT] of an admin port, such as http://127.0.0.1:8081",
             )
         } else {
             Ok(Source::File(text.into()))

@@ -25,12 +25,12 @@ pub(crate) fn duration(text: &str) -> Result<f64, &'static str> {
     let mix = format!("a=100%:{text}").parse::<Mix>();
     let plain = !text.contains([':', '+', ',', '=', '\n']);
     let mean = mix.ok().filter(|_| plain).map(|mix| mix.kinds()[0].lane.mean());
-    mean.ok_or("allowed is a number with its unit (ns, us, ms, s) from 0s to 3600s")
+    mean.ok_or("expected a number with its unit (ns, us, ms, s) from 0s to 3600s")
 }
 
 /// Reads the time of a target.
 pub(crate) fn target(text: &str) -> Result<f64, &'static str> {
-    let allowed = "allowed is a number with its unit (ns, us, ms, s) above 0s, up to 3600s";
+    let allowed = "expected a number with its unit (ns, us, ms, s) above 0s, up to 3600s";
     duration(text).ok().filter(|seconds| *seconds > 0.0).ok_or(allowed)
 }
 
@@ -41,29 +41,29 @@ fn bounded(text: &str, min: f64, max: f64, allowed: &'static str) -> Result<f64,
 
 /// Reads a load.
 pub(crate) fn rate(text: &str) -> Result<f64, &'static str> {
-    bounded(text, 1e-3, 1e9, "allowed is a number from 0.001 to 1e9")
+    bounded(text, 1e-3, 1e9, "expected a number from 0.001 to 1e9")
 }
 
 /// Reads the unevenness of lanes.
 pub(crate) fn unevenness(text: &str) -> Result<f64, &'static str> {
-    bounded(text, 1.0, 1024.0, "allowed is a number from 1 to the number of lanes")
+    bounded(text, 1.0, 1024.0, "expected a number from 1 to the number of lanes")
 }
 
 /// Reads a share of a whole.
 pub(crate) fn share(text: &str) -> Result<f64, &'static str> {
-    let allowed = "allowed is a percentage from 0% to 99%";
+    let allowed = "expected a percentage from 0% to 99%";
     Ok(bounded(text.strip_suffix('%').ok_or(allowed)?, 0.0, 99.0, allowed)? / 100.0)
 }
 
 /// Reads the used share of a replica.
 pub(crate) fn used(text: &str) -> Result<f64, &'static str> {
-    let allowed = "allowed is a percentage from 0.1% to 1000%";
+    let allowed = "expected a percentage from 0.1% to 1000%";
     Ok(bounded(text.strip_suffix('%').ok_or(allowed)?, 0.1, 1000.0, allowed)? / 100.0)
 }
 
 /// Reads the growth of a load.
 pub(crate) fn growth(text: &str) -> Result<f64, &'static str> {
-    let allowed = "allowed is a percentage from 0% to 1000%";
+    let allowed = "expected a percentage from 0% to 1000%";
     Ok(bounded(text.strip_suffix('%').ok_or(allowed)?, 0.0, 1000.0, allowed)? / 100.0)
 }
 

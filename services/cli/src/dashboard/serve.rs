@@ -168,7 +168,8 @@ fn problem(status: StatusCode, detail: &str) -> Reply {
 }
 
 fn not_allowed(methods: &'static str) -> Reply {
-    let mut reply = problem(StatusCode::METHOD_NOT_ALLOWED, &format!("allowed are {methods}"));
+    let mut reply =
+        problem(StatusCode::METHOD_NOT_ALLOWED, &format!("the method must be {methods}"));
     reply.headers_mut().insert(ALLOW, methods.parse().expect("a list of methods"));
     reply
 }

@@ -45,7 +45,7 @@ impl Kind {
 /// assert_eq!(mix.kinds()[1].name, "GET /work");
 /// assert_eq!(mix.kinds()[1].lane.mean(), 0.007);
 /// let wrong = "GET /hello=90%".parse::<Mix>().unwrap_err();
-/// assert!(wrong.to_string().starts_with("the shares add up to 90%: allowed is 100%"));
+/// assert!(wrong.to_string().starts_with("the shares add up to 90%: expected 100%"));
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mix {

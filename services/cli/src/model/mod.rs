@@ -65,7 +65,7 @@ const FORM: &str = "KIND=SHARE%[:MEAN[:DEVIATION]][+WAIT[:DEVIATION]][@slow], su
 pub enum CapacityError {
     /// A mean or a standard deviation is not a valid duration.
     #[error(
-        "mean {mean} s, deviation {deviation} s: allowed are finite times from 0, and a deviation of \
+        "mean {mean} s, deviation {deviation} s: expected finite times from 0, and a deviation of \
          at most 1000000 means"
     )]
     Time {
@@ -75,25 +75,25 @@ pub enum CapacityError {
         deviation: f64,
     },
     /// A mix has no kinds, or too many.
-    #[error("a mix of {0} kinds: allowed are 1 to {max}", max = KINDS)]
+    #[error("a mix of {0} kinds: expected 1 to {max}", max = KINDS)]
     Kinds(usize),
     /// Two kinds of a mix have the same name.
     #[error("{0:?}: a kind may occur only once in a mix")]
     Twice(String),
     /// A part of a mix's text does not have the right form.
-    #[error("{0:?}: allowed is {form}", form = FORM)]
+    #[error("{0:?}: expected {form}", form = FORM)]
     Form(String),
     /// A share is 0, or the shares do not add up to 1.
-    #[error("the shares add up to {0}%: allowed is 100%, each above 0%")]
+    #[error("the shares add up to {0}%: expected 100%, each above 0%")]
     Shares(f64),
     /// The requests of a mix take less than a nanosecond, on average.
     #[error(
-        "a request takes less than 1 ns: allowed is a mean, or a cost outside the handler, of at least \
+        "a request takes less than 1 ns: expected a mean, or a cost outside the handler, of at least \
          1 ns"
     )]
     NoTime,
     /// A setting of the replica is out of bounds.
-    #[error("{name} {value}: allowed is {allowed}")]
+    #[error("{name} {value}: expected {allowed}")]
     Setting {
         /// The name of the setting.
         name: &'static str,

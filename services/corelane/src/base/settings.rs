@@ -326,7 +326,7 @@ impl Default for Drain {
 }
 
 /// An error that names the first setting that is out of bounds.
-pub(crate) fn check(limits: &Limits, timeouts: &Timeouts, drain: &Drain) -> Result<(), String> {
+pub(crate) fn check(limits: &Limits, timeouts: &Timeouts, drain: &Drain) -> Vec<String> {
     let second = Duration::from_secs(1);
     let tenth = Duration::from_millis(100);
     let rules = [
@@ -359,11 +359,12 @@ pub(crate) fn check(limits: &Limits, timeouts: &Timeouts, drain: &Drain) -> Resu
         ),
         ((tenth..=86_400 * second).contains(&timeouts.idle), "timeouts.idle: 100ms to 24h"),
         ((second / 100..=3600 * second).contains(&timeouts.stall), "timeouts.stall: 10ms to 1h"),
-        (drain.settle <= drain.deadline, "drain.settle: at most drain.deadline"),
         (drain.report >= tenth, "drain.report: at least 100ms"),
     ];
-    match rules.iter().find(|(holds, _)| !holds) {
-        Some((_, rule)) => Err((*rule).to_owned()),
-        None => Ok(()),
-    }
+    let broken = rules.iter().filter(|(holds, _)| !holds).map(|(_, rule)| (*rule).to_owned());
+    let (settle, deadline) = (drain.settle, drain.deadline);
+    let order = (settle > deadline).then(|| {
+        format!("drain.settle = \"{settle:?}\" must not exceed drain.deadline = \"{deadline:?}\"")
+    });
+    broken.chain(order).collect()
 }

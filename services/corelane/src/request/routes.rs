@@ -27,7 +27,10 @@ impl Routes {
     /// These templates, with room to learn so many others.
     pub(crate) fn new(templates: &[String], learnt: usize) -> Result<Self, String> {
         if templates.len() > MAX_ROUTES {
-            return Err(format!("routes: {} templates, allowed are {MAX_ROUTES}", templates.len()));
+            return Err(format!(
+                "routes: {} templates, expected at most {MAX_ROUTES}",
+                templates.len()
+            ));
         }
         let mut given = matchit::Router::new();
         for (index, template) in templates.iter().enumerate() {

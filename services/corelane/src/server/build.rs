@@ -15,7 +15,9 @@ use crate::server::builder::Builder;
 use crate::server::control::ServerHandle;
 use crate::server::exposition::registry;
 use crate::server::run::Server;
+use crate::server::settings::Settings;
 use crate::server::shared::Shared;
+use crate::slow::settings::SlowLanes;
 use crate::transport::tls::Termination;
 
 /// Maximum places to listen. Each takes descriptors on every lane.
@@ -27,66 +29,56 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// Names the first setting that is out of bounds.
+    /// Names every setting that is out of bounds, in a line each.
     pub fn validate(&self) -> Result<(), Error> {
-        settings::check(
-            &self.0.lane.requests.limits,
-            &self.0.lane.requests.timeouts,
-            &self.0.lane.drain,
-        )
-        .map_err(Error::Setting)?;
-        if (self.0.moving, self.0.placement) == (Moving::Active, Placement::LeastLoaded) {
-            let error =
-                "moving: active only with placement hashed, as least-loaded leaves lanes even";
-            return Err(Error::Setting(error.to_owned()));
-        }
-        if let Some(slow_lanes) = &self.0.lane.slow_lanes {
-            slow_lanes.check().map_err(Error::Setting)?;
-        }
-        for (template, _) in &self.0.lane.costs {
-            Routes::new(std::slice::from_ref(template), 0)
-                .map_err(|error| Error::Setting(format!("cost: {error}")))?;
-        }
-        if let Traces::Record { ratio } = self.0.lane.requests.traces
-            && !(0.0..=1.0).contains(&ratio)
-        {
-            return Err(Error::Setting("traces: a ratio from 0 to 1".to_owned()));
-        }
-        if let Some(tls) = &self.0.tls {
-            tls.check_bounds().map_err(Error::Setting)?;
-        }
-        if self.0.lane.park_after.is_some_and(|idle| idle < settings::LEAST_PARK_AFTER) {
-            return Err(Error::Setting("park_after: at least 100ms, or none".to_owned()));
-        }
-        if self.0.listens.len() > MAX_LISTENS {
-            return Err(Error::Setting(format!("listen: at most {MAX_LISTENS}")));
-        }
-        if let Some(fault) = self.0.listens.iter().find_map(Listen::fault) {
-            return Err(Error::Setting(format!("listen: {fault}")));
-        }
-        if !(1..=MAX_BACKLOG).contains(&self.0.backlog) {
-            return Err(Error::Setting(format!("backlog: 1 to {MAX_BACKLOG}")));
-        }
-        if let Lanes::Count(n) = self.0.lanes
-            && !(1..=MAX_LANES).contains(&n)
-        {
-            return Err(Error::Setting(format!("lanes: 1 to {MAX_LANES}")));
-        }
-        if let Some(page) = self.0.pages.iter().find(|page| admin::is_own(page.path)) {
-            return Err(Error::Setting(format!(
-                "admin_route: {} is a page of the server itself",
-                page.path
-            )));
-        }
-        if let Some(name) = self.0.registries.iter().find_map(registry::reserved) {
-            return Err(Error::Setting(format!(
-                "registry: {name} begins with corelane_, which is reserved for the server"
-            )));
-        }
-        if self.0.learnt_routes > MAX_LEARNT_ROUTES {
-            return Err(Error::Setting(format!("learnt_routes: 0 to {MAX_LEARNT_ROUTES}")));
-        }
-        Routes::new(&self.0.routes, 0).map(drop).map_err(Error::Setting)
+        let Settings { lane, moving, placement, listens, backlog, lanes, .. } = &self.0;
+        let mut wrong =
+            settings::check(&lane.requests.limits, &lane.requests.timeouts, &lane.drain);
+        let mut need = |holds: bool, rule: &str| {
+            if !holds {
+                wrong.push(rule.to_owned());
+            }
+        };
+        need(
+            (*moving, *placement) != (Moving::Active, Placement::LeastLoaded),
+            "moving = \"active\" needs placement = \"hashed\", because placement = \"least-loaded\" leaves lanes even",
+        );
+        let ratio = match lane.requests.traces {
+            Traces::Record { ratio } => ratio,
+            _ => 0.0,
+        };
+        need((0.0..=1.0).contains(&ratio), "traces: a ratio from 0 to 1");
+        need(
+            lane.park_after.is_none_or(|idle| idle >= settings::LEAST_PARK_AFTER),
+            "park_after: at least 100ms, or none",
+        );
+        need(listens.len() <= MAX_LISTENS, &format!("listen: at most {MAX_LISTENS}"));
+        need((1..=MAX_BACKLOG).contains(backlog), &format!("backlog: 1 to {MAX_BACKLOG}"));
+        let count = if let Lanes::Count(n) = lanes { *n } else { 1 };
+        need((1..=MAX_LANES).contains(&count), &format!("lanes: 1 to {MAX_LANES}"));
+        need(
+            self.0.learnt_routes <= MAX_LEARNT_ROUTES,
+            &format!("learnt_routes: 0 to {MAX_LEARNT_ROUTES}"),
+        );
+        wrong.extend(lane.slow_lanes.iter().flat_map(SlowLanes::check));
+        let costs = lane.costs.iter().map(|(template, _)| {
+            let error = Routes::new(std::slice::from_ref(template), 0).err();
+            error.map(|error| format!("cost: {error}"))
+        });
+        wrong.extend(costs.flatten());
+        wrong.extend(self.0.tls.as_ref().and_then(|tls| tls.check_bounds().err()));
+        wrong.extend(
+            listens.iter().filter_map(Listen::fault).map(|fault| format!("listen: {fault}")),
+        );
+        let own = self.0.pages.iter().filter(|page| admin::is_own(page.path));
+        wrong.extend(
+            own.map(|page| format!("admin_route: {} is a page of the server itself", page.path)),
+        );
+        wrong.extend(self.0.registries.iter().filter_map(registry::reserved).map(|name| {
+            format!("registry: {name} begins with corelane_, which is reserved for the server")
+        }));
+        wrong.extend(Routes::new(&self.0.routes, 0).err());
+        if wrong.is_empty() { Ok(()) } else { Err(Error::Setting(wrong.join("\n"))) }
     }
 
     /// How many lanes the server would have on this machine: the number of [`Builder::lanes`], or what

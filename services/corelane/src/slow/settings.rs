@@ -41,15 +41,13 @@ impl SlowLanes {
         4 * self.bound
     }
 
-    /// An error that names the first setting that is out of bounds.
-    pub(crate) fn check(&self) -> Result<(), String> {
-        if !(Duration::from_micros(20)..=Duration::from_secs(1)).contains(&self.bound) {
-            return Err("slow_lanes.bound: 20us to 1s".to_owned());
-        }
-        if !(0.01..=SlowLanes::MOST).contains(&self.share) {
-            return Err("slow_lanes.share: 0.01 to 0.5".to_owned());
-        }
-        Ok(())
+    /// An error for each setting that is out of bounds.
+    pub(crate) fn check(&self) -> Vec<String> {
+        let bounds = Duration::from_micros(20)..=Duration::from_secs(1);
+        let bound = (!bounds.contains(&self.bound)).then_some("slow_lanes.bound: 20us to 1s");
+        let shares = 0.01..=SlowLanes::MOST;
+        let share = (!shares.contains(&self.share)).then_some("slow_lanes.share: 0.01 to 0.5");
+        bound.into_iter().chain(share).map(str::to_owned).collect()
     }
 }
 

@@ -125,7 +125,7 @@ fn read(secret: &Secret) -> Result<Arc<Certificate>, String> {
 fn refusal(error: &Error) -> Option<String> {
     match error {
         Error::InitialListFailed(kube::Error::Api(status)) if status.code == 403 => Some(
-            "the agent may not read the Secret; allowed are those of routeObjects.certificates in the chart's values"
+            "the agent may not read the Secret: name it in routeObjects.certificates of the chart's values"
                 .to_owned(),
         ),
         _ => None,

@@ -92,7 +92,7 @@ async fn ask_all(agents: &[String]) -> Answers {
 
 /// All addresses of the host in a URL. For a headless Service these are its pods.
 async fn addresses(agent: &str) -> Result<(Url, Vec<SocketAddr>), String> {
-    let url: Url = agent.parse().map_err(|allowed| format!("allowed is {allowed}"))?;
+    let url: Url = agent.parse().map_err(|allowed| format!("expected {allowed}"))?;
     let found = timeout(ANSWER, url.addresses()).await;
     let found = found.map_err(|_| "the name was not resolved in time".to_owned())?;
     let mut addresses = found.map_err(|error| error.to_string())?;

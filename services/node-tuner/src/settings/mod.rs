@@ -262,7 +262,7 @@ fn pairs(text: &str) -> Result<Pairs, String> {
             }
             (None, Some((_, value))) => value.push_str(&format!(",{}", part.trim())),
             (None, None) => {
-                return Err("allowed is NAME=VALUE, such as fs.file-max=2000000".to_owned());
+                return Err("expected NAME=VALUE, such as fs.file-max=2000000".to_owned());
             }
         }
     }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, Command, CommandFactory, FromArgMatches};
 use corelane_service::{config, flags};
 use serde_json::Value;
@@ -23,23 +22,24 @@ pub(crate) fn read() -> Result<Settings, ExitCode> {
     let named = flags::read(&plain, &[PREFIX])?;
     let from_file = match named.get_one::<PathBuf>("config") {
         None => BTreeMap::new(),
-        Some(path) => read_file(path).map_err(|error| reject(ErrorKind::InvalidValue, error))?,
+        Some(path) => read_file(path).map_err(reject)?,
     };
-    let with_file = as_defaults(plain, &from_file)
-        .map_err(|error| reject(ErrorKind::UnknownArgument, error))?;
+    let with_file = as_defaults(plain, &from_file).map_err(|errors| reject(errors.join("\n")))?;
     let matches = flags::read(&with_file, &[PREFIX])?;
-    let settings = Settings::from_arg_matches(&matches).map_err(flags::exit)?;
-    let settings = settings.validated().map_err(|error| reject(ErrorKind::InvalidValue, error))?;
+    let settings = Settings::from_arg_matches(&matches).map_err(reject)?;
+    let settings = settings.validated();
+    let settings = settings.map_err(|errors| reject(errors.join("\n")))?;
     if settings.check { Err(ExitCode::SUCCESS) } else { Ok(settings) }
 }
 
-fn reject(kind: ErrorKind, error: String) -> ExitCode {
-    flags::exit(Settings::command().error(kind, error))
+fn reject(error: impl std::fmt::Display) -> ExitCode {
+    flags::reject(Settings::command(), error)
 }
 
 impl Settings {
     /// Reads the named files, and checks the rules that clap cannot express.
-    fn validated(mut self) -> Result<Self, String> {
+    fn validated(mut self) -> Result<Self, Vec<String>> {
+        let mut errors = Vec::new();
         self.interfaces.retain(|name| !name.is_empty());
         if self.restores() {
             // The wanted values do not matter, and must not prevent a restore.
@@ -47,20 +47,20 @@ impl Settings {
         } else {
             self.knobs = self.overrides.iter().flat_map(|pairs| pairs.0.clone()).collect();
             // Read once: it may be a pipe.
-            let kubelet = self.kubelet_config.as_deref().map(Kubelet::read).transpose();
-            self.kubelet = kubelet.map_err(|error| format!("kubelet-config = {error}"))?;
+            match self.kubelet_config.as_deref().map(Kubelet::read).transpose() {
+                Ok(kubelet) => self.kubelet = kubelet,
+                Err(error) => errors.push(format!("kubelet-config = {error}")),
+            }
         }
         if !self.root.is_dir() {
-            return Err(format!("root = {:?}: allowed is an existing folder", self.root));
+            errors.push(format!("root = {:?}: expected an existing folder", self.root));
         }
         let cpus = &self.housekeeping;
         if Cpus::from_list(cpus).is_none() {
-            return Err(format!(
-                "housekeeping = {cpus:?}: allowed is a list of CPUs, such as 0-1,4"
-            ));
+            errors.push(format!("housekeeping = {cpus:?}: expected a list of CPUs, such as 0-1,4"));
         }
-        Profile::new(&self.profile, &self.knobs)?;
-        Ok(self)
+        errors.extend(Profile::new(&self.profile, &self.knobs).err().unwrap_or_default());
+        if errors.is_empty() { Ok(self) } else { Err(errors) }
     }
 }
 
@@ -72,7 +72,7 @@ fn read_file(path: &Path) -> Result<BTreeMap<String, Vec<String>>, String> {
     let value: Value =
         serde_saphyr::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
     if !matches!(value, Value::Object(_) | Value::Null) {
-        return Err(format!("{}: allowed is a map of settings", path.display()));
+        return Err(format!("{}: expected a map of settings", path.display()));
     }
     let mut found = BTreeMap::new();
     flatten("", &value, &mut found);
@@ -116,28 +116,30 @@ fn text(value: &Value) -> String {
 fn as_defaults(
     mut command: Command,
     values: &BTreeMap<String, Vec<String>>,
-) -> Result<Command, String> {
+) -> Result<Command, Vec<String>> {
     let in_files = |it: &&Arg| !matches!(it.get_id().as_str(), "config" | "check");
     let is_list = |it: &Arg| matches!(it.get_action(), ArgAction::Append);
     let known = command.get_arguments().filter(in_files);
     let known: Vec<(String, bool)> =
         known.map(|it| (it.get_id().to_string(), is_list(it))).collect();
+    let names: Vec<_> = known.iter().map(|(name, _)| name.clone()).collect();
+    let mut errors = Vec::new();
     for (name, values) in values {
         match known.iter().find(|it| it.0 == *name) {
-            None => {
-                let names = known.into_iter().map(|(name, _)| name).collect();
-                return Err(config::unknown(name, &values.join(","), "file", names));
-            }
+            None => errors.push(config::unknown(name, &values.join(","), "file", &names)),
             Some((_, false)) if values.len() != 1 => {
-                return Err(format!("{name} = {values:?}: allowed is one value"));
+                errors.push(format!("{name} = {values:?}: expected one value"));
             }
             Some(_) => {}
+        }
+        if !errors.is_empty() {
+            continue;
         }
         // Read once per process, because clap needs defaults with a static lifetime.
         let values = values.iter().map(|value| &*value.clone().leak());
         command = command.mut_arg(name.as_str(), |it| it.default_values(values));
     }
-    Ok(command)
+    if errors.is_empty() { Ok(command) } else { Err(errors) }
 }
 
 #[cfg(test)]

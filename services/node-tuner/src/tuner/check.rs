@@ -21,20 +21,17 @@ pub(super) fn check(entry: &Entry) -> io::Result<()> {
     let Some(knob) = catalogue::find(&entry.name) else {
         let name = quoted(entry.name.as_bytes());
         return refused(format!(
-            "the journal names the setting {name}; allowed are the settings of this version"
+            "the journal names the setting {name}; expected a setting of this version"
         ));
     };
     let paths = paths(knob);
     if !paths.iter().any(|pattern| is_path(pattern, &entry.path)) {
         let allowed = if paths.is_empty() { "none".to_owned() } else { paths.join(", ") };
-        return refused(format!(
-            "the journal has this path for {}; allowed is {allowed}",
-            knob.name
-        ));
+        return refused(format!("the journal has this path for {}; expected {allowed}", knob.name));
     }
     if !has_form(knob, entry) {
         return refused(format!(
-            "the journal has the original {} for {}; allowed is {}",
+            "the journal has the original {} for {}; expected {}",
             quoted(entry.original.bytes()),
             knob.name,
             form(knob)
@@ -199,7 +196,7 @@ mod tests {
             ("unknown", "/etc/passwd"),
         ] {
             let error = checked(name, path, b"1\n").expect_err(path);
-            assert!(error.contains(name) && error.contains("allowed"), "{error}");
+            assert!(error.contains(name) && error.contains("expected"), "{error}");
         }
     }
 
@@ -223,7 +220,7 @@ mod tests {
             ("vm.transparent_hugepage", "/sys/kernel/mm/transparent_hugepage/enabled", b"a;b\n"),
         ] {
             let error = checked(name, path, original).expect_err(name);
-            assert!(error.contains("the original") && error.contains("allowed is"), "{error}");
+            assert!(error.contains("the original") && error.contains("expected"), "{error}");
         }
     }
 }

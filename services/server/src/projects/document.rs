@@ -115,7 +115,7 @@ impl Faults {
 
     fn unknown(&mut self, allowed: &[(&str, Shape)]) {
         let names: Vec<_> = allowed.iter().map(|(name, _)| *name).collect();
-        self.note(format!("unknown member; allowed are {}", names.join(", ")));
+        self.note(format!("unknown member; expected {}", names.join(", ")));
     }
 
     /// Checks a child, unless there are enough faults.

@@ -127,7 +127,7 @@ impl Jwt {
 
 fn read(file: &Path) -> Result<String, String> {
     let text = tokens::read(file)?;
-    text.ok_or_else(|| "No such file; allowed is a file".to_owned())
+    text.ok_or_else(|| "No such file".to_owned())
 }
 
 /// The keys that sign. Others of the set, such as those for encryption, are ignored.
@@ -135,9 +135,7 @@ fn parse(text: &str) -> Result<Vec<Key>, String> {
     let set: JwkSet = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let keys: Vec<_> = set.keys.iter().filter_map(key).collect();
     if keys.is_empty() {
-        return Err(
-            "allowed is a JWK set with a public key: RSA, P-256, P-384 or Ed25519".to_owned()
-        );
+        return Err("expected a JWK set with a public key: RSA, P-256, P-384 or Ed25519".to_owned());
     }
     Ok(keys)
 }

@@ -106,8 +106,8 @@ impl Auth {
     fn load(file: Option<PathBuf>, every: Duration) -> Result<Self, String> {
         let Some(file) = file else { return Ok(Auth::default()) };
         // At start, a missing file is more likely a wrong path than a revocation.
-        let text = tokens::read(&file)?
-            .ok_or_else(|| format!("{}: No such file; allowed is a file", file.display()))?;
+        let text =
+            tokens::read(&file)?.ok_or_else(|| format!("{}: No such file", file.display()))?;
         let tokens =
             Tokens::parse(&text).map_err(|error| format!("{}: {error}", file.display()))?;
         let source =

@@ -57,7 +57,7 @@ impl Tokens {
             let wrong = |what: &str| format!("line {}: {what}", index + 1);
             let token = Token::parse(line).ok_or_else(|| {
                 wrong(&format!(
-                    "allowed is a name of at most {MAX_NAME} letters, digits, '.', '_' and '-', a \
+                    "expected a name of at most {MAX_NAME} letters, digits, '.', '_' and '-', a \
                      space, and sha256: with the 64 hexadecimal digits of a token's SHA-256"
                 ))
             })?;
@@ -71,7 +71,7 @@ impl Tokens {
         }
         match tokens.len() {
             0..=MAX_TOKENS => Ok(Tokens(tokens)),
-            n => Err(format!("{n} tokens, allowed are {MAX_TOKENS}")),
+            n => Err(format!("{n} tokens, expected at most {MAX_TOKENS}")),
         }
     }
 
@@ -147,13 +147,13 @@ mod tests {
         let good = format!("ci sha256:{ABC}");
         let many: String = (0..=MAX_TOKENS).map(|n| format!("n{n} sha256:{n:064x}\n")).collect();
         let cases = [
-            ("secret".to_owned(), "line 1: allowed"),
-            (format!("\n{good}\nsecret sha256:{}", &ABC[1..]), "line 3: allowed"),
-            (format!("secret sha256:{ABC}0"), "line 1: allowed"),
-            (format!("secret sha1:{ABC}"), "line 1: allowed"),
-            (format!("secret sha256:{}g", &ABC[1..]), "line 1: allowed"),
-            (format!("{} sha256:{ABC}", "secret".repeat(11)), "line 1: allowed"),
-            (format!("se/cret sha256:{ABC}"), "line 1: allowed"),
+            ("secret".to_owned(), "line 1: expected"),
+            (format!("\n{good}\nsecret sha256:{}", &ABC[1..]), "line 3: expected"),
+            (format!("secret sha256:{ABC}0"), "line 1: expected"),
+            (format!("secret sha1:{ABC}"), "line 1: expected"),
+            (format!("secret sha256:{}g", &ABC[1..]), "line 1: expected"),
+            (format!("{} sha256:{ABC}", "secret".repeat(11)), "line 1: expected"),
+            (format!("se/cret sha256:{ABC}"), "line 1: expected"),
             (format!("{good}\nci sha256:{}", "0".repeat(64)), "line 2: a name"),
             (format!("{good}\nsecret sha256:{ABC}"), "line 2: a hash"),
             (many, "1001 tokens"),

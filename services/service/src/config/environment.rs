@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
 
-use super::{Origin, Program, unknown};
+use super::{Origin, Problem, Program, unknown};
 
 /// Variables that have the prefix of a program.
 #[derive(Debug, Default)]
@@ -12,7 +12,7 @@ pub(super) struct Variables {
     pub(super) values: BTreeMap<String, String>,
     /// Variables that Kubernetes sets for a Service.
     links: Vec<String>,
-    pub(super) errors: Vec<String>,
+    pub(super) errors: Vec<Problem>,
 }
 
 impl Program {
@@ -36,10 +36,15 @@ impl Program {
                 Ok(value) if is_link_url(&name, &value) => found.links.push(name),
                 Ok(value) if self.is_known(&name) => drop(found.values.insert(name, value)),
                 Ok(value) if is_service_link(&name, &value) => found.links.push(name),
-                Ok(value) => found.errors.push(unknown(&name, &value, "environment", self.known())),
-                Err(_) => found
-                    .errors
-                    .push(format!("{}: its value is not UTF-8", Origin::Environment(name))),
+                Ok(value) => {
+                    let text = unknown(&name, &value, "environment", &self.known());
+                    found.errors.push(Problem { origin: Origin::Environment(name), text });
+                }
+                Err(_) => {
+                    let origin = Origin::Environment(name);
+                    let text = format!("{origin}: its value is not UTF-8");
+                    found.errors.push(Problem { origin, text });
+                }
             }
         }
         found

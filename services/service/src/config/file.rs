@@ -2,76 +2,124 @@
 
 use std::io;
 
-use toml::Value;
+use serde::Deserialize;
+use toml::de::{DeTable, DeValue, ValueDeserializer};
+use toml::{Spanned, Value};
 
-use super::sources::Reader;
-use super::{Key, Origin, unknown};
+use super::sources::{Reader, suggestion};
+use super::{Key, Origin, Problem, unknown};
 
 impl Reader<'_> {
     pub(super) fn add_file(&mut self, path: &str, text: io::Result<String>) {
-        let table = match &text {
-            Ok(text) => text.parse::<toml::Table>().map_err(|error| wrong(text, &error)),
-            Err(error) => Err(error.to_string()),
+        let text = match text {
+            Ok(text) => text,
+            Err(error) => {
+                let origin = Origin::File { path: path.to_owned(), line: 1 };
+                let text = format!("configuration file {path}: {error}");
+                return self.errors.push(Problem { origin, text });
+            }
         };
-        match table {
-            Ok(table) => self.add_table(path, "", &table),
-            Err(error) => self.errors.push(format!("configuration file {path}: {error}")),
+        let file = File { path, text: &text };
+        let (table, errors) = DeTable::parse_recoverable(&text);
+        // What was recovered would give errors that are none.
+        if errors.is_empty() {
+            return self.add_table(&file, "", table.get_ref());
+        }
+        for error in errors {
+            let origin = file.line(error.span().map_or(0, |span| span.start));
+            // The first error of a line causes the others.
+            if self.errors.last().is_some_and(|last| last.origin == origin) {
+                continue;
+            }
+            // The line itself is not shown, because it may hold a secret.
+            let text = format!("{origin}: {}", error.message());
+            self.errors.push(Problem { origin, text });
         }
     }
 
-    fn add_table(&mut self, path: &str, prefix: &str, table: &toml::Table) {
+    fn add_table(&mut self, file: &File<'_>, prefix: &str, table: &DeTable<'_>) {
         let keys = &self.program.keys;
         for (name, value) in table {
-            let name = format!("{prefix}{name}");
+            let origin = file.line(name.span().start);
+            let name = format!("{prefix}{}", name.get_ref());
             let key = keys.iter().find(|key| key.name == name);
             let is_table = keys.iter().any(|key| key.name.starts_with(&format!("{name}.")));
-            let shown = || scalar(value).unwrap_or_else(|| value.to_string());
-            match (key, value) {
-                (None, Value::Table(inner)) if is_table => {
-                    self.add_table(path, &format!("{name}."), inner);
+            let error = match (key, value.get_ref().as_table()) {
+                (None, Some(inner)) if is_table => {
+                    self.add_table(file, &format!("{name}."), inner);
+                    continue;
+                }
+                // Its values may be secrets, so they are not shown.
+                (None, Some(_)) => {
+                    let tables = keys.iter().filter_map(|key| key.name.rsplit_once('.'));
+                    let tables: Vec<_> = tables.map(|(table, _)| table.to_owned()).collect();
+                    format!("[{name}] ({origin}): unknown table; {}", suggestion(&name, &tables))
+                }
+                (None, None) => {
+                    let table = keys.iter().filter(|key| key.name.starts_with(prefix));
+                    let known: Vec<_> = table.map(|key| key.name.to_owned()).collect();
+                    unknown(&name, &file.shown(value), &origin.to_string(), &known)
                 }
                 (Some(key), _) => {
-                    let given = if self.settings.values.contains_key(key.name) {
-                        Err("given twice".to_owned())
-                    } else {
-                        text(key, value)
+                    let given = match self.settings.values.contains_key(key.name) {
+                        true => Err("given twice".to_owned()),
+                        false => read(value).and_then(|value| text(key, &value)),
                     };
                     match given {
-                        Ok(text) => self.set(key, text, Origin::File(path.to_owned())),
+                        Ok(text) => {
+                            self.set(key, text, origin);
+                            continue;
+                        }
                         Err(error) => {
-                            let shown = key.shown(&shown());
-                            self.errors.push(format!("{name} = {shown} (file {path}): {error}"));
+                            let shown = key.shown(&file.shown(value));
+                            format!("{name} = {shown} ({origin}): {error}")
                         }
                     }
                 }
-                (None, _) => {
-                    let table = keys.iter().filter(|key| key.name.starts_with(prefix));
-                    let known = table.map(|key| key.name.to_owned()).collect();
-                    self.errors.push(unknown(&name, &shown(), &format!("file {path}"), known));
-                }
-            }
+            };
+            self.errors.push(Problem { origin, text: error });
         }
     }
 }
 
-/// What is wrong with a file, and where. The line itself is not shown, because it may hold a secret.
-fn wrong(text: &str, error: &toml::de::Error) -> String {
-    let start = error.span().and_then(|span| text.get(..span.start));
-    let line = start.map(|before| format!("line {}: ", before.matches('\n').count() + 1));
-    format!("{}{}", line.unwrap_or_default(), error.message())
+/// A file that is being read.
+struct File<'a> {
+    path: &'a str,
+    text: &'a str,
+}
+
+impl File<'_> {
+    /// The line of an offset.
+    fn line(&self, offset: usize) -> Origin {
+        let before = self.text.as_bytes().iter().take(offset);
+        let line = before.filter(|&&byte| byte == b'\n').count() + 1;
+        Origin::File { path: self.path.to_owned(), line }
+    }
+
+    /// A value as it was written, or a text without its quotes.
+    fn shown(&self, value: &Spanned<DeValue<'_>>) -> String {
+        let written = || self.text.get(value.span()).unwrap_or_default();
+        value.get_ref().as_str().unwrap_or_else(written).to_owned()
+    }
+}
+
+/// A value without its place. A number may be out of bounds.
+fn read(value: &Spanned<DeValue<'_>>) -> Result<Value, String> {
+    let value = Value::deserialize(ValueDeserializer::from(value.clone()));
+    value.map_err(|error| error.message().to_owned())
 }
 
 /// The text of a key's value. A list is separated by commas.
 fn text(key: &Key, value: &Value) -> Result<String, String> {
     let Value::Array(values) = value else {
-        return scalar(value).ok_or_else(|| "allowed is one value, not a table".to_owned());
+        return scalar(value).ok_or_else(|| "expected one value, not a table".to_owned());
     };
     if !key.is_list() {
-        return Err("allowed is one value, not a list".to_owned());
+        return Err("expected one value, not a list".to_owned());
     }
     let texts = values.iter().map(|value| scalar(value).filter(|text| !text.contains(',')));
     let texts: Option<Vec<_>> = texts.collect();
-    texts.map(|texts| texts.join(",")).ok_or_else(|| "allowed are values without commas".to_owned())
+    texts.map(|texts| texts.join(",")).ok_or_else(|| "expected values without commas".to_owned())
 }
 
 /// The text of a value that is not a list or table.

@@ -2,7 +2,7 @@
 //!
 //! [`settings!`](crate::settings) declares keys and the struct of their values. A [`Program`] has the keys of
 //! one or more such tables, and reads what was given for them with [`Program::read`]. [`Keys::parse`] makes
-//! the struct. Every error names the key, its value, where that came from and what is allowed.
+//! the struct. Every error names the key, its value, where that came from and what is expected.
 
 mod environment;
 mod file;
@@ -25,13 +25,48 @@ use secrets::NOT_SHOWN;
 #[error("{}", .0.join("\n"))]
 pub struct ConfigErrors(pub Vec<String>);
 
+impl ConfigErrors {
+    /// The value of a result. Its errors are added to these.
+    #[cfg(feature = "server")]
+    pub(crate) fn take<T>(&mut self, result: Result<T, ConfigErrors>) -> Option<T> {
+        result.map_err(|errors| self.0.extend(errors.0)).ok()
+    }
+}
+
+impl From<Vec<Problem>> for ConfigErrors {
+    /// Sorts problems: those of the file by their lines, then those of the environment and of flags.
+    fn from(mut problems: Vec<Problem>) -> Self {
+        problems.sort_by_key(|problem| match problem.origin {
+            Origin::Default => (0, 0),
+            Origin::File { line, .. } => (1, line),
+            Origin::Environment(_) => (2, 0),
+            Origin::Flag(_) => (3, 0),
+        });
+        ConfigErrors(problems.into_iter().map(|problem| problem.text).collect())
+    }
+}
+
+/// One error of a configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Where the wrong name or value came from.
+    pub origin: Origin,
+    /// The whole error.
+    pub text: String,
+}
+
 /// Where a setting came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// No value was given.
     Default,
-    /// The file of this path.
-    File(String),
+    /// A line of a file.
+    File {
+        /// The path of the file.
+        path: String,
+        /// The number of the line, from 1.
+        line: usize,
+    },
     /// The environment variable of this name.
     Environment(String),
     /// The flag of this name.
@@ -42,7 +77,7 @@ impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Origin::Default => f.write_str("default"),
-            Origin::File(path) => write!(f, "file {path}"),
+            Origin::File { path, line } => write!(f, "file {path}:{line}"),
             Origin::Environment(name) => write!(f, "environment variable {name}"),
             Origin::Flag(name) => write!(f, "flag {name}"),
         }
@@ -119,13 +154,13 @@ pub trait Keys: Sized {
     const KEYS: &'static [Key];
 
     /// Parses every setting. `None` if one is invalid: `errors` then names each that is.
-    fn parse(settings: &Settings, errors: &mut Vec<String>) -> Option<Self>;
+    fn parse(settings: &Settings, errors: &mut Vec<Problem>) -> Option<Self>;
 }
 
 impl Keys for () {
     const KEYS: &'static [Key] = &[];
 
-    fn parse(_settings: &Settings, _errors: &mut Vec<String>) -> Option<Self> {
+    fn parse(_settings: &Settings, _errors: &mut Vec<Problem>) -> Option<Self> {
         Some(())
     }
 }
@@ -191,7 +226,7 @@ macro_rules! settings {
 
             fn parse(
                 settings: &$crate::config::Settings,
-                errors: &mut ::std::vec::Vec<::std::string::String>,
+                errors: &mut ::std::vec::Vec<$crate::config::Problem>,
             ) -> ::std::option::Option<Self> {
                 let mut keys = Self::KEYS.iter();
                 $(let $field: ::std::option::Option<$type> =

@@ -5,10 +5,10 @@ use std::ffi::OsString;
 use std::fmt::Write;
 use std::io;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ErrorKind};
 
 use super::secrets::{NOT_SHOWN, without_passwords};
-use super::{ConfigErrors, Key, Origin, Program, shown};
+use super::{ConfigErrors, Key, Origin, Problem, Program, shown};
 use crate::value::Allowed;
 
 /// One setting as text, before it is parsed.
@@ -25,6 +25,8 @@ pub struct Setting {
 pub struct Settings {
     pub(super) values: BTreeMap<&'static str, Setting>,
     warning: Option<String>,
+    /// Unknown keys, and a file that could not be read.
+    pub(crate) problems: Vec<Problem>,
 }
 
 /// What the command line requests.
@@ -63,16 +65,45 @@ impl Program {
         environment: impl IntoIterator<Item = (OsString, OsString)>,
         open: impl Fn(&str) -> io::Result<String>,
     ) -> Result<Invocation, ConfigErrors> {
-        let matches = match self.command().try_get_matches_from(arguments) {
-            Ok(matches) => matches,
-            Err(error) => {
-                let text = error.render().to_string();
-                return match error.kind() {
-                    ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-                        Ok(Invocation::Print(text))
-                    }
-                    _ => Err(ConfigErrors(vec![text.trim_start_matches("error: ").to_owned()])),
-                };
+        match self.read_all(arguments, environment, open)? {
+            Invocation::Run(settings) | Invocation::Check(settings)
+                if !settings.problems.is_empty() =>
+            {
+                Err(settings.problems.into())
+            }
+            invocation => Ok(invocation),
+        }
+    }
+
+    /// As [`Program::read_with`], but the settings contain the errors, so that values are checked as well.
+    pub(crate) fn read_all(
+        &self,
+        arguments: impl IntoIterator<Item = OsString>,
+        environment: impl IntoIterator<Item = (OsString, OsString)>,
+        open: impl Fn(&str) -> io::Result<String>,
+    ) -> Result<Invocation, ConfigErrors> {
+        let mut arguments: Vec<_> = arguments.into_iter().collect();
+        let mut wrong = Vec::new();
+        let matches = loop {
+            let error = match self.command().try_get_matches_from(&arguments) {
+                Ok(matches) => break matches,
+                Err(error) => error,
+            };
+            let text = error.render().to_string();
+            if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+                return Ok(Invocation::Print(text));
+            }
+            // Without an unknown flag, and without its value, others are found, too.
+            let flag = error.get(ContextKind::InvalidArg).map(ToString::to_string);
+            if wrong.is_empty() || flag.as_ref().is_none_or(|flag| flag.starts_with('-')) {
+                wrong.push(of_flags(&text));
+            }
+            let count = arguments.len();
+            let name =
+                |given: &OsString| given.to_string_lossy().split('=').next() == flag.as_deref();
+            arguments.retain(|given| !name(given));
+            if arguments.len() == count {
+                return Err(wrong.into());
             }
         };
         if matches.get_flag("schema") {
@@ -94,11 +125,11 @@ impl Program {
                 reader.set(key, text.clone(), Origin::Flag(format!("--{}", key.flag())));
             }
         }
-        let Reader { settings, errors, .. } = reader;
-        match errors.is_empty() {
-            false => Err(ConfigErrors(errors)),
-            true if matches.get_flag("check") => Ok(Invocation::Check(settings)),
-            true => Ok(Invocation::Run(settings)),
+        let Reader { mut settings, errors, .. } = reader;
+        settings.problems = errors.into_iter().chain(wrong).collect();
+        match matches.get_flag("check") {
+            true => Ok(Invocation::Check(settings)),
+            false => Ok(Invocation::Run(settings)),
         }
     }
 }
@@ -125,20 +156,22 @@ impl Settings {
     }
 
     /// Parses the setting of a key, or adds an error to `errors`. The error of `parse` says what is
-    /// allowed, like those of [`value`](crate::value).
+    /// expected, like those of [`value`](crate::value).
     pub fn parse<T, E: Into<Allowed>>(
         &self,
         key: &Key,
         parse: impl Fn(&str) -> Result<T, E>,
-        errors: &mut Vec<String>,
+        errors: &mut Vec<Problem>,
     ) -> Option<T> {
         let setting = self.get(key);
         match parse(&setting.text) {
             Ok(value) => Some(value),
             Err(error) => {
-                let (name, text, origin) = (key.name, key.shown(&setting.text), &setting.origin);
-                let allowed: Allowed = error.into();
-                errors.push(format!("{name} = {text} ({origin}): allowed is {allowed}"));
+                let Setting { text, origin } = setting;
+                let (name, text, allowed): (_, _, Allowed) =
+                    (key.name, key.shown(&text), error.into());
+                let text = format!("{name} = {text} ({origin}): expected {allowed}");
+                errors.push(Problem { origin, text });
                 None
             }
         }
@@ -170,11 +203,18 @@ impl Settings {
     }
 }
 
+/// An error of clap in one line, without the usage.
+fn of_flags(text: &str) -> Problem {
+    let text = text.split("\n\nUsage:").next().unwrap_or(text).trim_start_matches("error: ");
+    let text = text.split("\n\n").map(str::trim).collect::<Vec<_>>().join("; ");
+    Problem { origin: Origin::Flag(String::new()), text }
+}
+
 /// Collects settings and errors.
 pub(super) struct Reader<'a> {
     pub(super) program: &'a Program,
     pub(super) settings: Settings,
-    pub(super) errors: Vec<String>,
+    pub(super) errors: Vec<Problem>,
 }
 
 impl Reader<'_> {
@@ -195,18 +235,24 @@ impl Reader<'_> {
 /// From this likeness on (Jaro-Winkler), one name is suggested for another, as by clap.
 const SIMILAR: f64 = 0.7;
 
-/// The error of an unknown key, with the nearest known one and all of them. The value is not shown if it may be a
-/// secret, because errors are logged.
-pub fn unknown(name: &str, text: &str, origin: &str, known: Vec<String>) -> String {
+/// The known name that a misspelt one probably means, or how to see all of them.
+pub(super) fn suggestion(name: &str, known: &[String]) -> String {
+    let likeness = |other: &String| strsim::jaro_winkler(name, other);
+    let nearest = known.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+    match nearest.filter(|nearest| likeness(nearest) > SIMILAR) {
+        Some(nearest) => format!("did you mean {nearest}?"),
+        None => "--help lists all".to_owned(),
+    }
+}
+
+/// The error of an unknown key, with the nearest of the known ones. The value is not shown if it may be a secret,
+/// because errors are logged.
+pub fn unknown(name: &str, text: &str, origin: &str, known: &[String]) -> String {
     let lower = name.to_ascii_lowercase();
     let words = ["pass", "secret", "token", "key", "cred", "auth", "dsn", "url"];
     let secret = words.iter().any(|word| lower.contains(word));
     let shown = if secret { NOT_SHOWN.to_owned() } else { shown(text) };
-    let likeness = |other: &String| strsim::jaro_winkler(name, other);
-    let nearest = known.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
-    let nearest = nearest.filter(|nearest| likeness(nearest) > SIMILAR);
-    let meant = nearest.map_or(String::new(), |nearest| format!("did you mean {nearest}? "));
-    format!("{name} = {shown} ({origin}): unknown key; {meant}allowed are {}", known.join(", "))
+    format!("{name} = {shown} ({origin}): unknown key; {}", suggestion(name, known))
 }
 
 #[cfg(test)]
@@ -273,10 +319,16 @@ mod tests {
         assert_eq!(lanes(&got), ("3".to_owned(), Origin::Environment("DEMO_LANES".to_owned())));
 
         let got = run(&[], &[("DEMO_CONFIG", "g.toml")], "lanes = 4").expect("valid");
-        assert_eq!(lanes(&got), ("4".to_owned(), Origin::File("g.toml".to_owned())));
+        assert_eq!(
+            lanes(&got),
+            ("4".to_owned(), Origin::File { path: "g.toml".to_owned(), line: 1 })
+        );
 
         let got = run(file, &[("DEMO_CONFIG", "g.toml")], "lanes = 4").expect("valid");
-        assert_eq!(lanes(&got), ("4".to_owned(), Origin::File("f.toml".to_owned())));
+        assert_eq!(
+            lanes(&got),
+            ("4".to_owned(), Origin::File { path: "f.toml".to_owned(), line: 1 })
+        );
 
         let got = run(&[], &[], "").expect("valid");
         assert_eq!(lanes(&got), ("auto".to_owned(), Origin::Default));
@@ -286,7 +338,7 @@ mod tests {
     fn unknown_names_are_rejected() {
         let error = run(&[], &[("DEMO_LANE", "3")], "").expect_err("unknown variable");
         assert!(error.contains("DEMO_LANE = \"3\""), "{error}");
-        assert!(error.contains("did you mean DEMO_LANES? allowed are"), "{error}");
+        assert!(error.ends_with("unknown key; did you mean DEMO_LANES?"), "{error}");
         let error = run(&[], &[("DEMO_DATABASE_PASSWORD", "hunter2")], "").expect_err("unknown");
         assert!(error.contains("DEMO_DATABASE_PASSWORD_FILE"), "{error}");
         assert!(!error.contains("hunter2"), "{error}");
@@ -302,10 +354,15 @@ mod tests {
         let seen: Vec<_> = settings.values.iter().map(|(k, v)| (*k, v.text.as_str())).collect();
         assert_eq!(seen, [("drain.settle", "1s"), ("lanes", "2"), ("limits.headers", "50")]);
 
-        let errors = run(&file, &[], "drain = 5\n[limit]\nheaders = 1").expect_err("unknown");
-        let errors: Vec<_> = errors.lines().collect();
-        assert_eq!(errors.len(), 2, "{errors:?}");
-        assert!(errors.iter().all(|e| e.contains("unknown key") && e.contains("f.toml")));
+        let errors = run(&file, &[("DEMO_LANE", "3")], "drain = 5\nzoo = 1\n[limit]\nheaders = 1");
+        let expected = "drain = \"5\" (file f.toml:1): unknown key; did you mean drain.settle?\n\
+                        zoo = \"1\" (file f.toml:2): unknown key; --help lists all\n\
+                        [limit] (file f.toml:3): unknown table; did you mean limits?\n\
+                        DEMO_LANE = \"3\" (environment): unknown key; did you mean DEMO_LANES?";
+        assert_eq!(errors.expect_err("unknown"), expected);
+        let broken = run(&file, &[], "lanes = = 1\n[drain\nsettle = '1s'").expect_err("not TOML");
+        let lines: Vec<_> = broken.lines().map(|line| &line[..14]).collect();
+        assert_eq!(lines, ["file f.toml:1:", "file f.toml:2:"], "{broken}");
     }
 
     #[test]
@@ -371,7 +428,7 @@ mod tests {
             ("routes = [['/a']]", "values without commas"),
             ("text = ['a']", "one value, not a list"),
             ("text = { a = 1 }", "one value, not a table"),
-            ("open = 'x'\npassword = \"hunter2", "line 2: "),
+            ("open = 'x'\npassword = \"hunter2", "f.toml:2: "),
         ] {
             let found = read(file).expect_err(file);
             assert!(found.contains(error) && !found.contains("hunter2"), "{found}");
@@ -389,7 +446,7 @@ mod tests {
         let settings = run(&["--lanes", "many"], &[], "").expect("the name is known");
         let mut errors = Vec::new();
         let lanes = settings.parse(&KEYS[0], value::number(1, 4), &mut errors);
-        let error = "lanes = \"many\" (flag --lanes): allowed is a whole number from 1 to 4";
-        assert_eq!((lanes, errors), (None, vec![error.to_owned()]));
+        let error = "lanes = \"many\" (flag --lanes): expected a whole number from 1 to 4";
+        assert_eq!((lanes, ConfigErrors::from(errors).0), (None, vec![error.to_owned()]));
     }
 }

@@ -22,7 +22,7 @@ pub(crate) fn plan(view: &CpuView, lanes: Lanes, pin: Pin) -> Result<CpuPlan, St
     let count = match lanes {
         Lanes::Auto => lanes_for(cpus.len(), view.quota),
         Lanes::Count(n) if (1..=MAX_LANES).contains(&n) => n,
-        Lanes::Count(n) => return Err(format!("{n} lanes: allowed are 1 to {MAX_LANES}")),
+        Lanes::Count(n) => return Err(format!("{n} lanes: expected 1 to {MAX_LANES}")),
     };
     if pin == Pin::On && count > cpus.len() {
         return Err(format!(

@@ -134,7 +134,7 @@ fn without_line_end(mut text: Vec<u8>) -> Vec<u8> {
 }
 
 fn parse(url: &str) -> Result<Url, String> {
-    const FORM: &str = "database.url: allowed is an address such as \
+    const FORM: &str = "database.url: expected an address such as \
                         postgres://user@host:5432/name?sslmode=require";
     if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
         return Err(FORM.to_owned());
