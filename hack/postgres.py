@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
     options, words = parser.parse_known_args(arguments)
     if words and options.command != "psql":
         parser.error(f"unrecognized arguments: {' '.join(words)}")
-    return errors.status_of("postgres", lambda: _run(options.command, words))
+    return errors.status_of(lambda: _run(options.command, words))
 
 
 def _run(command: str, words: list[str]) -> int:

@@ -22,8 +22,8 @@ def main(arguments: list[str]) -> int:
     diff.add_argument("base", nargs="?", default="HEAD", help="the commit; default: HEAD")
     options = parser.parse_args(arguments)
     if options.command == "diff":
-        return errors.status_of("charts", lambda: renders.diff(options.base))
-    return errors.status_of("charts", _COMMANDS[options.command])
+        return errors.status_of(lambda: renders.diff(options.base))
+    return errors.status_of(_COMMANDS[options.command])
 
 
 def _generate() -> None:

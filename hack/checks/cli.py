@@ -54,5 +54,5 @@ def main(arguments: list[str]) -> int:
     )
     options = parser.parse_args(arguments)
     if options.command == "run":
-        return errors.status_of("checks", lambda: run_tier(options.tier))
-    return errors.status_of("checks", lambda: shake.run(options))
+        return errors.status_of(lambda: run_tier(options.tier))
+    return errors.status_of(lambda: shake.run(options))

@@ -13,7 +13,7 @@ from tools.errors import ToolError
 def main(arguments: list[str]) -> int:
     """Runs one command and returns its exit status."""
     options = _parser().parse_args(arguments)
-    return errors.status_of("cluster", lambda: _run(options))
+    return errors.status_of(lambda: _run(options))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -21,7 +21,7 @@ def main(arguments: list[str]) -> int:
     )
     options = parser.parse_args(arguments)
     chosen = {"up": _up, "down": _down, "test": _test}[options.command]
-    return errors.status_of("deploy", chosen)
+    return errors.status_of(chosen)
 
 
 def _up() -> int:

@@ -18,7 +18,7 @@ from tools.errors import ToolError
 def main(arguments: list[str]) -> int:
     """Runs one command and returns its exit status."""
     options = _parser().parse_args(arguments)
-    return errors.status_of("images", lambda: options.run(options))
+    return errors.status_of(lambda: options.run(options))
 
 
 def _parser() -> argparse.ArgumentParser:

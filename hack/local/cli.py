@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> int:
         "--certificate", action="store_true", help="print the file for tls.files.sds instead"
     )
     options = parser.parse_args(arguments)
-    return errors.status_of("local", lambda: _run(options))
+    return errors.status_of(lambda: _run(options))
 
 
 def _add_service(start: argparse.ArgumentParser) -> None:

@@ -31,7 +31,7 @@ def require_free(topology: Topology) -> None:
                 f"port {port} for {part} {problem}: free it, or set {variable} to another port"
             )
     if problems:
-        raise ToolError("\nhack/local: ".join(problems))
+        raise ToolError("\nerror: ".join(problems))
 
 
 def require_free_port(port: int, part: str, variable: str, address: str = HOST) -> None:

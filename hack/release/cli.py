@@ -15,7 +15,7 @@ FOLDER = REPOSITORY / ".run" / "release"
 def main(arguments: list[str]) -> int:
     """Runs one command and returns its exit status."""
     options = _parser().parse_args(arguments)
-    return errors.status_of("release", lambda: options.run(options))
+    return errors.status_of(lambda: options.run(options))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -21,7 +21,7 @@ def main(arguments: list[str]) -> int:
     lock = commands.add_parser("lock", help="write the lock files of Python tools again")
     lock.add_argument("names", nargs="*", choices=[*pythonlock.requirements(), []], metavar="NAME")
     options = parser.parse_args(arguments)
-    return errors.status_of("tools", lambda: _COMMANDS[options.command](options))
+    return errors.status_of(lambda: _COMMANDS[options.command](options))
 
 
 def _ensure(options: argparse.Namespace) -> int:

@@ -10,14 +10,14 @@ class ToolError(Exception):
     """Its text names the object, the cause and the remedy."""
 
 
-def status_of(name: str, command: Callable[[], int | None]) -> int:
-    """Runs a command of hack/NAME and returns its exit status; none is 0."""
+def status_of(command: Callable[[], int | None]) -> int:
+    """Runs a command and returns its exit status; none is 0. Users know it as make or corelane, not as hack/NAME."""
     try:
         status = command()
         sys.stdout.flush()
         return status or 0
     except ToolError as error:
-        print(f"hack/{name}: {error}", file=sys.stderr)
+        print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

@@ -25,7 +25,8 @@ const HOUR: Duration = Duration::from_secs(60 * 60);
 /// Request a URL until the reply is the expected one
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Flags take precedence over the environment. Exit codes: 0 for the expected reply; \
+    after_help = "Example: corelane check http://127.0.0.1:8080/hello --body hello --deadline 10s\n\n\
+                        Flags take precedence over the environment. Exit codes: 0 for the expected reply; \
                         1 when it did not come before the deadline; 64 for a bad flag or variable."
 )]
 pub(crate) struct Check {

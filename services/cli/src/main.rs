@@ -3,12 +3,14 @@
 //! `corelane capacity` predicts how many requests a replica carries within a latency target, and how
 //! many replicas a load needs. `corelane check` requests a URL until the reply is the expected one.
 //! `corelane new` writes a service, and `corelane up` runs it with the platform on this machine. `corelane dashboard` and
-//! `corelane top` show that, on a page and in the terminal. `corelane image` builds the image.
+//! `corelane top` show that, on a page and in the terminal. `corelane image` builds the image. `corelane doctor` checks a
+//! cluster.
 
 mod capacity;
 mod check;
 mod checkout;
 mod dashboard;
+mod doctor;
 mod exposition;
 mod get;
 mod new;
@@ -19,8 +21,8 @@ mod top;
 use std::process::ExitCode;
 
 use clap::builder::StyledStr;
-use clap::{Parser, Subcommand};
-use corelane_service::flags;
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use corelane_service::{flags, process};
 
 /// Environment variables with these prefixes are settings of the subcommands.
 const PREFIXES: [&str; 2] = ["CORELANE_CAPACITY_", "CORELANE_CHECK_"];
@@ -44,6 +46,8 @@ enum Command {
     Observe(Observe),
     #[command(flatten)]
     Plan(Plan),
+    #[command(flatten)]
+    Install(Install),
 }
 
 #[derive(Debug, Subcommand)]
@@ -51,6 +55,7 @@ enum Develop {
     New(new::New),
     Up(platform::Up),
     /// Stop what `up` started
+    #[command(after_help = "Example: corelane down")]
     Down(platform::Running),
     Image(platform::Image),
 }
@@ -60,6 +65,7 @@ enum Observe {
     Dashboard(dashboard::Dashboard),
     Top(top::Top),
     /// Show every process, its state, CPUs and address
+    #[command(after_help = "Example: corelane status")]
     Status(platform::Running),
     Logs(platform::Logs),
     Check(check::Check),
@@ -70,19 +76,45 @@ enum Plan {
     Capacity(Box<capacity::Question>),
 }
 
+#[derive(Debug, Subcommand)]
+enum Install {
+    Doctor(doctor::Doctor),
+    Completions(Completions),
+}
+
+/// Print the completions of a shell
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Example: corelane completions bash > ~/.local/share/bash-completion/completions/corelane"
+)]
+struct Completions {
+    /// The shell
+    shell: clap_complete::Shell,
+}
+
+impl Completions {
+    fn run(&self) -> ExitCode {
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut Arguments::command(), NAME, &mut script);
+        process::print(&String::from_utf8_lossy(&script));
+        ExitCode::SUCCESS
+    }
+}
+
 /// The help of `corelane` itself: clap has no headings for groups of subcommands.
 fn overview() -> StyledStr {
     let groups = [
         ("Develop a service", Develop::augment_subcommands(clap::Command::new(NAME))),
         ("Observe it", Observe::augment_subcommands(clap::Command::new(NAME))),
         ("Plan its capacity", Plan::augment_subcommands(clap::Command::new(NAME))),
+        ("Install it", Install::augment_subcommands(clap::Command::new(NAME))),
     ];
     let mut text = "{about-with-newline}\n{usage-heading} {usage}\n".to_owned();
     for (title, group) in groups {
         text += &format!("\n{title}:\n");
         for each in group.get_subcommands() {
             let about = each.get_about().map(ToString::to_string).unwrap_or_default();
-            text += &format!("  {:<10} {about}\n", each.get_name());
+            text += &format!("  {:<11} {about}\n", each.get_name());
         }
     }
     text += "\nOptions:\n{options}\n\n`corelane COMMAND --help` shows the flags of a command.\n";
@@ -105,19 +137,33 @@ fn main() -> ExitCode {
             Observe::Check(check) => check::run(&check),
         },
         Ok(Command::Plan(Plan::Capacity(question))) => capacity::run(&question),
+        Ok(Command::Install(command)) => match command {
+            Install::Doctor(doctor) => doctor.run(),
+            Install::Completions(completions) => completions.run(),
+        },
         Err(code) => code,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
     fn the_command_is_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn the_help_of_each_command_has_an_example() {
+        for mut each in Arguments::command().get_subcommands().cloned() {
+            let help = each.render_long_help().to_string();
+            let example = format!("\nExample: corelane {}", each.get_name());
+            assert!(
+                help.contains(&example) || help.contains("\nExample: REPLICAS=2 corelane up"),
+                "{help}"
+            );
+        }
     }
 
     #[test]

@@ -39,11 +39,10 @@ pub(crate) struct Place {
 ///
 /// Each replica has a CPU of its own while there are enough of them. Ports and settings are as in a cluster.
 #[derive(Args, Debug)]
-#[command(
-    after_help = "Environment: REPLICAS, PROFILE (cargo profile; dev), INSTANCE, DATABASE (none, sqlite or \
+#[command(after_help = "Example: REPLICAS=2 corelane up --watch\n\n\
+                        Environment: REPLICAS, PROFILE (cargo profile; dev), INSTANCE, DATABASE (none, sqlite or \
                         postgres: DATABASE_URL of the replicas), DASHBOARD_PORT, GATEWAY_PORT, ENVOY_ADMIN_PORT, \
-                        GATEWAY_STATS_PORT, PROMETHEUS_PORT, REPLICA_PORT, REPLICA_ADMIN_PORT, POSTGRES_PORT."
-)]
+                        GATEWAY_STATS_PORT, PROMETHEUS_PORT, REPLICA_PORT, REPLICA_ADMIN_PORT, POSTGRES_PORT.")]
 pub(crate) struct Up {
     /// Build again when a source changes, and roll out replica by replica
     #[arg(long)]
@@ -81,6 +80,7 @@ pub(crate) struct Running {
 
 /// Show the last log lines, or follow one process
 #[derive(Args, Debug)]
+#[command(after_help = "Example: corelane logs gateway")]
 pub(crate) struct Logs {
     /// Process to follow, such as gateway
     name: Option<String>,
@@ -92,6 +92,7 @@ pub(crate) struct Logs {
 ///
 /// The program is static, and the same bytes for the same sources and compiler.
 #[derive(Args, Debug)]
+#[command(after_help = "Example: corelane image --arch amd64,arm64 --tag 1.2.0")]
 pub(crate) struct Image {
     /// Binary of the project, if there are several
     #[arg(long, value_name = "NAME")]

@@ -23,6 +23,25 @@ pub enum ClientError {
     Client(#[from] kube::Error),
 }
 
+/// The message of an error with its causes.
+pub fn message(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => format!("{} ({})", status.message, status.code),
+        error => {
+            let mut words = error.to_string();
+            let mut cause = std::error::Error::source(error);
+            while let Some(deeper) = cause {
+                let text = deeper.to_string();
+                if !words.contains(&text) {
+                    words += &format!(": {text}");
+                }
+                cause = deeper.source();
+            }
+            words
+        }
+    }
+}
+
 /// A client for the API server of the pod's own cluster, or of a kubeconfig, without a request. `silence` is the
 /// maximum pause within a reply. It retries nothing: its callers know when a retry is useful.
 ///

@@ -6,6 +6,7 @@ mod serve;
 mod state;
 
 use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -22,6 +23,9 @@ use crate::checkout;
 ///
 /// `corelane up` and `make up` start it with the instance.
 #[derive(Args, Debug)]
+#[command(
+    after_help = "Example: corelane dashboard --instance .run/default --listen 127.0.0.1:8071"
+)]
 pub(crate) struct Dashboard {
     /// Folder of the instance. By default .corelane/INSTANCE, where INSTANCE is that variable, or default
     #[arg(long, value_name = "FOLDER")]
@@ -50,6 +54,13 @@ impl Dashboard {
         let usual = || Path::new(".corelane").join(checkout::instance());
         let folder = self.instance.unwrap_or_else(usual);
         let socket = self.supervisor.unwrap_or_else(|| folder.join("supervisor.sock"));
+        // supervisord listens before it starts this process, and until the instance is down.
+        if let Err(error) = UnixStream::connect(&socket) {
+            let place = folder.display();
+            let start = "start an instance with corelane up, or name its folder with --instance";
+            process::report(crate::NAME, &format!("nothing is up in {place} ({error}): {start}"));
+            return ExitCode::FAILURE;
+        }
         let instance = Instance::new(folder, socket);
         let serve = serve::serve(self.listen, instance, Arc::new(Load::new(self.paths)));
         let error = match process::block_on(serve, true) {

@@ -17,6 +17,9 @@ use crate::{checkout, shell};
 
 /// Create a service in a new folder
 #[derive(Args, Debug)]
+#[command(
+    after_help = "Example: corelane new shop --template grpc && cd shop && corelane up --watch"
+)]
 pub(crate) struct New {
     /// Folder to create; its last part is the name of the service
     #[arg(value_name = "NAME", value_parser = allowed(name::read))]

@@ -22,11 +22,10 @@ use self::source::{Sources, Target};
 ///
 /// Reads /lanes and /metrics of each admin port.
 #[derive(Args, Debug)]
-#[command(
-    after_help = "Keys: q quit, p pause, s sort by the next column, / filter by replica, Esc no filter, \
+#[command(after_help = "Example: corelane top --admin 127.0.0.1:8081 --sort busy\n\n\
+                        Keys: q quit, p pause, s sort by the next column, / filter by replica, Esc no filter, \
                         arrows scroll. In a cluster: kubectl port-forward POD 8081, then --admin 127.0.0.1:8081. \
-                        Exit codes: 0; 1 if no replica replied; 64 for a bad flag."
-)]
+                        Exit codes: 0; 1 if no replica replied; 64 for a bad flag.")]
 pub(crate) struct Top {
     /// Admin port of a replica; may be given several times. By default those of the local platform
     #[arg(long, value_name = "HOST:PORT", value_parser = allowed(admin))]

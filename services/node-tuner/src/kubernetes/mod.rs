@@ -7,6 +7,7 @@ mod uninstall;
 
 use std::time::{Duration, Instant};
 
+pub(crate) use corelane_service::kubernetes::message as words;
 use corelane_service::kubernetes::{self, ClientError};
 use k8s_openapi::api::core::v1::{Node, Taint};
 use kube::api::{Patch, PatchParams};
@@ -100,25 +101,6 @@ impl Kubernetes {
 
 /// Maximum pause within a reply.
 const SILENCE: Duration = Duration::from_secs(10);
-
-/// The message of an error with its causes.
-pub(crate) fn words(error: &kube::Error) -> String {
-    match error {
-        kube::Error::Api(status) => format!("{} ({})", status.message, status.code),
-        error => {
-            let mut words = error.to_string();
-            let mut cause = std::error::Error::source(error);
-            while let Some(deeper) = cause {
-                let text = deeper.to_string();
-                if !words.contains(&text) {
-                    words += &format!(": {text}");
-                }
-                cause = deeper.source();
-            }
-            words
-        }
-    }
-}
 
 /// Whether the API server replied with this status.
 fn refused_with(error: &kube::Error, code: u16) -> bool {
