@@ -192,9 +192,24 @@ def test_a_killed_replica_fails_no_request(page: "Page", platform: Platform) -> 
     eventually(lambda: platform.pid("server-1") not in (0, before), "a new process")
     eventually(lambda: "Killed server-1" in page.inner_text("#events"), "the event", pause=0.2)
     eventually(
-        lambda: "server-1 serves again" in page.inner_text("#events"), "its return", pause=0.2
+        lambda: "server-1 is serving again" in page.inner_text("#events"), "its return", pause=0.2
     )
     assert page.inner_text("#failed") == "0", page.inner_text("#events")
+
+
+def test_a_chart_shows_the_value_under_the_pointer(page: "Page") -> None:
+    loads(page)
+    page.hover("#p99-chart")
+    eventually(lambda: "s ago" in page.inner_text("#p99-top"), "the value", pause=0.2)
+    page.mouse.move(0, 0)
+    eventually(lambda: "0–" in page.inner_text("#p99-top"), "the scale", pause=0.2)
+
+
+def test_tile_and_table_show_what_the_load_measured(page: "Page") -> None:
+    loads(page)
+    both = """["#p99", "#routes tr:first-child td:last-child"].map((each) => document.querySelector(each).textContent)"""
+    tile, row = page.evaluate(both)
+    assert tile == row
 
 
 def test_refreshes_move_nothing(page: "Page") -> None:

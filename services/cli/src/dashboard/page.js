@@ -9,6 +9,8 @@ const named = new Set();
 let before = null;
 let opened = null;
 let marks = [];
+// The chart under the pointer, and how far to the right, from 0 to 1.
+let pointed = null;
 
 const whole = new Intl.NumberFormat("en");
 const count = (value) => (value == null ? "–" : whole.format(Math.round(value)));
@@ -33,7 +35,8 @@ function note(text, mark = false) {
 async function act(path, text) {
   try {
     const reply = await fetch(path, { method: "POST", headers: { "corelane-token": token } });
-    note(reply.ok ? text : (await reply.json()).detail, reply.ok);
+    if (!reply.ok) note((await reply.json()).detail);
+    else if (text) note(text, true);
   } catch (error) {
     note(`No reply from the dashboard: ${error.message}`);
   }
@@ -50,17 +53,21 @@ function button(parent, label, onclick) {
 function newReplica(name) {
   const item = make("li", "node replica");
   const parts = { item, word: make("p", "state"), rate: make("span", "number"), lanes: make("div", "lanes"), actions: make("div", "actions") };
-  const head = make("h3", "", name);
+  parts.link = make("a", "", name);
+  const head = make("h3", "");
+  head.append(parts.link);
   const line = make("p", "");
   line.append(parts.rate, make("span", "muted", " requests/s"));
   item.append(head, line, parts.word, parts.lanes, parts.actions);
   parts.word.style.gridColumn = "1 / -1";
   const path = `/replicas/${encodeURIComponent(name)}/`;
   parts.kill = button(parts.actions, "Kill", () => act(path + "kill", `Killed ${name} (SIGKILL)`));
-  parts.drain = button(parts.actions, "Drain", () => act(path + "drain", `Drains ${name} (SIGTERM)`));
+  // The state that follows is no second event.
+  const expect = (word, action, text) => { parts.expected = word; return act(path + action, text); };
+  parts.drain = button(parts.actions, "Drain", () => expect("draining", "drain", `Draining ${name} (SIGTERM)`));
   parts.delay = button(parts.actions, "Delay by 100 ms", () => (parts.delayed
-    ? act(path + "undelay", `${name} is as fast as before`)
-    : act(path + "delay", `Every request of ${name} takes 100 ms more, for 30 s`)));
+    ? expect("serving", "undelay", `${name} is as fast as before`)
+    : expect("serving, 100 ms slower", "delay", `Every request of ${name} takes 100 ms more, for 30 s`)));
   set(parts.kill, "aria-label", `Kill ${name}`);
   set(parts.drain, "aria-label", `Drain ${name}`);
   set(parts.delay, "aria-label", `Delay by 100 ms: ${name}`);
@@ -69,10 +76,10 @@ function newReplica(name) {
 }
 
 function condition(replica) {
-  if (["settling", "closing"].includes(replica.phase)) return ["drains", "warn"];
-  if (replica.gateway?.healthy && replica.faults) return ["serves, 100 ms slower", "warn"];
-  if (replica.gateway?.healthy) return ["serves", ""];
-  return replica.phase === "serving" ? ["waits for the gateway", "warn"] : ["restarts", "bad"];
+  if (["settling", "closing"].includes(replica.phase)) return ["draining", "warn"];
+  if (replica.gateway?.healthy && replica.faults) return ["serving, 100 ms slower", "warn"];
+  if (replica.gateway?.healthy) return ["serving", ""];
+  return replica.phase === "serving" ? ["waiting for the gateway", "warn"] : ["restarting", "bad"];
 }
 
 function say(element, [word, kind]) {
@@ -88,11 +95,15 @@ function showReplica(replica, rateOf) {
   // It may be back before the page has seen that it was away.
   parts.restarted ||= replica.uptime != null && replica.uptime < parts.uptime;
   parts.uptime = replica.uptime ?? parts.uptime;
-  if (parts.restarted && found[0] === "serves") {
-    note(`${replica.name} serves again, as a new process`);
+  if (parts.restarted && found[0] === "serving") {
+    note(`${replica.name} is serving again, as a new process`);
     parts.restarted = false;
-  } else if (parts.last && parts.last !== found[0]) note(`${replica.name} ${found[0]}`);
+  } else if (parts.last && parts.last !== found[0]) {
+    if (parts.expected !== found[0]) note(`${replica.name} is ${found[0]}`);
+    parts.expected = null;
+  }
   parts.last = found[0];
+  if (replica.phase != null) set(parts.link, "href", `http://${location.hostname}:${replica.admin_port}/lanes`);
   put(parts.rate, rate(rateOf));
   showLanes(parts.lanes, replica);
   const works = String(found[1] === "bad");
@@ -106,7 +117,7 @@ function showReplica(replica, rateOf) {
 }
 
 function showLanes(place, replica) {
-  // A replica that restarts keeps its lanes on the page, idle.
+  // A restarting replica keeps its lanes on the page, idle.
   const lanes = replica.lanes.length ? replica.lanes : [...place.children].map(() => ({ busy: 0, in_flight: 0 }));
   lanes.forEach((lane, index) => {
     let row = place.children[index];
@@ -184,7 +195,9 @@ function nice(value) {
   return [1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10].map((each) => each * power).find((each) => each >= value);
 }
 
-function draw(name, unit) {
+const UNITS = { rate: "Requests per second", p99: "p99 in milliseconds" };
+
+function draw(name) {
   const chart = byId(`${name}-chart`);
   const known = history.filter((point) => point[name] != null);
   const top = nice(Math.max(1, ...known.map((point) => point[name])));
@@ -208,9 +221,12 @@ function draw(name, unit) {
   };
   const upright = (at, kind) => shape("line", { x1: x(at), x2: x(at), y1: 0, y2: 40, class: kind });
   const failures = history.filter((point) => point.failed > 0).map((point) => upright(point.at, "failure"));
-  chart.replaceChildren(shape("path", { d: area, class: "fill" }), shape("path", { d: line }), ...marks.map((at) => upright(at, "mark")), ...failures);
-  put(byId(`${name}-top`), `0–${count(top)}`);
-  set(chart, "aria-label", `${unit} over two minutes; now ${rate(known.at(-1)?.[name])}`);
+  const distance = (point) => Math.abs(x(point.at) - pointed.share * POINTS);
+  const under = pointed?.name === name && known.length ? known.reduce((best, point) => (distance(point) < distance(best) ? point : best)) : null;
+  const lines = [...marks.map((at) => upright(at, "mark")), ...failures, ...(under ? [upright(under.at, "pointer")] : [])];
+  chart.replaceChildren(shape("path", { d: area, class: "fill" }), shape("path", { d: line }), ...lines);
+  put(byId(`${name}-top`), under ? `${rate(under[name])}, ${Math.round(end - under.at)} s ago` : `0–${count(top)}`);
+  set(chart, "aria-label", `${UNITS[name]} over two minutes; now ${rate(known.at(-1)?.[name])}`);
 }
 
 function show(state) {
@@ -219,12 +235,14 @@ function show(state) {
   const seconds = before ? state.at - before.at : 0;
   const per = (now, then) => (seconds > 0 && now != null && then != null && now >= then ? (now - then) / seconds : null);
   const all = state.routes[0];
+  // The clients of the load know each latency; the gateway's histogram knows buckets, such as 100 to 250 ms.
+  if (load.left != null) Object.assign(all, { p50: load.p50, p99: load.p99 });
   const now = {
     at: state.at,
     rate: per(gateway.total, before?.gateway.total),
     failed: load.number === before?.load.number ? load.failed - before.load.failed : 0,
-    p50: load.left != null ? load.p50 : all.p50,
-    p99: load.left != null ? load.p99 : all.p99,
+    p50: all.p50,
+    p99: all.p99,
   };
   history.push(now);
   while (history[0].at < state.at - POINTS) history.shift();
@@ -235,14 +253,13 @@ function show(state) {
   state.replicas.forEach((replica, index) => showReplica(replica, per(replica.gateway?.total, before?.replicas[index].gateway?.total)));
   const serving = state.replicas.filter((replica) => replica.gateway?.healthy).length;
   const total = state.replicas.length;
-  say(byId("gateway-state"), gateway.total == null ? ["restarts", "bad"] : ["serves", ""]);
-  say(byId("health"), serving === total ? [`${total} of ${total} replicas serve`, ""] : [`${serving} of ${total} replicas serve`, serving ? "warn" : "bad"]);
+  say(byId("gateway-state"), gateway.total == null ? ["restarting", "bad"] : ["serving", ""]);
+  say(byId("health"), serving === total ? [`${total} of ${total} replicas serving`, ""] : [`${serving} of ${total} replicas serving`, serving ? "warn" : "bad"]);
   byId("gateway-link").href = `http://${location.hostname}:${gateway.port}/`;
   byId("envoy-link").href = `http://${location.hostname}:${gateway.admin_port}/clusters`;
   byId("prometheus-link").href = `http://${location.hostname}:${state.prometheus}/api/v1/targets`;
   showRoutes(state.routes);
-  draw("rate", "Requests per second");
-  draw("p99", "p99 in milliseconds");
+  Object.keys(UNITS).forEach(draw);
   before = state;
 }
 
@@ -266,5 +283,14 @@ async function turn() {
   setTimeout(turn, EVERY);
 }
 
-byId("load").addEventListener("click", () => (before?.load.left != null ? act("/load/stop", "Stopped the load") : act("/load/start", "Started the load")));
+byId("load").addEventListener("click", () => (before?.load.left != null ? act("/load/stop", "") : act("/load/start", "Started the load")));
+Object.keys(UNITS).forEach((name) => {
+  const chart = byId(`${name}-chart`);
+  const show = (event) => {
+    pointed = event.type === "pointermove" ? { name, share: event.offsetX / chart.clientWidth } : null;
+    if (history.length) draw(name);
+  };
+  chart.addEventListener("pointermove", show);
+  chart.addEventListener("pointerleave", show);
+});
 turn();
