@@ -133,7 +133,7 @@ def shop(packed: Reader, deployed: Release) -> Iterator[Release]:
     reader.types()
     reader.types()
     assert deployed.gateway == GATEWAY
-    assert reader.types().endswith("\nhello\n")
+    assert reader.types().endswith("hello\n")
     found = Release(deployed.cluster, "shop", [], chart=SERVICE)
     yield found
     found.helm("uninstall", "shop", "--wait", "--ignore-not-found")
