@@ -105,7 +105,8 @@ def _adds(part: Part) -> tuple[str]:
 def _part(part: Part) -> str:
     intro = part.intro.strip().replace("(#late-series)", "(metrics.md#late-series)")
     subject = (
-        f"*Reference.* {part.title}: all series. [Metrics](metrics.md) explains the columns.\n"
+        f"*Reference.* This page lists all series of the part *{part.title}*.\n"
+        "[Metrics](metrics.md) explains the columns.\n"
     )
     sections = [
         f"# Metrics: {part.title}\n",
