@@ -30,7 +30,8 @@ async fn trailers_only(
     body: usize,
 ) -> HeaderMap {
     let (reply, mut stream) = client.send_request(request, false).expect("sent");
-    stream.send_data(vec![b'x'; body].into(), false).expect("sent");
+    // Fails if the server has already answered the head and reset the stream.
+    let _ = stream.send_data(vec![b'x'; body].into(), false);
     let (head, body) = reply.await.expect("a reply").into_parts();
     assert_eq!(head.status, StatusCode::OK);
     assert!(body.is_end_stream(), "{head:?}");
