@@ -29,18 +29,18 @@ thread_local! {
 pub(crate) struct Pool {
     lane: Lane,
     allowed: u64,
-    /// On the thread of a slow lane: the lane, which makes the calls.
+    /// Set on the thread of a slow lane: passes calls to the lane, which runs them.
     relay: Option<Relay>,
 }
 
-/// A call for the lane to make.
+/// A call that the lane runs for its slow lane.
 pub(crate) type RelayedCall = Box<dyn FnOnce() + Send>;
 
 /// Passes calls of a slow lane to its lane. The threads that a slow lane starts inherit its priority,
 /// which is too low for calls that may hold a lock.
 pub(crate) type Relay = UnboundedSender<RelayedCall>;
 
-/// Makes the calls that a slow lane passes to the lane of this thread.
+/// Runs the calls that a slow lane passes to the lane of this thread.
 pub(crate) async fn relay(mut calls: UnboundedReceiver<RelayedCall>) {
     while let Some(call) = calls.recv().await {
         spawn_blocking(call);
@@ -81,14 +81,14 @@ pub(crate) fn unpin_current_thread() {
     }
 }
 
-/// Runs `work`, which may block or compute for a long time, on a thread of this lane's pool, while the
-/// lane serves other requests.
+/// Runs `work`, which may block or compute for a long time, on a thread of this lane's pool, while
+/// the lane serves other requests.
 ///
-/// A lane has at most [`Limits::blocking_threads`](crate::Limits::blocking_threads) such threads, which
-/// are not pinned; [`Limits::blocking_queue`](crate::Limits::blocking_queue) further calls wait for
-/// one. When the future is dropped, because the client disconnected or the deadline passed, a waiting
-/// call does not run; a running one continues, and its result is dropped. A drain waits for running
-/// calls until [`Drain::deadline`](crate::Drain::deadline), even if their clients have disconnected:
+/// A lane has at most [`Limits::blocking_threads`](crate::Limits::blocking_threads) such threads,
+/// which are not pinned; [`Limits::blocking_queue`](crate::Limits::blocking_queue) more calls wait
+/// for a thread. When the future is dropped, because the client disconnected or the deadline
+/// passed, a waiting call does not run; a running call continues, and its result is dropped. A
+/// drain waits for running
 /// they may be in the middle of a write. Calls that have not returned by then are counted in
 /// [`Drained::cut`](crate::Drained::cut).
 ///
@@ -130,11 +130,11 @@ pub fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) ->
     Blocking(Some((result, call)))
 }
 
-/// The result of a call that was not read yet.
+/// The result of a call that has not been read yet.
 #[derive(Debug)]
 enum CallResult<T> {
     Own(JoinHandle<T>),
-    /// The lane makes it.
+    /// The lane runs the call.
     Relayed(oneshot::Receiver<thread::Result<T>>),
 }
 
@@ -162,13 +162,13 @@ struct Call {
 }
 
 const BEGUN: u8 = 1;
-/// Its future was dropped.
+/// The future of the call was dropped.
 const LEFT: u8 = 2;
 const DONE: u8 = 4;
 const ABANDONED: u8 = BEGUN | LEFT;
 
 impl Call {
-    /// Sets a bit. Called once for each.
+    /// Sets a bit. Called once for each bit.
     fn note(&self, what: u8) {
         let before = self.state.fetch_or(what, Relaxed);
         if before | what == ABANDONED {

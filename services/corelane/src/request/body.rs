@@ -13,9 +13,9 @@ use crate::base::error::BoxError;
 use crate::request::body_watch::BodyWatch;
 use crate::request::upload::BodyReader;
 
-/// The body of a request, bounded by
-/// [`Limits::body_bytes`](crate::Limits::body_bytes), or that of its route
-/// ([`RouteLimits`](crate::RouteLimits)), and [`Timeouts::body`](crate::Timeouts::body).
+/// The body of a request. Its size is bounded by [`Limits::body_bytes`](crate::Limits::body_bytes)
+/// or by the [`RouteLimits`](crate::RouteLimits) of its route, and its time by
+/// [`Timeouts::body`](crate::Timeouts::body).
 ///
 /// It implements [`http_body::Body`] and is `Send`, so it works wherever hyper's body type does,
 /// including an axum `Router`.
@@ -29,8 +29,8 @@ use crate::request::upload::BodyReader;
 /// }
 /// ```
 ///
-/// A test of a service makes requests without a server, with a body from bytes or text, or with the
-/// default: no body. Such a body has no limits.
+/// A test of a service can create requests without a server: with a body from bytes or text, or
+/// with the default, an empty body. Such a body has no limits.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -54,43 +54,43 @@ pub struct Incoming {
     content: Content,
 }
 
-// A request is moved several times; what is rare or large is behind a pointer.
+// A request is moved several times, so rare or large parts are behind a pointer.
 #[derive(Debug)]
 enum Content {
-    /// What the service has not read of a body that arrived with its request.
+    /// The unread part of a body that arrived with its request.
     Whole(Bytes),
     Remaining(Box<Remaining>),
 }
 
-/// A body of which more is expected.
+/// A body that has not arrived completely.
 #[derive(Debug)]
 struct Remaining {
     /// `None` once the body has ended.
     source: Option<BodySource>,
     /// Bytes that the service has read. `None` after an error, which ends the body.
     read: Option<u64>,
-    /// It has the limit.
+    /// The watch, which also holds the size limit.
     watch: Option<Arc<BodyWatch>>,
-    /// What the service does not read may be read after its reply.
+    /// Whether the lane may read and discard, after the response, what the service leaves unread.
     discards: bool,
 }
 
 #[derive(Debug)]
 enum BodySource {
-    /// The plain path reads it.
+    /// A body that the plain path reads.
     Arriving(BodyReader),
     Hyper(hyper::body::Incoming),
 }
 
 impl<B: Into<Bytes>> From<B> for Incoming {
-    /// A body that is complete.
+    /// Creates a complete body.
     fn from(body: B) -> Self {
         Incoming::whole(body.into())
     }
 }
 
 impl Default for Incoming {
-    /// No body.
+    /// Returns an empty body.
     fn default() -> Self {
         Incoming::whole(Bytes::new())
     }
@@ -100,13 +100,13 @@ impl Default for Incoming {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BodyError {
-    /// The body is larger than [`Limits::body_bytes`](crate::Limits::body_bytes). If the head of the
-    /// reply is not ready yet, the request is answered `413`, whatever its handler returns.
+    /// The body is larger than [`Limits::body_bytes`](crate::Limits::body_bytes). If the head of
+    /// the response is not ready yet, the request is answered `413`, whatever its handler returns.
     #[error("the request body is larger than allowed")]
     TooLarge,
-    /// The service waited longer than [`Timeouts::body`](crate::Timeouts::body) for the next bytes. If
-    /// the head of the reply is not ready yet, the request is answered `408`, whatever its handler
-    /// returns; otherwise the reply is cut.
+    /// The service waited longer than [`Timeouts::body`](crate::Timeouts::body) for the next bytes.
+    /// If the head of the response is not ready yet, the request is answered `408`, whatever its
+    /// handler returns; otherwise the response is cut.
     #[error("timed out waiting for the request body")]
     TimedOut,
     /// The client disconnected or sent invalid HTTP.
@@ -126,12 +126,12 @@ impl Incoming {
         }
     }
 
-    /// A body that was read completely.
+    /// Creates a body that has been read completely.
     pub(crate) fn whole(body: Bytes) -> Self {
         Incoming { content: Content::Whole(body) }
     }
 
-    /// A body that the plain path reads.
+    /// Creates a body that the plain path reads.
     pub(crate) fn arriving(body: BodyReader) -> Self {
         Incoming::expected(BodySource::Arriving(body), None, false)
     }
@@ -141,7 +141,7 @@ impl Incoming {
         Incoming { content: Content::Remaining(Box::new(expected)) }
     }
 
-    /// Has `watch` tell the lane how long the service waits for the body.
+    /// Sets the watch that shows the lane how long the service waits for the body.
     pub(crate) fn set_watch(&mut self, watch: Option<Arc<BodyWatch>>) {
         if let Content::Remaining(body) = &mut self.content {
             body.watch = watch;
@@ -150,7 +150,7 @@ impl Incoming {
 }
 
 impl Remaining {
-    /// Whether a body of so many bytes is too large; the lane then knows.
+    /// Whether a body of this size is too large. If so, the lane is notified.
     fn exceeds_limit(&self, bytes: u64) -> bool {
         let Some(watch) = &self.watch else { return false };
         let is_larger = bytes > watch.limit();
@@ -160,7 +160,7 @@ impl Remaining {
         is_larger
     }
 
-    /// Polls the source; an error when the next bytes did not arrive in time.
+    /// Polls the source. Returns an error if the next bytes did not arrive in time.
     fn poll_source(
         &mut self,
         cx: &mut Context<'_>,
@@ -169,8 +169,8 @@ impl Remaining {
             Some(BodySource::Hyper(inner)) => {
                 let polled = Pin::new(&mut *inner).poll_frame(cx);
                 let polled = polled.map(|frame| frame.map(|frame| frame.map_err(BoxError::from)));
-                // Where the reply has gone before, hyper tells the end with the next request only,
-                // and an error if none comes.
+                // If the response was sent earlier, hyper reports the end of the body only with the
+                // next request, and an error if no request follows.
                 let last = |frame: &Frame<Bytes>| frame.is_trailers() || inner.is_end_stream();
                 let ended = match &polled {
                     Poll::Ready(Some(Ok(frame))) => last(frame),
@@ -209,8 +209,8 @@ impl Remaining {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let Some(read) = self.read.take() else { return Poll::Ready(None) };
-        // Before the first read if the length is known, so that a client which waits for 100
-        // (Continue) sends nothing in vain.
+        // Checked before the first read if the length is known, so that a client that waits for 100
+        // (Continue) does not send the body for nothing.
         if self.exceeds_limit(read.saturating_add(self.size_hint().lower())) {
             return Poll::Ready(Some(Err(BodyError::TooLarge)));
         }

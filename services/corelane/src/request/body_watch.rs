@@ -12,56 +12,56 @@ use slab::Slab;
 use crate::request::finished::Cut;
 use crate::request::pace::Pace;
 
-/// State of a request body that its reader shares with the lane. The reader may be on any thread,
-/// and only the reader changes `waits`.
+/// State of a request body, shared by its reader and the lane. The reader may be on any thread, and
+/// only the reader changes `waits`.
 #[derive(Debug, Default)]
 pub(crate) struct BodyWatch {
     /// Incremented when the reader starts and stops waiting: odd while it waits.
     waits: AtomicU32,
     /// Bytes that the reader has received.
     received: AtomicU64,
-    /// Largest size in bytes.
+    /// Maximum size in bytes.
     limit: AtomicU64,
     expired: AtomicBool,
-    /// It expired because the client was too slow.
+    /// Whether the body expired because the client was too slow.
     slow: AtomicBool,
     too_large: AtomicBool,
-    /// What the reader dropped of the body before its end.
+    /// The unread rest of the body, if the reader dropped it before its end.
     dropped: Mutex<Option<hyper::body::Incoming>>,
     reader: AtomicWaker,
 }
 
 impl BodyWatch {
-    /// The reader starts to wait, or polls again while it waits.
+    /// Called when the reader starts to wait, and at each poll while it waits.
     pub(crate) fn wait(&self, waker: &Waker) {
         self.reader.register(waker);
         let waits = self.waits.load(Ordering::Relaxed);
         self.waits.store(waits | 1, Ordering::Release);
     }
 
-    /// The reader has received data or an error.
+    /// Called when the reader has received data or an error.
     pub(crate) fn proceed(&self) {
         let waits = self.waits.load(Ordering::Relaxed);
         self.waits.store(waits.wrapping_add(waits & 1), Ordering::Release);
     }
 
-    /// The reader has received bytes.
+    /// Called when the reader has received bytes.
     pub(crate) fn receive(&self, bytes: u64) {
         self.received.store(self.received.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
     }
 
-    /// Whether the client was abandoned, and why.
+    /// The reason why the server abandoned the client, if it did.
     pub(crate) fn cut(&self) -> Option<Cut> {
         let cut = if self.slow.load(Ordering::Acquire) { Cut::SlowBody } else { Cut::BodyTimeout };
         self.is_expired().then_some(cut)
     }
 
-    /// Whether the next bytes did not come in time.
+    /// Whether the next bytes failed to arrive in time.
     pub(crate) fn is_expired(&self) -> bool {
         self.expired.load(Ordering::Acquire)
     }
 
-    /// Changes the largest size.
+    /// Changes the maximum size.
     pub(crate) fn set_limit(&self, bytes: u64) {
         self.limit.store(bytes, Ordering::Release);
     }
@@ -70,7 +70,7 @@ impl BodyWatch {
         self.limit.load(Ordering::Acquire)
     }
 
-    /// The body exceeds the limit.
+    /// Records that the body exceeds the limit.
     pub(crate) fn set_too_large(&self) {
         self.too_large.store(true, Ordering::Release);
     }
@@ -79,12 +79,12 @@ impl BodyWatch {
         self.too_large.load(Ordering::Acquire)
     }
 
-    /// The reader drops the body before its end.
+    /// Keeps the rest of a body that the reader drops before its end.
     pub(crate) fn set_dropped(&self, body: hyper::body::Incoming) {
         *self.dropped.lock().unwrap_or_else(PoisonError::into_inner) = Some(body);
     }
 
-    /// Takes what the reader dropped.
+    /// Takes the rest of the body that the reader dropped.
     pub(crate) fn take_dropped(&self) -> Option<hyper::body::Incoming> {
         self.dropped.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -105,19 +105,19 @@ struct WatchedBody {
     /// The value of `received` at the last sweep, and whether the reader waited.
     received: u64,
     waited: bool,
-    /// How long the client may still be slow.
+    /// Time for which the client may still be slow.
     left: Duration,
-    /// The head of the reply is ready.
+    /// Whether the head of the response is ready.
     answered: bool,
 }
 
-/// What a sweep compares the senders of bodies with.
+/// The limits that a sweep applies to clients that send bodies.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BodyPatience {
-    /// Longest wait for the next bytes, until the head of the reply is ready. After it, the service
-    /// and its client may talk at any speed, as in a call of gRPC that goes both ways.
+    /// Longest wait for the next bytes until the head of the response is ready. After that, the
+    /// service and its client may communicate at any speed, as in a bidirectional gRPC call.
     pub(crate) allowed: Duration,
-    /// Until then too.
+    /// Lowest rate, which also applies only until the head of the response is ready.
     pub(crate) pace: Pace,
     pub(crate) now: Instant,
     /// Time since the last sweep.
@@ -168,7 +168,7 @@ impl Bodies {
         self.0.borrow_mut().remove(key);
     }
 
-    /// The head of the reply to the request with this body is ready.
+    /// Records that the head of the response to the request with this body is ready.
     pub(crate) fn set_answered(&self, key: usize) {
         self.0.borrow_mut()[key].answered = true;
     }
@@ -200,7 +200,7 @@ mod tests {
 
     const ALLOWED: Duration = Duration::from_secs(1);
 
-    /// Bodies that expire at a time, by reason, where `passed` is the time since the last sweep.
+    /// Expires bodies and returns the reasons, where `passed` is the time since the last sweep.
     fn expire(bodies: &Bodies, pace: Pace, now: Instant, passed: Duration) -> Vec<Cut> {
         let mut cuts = Vec::new();
         let patience = BodyPatience { allowed: ALLOWED, pace, now, passed };
@@ -239,7 +239,7 @@ mod tests {
         let second = Duration::from_secs(1);
         let pace = Pace::new(Some(100), 10 * second);
         let (begun, bodies) = (Instant::now(), Bodies::default());
-        // A byte each second, to a service that waits, works or has answered.
+        // The client sends a byte each second to a service that waits, works or has responded.
         for (waits, answered, cuts) in
             [(true, false, &[Cut::SlowBody][..]), (false, false, &[]), (true, true, &[])]
         {

@@ -12,8 +12,8 @@ use tower::{Layer, Service};
 use crate::request::current::set_route;
 
 /// A layer that names the route of each gRPC call by its path, such as `/shop.Orders/Place`, as
-/// [`set_route`] does. It works around tonic's `Routes`, and around a router that serves pages, too:
-/// only replies of gRPC count.
+/// [`set_route`] does. Put it around tonic's `Routes`, or around a router that also serves pages:
+/// only gRPC responses are counted.
 ///
 /// A call of a method that the service does not implement counts as `other`, so clients cannot add names.
 ///
@@ -35,7 +35,7 @@ impl<S> Layer<S> for LearnCalls {
     }
 }
 
-/// A service whose gRPC calls are named by their paths; made by [`LearnCalls`].
+/// A service whose gRPC calls are named by their paths. [`LearnCalls`] creates it.
 #[derive(Clone, Copy, Debug)]
 pub struct CallLearner<S> {
     inner: S,
@@ -87,8 +87,8 @@ where
     }
 }
 
-/// Whether a reply is one of gRPC, and not that of an unknown method: its whole reply is then a head with
-/// the status.
+/// Whether a gRPC service sent this response and knows the method. The response to an unknown
+/// method consists of a head with the status.
 fn is_implemented<B>(reply: &Response<B>) -> bool {
     let kind = reply.headers().get(CONTENT_TYPE).map(|kind| kind.as_bytes());
     let status = reply.headers().get("grpc-status").map(|status| status.as_bytes());

@@ -1,4 +1,4 @@
-//! Who is at the other end of a connection.
+//! The client at the other end of a connection.
 
 use std::cell::{Cell, RefCell};
 use std::net::{IpAddr, SocketAddr};
@@ -30,14 +30,14 @@ pub struct ConnectionInfo {
     /// `None` for a client of a Unix socket. [`client_addr`](crate::client_addr) also sees through
     /// HTTP proxies.
     pub peer: Option<SocketAddr>,
-    /// The address that the client connected to, on the same terms. `None` also if it could not be
-    /// read.
+    /// The address that the client connected to, determined in the same way. `None` also if it
+    /// could not be read.
     pub local: Option<SocketAddr>,
-    /// The proxy that sent the header of the PROXY protocol which [`ConnectionInfo::peer`] is from.
+    /// The proxy that sent the PROXY protocol header from which [`ConnectionInfo::peer`] is taken.
     pub proxy: Option<SocketAddr>,
     /// The protocol that the connection uses.
     pub protocol: Protocol,
-    /// What TLS agreed on; `None` without TLS.
+    /// The parameters that TLS negotiated; `None` without TLS.
     pub tls: Option<Arc<TlsInfo>>,
 }
 
@@ -51,22 +51,23 @@ pub enum Protocol {
     Http2,
 }
 
-/// What client and server agreed on in a TLS handshake.
+/// Parameters that client and server negotiated in a TLS handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TlsInfo {
     /// The version, such as `TLSv1.3`.
     pub version: &'static str,
-    /// The cipher suite by its name in the registry of IANA, such as `TLS_AES_128_GCM_SHA256`.
+    /// The cipher suite by its name in the IANA registry, such as `TLS_AES_128_GCM_SHA256`.
     pub cipher: &'static str,
-    /// The protocol that was chosen by ALPN, such as `h2`; `None` if the client offered none.
+    /// The protocol negotiated by ALPN, such as `h2`; `None` if the client offered none.
     pub alpn: Option<&'static str>,
-    /// The host name that the client requested (SNI), in lower case. It is what the client claims.
+    /// The host name that the client requested (SNI), in lower case. The client can send any name.
     pub server_name: Option<Box<str>>,
 }
 
-/// What was said on a connection about its client. It stays with a connection that parks or moves,
-/// and takes a word there if nothing was said.
+/// Facts about the client that arrived on the connection: the PROXY protocol header and the result
+/// of TLS. They stay with a connection that parks or moves. A connection without them stores only
+/// one word.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Introduced(Option<Arc<Introduction>>);
 
@@ -79,11 +80,11 @@ struct Introduction {
 /// The other end of an open connection.
 #[derive(Debug)]
 pub(crate) struct Client {
-    /// The other end of the socket; `None` for a Unix socket. Kept, because the kernel forgets it
-    /// when the client resets the connection.
+    /// The other end of the socket; `None` for a Unix socket. It is stored because the kernel
+    /// forgets it when the client resets the connection.
     peer: Option<SocketAddr>,
     introduced: RefCell<Introduced>,
-    /// The socket, until it is closed. Its own address is read only when a service asks.
+    /// The socket, until it is closed. The local address is read only when a service requests it.
     socket: Cell<Option<RawFd>>,
 }
 
@@ -93,17 +94,17 @@ impl Client {
         Client { peer, introduced: RefCell::new(introduced), socket }
     }
 
-    /// What the connection keeps when it parks or moves.
+    /// The facts that the connection keeps when it parks or moves.
     pub(crate) fn introduced(&self) -> Introduced {
         self.introduced.borrow().clone()
     }
 
-    /// A header of the PROXY protocol named the client.
+    /// Records the client that a PROXY protocol header named.
     pub(crate) fn set_proxied(&self, proxied: Proxied) {
         self.add(|added| added.proxied = Some(proxied));
     }
 
-    /// A TLS handshake has ended.
+    /// Records the result of a TLS handshake.
     pub(crate) fn set_tls(&self, tls: TlsInfo) {
         self.add(|added| added.tls = Some(Arc::new(tls)));
     }
@@ -112,12 +113,12 @@ impl Client {
         set(Arc::make_mut(self.introduced.borrow_mut().0.get_or_insert_default()));
     }
 
-    /// The socket is about to be closed, and its number may be used again.
+    /// Forgets the socket, which is about to be closed: its number may be reused.
     pub(crate) fn forget_socket(&self) {
         self.socket.set(None);
     }
 
-    /// The client's IP address, as far as the connection tells.
+    /// The client's IP address, as far as the connection shows it.
     pub(crate) fn ip(&self) -> Option<IpAddr> {
         let introduced = self.introduced.borrow();
         let proxied = introduced.0.as_ref().and_then(|introduction| introduction.proxied);

@@ -21,7 +21,7 @@ use crate::request::connection::Connection;
 use crate::request::offload::Facts;
 use crate::request::record::RequestRecord;
 
-/// What a handler can learn and change of its request, on the thread on which it runs.
+/// What the handler may read and change of its request, on the thread on which the handler runs.
 pub(crate) trait CurrentRequest {
     /// The connection of the request.
     fn info(&self) -> ConnectionInfo;
@@ -31,10 +31,10 @@ pub(crate) trait CurrentRequest {
 
     fn deadline(&self) -> Option<Instant>;
 
-    /// The template of the route.
+    /// The route template.
     fn route(&self) -> String;
 
-    /// The service named the route.
+    /// Names the route by this template.
     fn set_route(&self, template: &str);
 
     /// Time since the current poll of the handler began.
@@ -43,7 +43,7 @@ pub(crate) trait CurrentRequest {
     /// Changes the limits of the request.
     fn set_limits(&self, body_bytes: Option<u64>, allowed: Option<Duration>);
 
-    /// The limits of the route reject the request.
+    /// Records why the limits of the route reject the request.
     fn refuse(&self, reason: RequestRefusal);
 }
 
@@ -52,18 +52,18 @@ pub(crate) trait CurrentRequest {
 pub(crate) struct Current {
     pub(crate) connection: Rc<Connection>,
     pub(crate) begun: Tick,
-    /// Longest time from `begun` to the head of the reply.
+    /// Longest time from `begun` to the head of the response.
     pub(crate) allowed: Cell<Millis>,
     pub(crate) kind: Cell<KindIndex>,
-    /// Why the limits of its route reject it.
+    /// The reason why the limits of its route reject the request.
     pub(crate) refused: Cell<Option<RequestRefusal>>,
-    /// What watches its body, and the key of that, if part of it was not read when the request
+    /// The watch of the request's body and its key, if part of the body was unread when the request
     /// began.
     pub(crate) body: Option<(usize, Arc<BodyWatch>)>,
 }
 
 impl Current {
-    /// What a handler on another thread can learn.
+    /// The facts that a handler on another thread may read.
     pub(super) fn facts(&self) -> Facts {
         let (connection, lane) = (&self.connection, self.connection.lane());
         Facts {
@@ -100,7 +100,7 @@ impl CurrentRequest for Current {
         let route = self.connection.lane().routes.settle(before.route(), template);
         if route != before.route() {
             self.kind.set(before.on_route(route));
-            // So that the watchdog and `/lanes` know it while this poll holds the lane.
+            // The watchdog and `/lanes` then show the new name while this poll holds the lane.
             self.connection.lane().shared().running.rename(self.kind.get());
         }
     }
@@ -125,17 +125,18 @@ impl CurrentRequest for Current {
 }
 
 scoped_thread_local! {
-    /// The request of this lane whose handler runs.
+    /// The request of this lane whose handler is running.
     static CURRENT: Current
 }
 
 scoped_thread_local! {
-    /// The request whose handler runs on this thread, if that is not the thread of its lane.
+    /// The request whose handler runs on this thread, if this is not the thread of the request's
+    /// lane.
     static HANDED_OVER: Rc<dyn CurrentRequest>
 }
 
 thread_local! {
-    /// The request record of that request, on loan to this thread.
+    /// The record of the current request, lent to this thread.
     static CURRENT_RECORD: Cell<Option<Box<RequestRecord>>> = const { Cell::new(None) };
 }
 
@@ -150,8 +151,8 @@ fn read<T>(read: impl FnOnce(&dyn CurrentRequest) -> T) -> Option<T> {
 /// The connection of the current request: the addresses of both ends, the protocol, and TLS. `None`
 /// where [`deadline`] is.
 ///
-/// It is put together when this is called, with a system call for the local address; a service that
-/// does not call this pays nothing for it.
+/// The result is assembled on each call, with a system call for the local address. A service that
+/// never calls this function pays nothing.
 ///
 /// ```
 /// assert!(corelane::connection().is_none());
@@ -161,14 +162,15 @@ pub fn connection() -> Option<ConnectionInfo> {
 }
 
 /// The IP address of the client of the current request, whose headers these are. Without
-/// [`Builder::trusted_proxies`](crate::Builder::trusted_proxies), or if the peer is not one of them,
-/// it is that of [`ConnectionInfo::peer`](crate::ConnectionInfo::peer). Otherwise it is the last
-/// address in the chosen header ([`Builder::forwarded_header`](crate::Builder::forwarded_header))
-/// that is not a trusted proxy, or the first if all are. The search ends at what is not an IP
-/// address, with or without a port, and the address to the right of it is returned.
+/// [`Builder::trusted_proxies`](crate::Builder::trusted_proxies), or if the peer is not a trusted
+/// proxy, it is the address in [`ConnectionInfo::peer`](crate::ConnectionInfo::peer). Otherwise it
+/// is the last address in the chosen header
+/// ([`Builder::forwarded_header`](crate::Builder::forwarded_header)) that is not a trusted proxy,
+/// or the first address if all are trusted. The search stops at an entry that is not an IP address,
+/// with or without a port, and returns the address to its right.
 ///
-/// An address of IPv4 is returned as such, even where a socket for both versions shows it as one of
-/// IPv6. `None` where [`deadline`] is, and for a client of a Unix socket that is not trusted.
+/// An IPv4 address is returned as such, even if a dual-stack socket shows it as an IPv6 address.
+/// `None` where [`deadline`] is, and for a client on a Unix socket that is not trusted.
 ///
 /// ```
 /// use std::net::IpAddr;
@@ -188,8 +190,8 @@ pub fn client_addr(headers: &HeaderMap) -> Option<IpAddr> {
 }
 
 /// The deadline of the current request: [`Timeouts::request`](crate::Timeouts::request) after its
-/// header arrived, or the time of [`RouteLimits`](crate::RouteLimits). Its handler is dropped then. `None` outside a handler, including in a task that the
-/// handler spawned.
+/// header arrived, or the time in [`RouteLimits`](crate::RouteLimits). When it passes, the handler
+/// is dropped. `None` outside a handler, including in a task that the handler spawned.
 ///
 /// A handler that calls other services should pass on the remaining time. A handler that computes for
 /// a long time should check the deadline: code that does not wait cannot be interrupted.
@@ -207,15 +209,15 @@ pub fn deadline() -> Option<Instant> {
     read(|current| current.deadline()).flatten()
 }
 
-/// Names the route of the current request by its template, such as `/div/{n}`, in the syntax of axum
-/// and [`Builder::routes`](crate::Builder::routes). Call it in the handler, or in a router or layer
-/// around it, before the head of the reply is ready. Has no effect elsewhere.
+/// Names the route of the current request by its template, such as `/div/{n}`, in the syntax of
+/// axum and [`Builder::routes`](crate::Builder::routes). Call it in the handler, or in a router or
+/// layer around it, before the head of the response is ready. Has no effect elsewhere.
 ///
-/// Metrics, logs and the load table count the request under this template. The lane learns it, so that
-/// the cost of later requests whose path matches is known before they are called. Only templates
-/// belong here, never paths: the server learns at most
-/// [`Builder::learnt_routes`](crate::Builder::learnt_routes) of them. A request that matches a template
-/// of [`Builder::routes`](crate::Builder::routes) keeps that one.
+/// Metrics, logs and the load table count the request under this template. The lane learns the
+/// template, so it knows the cost of later requests with a matching path before their handlers are
+/// called. Pass only templates, never paths: the server learns at most
+/// [`Builder::learnt_routes`](crate::Builder::learnt_routes) templates. A request that matches a
+/// template of [`Builder::routes`](crate::Builder::routes) keeps that template.
 ///
 /// ```
 /// async fn divide(path: &str) -> String {
@@ -227,8 +229,9 @@ pub fn set_route(template: &str) {
     read(|current| current.set_route(template));
 }
 
-/// The template of the current request's route, in its handler: that of
-/// [`Builder::routes`](crate::Builder::routes) or [`set_route`], otherwise `other`. `None` elsewhere.
+/// The route template of the current request, in its handler: a template of
+/// [`Builder::routes`](crate::Builder::routes) or [`set_route`], otherwise `other`. `None`
+/// elsewhere.
 ///
 /// ```
 /// assert!(corelane::route().is_none());
@@ -240,8 +243,8 @@ pub fn route() -> Option<String> {
 /// Time for which a handler may hold its lane until [`turn`] gives it back.
 const TURN: Duration = Duration::from_micros(100);
 
-/// Gives the lane back to other requests if this poll of the handler has held it for more than 100 µs.
-/// Otherwise it is ready at once, and costs a reading of the clock.
+/// Gives the lane back to other requests if this poll of the handler has held it for more than 100
+/// µs. Otherwise it is ready at once and costs one clock read.
 ///
 /// Call it in loops that compute. The handler then never holds its lane for long, so its requests stay
 /// on the lane, however much they compute. Outside a handler, as in a task that the handler spawned, it
@@ -268,12 +271,12 @@ pub(super) fn set_limits(body_bytes: Option<u64>, allowed: Option<Duration>) {
     read(|current| current.set_limits(body_bytes, allowed));
 }
 
-/// The limits of a route reject the current request, if there is one.
+/// Records why the limits of a route reject the current request, if there is one.
 pub(super) fn refuse(reason: RequestRefusal) {
     read(|current| current.refuse(reason));
 }
 
-/// The id of the current request, in its handler, the body of its reply, or a
+/// The id of the current request, in its handler, the body of its response, or a
 /// [`blocking`](crate::blocking) call of either. `None` elsewhere, including in a task that the
 /// handler spawned, and without [`Builder::request_ids`](crate::Builder::request_ids).
 ///
@@ -284,8 +287,8 @@ pub fn request_id() -> Option<RequestId> {
     peek(|request_record| request_record.id.as_ref().map(Id::id))
 }
 
-/// The trace context of the current request, to be passed on to other services. `None` where
-/// [`request_id`] is, for a request that belongs to no trace, and without
+/// The trace context of the current request, which the handler passes on to other services. `None`
+/// where [`request_id`] is, for a request that belongs to no trace, and without
 /// [`Builder::traces`](crate::Builder::traces).
 ///
 /// ```
@@ -347,19 +350,19 @@ impl Drop for Lent<'_> {
     }
 }
 
-/// The parts of the current request that another thread needs.
+/// The parts of the current request's record that another thread needs.
 pub(crate) fn named() -> Option<Box<RequestRecord>> {
     peek(|request_record| Some(request_record.named()))
 }
 
-/// The same of another request.
+/// The parts of another request's record that another thread needs.
 pub(crate) fn named_of(
     request_record: &Cell<Option<Box<RequestRecord>>>,
 ) -> Option<Box<RequestRecord>> {
     lending(request_record, named)
 }
 
-/// Sets the current request of another thread until it is dropped.
+/// Makes another thread's request the current one until this guard is dropped.
 #[derive(Debug)]
 pub(crate) struct OnBehalf(());
 

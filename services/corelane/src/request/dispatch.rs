@@ -1,4 +1,4 @@
-//! Requests that hyper has read, and how they reach the service.
+//! Passes requests that hyper has read to the service.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -57,7 +57,8 @@ impl<S: HttpService> hyper::service::Service<Request<hyper::body::Incoming>> for
         let reply = if in_flight.is_http2() || has_body || connection.is_unflushed() {
             Reply::arrived(service, request, in_flight)
         } else {
-            // The previous reply is complete, so hyper polls the future at once, with a working waker.
+            // The previous response is complete, so hyper polls the future at once, with a working
+            // waker.
             Reply::admitted(service, Unserved::new(&mut None, request), in_flight)
         };
         Dispatched { reply, upgrade: None }
@@ -72,7 +73,7 @@ fn keeps_alive(version: Version, fields: &HeaderMap) -> bool {
 }
 
 pin_project! {
-    /// The reply to one request that hyper has read. The plain path has no upgrade.
+    /// The response to one request that hyper has read. The plain path has no upgrade.
     pub(crate) struct Dispatched<S: HttpService> {
         #[pin]
         reply: Reply<S>,

@@ -1,5 +1,5 @@
-//! Exchanges of a lane that continue after the head of their reply: replies whose bodies arrive in
-//! parts, and upgraded connections and streams.
+//! Exchanges of a lane that continue after the head of their response: responses whose bodies
+//! arrive in parts, and upgraded connections and streams.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -13,14 +13,14 @@ use crate::metrics::kind::KindIndex;
 /// Why an exchange continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ongoing {
-    /// The service is still producing the body of the reply.
+    /// The service is still producing the response body.
     Streaming,
-    /// Another protocol uses the connection or the stream.
+    /// Another protocol uses the connection or stream.
     Upgraded,
 }
 
 impl Ongoing {
-    /// Its name in the log.
+    /// The name in the log.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Ongoing::Streaming => "streaming",
@@ -48,13 +48,14 @@ impl Exchanges {
         open.iter().map(|(_, &(kind, begun, why))| (kind, age(begun), why)).collect()
     }
 
-    /// A reply is streamed to a request that began at `begun`.
+    /// Adds a streamed response to a request that began at `begun`.
     pub(crate) fn stream(&self, kind: KindIndex, begun: Tick) -> Exchange {
         let entry = self.open.enter((kind, begun, Ongoing::Streaming));
         Exchange { _entry: entry, upgraded: None }
     }
 
-    /// A request that began at `begun` is upgraded. `upgrades` counts those of its connection.
+    /// Adds an upgraded request that began at `begun`. `upgrades` counts the upgrades of its
+    /// connection.
     pub(crate) fn upgrade(&self, kind: KindIndex, begun: Tick, upgrades: Rc<Tally>) -> Exchange {
         let entry = self.open.enter((kind, begun, Ongoing::Upgraded));
         upgrades.add(1);
@@ -63,11 +64,11 @@ impl Exchanges {
     }
 }
 
-/// One exchange among those of its lane.
+/// One of the lane's exchanges.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     _entry: Entry<(KindIndex, Tick, Ongoing)>,
-    /// Its lane, and the upgrades of its connection, if it is one.
+    /// For an upgrade: its lane, and the number of upgrades of its connection.
     upgraded: Option<(Lane, Rc<Tally>)>,
 }
 

@@ -1,4 +1,4 @@
-//! What an observer receives for each request.
+//! The summary of a request that an observer receives.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -14,8 +14,7 @@ use crate::message::trace_context::TraceContext;
 
 /// A finished request, as [`Builder::observer`](crate::Builder::observer) receives it.
 ///
-/// It contains the template of the route, and neither the path, the query nor other fields of the
-/// request.
+/// It contains the route template, but not the path, the query or any other field of the request.
 ///
 /// ```
 /// use corelane::{Finished, Server};
@@ -34,18 +33,18 @@ use crate::message::trace_context::TraceContext;
 pub struct Finished<'a> {
     /// The method, or `other` for methods without a label in the metrics.
     pub method: &'static str,
-    /// The template of the route, or `other`.
+    /// The route template, or `other`.
     pub route: &'a str,
     /// The HTTP version of the request.
     pub version: Version,
-    /// The status of the reply; `None` if the client disconnected first, or the server ended.
+    /// The status of the response; `None` if the client disconnected first, or the server ended.
     pub status: Option<StatusCode>,
-    /// Whether the whole reply was written to the socket. Otherwise the client disconnected, or the
-    /// reply was cut.
+    /// Whether the whole response was written to the socket. If not, the client disconnected or the
+    /// response was cut.
     pub complete: bool,
-    /// Bytes of the reply's body that were ready to send.
+    /// Bytes of the response's body that were ready to send.
     pub body_bytes: u64,
-    /// Why the server abandoned its client, if it did.
+    /// The reason why the server abandoned the client, if it did.
     pub cut: Option<Cut>,
     /// The durations of its phases.
     pub times: Times,
@@ -54,13 +53,13 @@ pub struct Finished<'a> {
     pub client: Option<IpAddr>,
     /// The trace context of the request, with [`Builder::traces`](crate::Builder::traces).
     pub trace: Option<&'a TraceContext>,
-    /// Set where this request is recorded as a span, which [`Finished::trace`] identifies.
+    /// Set if this request is recorded as a span, which [`Finished::trace`] identifies.
     pub span: Option<Span<'a>>,
     pub(crate) id: Option<&'a Id>,
     pub(crate) begun: Tick,
 }
 
-/// Why the server abandoned the client of a request.
+/// The reason why the server abandoned the client of a request.
 ///
 /// ```
 /// assert_eq!(corelane::Cut::SlowReader.as_str(), "slow_reader");
@@ -68,21 +67,21 @@ pub struct Finished<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cut {
-    /// It read nothing of the reply for [`Timeouts::write`](crate::Timeouts::write).
+    /// The client read nothing of the response for [`Timeouts::write`](crate::Timeouts::write).
     WriteTimeout,
-    /// It read the reply at less than [`Limits::send_rate`](crate::Limits::send_rate).
+    /// The client read the response at less than [`Limits::send_rate`](crate::Limits::send_rate).
     SlowReader,
-    /// It read nothing of the reply for 5 s, while the server was above
+    /// The client read nothing of the response for 5 s while the server was above
     /// [`Limits::unsent_bytes`](crate::Limits::unsent_bytes).
     UnsentBytes,
-    /// It sent nothing of the body for [`Timeouts::body`](crate::Timeouts::body).
+    /// The client sent nothing of the body for [`Timeouts::body`](crate::Timeouts::body).
     BodyTimeout,
-    /// It sent the body at less than [`Limits::receive_rate`](crate::Limits::receive_rate).
+    /// The client sent the body at less than [`Limits::receive_rate`](crate::Limits::receive_rate).
     SlowBody,
 }
 
 impl Cut {
-    /// Its name, as in the label `reason` of the metrics.
+    /// The name of the reason, as in the metric label `reason`.
     pub fn as_str(self) -> &'static str {
         match self {
             Cut::WriteTimeout => "write_timeout",
@@ -93,23 +92,23 @@ impl Cut {
         }
     }
 
-    /// Whether the reply was cut.
+    /// Whether the response was cut.
     pub(crate) fn ends_reply(self) -> bool {
         matches!(self, Cut::WriteTimeout | Cut::SlowReader | Cut::UnsentBytes)
     }
 }
 
-/// A request to record as a span of its trace.
+/// The span that represents a request in its trace.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Span<'a> {
-    /// The span of the caller; `None` where the trace starts here.
+    /// The caller's span; `None` if the trace starts here.
     pub parent: Option<[u8; 8]>,
     /// The requested host and port, as the client sent them.
     pub authority: Option<&'a HeaderValue>,
 }
 
-/// The phases of a request; the sum of all but `accept` is its total time.
+/// The phases of a request. The sum of all but `accept` is its total time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Times {
@@ -117,10 +116,10 @@ pub struct Times {
     pub accept: Option<Duration>,
     /// From the header to the start of the handler, or to the end if no handler was started.
     pub queue: Duration,
-    /// From the start of the handler to the head of the reply.
+    /// From the start of the handler to the head of the response.
     pub handler: Option<Duration>,
-    /// From the head of the reply until the last byte is written to the socket; `None` if it never
-    /// was. 0 if it was written at once.
+    /// From the head of the response until its last byte is written to the socket; 0 if it was
+    /// written at once, `None` if it was never written.
     pub write: Option<Duration>,
 }
 
@@ -130,7 +129,7 @@ impl Finished<'_> {
         self.id.map(Id::id)
     }
 
-    /// When the header arrived: the current wall-clock time, less the time that has passed since.
+    /// The time when the header arrived: the current wall-clock time minus the time since then.
     pub fn began(&self) -> SystemTime {
         let passed = Duration::from_nanos(Tick::now().since(self.begun));
         SystemTime::now().checked_sub(passed).unwrap_or(SystemTime::UNIX_EPOCH)

@@ -1,4 +1,4 @@
-//! What a client of gRPC gets instead of a problem document.
+//! Errors of gRPC calls, which replace problem documents.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -14,7 +14,8 @@ use crate::request::in_flight::InFlightRequest;
 use crate::request::refusal::too_large;
 
 impl InFlightRequest {
-    /// Makes a problem document the reply to a call. It counts as the status of the problem.
+    /// Turns a problem document into the response to a call. Metrics count the status of the
+    /// problem.
     #[cold]
     pub(super) fn tell_call(&self, mut reply: Response<Bytes>) -> Response<Bytes> {
         let told = grpc_status(reply.status(), reply.body());
@@ -26,7 +27,7 @@ impl InFlightRequest {
         reply.map(|_| Bytes::new())
     }
 
-    /// What a body has ready. A problem document is whole when its head is.
+    /// The part of a body that is ready. A problem document is complete when its head is.
     #[cold]
     pub(super) fn first_part<B: Body<Data = Bytes>>(&self, body: B) -> Bytes {
         let poll = || match pin!(body).poll_frame(&mut Context::from_waker(Waker::noop())) {
@@ -39,8 +40,8 @@ impl InFlightRequest {
         })
     }
 
-    /// Tells a call whose head is sent why it fails, if its body is too large. Services know only
-    /// that the body failed.
+    /// Reports in the trailers that the body was too large, if the head of the response has been
+    /// sent. The service knows only that the body failed.
     pub(super) fn correct_trailers(&self, frame: &mut Frame<Bytes>) {
         if self.body_is_too_large()
             && let Some(trailers) = frame.trailers_mut().filter(|trailers| has_failed(trailers))

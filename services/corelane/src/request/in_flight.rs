@@ -25,46 +25,46 @@ use crate::request::offload::{Away, FarAnswer, HandedOver, Outcome};
 use crate::request::record::RequestRecord;
 use crate::request::unsent::Sending;
 
-/// Requests after which the first of another kind runs on the slow lane.
+/// Number of requests after which the first request of another kind runs on the slow lane.
 const ESTABLISHED: u64 = 1000;
 
 /// A request in flight, counted until it is dropped.
 pub(crate) struct InFlightRequest {
     pub(crate) lane: Rc<LaneState>,
-    /// What its handler can learn and change.
+    /// What the handler may read and change.
     pub(crate) current: Current,
     pub(super) head: bool,
-    /// The identifying headers are written after the other fields instead of inserted.
+    /// Whether the identifying headers are written after the other fields instead of inserted.
     pub(super) plain: bool,
-    /// The client offers to use another protocol after the reply.
+    /// Whether the client offers to use another protocol after the response.
     offers_upgrade: bool,
-    /// It is a call.
+    /// Set for a gRPC call.
     pub(super) grpc: Option<Grpc>,
-    /// The status of the problem that the reply to a call reports, if it does.
+    /// The status of the problem, if the response to a gRPC call reports one.
     pub(super) problem: Cell<Option<StatusCode>>,
     pub(super) version: Version,
-    /// When the head of the reply was ready.
+    /// When the head of the response was ready.
     pub(super) made: Option<Tick>,
     pub(super) status: Option<StatusCode>,
     /// Nanoseconds that this request adds to the expected work of its lane.
     expected: u64,
     /// Nanoseconds for which its handler held the lane in earlier polls.
     held: u64,
-    /// The longest of these polls, likewise.
+    /// The longest of these polls in nanoseconds.
     longest: u64,
     expectation: Expectation,
-    /// CPU time of the thread when the current poll began, if that is measured; else 0.
+    /// CPU time of the thread when the current poll began; 0 if it is not measured.
     poll_time: Cell<u64>,
-    /// Its reply, once that is sent over HTTP/2.
+    /// The response, once it is being sent over HTTP/2.
     sending: Option<Rc<Sending>>,
-    /// Set while the body of its reply is streamed.
+    /// Set while the response body is streamed.
     streaming: OnceCell<Box<Exchange>>,
-    /// Its request record, if enabled; on loan to this thread while the request is polled.
+    /// The request record, if enabled. It is lent to this thread while the request is polled.
     pub(crate) request_record: Cell<Option<Box<RequestRecord>>>,
 }
 
 impl InFlightRequest {
-    /// Begins a request. `has_body`: part of its body has not been read.
+    /// Begins a request. `has_body`: part of the body has not been read.
     pub(crate) fn new<B: Body>(
         lane: &Rc<LaneState>,
         connection: &Rc<Connection>,
@@ -118,17 +118,17 @@ impl InFlightRequest {
         }
     }
 
-    /// Leaves the headers of [`InFlightRequest::name`] to the writer of the reply.
+    /// Leaves the headers of [`InFlightRequest::name`] to the writer of the response.
     pub(crate) fn set_plain(&mut self) {
         self.plain = true;
     }
 
-    /// Whether the client offers to use another protocol after the reply.
+    /// Whether the client offers to use another protocol after the response.
     pub(crate) fn offer_upgrade(&mut self, offered: bool) {
         self.offers_upgrade = offered;
     }
 
-    /// Whether a reply with this status accepts the upgrade that the client offers.
+    /// Whether a response with this status accepts the upgrade that the client offers.
     pub(crate) fn is_upgraded_by(&self, status: StatusCode) -> bool {
         self.offers_upgrade
             && match self.is_http2() {
@@ -137,8 +137,8 @@ impl InFlightRequest {
             }
     }
 
-    /// Begins the upgrade, if a reply with this status accepts one. True if the reply must wait until
-    /// the connection is ready to give up its stream.
+    /// Begins the upgrade, if a response with this status accepts one. True if the response must
+    /// wait until the connection is ready to give up its stream.
     pub(crate) fn begin_upgrade(&self, status: StatusCode) -> bool {
         let upgraded = self.is_upgraded_by(status);
         if upgraded && self.is_http2() {
@@ -150,7 +150,7 @@ impl InFlightRequest {
         upgraded && !self.is_http2()
     }
 
-    /// Its route and method.
+    /// The route and method.
     pub(crate) fn kind(&self) -> KindIndex {
         self.current.kind.get()
     }
@@ -159,23 +159,23 @@ impl InFlightRequest {
         self.current.begun
     }
 
-    /// Largest size of its body in bytes.
+    /// Maximum size of the body in bytes.
     pub(crate) fn body_limit(&self) -> u64 {
         self.current.body.as_ref().map_or(self.lane.limits.body_bytes, |(_, watch)| watch.limit())
     }
 
-    /// Polls code of the service, with this as the current request.
+    /// Polls code of the service with this request as the current one.
     pub(crate) fn within<T>(&self, poll: impl FnOnce() -> T) -> T {
         current::within(&self.current, &self.request_record, poll)
     }
 
-    /// What watches the request's body.
+    /// The watch of the request's body.
     pub(crate) fn body_watch(&self) -> Option<Arc<BodyWatch>> {
         self.current.body.as_ref().map(|(_, watch)| Arc::clone(watch))
     }
 
-    /// Whether the request's body timed out. The rest of it is then indistinguishable from a next
-    /// request, so an HTTP/1.1 connection ends with this reply.
+    /// Whether the request's body timed out. The rest of the body and the next request then look the
+    /// same, so an HTTP/1.1 connection ends with this response.
     pub(crate) fn body_timed_out(&self) -> bool {
         let timed_out = self.current.body.as_ref().is_some_and(|(_, watch)| watch.is_expired());
         if timed_out && self.version < Version::HTTP_2 {
@@ -189,12 +189,12 @@ impl InFlightRequest {
         self.current.body.as_ref().is_some_and(|(_, watch)| watch.is_too_large())
     }
 
-    /// Whether it came over HTTP/2.
+    /// Whether the request arrived over HTTP/2.
     pub(crate) fn is_http2(&self) -> bool {
         self.version == Version::HTTP_2
     }
 
-    /// Its reply, which is now sent over HTTP/2.
+    /// The response, which is being sent over HTTP/2 from now on.
     pub(super) fn sending(&mut self) -> &Rc<Sending> {
         self.sending.get_or_insert_with(|| {
             let sending = Sending::new(self.current.connection.unsent());
@@ -203,7 +203,7 @@ impl InFlightRequest {
         })
     }
 
-    /// Why its client was abandoned, if it was.
+    /// The reason why the server abandoned the client, if it did.
     fn cut(&self) -> Option<Cut> {
         let of_reply = self.sending.as_ref().and_then(|sending| sending.cut());
         of_reply.or_else(|| self.current.body.as_ref()?.1.cut())
@@ -223,14 +223,14 @@ impl InFlightRequest {
         self.expected
     }
 
-    /// Whether the slow lane is to serve it.
+    /// Whether the slow lane should serve the request.
     #[inline]
     pub(crate) fn is_slow(&self) -> bool {
         self.expectation != Expectation::Short && self.is_better_there()
     }
 
-    /// Whether a request that may be long runs on the slow lane. One of unknown cost hurts least on an
-    /// idle slow lane, once the lane has traffic to protect.
+    /// Whether a request that may take long runs on the slow lane. Once the lane has traffic to
+    /// protect, a request of unknown cost does the least harm on an idle slow lane.
     #[cold]
     fn is_better_there(&self) -> bool {
         let established = || self.lane.metrics().finished.get() >= ESTABLISHED;
@@ -243,14 +243,15 @@ impl InFlightRequest {
         is_long && !self.offers_upgrade
     }
 
-    /// Whether only its lane can serve it: some of its body has not been read, or it may upgrade.
+    /// Whether only its own lane can serve the request: part of its body is unread, or it may
+    /// upgrade.
     #[inline]
     pub(crate) fn is_bound(&self) -> bool {
         self.offers_upgrade || self.current.body.is_some()
     }
 
-    /// Hands the request over to the slow lane of the lane `to`: it then delays no other request of its
-    /// lane. The request comes back if that cannot take it.
+    /// Hands the request over to the slow lane of lane `to`, where it delays no other request of
+    /// its own lane. Returns the request if that slow lane cannot take it.
     pub(super) fn hand_over(
         &mut self,
         request: Request<Incoming>,
@@ -270,7 +271,7 @@ impl InFlightRequest {
         Ok(away)
     }
 
-    /// Waits for the answer to a request that was handed over; `None` if the slow lane has ended.
+    /// Waits for the response to a request that was handed over; `None` if the slow lane has ended.
     pub(super) fn poll_away(
         &self,
         away: &mut dyn Away,
@@ -290,7 +291,7 @@ impl InFlightRequest {
         })
     }
 
-    /// When the head of the reply was ready.
+    /// The time when the head of the response was ready.
     pub(crate) fn made(&self) -> Option<Tick> {
         self.made
     }
@@ -300,7 +301,7 @@ impl InFlightRequest {
         self.head
     }
 
-    /// The handler is about to start.
+    /// Records that the handler is about to start.
     pub(crate) fn start(&self, now: Tick) {
         if let Some(mut request_record) = self.request_record.take() {
             request_record.start(now);
@@ -308,7 +309,7 @@ impl InFlightRequest {
         }
     }
 
-    /// The lane starts to poll the handler.
+    /// Records that the lane starts to poll the handler.
     #[inline]
     pub(crate) fn begin_poll(&self, now: Tick) {
         self.lane.sends.before_handler(now, self.expected);
@@ -326,7 +327,7 @@ impl InFlightRequest {
         }
     }
 
-    /// Nanoseconds of the poll that ends: by the CPU clock if it was measured.
+    /// Nanoseconds of the poll that ends, from the CPU clock if that was read.
     #[inline]
     fn take_poll(&self, by_wall: u64) -> u64 {
         match self.poll_time.take() {
@@ -335,7 +336,7 @@ impl InFlightRequest {
         }
     }
 
-    /// The handler was polled since `begun` and is not ready.
+    /// Records a poll of the handler since `begun` that did not complete.
     pub(crate) fn end_poll(&mut self, begun: Tick) {
         let held = Tick::now().since(begun);
         self.held += held;
@@ -343,7 +344,7 @@ impl InFlightRequest {
         self.lane.shared().running.end();
     }
 
-    /// The handler will not be polled again and made no reply.
+    /// Records that the handler will not be polled again and produced no response.
     pub(crate) fn abandon_poll(&self) {
         self.lane.shared().running.end();
     }
@@ -358,7 +359,8 @@ impl InFlightRequest {
         self.observe(started, now, self.held + held, longest);
     }
 
-    /// The handler started at `started`, returned `now`, and held its thread for `held` nanoseconds.
+    /// Records the cost: the handler started at `started`, returned `now`, and held its thread for
+    /// `held` nanoseconds.
     fn observe(&self, started: Tick, now: Tick, held: u64, longest: LongestPoll) {
         let (shared, service) = (self.lane.shared(), now.since(started));
         shared.load_table.observe(self.kind(), held, service, longest);
@@ -367,7 +369,7 @@ impl InFlightRequest {
         shared.metrics.observe_phase(self.kind(), RequestPhase::Handler, service);
     }
 
-    /// The body of the reply comes in parts.
+    /// Records that the response body comes in parts.
     pub(crate) fn set_streaming(&self) {
         let enter = || self.lane.exchanges.stream(self.kind(), self.begun());
         self.streaming.get_or_init(|| Box::new(enter()));
@@ -383,7 +385,7 @@ impl Drop for InFlightRequest {
     fn drop(&mut self) {
         self.settle_expected();
         let metrics = self.lane.metrics();
-        // Counted before it is removed, so that no reader misses its result.
+        // Counted before the request is removed, so that no reader misses its result.
         metrics.finish(self.kind(), self.status);
         metrics.in_flight.sub(1);
         let mut request_record = self.request_record.take();

@@ -1,4 +1,4 @@
-//! What the requests and connections of a lane use of it.
+//! Per-lane state shared by its requests and connections.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -35,21 +35,21 @@ use crate::request::unsent::LaneUnsent;
 pub(crate) struct RequestSettings {
     pub(crate) limits: Limits,
     pub(crate) timeouts: Timeouts,
-    /// Name of the replica in replies.
+    /// The replica's name in responses.
     pub(crate) replica: Option<HeaderValue>,
     pub(crate) load_reports: LoadReports,
     pub(crate) ids: bool,
     pub(crate) traces: Traces,
-    /// Whether observers get the address of the client.
+    /// Whether observers receive the client's address.
     pub(crate) client_addresses: bool,
     pub(crate) observers: Option<Observers>,
 }
 
-/// What the requests of a server share across its lanes.
+/// State of requests that all lanes of a server share.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestShared {
     pub(crate) routes: Arc<Routes>,
-    /// The load report for replies.
+    /// The load report that responses carry.
     pub(crate) load_report: Arc<Published>,
     /// Whether requests arrive over TLS.
     pub(crate) secure: bool,
@@ -62,20 +62,20 @@ pub(crate) const LANE: &str = "corelane-lane";
 const REPLICA_NAME: HeaderName = HeaderName::from_static(REPLICA);
 const LANE_NAME: HeaderName = HeaderName::from_static(LANE);
 
-/// The state of a lane that its requests and connections use. It stays on the lane's thread.
+/// State of a lane that its requests and connections use. It stays on the lane's thread.
 #[derive(Debug)]
 pub(crate) struct LaneState {
     pub(crate) index: usize,
     lane: Lane,
     pub(crate) limits: Limits,
     pub(crate) timeouts: Timeouts,
-    /// The time of a request, as requests keep it.
+    /// The time limit of a request, in the unit that requests store.
     pub(crate) allowed: Millis,
     pub(crate) routes: Rc<LaneRoutes>,
     /// Whether requests arrive over TLS.
     pub(crate) secure: bool,
     pub(crate) trust: Arc<Trust>,
-    /// The reply headers that name the replica and this lane.
+    /// The response headers that name the replica and this lane.
     signature: Option<(HeaderValue, HeaderValue)>,
     /// `signature` as header lines.
     signature_lines: Vec<u8>,
@@ -88,21 +88,21 @@ pub(crate) struct LaneState {
     /// The slow lanes, if there are any.
     pub(crate) slow: Option<Rc<dyn Offload>>,
     retries: RetryBudget,
-    /// Replies that are sent at the end of the turn.
+    /// Responses that are sent at the end of the turn.
     pub(crate) sends: SendBatch,
     /// HTTP/2 streams that wait for their clients.
     pub(crate) streams: Rc<Streams>,
-    /// Bytes of replies that wait for their clients.
+    /// Bytes of responses that wait for their clients.
     pub(crate) unsent: Rc<LaneUnsent>,
-    /// Whether the last sweep found more of them in the process than it may have.
+    /// Whether the last sweep found the unsent bytes of the process above their limit.
     pub(crate) is_crowded: Cell<bool>,
     pub(crate) send_pace: Pace,
     pub(crate) receive_pace: Pace,
-    /// Replies that are streamed, and upgraded connections and streams.
+    /// Responses that are streamed, and upgraded connections and streams.
     pub(crate) exchanges: Exchanges,
     /// Time of the last sweep, without periods in which a handler held the lane.
     pub(crate) clock: Cell<Instant>,
-    /// Time between the last two sweeps, likewise.
+    /// Time between the last two sweeps, again without such periods.
     pub(crate) passed: Cell<Duration>,
     /// Tracks requests, if ids, traces or observers are enabled.
     pub(crate) request_records: Option<RequestRecords>,
@@ -158,7 +158,7 @@ impl LaneState {
         }
     }
 
-    /// Ends the request record of a request; see [`RequestRecords::end`].
+    /// Ends the record of a request; see [`RequestRecords::end`].
     pub(crate) fn end_request_record(
         &self,
         request_record: Box<RequestRecord>,
@@ -169,7 +169,7 @@ impl LaneState {
         }
     }
 
-    /// Adds the headers that name the replica and this lane to a reply.
+    /// Adds the headers that name the replica and this lane to a response.
     pub(crate) fn sign(&self, headers: &mut HeaderMap) {
         if let Some((replica, lane)) = &self.signature {
             headers.insert(REPLICA_NAME, replica.clone());
@@ -177,7 +177,7 @@ impl LaneState {
         }
     }
 
-    /// Marks the reply of a request that was not started, within the lane's [`RetryBudget`].
+    /// Marks the response of a request that was not started, within the lane's [`RetryBudget`].
     pub(crate) fn not_started(&self, problem: Problem) -> Problem {
         self.retries.mark(problem, self.metrics().finished.get())
     }
@@ -187,7 +187,8 @@ impl LaneState {
         &self.signature_lines
     }
 
-    /// Adds the load report to a reply, if one is due on its connection; see [`LatestReport::sign`].
+    /// Adds the load report to a response, if one is due on its connection; see
+    /// [`LatestReport::sign`].
     pub(crate) fn report_load(&self, reported: &Cell<u32>, headers: &mut HeaderMap) {
         if let Some(reports) = &self.load_reports {
             reports.sign(reported, headers);
@@ -199,7 +200,7 @@ impl LaneState {
         &self.lane.lanes
     }
 
-    /// The part of the lane's state that other threads can read.
+    /// The part of the lane's state that other threads may read.
     pub(crate) fn shared(&self) -> &LaneShared {
         self.lane.shared()
     }

@@ -1,4 +1,4 @@
-//! A reply that is made: its head, to which the server adds, and its body while it is sent.
+//! A response whose head is ready: the fields that the server adds, and the body while it is sent.
 
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -31,18 +31,18 @@ use crate::request::unsent::Piece;
 use crate::request::upload::DISCARDED;
 
 /// Maximum bytes that an HTTP/2 stream hands to hyper at a time. hyper keeps them until the
-/// client's window accepts them, and a stream that has handed over all its bytes cannot be ended, so
-/// the amount is small. With a much smaller piece, more windows of the client would end within a
-/// piece, each with a small frame.
+/// client's window accepts them, and a stream cannot be ended once it has handed over all its
+/// bytes, so the limit is small. With much smaller pieces, the client's window would more often end
+/// within a piece, which costs an extra small frame each time.
 const PIECE: usize = 64 * 1024;
 
 /// The start of the header line with the request id ([`ID_FIELD`]).
 const ID_LINE: &[u8] = b"x-request-id: ";
 
-/// A reply whose head is ready.
+/// A response whose head is ready.
 pub(crate) type Made<S> = Response<ReplyBody<<S as HttpService>::Body>>;
 
-/// The reply for what a request ended with; `wrap` is for its body.
+/// The response to a request whose handler ended with this result. `wrap` wraps its body.
 #[inline]
 pub(super) fn finished<A, B>(
     result: Result<Response<A>, Problem>,
@@ -56,7 +56,7 @@ where
         Ok(response) if response.status().is_informational() => informational(response, in_flight),
         Ok(mut response) => {
             if response.status() == StatusCode::SERVICE_UNAVAILABLE || in_flight.grpc.is_some() {
-                // Of a server behind this one, whose handler of this request has run.
+                // Set by a server behind this one whose handler did run.
                 response.headers_mut().remove(NOT_STARTED);
             }
             if in_flight.grpc.is_some() && problem::is_document(response.headers()) {
@@ -69,7 +69,7 @@ where
     }
 }
 
-/// The reply of the server for a problem.
+/// The server's response for a problem.
 fn refused<B>(problem: Problem, in_flight: &InFlightRequest) -> Response<Either<B, OwnBody>> {
     let reply = problem.into_reply(|document| document);
     if in_flight.grpc.is_some() {
@@ -78,8 +78,8 @@ fn refused<B>(problem: Problem, in_flight: &InFlightRequest) -> Response<Either<
     reply.map(own)
 }
 
-/// The reply for a status that is final only as an upgrade that the client offers (RFC 9110 section
-/// 15.2).
+/// The response for a status that is final only as an upgrade that the client offers (RFC 9110
+/// section 15.2).
 #[cold]
 #[inline(never)]
 fn informational<A, B>(
@@ -94,13 +94,14 @@ fn informational<A, B>(
     refused(Problem::from(StatusCode::INTERNAL_SERVER_ERROR), in_flight)
 }
 
-/// The body of a reply that the server makes itself.
+/// The body of a response that the server creates.
 fn own<B>(body: Bytes) -> Either<B, OwnBody> {
     Either::Right(OwnBody::Memory(body))
 }
 
 impl InFlightRequest {
-    /// Completes the head of a reply that was made `now`. `body` is the body of a GET.
+    /// Completes the head of a response that was created `now`. `body` is the body that a GET would
+    /// get.
     pub(crate) fn complete(&mut self, head: &mut Parts, body: &impl Body, now: Tick) {
         let status = self.problem.get().unwrap_or(head.status);
         self.status = Some(status);
@@ -137,7 +138,7 @@ impl InFlightRequest {
         let drains = self.lane.phase.get() != Phase::Serving;
         if drains || self.current.connection.is_last_reply() || !self.discard_body() {
             if head.status == StatusCode::SWITCHING_PROTOCOLS {
-                // HTTP ends anyway.
+                // HTTP ends on this connection anyway.
             } else if self.version < Version::HTTP_2 {
                 head.headers.insert(CONNECTION, HeaderValue::from_static("close"));
             } else {
@@ -146,7 +147,7 @@ impl InFlightRequest {
         }
     }
 
-    /// Adds the headers that identify the replica, the lane and the request to a reply.
+    /// Adds the headers that identify the replica, the lane and the request to a response.
     pub(crate) fn name(&self, fields: &mut HeaderMap) {
         self.lane.sign(fields);
         let request_record = self.request_record.take();
@@ -181,9 +182,9 @@ impl InFlightRequest {
         }
     }
 
-    /// Discards what the service dropped of the request's body, so that an HTTP/1.1 connection can
-    /// continue. False if that would cost more than a new connection: the reply has to announce the
-    /// end (RFC 9112 section 9.6).
+    /// Discards the part of the request's body that the service dropped, so that an HTTP/1.1
+    /// connection can continue. Returns false if discarding would cost more than a new connection:
+    /// the response then has to announce the end (RFC 9112 section 9.6).
     fn discard_body(&self) -> bool {
         let Some((_, watch)) = &self.current.body else { return true };
         let Some(body) = watch.take_dropped() else { return true };
@@ -208,20 +209,20 @@ async fn discard(mut body: hyper::body::Incoming) {
 }
 
 pin_project! {
-    /// The body of a reply. The request ends when it is dropped.
+    /// The body of a response. The request ends when this body is dropped.
     pub(crate) struct ReplyBody<B> {
         #[pin]
         inner: Either<B, OwnBody>,
-        // The rest of the last frame, over HTTP/2.
+        // Over HTTP/2: the rest of the last frame.
         rest: Option<Box<Piece>>,
-        // It has had a frame.
+        // Whether the body has produced a frame.
         given: bool,
         in_flight: Box<InFlightRequest>,
     }
 }
 
 impl<B> ReplyBody<B> {
-    /// Completes the reply to a request, which was made `now`.
+    /// Completes the response to a request, created `now`.
     pub(crate) fn reply(
         response: Response<Either<B, OwnBody>>,
         mut in_flight: Box<InFlightRequest>,
@@ -285,7 +286,7 @@ where
                 None => request_record.give(0, true),
             }
         }
-        // The plain path knows whether a reply is whole.
+        // The plain path knows whether a response is whole.
         if !this.in_flight.plain {
             let streams = match &polled {
                 Poll::Pending => true,
@@ -363,11 +364,11 @@ where
     }
 }
 
-/// A body that the server has, and not the service of the lane. As small as [`Bytes`]: replies are moved
-/// several times.
+/// A body that does not come from the lane's service. It is as small as [`Bytes`], because
+/// responses are moved several times.
 pub(crate) enum OwnBody {
     Memory(Bytes),
-    /// From another thread.
+    /// A body from another thread.
     Far(FarBody),
 }
 

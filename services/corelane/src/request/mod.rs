@@ -1,5 +1,5 @@
-//! Requests and the connections that carry them: their state, their order and their limits, without
-//! the input and output of connections.
+//! Requests and the connections that carry them: their state, order and limits. The input and output
+//! of connections is in `transport`.
 
 pub(crate) mod blocking;
 pub(crate) mod body;

@@ -1,4 +1,4 @@
-//! The requests that another thread serves for a lane. Slow lanes implement it.
+//! Requests that another thread serves for a lane. Slow lanes implement this interface.
 
 use std::any::Any;
 use std::fmt::{self, Debug};
@@ -23,17 +23,17 @@ use crate::request::client::ConnectionInfo;
 use crate::request::record::RequestRecord;
 use crate::request::routes::Routes;
 
-/// Takes requests of one lane.
+/// Takes over requests of one lane.
 pub(crate) trait Offload: Debug {
-    /// Whether the slow lane of this lane has nothing to do.
+    /// Whether this lane's slow lane is idle.
     fn is_idle(&self) -> bool;
 
-    /// Another lane that has nothing to do, and neither has its slow lane, if this lane has so much other
-    /// work that a request is better off there.
+    /// Another lane that is idle and whose slow lane is idle, if this lane has so much other work
+    /// that a request is better served there.
     fn relief(&self, work: Duration) -> Option<usize>;
 
-    /// Hands a request over to the slow lane of the lane `to`. The request comes back if that cannot
-    /// take it.
+    /// Hands a request over to the slow lane of lane `to`. Returns the request if that slow lane
+    /// cannot take it.
     fn hand_over(
         &self,
         request: HandedOver,
@@ -46,21 +46,21 @@ pub(crate) trait Offload: Debug {
 #[derive(Debug)]
 pub(crate) struct HandedOver {
     pub(crate) request: Request<Incoming>,
-    /// What its handler can learn.
+    /// The facts that the handler may read.
     pub(crate) facts: Facts,
-    /// The parts of its record that handlers can read.
+    /// The parts of the request's record that handlers can read.
     pub(crate) record: Option<Box<RequestRecord>>,
-    /// Longest time from the header to the head of the reply.
+    /// Longest time from the header to the head of the response.
     pub(crate) allowed: Duration,
-    /// Expected time in nanoseconds.
+    /// Expected lane time in nanoseconds.
     pub(crate) expected: u64,
 }
 
-/// A copy of what the lane has of a request. The connection stays with the lane.
+/// A copy of the lane's facts about a request. The connection stays with the lane.
 #[derive(Debug)]
 pub(crate) struct Facts {
     pub(crate) info: ConnectionInfo,
-    /// The client's address, as far as the connection tells.
+    /// The client's address, as far as the connection shows it.
     pub(crate) ip: Option<IpAddr>,
     pub(crate) trust: Arc<Trust>,
     pub(crate) routes: Arc<Routes>,
@@ -69,16 +69,16 @@ pub(crate) struct Facts {
     pub(crate) body: Option<Arc<BodyWatch>>,
 }
 
-/// A request that its lane handed over. The other thread drops it when this is dropped.
+/// A request that its lane handed over. When this is dropped, the other thread drops the request.
 pub(crate) trait Away: Debug {
-    /// Longest time from the header to the head of the reply, which the handler may change.
+    /// Longest time from the header to the head of the response, which the handler may change.
     fn allowed(&self) -> Duration;
 
-    /// Waits for the answer; `None` if the slow lane has ended.
+    /// Waits for the result; `None` if the slow lane has ended.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<FarAnswer>>;
 }
 
-/// What came of a request that a lane handed over.
+/// The result of a request that a lane handed over.
 pub(crate) struct FarAnswer {
     pub(crate) outcome: Outcome,
     /// When the handler started.
@@ -86,9 +86,9 @@ pub(crate) struct FarAnswer {
     /// CPU time of the handler in nanoseconds.
     pub(crate) held: u64,
     pub(crate) longest: LongestPoll,
-    /// The template that the handler named.
+    /// The template by which the handler named the route.
     pub(crate) route: Option<Box<str>>,
-    /// Why the limits of its route reject it.
+    /// The reason why the limits of the route reject the request.
     pub(crate) refused: Option<RequestRefusal>,
 }
 

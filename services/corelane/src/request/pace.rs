@@ -1,11 +1,11 @@
-//! The slowest that a client may send or read.
+//! The lowest rate at which a client may send or read.
 
 use std::time::Duration;
 
-/// A rate that a client has to reach on average over some time.
+/// A rate that a client must reach on average.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pace {
-    /// Bytes per second; `None` for any.
+    /// Bytes per second; `None` for no minimum.
     rate: Option<u64>,
     grace: Duration,
 }
@@ -20,11 +20,11 @@ impl Pace {
         self.grace
     }
 
-    /// The time that a client has left, which had `left`. `passed` is how long it was waited for
-    /// since then, and `bytes` is what it sent or read. Nothing is left of a client that is too slow.
+    /// Returns the time that the client has left. It had `left`, has since kept the server waiting
+    /// for `passed`, and sent or read `bytes`. A client that is too slow has no time left.
     ///
-    /// Each byte gives time at the rate, up to the grace: a client that pauses after a burst has as
-    /// long as one that begins.
+    /// Each byte adds time at this rate, up to the grace: after a burst, a client may pause for as
+    /// long as a client that has just begun.
     pub(crate) fn spend(self, left: Duration, bytes: u64, passed: Duration) -> Duration {
         let Some(rate) = self.rate else { return self.grace };
         let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(rate);

@@ -1,7 +1,7 @@
-//! The waiting requests of a lane: in the queue, or inside their handler.
+//! The waiting requests of a lane, in the queue or inside their handlers.
 //!
-//! Requests that finish in their first poll are not recorded, so that deadlines and drain reports
-//! cost them nothing.
+//! Requests that finish in their first poll are not recorded, so deadlines and drain reports cost
+//! them nothing.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -17,7 +17,7 @@ use crate::metrics::kind::KindIndex;
 pub(crate) struct Waiting {
     pub(crate) kind: KindIndex,
     begun: Tick,
-    /// Longest time from `begun` to the head of the reply.
+    /// Longest time from `begun` to the head of the response.
     allowed: Cell<Duration>,
     expired: Cell<bool>,
     waker: RefCell<Option<Waker>>,
@@ -28,7 +28,7 @@ pub(crate) struct Waiting {
 pub(crate) struct Pending(Registry<Rc<Waiting>>);
 
 impl Pending {
-    /// Wakes the requests whose deadline has passed, which then see that they expired.
+    /// Wakes the requests whose deadline has passed. They then find that they have expired.
     pub(crate) fn expire(&self, now: Tick) {
         for (_, waiting) in self.0.all().iter() {
             let lasted = Duration::from_nanos(now.since(waiting.begun));
@@ -51,7 +51,7 @@ impl Pending {
     }
 }
 
-/// A waiting request among those of its lane.
+/// One of the lane's waiting requests.
 #[derive(Debug)]
 pub(crate) struct PendingRequest {
     waiting: Rc<Waiting>,
@@ -59,7 +59,7 @@ pub(crate) struct PendingRequest {
 }
 
 impl PendingRequest {
-    /// A request that began at `begun` and may take the time `allowed`.
+    /// Adds a request that began at `begun` and may take `allowed`.
     pub(crate) fn new(pending: &Pending, kind: KindIndex, begun: Tick, allowed: Duration) -> Self {
         let (allowed, expired, waker) = (allowed.into(), Cell::new(false), RefCell::new(None));
         let waiting = Rc::new(Waiting { kind, begun, allowed, expired, waker });
@@ -67,12 +67,12 @@ impl PendingRequest {
         PendingRequest { waiting, _entry: entry }
     }
 
-    /// The handler waits, with this time allowed.
+    /// Sets the time that a waiting handler is allowed.
     pub(crate) fn allow(&self, allowed: Duration) {
         self.waiting.allowed.set(allowed);
     }
 
-    /// Whether the deadline has passed. Otherwise registers the waker for it.
+    /// Whether the deadline has passed. If not, registers the waker.
     pub(crate) fn is_expired(&self, cx: &mut Context<'_>) -> bool {
         if self.waiting.expired.get() {
             return true;

@@ -1,34 +1,34 @@
-//! Reasons to look at a lane's connections after a poll, and the measurement of their polls.
+//! Decides whether a lane's connections need a check after a poll, and measures their polls.
 //!
-//! While there is no reason, this costs a poll one comparison.
+//! Without a reason to check, a poll costs one comparison.
 
 use std::cell::Cell;
 
 use crate::base::clock::Tick;
 
-/// The polls of a lane's connections.
+/// Polls of a lane's connections.
 #[derive(Debug)]
 pub(crate) struct Polls {
-    /// The reasons to look at them, one bit each.
+    /// Reasons to check the connections, one bit each.
     reasons: Cell<u8>,
-    /// The plan to move connections for which they are measured, and when that began.
+    /// The plan to move connections that the measurement is for.
     plan: Cell<u32>,
     begun: Cell<Tick>,
-    /// The start of the current poll, and how many requests its connection had served.
+    /// Start of the current poll, and number of requests that its connection had served before.
     current: Cell<Option<(Tick, u64)>>,
 }
 
-/// The time of a connection's polls since its lane began to measure.
+/// Time that polls of a connection took since its lane began to measure.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PollTime {
     plan: u32,
     nanos: u32,
-    /// Requests that it had served before.
+    /// Requests that the connection had served before the measurement.
     served_before: u64,
 }
 
 impl Polls {
-    /// Connections have an order to park.
+    /// Connections are ordered to park.
     pub(crate) const PARK: u8 = 1;
     /// The lane takes part in a plan, so polls are measured.
     pub(crate) const PLAN: u8 = 2;
@@ -55,7 +55,7 @@ impl Polls {
         self.reasons.set(self.reasons.get() & !reason);
     }
 
-    /// Whether there is a reason to look at connections that wait.
+    /// Whether waiting connections need a check.
     pub(crate) fn is_raised(&self) -> bool {
         self.reasons.get() != 0
     }
@@ -65,7 +65,7 @@ impl Polls {
         self.reasons.get() & Polls::PLAN != 0
     }
 
-    /// Starts to measure for this plan.
+    /// Starts a measurement for this plan.
     pub(crate) fn measure(&self, plan: u32) {
         self.plan.set(plan);
         self.begun.set(Tick::now());
@@ -78,12 +78,12 @@ impl Polls {
         self.plan.get()
     }
 
-    /// A connection that has served so many requests is about to be polled.
+    /// Begins a poll of a connection that has served this many requests.
     pub(crate) fn begin(&self, served: u64) {
         self.current.set(Some((Tick::now(), served)));
     }
 
-    /// A connection was polled and waits. Adds the time of the poll to `total`.
+    /// Ends a poll after which the connection waits. Adds the time of the poll to `total`.
     pub(crate) fn end(&self, total: &Cell<PollTime>) {
         let Some((begun, served_before)) = self.current.take() else { return };
         let took = u32::try_from(Tick::now().since(begun)).unwrap_or(u32::MAX);
@@ -93,13 +93,14 @@ impl Polls {
         total.set(PollTime { nanos: before.nanos.saturating_add(took), ..before });
     }
 
-    /// The seconds of a request of a connection that has served so many. `None`: not measured.
+    /// Seconds per request of a connection that has served this many requests; `None` if not
+    /// measured.
     pub(crate) fn seconds_per_request(&self, time: PollTime, served: u64) -> Option<f64> {
         let requests = served.saturating_sub(time.served_before).max(1);
         (time.plan == self.plan.get()).then(|| f64::from(time.nanos) / 1e9 / requests as f64)
     }
 
-    /// The share of the lane's time that a connection took. `None`: not measured.
+    /// The share of the lane's time that a connection took; `None` if not measured.
     pub(crate) fn share(&self, time: PollTime) -> Option<f64> {
         let measured = || Tick::now().since(self.begun.get()).max(1) as f64;
         (time.plan == self.plan.get()).then(|| f64::from(time.nanos) / measured())

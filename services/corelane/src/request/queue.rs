@@ -1,8 +1,8 @@
 //! The slots of a lane and the requests that wait for one.
 //!
-//! A cheap request starts at once if a slot is free that is not reserved for a waiting request.
-//! Other requests are queued. The lane starts one at a time and polls its sockets before the next.
-//! So a cheap request waits for at most one slow handler, not for all that arrived in the same
+//! A cheap request starts at once if a slot is free and not reserved for a waiting request. Other
+//! requests are queued. The lane starts one at a time and polls its sockets before the next. A
+//! cheap request therefore waits for at most one slow handler, not for all that arrived in the same
 //! batch.
 
 use std::cell::{Cell, RefCell};
@@ -38,7 +38,7 @@ pub(crate) struct Queue {
 #[derive(Debug)]
 pub(crate) enum Turn {
     Here(Slot),
-    /// On the slow lane of another lane, which is idle.
+    /// On the slow lane of this other lane, which is idle.
     There(usize),
 }
 
@@ -82,7 +82,7 @@ impl Queue {
             return Admission::Shed;
         }
         let waiter = Rc::new(Waiter::default());
-        // Handing a request over takes about as long as this.
+        // Handing over a request takes about as long as this.
         let may_move = !is_bound && expected >= BRIEF;
         let waiting = Ranked { expected, may_move, waiter: Rc::clone(&waiter) };
         let place = self.turns.push(now.nanos(), expected, waiting);
@@ -95,15 +95,15 @@ impl Queue {
         &self.lane.shared().metrics
     }
 
-    /// Takes the next request, if one waits that can start.
+    /// Takes the next request, if a waiting request can start.
     fn next(self: &Rc<Self>) -> Option<(Rc<Waiter>, Turn)> {
         let (first, turn) = self.turns.next(|first, has_slot| self.turn(first, has_slot))?;
         self.metrics().queued.sub(1);
         Some((first.waiter, turn))
     }
 
-    /// Where the first of those that wait starts; `None` if nowhere yet. An idle lane takes it, if
-    /// others wait for long behind it.
+    /// Where the first waiting request starts; `None` if it cannot start yet. An idle lane takes it
+    /// if other requests wait for long behind it.
     fn turn(self: &Rc<Self>, first: &Ranked, has_slot: bool) -> Option<Turn> {
         let behind = self.metrics().expected.get().saturating_sub(first.expected);
         let behind = Duration::from_nanos(behind);
@@ -141,9 +141,9 @@ pub(crate) async fn run(queue: Rc<Queue>) {
 /// A request that waits.
 #[derive(Debug)]
 struct Ranked {
-    /// Its own expected time in nanoseconds.
+    /// Its expected time in nanoseconds.
     expected: u64,
-    /// Another lane may serve it.
+    /// Whether another lane may serve it.
     may_move: bool,
     waiter: Rc<Waiter>,
 }
@@ -207,8 +207,8 @@ impl Drop for Slot {
     }
 }
 
-/// Expected lane time in nanoseconds below which a request starts without waiting for its turn, on its
-/// own lane. To wait or to move would cost more than that saves other requests.
+/// Expected lane time in nanoseconds below which a request starts on its own lane without waiting
+/// for its turn. Waiting or moving would cost the request more than it would save others.
 pub const BRIEF: u64 = 100_000;
 
 /// A request is queued as if it had arrived later, by this multiple of its expected time. Cheap
@@ -216,8 +216,8 @@ pub const BRIEF: u64 = 100_000;
 /// it waits.
 pub const HANDICAP: u64 = 8;
 
-/// The slots of a queue, and the requests that wait for one. It has neither a clock nor tasks, so the
-/// capacity model runs it in simulated time.
+/// The slots of a queue, and the requests that wait for a slot. It uses no clock and no tasks, so
+/// the capacity model can run it in simulated time.
 #[derive(Debug)]
 pub struct Turns<T> {
     slots: usize,
@@ -225,11 +225,11 @@ pub struct Turns<T> {
     running: Tally,
     waiting: RefCell<BTreeMap<Place, T>>,
     arrivals: Cell<u64>,
-    /// A waiting request found every slot taken: the next free slot is reserved for it.
+    /// Whether the next free slot is reserved, because a waiting request found every slot taken.
     owed: Cell<bool>,
 }
 
-/// The place of a request that waits. The smallest has the next turn.
+/// The place of a waiting request. The smallest place has the next turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     since: u64,
@@ -237,7 +237,7 @@ pub struct Place {
 }
 
 impl<T> Turns<T> {
-    /// A queue with this many slots, and room for `capacity` requests that wait for one.
+    /// Creates a queue with this many slots and room for `capacity` waiting requests.
     pub fn new(slots: usize, capacity: usize) -> Self {
         Turns {
             slots,
@@ -278,17 +278,18 @@ impl<T> Turns<T> {
         self.running.sub(1);
     }
 
-    /// Whether a request that is expected to take this many nanoseconds starts at once: it is cheap, and a
-    /// free slot is not reserved for a waiting request. Requests with little lane time may hold their slots
-    /// for long, and would otherwise take every slot that becomes free.
+    /// Whether a request that is expected to take this many nanoseconds starts at once: it is
+    /// cheap, and a free slot is not reserved for a waiting request. Without the reservation,
+    /// requests that use little lane time but hold their slots for long would take every slot that
+    /// becomes free.
     #[inline]
     pub fn may_start(&self, expected: u64) -> bool {
         let owed = self.owed.get() && self.is_waiting();
         expected < BRIEF && self.running.get() + usize::from(owed) < self.slots
     }
 
-    /// Whether no further request may wait. One that waits only for its turn and not for a slot does not fill
-    /// the queue.
+    /// Whether the queue has no room for another request. A request that waits for its turn while a
+    /// slot is free does not count.
     pub fn is_full(&self) -> bool {
         let all = self.running.get() + self.waiting.borrow().len();
         all >= self.slots.saturating_add(self.capacity)
@@ -304,8 +305,8 @@ impl<T> Turns<T> {
         place
     }
 
-    /// Takes the next request, and what `start` returned for it and for whether a slot is free. If that is
-    /// nothing, the request waits on.
+    /// Takes the next request together with the value that `start` returned. `start` receives the
+    /// request and whether a slot is free. If it returns `None`, the request keeps waiting.
     pub fn next<P>(&self, start: impl FnOnce(&T, bool) -> Option<P>) -> Option<(T, P)> {
         self.owed.set(!self.has_slot());
         let mut waiting = self.waiting.borrow_mut();

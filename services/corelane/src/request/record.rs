@@ -1,4 +1,4 @@
-//! Records of requests: the id, trace and times that are kept for observers.
+//! Request records: the id, trace and times kept for observers.
 //!
 //! A record is boxed, so a request without one carries only an empty word. Boxes are reused to avoid
 //! allocations.
@@ -43,7 +43,7 @@ pub(crate) struct RequestRecord {
     made: Option<Tick>,
     status: Option<StatusCode>,
     body_bytes: u64,
-    /// The service has produced the whole body of its reply.
+    /// Whether the service has produced the whole response body.
     whole: bool,
     cut: Option<Cut>,
 }
@@ -55,40 +55,40 @@ struct OwnSpan {
 }
 
 impl RequestRecord {
-    /// The id of its trace, if that is being recorded.
+    /// The trace id, if the trace is being recorded.
     pub(crate) fn recorded_trace(&self) -> Option<[u8; 16]> {
         self.trace.as_ref().filter(|it| it.is_sampled()).map(TraceContext::trace_id)
     }
 
-    /// The handler starts.
+    /// Records that the handler starts.
     pub(crate) fn start(&mut self, now: Tick) {
         self.started = Some(now);
     }
 
-    /// The kind of the request, which its service may have named.
+    /// Sets the kind of the request, because the service may have named its route.
     pub(crate) fn set_kind(&mut self, kind: KindIndex) {
         self.kind = kind;
     }
 
-    /// The head of the reply is ready.
+    /// Records that the head of the response is ready.
     pub(crate) fn answer(&mut self, status: StatusCode, now: Tick) {
         (self.status, self.made) = (Some(status), Some(now));
         // hyper sends no body with these and does not poll it.
         self.whole = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
     }
 
-    /// The body of the reply produced `bytes` bytes; `whole` if it has ended.
+    /// Records that the response body produced `bytes` bytes; `whole` if it has ended.
     pub(crate) fn give(&mut self, bytes: usize, whole: bool) {
         self.body_bytes += bytes as u64;
         self.whole |= whole;
     }
 
-    /// The server abandoned the client; the first reason counts.
+    /// Records why the server abandoned the client. The first reason counts.
     pub(crate) fn set_cut(&mut self, cut: Option<Cut>) {
         self.cut = self.cut.or(cut);
     }
 
-    /// The parts that another thread needs.
+    /// The parts of the record that another thread needs.
     pub(crate) fn named(&self) -> Box<RequestRecord> {
         let (id, trace) = (self.id.clone(), self.trace.clone());
         Box::new(RequestRecord {
@@ -124,7 +124,7 @@ impl RequestRecord {
         (self.body_bytes, self.whole, self.cut) = (0, false, None);
     }
 
-    /// The durations, if writing the reply took `write` nanoseconds, or if it was not written.
+    /// The durations. `write` is the time that writing the response took, if it was written.
     fn times(&self, write: Option<u64>) -> Times {
         let between = |from: Tick, to: Tick| Duration::from_nanos(to.since(from));
         let made = self.made.unwrap_or_else(Tick::now);
@@ -136,7 +136,7 @@ impl RequestRecord {
         }
     }
 
-    /// What an observer receives, with the template of the route.
+    /// The summary for an observer, with the route template.
     fn finished<'a>(&'a self, route: &'a str, write: Option<u64>) -> Finished<'a> {
         let span = self.span.as_ref();
         Finished {
@@ -183,7 +183,7 @@ impl fmt::Debug for RequestRecords {
 }
 
 impl RequestRecords {
-    /// `None` if ids, traces and observers are disabled.
+    /// Returns `None` if ids, traces and observers are disabled.
     pub(crate) fn new(
         ids: bool,
         traces: Traces,
@@ -210,8 +210,8 @@ impl RequestRecords {
         self.ids
     }
 
-    /// Tracks a request that began at `begun`, `accept` nanoseconds after its connection. `client`
-    /// finds the address of its client, if the observer wants it.
+    /// Tracks a request that began at `begun`, `accept` nanoseconds after its connection was
+    /// accepted. `client` finds the client's address, if the observer wants it.
     pub(crate) fn follow<B: Body>(
         &self,
         request: &Request<B>,
@@ -267,7 +267,8 @@ impl RequestRecords {
         request_record.span = Some(OwnSpan { parent, authority });
     }
 
-    /// Ends a request whose reply took `write` nanoseconds to write, if it was written.
+    /// Ends a request. `write` is the time in nanoseconds that writing the response took, if it was
+    /// written.
     pub(crate) fn end(&self, mut request_record: Box<RequestRecord>, write: Option<u64>) {
         if let Some(observer) = &self.observer {
             let route = self.routes.name(request_record.kind.route());

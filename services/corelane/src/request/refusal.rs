@@ -1,4 +1,5 @@
-//! Replies that the server makes itself: to requests that it rejects, and to errors of the service.
+//! Responses that the server itself creates: for requests that it rejects, and for errors of the
+//! service.
 
 use std::error::Error as StdError;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -21,17 +22,18 @@ use crate::request::current;
 use crate::request::in_flight::InFlightRequest;
 use crate::request::lane_state::LaneState;
 
-/// The largest body that a route of this process allows by limits of its own. If it is more than a
-/// server allows, the server calls its service for every size, because only the service knows which
-/// route a request has.
+/// The largest body that a [`RouteLimits`](super::RouteLimits) layer of this process allows. If it
+/// exceeds the limit of a server, that server calls its service for every size, because only the
+/// service knows the route of a request.
 static LARGEST_BODY: AtomicU64 = AtomicU64::new(0);
 
-/// A route allows bodies of so many bytes.
+/// Records that a route allows bodies of this size.
 pub(super) fn raise_largest_body(bytes: u64) {
     LARGEST_BODY.fetch_max(bytes, Relaxed);
 }
 
-/// Overload reply. `Retry-After` is the time that the lane needs for its expected work.
+/// Returns the overload response. `Retry-After` is the time that the lane needs for its expected
+/// work.
 pub(super) fn overloaded(lane: &LaneState) -> Problem {
     let wait = Duration::from_nanos(lane.metrics().expected.get()).as_secs().clamp(1, 60);
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded")
@@ -39,26 +41,26 @@ pub(super) fn overloaded(lane: &LaneState) -> Problem {
         .header(RETRY_AFTER, HeaderValue::from(wait))
 }
 
-/// Reply while the clients of earlier requests do not read their replies.
+/// Returns the response for a request that arrives while clients leave earlier responses unread.
 pub(super) fn crowded() -> Problem {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded")
         .detail("too many bytes of other responses wait for their clients")
         .header(RETRY_AFTER, HeaderValue::from_static("5"))
 }
 
-/// Reply for a request whose deadline passed.
+/// Returns the response for a request whose deadline passed.
 pub(super) fn expired() -> Problem {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, DEADLINE_EXCEEDED)
         .detail("the request took longer than the server allows")
         .header(RETRY_AFTER, HeaderValue::from_static("1"))
 }
 
-/// Reply for a request whose body did not arrive in time.
+/// Returns the response for a request whose body did not arrive in time.
 pub(super) fn body_timed_out() -> Problem {
     Problem::from(StatusCode::REQUEST_TIMEOUT).detail("timed out waiting for the request body")
 }
 
-/// The reason to reject a request, if there is one.
+/// Returns the reason to reject the request, if there is one.
 pub(super) fn refusal(
     request: &mut Request<hyper::body::Incoming>,
     lane: &LaneState,
@@ -95,13 +97,14 @@ pub(super) fn refusal(
     None
 }
 
-/// Reply for a request with more than `allowed` header fields.
+/// Returns the response for a request with more than `allowed` header fields.
 pub(crate) fn too_many_headers(allowed: usize) -> Problem {
     let problem = Problem::from(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
     problem.detail(format!("a request may have at most {allowed} header fields"))
 }
 
-/// Reply for a header of more than `allowed` bytes. `is_list`: counted as HTTP/2 does.
+/// Returns the response for a header of more than `allowed` bytes. `is_list`: counted as HTTP/2
+/// does.
 pub(crate) fn header_too_large(allowed: usize, is_list: bool) -> Problem {
     let problem = Problem::from(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
     problem.detail(match is_list {
@@ -112,7 +115,7 @@ pub(crate) fn header_too_large(allowed: usize, is_list: bool) -> Problem {
     })
 }
 
-/// Least size of the header section of an HTTP/1.1 request, with `: ` and CRLF for each field.
+/// Minimum size of an HTTP/1.1 request's header section, with `: ` and CRLF for each field.
 pub(super) fn header_bytes<B>(request: &Request<B>) -> usize {
     request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum()
 }
@@ -129,7 +132,7 @@ pub(super) fn header_list_bytes<B>(request: &Request<B>) -> usize {
         (":protocol", request.extensions().get().map(Protocol::as_str)),
     ];
     let pseudo = pseudo.iter().filter_map(|(name, value)| Some(name.len() + (*value)?.len()));
-    // A Host next to `:authority` has the same value, and may be ours.
+    // A Host field next to `:authority` has the same value, and the server may have added it.
     let fields = request.headers().iter();
     let fields = fields.filter(|(name, _)| *name != HOST || uri.authority().is_none());
     let fields = fields.map(|(name, value)| name.as_str().len() + value.len());
@@ -141,7 +144,8 @@ pub(super) fn too_large(allowed: u64) -> Problem {
         .detail(format!("a request body may have at most {allowed} bytes"))
 }
 
-/// Reply for an error of the service. Logs the details, which the client must not see.
+/// Returns the response for an error of the service. Logs the details, which the client must not
+/// see.
 pub(super) fn failure(error: BoxError, in_flight: &InFlightRequest) -> Problem {
     let lane = &in_flight.lane;
     let mut cause: Option<&(dyn StdError + 'static)> = Some(error.as_ref());

@@ -1,4 +1,4 @@
-//! Runs each request through the user's service: checks it, counts it and produces the reply.
+//! Runs each request through the user's service: checks it, counts it and produces the response.
 
 use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -29,16 +29,17 @@ use crate::request::refusal::{body_timed_out, crowded, expired, failure, overloa
 use crate::request::service::{HttpService, Unserved};
 
 pin_project! {
-    /// The reply to one request in progress.
+    /// The future response to one request.
     pub(crate) struct Reply<S: HttpService> {
-        // Dropped before the in_flight: a request is in flight until its handler is dropped.
+        // Declared first so that it drops before `in_flight`: a request is in flight until its
+        // handler is dropped.
         #[pin]
         work: Progress<S>,
-        // `None` once the reply is ready.
+        // `None` once the response is ready.
         in_flight: Option<Box<InFlightRequest>>,
-        // When its handler started.
+        // When the handler started.
         started: Tick,
-        // Set while it waits.
+        // Set while the request waits.
         pending: Option<PendingRequest>,
     }
 }
@@ -52,27 +53,27 @@ pin_project! {
         // The service was not ready when it was first polled.
         Unready { future: Pin<Box<Oneshot<S, Request<Incoming>>>>, slot: Slot },
         Running { #[pin] future: S::Future, slot: Slot },
-        // The slow lane has it.
+        // The slow lane serves the request.
         Away { away: Box<dyn Away> },
     }
 }
 
-/// Where a request is that its service has not received.
+/// The step of a request that its service has not received.
 enum Step<S> {
-    /// Not polled yet. hyper calls the service for many HTTP/2 streams at once and polls them one by
-    /// one, so the admission of later ones can use the costs of the first. An HTTP/1.1 request may be
-    /// called while the previous reply still waits for its client.
+    /// Not polled yet. hyper calls the service for many HTTP/2 streams at once and polls them one
+    /// by one, so the admission of later ones can use the costs of the first. An HTTP/1.1 request
+    /// may be called while the previous response still waits for its client.
     Arrived(Call<S>),
     Waiting(Queued, Call<S>),
     Refused(Box<Problem>),
 }
 
-/// A request and the service for it.
+/// A request and the service that will handle it.
 type Call<S> = Box<(S, Request<Incoming>)>;
 
 impl<S: HttpService> Reply<S> {
-    /// The reply to a plain request, which has to be polled at once. `has_body`: some of its body is
-    /// still to come.
+    /// Creates the response to a plain request, which must be polled at once. `has_body`: part of
+    /// the body is still to come.
     pub(crate) fn plain(
         service: &S,
         lane: &Rc<LaneState>,
@@ -89,7 +90,7 @@ impl<S: HttpService> Reply<S> {
         Reply::admitted(service, request, in_flight)
     }
 
-    /// The reply to a request that has to be polled at once.
+    /// Creates the response to an admitted request, which must be polled at once.
     pub(super) fn admitted(
         service: &S,
         request: Unserved<'_>,
@@ -100,7 +101,7 @@ impl<S: HttpService> Reply<S> {
         Reply::new(in_flight, work)
     }
 
-    /// The reply to a request that is admitted when it is first polled.
+    /// Creates the response to a request that is admitted when it is first polled.
     pub(super) fn arrived(
         service: &S,
         request: Request<Incoming>,
@@ -110,7 +111,7 @@ impl<S: HttpService> Reply<S> {
         Reply::new(in_flight, Progress::outside(Step::Arrived(call)))
     }
 
-    /// The reply to a request that the service does not get.
+    /// Creates the response to a request that the service does not receive.
     pub(super) fn refused(
         in_flight: Box<InFlightRequest>,
         reason: RequestRefusal,
@@ -120,7 +121,7 @@ impl<S: HttpService> Reply<S> {
         Reply::new(in_flight, work)
     }
 
-    /// hyper polls it.
+    /// Records that hyper polls the response.
     pub(super) fn set_polled(&self) {
         if let Some(in_flight) = &self.in_flight {
             in_flight.current.connection.set_unpolled(false);
@@ -137,7 +138,7 @@ impl<S: HttpService> Progress<S> {
         Progress::Outside { step: Some(step) }
     }
 
-    /// Everything that a request needed is released.
+    /// The state after everything that the request needed was released.
     fn released() -> Self {
         Progress::Outside { step: None }
     }
@@ -165,7 +166,7 @@ impl<S: HttpService> Progress<S> {
         Progress::refused(lane, RequestRefusal::UnsentBytes, lane.not_started(crowded()))
     }
 
-    /// Starts a request, queues it, hands it over to the slow lane, or refuses it.
+    /// Starts a request, queues it, hands it over to the slow lane or rejects it.
     fn admitted(
         service: S,
         request: Unserved<'_>,
@@ -198,7 +199,7 @@ impl<S: HttpService> Progress<S> {
         }
     }
 
-    /// Starts a request whose turn came.
+    /// Starts a request whose turn has come.
     fn turned(
         (service, request): (S, Request<Incoming>),
         turn: Turn,
@@ -242,8 +243,8 @@ impl<S: HttpService> Progress<S> {
         }
     }
 
-    /// Admits a request that has arrived, or starts one whose turn came. `polled`: when this poll
-    /// began, if that is known.
+    /// Admits a request that has arrived, or starts a request whose turn has come. `polled`: when
+    /// this poll began, if that is known.
     fn advance(
         mut self: Pin<&mut Self>,
         in_flight: &mut InFlightRequest,
@@ -277,7 +278,7 @@ impl<S: HttpService> Future for Reply<S> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
-        // A reply is ready once.
+        // A response becomes ready only once.
         let Some(mut in_flight) = this.in_flight.take() else { return Poll::Pending };
         // The first poll of a request that starts on arrival follows immediately.
         let mut polled = in_flight.begun();
@@ -333,7 +334,8 @@ impl<S: HttpService> Future for Reply<S> {
     }
 }
 
-/// Registers a request that waits, now or earlier. Nothing can have expired since this poll began.
+/// Registers a request that waits, if it is not registered. Nothing can have expired since this
+/// poll began.
 fn wait<T>(
     pending: &mut Option<PendingRequest>,
     in_flight: &InFlightRequest,
@@ -367,7 +369,7 @@ where
         return Poll::Pending;
     }
     let lane = &in_flight.lane;
-    // The handler's reply is ignored: an axum extractor replies 400, for instance.
+    // The handler's response is ignored: an axum extractor responds with 400, for instance.
     if in_flight.body_is_too_large() {
         lane.metrics().refuse_request(RequestRefusal::BodyTooLarge);
         return Poll::Ready(Err(too_large(in_flight.body_limit())));
@@ -375,7 +377,7 @@ where
     made?.map(|result| result.map_err(|error| failure(error.into(), in_flight)))
 }
 
-/// Polls for the answer of the slow lane.
+/// Polls for the result from the slow lane.
 #[cold]
 fn returned(
     away: &mut dyn Away,
@@ -391,7 +393,7 @@ fn returned(
     Poll::Ready(match outcome {
         Some(Ok(Ok(response))) => Ok(response),
         Some(Ok(Err(error))) => Err(failure(error, in_flight)),
-        // Counted and logged as on the lane.
+        // Counted and logged as a panic on the lane is.
         Some(Err(panic)) => guard(in_flight, || resume_unwind(panic)),
         None => Err(Problem::from(StatusCode::INTERNAL_SERVER_ERROR)),
     })

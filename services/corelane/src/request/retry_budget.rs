@@ -1,10 +1,11 @@
 //! Marks rejected requests that a proxy may send to another replica.
 //!
-//! A proxy that repeats every rejected request multiplies the load of a fleet that is already
-//! overloaded. Proxies cannot see that, but each replica knows how much of its load it rejects. So
-//! it marks at most one request in [`COST`] that it has finished. If a fleet finishes `f` requests,
-//! at most `f / COST` of them are retries. So `f` is at most `COST / (COST - 1)`, 1.2 times, what
-//! clients sent. Each lane also allows a burst after a quiet time.
+//! A proxy that retries every rejected request multiplies the load of a fleet that is already
+//! overloaded. Proxies cannot see the overload, but each replica knows how much of its load it
+//! rejects. Each replica therefore marks at most one rejected request for every [`COST`] requests
+//! that it has finished. If a fleet finishes `f` requests, at most `f / COST` of them are retries,
+//! so `f` is at most `COST / (COST - 1)`, 1.2 times, the number that clients sent. Each lane also
+//! allows a burst after a quiet time.
 
 use std::cell::Cell;
 
@@ -12,17 +13,17 @@ use http::{HeaderName, HeaderValue};
 
 use crate::message::problem::Problem;
 
-/// The reply header of a request whose service was not called, so that another replica may serve
-/// it, whatever its method.
+/// The response header that marks a request whose service was not called, so that another replica
+/// may serve it, whatever its method.
 pub(crate) const NOT_STARTED: HeaderName = HeaderName::from_static("corelane-not-started");
 
-/// Finished requests for each one that is marked.
+/// Finished requests per marked request.
 const COST: u64 = 6;
 
-/// Maximum number of requests that are marked at once.
+/// Maximum number of requests that are marked in a burst.
 const BURST: u64 = 64;
 
-/// The budget of a lane.
+/// The retry budget of a lane.
 #[derive(Debug)]
 pub(crate) struct RetryBudget {
     saved: Cell<u64>,
@@ -35,7 +36,7 @@ impl RetryBudget {
         RetryBudget { saved: Cell::new(BURST * COST), finished: Cell::new(0) }
     }
 
-    /// Adds the mark to the reply of a request that was not started, while the budget lasts.
+    /// Adds the mark to the response of a request that was not started, while the budget lasts.
     /// `finished`: number of requests that the lane has finished.
     pub(crate) fn mark(&self, problem: Problem, finished: u64) -> Problem {
         if self.takes(finished) {

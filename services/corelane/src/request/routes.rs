@@ -6,14 +6,15 @@ use std::sync::{Arc, OnceLock};
 /// The label of a path that no template matches.
 pub(crate) const OTHER: &str = "other";
 
-/// Maximum number of templates: each needs memory for its counters in every lane.
+/// Maximum number of templates. Each needs memory for its counters in every lane.
 pub(crate) const MAX_ROUTES: usize = 64;
 
 /// Default and maximum number of templates that are learnt from the service.
 pub(crate) const LEARNT_ROUTES: usize = 64;
 pub(crate) const MAX_LEARNT_ROUTES: usize = 512;
 
-/// The templates of a server: those of its settings, then [`OTHER`], then those that it learns.
+/// The templates of a server: first those from its settings, then [`OTHER`], then those that it
+/// learns.
 #[derive(Debug)]
 pub(crate) struct Routes {
     given: matchit::Router<usize>,
@@ -24,7 +25,7 @@ pub(crate) struct Routes {
 }
 
 impl Routes {
-    /// These templates, with room to learn so many others.
+    /// Creates the set from these templates, with room to learn `learnt` more.
     pub(crate) fn new(templates: &[String], learnt: usize) -> Result<Self, String> {
         if templates.len() > MAX_ROUTES {
             return Err(format!(
@@ -47,7 +48,7 @@ impl Routes {
         self.names.len() - 1
     }
 
-    /// Rows that a table by route needs at the start, and once a template is learnt.
+    /// Rows of a per-route table: at the start, and once a template is learnt.
     pub(crate) fn rows(&self) -> (usize, usize) {
         (self.names.len(), self.learnt.len())
     }
@@ -64,16 +65,16 @@ impl Routes {
         self.names.iter().chain(learnt).map(String::as_str)
     }
 
-    /// Index of a template of the service, which becomes known. `None` if there is no room.
+    /// Learns a template of the service and returns its index; `None` if there is no room.
     fn learn(&self, template: &str) -> Option<usize> {
-        // Lanes that learn at the same time agree: a slot has the template of the first.
+        // If lanes learn at the same time, each slot keeps the template that came first.
         let mut slots = self.learnt.iter();
         let slot = slots.position(|slot| slot.get_or_init(|| template.to_owned()) == template)?;
         Some(self.names.len() + slot)
     }
 }
 
-/// The templates as one lane uses them. It learns by its own requests, so that it shares nothing.
+/// One lane's view of the templates. A lane learns from its own requests, so it shares nothing.
 #[derive(Debug)]
 pub(crate) struct LaneRoutes {
     all: Arc<Routes>,
@@ -86,9 +87,9 @@ pub(crate) struct LaneRoutes {
 #[derive(Debug, Default)]
 struct Learnt {
     matcher: matchit::Router<usize>,
-    /// Indices that are in the matcher, or contradict others there.
+    /// Indices in the matcher, and indices that conflict with it.
     known: Vec<usize>,
-    /// Whether the log says that there is no room.
+    /// Whether the lane has logged that there is no room.
     is_full: bool,
 }
 
@@ -108,7 +109,7 @@ impl LaneRoutes {
         &self.all
     }
 
-    /// Index of a template, which the lane learns if the settings do not have it.
+    /// Index of a template, which the lane learns if it is not among the settings.
     pub(crate) fn index_of(&self, template: &str) -> usize {
         let given = self.all.names[..self.all.other()].iter().position(|name| name == template);
         given.unwrap_or_else(|| self.learn(template))
@@ -128,8 +129,8 @@ impl LaneRoutes {
         self.learnt.borrow().matcher.at(path).map_or(other, |found| *found.value)
     }
 
-    /// Index of the route of a request that was found at `index`, and whose service names this
-    /// template. A template of the settings remains.
+    /// Index of the route of a request that was found at `index` and whose service names this
+    /// template. A template from the settings takes precedence.
     #[inline]
     pub(crate) fn settle(&self, index: usize, template: &str) -> usize {
         let other = self.all.other();
@@ -151,7 +152,7 @@ impl LaneRoutes {
         if !learnt.known.contains(&index) {
             learnt.known.push(index);
             self.has_learnt.set(true);
-            // A template that contradicts another one still names its requests, after their calls.
+            // A template that conflicts with another still names its requests after their calls.
             if let Err(error) = learnt.matcher.insert(template, index) {
                 tracing::debug!(template, %error, "a route is not matched before its call");
             }

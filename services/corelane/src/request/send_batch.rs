@@ -1,8 +1,8 @@
-//! Replies that a lane sends together at the end of a turn of its event loop.
+//! Responses that a lane sends together at the end of a turn of its event loop.
 //!
-//! Many sends in a row take less CPU time than sends between reads, probably because the kernel's
-//! code for them stays in the CPU's caches. With few ready connections a batch saves nothing, so
-//! their replies are sent at once.
+//! Several sends in a row take less CPU time than sends between reads, probably because the
+//! kernel's send path stays in the CPU caches. With few ready connections a batch saves nothing, so
+//! their responses are sent at once.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -12,30 +12,30 @@ use std::task::{Poll, Waker};
 
 use crate::base::clock::Tick;
 
-/// Replies of a turn that are too few for a batch.
+/// Responses per turn up to which a batch saves nothing.
 const FEW: u32 = 8;
 
-/// Maximum replies in a batch.
+/// Maximum responses in a batch.
 const REPLIES: usize = 32;
 
 /// Maximum bytes in a batch.
 const BYTES: usize = 32 * 1024;
 
-/// Maximum size of a reply that waits. The system call for a larger one mostly copies.
+/// Maximum size of a response that waits. The system call for a larger response mostly copies.
 pub(crate) const REPLY: usize = 4096;
 
-/// Nanoseconds for which a reply may wait for the handlers of other requests, as they are expected.
+/// Nanoseconds of expected handler time for which a response may wait.
 const DELAY: u64 = 100_000;
 
-/// Sends the replies of one connection.
+/// Sends the responses of one connection.
 pub(crate) trait Sender {
-    /// Sends a reply. What the socket does not accept is sent by the connection's task.
+    /// Sends a response. The connection's task sends what the socket does not accept.
     fn send(&self, reply: &[u8]);
 }
 
 struct Entry {
     sender: Rc<dyn Sender>,
-    /// End of the reply in the bytes of the batch.
+    /// End of the response in the bytes of the batch.
     end: usize,
 }
 
@@ -49,12 +49,12 @@ struct Replies {
 pub(crate) struct SendBatch {
     replies: RefCell<Replies>,
     is_empty: Cell<bool>,
-    /// The turn of the event loop.
+    /// The current turn of the event loop.
     turn: Cell<u64>,
-    /// Replies of this turn, and of the turn before.
+    /// Responses of this turn, and of the previous turn.
     ready: Cell<u32>,
     before: Cell<u32>,
-    /// Start of the first handler since there is a reply.
+    /// Start of the first handler since a response began to wait.
     since: Cell<Option<Tick>>,
     /// Wakes [`SendBatch::run`].
     waker: RefCell<Option<Waker>>,
@@ -73,8 +73,8 @@ impl SendBatch {
         }
     }
 
-    /// Whether the next reply should wait, because this turn or the one before has many. `turn`
-    /// changes when the event loop sleeps.
+    /// Whether the next response should wait, because this turn or the previous one has many
+    /// responses. `turn` changes when the event loop sleeps.
     pub(crate) fn is_worthwhile(&self, turn: u64) -> bool {
         if self.turn.replace(turn) != turn {
             self.before.set(self.ready.take());
@@ -83,7 +83,7 @@ impl SendBatch {
         self.ready.get().max(self.before.get()) > FEW
     }
 
-    /// Adds a reply.
+    /// Adds a response.
     pub(crate) fn add(&self, sender: Rc<dyn Sender>, reply: &[u8]) {
         let mut replies = self.replies.borrow_mut();
         if replies.entries.len() == REPLIES || replies.bytes.len() + reply.len() > BYTES {
@@ -96,15 +96,15 @@ impl SendBatch {
         replies.entries.push(Entry { sender, end });
         if self.is_empty.replace(false) {
             self.since.set(None);
-            // Its task runs after all that are ready now.
+            // The woken task runs after all tasks that are ready now.
             if let Some(waker) = &*self.waker.borrow() {
                 waker.wake_by_ref();
             }
         }
     }
 
-    /// A handler is about to run and to hold the lane for about `expected` nanoseconds. Replies do
-    /// not wait for an expensive one, nor for many others.
+    /// Called when a handler is about to run and to hold the lane for about `expected` nanoseconds.
+    /// Responses wait neither for an expensive handler nor for many cheap ones.
     #[inline]
     pub(crate) fn before_handler(&self, now: Tick, expected: u64) {
         if !self.is_empty.get() {
@@ -121,7 +121,7 @@ impl SendBatch {
         }
     }
 
-    /// Sends all replies.
+    /// Sends all responses.
     pub(crate) fn flush(&self) {
         if self.is_empty.replace(true) {
             return;
@@ -133,11 +133,11 @@ impl SendBatch {
             begin = end;
         }
         replies.bytes.clear();
-        // Keeps the memory.
+        // Put back to keep the allocated memory.
         self.replies.replace(replies);
     }
 
-    /// Sends the replies at the end of each turn, for as long as the lane runs.
+    /// Sends the responses at the end of each turn, for as long as the lane runs.
     pub(crate) async fn run(&self) {
         poll_fn(|cx| {
             self.flush();
@@ -158,7 +158,7 @@ impl fmt::Debug for SendBatch {
 mod tests {
     use super::*;
 
-    /// What was sent, in its order.
+    /// The sent data, in order.
     #[derive(Default)]
     struct Sent(RefCell<Vec<Vec<u8>>>);
 

@@ -1,4 +1,4 @@
-//! The service that a lane calls, how it is created, and the requests in transit to it.
+//! The service that a lane calls: how it is created, and how it receives requests.
 
 use std::any::Any;
 use std::future::poll_fn;
@@ -33,8 +33,8 @@ where
     type Body = B;
 }
 
-/// A request that its service has not received. It stays in the place where it was read until it is
-/// taken, once: to move it from hand to hand takes longer than to read it.
+/// A request that its service has not received. It stays where it was read until it is taken, once:
+/// moving it repeatedly would take longer than reading it.
 #[derive(Debug)]
 pub(crate) struct Unserved<'a>(&'a mut Option<Request<Incoming>>);
 
@@ -85,14 +85,14 @@ where
     });
     let mut phase = lifecycle.watch();
     tokio::select! {
-        // A service that is ready at once is served: clients may wait for it already.
+        // A service that is ready at once starts serving: clients may already wait for it.
         biased;
         made = made => made.map(Some),
         _ = phase.wait_for(|phase| *phase > Phase::Serving) => Ok(None),
     }
 }
 
-/// What a panic said.
+/// The message of a panic.
 fn message(panic: &(dyn Any + Send)) -> BoxError {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));

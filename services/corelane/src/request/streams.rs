@@ -8,34 +8,34 @@ use crate::request::exchanges::Exchange;
 use crate::request::finished::Cut;
 use crate::request::unsent::{Patience, Sending};
 
-/// All streams of a lane that have waited for their clients.
+/// All HTTP/2 streams of a lane that have waited for their clients.
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
     waiting: Registry<Rc<Sending>>,
-    /// Set by the body of a reply for the task that polls it first.
+    /// Set by the body of a response for the task that first polls the body.
     sending: RefCell<Option<Rc<Sending>>>,
-    /// Set by a reply that accepts an extended CONNECT, for the task that hyper starts for its
-    /// output in the same poll.
+    /// Set by a response that accepts an extended CONNECT, for the task that hyper starts in the
+    /// same poll to send its output.
     upgrade: RefCell<Option<Box<Exchange>>>,
 }
 
 impl Streams {
-    /// The body of this reply is polled for the first time.
+    /// Records that the body of this response is polled for the first time.
     pub(crate) fn note(&self, sending: &Rc<Sending>) {
         self.sending.replace(Some(Rc::clone(sending)));
     }
 
-    /// The reply whose body was polled for the first time since the last call.
+    /// The response whose body was polled for the first time since the last call.
     pub(crate) fn take_noted(&self) -> Option<Rc<Sending>> {
         self.sending.take()
     }
 
-    /// The stream of the reply that is being made is upgraded.
+    /// Records that the stream of the current response is upgraded.
     pub(crate) fn set_upgrade(&self, exchange: Box<Exchange>) {
         self.upgrade.replace(Some(exchange));
     }
 
-    /// The upgrade that the task to be started serves, if it is the output of one.
+    /// The upgrade that the task about to start serves, if it sends the output of an upgrade.
     pub(crate) fn take_upgrade(&self) -> Option<Box<Exchange>> {
         self.upgrade.take()
     }
@@ -48,7 +48,7 @@ impl Streams {
     }
 }
 
-/// A stream that waits among those of its lane.
+/// One of the lane's waiting streams.
 #[derive(Debug)]
 pub(crate) struct WaitingStream {
     pub(crate) sending: Rc<Sending>,

@@ -1,7 +1,8 @@
 //! Request bodies that arrive in pieces: a channel from the connection to the service.
 //!
-//! It holds one piece. The connection reads the next one when the service polls for it. A service
-//! that does not read therefore slows its client down (TCP flow control) and costs no memory.
+//! The channel holds one piece. The connection reads the next piece when the service polls for it.
+//! A service that does not read therefore slows its client down (TCP flow control) and costs no
+//! memory.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +15,7 @@ use bytes::Bytes;
 /// more costs more than a new connection.
 pub(crate) const DISCARDED: u64 = 64 * 1024;
 
-/// The receiving end, which the service reads on any thread.
+/// The receiving end, from which the service reads on any thread.
 #[derive(Debug)]
 pub(crate) struct BodyReader {
     pipe: Arc<Pipe>,
@@ -34,7 +35,7 @@ struct PipeState {
     piece: Bytes,
     /// Set while the reader waits for a piece.
     reader: Option<Waker>,
-    /// Why the body ended early.
+    /// The reason why the body ended early.
     failed: Option<io::ErrorKind>,
     /// Bytes that the service had not read when it dropped the body.
     unread: Option<u64>,
@@ -69,8 +70,8 @@ impl BodyReader {
         }
         let told = inside.reader.replace(cx.waker().clone()).is_some();
         drop(inside);
-        // Once per piece: the connection polls the service in its own task, so each wake-up would
-        // cause the next.
+        // Once per piece: the connection polls the service in its own task, so otherwise each
+        // wake-up would cause another.
         if !told {
             self.pipe.connection.wake();
         }
@@ -115,14 +116,14 @@ impl Upload {
         self.pipe.inside().failed.is_some()
     }
 
-    /// Whether the service has dropped a body of which too much is unread. It is not discarded,
-    /// however much of it has arrived.
+    /// Whether the service has dropped a body with too much unread data. Such a body is not
+    /// discarded, however much of it has arrived.
     pub(crate) fn is_abandoned(&self) -> bool {
         self.pipe.inside().unread.is_some_and(|unread| unread > DISCARDED)
     }
 
-    /// Whether to read a piece now: the service waits for it, or dropped the body, so that the rest
-    /// is discarded if that is worth it.
+    /// Whether to read a piece now: the service waits for it, or has dropped the body and the rest
+    /// is small enough to discard.
     pub(crate) fn is_wanted(&self, cx: &Context<'_>) -> bool {
         // Registered before the check, so that no wake-up is missed.
         self.pipe.connection.register(cx.waker());

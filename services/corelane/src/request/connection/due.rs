@@ -9,10 +9,10 @@ use crate::request::finished::Cut;
 use crate::request::lane_state::LaneState;
 use crate::request::unsent::CROWDED;
 
-/// How long a closing lane waits for the first request of a new connection.
+/// How long a closing lane waits for the first request on a new connection.
 const FRESH_GRACE: Duration = Duration::from_secs(1);
 
-/// How long a client may take to close after we did.
+/// How long a client may take to close its side after the server has closed its own.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// How long, and for how many sweeps, a request may wait after its client closed its sending side.
@@ -21,37 +21,37 @@ const LAST_WORD: Duration = Duration::from_secs(1);
 const DESERTED: Duration = Duration::from_millis(400);
 const DESERTED_SWEEPS: u32 = 3;
 
-/// What the deadline of a connection counts, as sweeps saw it.
+/// The time at which a connection's countdown started, as sweeps saw it.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Countdown {
-    /// It is in its state since then.
+    /// The connection has been in its state since then.
     Client { since: Instant },
-    /// The socket does not accept the whole reply. The client has read nothing since then, and may
-    /// be slow for as long as is `left`.
+    /// The socket does not accept the whole response. The client has read nothing since then and
+    /// may be slow for another `left`.
     Reader { since: Instant, left: Duration },
-    /// A request waits since then, with this number on the connection. Its client closed its sending
-    /// side.
+    /// A request has been waiting since then; it has this number on the connection. Its client
+    /// closed its sending side.
     Deserted { since: Instant, request: u64, sweeps: u32 },
 }
 
-/// The maximum age of a connection: `age` less up to a tenth, by a random `chance` from 0 to 1, so
+/// The maximum age of a connection: `age` minus up to a tenth, by a random `chance` from 0 to 1, so
 /// that connections opened together do not end together.
 pub(super) fn retire_after(age: Duration, chance: f64) -> Duration {
     age - age.mul_f64(0.1 * chance)
 }
 
-/// How a connection without requests in flight waits.
+/// The wait of a connection without requests in flight.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wait {
-    /// For the rest of a head rather than for a request.
+    /// Whether it waits for the rest of a head, not for a request.
     pub(crate) in_header: bool,
-    /// It has not served a request.
+    /// Whether it has not served a request yet.
     pub(crate) is_fresh: bool,
     pub(crate) waited: Duration,
 }
 
 impl Wait {
-    /// What is due by now, if anything.
+    /// What is due now, if anything.
     pub(crate) fn due(self, lane: &LaneState) -> Option<Due> {
         let Wait { in_header, is_fresh, waited } = self;
         if in_header {
@@ -68,12 +68,12 @@ impl Wait {
     }
 }
 
-/// What a connection waits for from its client.
+/// What a connection needs from its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HangsOn {
-    /// The rest of a header.
+    /// The rest of a request header.
     Header,
-    /// The client has to read its reply.
+    /// The client has to read its response.
     Reader,
 }
 
@@ -94,7 +94,7 @@ pub(crate) enum Due {
 }
 
 impl Connection {
-    /// Since when it is in its state, or its client has read nothing.
+    /// The time since which it is in its state, or its client has read nothing.
     pub(super) fn since(&self) -> Instant {
         match self.countdown.get() {
             Countdown::Client { since }
@@ -110,7 +110,7 @@ impl Connection {
         self.looks.set(looks);
         if self.is_unflushed() {
             let due = self.due_of_reader(lane, accepted, now);
-            // Told once: the writer of another protocol notices when it writes.
+            // Reported once: the task of the other protocol notices when it writes.
             let told = self.is_upgraded() && self.is_ordered();
             let applies = |due: &Due| !self.is_upgraded() || *due == Due::WriteTimeout;
             return due.filter(|due| applies(due) && !told);
@@ -124,13 +124,14 @@ impl Connection {
         if self.client_side.get() == ClientSide::Ended && self.waits_for_service() {
             return self.is_missed(accepted > 0, now).then_some(Due::Deserted);
         }
-        // One with upgrades is not idle.
+        // A connection with upgrades is not idle.
         let anew = self.touched.take() || self.upgrades() > 0;
         if anew || !matches!(self.countdown.get(), Countdown::Client { .. }) {
             self.countdown.set(Countdown::Client { since: now });
         }
         let waited = now.saturating_duration_since(self.since());
-        // hyper has ended the streams whose bytes still wait, so none of them can be reset alone.
+        // hyper has ended the streams whose bytes are still unsent, so it cannot reset them
+        // individually.
         let hoards = self.reading.get() == Reading::Idle
             && self.unsent.get().is_some_and(|unsent| unsent.is_any());
         if hoards && lane.is_crowded.get() && waited > CROWDED {
@@ -140,21 +141,23 @@ impl Connection {
         if self.is_leaving() {
             return (waited > LAST_WORD).then_some(Due::Unheeded);
         }
-        // An idle HTTP/1.1 connection ends with its next reply. Closing it now would lose a request
-        // in transit.
+        // An idle HTTP/1.1 connection ends with its next response. Closing it now would lose a
+        // request in transit.
         let old = self.retires.is_some_and(|at| at <= now);
         if old && !fresh && !self.is_ordered() {
             self.retire(Refusal::Age);
         }
         match self.reading.get() {
             Reading::Serving | Reading::Lent => None,
-            // It has an order to finish and no work, but its client keeps it open. Such an HTTP/2
-            // client does not answer the ping after GOAWAY, or keeps a stream's window closed.
+            // The connection was ordered to finish and has no work, but its client keeps it open.
+            // Such an HTTP/2 client does not answer the ping after GOAWAY, or keeps a stream's
+            // window closed.
             _ if self.is_ordered() => (waited > lane.timeouts.header).then_some(Due::Unheeded),
             Reading::Handshake => (waited > lane.timeouts.header).then_some(Due::HandshakeTimeout),
-            // It may have woken for input that the event loop has not reported yet.
+            // The connection may have been woken for input that the event loop has not reported
+            // yet.
             _ if looks == 1 => None,
-            // Ending it now would lose the requests behind the body.
+            // Ending the connection now would lose the requests behind the body.
             Reading::Body if lane.phase.get() == Phase::Closing => {
                 (waited > lane.timeouts.header).then_some(Due::Unheeded)
             }
@@ -166,7 +169,7 @@ impl Connection {
         }
     }
 
-    /// What is due while the socket does not accept the whole reply, of which the client has read
+    /// What is due while the socket does not accept the whole response. The client has read
     /// `accepted` bytes since the last sweep.
     fn due_of_reader(&self, lane: &LaneState, accepted: u64, now: Instant) -> Option<Due> {
         let Countdown::Reader { mut since, mut left } = self.countdown.get() else {
@@ -190,8 +193,8 @@ impl Connection {
         }
     }
 
-    /// Whether the request in flight has waited too long after its client closed its sending side. A
-    /// client that only finished sending still receives a reply that is soon ready or being sent.
+    /// Whether the request in flight has waited too long since its client closed its sending side.
+    /// A client that only finished sending still receives a response that is sent or ready soon.
     fn is_missed(&self, progressed: bool, now: Instant) -> bool {
         if progressed {
             self.countdown.set(Countdown::Client { since: now });
@@ -209,7 +212,7 @@ impl Connection {
         waited >= DESERTED && sweeps >= DESERTED_SWEEPS
     }
 
-    /// What the connection waits for, for the drain report.
+    /// What the connection waits for, as shown in the drain report.
     pub(crate) fn hangs_on(&self) -> Option<HangsOn> {
         match self.reading.get() {
             _ if self.is_unflushed() => Some(HangsOn::Reader),
@@ -219,8 +222,8 @@ impl Connection {
     }
 }
 
-/// Counts what is due, and returns how to end the connection. `is_silent`: there is no request to
-/// answer.
+/// Counts what is due and returns how to end the connection. `is_silent`: no request awaits a
+/// response.
 pub(crate) fn order_for(lane: &LaneState, due: Due, is_silent: bool) -> Order {
     let metrics = lane.metrics();
     match due {
@@ -276,7 +279,8 @@ mod tests {
             let early = hour - after;
             minutes[(early.as_secs() / 60).min(5) as usize] += 1;
         }
-        // The six minutes before the hour share them: none gets twice its share.
+        // The six minutes before the hour share the connections: no minute gets more than twice its
+        // share.
         assert!(minutes.iter().all(|&connections| (1..=33).contains(&connections)), "{minutes:?}");
     }
 }

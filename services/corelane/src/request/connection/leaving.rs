@@ -1,5 +1,5 @@
-//! How HTTP ends on a connection: by a close of our side and then the client's, or by an upgrade. And
-//! the signs that the client is gone.
+//! How HTTP ends on a connection: the server closes its side and then the client does, or the
+//! connection is upgraded. Also detects that the client has gone.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -17,28 +17,29 @@ use crate::os::socket::Socket;
 use crate::request::exchanges::Exchange;
 use crate::request::finished::Cut;
 
-/// The end of a connection of HTTP/1.1.
+/// The end of an HTTP/1.1 connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Closing {
-    /// The client has no request, so it loses nothing if the socket closes at once.
+    /// Whether the client has no open request, so that it loses nothing if the socket closes at
+    /// once.
     at_rest: bool,
-    /// Whether our side is closed.
+    /// Whether the server's side is closed.
     shut: bool,
-    /// Whether what the client still sends is to be read before the socket is closed.
+    /// Whether to read what the client still sends before the socket is closed.
     unread: bool,
-    /// Whether requests may have arrived behind the one that the client called its last. Closing
-    /// with them unread would reset the connection.
+    /// Whether requests may have arrived after the one that the client declared its last. Closing
+    /// with unread requests would reset the connection.
     pipelined: bool,
 }
 
 impl Closing {
-    /// That of a connection with no request, whose client loses nothing.
+    /// Ends a connection without an open request, whose client loses nothing.
     pub(crate) fn at_rest() -> Self {
         Closing { at_rest: true, ..Closing::default() }
     }
 
-    /// Closes our side, then reads until the client closes or the sweep ends it. `is_refusal`: the
-    /// last reply refuses what the client sent.
+    /// Closes the server's side, then reads until the client closes or the sweep ends the
+    /// connection. `is_refusal`: the last response rejects what the client sent.
     pub(crate) fn poll(
         &mut self,
         socket: &mut Socket,
@@ -68,20 +69,21 @@ impl Closing {
 /// The upgrades of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Upgrades {
-    /// The request whose 101 is being sent: its kind, and when it began.
+    /// The request whose 101 response is being sent: its kind, and when it began.
     sending: Cell<Option<(KindIndex, Tick)>>,
-    /// The exchange that another protocol continues, over HTTP/1.1.
+    /// The HTTP/1.1 exchange that another protocol continues.
     exchange: RefCell<Option<Exchange>>,
-    /// Number of open exchanges: the one of HTTP/1.1, or streams of HTTP/2.
+    /// Number of open exchanges: one over HTTP/1.1, or one for each upgraded HTTP/2 stream.
     open: Rc<Tally>,
 }
 
 impl Connection {
-    /// Our side is closed. Returns whether more input may follow. Closing would then reset the
-    /// connection, which may lose the reply (RFC 9112 section 9.6).
+    /// Records that the server's side is closed. Returns whether more input may follow. In that
+    /// case, closing would reset the connection, which may lose the response (RFC 9112 section
+    /// 9.6).
     fn leave(&self, is_refusal: bool) -> bool {
         let unread = self.had_body.get() || self.reading.get() == Reading::Head;
-        // The client did not request the end, and may send more before it notices. An HTTP/2 client
+        // The client did not request the end and may send more before it notices. An HTTP/2 client
         // sends frames for as long as the connection is open.
         let ordered = self.is_ordered();
         let surprised =
@@ -91,17 +93,17 @@ impl Connection {
         unread || surprised || is_refusal
     }
 
-    /// Whether the client expects no more than the replies to the requests that it has sent.
+    /// Whether the client expects only the responses to the requests that it has sent.
     fn has_said_last(&self) -> bool {
         self.client_side.get() >= ClientSide::SaidLast && !self.is_multiplexed()
     }
 
-    /// Whether our side is closed and only the client's is open.
+    /// Whether the server's side is closed and the client's side is still open.
     pub(crate) fn is_leaving(&self) -> bool {
         self.reading.get().is_leaving()
     }
 
-    /// Stops waiting for the client's side.
+    /// Stops waiting for the client to close its side.
     pub(crate) fn abandon(&self) {
         self.reading.set(Reading::Abandoned);
         self.check();
@@ -111,18 +113,18 @@ impl Connection {
         self.reading.get() == Reading::Abandoned
     }
 
-    /// The connection failed.
+    /// Records that the connection failed.
     pub(crate) fn set_gone(&self) {
         self.client_side.set(ClientSide::Gone);
     }
 
-    /// The client closed the connection, or its sending side.
+    /// Records that the client closed the connection or its sending side.
     pub(crate) fn set_ended(&self) {
         self.client_side.set(self.client_side.get().max(ClientSide::Ended));
     }
 
-    /// Whether the client of a waiting request has disconnected. A reply that is being written does
-    /// not count: the client may have closed only its sending side.
+    /// Whether the client of a waiting request has disconnected. A response that is being written
+    /// does not count: the client may have closed only its sending side.
     pub(crate) fn is_deserted(&self) -> bool {
         self.client_side.get() == ClientSide::Gone && self.waits_for_service()
     }
@@ -132,13 +134,13 @@ impl Connection {
         matches!(self.writing.get(), Writing::Reset(_))
     }
 
-    /// Closing the socket discards the data that it holds, for this reason.
+    /// Makes closing the socket discard the data that it holds, for this reason.
     pub(crate) fn set_reset(&self, cut: Cut) {
         self.writing.set(Writing::Reset(cut));
         self.check();
     }
 
-    /// The input was ended before hyper had read it, and the reason is counted.
+    /// Records that the input was ended before hyper had read it, and that the reason is counted.
     pub(crate) fn set_cut_off(&self) {
         self.cut_off.set(true);
     }
@@ -147,32 +149,32 @@ impl Connection {
         self.cut_off.get()
     }
 
-    /// Requests that are lost if the connection is cut now: those in flight, and a reply whose end
-    /// is not in the socket.
+    /// Number of requests that are lost if the connection is cut now: those in flight, and a
+    /// response that is not completely in the socket.
     pub(crate) fn unanswered(&self) -> u64 {
         let open = self.in_flight() + self.upgrades();
         open.max(u64::from(self.is_unflushed()))
     }
 
-    /// A 101 was made for a request that began at `begun`. hyper has to send it, and then to give
-    /// up the stream.
+    /// Begins an upgrade: a 101 was created for a request that began at `begun`. hyper has to send
+    /// it and then give up the stream.
     pub(crate) fn begin_upgrade(&self, kind: KindIndex, begun: Tick) {
         self.upgrades.get_or_init(Box::default).sending.set(Some((kind, begun)));
     }
 
-    /// Whether hyper has to give up the stream after the current reply.
+    /// Whether hyper has to give up the stream after the current response.
     pub(crate) fn is_upgrading(&self) -> bool {
         self.upgrades.get().is_some_and(|upgrades| upgrades.sending.get().is_some())
     }
 
-    /// hyper has sent the 101 and handed over the stream.
+    /// Records that hyper has sent the 101 and handed over the stream.
     pub(crate) fn end_http(&self) {
         let Some(upgrades) = self.upgrades.get() else { return };
         let Some((kind, begun)) = upgrades.sending.take() else { return };
         self.reading.set(Reading::Upgraded);
         self.check();
         upgrades.exchange.replace(Some(self.upgrade(kind, begun)));
-        // It would keep the memory of hyper's task.
+        // The waker would keep the memory of hyper's task.
         self.waker.take();
     }
 
@@ -181,7 +183,7 @@ impl Connection {
         self.reading.get() == Reading::Upgraded
     }
 
-    /// An upgraded exchange of this connection, which is open until it is dropped.
+    /// Returns an upgraded exchange of this connection, which is open until dropped.
     pub(crate) fn upgrade(&self, kind: KindIndex, begun: Tick) -> Exchange {
         let open = Rc::clone(&self.upgrades.get_or_init(Box::default).open);
         self.lane.exchanges.upgrade(kind, begun, open)
@@ -192,7 +194,8 @@ impl Connection {
         self.upgrades.get().map_or(0, |upgrades| upgrades.open.get() as u64)
     }
 
-    /// The socket took bytes of the other protocol: the client reads again, if it had stopped.
+    /// Records that the socket accepted bytes of the other protocol: if the client had stopped
+    /// reading, it reads again.
     pub(crate) fn wrote_upgraded(&self) {
         self.orders.set(Orders::None);
         // No minimum rate applies, so the number does not matter.

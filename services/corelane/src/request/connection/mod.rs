@@ -1,7 +1,8 @@
 //! The state of a lane's connections, and the orders to end them.
 //!
 //! Handling a request does not read the clock for this state. Events set flags, and the next sweep
-//! assigns its own time to them. So a deadline starts up to one sweep late, and never early.
+//! assigns its own time to them. A deadline may therefore start up to one sweep late, but never
+//! early.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::net::IpAddr;
@@ -45,27 +46,27 @@ pub(crate) struct Connection {
     writing: Cell<Writing>,
     orders: Cell<Orders>,
     countdown: Cell<Countdown>,
-    /// The countdown starts again with the next sweep.
+    /// Whether the next sweep restarts the countdown.
     touched: Cell<bool>,
     /// Bytes that the socket has accepted since the last sweep.
     accepted_bytes: Cell<u64>,
     /// Number of sweeps since the connection was resumed; higher if it was never parked.
     looks: Cell<u8>,
-    /// Number of requests that began, and that ended. The others are in flight: their replies are
-    /// not made, or not written to their end.
+    /// Number of requests that began, and that ended. The rest are in flight: their responses are
+    /// not ready or not completely written.
     begun: Cell<u64>,
     served: Cell<u64>,
     /// Requests that ended before the connection was moved to this lane.
     brought: Cell<u64>,
-    /// A request announced a body, part of which may be unread.
+    /// Whether a request announced a body, part of which may be unread.
     had_body: Cell<bool>,
-    /// The next reply closes the connection.
+    /// Whether the next response closes the connection.
     last: Cell<bool>,
-    /// The input was ended before hyper had read it.
+    /// Whether the input was ended before hyper had read it.
     cut_off: Cell<bool>,
-    /// hyper has not polled the future of the last request.
+    /// Whether hyper has not yet polled the future of the last request.
     unpolled: Cell<bool>,
-    /// Another lane lends it.
+    /// Whether another lane lends the connection.
     guest: bool,
     /// When the connection arrived at this lane.
     came: Instant,
@@ -73,25 +74,25 @@ pub(crate) struct Connection {
     retires: Option<Instant>,
     /// When the connection was accepted; taken by its first request.
     accepted: Cell<Option<Tick>>,
-    /// The time of its polls, while the lane measures it.
+    /// Time that polls of the connection took, while the lane measures it.
     pub(crate) poll_time: Cell<PollTime>,
     /// Counts the polls of the connection.
     turn: Cell<u32>,
-    /// Generation of the last load report sent on it.
+    /// Generation of the last load report sent on the connection.
     reported: Cell<u32>,
     /// Request bodies that the service may be waiting for.
     pub(crate) bodies: Bodies,
-    /// What hyper has of its replies; made when that begins.
+    /// Bytes of responses that hyper holds; created when hyper takes over.
     unsent: OnceCell<Rc<Unsent>>,
     waker: RefCell<Option<Waker>>,
-    /// The request that ended last, until its reply is written.
+    /// The most recently ended request, until its response is written.
     unwritten: RefCell<Option<Unwritten>>,
     /// Set by its first upgrade.
     upgrades: OnceCell<Box<Upgrades>>,
 }
 
 impl Connection {
-    /// A new connection. `chance`: a random number from 0 to 1.
+    /// Creates a new connection. `chance`: a random number from 0 to 1.
     pub(crate) fn accepted(lane: Rc<LaneState>, client: Client, chance: f64) -> Self {
         let age = lane.timeouts.connection_age;
         let after = |age| lane.clock.get().checked_add(retire_after(age, chance));
@@ -140,14 +141,14 @@ impl Connection {
         }
     }
 
-    /// The first byte of a TLS handshake arrived. The deadline counts from the accept.
+    /// Records the first byte of a TLS handshake. The deadline counts from the accept.
     pub(crate) fn begin_handshake(&self) {
         self.reading.set(Reading::Handshake);
         self.check();
     }
 
-    /// The handshake is complete. Its time counts towards the timeout for the first byte of a
-    /// request, except in a drain, whose own deadline is near.
+    /// Records that the handshake is complete. Its time counts towards the timeout for the first
+    /// byte of a request, except in a drain, whose own deadline is near.
     pub(crate) fn end_handshake(&self) {
         self.reading.set(Reading::Idle);
         if self.lane.phase.get() != Phase::Serving {
@@ -160,7 +161,7 @@ impl Connection {
         &self.lane
     }
 
-    /// Bytes of a head arrived from the client, or of a protocol that is not known yet.
+    /// Records bytes from the client that belong to a head, or to a protocol that is not known yet.
     pub(crate) fn received(&self) {
         if self.is_silent() || self.is_in_body() {
             self.enter(Reading::Head);
@@ -168,14 +169,15 @@ impl Connection {
         }
     }
 
-    /// Bytes of a body arrived. Behind the reply, the next deadline counts from here.
+    /// Records bytes of a body. If the response was already sent, the next deadline counts from
+    /// now.
     pub(crate) fn received_body(&self) {
         if self.is_in_body() {
             self.touched.set(true);
         }
     }
 
-    /// What serves it from here on.
+    /// Sets what serves the connection from now on.
     pub(crate) fn set_served_by(&self, server: ServedBy) {
         self.served_by.set(server);
         if server == ServedBy::Http2 {
@@ -191,7 +193,7 @@ impl Connection {
         self.served_by.get() == ServedBy::Http2
     }
 
-    /// What a service can learn about it.
+    /// The facts about the connection that a service may read.
     pub(crate) fn info(&self) -> ConnectionInfo {
         let multiplexed = self.is_multiplexed();
         self.client.info(if multiplexed { Protocol::Http2 } else { Protocol::Http1 })
@@ -202,7 +204,7 @@ impl Connection {
         self.lane.trust.client(self.client.ip(), headers)
     }
 
-    /// Its task is about to be polled.
+    /// Called when the connection's task is about to be polled.
     pub(crate) fn begin_turn(&self) {
         self.turn.set(self.turn.get().wrapping_add(1));
         if self.lane.polls.are_measured() {
@@ -210,7 +212,7 @@ impl Connection {
         }
     }
 
-    /// It was polled and waits.
+    /// Called after a poll that left the connection waiting.
     pub(crate) fn end_turn(&self) {
         if self.lane.polls.are_measured() {
             self.lane.polls.end(&self.poll_time);
@@ -232,12 +234,12 @@ impl Connection {
         self.reading.get() == Reading::Idle && !self.is_multiplexed()
     }
 
-    /// Whether all requests are answered, and the rest of the last body is read or waited for.
+    /// Whether all requests have responses and the rest of the last body is being read or awaited.
     pub(crate) fn is_in_body(&self) -> bool {
         self.reading.get() == Reading::Body
     }
 
-    /// Whether no request of it is read or served here.
+    /// Whether no request on this connection is being read or served here.
     pub(crate) fn has_no_request(&self) -> bool {
         matches!(self.reading.get(), Reading::Idle | Reading::Lent)
     }
@@ -258,12 +260,12 @@ impl Connection {
         self.wake();
     }
 
-    /// Whether it was ordered to end.
+    /// Whether the connection was ordered to end.
     fn is_ordered(&self) -> bool {
         matches!(self.orders.get(), Orders::Given(_) | Orders::Obeyed)
     }
 
-    /// Wakes its task.
+    /// Wakes the connection's task.
     pub(crate) fn wake(&self) {
         if let Some(waker) = self.waker.borrow_mut().take() {
             waker.wake();

@@ -1,4 +1,4 @@
-//! The requests of a connection, and their replies until the client has read them.
+//! The requests of a connection, and their responses until the client has read them.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::request::finished::Cut;
 use crate::request::record::RequestRecord;
 use crate::request::unsent::Unsent;
 
-/// A reply that was made in a turn of the connection and is not written yet.
+/// A response that was created in a turn of the connection and is not written yet.
 #[derive(Debug)]
 pub(super) struct Unwritten {
     kind: KindIndex,
@@ -23,7 +23,7 @@ pub(super) struct Unwritten {
 }
 
 impl Connection {
-    /// The client says whether the request that begins is the last.
+    /// Records whether the client declared the request that begins to be the last.
     pub(crate) fn set_said_last(&self, last: bool) {
         let side = if last { ClientSide::SaidLast } else { ClientSide::Open };
         if self.client_side.get() < ClientSide::Ended {
@@ -31,7 +31,8 @@ impl Connection {
         }
     }
 
-    /// A request begins; the first of a connection gets to know when that was accepted.
+    /// Begins a request. The first request of a connection receives the time when the connection
+    /// was accepted.
     pub(crate) fn begin_request(&self, has_body: bool) -> Option<Tick> {
         self.had_body.set(self.had_body.get() || has_body);
         self.reading.set(Reading::Serving);
@@ -43,18 +44,18 @@ impl Connection {
         self.accepted.take()
     }
 
-    /// Number of requests whose replies are not made, or not written to their end.
+    /// Number of requests whose responses are not ready or not completely written.
     pub(super) fn in_flight(&self) -> u64 {
         self.begun.get() - self.served.get()
     }
 
-    /// A request ended. `made` is its kind, and when the head of its reply was ready.
+    /// Ends a request. `made` is its kind, and when the head of its response was ready.
     pub(crate) fn end_request(
         &self,
         made: Option<(KindIndex, Tick)>,
         request_record: Option<Box<RequestRecord>>,
     ) {
-        // Pipelined: the last bytes of the previous reply are sent with this one.
+        // Pipelined: the last bytes of the previous response are sent with this one.
         self.observe_write(self.unwritten.take());
         let turn = self.turn.get();
         let request_record = self.with_cut(request_record);
@@ -74,7 +75,7 @@ impl Connection {
         self.check();
     }
 
-    /// The rest of a body is read behind the reply.
+    /// Records that the rest of a body is read after the response.
     pub(crate) fn await_body(&self) {
         if self.is_silent() {
             self.enter(Reading::Body);
@@ -82,7 +83,7 @@ impl Connection {
         }
     }
 
-    /// The next request is waited for, of which nothing has arrived.
+    /// Records that the connection waits for a new request, of which nothing has arrived.
     pub(crate) fn await_request(&self) {
         if self.is_in_body() {
             self.enter(Reading::Idle);
@@ -90,7 +91,7 @@ impl Connection {
         }
     }
 
-    /// Notes in a record why the client was abandoned, if it was.
+    /// Records why the server abandoned the client, if it did.
     fn with_cut(
         &self,
         mut request_record: Option<Box<RequestRecord>>,
@@ -101,7 +102,7 @@ impl Connection {
         request_record
     }
 
-    /// Why the client was abandoned, if it was.
+    /// The reason why the server abandoned the client, if it did.
     fn cut(&self) -> Option<Cut> {
         match (self.writing.get(), self.orders.get()) {
             (Writing::Reset(cut), _) | (_, Orders::Given(Order::Reset(cut))) => Some(cut),
@@ -109,7 +110,8 @@ impl Connection {
         }
     }
 
-    /// Makes the next reply the last, because of age or number of requests. This is not a failure.
+    /// Makes the next response the last, because of age or number of requests. This is not a
+    /// failure.
     pub(super) fn retire(&self, reason: Refusal) {
         if self.last.replace(true) {
             return;
@@ -120,23 +122,23 @@ impl Connection {
         }
     }
 
-    /// Makes the next reply of an HTTP/1.1 connection its last.
+    /// Makes the next response on an HTTP/1.1 connection the last.
     pub(crate) fn close_after_reply(&self) {
         self.last.set(true);
     }
 
-    /// Whether the current reply is the last.
+    /// Whether the current response is the last.
     pub(crate) fn is_last_reply(&self) -> bool {
         self.last.get()
     }
 
-    /// Adds the load report to a reply, if one is due.
+    /// Adds the load report to a response, if one is due.
     pub(crate) fn report_load(&self, headers: &mut HeaderMap) {
         self.lane.report_load(&self.reported, headers);
     }
 
-    /// hyper has called the service for a request, or its task writes a reply of ours: what is
-    /// written next is no reply of hyper's own.
+    /// Records that hyper has called the service for a request, or that its task writes a response
+    /// from Corelane. The next output is then not a response that hyper itself creates.
     pub(crate) fn expect_reply(&self) {
         self.writing.set(match self.writing.get() {
             Writing::Idle | Writing::Asked => Writing::Asked,
@@ -146,29 +148,29 @@ impl Connection {
         self.check();
     }
 
-    /// hyper has called the service and not polled the future, or has polled it.
+    /// Records whether the service was called for a request whose future hyper has not polled yet.
     pub(crate) fn set_unpolled(&self, unpolled: bool) {
         self.unpolled.set(unpolled);
     }
 
-    /// Whether the future of the last request was made and not polled. True once per request.
+    /// Whether the future of the last request was created but not polled. True once per request.
     pub(crate) fn take_unpolled(&self) -> bool {
         self.unpolled.take()
     }
 
-    /// Whether bytes of a reply wait for the client to read.
+    /// Whether bytes of a response wait for the client to read.
     pub(crate) fn is_unflushed(&self) -> bool {
         self.writing.get().is_unflushed()
     }
 
-    /// Bytes of a reply need to be written.
+    /// Records that bytes of a response need to be written.
     pub(crate) fn writing(&self) {
         self.writing.set(Writing::Reply);
         self.check();
     }
 
-    /// hyper has bytes to write. Returns whether they are a reply of its own, to a head that it
-    /// rejects.
+    /// Records that hyper has bytes to write. Returns whether they are hyper's own response to a
+    /// head that it rejects.
     pub(crate) fn hyper_writing(&self) -> bool {
         self.writing.set(match self.writing.get() {
             Writing::Idle | Writing::Unasked => Writing::Unasked,
@@ -179,33 +181,33 @@ impl Connection {
         self.writing.get() == Writing::Unasked && !self.is_multiplexed()
     }
 
-    /// The socket accepted bytes of a reply.
+    /// Records that the socket accepted bytes of a response.
     #[inline]
     pub(crate) fn wrote(&self, bytes: usize) {
         self.accepted_bytes.set(self.accepted_bytes.get() + bytes as u64);
     }
 
-    /// What hyper has of its replies.
+    /// Bytes of responses that hyper holds.
     pub(crate) fn unsent(&self) -> &Rc<Unsent> {
         self.unsent.get_or_init(|| Unsent::new(&self.lane.unsent))
     }
 
-    /// All bytes of its replies are written to the socket.
+    /// Records that all bytes of the responses are written to the socket.
     pub(crate) fn flushed(&self) {
         self.writing.set(Writing::Idle);
         self.check();
         self.observe_write(self.unwritten.take());
     }
 
-    /// hyper has written all bytes of its replies to the socket.
+    /// Records that hyper has written all bytes of its responses to the socket.
     pub(crate) fn hyper_flushed(&self) {
         self.writing.set(if self.in_flight() > 0 { Writing::Asked } else { Writing::Idle });
         self.check();
         self.observe_write(self.unwritten.take());
     }
 
-    /// Whether an HTTP/1.1 request waits for its service and not for its client. hyper does not
-    /// read then, and does not notice that the client disconnects.
+    /// Whether an HTTP/1.1 request waits for its service and not for its client. During that time
+    /// hyper does not read and cannot notice that the client disconnects.
     pub(crate) fn waits_for_service(&self) -> bool {
         self.in_flight() > 0
             && !self.is_multiplexed()
@@ -213,8 +215,8 @@ impl Connection {
             && !self.bodies.is_awaited()
     }
 
-    /// Records how long a reply took to be written. If the socket accepted it in the same turn, at
-    /// once or with the lane's batch, the time is too short to read the clock for.
+    /// Records how long writing a response took. If the socket accepted it in the same turn, at
+    /// once or with the lane's batch, the time is too short to be worth a clock read.
     fn observe_write(&self, written: Option<Unwritten>) {
         if let Some(Unwritten { kind, made, turn, request_record }) = written {
             let at_once = turn == self.turn.get();
@@ -226,8 +228,8 @@ impl Connection {
         }
     }
 
-    /// The kind of the last reply that the service has made and the client has not read to its end,
-    /// and for how long it has been ready.
+    /// The kind of the last response that the service has created and the client has not fully
+    /// read, and how long it has been ready.
     pub(crate) fn unread(&self, now: Tick) -> Option<(KindIndex, Duration)> {
         let unwritten = self.unwritten.borrow();
         let Unwritten { kind, made, .. } = unwritten.as_ref()?;
@@ -238,7 +240,7 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         debug_assert_eq!(self.in_flight(), 0, "a request outlives its connection");
-        // The end of this reply was not written to the socket.
+        // The end of this response was not written to the socket.
         let request_record = self.unwritten.take().and_then(|unwritten| unwritten.request_record);
         if let Some(request_record) = self.with_cut(request_record) {
             self.lane.end_request_record(request_record, None);

@@ -14,24 +14,24 @@ use crate::request::lane_state::LaneState;
 #[derive(Clone, Debug)]
 pub(crate) struct History {
     pub(crate) introduced: Introduced,
-    /// How long it has waited for its client. `None`: the next sweep starts to count.
+    /// How long the connection has waited for its client. `None`: the next sweep starts to count.
     pub(crate) waited: Option<Duration>,
-    /// Whether it waits for the rest of a head rather than for a request.
+    /// Whether the connection waits for the rest of a head, not for a request.
     pub(crate) in_header: bool,
-    /// Time until it reaches its maximum age.
+    /// Time until the connection reaches its maximum age.
     pub(crate) retires_in: Option<Duration>,
-    /// Requests served on it.
+    /// Requests served on the connection.
     pub(crate) requests: u64,
-    /// A request announced a body.
+    /// Whether a request announced a body.
     pub(crate) had_body: bool,
-    /// The next reply closes the connection.
+    /// Whether the next response closes the connection.
     pub(crate) last: bool,
-    /// Generation of the last load report sent on it.
+    /// Generation of the last load report sent on the connection.
     pub(crate) reported: u32,
 }
 
 impl History {
-    /// That of a connection which another lane lends. It waits for a request.
+    /// Creates the history for a borrowed connection, which waits for a request.
     pub(crate) fn lent(introduced: Introduced, requests: u64) -> Self {
         History {
             introduced,
@@ -47,7 +47,7 @@ impl History {
 }
 
 impl Connection {
-    /// Resumes a connection: its client's address, and the descriptor of its socket.
+    /// Creates a resumed connection, with its client's address and its socket's descriptor.
     pub(crate) fn resumed(
         lane: Rc<LaneState>,
         history: History,
@@ -90,7 +90,7 @@ impl Connection {
         }
     }
 
-    /// Another lane lends it.
+    /// Marks the connection as lent by another lane.
     pub(crate) fn set_guest(&mut self) {
         self.guest = true;
     }
@@ -99,13 +99,13 @@ impl Connection {
         self.guest
     }
 
-    /// Another lane serves it.
+    /// Records that another lane serves the connection.
     pub(crate) fn lend(&self) {
         self.reading.set(Reading::Lent);
         self.check();
     }
 
-    /// It is back from another lane, which has served so many requests.
+    /// Takes the connection back from another lane, which has served this many requests.
     pub(crate) fn take_back(&self, requests: u64, had_body: bool) {
         self.begun.set(self.begun.get() + requests);
         self.served.set(self.served.get() + requests);
@@ -114,42 +114,43 @@ impl Connection {
         self.check();
     }
 
-    /// Whether another request of HTTP/1.1 may come.
+    /// Whether another HTTP/1.1 request may follow.
     pub(crate) fn goes_on(&self) -> bool {
         self.client_side.get() < ClientSide::Ended && !self.is_ordered()
     }
 
-    /// Whether a request was served since it arrived at its lane. Required for a move: it is not
-    /// readable in its first poll, so it would keep moving.
+    /// Whether it served a request since it arrived at its lane. A move requires this: a connection
+    /// is not readable in its first poll, so otherwise it would keep moving.
     pub(crate) fn has_served_here(&self) -> bool {
         self.served.get() > self.brought.get()
     }
 
-    /// Whether it may move to another lane if it is idle and has been here for at least
+    /// Whether the connection may move to another lane if it is idle and has been here for at least
     /// `residence`.
     pub(crate) fn may_move(&self, residence: Duration) -> bool {
         let stayed = self.lane.clock.get().saturating_duration_since(self.came);
         self.has_served_here() && stayed >= residence && !self.last.get()
     }
 
-    /// Requests served on it.
+    /// Number of requests served on the connection.
     pub(crate) fn served(&self) -> u64 {
         self.served.get()
     }
 
-    /// Whether it had a request between the last two sweeps.
+    /// Whether the connection had a request between the last two sweeps.
     pub(crate) fn is_active(&self) -> bool {
         let touched = self.begun.get() > 0 && self.since() == self.lane.clock.get();
         matches!(self.reading.get(), Reading::Serving | Reading::Body | Reading::Lent) || touched
     }
 
-    /// Its socket cannot leave the lane now. It is not selected again before its next request.
+    /// Records that the socket cannot leave the lane now. It is not selected again before its next
+    /// request.
     pub(crate) fn stay(&self) {
         self.take_park();
         self.brought.set(self.served.get());
     }
 
-    /// Whether it should park now, if it is idle.
+    /// Whether the connection should park now, if it is idle.
     pub(crate) fn is_to_park(&self) -> bool {
         // Bytes that arrived after the order start a new wait.
         self.take_park() && !self.touched.get()
@@ -163,12 +164,13 @@ impl Connection {
         parks
     }
 
-    /// Whether it has waited for its client for longer than `after`, so that it may park.
+    /// Whether the connection has waited for its client for longer than `after`, so that it may
+    /// park.
     pub(crate) fn is_long_idle(&self, after: Duration) -> bool {
         let waits = matches!(self.reading.get(), Reading::Idle | Reading::Head);
         let waited = || self.lane.clock.get().saturating_duration_since(self.since());
-        // A connection without a request ends soon, or sends one. A connection that woke is checked
-        // once before it is parked again, so that a few bytes do not evade its deadline.
+        // A connection without a request ends soon or sends one. A connection that woke is checked
+        // once before it parks again, so that a few bytes do not evade its deadline.
         let may = self.served.get() > 0 && self.is_on_plain_path() && self.looks.get() > 1;
         waits && may && !self.touched.get() && !self.is_unflushed() && waited() > after
     }
@@ -177,7 +179,7 @@ impl Connection {
         self.served_by.get() == ServedBy::PlainPath
     }
 
-    /// Orders it to park as soon as it is idle, if it may.
+    /// Orders the connection to park as soon as it is idle, if it may.
     pub(crate) fn tell_to_park(&self) {
         if self.is_on_plain_path() && self.orders.get() == Orders::None {
             self.orders.set(Orders::Park);

@@ -1,4 +1,4 @@
-//! The state of a connection: five machines, and which of their states go together.
+//! The state of a connection: five state machines, and which of their states are compatible.
 //!
 //! ```text
 //! server    Opening ──► PlainPath ──► Hyper            Opening ──► Http2
@@ -10,8 +10,8 @@
 //! orders    None ──► Park ──► None                     None ──► Given ──► Obeyed
 //! ```
 //!
-//! How long it has been in a state is the [`Countdown`](super::due::Countdown) of its deadline, which
-//! only sweeps set.
+//! The [`Countdown`](super::due::Countdown) of the connection's deadline shows how long it has been
+//! in a state. Only sweeps set it.
 
 use super::Connection;
 use crate::request::finished::Cut;
@@ -19,17 +19,17 @@ use crate::request::finished::Cut;
 /// What serves a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServedBy {
-    /// Nothing yet: its protocol is not known, or it was just resumed.
+    /// Nothing yet: the protocol is unknown, or the connection was just resumed.
     Opening,
     /// The plain path.
     PlainPath,
-    /// hyper, over HTTP/1.1, for the rest of its life.
+    /// hyper, over HTTP/1.1, for the rest of the connection's life.
     Hyper,
     /// hyper, over HTTP/2. Received bytes do not imply that the head of a request has begun.
     Http2,
 }
 
-/// How far its requests are read.
+/// How far the requests of a connection are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reading {
     /// No request has begun.
@@ -40,49 +40,50 @@ pub(super) enum Reading {
     Head,
     /// Requests are in flight.
     Serving,
-    /// All requests are answered, and the next one is not waited for yet: the service still reads
-    /// the last body, or the rest of that is being discarded. Requests may wait behind the body.
+    /// All requests have responses, but the connection does not yet wait for the next one. The
+    /// service still reads the last body, or the rest of the body is being discarded. Requests may
+    /// wait behind the body.
     Body,
-    /// Another lane serves it.
+    /// Another lane serves the connection.
     Lent,
-    /// Another protocol uses the connection, to its end.
+    /// Another protocol uses the connection until its end.
     Upgraded,
-    /// Our side is closed, the client's side is still open.
+    /// The server's side is closed, the client's side is still open.
     Leaving,
-    /// As `Leaving`, and it no longer waits for the client's side.
+    /// Like `Leaving`, but the connection no longer waits for the client's side.
     Abandoned,
 }
 
 impl Reading {
-    /// Whether our side is closed.
+    /// Whether the server's side is closed.
     pub(super) fn is_leaving(self) -> bool {
         matches!(self, Reading::Leaving | Reading::Abandoned)
     }
 }
 
-/// What the client has said of its side of an HTTP/1.1 connection.
+/// What the client has announced about its side of an HTTP/1.1 connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ClientSide {
     Open,
-    /// The request that began last is the last.
+    /// The client declared the current request its last.
     SaidLast,
-    /// It closed its sending side. A full close looks the same at first.
+    /// The client closed its sending side. A full close looks the same at first.
     Ended,
     /// The connection failed while a request waited, usually by a reset.
     Gone,
 }
 
-/// How far its replies are written.
+/// How far the responses of a connection are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Writing {
     /// There is nothing to write.
     Idle,
-    /// hyper has a request, and maybe the reply to it, but has written no bytes yet.
+    /// hyper has a request, and perhaps its response, but has written no bytes yet.
     Asked,
-    /// Bytes of replies wait for the client to read.
+    /// Bytes of responses wait for the client to read.
     Reply,
-    /// Bytes wait that are for no request: hyper's reply to a head that it rejects. They are
-    /// indistinguishable from other output while bytes of a reply wait.
+    /// Bytes wait that belong to no request: hyper's response to a head that it rejects. While
+    /// bytes of another response wait, they look the same.
     Unasked,
     /// The client is abandoned for this reason. Closing the socket discards the data that it holds.
     Reset(Cut),
@@ -100,26 +101,26 @@ impl Writing {
 pub(crate) enum Order {
     /// End as soon as nothing is in flight (HTTP/2: after GOAWAY).
     Finish,
-    /// The client did not complete its header in time, or has disconnected: end now, after a 408 if
+    /// The client did not complete its header in time, or has disconnected. End now, after a 408 if
     /// a header had begun.
     Expire,
-    /// The client does not read its replies: drop them, including the kernel's part.
+    /// The client does not read its responses: drop them, including the part in the kernel.
     Reset(Cut),
 }
 
-/// What its lane has ordered.
+/// The orders that the lane has given to a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Orders {
     None,
     /// To park as soon as it is idle. Any order to end replaces this.
     Park,
-    /// Its task has not seen this order yet.
+    /// The connection's task has not seen this order yet.
     Given(Order),
-    /// Its task has seen an order, and carries it out.
+    /// The connection's task has seen an order and carries it out.
     Obeyed,
 }
 
-/// The states of all machines at one time.
+/// The states of all machines at one moment.
 #[derive(Clone, Copy, Debug)]
 struct State {
     server: ServedBy,
@@ -130,7 +131,7 @@ struct State {
 }
 
 impl State {
-    /// The legal combinations.
+    /// Whether the states are compatible.
     fn is_legal(self) -> bool {
         use ServedBy::{Http2, Hyper, Opening, PlainPath};
         let State { server, reading, writing, orders, in_flight } = self;
@@ -142,12 +143,12 @@ impl State {
             Reading::Body => matches!(server, Hyper | PlainPath) && !in_flight,
             Reading::Lent => server == PlainPath && writing == Writing::Idle && !in_flight,
             Reading::Upgraded => server == Hyper && !in_flight,
-            // hyper may drop a request after it has closed our side.
+            // hyper may drop a request after it has closed the server's side.
             Reading::Leaving => server != Opening,
             Reading::Abandoned => server == Hyper,
         };
         let writes = match writing {
-            // As long as hyper has a request, its output is the reply.
+            // While hyper has a request, its output is the response.
             Writing::Idle => !in_flight || server == PlainPath,
             Writing::Asked => matches!(server, Hyper | Http2),
             Writing::Unasked => matches!(server, Hyper | Http2) && !in_flight,
@@ -158,8 +159,8 @@ impl State {
 }
 
 impl Connection {
-    /// Asserts that the states of its machines go together. Each method that changes one ends with
-    /// this.
+    /// Asserts that the states of the machines are compatible. Each method that changes a state
+    /// ends with this check.
     #[inline]
     #[track_caller]
     pub(super) fn check(&self) {

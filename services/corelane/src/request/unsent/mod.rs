@@ -1,8 +1,8 @@
-//! Bytes of replies that wait for their clients: how many there are, and their bounds.
+//! Bytes of responses that wait for their clients: counters and limits.
 //!
-//! The memory of a reply counts as soon as the service hands it over, until the socket or the window
-//! of the client accepts it. Above the bound of an HTTP/2 connection the bodies of its replies are
-//! not polled. Above the bound of the process new requests are shed.
+//! The memory of a response counts from the moment the service hands it over until the socket or
+//! the client's window accepts it. Above the limit of an HTTP/2 connection, the bodies of its
+//! responses are not polled. Above the limit of the process, new requests are shed.
 
 mod sending;
 
@@ -20,22 +20,22 @@ use crate::base::settings::Limits;
 use crate::base::tally::Tally;
 use crate::load::lane::Lane;
 
-/// Larger parts of a reply count only if nobody shares them, because they may be the only copy of
-/// something that the service keeps.
+/// Larger parts of a response count only if they are not shared. A shared part may be the only copy
+/// of data that the service keeps.
 const SHARED: usize = 256 * 1024;
 
-/// A reply of up to this size need not wait until its connection has room: it is as small as what
-/// is known of a request, and may be urgent.
+/// A response of up to this size need not wait until its connection has room: it is about as small
+/// as the state of a request and may be urgent.
 const SMALL: u64 = 16 * 1024;
 
-/// How long a client may read nothing while the process is above its bound.
+/// How long a client may read nothing while the process is above its limit.
 pub(crate) const CROWDED: Duration = Duration::from_secs(5);
 
 /// The unsent bytes of a lane.
 pub(crate) struct LaneUnsent {
     lane: Lane,
     limit: u64,
-    /// Up to this the lane need not know how much the others have.
+    /// Threshold below which the lane need not know the unsent bytes of other lanes.
     floor: u64,
     of_connection: usize,
 }
@@ -55,7 +55,7 @@ impl LaneUnsent {
         self.lane.shared().metrics.unsent.sub(bytes as u64);
     }
 
-    /// Whether the replies of all lanes take more than the process may use.
+    /// Whether the responses of all lanes take more than the process may use.
     #[inline]
     pub(crate) fn is_above_limit(&self) -> bool {
         self.lane.shared().metrics.unsent.get() > self.floor
@@ -69,12 +69,12 @@ impl fmt::Debug for LaneUnsent {
     }
 }
 
-/// The bytes that count of a part of a reply.
+/// The number of bytes of a response part that count.
 pub(crate) fn counted(part: &Bytes) -> usize {
     if part.len() <= SHARED || part.is_unique() { part.len() } else { 0 }
 }
 
-/// A part of a reply of the plain path that the socket did not accept, counted until it is dropped.
+/// A part of a plain response that the socket did not accept, counted until dropped.
 #[derive(Debug)]
 pub(crate) struct Held {
     lane: Rc<LaneUnsent>,
@@ -99,14 +99,14 @@ impl Drop for Held {
 pub(crate) struct Unsent {
     lane: Rc<LaneUnsent>,
     bytes: Tally,
-    /// Bytes that services are making now: those begun since the last sweep, and in the interval before it. Older ones
-    /// are forgotten, because some services take long.
+    /// Bytes that services are producing now: parts begun since the last sweep or in the interval
+    /// before it. Older parts are forgotten, because some services take long.
     expected: Tally,
     expected_before: Tally,
     sweeps: Cell<u32>,
-    /// Replies with unsent bytes.
+    /// Responses with unsent bytes.
     replies: Tally,
-    /// The socket accepts nothing, so that no stream of the connection is to blame.
+    /// Whether the socket accepts nothing, so that no single stream is to blame.
     is_blocked: Cell<bool>,
     /// The streams that wait for room.
     waiting: RefCell<Vec<Waker>>,
@@ -131,7 +131,7 @@ impl Unsent {
         self.bytes.get() > 0
     }
 
-    /// A sweep has found whether the socket accepts nothing.
+    /// Called by a sweep, which has found whether the socket accepts nothing.
     pub(crate) fn sweep(&self, is_blocked: bool) {
         self.is_blocked.set(is_blocked);
         self.sweeps.set(self.sweeps.get().wrapping_add(1));
@@ -140,7 +140,7 @@ impl Unsent {
         self.wake_waiting();
     }
 
-    /// Unsent bytes, and those that services are making.
+    /// Unsent bytes plus those that services are producing.
     fn taken(&self) -> usize {
         self.bytes.get() + self.expected.get() + self.expected_before.get()
     }
@@ -156,8 +156,8 @@ impl Unsent {
         self.wake_waiting();
     }
 
-    /// What to stay below before streams are woken: less than the bound, so that not every byte
-    /// wakes all of them.
+    /// The level below which streams are woken. It is lower than the limit, so that not every
+    /// accepted byte wakes all streams.
     fn low(&self) -> usize {
         self.lane.of_connection - self.lane.of_connection / 4
     }
@@ -168,7 +168,7 @@ impl Unsent {
         }
     }
 
-    /// Whether a reply with `length` bytes still to come may hand over more.
+    /// Whether a response with `length` bytes still to come may hand over more.
     fn poll_room(&self, length: Option<u64>, cx: &Context<'_>) -> Poll<()> {
         let (bytes, bound) = (self.taken(), self.lane.of_connection);
         let is_small = length.is_some_and(|length| length <= SMALL);

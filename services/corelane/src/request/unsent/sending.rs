@@ -1,4 +1,4 @@
-//! The parts of replies in transit to their clients.
+//! The parts of responses in transit to their clients.
 
 use std::cell::{Cell, RefCell};
 use std::io::IoSlice;
@@ -13,19 +13,19 @@ use crate::base::tally::Tally;
 use crate::request::finished::Cut;
 use crate::request::pace::Pace;
 
-/// The part of a longer reply that is expected while its service makes it.
+/// The assumed size of a longer response's next part while the service produces it.
 const EXPECTED: usize = 64 * 1024;
 
-/// The reply of an HTTP/2 stream while it is sent. The stream may have ended for hyper before.
+/// The response of an HTTP/2 stream while it is sent. For hyper, the stream may already have ended.
 #[derive(Debug)]
 pub(crate) struct Sending {
     connection: Rc<Unsent>,
     held: Tally,
     /// Bytes that the client accepted since the last sweep.
     accepted: Cell<u64>,
-    /// It waits for room on its connection.
+    /// Whether the response waits for room on its connection.
     is_waiting: Cell<bool>,
-    /// The bytes that its service is making, and the sweeps of the connection when it began.
+    /// The bytes that the service is producing, and the connection's sweep count when it began.
     making: Cell<Option<(usize, u32)>>,
     /// Since when the client has accepted nothing, and how long it may be slow; set by the sweep.
     since: Cell<Option<Instant>>,
@@ -34,14 +34,14 @@ pub(crate) struct Sending {
     waker: RefCell<Option<Waker>>,
 }
 
-/// What a sweep compares the clients of streams with.
+/// The limits that a sweep applies to the clients of streams.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
-    /// Longest time without a byte.
+    /// Longest time without a sent byte.
     pub(crate) write: Duration,
-    /// For the whole connection.
+    /// Lowest rate for the whole connection.
     pub(crate) pace: Pace,
-    /// The process is above its bound.
+    /// Whether the process is above its limit.
     pub(crate) is_crowded: bool,
     pub(crate) now: Instant,
     /// Time since the last sweep.
@@ -63,8 +63,8 @@ impl Sending {
         })
     }
 
-    /// Whether the service may make more, which says that `length` bytes are to come. What it has
-    /// begun to make takes memory, so it may finish that.
+    /// Whether the service may produce more; it announced that `length` bytes are to come. A part
+    /// that it has begun already takes memory, so it may finish that.
     pub(crate) fn poll_room(&self, length: Option<u64>, cx: &Context<'_>) -> Poll<()> {
         if self.making.get().is_some() {
             return Poll::Ready(());
@@ -74,12 +74,12 @@ impl Sending {
         room
     }
 
-    /// The service is making a part of the reply, of which `length` bytes are to come.
+    /// Records that the service produces a part of the response; `length` bytes are to come.
     pub(crate) fn begin_part(&self, length: Option<u64>) {
         if self.making.get().is_some() {
             return;
         }
-        // One of unknown length may wait for an event.
+        // A response of unknown length may wait for an event.
         let long = length.filter(|&length| length > SMALL);
         let bytes =
             long.map_or(0, |length| EXPECTED.min(usize::try_from(length).unwrap_or(EXPECTED)));
@@ -87,7 +87,7 @@ impl Sending {
         self.making.set(Some((bytes, self.connection.sweeps.get())));
     }
 
-    /// The service has made the part.
+    /// Records that the service has produced the part.
     pub(crate) fn end_part(&self) {
         let Some((bytes, sweeps)) = self.making.take() else { return };
         let Unsent { expected, expected_before, .. } = &*self.connection;
@@ -112,7 +112,7 @@ impl Sending {
         }
     }
 
-    /// Whether its stream was ended because of the client, and why.
+    /// The reason why the stream was ended because of the client, if it was.
     pub(crate) fn cut(&self) -> Option<Cut> {
         self.cut.get()
     }
@@ -144,7 +144,7 @@ impl Sending {
             since = patience.now;
             self.since.set(Some(since));
         }
-        // They share the rate of their connection.
+        // The streams share the rate of their connection.
         let bytes = accepted.saturating_mul(self.connection.replies.get().max(1) as u64);
         self.left.set(patience.pace.spend(self.left.get(), bytes, patience.passed));
         let waited = patience.now.saturating_duration_since(since);
@@ -169,7 +169,7 @@ impl Drop for Sending {
     }
 }
 
-/// What counts the bytes of a piece until they are accepted or dropped.
+/// Counts the bytes of a piece until they are accepted or dropped.
 #[derive(Clone, Debug)]
 enum Owner {
     Connection(Rc<Unsent>),
@@ -185,22 +185,22 @@ impl Owner {
     }
 }
 
-/// A part of a reply in transit to the client. It counts until it is sent.
+/// A part of a response in transit to the client. It counts until it is sent.
 #[derive(Debug, Default)]
 pub(crate) struct Piece {
     data: Bytes,
     owner: Option<Owner>,
-    /// Whether its memory counts.
+    /// Whether the memory of the piece counts.
     is_counted: bool,
 }
 
 impl Piece {
-    /// A part of a reply over HTTP/1.1.
+    /// A part of a response over HTTP/1.1.
     pub(crate) fn of_connection(data: Bytes, unsent: &Rc<Unsent>) -> Self {
         Piece::new(data, Owner::Connection(Rc::clone(unsent)))
     }
 
-    /// A part of a reply over HTTP/2.
+    /// A part of a response over HTTP/2.
     pub(crate) fn of_stream(data: Bytes, sending: &Rc<Sending>) -> Self {
         sending.hold(data.len());
         Piece::new(data, Owner::Stream(Rc::clone(sending)))
@@ -214,7 +214,7 @@ impl Piece {
         Piece { data, owner: Some(owner), is_counted }
     }
 
-    /// Whether it is empty.
+    /// Whether the piece is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.data.is_empty()
     }
@@ -223,7 +223,7 @@ impl Piece {
         self.data.len()
     }
 
-    /// Takes up to `most` bytes off its beginning.
+    /// Takes up to `most` bytes from the front.
     pub(crate) fn take_front(&mut self, most: usize) -> Piece {
         let data = self.data.split_to(most.min(self.data.len()));
         Piece { data, owner: self.owner.clone(), is_counted: self.is_counted }
