@@ -1,7 +1,8 @@
-"""One home for everything that starts processes: what `make up`, tests, benchmarks and drills start, await and ask.
+"""One home for everything that starts processes: `make up`, tests, benchmarks and drills use it.
 
-`process` starts and ends a program, `ports` draws free ports, `http` asks, `http_server` answers; each further module
-is one kind of process. It imports nothing of this repository but hack/tools, which finds programs.
+`process` starts and ends a program, `ports` draws free ports, `http` sends requests, `http_server` answers
+them; each other module is one kind of process. Of this repository, the package imports only hack/tools, which
+finds programs.
 """
 
 import os
@@ -15,16 +16,16 @@ from tools.errors import ToolError
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 HOST = "127.0.0.1"
-"""Where processes listen."""
+"""Address on which processes listen."""
 
 SLOWER = float(os.environ.get("TEST_SLOWER", "1"))
-"""How much longer tests wait than usual, and how much less they load: for emulated CPUs."""
+"""Factor by which emulated CPUs prolong the waits of tests and reduce their load."""
 
 PATIENCE = 60.0 * SLOWER
-"""Longest wait in seconds; only something broken makes anyone wait this long."""
+"""Longest wait in seconds; only a defect makes a test wait this long."""
 
 PAUSE = 0.02
-"""Seconds between two looks."""
+"""Seconds between two checks."""
 
 Found = TypeVar("Found")
 
@@ -34,7 +35,7 @@ def eventually(
 ) -> Found:
     """Waits until `check` returns something true and returns it; the error names `what`.
 
-    A longer `pause` leaves the CPUs to the awaited process where each check starts a process.
+    Where each check starts a process, a longer `pause` leaves the CPUs to the awaited process.
     """
     deadline = time.monotonic() + patience
     while not (found := check()):

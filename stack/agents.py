@@ -19,41 +19,41 @@ class Agent(Process):
     def __init__(
         self, name: str, argv: Sequence[object], folder: Path, port: int, *, address: str = HOST
     ) -> None:
-        """Counts as ready once it answers; `status` shows whether it reports ready."""
+        """The agent counts as ready once it answers; `status` shows whether it reports ready."""
         self.url = f"http://{address}:{port}"
         super().__init__(name, argv, folder, lambda: replies(self.url, "/healthz"))
 
     def ask(self, path: str) -> Reply:
-        """Sends a request to its port."""
+        """Sends a request to the agent's port."""
         return ask(self.url, path)
 
     def status(self, path: str) -> int:
-        """The status of a probe; 0 if nothing listens."""
+        """Returns the status of a probe; 0 if nothing listens."""
         try:
             return self.ask(path).status
         except OSError:
             return 0
 
     def is_ready(self) -> bool:
-        """Whether it reports ready."""
+        """Whether the agent reports ready."""
         return self.status("/readyz") == 200
 
     def wait_until_ready(self) -> None:
-        """Waits until it reports ready, which it does shortly after its work is done."""
+        """Waits until the agent reports ready, shortly after its work is done."""
         eventually(self.is_ready, f"ready, see {self.log}")
 
     def lines(self) -> list[dict]:
-        """The complete lines of the current log."""
+        """Returns the complete lines of the current log."""
         return lines(self.log)
 
     def end(self) -> int:
-        """Terminates it, which writes the rest of the log, and returns the exit status."""
+        """Terminates the agent, which writes the rest of its log, and returns the exit status."""
         self.terminate()
         return self.wait(PATIENCE)
 
 
 def lines(log: Path) -> list[dict]:
-    """The complete lines of a log, whose last line may still be incomplete."""
+    """Returns the complete lines of a log, whose last line may still be incomplete."""
     return [json.loads(line) for line in log.read_text().rpartition("\n")[0].splitlines()]
 
 
@@ -69,14 +69,14 @@ class Drain(Process):
         return eventually(lambda: self.phases().get(phase), phase)
 
     def end(self) -> tuple[int, dict]:
-        """Waits for its end; returns the exit code and the last log line."""
+        """Waits until the drain has ended; returns the exit code and the last log line."""
         code = self.wait(PATIENCE)
         return code, list(self.phases().values())[-1]
 
 
 @contextmanager
 def drain(gateway: Gateway, folder: Path, *flags: str) -> Iterator[Drain]:
-    """Runs `gateway-agent drain` as a gateway pod does; kills it if it still runs at the end."""
+    """Runs `gateway-agent drain` as a gateway pod does; kills the drain if it still runs at the end."""
     admin = f"--admin={urlsplit(gateway.admin).netloc}"
     with command(folder, "drain", admin, "--log-format=json", *flags) as running:
         yield running

@@ -1,7 +1,7 @@
 """A real Kubernetes API server on loopback, with its etcd: no nodes, no controllers, no scheduler.
 
-It judges and keeps objects as in a cluster (schemas, defaults, immutable fields, Pod Security), and nothing acts on
-them.
+It validates and stores objects as in a cluster (schemas, defaults, immutable fields, Pod Security), but nothing
+acts on them.
 """
 
 import http.client
@@ -25,13 +25,13 @@ from tools.errors import ToolError
 PROGRAMS = ("etcd", "kube-apiserver", "kubectl", "helm", "openssl")
 
 ELSEWHERE = "192.0.2.1"
-"""An address that is nobody's (RFC 5737)."""
+"""An address that belongs to no one (RFC 5737)."""
 
 
 def own_address() -> str:
     """An address of this machine outside loopback, because EndpointSlices may not contain loopback addresses."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        # Sends nothing: it only asks the kernel for the way.
+        # Sends nothing: the kernel only looks up the route.
         try:
             probe.connect((ELSEWHERE, 9))
         except OSError as error:
@@ -43,7 +43,7 @@ def own_address() -> str:
 
 
 def pod_security(level: str) -> dict[str, str]:
-    """Labels of a namespace: pods below the level are rejected, and templates of such pods cause a warning."""
+    """Labels of a namespace: the server rejects pods below the level, and templates of such pods cause a warning."""
     return {f"pod-security.kubernetes.io/{mode}": level for mode in ("enforce", "warn", "audit")}
 
 
@@ -79,7 +79,7 @@ class Api:
         try:
             yield name
         finally:
-            # The ports of nodes belong to no namespace: the next test may claim the same ones.
+            # Node ports belong to no namespace: the next test may claim the same ones.
             self.kubectl("delete", "service", "--all", "--namespace", name)
 
     def call(
@@ -132,19 +132,19 @@ def running(folder: Path) -> Iterator[Api]:
             process.start()
         yield api
     finally:
-        # Nothing of it is kept, so there is nothing to end in order.
+        # No data are kept, so an orderly shutdown is unnecessary.
         for process in processes:
             process.kill()
 
 
 def make(folder: Path, port: int) -> tuple[Api, list[Process]]:
-    """An API server with three ports from `port` on, and its processes in the order of their start."""
+    """Creates an API server with three ports from `port` on, and its processes in the order of their start."""
     folder.mkdir(exist_ok=True)
     programs = resolve.ensure(PROGRAMS)
     token = secrets.token_hex(16)
     (folder / "tokens.csv").write_text(f'{token},admin,admin,"system:masters"\n')
     key = folder / "service-accounts.key"
-    # Not genpkey: the API server takes the public part only out of keys in this form.
+    # Not genpkey: the API server extracts the public key only from keys in this form.
     argv = [programs["openssl"], "ecparam", "-genkey", "-noout", "-name", "prime256v1"]
     subprocess.run([*argv, "-out", key], check=True, capture_output=True)
     api = Api(_kubeconfig(folder, port + 2, token), programs)
@@ -165,19 +165,19 @@ def make(folder: Path, port: int) -> tuple[Api, list[Process]]:
         f"--bind-address={HOST}",
         f"--advertise-address={HOST}",
         f"--secure-port={port + 2}",
-        # It makes itself a certificate there.
+        # The API server creates its own certificate there.
         f"--cert-dir={folder}",
         f"--token-auth-file={folder / 'tokens.csv'}",
         "--authorization-mode=RBAC",
-        # As in clusters, where Pod Security says who may.
+        # As in clusters, where Pod Security decides who may run privileged pods.
         "--allow-privileged=true",
         "--service-cluster-ip-range=10.96.0.0/16",
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-account-key-file={key}",
         f"--service-account-signing-key-file={key}",
-        # The plug-in requires service accounts, which only a controller creates.
+        # The plugin requires service accounts, which only a controller creates.
         "--disable-admission-plugins=ServiceAccount",
-        # The Service "kubernetes" would have an address of loopback, which is refused.
+        # The "kubernetes" Service would get a loopback address, which the API server rejects.
         "--endpoint-reconciler-type=none",
     ]
 

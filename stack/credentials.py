@@ -27,7 +27,9 @@ _DRAW = random.Random(1)
 
 
 def token() -> str:
-    """Another token on each call, of the documented form: 256 bits in base64. The same ones in every run."""
+    """Returns another token on each call, in the documented form: 256 bits in base64. Every run gets the same
+    sequence.
+    """
     return base64.b64encode(_DRAW.randbytes(32)).decode()
 
 

@@ -19,8 +19,8 @@ from tools.resolve import tool
 
 
 def entries(log: Path, path: str) -> list[dict]:
-    """The log entries of the requests for a path; other lines may be between them."""
-    # The last line may not be whole yet.
+    """Returns the log entries of the requests for a path; the log may contain other lines."""
+    # The last line may still be incomplete.
     whole = log.read_text().rpartition("\n")[0].splitlines()
     found = [json.loads(line) for line in whole if line.startswith('{"') and path in line]
     return [entry for entry in found if entry.get("path") == path]
@@ -36,7 +36,7 @@ class Gateway:
     log: Path
     process: Process
     tls: str = ""
-    """URL of the listener with TLS, where the values have one; HTTP/3 has the same port by UDP."""
+    """URL of the TLS listener, if the values define one; HTTP/3 uses the same port over UDP."""
 
     @property
     def errors(self) -> Path:
@@ -53,16 +53,16 @@ class Gateway:
         return entry
 
     def counted(self, name: str) -> int:
-        """The value of a statistic, by its whole name; 0 where nothing was counted yet.
+        """Returns the value of the statistic with this full name; 0 if nothing was counted yet.
 
-        Envoy counts a request to a replica, a retry, a limit and a rejection before it sends the reply, so
-        one look after the reply is enough. It counts ends of connections and of requests afterwards.
+        Envoy counts a request to a replica, a retry, a limit and a rejection before it sends the reply, so one
+        look after the reply is enough. It counts the ends of connections and requests afterwards.
         """
         lines = ask(self.admin, f"/stats?filter=^{name}$").body.decode().splitlines()
         return int(lines[0].rpartition(" ")[2]) if lines else 0
 
     def sent_to(self, url: str, cluster: str = "server") -> int:
-        """Number of attempts that were sent to a replica, without health checks."""
+        """Number of attempts sent to a replica, without health checks."""
         line = f"{cluster}::{urlsplit(url).netloc}::rq_total::"
         lines = ask(self.admin, "/clusters").body.decode().splitlines()
         (count,) = (it.removeprefix(line) for it in lines if it.startswith(line))
@@ -77,7 +77,7 @@ def endpoint(url: str, admin: str) -> dict:
 
 
 def peak(gateway: Gateway) -> int:
-    """The gateway's peak memory in KiB."""
+    """Returns the gateway's peak memory in KiB."""
     status = Path(f"/proc/{gateway.process.pid}/status").read_text()
     return int(re.search(r"VmHWM:\s+(\d+)", status)[1])
 
@@ -102,11 +102,13 @@ def gateway_to(
     dynamic: bool = False,
     within: Sequence[str] = (),
 ) -> Iterator[Gateway]:
-    """Envoy with one worker in front of these replicas; it logs every request and sends each span at once.
+    """Starts Envoy with one worker in front of these replicas; it logs every request and sends each span
+    immediately.
 
-    Health checks have no timeout that a busy machine reaches: only a replica that is gone fails them. Further `values` of the chart are laid over those of the fixture. `change` is for what the chart has
-    no value for. A `dynamic` one reads routes from the files of an agent, which must exist. `within` is a
-    command that runs Envoy.
+    The timeout of health checks exceeds any delay on a busy machine: only a replica that is gone fails them.
+    `values` of the chart override those of the fixture. `change` edits what no value of the chart sets. A
+    `dynamic` Envoy reads routes from the files of an agent, which must exist. `within` is a command that runs
+    Envoy.
     """
     first = free_ports(4)
     own = {
@@ -127,7 +129,7 @@ def gateway_to(
     (folder / "values.yaml").write_text(yaml.safe_dump(own))
     values_file = folder / "values.yaml"
     data = config_maps(values=values_file)[0] if dynamic else envoy_files(values=values_file)
-    # Where the agent's file is in a pod.
+    # The path of the agent's file in a pod.
     text = data.pop("envoy.yaml").replace("/run/corelane", str(folder))
     if change:
         configuration = yaml.load(text, LOADER)

@@ -31,9 +31,10 @@ class Reply:
 
 
 class Client:
-    """One keep-alive connection, opened again when the other side has closed it.
+    """One keep-alive connection, reopened after the other side has closed it.
 
-    By TLS at `https://` or if there is a certificate to trust; without one, any certificate is accepted.
+    It uses TLS for an `https://` URL or with a certificate to trust. Without such a certificate, it accepts
+    any.
     """
 
     def __init__(
@@ -64,12 +65,12 @@ class Client:
         return Reply(reply.status, headers, reply.read())
 
     def drop_if_closed(self) -> bool:
-        """Closes the idle connection if the other side has closed it, and returns whether it had."""
+        """Closes the idle connection if the other side has closed it; returns whether it had."""
         socket = self._connection.sock
-        # An idle connection has nothing to read but its end.
+        # On an idle connection, only the end of the stream is readable.
         if socket is None:
             return False
-        # Not select(2), which takes no descriptor above 1023.
+        # Not select(2), which supports no descriptor above 1023.
         looked = select.poll()
         looked.register(socket, select.POLLIN)
         if not looked.poll(0):

@@ -9,14 +9,14 @@ from stack import HOST
 
 
 class Request(BaseHTTPRequestHandler):
-    """A request of any method. It is answered once, or its connection ends without a reply."""
+    """A request of any method. It gets one response, or its connection closes without one."""
 
     protocol_version = "HTTP/1.1"
-    # Head and body leave in one write.
+    # Send head and body in one write.
     wbufsize = -1
 
     def body(self) -> bytes:
-        """The body, also if it is chunked: each chunk follows a line with its size, and the last is empty."""
+        """Returns the body, even if it is chunked: each chunk follows a line with its size, and the last is empty."""
         if self.headers["transfer-encoding"] != "chunked":
             return self.rfile.read(int(self.headers.get("content-length", 0)))
         body = b""
@@ -39,7 +39,7 @@ class Request(BaseHTTPRequestHandler):
 
 
 class _Server(ThreadingHTTPServer):
-    # More than five connections may wait, beyond which the kernel drops them for a second.
+    # Let more than five connections wait: beyond that limit, the kernel drops new ones for a second.
     request_queue_size = 128
 
 

@@ -14,11 +14,11 @@ from stack.http import Client
 
 @dataclass
 class Load:
-    """Keep-alive clients, each of which sends one request after the other until `stop`.
+    """Keep-alive clients, each of which sends one request at a time until `stop`.
 
-    With a `rate` in requests per second for all clients, each client sends its next request when the
-    request is due. A client reopens a connection that was closed while it was idle (RFC 9112, section
-    9.5). A connection that closes after a request was sent is a failure.
+    With a `rate` in requests per second for all clients, each client sends its next request when the request is
+    due. A client reopens a connection that was closed while it was idle (RFC 9112, section 9.5). A connection
+    that closes after a request was sent is a failure.
 
     The context begins with the first responses and ends with the last response of every client. After a
     response with `Connection: close`, a client connects to `url` again, which may by then name another server.
@@ -32,7 +32,7 @@ class Load:
     replies: Counter = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
     times: list[tuple[float, float]] = field(default_factory=list)
-    """When each request was sent, and how long its response took, in seconds."""
+    """Send time of each request and its response time, in seconds."""
     first: dict[str, float] = field(default_factory=dict)
     last: dict[str, float] = field(default_factory=dict)
 
@@ -48,7 +48,7 @@ class Load:
         try:
             self.wait_for(1)
         except BaseException:
-            # Python does so only after `__enter__` has returned.
+            # Python calls `__exit__` only after `__enter__` has returned.
             self.__exit__()
             raise
         return self
@@ -93,7 +93,7 @@ class Load:
             if reply.status == 200:
                 with self._lock:
                     self.replies[reply.replica] += 1
-                # The times of the first and the last request to each replica.
+                # Times of the first and the last request to each replica.
                 self.first.setdefault(reply.replica, begun)
                 self.last[reply.replica] = begun
             else:

@@ -22,11 +22,13 @@ def describe() -> dict[str, str | int]:
 
 
 NOISE = 0.05
-"""Cores that others may take before a measurement says more of them."""
+"""Cores that other processes may use before a record mentions them."""
 
 
 def others(shares: list[float]) -> str:
-    """A sentence about how quiet the machine was, from the cores that other processes used in each measurement."""
+    """Returns a sentence about how quiet the machine was, from the cores that other processes used in each
+    measurement.
+    """
     return (
         f"Other processes and the hypervisor took {median(shares):.2f} cores in the median "
         f"measurement and {max(shares):.2f} in the worst"
@@ -46,7 +48,7 @@ def _cpu_model() -> str:
 
 
 def _sources() -> str:
-    """The commit, and whether files differ from it."""
+    """Returns the commit, and whether files differ from it."""
     argv = ["git", "describe", "--always", "--dirty=, with local changes", "--exclude=*"]
     result = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     return result.stdout.strip() or "not a git checkout"

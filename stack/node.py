@@ -1,6 +1,6 @@
 """Disposable trees that look like /proc, /sys, /dev and /etc of a node, and `node-tuner` on them.
 
-The program changes what is below `--root` only; no test here ever gives it the machine's own.
+The program changes only files below `--root`; no test passes the machine's own root.
 """
 
 import json
@@ -98,7 +98,7 @@ def node(*, cpus: int = 4) -> dict[str, Content]:
 
 @dataclass(frozen=True)
 class Tree:
-    """A tree, and a journal outside of it."""
+    """A tree, and a journal outside the tree."""
 
     root: Path
     journal: Path
@@ -127,7 +127,7 @@ class Tree:
         return (self.root / path).read_text().strip()
 
     def snapshot(self) -> dict[str, bytes]:
-        """Every file, byte for byte."""
+        """Returns every file, byte for byte."""
         files = (path for path in sorted(self.root.rglob("*")) if path.is_file())
         return {str(path.relative_to(self.root)): path.read_bytes() for path in files}
 
@@ -176,11 +176,11 @@ class Tree:
         )
 
     def report(self, *arguments: str | Path) -> dict:
-        """The JSON output of `audit`, `plan` or `apply`."""
+        """Returns the JSON output of `audit`, `plan` or `apply`."""
         return json.loads(self.run(*arguments, "--output=json").stdout)
 
     def rows(self, *arguments: str | Path) -> dict[str, dict]:
-        """Its settings by name and target: `net.rps_cpus eth0/rx-0`."""
+        """Returns the settings by name and target: `net.rps_cpus eth0/rx-0`."""
         rows = self.report(*arguments)["knobs"]
         return {f"{row['name']} {row['target']}".rstrip(): row for row in rows}
 
@@ -201,7 +201,7 @@ def make(folder: Path, files: Mapping[str, Content]) -> Tree:
 
 
 def copy(folder: Path, paths: Iterable[str]) -> Tree:
-    """A tree with copies of this machine's files, as far as they exist; the machine stays unchanged."""
+    """Makes a tree with copies of this machine's files, as far as they exist; the machine stays unchanged."""
     found = {}
     for path in paths:
         try:

@@ -11,7 +11,7 @@ from tools.errors import ToolError
 
 
 def every() -> list[int]:
-    """Every pid of the machine."""
+    """Returns every pid of the machine."""
     return [int(folder.name) for folder in Path("/proc").glob("[0-9]*")]
 
 
@@ -21,14 +21,14 @@ def find(mark: str, value: object) -> list[int]:
 
 
 def environment(pid: int) -> dict[str, str]:
-    """The variables with which a process was started; empty if that cannot be read."""
+    """Returns the variables with which a process was started; empty if that cannot be read."""
     pairs = (os.fsdecode(pair) for pair in _environment(pid) if b"=" in pair)
     return dict(pair.split("=", 1) for pair in pairs)
 
 
 def _environment(pid: int) -> list[bytes]:
     try:
-        # Empty for a zombie, so a process that only waits to be reaped does not count.
+        # The file is empty for a zombie, so a process that only waits to be reaped does not count.
         return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:
         return []
@@ -57,7 +57,9 @@ def kill(pids: Iterable[int], number: signal.Signals = signal.SIGKILL) -> None:
 
 
 def _stat(pid: int) -> list[str]:
-    """What follows the name in /proc/PID/stat (proc(5)): the state, the parent and so on; empty when it is gone."""
+    """Returns the fields after the name in /proc/PID/stat (proc(5)): the state, the parent and so on. Empty
+    when the process is gone.
+    """
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -81,7 +83,7 @@ def alive(entry: Mapping[str, object]) -> bool:
 
 
 def children(parent: int) -> list[int]:
-    """The processes that a process has started."""
+    """Returns the processes that a process has started."""
     return [pid for pid in every() if (_stat(pid) or ("", ""))[1] == str(parent)]
 
 

@@ -11,8 +11,9 @@ from threading import Lock
 from tools.errors import ToolError
 
 VARIABLE = "TEST_PORTS"
-"""Environment variable with the range to draw from. Not CORELANE_...: the server refuses such a
-variable if it is none of its settings."""
+"""Environment variable with the range to draw from. Its name does not begin with CORELANE_, because the server
+rejects such variables unless they are its settings.
+"""
 
 USUAL = (10000, 29999)
 """The default range, below the ports that the kernel assigns by default (32768 to 60999)."""
@@ -21,13 +22,14 @@ LEAST = 4000
 """Minimum number of ports in any other default range."""
 
 TAKEN = range(17990, 19011)
-"""Envoy Gateway listens on some of these, which cannot be chosen."""
+"""Envoy Gateway listens on some of these ports, which cannot be configured."""
 
 BLOCK = 200
-"""Ports in a row that belong to one process until it ends.
+"""Consecutive ports that belong to one process until it ends.
 
-A port is free when it is drawn and used later. In between no other process of tests or benchmarks
-draws it, whether it is another worker of pytest, a program that a test runs, or another run."""
+A port is drawn while it is free and used later. Until then, no other process of tests or benchmarks draws it:
+neither another worker of pytest, nor a program that a test runs, nor another run.
+"""
 
 _blocks: dict[int, socket.socket] = {}
 """The blocks of this process by their first port, each with the socket that claims it."""
@@ -37,7 +39,7 @@ _lock = Lock()
 
 
 def free_ports(count: int = 1, address: str = "127.0.0.1") -> int:
-    """The first of `count` ports in a row that are free at an IPv4 address; none is given twice.
+    """Returns the first of `count` consecutive ports that are free at an IPv4 address; no port is given twice.
 
     At 0.0.0.0: free at every address.
     """
@@ -51,7 +53,7 @@ def free_ports(count: int = 1, address: str = "127.0.0.1") -> int:
                 continue
             for first in ports[: max(0, len(ports) - count + 1)]:
                 row = range(first, first + count)
-                # Binding is last: it costs the most.
+                # Binding comes last because it costs the most.
                 if not any(port in TAKEN or port in _given for port in row) and all(
                     _is_free(address, port) for port in row
                 ):
@@ -73,7 +75,7 @@ def bounds() -> tuple[int, int]:
 
 @cache
 def _default() -> tuple[int, int]:
-    """A range without ports that the kernel assigns to connections, or to listeners on port 0.
+    """Returns a range without ports that the kernel assigns to connections, or to listeners on port 0.
 
     Such a port may be free when it is drawn and the source of a connection when it is used.
     """
@@ -102,7 +104,7 @@ def _claim(block: int) -> bool:
     """Claims the block for this process if it is free; the kernel releases it when the process ends."""
     claim = socket.socket(socket.AF_UNIX)
     try:
-        # An abstract name has the scope of ports, the network namespace (unix(7)).
+        # An abstract name is scoped like ports: to the network namespace (unix(7)).
         claim.bind(f"\0corelane-ports-{block}")
     except OSError:
         claim.close()

@@ -48,7 +48,7 @@ class Postgres:
     folder: Path
     settings: Settings
     home: Path
-    """The folder of its user."""
+    """The home folder of its user."""
     account: home.Account
     programs: home.Programs
 
@@ -85,14 +85,14 @@ class Postgres:
         return ["--database.kind", "postgres", "--database.url", self.url(database), *files]
 
     def argv(self) -> list[str]:
-        """The command line. Everything that makes a commit durable stays at its default, on."""
+        """Returns the command line. Every setting that makes a commit durable keeps its default, on."""
         options = {
             "listen_addresses": self.settings.address,
             "port": self.settings.port,
             "max_connections": self.settings.connections,
             "unix_socket_directories": "",
             "hba_file": self.home / "pg_hba.conf",
-            # It needs a library of 110 MB that is not unpacked, and does not help these queries.
+            # JIT needs a library of 110 MB that is not unpacked, and does not speed up these queries.
             "jit": "off",
             "log_line_prefix": "%m [%p] %q%u@%d ",
         }
@@ -116,7 +116,7 @@ class Postgres:
         )
 
     def client(self, database: str = ROLE) -> dict[str, str]:
-        """The environment of libpq, for the superuser."""
+        """Returns libpq's environment for the superuser."""
         tls = {"PGSSLMODE": "verify-full", "PGSSLROOTCERT": str(self.ca_file)}
         return {
             "PGHOST": self.settings.address,
@@ -136,22 +136,22 @@ class Postgres:
         return [line.split("\t") for line in result.stdout.splitlines()]
 
     def database(self) -> "Database":
-        """A new, empty database."""
+        """Creates an empty database."""
         made = Database(self, f"test_{os.getpid()}_{next(_numbers)}")
         self.query(f"CREATE DATABASE {made.name} OWNER {ROLE}", SUPERUSER)
         return made
 
     @property
     def pid(self) -> int:
-        """The pid of its first process; 0 while it does not run."""
+        """Returns the pid of the server's first process; 0 while the server is not running."""
         return pid(self.folder)
 
     def family(self) -> list[int]:
-        """Its pid and the pids of its children; each connection has a child."""
+        """Returns that pid and the pids of its children; each connection has a child."""
         return [self.pid, *pids.children(self.pid)] if self.pid else []
 
     def start(self) -> None:
-        """Starts it, and waits until it accepts connections; after a crash it recovers first."""
+        """Starts the server and waits until it accepts connections; after a crash it recovers first."""
         process = detached(
             self.argv(),
             self.log,
@@ -168,7 +168,7 @@ class Postgres:
             raise ToolError(f"PostgreSQL did not start; the end of {self.log}:\n{said}")
 
     def ready(self, pid: int) -> bool:
-        """Whether the process is ready: what pg_ctl reads, too (miscadmin.h, LOCK_FILE_LINE_PM_STATUS)."""
+        """Whether the server is ready: reads what pg_ctl reads (miscadmin.h, LOCK_FILE_LINE_PM_STATUS)."""
         try:
             lines = (self.data / "postmaster.pid").read_text().splitlines()
         except FileNotFoundError:
@@ -176,27 +176,27 @@ class Postgres:
         return len(lines) >= 8 and lines[7].strip() == "ready" and int(lines[0]) == pid
 
     def kill(self) -> None:
-        """Sends SIGKILL to all its processes and waits for their end."""
+        """Sends SIGKILL to all processes of the server and waits for their end."""
         self._stop(self.family()[:1])
         self._send(self.family(), signal.SIGKILL, "ZX")
 
     def freeze(self) -> None:
-        """Sends SIGSTOP to all its processes: connections stay open without a response."""
-        # The first one starts all others.
+        """Sends SIGSTOP to all processes of the server: connections stay open without a response."""
+        # The first process starts all others, so stop it first.
         self._stop(self.family()[:1])
         self._stop(self.family())
 
     def thaw(self) -> None:
-        """Sends SIGCONT to all its processes."""
+        """Sends SIGCONT to all processes of the server."""
         pids.kill(self.family(), signal.SIGCONT)
 
     def end(self) -> None:
-        """Shuts it down cleanly if it runs, and closes its connections."""
+        """Shuts the server down cleanly if it is running; this closes its connections."""
         self.thaw()
         stop(self.folder)
 
     def remove(self) -> None:
-        """Stops it and removes its data."""
+        """Stops the server and removes its data."""
         self.thaw()
         stop(self.folder, keep=False)
         remove(self.folder)
@@ -211,7 +211,7 @@ class Postgres:
 
 
 ENDING = 30.0
-"""Seconds until it must be ready, or gone."""
+"""Seconds until the server must be ready, or gone."""
 
 _numbers = itertools.count()
 
@@ -256,17 +256,17 @@ def holding(database: Database, statement: str) -> Iterator[None]:
     try:
         session.stdin.write(f"BEGIN; {statement};\n\\echo held\n")
         session.stdin.flush()
-        # What the statement itself prints comes first.
+        # The output of the statement itself comes first.
         assert any(line == "held\n" for line in session.stdout), f"not held: {statement}"
         yield
     finally:
-        # Its transaction is rolled back. Where PostgreSQL was killed, nobody reads any more.
+        # The server rolls the transaction back. After a kill, no process reads this input any more.
         session.kill()
         session.communicate()
 
 
 def make(folder: Path, settings: Settings) -> Postgres:
-    """Returns the PostgreSQL of a folder, after creating its data if there are none."""
+    """Returns the PostgreSQL of a folder, after creating its data if they are missing."""
     folder.mkdir(parents=True, exist_ok=True)
     user = home.account()
     place = home.place(folder, user)
@@ -303,7 +303,7 @@ def pid(folder: Path) -> int:
 
 
 def stop(folder: Path, *, keep: bool = True) -> None:
-    """Stops it: it closes its connections, and writes a checkpoint if its data are kept."""
+    """Stops the server: it closes its connections and writes a checkpoint if its data are kept."""
     for number in (signal.SIGINT if keep else signal.SIGQUIT, signal.SIGKILL):
         if parent := pid(folder):
             os.kill(parent, number)
@@ -327,7 +327,7 @@ def _superuser_file(folder: Path) -> Path:
 
 
 def _initialise(made: Postgres) -> None:
-    """Makes the data, the role and its database; renames the folder when it is complete."""
+    """Creates the data, the role and its database, and then gives the complete folder its final name."""
     fresh = made.home / "data.new"
     home.remove(fresh)
     for file in (made.password_file, _superuser_file(made.folder)):
@@ -341,7 +341,7 @@ def _initialise(made: Postgres) -> None:
     password.write_text(_superuser_file(made.folder).read_text())
     options = ["--username", SUPERUSER, "--pwfile", str(password), "--auth", "scram-sha-256"]
     options += ["--encoding", "UTF8", "--no-locale", "--data-checksums", "--no-instructions"]
-    # There is nothing to lose yet; PostgreSQL syncs what is saved later.
+    # Nothing can be lost yet; PostgreSQL syncs what is saved later.
     options += ["--no-sync"]
     _run(made, ["initdb", "--pgdata", str(fresh), *options])
     password.unlink()
@@ -381,7 +381,7 @@ def _certify(made: Postgres, hosts: Sequence[str]) -> None:
     extension = f"subjectAltName={','.join(names)}"
     signed = ("-CA", ca, "-CAkey", ca_key, "-addext", "basicConstraints=critical,CA:FALSE")
     _request("-subj", "/CN=localhost", "-out", crt, "-keyout", key, "-addext", extension, *signed)
-    # The authority signs once, so its key is not kept.
+    # The authority signs only one certificate, so its key is not kept.
     ca_key.unlink()
     for file in (crt, key):
         made.account.own(file)

@@ -72,7 +72,7 @@ def make(home: Path, user: Account) -> None:
     try:
         home.mkdir(mode=0o700)
     except FileExistsError:
-        # In /var/tmp any user may have made it.
+        # In /var/tmp, another user may have created it.
         if home.is_symlink() or home.lstat().st_uid not in (user.uid, os.geteuid()):
             raise ToolError(f"{home} belongs to another user: remove it") from None
     user.own(home)
@@ -95,13 +95,13 @@ class Programs:
         return self.folder / name
 
     def environment(self) -> dict[str, str]:
-        """The environment of these programs."""
+        """Returns the environment of these programs."""
         libraries = {"LD_LIBRARY_PATH": self.libraries} if self.libraries else {}
         return {"PATH": os.defpath, "LC_ALL": "C", **libraries}
 
 
 def programs(home: Path, user: Account) -> Programs:
-    """The installed programs, or Debian's unpacked ones: copied to `home` if they are out of reach."""
+    """Returns the installed programs, or Debian's unpacked ones: copied to `home` if they are out of reach."""
     found = resolve.tool("postgres").resolve()
     unpacked = found.parent.parent
     if found.read_bytes()[:2] != b"#!":
@@ -121,7 +121,7 @@ def _copy(unpacked: Path, copy: Path) -> None:
     shutil.rmtree(fresh, ignore_errors=True)
     unneeded = shutil.ignore_patterns("bitcode", "doc", "man", "locale", "lintian")
     shutil.copytree(unpacked, fresh, symlinks=True, ignore=unneeded)
-    # The umask may have been strict when they were unpacked.
+    # A strict umask may have applied when they were unpacked.
     for folder, _, _ in os.walk(fresh):
         os.chmod(folder, 0o755)
     os.rename(fresh, copy)

@@ -45,9 +45,11 @@ class Process:
         ends: bool = False,
         **popen: object,
     ) -> None:
-        """It runs in the folder, which has its log. `output` is a file for its stdout, otherwise in the log, too.
+        """The process runs in the folder that contains its log. `output` is a file for its stdout, which
+        otherwise also goes to the log.
 
-        `ending` asks it to end. One that `ends` may end by itself, as a load does. The rest is for Popen.
+        `ending` is the signal that requests the end. With `ends`, the process may end by itself, as a load
+        does. The other arguments go to Popen.
         """
         self.name = name
         self.argv = [str(word) for word in argv]
@@ -64,9 +66,9 @@ class Process:
         }
         self._process: subprocess.Popen[bytes] | None = None
         self._group = 0
-        """The process group while something of it may run."""
+        """The process group while any of its processes may run."""
         self._asked = False
-        """Whether its end was requested."""
+        """Whether the end of the process was requested."""
 
     @property
     def pid(self) -> int:
@@ -89,12 +91,12 @@ class Process:
         return self._process is not None and not self.running and not (self._asked or self.ends)
 
     def start(self, *more: object, wait: bool = True) -> Self:
-        """Starts it with additional flags for this start, and waits until it is ready."""
+        """Starts the process with additional flags for this start, and waits until it is ready."""
         if self.running:
             raise ToolError(f"{self.name} runs already")
         self._asked = False
         if self._process is None:
-            # Not what another one of this name has said.
+            # Ignore the output of an earlier process with this name.
             self.log.write_bytes(b"")
         with self.log.open("ab") as log, (self._output or self.log).open("ab") as output:
             options = {"stdout": output, "stderr": log, "process_group": 0, **self._options}
@@ -105,11 +107,11 @@ class Process:
         return self
 
     def signal(self, number: signal.Signals) -> None:
-        """Sends a signal such as SIGSTOP and SIGCONT."""
+        """Sends a signal such as SIGSTOP or SIGCONT."""
         self._process.send_signal(number)
 
     def freeze(self) -> None:
-        """Stops it, and waits until none of its threads runs any more."""
+        """Stops the process, and waits until none of its threads runs any more."""
         self.signal(signal.SIGSTOP)
         # proc(5): the state follows the name, which is in brackets.
         eventually(
@@ -117,21 +119,21 @@ class Process:
         )
 
     def thaw(self) -> None:
-        """Resumes it."""
+        """Resumes the process."""
         self.signal(signal.SIGCONT)
 
     def threads(self) -> dict[str, Path]:
-        """The folders of its threads in /proc by their names, which may be shared."""
+        """Returns the folders of its threads in /proc by thread name; threads may share a name."""
         return {name.strip(): task for task, name in self._tasks("comm")}
 
     def _tasks(self, file: str) -> Iterator[tuple[Path, str]]:
-        """A file of each thread that has not ended; those for blocking calls end when they are idle."""
+        """Returns a file of each living thread; threads for blocking calls end when they are idle."""
         for task in Path(f"/proc/{self._process.pid}/task").iterdir():
             with suppress(FileNotFoundError, ProcessLookupError):
                 yield task, (task / file).read_text()
 
     def terminate(self) -> None:
-        """Requests its end; a replica drains."""
+        """Requests the end of the process; a replica then drains."""
         self._asked = True
         if self.running:
             # A stopped process handles no other signal.
@@ -139,7 +141,7 @@ class Process:
             self._process.send_signal(self._ending)
 
     def kill(self) -> None:
-        """Kills it and its group, as the loss of a node would."""
+        """Kills the process and its group, as the loss of a node would."""
         self._asked = True
         if self._group:
             with suppress(ProcessLookupError):
@@ -148,12 +150,12 @@ class Process:
             self._process.wait()
 
     def stop(self) -> None:
-        """Requests its end and waits for it."""
+        """Requests the end of the process and waits for it."""
         self.terminate()
         self.wait()
 
     def wait(self, patience: float = ENDING) -> int:
-        """Waits for its end, kills it and its group after the timeout, and returns the exit status."""
+        """Waits for the end of the process, kills it and its group after the timeout, and returns the exit status."""
         if self._process is None:
             return 0
         with suppress(subprocess.TimeoutExpired):
@@ -166,7 +168,7 @@ class Process:
 def running(
     name: str, argv: Sequence[object], folder: Path, *more: object, **options: object
 ) -> Iterator[Process]:
-    """A process that is ready and that ends with the context; arguments are those of `Process`."""
+    """Yields a ready process that ends with the context; the arguments go to `Process`."""
     process = Process(name, argv, folder, *more, **options)
     try:
         yield process.start()
@@ -177,7 +179,7 @@ def running(
 def detached(
     argv: Sequence[object], log: Path, environment: Mapping[str, str], **options: object
 ) -> subprocess.Popen[bytes]:
-    """Starts a process in its own session, so that it outlives this one. To end it, you need its pid or a mark."""
+    """Starts a process in its own session, so that it outlives this one. Only its pid or a mark leads to it later."""
     with log.open("ab") as output:
         return subprocess.Popen(
             [str(word) for word in argv],
@@ -194,14 +196,14 @@ MOST_FILES = 1 << 20
 
 
 def raise_open_files() -> None:
-    """Raises the limit of this process, which its children inherit; the usual one is 1024."""
+    """Raises this process's limit of open files, usually 1024; children inherit the new limit."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     soft = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def wait_for(processes: Iterable[Process], patience: float = START) -> None:
-    """Returns when all are ready; the error names every one that is not, with the end of its log."""
+    """Returns when all processes are ready; the error names each one that is not, with the end of its log."""
     pending = list(processes)
     deadline = time.monotonic() + patience
     while pending := [each for each in pending if not each.ready()]:
@@ -213,7 +215,7 @@ def wait_for(processes: Iterable[Process], patience: float = START) -> None:
 
 
 def end(processes: Sequence[Process]) -> None:
-    """Stops all concurrently, the last started first."""
+    """Stops all processes concurrently, starting with the last one started."""
     for each in reversed(processes):
         each.terminate()
     for each in reversed(processes):
@@ -221,7 +223,7 @@ def end(processes: Sequence[Process]) -> None:
 
 
 def describe(words: str, processes: Iterable[Process]) -> str:
-    """The failure of some processes, with the end of their logs."""
+    """Describes the failure of some processes, with the end of their logs."""
     processes = list(processes)
     lines = [f"{', '.join(each.name for each in processes)}: {words}"]
     for each in processes:

@@ -1,4 +1,6 @@
-"""The programs of this repository, built with checks for overflow; what images hold is tested on the cluster."""
+"""The programs of this repository, built with checks for overflow; tests on the cluster cover the programs in
+images.
+"""
 
 import os
 import subprocess
@@ -33,10 +35,10 @@ def example(name: str) -> Path:
 
 @cache
 def _folder() -> Path:
-    """BINARIES is a folder of built programs, instead of a build.
+    """Returns the folder BINARIES if it is set; otherwise builds the programs.
 
-    All at once, as `cargo test` has built them before: programs alone would take fewer features of their dependencies,
-    which would then be compiled once more.
+    Builds all programs together, like `cargo test` did before: a build without the tests would use fewer
+    features of the dependencies and compile them once more.
     """
     if folder := os.environ.get("BINARIES"):
         return Path(folder).resolve()

@@ -16,8 +16,9 @@ from stack.process import running
 from tools.resolve import tool
 
 STEP = 5
-"""Seconds between two points of a range query, and the scrape interval that Grafana's data source is set to. It is
-longer than the real one, so that the window of a rate has requests of rare routes as well."""
+"""Seconds between two points of a range query, and the scrape interval that Grafana's data source is set to. It
+is longer than the real interval, so that the window of a rate also contains requests for rare routes.
+"""
 
 Sample = tuple[float, float]
 """A time and a value."""
@@ -40,7 +41,7 @@ class Series:
 
     @property
     def numbers(self) -> list[float]:
-        """Its values that are numbers."""
+        """Returns the values that are numbers."""
         return [value for _, value in self.samples if not math.isnan(value)]
 
 
@@ -74,7 +75,7 @@ class Prometheus:
         return reply.json().get("data") or []
 
     def broken_rules(self) -> dict[str, str]:
-        """The rules whose last evaluation failed, and why."""
+        """Returns the rules whose last evaluation failed, with the error."""
         groups = ask(self.url, "/api/v1/rules").json()["data"]["groups"]
         return {
             rule["name"]: rule.get("lastError", "")
@@ -123,20 +124,22 @@ def alertmanager(folder: Path, port: int, configuration: Path | None = None) -> 
         f"--config.file={configuration or folder / 'alertmanager.yml'}",
         f"--storage.path={folder / 'alertmanager-data'}",
         f"--web.listen-address={HOST}:{port}",
-        # No cluster.
+        # Without a cluster of Alertmanagers.
         "--cluster.listen-address=",
         "--log.level=warn",
     ]
 
 
 def lately() -> Range:
-    """The last minute."""
+    """Returns the range of the last minute."""
     return Range(time.time() - 60, time.time())
 
 
 @contextmanager
 def prometheus(folder: Path, job: dict, *flags: str, **more: object) -> Iterator[Prometheus]:
-    """Runs one with this job, which scrapes Prometheus itself without targets; `more` are further sections."""
+    """Runs a Prometheus with this job, which scrapes Prometheus itself without targets; `more` contains
+    additional sections.
+    """
     port = free_ports()
     own = {"targets": [f"{HOST}:{port}"], "labels": {"pod": "one"}}
     found = {

@@ -16,9 +16,9 @@ REGISTRY = REPOSITORY / "tests" / "charts" / "registry.yaml"
 """The values without which no chart has images."""
 GATEWAY_VALUES = sorted((REPOSITORY / "gateway" / "values").glob("*.yaml"))
 BASES = {"service": (CHARTS / "service" / "values-reference.yaml",)}
-"""Values of charts that have no image without them."""
+"""Values of charts that render no image without them."""
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""The one in C where there is one: dashboards are long."""
+"""PyYAML's loader in C, if it is available: dashboards are long."""
 DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
@@ -31,7 +31,7 @@ def template(
     chart: str, *settings: str, values: Path | None = None, release: str = "corelane"
 ) -> subprocess.CompletedProcess[str]:
     """Runs `helm template` on a chart with `--set` settings and a values file, once for each."""
-    # By its content, because a test may rewrite the file.
+    # Keyed by content, because a test may rewrite the file.
     return _template(chart, settings, values.read_text() if values else "", release)
 
 
@@ -48,7 +48,7 @@ def _template(
 
 
 def documents(chart: str, *settings: str, **options: Any) -> list[dict]:
-    """All objects of a chart, those of `helm test` included."""
+    """Returns all objects of a chart, including the `helm test` objects."""
     result = template(chart, *settings, **options)
     assert result.returncode == 0, result.stderr
     return [document for document in yaml.load_all(result.stdout, LOADER) if document]
@@ -60,7 +60,7 @@ def is_hook(document: dict) -> bool:
 
 
 def render(chart: str, *settings: str, **options: Any) -> dict[str, dict]:
-    """The objects of a chart by kind, without hooks; every kind occurs once."""
+    """Returns the objects of a chart by kind, without hooks; each kind occurs once."""
     objects = [each for each in documents(chart, *settings, **options) if not is_hook(each)]
     kinds = {document["kind"]: document for document in objects}
     assert len(kinds) == len(objects)
@@ -91,7 +91,7 @@ def envoy_config(*settings: str, **options: Any) -> dict:
 
 
 def envoy_files(*settings: str, **options: Any) -> dict[str, str]:
-    """The files of Envoy's folder in a pod of the gateway, with the routes in its configuration."""
+    """Returns the files of Envoy's folder in a gateway pod, with the routes in its configuration."""
     files, routes = config_maps(*settings, **options)
     if routes:
         configuration = yaml.load(files["envoy.yaml"], LOADER)
@@ -124,5 +124,5 @@ def _include(configuration: dict, routes: dict) -> None:
 
 
 def default_values(chart: str) -> dict:
-    """The values that a chart comes with."""
+    """Returns the chart's default values."""
     return yaml.safe_load((CHARTS / chart / "values.yaml").read_text())

@@ -35,7 +35,7 @@ class Server(Process):
         super().__init__(name, argv, folder, lambda: replies(self.admin, "/readyz"), **more)
 
     def start(self, *more: object, wait: bool = True) -> "Server":
-        """Starts it with additional flags and their values for this start."""
+        """Starts the replica with additional flags for this start."""
         usual = self.argv
         self.argv = with_flags(usual, more)
         try:
@@ -44,11 +44,11 @@ class Server(Process):
             self.argv = usual
 
     def metrics(self) -> dict[str, float]:
-        """Every series with its labels, as the admin port shows it.
+        """Returns every series with its labels, as the admin port shows it.
 
-        One read after a response to `ask` contains the request and what its handler, its token and its
-        faults count. The lane updates all of these counters before it writes the response.
-        Only afterwards it counts the time of the write and logs the request.
+        One read after a response to `ask` includes the request and the counts of its handler, its token and its
+        faults. The lane updates all of these counters before it writes the response. Only afterwards does it
+        count the time of the write and log the request.
         """
         lines = ask(self.admin, "/metrics").body.decode().splitlines()
         # An exemplar may follow.
@@ -67,12 +67,12 @@ class Server(Process):
             raise ToolError(f"{self.name} rejects faults: {reply.status} {reply.body.decode()}")
 
     def end(self) -> tuple[int, str]:
-        """Waits for its end; returns the exit code and the log."""
+        """Waits until the replica has ended; returns the exit code and the log."""
         return self.wait(PATIENCE), self.log.read_text()
 
 
 def with_flags(argv: Sequence[object], more: Sequence[object]) -> list[str]:
-    """A command line with more flags, each with its value; the server rejects duplicates."""
+    """Returns a command line with additional flags, each with its value; the server rejects duplicates."""
     words = [str(word) for word in argv]
     for flag, value in zip(more[::2], more[1::2], strict=True):
         if flag in words:
@@ -97,10 +97,10 @@ def command(
 
 @contextmanager
 def servers(program: Path) -> Iterator[Callable[..., Server]]:
-    """Starts servers on free ports; what still runs at the end is killed.
+    """Starts servers on free ports; kills those that are still running at the end.
 
-    They have two lanes unless flags say otherwise: with more on a larger machine they would need more
-    connections to a database than it has.
+    Each has two lanes unless flags set another number: on a larger machine, more lanes would need more database
+    connections than the database allows.
     """
     started: list[Server] = []
 
@@ -113,7 +113,7 @@ def servers(program: Path) -> Iterator[Callable[..., Server]]:
         wait: bool = True,
         **more: object,
     ) -> Server:
-        """Starts a server. `within` is a command that runs the server's; `wait` awaits readiness."""
+        """Starts a server. `within` is a command that runs it; `wait` waits until it is ready."""
         first = free_ports(2, address)
         ports = first, first + 1
         if not any(str(flag).startswith("--lanes") for flag in flags):
