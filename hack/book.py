@@ -56,16 +56,16 @@ def main(arguments: list[str]) -> int:
 
 
 def sources() -> list[Path]:
-    """The Markdown files of the repository, also new ones."""
+    """Returns the Markdown files of the repository, including new ones."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     files = (Path(name) for name in sorted(set(listed.splitlines())))
-    # Links in a template are those of the service that is made from it.
+    # Links in a template are links of the service that is made from the template.
     return [file for file in files if (ROOT / file).is_file() and "templates" not in file.parts]
 
 
 def problems(files: list[Path]) -> Iterator[str]:
-    """Links without a target, and pages of docs that the summary lacks."""
+    """Returns links without a target, and pages of docs that the summary lacks."""
     for page in files:
         text = blank((ROOT / page).read_text())
         for match in LINK.finditer(text):
@@ -87,12 +87,12 @@ def problems(files: list[Path]) -> Iterator[str]:
 
 
 def blank(text: str) -> str:
-    """The text without code, which has no links, on the same lines."""
+    """Returns the text on the same lines without code, because code contains no links."""
     return CODE.sub(lambda code: "\n" * code[0].count("\n") or "code", text)
 
 
 def broken(page: Path, link: str) -> str | None:
-    """Why a link leads nowhere; None if it is external or has its target."""
+    """Returns the reason why a link is broken; None if it is external or its target exists."""
     if EXTERNAL.match(link):
         return None
     path, _, anchor = link.partition("#")
@@ -129,7 +129,7 @@ def pages() -> list[Path]:
 
 
 def following() -> dict[Path, tuple[Path, ...]]:
-    """For each page, which one to read next and which one explains its background."""
+    """Returns the next page and the background page for each page."""
     read = tomllib.loads((ROOT / FEET).read_text())
     return {
         target(FEET, page): tuple(target(FEET, end) for end in ends)
@@ -193,10 +193,10 @@ def rewritten(
         if file.suffix in (".svg", ".png"):
             pictures.add(file)
             return match[1] + os.path.relpath(file, here)
-        # `finish` takes a link to nowhere away.
+        # `finish` removes a link without a target.
         return f"{match[1]}{repository or NOWHERE}/blob/main/{file}{mark}{anchor}"
 
-    # Code stays as it is.
+    # Code does not change.
     parts, end = [], 0
     for code in CODE.finditer(text):
         parts += [LINK.sub(link, text[end : code.start()]), code[0]]
@@ -205,7 +205,7 @@ def rewritten(
 
 
 def finish(page: Path) -> None:
-    """Gives a built page its own description, and the cells of its tables the heading of their column."""
+    """Gives a built page its own description, and each table cell the heading of its column."""
     file = WORK / "site" / staged(page).with_suffix(".html")
     text = file.read_text()
     main = text.partition("<main>")[2]
@@ -221,7 +221,7 @@ def finish(page: Path) -> None:
 
 
 def labelled(table: re.Match) -> str:
-    """A table whose cells name their column, which a phone shows before each of them."""
+    """Returns a table whose cells name their column, which a phone shows before each cell."""
     names = [
         html.escape(html.unescape(re.sub(r"<[^>]*>", " ", name)).strip())
         for name in re.findall(r"<th\b[^>]*>(.*?)</th>", table[0], re.DOTALL)

@@ -50,7 +50,7 @@ def _run(command: str, words: list[str]) -> int:
         return 0
     environment = {**os.environ, **running.programs.environment(), **running.client()}
     program = running.programs["psql"]
-    # psql looks for itself, by the path or in PATH.
+    # psql searches for itself, by path or in PATH.
     os.execve(program, [str(program), *words], environment)
 
 
@@ -82,7 +82,7 @@ def _down(folder: Path) -> int:
 
 
 def describe(running: Postgres) -> str:
-    """The settings with which the service uses it."""
+    """Describes the settings with which the service uses the database."""
     lines = [
         "",
         f"  process        pid {running.pid}, data in {running.home}",
@@ -104,12 +104,12 @@ VARIABLES = ("POSTGRES_PORT", "POSTGRES_ADDRESS", "POSTGRES_TLS", "INSTANCE")
 
 
 def _instance() -> Path:
-    """The folder of the instance. Those of `make up` do not begin with a dot."""
+    """Returns the instance's folder. Folders of `make up` do not begin with a dot."""
     return local.REPOSITORY / ".run" / ".postgres" / local.run_folder().name
 
 
 def _settings() -> Settings:
-    """The settings of the environment."""
+    """Reads the settings from the environment."""
     address = os.environ.get("POSTGRES_ADDRESS") or HOST
     try:
         ipaddress.ip_address(address)

@@ -24,7 +24,9 @@ file. A duration has one of the units `ms`, `s`, `m` or `h`, a size one of `B`, 
 
 
 def page(schema: dict) -> str:
-    """The page of a schema: the general keys, those of each table, and then those of the reference service."""
+    """Returns the page of a schema: the general keys, the keys of each table, and then those of the reference
+    service.
+    """
     properties = schema["properties"]
     tables = {name: each for name, each in properties.items() if "properties" in each}
     general = {name: each for name, each in properties.items() if name not in tables}

@@ -1,1 +1,1 @@
-"""Writes what is generated from the charts, and shows what a change of them changes."""
+"""Writes what is generated from the charts, and shows the effects of a change."""

@@ -11,7 +11,7 @@ sys.path[:1] = [str(hack), str(hack.parent)]
 from tools import resolve
 
 if not find_spec("yaml"):
-    # The environment of pytest has it.
+    # The variable is set under pytest.
     python = resolve.tool("pytest").with_name("python")
     os.execv(python, [python, *sys.argv])
 

@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> int:
 
 def _generate() -> None:
     compare.write(_references())
-    # Helm validates values with the schemas.
+    # Helm validates values against the schemas.
     compare.write(_local_gateway())
 
 
@@ -52,17 +52,17 @@ _COMMANDS = {"generate": _generate, "check": _check}
 
 
 TEMPLATE = "_README.gotmpl"
-"""In the folder above the charts; a chart's own README.gotmpl adds to it."""
+"""The template in the folder above the charts; a chart's own README.gotmpl adds to it."""
 
 
 def readme_of(chart: Path) -> str:
-    """The text that charts/<name>/README.md should have."""
+    """Returns the text that charts/<name>/README.md should contain."""
     argv = [resolve.tool("helm-docs"), "--dry-run", "--log-level", "warning"]
     argv += ["--chart-search-root", chart, "--sort-values-order", "file"]
     for template in _templates(chart):
         argv += ["--template-files", template]
     result = subprocess.run(argv, cwd=chart, capture_output=True, text=True, check=False)
-    # helm-docs exits with 0 also when a template failed; then it says so.
+    # helm-docs also exits with 0 after a failed template; its output then shows the error.
     if result.returncode != 0 or "level=" in result.stderr:
         raise ToolError(f"helm-docs failed for {chart.name}:\n{result.stderr.strip()}")
     lines = [line.rstrip() for line in result.stdout.strip().splitlines()]

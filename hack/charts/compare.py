@@ -1,4 +1,4 @@
-"""Writes generated files, or shows where they differ from what is there."""
+"""Writes generated files, or shows how they differ from the existing ones."""
 
 import difflib
 import os
@@ -12,7 +12,7 @@ Files = dict[Path, str]
 
 
 def write(files: Files) -> None:
-    """Writes the files that differ, and names them."""
+    """Writes the files that differ, and prints their names."""
     for file, wanted in files.items():
         if _read(file) != wanted:
             file.write_text(wanted)
@@ -20,7 +20,7 @@ def write(files: Files) -> None:
 
 
 def report(files: Files, remedy: str) -> int:
-    """Prints how the files differ and what to run; 1 if any does."""
+    """Prints how the files differ and what to run; returns 1 if any file differs."""
     stale = {file: wanted for file, wanted in files.items() if _read(file) != wanted}
     for file, wanted in stale.items():
         show(_name(file), _read(file), wanted)

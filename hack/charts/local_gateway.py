@@ -1,4 +1,4 @@
-"""hack/local/envoy.yaml: what the gateway's chart renders for the local platform."""
+"""Renders hack/local/envoy.yaml from the gateway's chart, for the local platform."""
 
 import json
 import tempfile
@@ -21,7 +21,7 @@ PORTS = {
 
 
 def template() -> str:
-    """The text that the file should have."""
+    """Returns the text that the file should contain."""
     topology = Topology(
         gateway_port=PORTS["GATEWAY_PORT"],
         envoy_admin_port=PORTS["ENVOY_ADMIN_PORT"],
@@ -37,7 +37,7 @@ def template() -> str:
 
 
 def rendered(topology: Topology) -> str:
-    """Envoy's configuration for an instance, as the chart renders it."""
+    """Returns Envoy's configuration for an instance, as the chart renders it."""
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(render.gateway_values(topology), file)
         file.flush()

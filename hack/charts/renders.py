@@ -17,15 +17,15 @@ CHARTS = REPOSITORY / "charts"
 CASES = REPOSITORY / "tests" / "charts" / "cases.yaml"
 
 KUBERNETES = "1.35.0"
-"""Given to Helm, whose own default changes from release to release."""
+"""The version for Helm, whose own default changes from release to release."""
 
 _OWN_VALUES = tempfile.TemporaryDirectory()
-"""Helm takes files; they go at the end of the program."""
+"""A folder for values, which Helm takes only from files; it is deleted when the program ends."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A chart and the values that it is rendered with: its own, or those of files."""
+    """A chart and its values: its own, or values from files."""
 
     name: str
     chart: str
@@ -33,9 +33,9 @@ class Case:
     files: list[str] = field(default_factory=list, hash=False)
 
     def arguments(self, charts: Path = CHARTS) -> list[str | Path]:
-        """The chart, of those in this folder, and its values, as Helm takes them."""
+        """Returns Helm's arguments: the chart in this folder, and its values."""
         files = [argument for file in self.values_files() for argument in ("--values", file)]
-        # Before the files, which may set another.
+        # They precede the files, which may override them.
         return [charts / self.chart, "--values", REGISTRY, *files]
 
     def values_files(self) -> list[Path]:
@@ -70,9 +70,9 @@ def render(case: Case, charts: Path = CHARTS) -> list[dict]:
 
 
 def diff(base: str, charts: Path = CHARTS) -> None:
-    """Prints, case by case, how renders of these charts differ from those of a commit's, for the same values."""
+    """Prints, case by case, how the renders of these charts differ from those of a commit, for the same values."""
     with tempfile.TemporaryDirectory() as folder:
-        # Some links of the charts lead to these folders.
+        # Some links in the charts point to these folders.
         linked = ["charts", "dashboards", "gateway", "loadtests"]
         argv = ["git", "-C", REPOSITORY, "archive", base, *linked]
         archive = subprocess.run(argv, capture_output=True, check=False)
@@ -84,7 +84,7 @@ def diff(base: str, charts: Path = CHARTS) -> None:
 
 
 def _text(case: Case, charts: Path) -> str:
-    """A render with sorted keys and without comments, or why there is none: a commit may not know a value."""
+    """Returns a render with sorted keys and without comments, or the error: a commit may lack a value."""
     try:
         objects = render(case, charts)
     except ToolError as error:
@@ -95,15 +95,16 @@ def _text(case: Case, charts: Path) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes texts of several lines as they are, and nothing as a reference to something above."""
+    """Writes texts of several lines in literal style, and never writes a reference to an earlier object."""
 
     def ignore_aliases(self, _data: object) -> bool:
-        """Each object is read alone."""
+        """Returns True: readers look at each object separately."""
         return True
 
 
 def _block(dumper: _Dumper, text: str) -> yaml.ScalarNode:
-    # YAML cannot write a line that ends with a space as it is, and in no file of ours it matters.
+    # YAML's literal style cannot express a line that ends with a space; such spaces matter in none of our
+    # files.
     lines = "\n".join(line.rstrip() for line in text.split("\n"))
     return dumper.represent_scalar(
         "tag:yaml.org,2002:str", lines, style="|" if "\n" in text else None

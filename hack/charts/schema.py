@@ -28,10 +28,10 @@ DEFINITIONS = Path(__file__).with_name("definitions.yaml")
 
 TYPES = {"bool": "boolean", "int": "integer", "float": "number", "str": "string"}
 KINDS = ("type", "enum", "const", "anyOf", "oneOf", "allOf", "not", "$ref")
-"""Keys of which any makes the type of the default needless."""
+"""Keys that replace the type of the default: with any of them, the schema omits that type."""
 
 ANNOTATIONS = {"$ref", "title", "description", "default", "examples"}
-"""Keys that are allowed next to $ref; draft-07 ignores others."""
+"""Keys that may accompany $ref; draft-07 ignores others."""
 
 Schema = dict[str, object]
 
@@ -57,20 +57,20 @@ class Comments:
         self.errors: list[str] = []
 
     def root(self) -> Schema:
-        """The block for the chart as a whole."""
+        """Returns the block for the entire chart."""
         return self._block([line.strip() for line in self.lines], "# @schema.root", 1)
 
     def of(self, key: yaml.ScalarNode) -> tuple[Schema, str]:
-        """The block and the description directly above a key."""
+        """Returns the block and the description directly above a key."""
         number = key.start_mark.line
         if self.lines[number][: key.start_mark.column].strip():
-            # Inside {braces}, where no line is the key's own.
+            # Inside {braces}, no line belongs to the key alone.
             return {}, ""
         comment: list[str] = []
         while number > 0 and self.lines[number - 1].lstrip().startswith("#"):
             number -= 1
             comment.insert(0, self.lines[number].strip())
-        # The block of the chart is no key's, even where no empty line follows it.
+        # The chart's block belongs to no key, even if no empty line follows it.
         if "# @schema.root" in comment:
             last = len(comment) - comment[::-1].index("# @schema.root")
             comment = comment[last:]
@@ -115,7 +115,7 @@ def _description(comment: list[str]) -> str:
 
 
 def of_chart(chart: Path) -> str:
-    """The text that charts/<name>/values.schema.json should have."""
+    """Returns the text that charts/<name>/values.schema.json should contain."""
     metadata = yaml.safe_load((chart / "Chart.yaml").read_text())
     comments = Comments(chart / "values.yaml")
     root = comments.root()
@@ -154,7 +154,7 @@ def _map(node: yaml.MappingNode, comments: Comments, block: Schema, parts: dict)
         if _needs_value(value, comments.of(key)[0]):
             required.append(key.value)
         if key.value == "global" and parts:
-            # Closed, it would refuse what other charts of the same release read there.
+            # A closed map would reject keys that other charts of the same release read there.
             properties[key.value] = {
                 "description": parts[key.value],
                 **_map(value, comments, {"additionalProperties": True}, {}),
@@ -175,7 +175,7 @@ def _map(node: yaml.MappingNode, comments: Comments, block: Schema, parts: dict)
 
 
 def _part(node: yaml.Node, comments: Comments) -> Schema:
-    """The keys of another chart's values for which this chart has its own defaults."""
+    """Returns the schema of those keys of another chart for which this chart sets its own defaults."""
     if not isinstance(node, yaml.MappingNode):
         return {"type": "object"}
     required = []
@@ -192,7 +192,7 @@ def _part(node: yaml.Node, comments: Comments) -> Schema:
 
 
 def _needs_value(default: yaml.Node, block: Schema) -> bool:
-    """Whether a key may not be null: Helm drops such a key, and what templates then read is empty."""
+    """Whether a key must not be null: Helm drops such a key, and templates then read an empty value."""
     if isinstance(default, yaml.SequenceNode):
         return bool(block.get("minItems"))
     return bool(default.value) and not default.tag.endswith(":null")
@@ -228,7 +228,7 @@ def _value(key: yaml.ScalarNode, value: yaml.Node, comments: Comments) -> Schema
 
 
 def _closed(part: object) -> object:
-    """The same schema, in which maps with known keys accept no others."""
+    """Returns the same schema, except that maps with known keys accept no others."""
     if isinstance(part, list):
         return [_closed(entry) for entry in part]
     if not isinstance(part, dict):
@@ -240,7 +240,7 @@ def _closed(part: object) -> object:
 
 
 def _used(schema: Schema, definitions: dict[str, Schema]) -> set[str]:
-    """The definitions that a schema names, and those that they name."""
+    """Returns the definitions that a schema names, and those that these definitions name."""
     used: set[str] = set()
     waiting = list(_references(schema))
     while waiting:

@@ -10,11 +10,11 @@ from tools import errors
 
 CHECK = ("check-tools", "lint", "check-charts", "clippy", "test-rust", "check-python")
 TIERS = {"check": CHECK, "test": ("tools", *CHECK[1:], "chaos", "test-processes")}
-"""Targets of the Makefile, which also run alone."""
+"""Targets of the Makefile, each of which also runs alone."""
 
 
 def run_tier(tier: str) -> int:
-    """Runs a tier up to the first phase that fails; the exit status."""
+    """Runs a tier up to the first phase that fails; returns the exit status."""
     begun = time.monotonic()
     total = Outcome()
     phases = TIERS[tier]

@@ -17,7 +17,7 @@ from tools import progress
 LOGS = REPOSITORY / ".run" / "checks"
 
 SHOWN = 300
-"""Number of last lines that are printed for a failed phase; the log contains the rest."""
+"""Number of last lines printed for a failed phase; the log contains the rest."""
 
 
 @dataclass
@@ -31,7 +31,7 @@ class Outcome:
     failures: list[Failure] = field(default_factory=list)
 
     def add(self, other: "Outcome") -> None:
-        """Counts another phase, too."""
+        """Adds the counts of another phase."""
         self.status = self.status or other.status
         self.passed += other.passed
         self.failed += other.failed
@@ -40,7 +40,7 @@ class Outcome:
 
 
 def duration(seconds: float) -> str:
-    """In minutes and seconds."""
+    """Returns the duration in minutes and seconds."""
     minutes, seconds = divmod(round(seconds), 60)
     return f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
 
@@ -87,13 +87,13 @@ def run(
 
 
 class _Process:
-    """The command, which ends with this process: SIGTERM is passed on, Ctrl-C reaches both."""
+    """The command, which ends with this process: SIGTERM is passed on, and Ctrl-C reaches both processes."""
 
     def __init__(self, argv: list[str], environment: Mapping[str, str]) -> None:
         self._process = subprocess.Popen(
             argv,
             cwd=REPOSITORY,
-            # Runners that are Python programs write each line at once.
+            # Test runners in Python write each line immediately.
             env={**os.environ, "PYTHONUNBUFFERED": "1", **environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -115,7 +115,7 @@ class _Process:
 
 
 def _cpu_seconds() -> float:
-    """The time that all CPUs were busy since boot, for all processes (proc_stat(5))."""
+    """Returns the time that all CPUs were busy since boot, for all processes (proc_stat(5))."""
     user, nice, system, _idle, _iowait, irq, softirq = map(
         int, Path("/proc/stat").read_text().split(maxsplit=8)[1:8]
     )

@@ -15,7 +15,7 @@ HELM = re.compile(r"Tests:\s+(?:(\d+) failed, )?(?:\d+ errored, )?(\d+) passed")
 
 @dataclass(frozen=True)
 class Failure:
-    """A test, or a phase without tests, and the command that repeats it alone."""
+    """A test, or a phase without tests, and the command that runs it again alone."""
 
     name: str
     command: str
@@ -23,7 +23,7 @@ class Failure:
 
 @dataclass
 class Report:
-    """Reads the output line by line."""
+    """Parses the output line by line."""
 
     passed: int = 0
     failed: int = 0
@@ -33,7 +33,7 @@ class Report:
     _target: str = ""
 
     def read(self, line: str) -> None:
-        """Takes one line, of whichever runner."""
+        """Parses one line of any runner."""
         line = line.rstrip()
         if found := CARGO.match(line):
             self._count(*map(int, found.groups()))
@@ -53,7 +53,7 @@ class Report:
             self._pytest.append(found[1])
 
     def failures(self) -> list[Failure]:
-        """The tests that failed, with the command for each runner's own."""
+        """Returns the failed tests, with the commands that run them again."""
         cargo = f"(cd services && cargo test --locked {self._target} -- --exact "
         return [
             *(Failure(name, f"{cargo}{shlex.quote(name)})") for name in self._cargo),

@@ -30,11 +30,11 @@ while True:
             file.write(os.urandom(1 << 20))
         os.fsync(file.fileno())
 """
-"""Writes 64 MiB to the disk, again and again."""
+"""Repeatedly writes 64 MiB to the disk."""
 
 
 def run(options: argparse.Namespace) -> int:
-    """Runs the rounds, prints the failures by test, and returns the exit status."""
+    """Runs the rounds, prints the failures for each test, and returns the exit status."""
     seed = random.SystemRandom().randrange(1 << 31) if options.seed is None else options.seed
     unstable = _unstable_options()
     begun = time.monotonic()
@@ -64,21 +64,22 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _shuffled(target: str, seed: int) -> dict[str, str]:
-    """The variables of the Makefile that give the tests of a target another order."""
+    """Returns Makefile variables that shuffle the tests of a target."""
     if target == "e2e":
-        # Its modules share one release and upgrade it, in their own order.
+        # The modules of this target share one release and upgrade it in their own order.
         return {"TESTS": '-m "not nightly"'}
     if target == "test-rust":
-        # Examples of the documentation run by a program of rustdoc's, which has no such options.
+        # A program of rustdoc runs the examples of the documentation; it has no such options.
         flags = f"-Z unstable-options --shuffle-seed={seed}"
         return {"RUST_TARGETS": "--lib --bins --tests", "RUST_TEST_FLAGS": flags}
     return {"PYTEST_FLAGS": f"--random-order --random-order-seed={seed}"}
 
 
 def _unstable_options() -> dict[str, str]:
-    """Lets the test programs of a stable Rust take `--shuffle-seed`; the compiler stays as it is.
+    """Makes test programs of stable Rust accept `--shuffle-seed`; the compiler remains stable.
 
-    The variable that allows it reaches only what cargo runs (the Cargo Book, target.<triple>.runner).
+    The variable that allows this option reaches only programs that cargo runs (the Cargo Book,
+    target.<triple>.runner).
     """
     host = re.search(r"^host: (\S+)$", command.output(["rustc", "-vV"]), re.MULTILINE)[1]
     triple = host.upper().replace("-", "_")
@@ -87,13 +88,13 @@ def _unstable_options() -> dict[str, str]:
 
 @contextmanager
 def no_pressure() -> Iterator[None]:
-    """The machine as it is."""
+    """Leaves the machine unloaded."""
     yield
 
 
 @contextmanager
 def pressure() -> Iterator[None]:
-    """Busy threads at normal priority, and a process that writes to the disk."""
+    """Runs busy threads at normal priority, and a process that writes to the disk."""
     file = LOGS / "pressure"
     file.parent.mkdir(parents=True, exist_ok=True)
     commands = [["-c", BUSY]] * BUSY_THREADS + [["-c", WRITER, str(file)]]

@@ -19,7 +19,7 @@ class Api:
 
     @classmethod
     def of(cls, state: Path) -> "Api":
-        """The API server of the cluster that keeps its files in `state`."""
+        """Returns the API server of the cluster whose files are in `state`."""
         config = json.loads(records.kubeconfig(state).read_text())
         folder = state / "pki"
         return cls(config["clusters"][0]["cluster"]["server"], folder)
@@ -28,7 +28,7 @@ class Api:
         self.url = url
         self.context = ssl.create_default_context(cafile=str(pki / "ca.crt"))
         self.context.load_cert_chain(pki / "admin.crt", pki / "admin.key")
-        # The proxies of the environment do not reach the cluster.
+        # Proxies from the environment cannot reach the cluster.
         self.opener = urllib.request.build_opener(
             urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=self.context)
         )
@@ -42,7 +42,7 @@ class Api:
             return None
 
     def changes(self, path: str) -> Iterator[bytes]:
-        """A line for each object of a list, and then for each of its changes."""
+        """Yields a line for each object of a list, and then one for each change."""
         query = f"?watch=true&timeoutSeconds={WATCH}"
         with self.opener.open(self.url + path + query, timeout=WATCH + 30) as reply:
             yield from reply
@@ -63,7 +63,7 @@ def _is_ready(node: dict) -> bool:
 
 
 def resolves(server: str, name: str) -> bool:
-    """Whether a DNS server knows an IPv4 address of `name` (RFC 1035, section 4)."""
+    """Whether a DNS server resolves `name` to an IPv4 address (RFC 1035, section 4)."""
     labels = b"".join(bytes([len(label)]) + label.encode() for label in name.split("."))
     # Recursion desired; one question: type A, class IN.
     query = b"\x2a\x2a\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00" + labels + b"\x00\x00\x01\x00\x01"

@@ -18,13 +18,13 @@ VALUES = REPOSITORY / "charts" / "service" / "prometheus-adapter.yaml"
 
 PARTS = {"custom:": "rules:", "external:": "externalRules:"}
 WINDOWS = {"[30s]": "[6s]", "[1m]": "[12s]"}
-"""Windows of the rules, and a fifth of them, as the periods of the controller are (components.py)."""
+"""Windows of the rules, each with a fifth of its length, like the periods of the controller (components.py)."""
 
 PATIENCE = 180.0
 
 
 def install(settings: Settings, prometheus: str, *, whole: bool) -> int:
-    """Installs both, for a Prometheus at this URL, and waits until the API server serves their APIs."""
+    """Installs both servers, for a Prometheus at this URL, and waits until the API server serves their APIs."""
     local.kubeconfig(settings)
     built = resolve.ensure(PROGRAMS)
     archives = [
@@ -48,7 +48,7 @@ def install(settings: Settings, prometheus: str, *, whole: bool) -> int:
 
 
 def rules(*, whole: bool) -> str:
-    """The adapter's configuration, for this cluster; with windows as in use if they are to be whole."""
+    """Returns the adapter's configuration for this cluster; `whole` windows are as long as in production."""
     _, _, text = VALUES.read_text().partition("\n  default: false\n")
     found = textwrap.dedent(text)
     for old, new in (PARTS if whole else PARTS | WINDOWS).items():
@@ -57,7 +57,7 @@ def rules(*, whole: bool) -> str:
 
 
 def remove(settings: Settings) -> int:
-    """Removes both, with their APIs: an API without its server would delay the deletion of namespaces."""
+    """Removes both servers with their APIs: an API without its server would delay the deletion of namespaces."""
     local.kubeconfig(settings)
     file = FOLDER / "autoscaling.yaml"
     _kubectl(settings, "delete", "--ignore-not-found", "--filename", file)

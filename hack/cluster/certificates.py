@@ -1,4 +1,4 @@
-"""The certificates and kubeconfigs of a cluster. Each `up` makes new ones."""
+"""Creates the certificates and kubeconfigs of a cluster, new ones for each `up`."""
 
 import base64
 import json
@@ -28,11 +28,11 @@ class Certificates:
         return self.folder / f"{name}.key"
 
     def kubeconfig(self, name: str) -> Path:
-        """The kubeconfig of a component; the administrator's is in another folder."""
+        """Returns the kubeconfig of a component; the administrator's is in another folder."""
         return records.kubeconfig(self.state) if name == "admin" else self.folder / f"{name}.conf"
 
     def make(self, plan: Plan) -> None:
-        """Makes all certificates. Kubernetes' default roles are bound to these groups."""
+        """Creates all certificates, for the groups to which Kubernetes binds its default roles."""
         self.folder.mkdir(mode=0o700, exist_ok=True)
         self._request("ca", "/CN=corelane-cluster")
         self._run("genpkey", "-algorithm", "RSA", "-out", self.key("accounts"))

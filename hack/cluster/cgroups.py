@@ -11,21 +11,21 @@ NEEDED = ("cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "
 """Controllers of cgroup v1."""
 
 NEEDED_V2 = ("cpu", "cpuset", "memory", "pids")
-"""Controllers of cgroup v2, which needs none to count CPU time, to freeze and to restrict devices."""
+"""Controllers of cgroup v2, which can count CPU time, freeze and restrict devices without a controller."""
 
 DELEGATED = (*NEEDED_V2, "io", "hugetlb")
-"""Controllers that a node gets if the machine has them."""
+"""Controllers that a node gets if the machine supports them."""
 
 MOUNTS = Path("/proc/self/mounts")
 
 
 def unified(root: Path, mounts: Path = MOUNTS) -> bool:
-    """Whether cgroup v2 is mounted at the root itself; in a hybrid it is in a folder below."""
+    """Whether cgroup v2 is mounted at the root itself; in a hybrid setup, its mount point is a subfolder."""
     return any(place == root for place, _ in _mounts(root, mounts, "cgroup2"))
 
 
 def require(root: Path, mounts: Path = MOUNTS) -> None:
-    """Raises an error unless there are all controllers that the kubelet needs, in one version."""
+    """Raises an error unless one version has all controllers that the kubelet needs."""
     if unified(root, mounts):
         version, needed, have = "v2", NEEDED_V2, set(_controllers(root))
     else:
@@ -51,9 +51,9 @@ def usable_cpus(root: Path, mounts: Path = MOUNTS) -> frozenset[int]:
 
 
 def create(root: Path, name: str, cpus: Iterable[int], mounts: Path = MOUNTS) -> None:
-    """Makes the cgroup of a node, in every hierarchy, whose processes use these CPUs only."""
+    """Creates a node's cgroup in every hierarchy; its processes use only these CPUs."""
     if unified(root, mounts):
-        # Processes in the root do not forbid it, as they would in any other cgroup (cgroup-v2.rst).
+        # Only the root may delegate controllers while it contains processes (cgroup-v2.rst).
         have = [each for each in DELEGATED if each in _controllers(root)]
         (root / "cgroup.subtree_control").write_text(" ".join(f"+{each}" for each in have))
         (root / name).mkdir()
@@ -63,13 +63,13 @@ def create(root: Path, name: str, cpus: Iterable[int], mounts: Path = MOUNTS) ->
         folder = hierarchy / name
         folder.mkdir()
         if "cpuset" in options:
-            # A new cpuset is empty, and nothing can run in an empty one (cpuset(7)).
+            # A new cpuset is empty, and no process can run in an empty cpuset (cpuset(7)).
             (folder / "cpuset.cpus").write_text(plan.cpu_text(cpus))
             (folder / "cpuset.mems").write_text((hierarchy / "cpuset.mems").read_text())
 
 
 def _controllers(root: Path) -> list[str]:
-    """The controllers of cgroup v2 that no hierarchy of v1 uses."""
+    """Returns the controllers of cgroup v2 that no hierarchy of v1 uses."""
     return (root / "cgroup.controllers").read_text().split()
 
 
@@ -81,7 +81,7 @@ def folders(root: Path, names: Iterable[str], mounts: Path = MOUNTS) -> list[Pat
 
 
 def pids(top: Iterable[Path]) -> set[int]:
-    """The processes in these cgroups and all below."""
+    """Returns the processes in these cgroups and their descendants."""
     found: set[int] = set()
     for start in top:
         for folder, _, _ in os.walk(start):

@@ -105,7 +105,7 @@ def _show(options: argparse.Namespace, file: Path) -> int:
 
 
 def current_kubeconfig() -> Path:
-    """The file that kubectl would read; $KUBECONFIG may list several."""
+    """Returns the file that kubectl would read; $KUBECONFIG may list several."""
     text = os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
     files = [Path(part) for part in text.split(os.pathsep) if part]
     if not any(file.is_file() for file in files):
@@ -114,7 +114,7 @@ def current_kubeconfig() -> Path:
 
 
 def refuse(command: str) -> int:
-    """Rejects a command that only our own clusters have."""
+    """Rejects a command that only our own clusters support."""
     if command == "load":
         raise ToolError(
             "images cannot be loaded into the cluster of the current kubeconfig: push them to a "

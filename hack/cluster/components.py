@@ -1,4 +1,4 @@
-"""The configuration files and the command line of every component. JSON is YAML, so most are written as JSON."""
+"""Writes the configuration files and the command line of every component: JSON, mostly, which is also YAML."""
 
 import json
 import sys
@@ -19,7 +19,7 @@ UNSAFE_SYSCTLS = (
     "net.ipv4.tcp_max_syn_backlog",
     "net.ipv4.tcp_tw_reuse",
 )
-"""Kubernetes calls sysctls unsafe that may affect the node; these belong to the network namespace."""
+"""Sysctls that may affect the node, which Kubernetes calls unsafe; these belong to the network namespace."""
 
 
 class NodeFiles:
@@ -57,7 +57,7 @@ def _containerd(files: NodeFiles, programs: Programs) -> str:
     template = Template((FOLDER / "containerd.toml").read_text())
     values = {"folder": files.folder, "socket": files.socket, "pause": PAUSE}
     values |= {"cni": files.cni, "bin": programs.plugins}
-    # The strings of TOML have the escapes of JSON.
+    # TOML strings have the escapes of JSON.
     return template.substitute({key: json.dumps(str(each))[1:-1] for key, each in values.items()})
 
 
@@ -81,7 +81,7 @@ def _kubelet(plan: Plan, node: Node, files: NodeFiles, certs: Certificates) -> d
         "tlsPrivateKeyFile": str(certs.key(node.name)),
         "containerRuntimeEndpoint": f"unix://{files.socket}",
         "cgroupDriver": "cgroupfs",
-        # From 1.35 on, a kubelet ends on cgroup v1 without this (KEP-5573).
+        # From 1.35 on, a kubelet exits on cgroup v1 without this setting (KEP-5573).
         "failCgroupV1": False,
         "cgroupRoot": "/" if plan.machines else f"/{node.cgroup}",
         "cpuManagerPolicy": "static",
@@ -89,37 +89,37 @@ def _kubelet(plan: Plan, node: Node, files: NodeFiles, certs: Certificates) -> d
         "allowedUnsafeSysctls": list(UNSAFE_SYSCTLS),
         "failSwapOn": False,
         "oomScoreAdj": 0,
-        # Kubelets that share a folder delete each other's logs.
+        # Kubelets that share a folder would delete each other's logs.
         "podLogsDir": str(files.folder / "pods"),
         "volumePluginDir": str(files.folder / "volume-plugins"),
         "resolvConf": str(files.resolv),
         "clusterDNS": [str(plan.dns)],
         "clusterDomain": "cluster.local",
         **({} if plan.machines else _no_eviction()),
-        # There is no registry to pull an image from again that the kubelet deleted from a full disk.
+        # If the kubelet deleted an image from a full disk, no registry could supply it again.
         "imageMinimumGCAge": "24h",
-        # Pods without exclusive CPUs leave those of a new exclusive pod soon, not within 10 s.
+        # Pods without exclusive CPUs then vacate the CPUs of a new exclusive pod sooner than after 10 s.
         "cpuManagerReconcilePeriod": "1s",
-        # A container with a limit is then a slower CPU, instead of one that stops for most of 100 ms. So many replicas
-        # on few CPUs behave like replicas with a CPU each.
+        # A container with a limit then runs on a slower CPU, instead of stopping for most of 100 ms. Many
+        # replicas on few CPUs therefore behave like replicas with one CPU each.
         "cpuCFSQuotaPeriod": "10ms",
         "featureGates": {"CustomCPUCFSQuotaPeriod": True},
     }
 
 
 def _no_eviction() -> dict:
-    """The disk is the machine's: a full one must not evict pods or delete images."""
+    """Disables eviction: the machine owns the disk, and a full one must not evict pods or delete images."""
     never = {"memory.available": "50Mi", "nodefs.available": "0%", "nodefs.inodesFree": "0%"}
     never |= {"imagefs.available": "0%", "imagefs.inodesFree": "0%"}
     return {"evictionHard": never, "imageGCHighThresholdPercent": 100}
 
 
 def _reservation(node: Node) -> dict:
-    """The CPUs that are never exclusive.
+    """Returns the CPUs that are never exclusive.
 
-    For a number the kubelet reserves the first CPUs, and rounds it up. If those are the right ones, the number is half
-    a CPU less, which other pods can then request next to exclusive ones. What requests none has next to no weight
-    against the system on a busy CPU.
+    If the reservation is a number, the kubelet rounds it up and reserves the first CPUs. Where the first CPUs
+    are the right ones, the number is half a CPU less, which other pods can then request next to exclusive ones.
+    On a busy CPU, a pod that requests no CPU has almost no weight against the system.
     """
     if sorted(node.reserved) == sorted(node.cpus)[: len(node.reserved)]:
         return {"kubeReserved": {"cpu": f"{len(node.reserved) * 1000 - 500}m"}}
@@ -136,7 +136,7 @@ def _proxy(plan: Plan, node: Node, certs: Certificates) -> dict:
         "clusterCIDR": str(plan.pods),
         "nftables": {"minSyncPeriod": "0s"},
         "oomScoreAdj": 0,
-        # These sysctls are the machine's, not the namespace's.
+        # These sysctls belong to the machine, not to the namespace.
         "conntrack": {
             "maxPerCore": 0,
             "min": 0,
@@ -153,7 +153,7 @@ AUTOSCALER = (
     "--horizontal-pod-autoscaler-initial-readiness-delay=6s",
     "--horizontal-pod-autoscaler-cpu-initialization-period=1m",
 )
-"""A fifth of Kubernetes' defaults, so that tests of autoscaling take minutes."""
+"""One fifth of Kubernetes' defaults, so that autoscaling tests take minutes."""
 
 
 class Components:
@@ -187,7 +187,7 @@ class Components:
         )
 
     def api_server(self) -> None:
-        """The API server, with the default admission plugins and the nodes' own."""
+        """The API server, with the default admission plugins and those for nodes."""
         certs = self.certs
         self._start(
             CONTROL,
@@ -210,7 +210,8 @@ class Components:
             "--authorization-mode=Node,RBAC",
             "--enable-admission-plugins=NodeRestriction",
             "--allow-privileged=true",
-            # Requests to servers of other APIs, such as those of metrics, straight to their pods: no kube-proxy is here.
+            # Route requests to aggregated APIs, such as the metrics API, directly to pods: kube-proxy is
+            # missing here.
             "--enable-aggregator-routing=true",
             f"--proxy-client-cert-file={certs.crt('front-proxy')}",
             f"--proxy-client-key-file={certs.key('front-proxy')}",
@@ -233,7 +234,7 @@ class Components:
             f"--cluster-signing-cert-file={certs.crt('ca')}",
             f"--cluster-signing-key-file={certs.key('ca')}",
             "--use-service-account-credentials=true",
-            # Each controller gets an account and a token first; with 20 requests a second that takes seconds.
+            # Each controller first gets an account and a token; at 20 requests/s that takes seconds.
             "--kube-api-qps=200",
             "--kube-api-burst=300",
             "--leader-elect=false",
@@ -252,18 +253,18 @@ class Components:
         )
 
     def policies(self) -> None:
-        """The process that enforces NetworkPolicies, see policies.py."""
+        """The process that enforces NetworkPolicies; see policies.py."""
         argv = [*network.inside(self.anchors[CONTROL]), sys.executable, FOLDER, "policies"]
         environment = {**self.programs.environment(), "CLUSTER_STATE": str(self.state)}
         self.record.start(f"{CONTROL}-policies", argv, environment)
 
     def of_node(self, node: Node, files: NodeFiles, program: str) -> None:
-        """One of a node's programs."""
+        """Starts one program of a node."""
         self._start(node.name, program, *node_arguments(node, files, self.certs)[program])
 
 
 def node_arguments(node: Node, files: NodeFiles, certs: Certificates) -> dict[str, list[str]]:
-    """The arguments of the programs of a node: its container runtime, kubelet and kube-proxy."""
+    """Returns the arguments of a node's programs: container runtime, kubelet and kube-proxy."""
     return {
         "containerd": ["--config", str(files.containerd)],
         "kubelet": [

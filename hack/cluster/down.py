@@ -1,4 +1,4 @@
-"""`down`: stops what `up` started and nothing else, and checks that nothing is left."""
+"""`down`: stops only what `up` started, and checks that nothing remains."""
 
 import shutil
 import subprocess
@@ -24,7 +24,7 @@ def pids(settings: Settings, namespaces: dict[str, dict[str, str]]) -> set[int]:
 
 
 def mounts(state: Path) -> list[Path]:
-    """The host's mounts below the state folder; the deepest first.
+    """Returns the host's mounts below the state folder, deepest first.
 
     The folder itself may be a mounted disk, which is not ours.
     """
@@ -43,9 +43,9 @@ def find(settings: Settings, namespaces: dict[str, dict[str, str]]) -> list[str]
 
 
 def _in_namespaces(namespaces: dict[str, dict[str, str]]) -> set[int]:
-    """A namespace lives as long as a process is in it or a mount is on it.
+    """Returns the processes in the recorded namespaces: each process or mount keeps its namespace alive.
 
-    The nodes' mounts are in their own mount namespace, so processes are all there is to find.
+    The nodes' mounts are in their own mount namespace, so only processes need to be found.
     """
     wanted = {inode for kinds in namespaces.values() for inode in kinds.values()}
     found = set()
@@ -62,7 +62,7 @@ def _in_namespaces(namespaces: dict[str, dict[str, str]]) -> set[int]:
 PATIENCE = 30.0
 
 REAPING = 15.0
-"""Seconds in which init should reap ended processes, so that ps does not show them any more."""
+"""Seconds for init to reap ended processes, which ps shows until then."""
 
 
 def main(settings: Settings) -> int:
@@ -83,8 +83,8 @@ def main(settings: Settings) -> int:
 
 
 def stop(settings: Settings, record: records.Record) -> None:
-    """Kills all processes, removes everything else, and fails if something is left."""
-    # An inode of an earlier boot may belong to another namespace by now.
+    """Kills all processes and removes the rest; fails if anything remains."""
+    # After another boot, the inode may belong to another namespace.
     same_boot = record.content.get("boot") == records.boot()
     namespaces = record.content.get("namespaces", {}) if same_boot else {}
 
@@ -115,7 +115,7 @@ def stop(settings: Settings, record: records.Record) -> None:
 
 
 def _forget(settings: Settings, record: records.Record) -> None:
-    """Removes all files but the logs; nothing is mounted below them any more."""
+    """Removes all files but the logs, after all mounts below them are gone."""
     for folder in record.content.get("made_folders", []):
         subprocess.run(["rmdir", "--ignore-fail-on-non-empty", folder], check=False)
     for entry in settings.state.iterdir():

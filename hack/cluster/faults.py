@@ -1,4 +1,4 @@
-"""Faults of nodes that are machines, for tests: a namespace cannot lose its power, its link or its clock."""
+"""Faults of nodes that are machines, for tests: a namespace cannot lose its power, link or clock."""
 
 import os
 import signal
@@ -22,7 +22,7 @@ class Faulty:
 
     @property
     def record(self) -> records.Record:
-        """The processes of the component that are running."""
+        """Returns the component's running processes."""
         found = records.Record(self.settings.state)
         if not found.content.get("machines"):
             raise ToolError("no cluster of machines is up: run make cluster-up CLUSTER=vm")
@@ -36,18 +36,18 @@ class Faulty:
         ).stdout
 
     def kill(self, node: str) -> None:
-        """Takes its power."""
+        """Cuts the power of a machine."""
         entry = self.record.content["processes"][node]
         pids.kill([entry["pid"]])
         in_time(lambda: not pids.alive(entry), 30)
 
     def start(self, node: str) -> None:
-        """Switches it on again."""
+        """Switches a machine on again."""
         plan = of_machines(self.settings.network, machines.CPUS)
         machines.restart(plan, self.record, programs.obtain(), node)
 
     def reboot(self, node: str) -> None:
-        """Boots it again, without an orderly end of anything."""
+        """Reboots a machine without an orderly shutdown."""
         # The answer would be lost.
         self.run(node, "(sleep 1; echo b >/proc/sysrq-trigger) >/dev/null 2>&1 &")
 

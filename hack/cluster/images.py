@@ -31,12 +31,12 @@ class Named:
 
     @property
     def pinned(self) -> str:
-        """The name with the digest in place of the tag, by which a pod may pin its image."""
+        """Returns the name with the digest in place of the tag: a pod can pin its image with it."""
         return f"{self.name.rpartition(':')[0]}@{self.digest}"
 
 
 def own(programs: Programs) -> list[Path]:
-    """Archives of the two images that every cluster needs, made once."""
+    """Returns the archives of the two images that every cluster needs; creates them once."""
     return [
         of_program(PAUSE, "/pause", _pause()),
         of_program(COREDNS, "/coredns", programs["coredns"]),
@@ -69,7 +69,7 @@ def _pause() -> Path:
 
 
 def of_program(reference: str, path: str, program: Path) -> Path:
-    """The archive of an image with one program and nothing else, made once."""
+    """Returns the archive of an image that contains only one program; creates it once."""
     name, _, tag = reference.partition(":")
     stat = program.stat()
     key = cache.key(reference, str(program), str(stat.st_mtime_ns), str(stat.st_size))
@@ -111,7 +111,7 @@ def _ctr(record: Record, name: str, programs: Programs, *arguments: object) -> s
 
 
 def contents(file: Path) -> list[Named]:
-    """The images that an archive names."""
+    """Returns the images that an archive names."""
     try:
         with tarfile.open(file) as tar:
             index = json.load(tar.extractfile("index.json"))

@@ -13,7 +13,7 @@ from tools.errors import ToolError
 NAME = "corelane"
 
 CPUS = 4
-"""Fewest CPUs: two for each worker, because the pods of kind's network request a part of one."""
+"""Minimum CPUs: two for each worker, because the pods of kind's network request part of one."""
 
 
 def kubeconfig() -> Path:
@@ -22,7 +22,7 @@ def kubeconfig() -> Path:
 
 
 def up() -> int:
-    """Creates the cluster, unless it is there."""
+    """Creates the cluster unless it exists."""
     if NAME in _clusters():
         print(f"kind's cluster {NAME} is up already.\n\n  export KUBECONFIG={kubeconfig()}")
         return 0
@@ -56,7 +56,7 @@ def load(archives: Iterable[Path]) -> int:
 
 
 def configuration(cpus: Iterable[int]) -> str:
-    """kind.yaml for a machine with these CPUs."""
+    """Returns kind.yaml for a machine with these CPUs."""
     text = (FOLDER / "kind.yaml").read_text()
     cpus = frozenset(cpus)
     for number, owned in enumerate(plan.split(cpus), start=1):

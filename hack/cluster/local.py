@@ -48,7 +48,7 @@ def enter(settings: Settings, name: str, command: list[str]) -> int:
 
 
 def status(settings: Settings) -> int:
-    """Shows every component; fails unless all of them run."""
+    """Shows every component; fails unless all are running."""
     entries = records.Record(settings.state).content.get("processes", {})
     if not entries:
         print("No cluster is up.")
@@ -63,7 +63,7 @@ def status(settings: Settings) -> int:
 
 
 def show(file: Path) -> int:
-    """Shows nodes and pods of any cluster."""
+    """Shows the nodes and pods of any cluster."""
     kubectl = resolve.tool("kubectl")
     argv = [str(kubectl), "get", "nodes,pods", "--all-namespaces", "--output", "wide"]
     environment = {**os.environ, "KUBECONFIG": str(file)}

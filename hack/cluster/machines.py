@@ -1,7 +1,8 @@
 """CLUSTER=vm: each node is a QEMU machine with its own kernel, disk and clock.
 
-A machine boots with the file system of this one, read-only, and starts the node's programs by itself. What it writes
-below the node's folder is on its disk; the rest is in its memory, and gone after a boot.
+A virtual machine boots with a read-only view of this machine's file system and starts the node's programs by
+itself. Its disk stores only files below the node's folder; all other writes stay in memory, and a reboot
+discards them.
 """
 
 import os
@@ -26,14 +27,14 @@ HOST = Path("/host")
 """The mount point of this machine's current file system in the virtual machines."""
 
 DISK = 8 * 1024**3
-"""Bytes of the disk of a node. It is a sparse file."""
+"""Size of a node's disk in bytes; the file is sparse."""
 
 SHARING = 60.0
-"""Seconds until the file system of a machine is offered."""
+"""Seconds until a machine's file system must be shared."""
 
 
 def folder(state: Path, name: str) -> Path:
-    """The files of a machine."""
+    """Returns the folder with a machine's files."""
     return state / "machines" / name
 
 
@@ -56,7 +57,7 @@ class Machines:
         self.state = record.file.parent
 
     def make(self, node: Node, files: NodeFiles) -> None:
-        """Makes the files of a machine: its disk, what it boots from, and what it starts."""
+        """Creates the files of a machine: its disk, its boot files, and the list of programs to start."""
         place = folder(self.state, node.name)
         place.mkdir(parents=True)
         disk = place / "disk"
@@ -81,7 +82,7 @@ class Machines:
         )
 
     def start(self, node: Node, control: int) -> None:
-        """Switches a machine on, whose link is in the namespace of the control plane."""
+        """Switches on a machine, whose link is in the control plane's namespace."""
         place = folder(self.state, node.name)
         argv, environment = qemu.sharing(place)
         environment = {**self.programs.environment(), **environment}

@@ -1,8 +1,8 @@
 """Namespaces and links.
 
-Each node has a network namespace and so has the control plane, whose bridge joins them all.
-The host gets one interface. No namespace has a name in /run/netns: each is held by its anchor,
-a process that sleeps, and is gone with the last process in it.
+The control plane and each node have their own network namespace; the control plane's bridge joins all of them.
+The host gets one interface. Namespaces have no name in /run/netns: an anchor, which is a sleeping process,
+holds each one until the last process in it has ended.
 """
 
 from pathlib import Path
@@ -15,14 +15,14 @@ from tools import command
 from tools.errors import ToolError
 
 ALIAS = "corelane-cluster "
-"""The alias of the host's interface begins so, followed by the state folder that owns it."""
+"""Start of the alias of the host's interface; the state folder that owns the interface follows."""
 
 BRIDGE = "bridge"
 
 
 def anchor(record: records.Record, programs: Programs, name: str) -> int:
     """Starts the process that holds the network and mount namespace of a node."""
-    # Mounts of a node are visible in its namespace only, and end with it.
+    # A node's mounts are visible only in its namespace, and end with it.
     argv = ["unshare", "--net", "--mount", "--propagation", "private", "sleep", "infinity"]
     pid = record.start(name, argv, programs.environment())
     if not in_time(lambda: pids.name(pid) == "sleep", 10, 0.005):
@@ -64,12 +64,12 @@ def connect(folder: Path, plan: Plan, programs: Programs, anchors: dict[str, int
             _forward(anchors[node.name])
     pods = [f"route add {node.pods} via {node.address}" for node in plan.nodes]
     _batch([*inside(control), ip], *pods)
-    # The host may reach Services too: kube-proxy of the first node translates.
+    # The host can also reach Services: kube-proxy of the first node translates the addresses.
     _batch([ip], *pods, f"route add {plan.services} via {plan.nodes[0].address}")
 
 
 def of_node(plan: Plan, node: Node) -> list[str]:
-    """The commands of `ip` for the link of a node, eth0."""
+    """Returns the `ip` commands for a node's link, eth0."""
     others = [other for other in plan.nodes if other is not node]
     return [
         "link set lo up",

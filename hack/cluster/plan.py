@@ -16,7 +16,7 @@ API_PORT = 6443
 
 @dataclass(frozen=True)
 class Node:
-    """One node. Its pods use its CPUs, and exclusive pods all of these but the reserved ones."""
+    """One node. Its pods use its CPUs; exclusive pods use all but the reserved ones."""
 
     name: str
     address: IPv4Address
@@ -37,7 +37,7 @@ class Plan:
     network: IPv4Network
     nodes: tuple[Node, ...]
     machines: bool = False
-    """Whether nodes are machines, instead of namespaces of this one."""
+    """Whether nodes are virtual machines, instead of namespaces of this machine."""
 
     def __post_init__(self) -> None:
         if self.network.prefixlen != 16:
@@ -85,8 +85,8 @@ class Plan:
 def make(network: IPv4Network, usable: Iterable[int]) -> Plan:
     """Two nodes on the usable CPUs.
 
-    Each owns one half, and keeps the first of them for pods without exclusive CPUs. A half of one
-    CPU is too small for that: then each node has all CPUs, and reserves those that it does not own.
+    Each node owns half of the CPUs and keeps the first one for pods without exclusive CPUs. If the half is a
+    single CPU, each node instead has all CPUs and reserves those that it does not own.
     """
     usable = frozenset(usable)
     owned = split(usable)
@@ -101,7 +101,7 @@ def make(network: IPv4Network, usable: Iterable[int]) -> Plan:
 
 
 def of_machines(network: IPv4Network, cpus: int) -> Plan:
-    """Two nodes with so many CPUs each, the first for pods without exclusive CPUs."""
+    """Returns two nodes with this many CPUs each; the first CPU is for pods without exclusive CPUs."""
     all_cpus, first = frozenset(range(cpus)), frozenset({0})
     nodes = [_node(network, index, name, all_cpus, first) for index, name in enumerate(NODES)]
     return Plan(network, tuple(nodes), machines=True)
@@ -115,7 +115,7 @@ def _node(
 
 
 def split(usable: Iterable[int]) -> tuple[frozenset[int], frozenset[int]]:
-    """The CPUs that each of the two nodes owns: the upper half and the lower one."""
+    """Returns the CPUs that each of the two nodes owns: the upper half and the lower half."""
     cpus = sorted(usable)
     if len(cpus) < 2:
         raise ToolError(

@@ -1,9 +1,8 @@
-"""Enforces NetworkPolicies on the nodes: CNI's plugins do not.
+"""Enforces NetworkPolicies on the nodes, because the CNI plugins do not.
 
-One process watches the API server and replaces the rules of a node whenever they change.
-Pure functions translate policies into the nftables rules of one node. A pod that a policy selects
-gets a chain per direction. A packet that no rule of the chain lets return is dropped
-(kubernetes.io, "Network Policies").
+One process watches the API server and replaces the rules of a node whenever they change. Pure functions
+translate policies into the nftables rules of one node. A pod that a policy selects gets a chain per direction.
+A packet that no rule of the chain lets return is dropped (kubernetes.io, "Network Policies").
 """
 
 import json
@@ -49,7 +48,7 @@ class World:
 
 
 def ruleset(world: World, node: str) -> str:
-    """The whole table of a node, for `nft -f`: it replaces the old one atomically."""
+    """Returns the complete table of a node for `nft -f`, which replaces the old one atomically."""
     chains, jumps = [], []
     for direction, side in (("Egress", "saddr"), ("Ingress", "daddr")):
         entries = []
@@ -61,7 +60,7 @@ def ruleset(world: World, node: str) -> str:
                 chains.append((name, [*_rules(world, pod, policies, direction), "drop"]))
         if entries:
             jumps.append(f"ip {side} vmap {{ {', '.join(entries)} }}")
-    # Replies belong to an allowed connection.
+    # Responses belong to a connection that was allowed.
     forward = ["type filter hook forward priority 10; policy accept;"]
     forward += ["ct state established,related accept", *jumps]
     lines = [f"table ip {TABLE}", f"delete table ip {TABLE}", f"table ip {TABLE} {{"]
@@ -71,7 +70,7 @@ def ruleset(world: World, node: str) -> str:
 
 
 def living(pods: Iterable[Object]) -> list[Object]:
-    """The pods with their own address; an ended pod has none."""
+    """Returns the pods with their own address; a pod that has ended has none."""
     return [
         pod
         for pod in pods
@@ -82,7 +81,7 @@ def living(pods: Iterable[Object]) -> list[Object]:
 
 
 def matches(selector: Object, labels: dict[str, str]) -> bool:
-    """Whether a label selector matches; an empty one matches all."""
+    """Whether a label selector matches; an empty selector matches everything."""
     wanted = selector.get("matchLabels") or {}
     return all(labels.get(key) == value for key, value in wanted.items()) and all(
         _fulfils(each, labels) for each in selector.get("matchExpressions") or ()
@@ -214,13 +213,13 @@ def _watch(api: Api, path: str, changed: threading.Event) -> None:
                 changed.set()
         except (urllib.error.URLError, OSError) as error:
             print(f"watch of {path}: {error}", file=sys.stderr, flush=True)
-        # The next watch does not report changes between the two.
+        # The next watch does not report changes made between the two.
         changed.set()
         time.sleep(0.5)
 
 
 def _apply(api: Api, record: records.Record, applied: dict[str, str]) -> bool:
-    """Updates the rules of every node; returns False if that must be repeated."""
+    """Updates the rules of every node; returns False if the caller must retry."""
     replies = {name: api.get(path) for name, path in WATCHED.items()}
     if None in replies.values():
         return False

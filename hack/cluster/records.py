@@ -1,4 +1,4 @@
-"""The record of `up` for `down`, `status` and the next `up`. One folder per machine."""
+"""The record of `up`, which `down`, `status` and the next `up` read. Each machine has one folder."""
 
 import json
 import os
@@ -9,14 +9,14 @@ from stack import pids
 from stack.process import detached
 
 MARK = "CORELANE_CLUSTER_STATE"
-"""Environment variable of every process that `up` starts, and of their children."""
+"""Environment variable of every process that `up` starts and of their children."""
 
 KEPT = ("logs", "lock")
 """Files that `down` keeps."""
 
 
 class Record:
-    """The file record.json; every change is on disk before the next step."""
+    """The file record.json; each change is on disk before the next step."""
 
     def __init__(self, state: Path) -> None:
         self.file = state / "record.json"
@@ -27,7 +27,7 @@ class Record:
 
     @property
     def exists(self) -> bool:
-        """Whether an `up` began without a later `down`."""
+        """Whether an `up` began that no `down` followed."""
         return bool(self.content)
 
     def save(self, **changes: object) -> None:
@@ -59,5 +59,5 @@ def log(state: Path, name: str) -> Path:
 
 
 def boot() -> str:
-    """This boot of the machine (random(4))."""
+    """Returns the ID of this boot (random(4))."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

@@ -1,4 +1,6 @@
-"""Requirements of the machine, and names and addresses that it already uses; each check names what is wrong."""
+"""Checks the machine's requirements, and the names and addresses that it already uses; each error names the
+problem.
+"""
 
 import ipaddress
 import json
@@ -38,13 +40,13 @@ TRIES = {
 
 
 def require_user() -> None:
-    """Namespaces, cgroups and mounts need root."""
+    """Raises an error unless this is root: namespaces, cgroups and mounts need it."""
     if os.geteuid() != 0:
         raise ToolError("the local cluster needs root: run it with sudo")
 
 
 def require_machine(settings: Settings) -> None:
-    """The checks that need no program of the cluster."""
+    """Runs the checks that need no program of the cluster."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if hard < OPEN_FILES:
         raise ToolError(
@@ -66,7 +68,7 @@ def require_machine(settings: Settings) -> None:
 
 
 def require_kernel(programs: Programs) -> None:
-    """Tries what the nodes will do, in temporary namespaces."""
+    """Tries the kernel features of the nodes in temporary namespaces."""
     for feature, script in TRIES.items():
         result = subprocess.run(
             ["unshare", "--net", "--mount", "sh", "-c", script],
@@ -87,7 +89,7 @@ def _existing(path: Path) -> Path:
 
 
 def require_free(settings: Settings) -> None:
-    """Raises an error that names the holder of the interface or of the network."""
+    """Raises an error that names the user of the interface or of the network."""
     if _host_link() is not None and owner() is None:
         raise ToolError(
             f"an interface {HOST_LINK} exists that is not the cluster's: remove it "
@@ -102,7 +104,7 @@ def require_free(settings: Settings) -> None:
 
 
 def require_ours(state: Path) -> None:
-    """Raises an error when the cluster of another state folder is up: cgroups are shared."""
+    """Raises an error if a cluster with another state folder is up: cgroups are shared."""
     if owner() not in (None, state):
         raise ToolError(
             f"another cluster is running, with CLUSTER_STATE={owner()}. Use it, or stop it: "
@@ -111,7 +113,7 @@ def require_ours(state: Path) -> None:
 
 
 def owner() -> Path | None:
-    """The state folder of the cluster to which the host's interface belongs."""
+    """Returns the state folder of the cluster that owns the host's interface."""
     alias = (_host_link() or {}).get("ifalias", "")
     return Path(alias.removeprefix(ALIAS)) if alias.startswith(ALIAS) else None
 
@@ -132,7 +134,7 @@ def _in_use() -> list[tuple[ipaddress.IPv4Network, str]]:
             found.append((ipaddress.IPv4Interface(text).network, holder))
     for route in _ask("-4", "route", "show", "table", "all"):
         destination = route.get("dst", "default")
-        # A default route leads everywhere; narrower routes have precedence.
+        # A default route matches every address; narrower routes have precedence.
         if destination not in ("default", "0.0.0.0/0"):
             holder = f"a route to {destination} by {route.get('dev', 'no interface')}"
             found.append((ipaddress.IPv4Network(destination), holder))

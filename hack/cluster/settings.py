@@ -1,4 +1,4 @@
-"""The variables of the environment, and their defaults."""
+"""Environment variables and their defaults."""
 
 import ipaddress
 import os
@@ -24,7 +24,7 @@ class Settings:
 
 
 def kind() -> str:
-    """The kind of cluster: our own, with namespaces or machines, kind's, or that of the current kubeconfig."""
+    """The kind of cluster: our own, with namespaces or virtual machines; kind's; or that of the current kubeconfig."""
     name = os.environ.get("CLUSTER") or "local"
     if name not in KINDS:
         raise ToolError(f"CLUSTER={name!r}: choose from {', '.join(KINDS)}")

@@ -33,7 +33,7 @@ from tools import progress
 from tools.errors import ToolError
 
 PATIENCE = 900.0
-"""Seconds for each step; usually a few suffice, on a busy or emulated machine many."""
+"""Seconds for each step: usually a few suffice, but a busy or emulated machine needs many."""
 
 CNI_RESULTS = Path("/var/lib/cni")
 """libcni keeps its results here, regardless of its configuration."""
@@ -48,8 +48,8 @@ ONLINE = Path("/sys/devices/system/cpu/online")
 
 
 def main(settings: Settings) -> int:
-    """Starts the cluster, unless it is up."""
-    # SIGTERM unwinds like an interrupt, so that a start that is cut short leaves nothing.
+    """Starts the cluster unless it is up."""
+    # SIGTERM unwinds like an interrupt, so that an aborted start leaves nothing behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     requirements.require_user()
     requirements.require_ours(settings.state)
@@ -94,7 +94,7 @@ def _is_up(settings: Settings, record: records.Record) -> bool:
         print(describe(settings))
         return True
     if restarted or not down.pids(settings, record.content.get("namespaces", {})):
-        # Nothing of it runs: the machine restarted, or all was killed.
+        # Nothing of the cluster is running: the machine restarted, or all processes were killed.
         progress.say("cluster", "an earlier cluster has ended; removing what it left")
         down.stop(settings, record)
         record.content.clear()
@@ -115,7 +115,7 @@ def _give_up(settings: Settings, record: records.Record, error: BaseException) -
 
 
 def describe(settings: Settings) -> str:
-    """The commands to continue with."""
+    """Describes the commands to continue with."""
     file = records.kubeconfig(settings.state)
     return "\n".join(
         [
@@ -161,11 +161,11 @@ class Start:
         with progress.step("cluster", "CoreDNS"):
             self._dns()
         self.record.save(complete=True)
-        # All is up: only words are left to be said, and nothing is to be undone.
+        # Everything is up: from here on there are only messages to print, and nothing to undo.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
     def _places(self) -> None:
-        # Mounts of the nodes' own go over them.
+        # The node's own mounts cover them.
         missing = [folder for folder in (CNI_RESULTS, NODE_STATE, PLUGINS) if not folder.exists()]
         self.record.save(made_folders=[str(folder) for folder in missing])
         for folder in missing:
@@ -182,7 +182,7 @@ class Start:
 
     def _namespaces(self) -> None:
         for node in self.plan.nodes:
-            # Paths that containerd, runc, libcni and the kubelet have fixed: each node its own.
+            # Hard-coded paths of containerd, runc, libcni and the kubelet: give each node its own.
             log, own = (self.files[node.name].folder / name for name in ("log", "corelane"))
             self._mount(
                 node.name,
@@ -190,14 +190,15 @@ class Start:
                 f"mount -t tmpfs run /run; mount -t tmpfs cni {CNI_RESULTS}; "
                 f"mount -t tmpfs kubelet {PLUGINS}",
             )
-            # Pods with the node's network share the first mount's superblock: were that a container's, which is
-            # read-only, privileged pods could not write either. Not over /sys, where the cgroups are.
+            # Pods on the node's network share the superblock of the first mount. If that mount were a
+            # container's, which is read-only, privileged pods could not write either. Do not mount it over
+            # /sys, which contains the cgroups.
             sys = self.files[node.name].folder / "sys"
             self._mount(node.name, f"mkdir {sys}; mount -t sysfs sys {sys}")
             self._own_cpus(node)
 
     def _own_cpus(self, node: Node) -> None:
-        """A kubelet takes what the kernel calls online for the CPUs of its node."""
+        """Shows the kubelet only this node's CPUs: it uses those that the kernel lists as online."""
         if node.cpus != cpu_list(ONLINE.read_text()):
             online = self.files[node.name].folder / "online"
             online.write_text(f"{cpu_text(node.cpus)}\n")
@@ -221,11 +222,11 @@ class Start:
             self.components.scheduler()
             self.components.policies()
             self._nodes()
-            # Without their images, pods would be tried again only after a while.
+            # Without their images, the kubelet would retry the pods only after a while.
             imported.result()
 
     def _containerd(self, node: Node) -> None:
-        """A machine starts its programs by itself."""
+        """Starts containerd; a machine starts its programs by itself."""
         if self.plan.machines:
             self.machines.make(node, self.files[node.name])
             self.machines.start(node, self.components.anchors[CONTROL])
@@ -248,7 +249,7 @@ class Start:
         return subprocess.run(argv, capture_output=True, check=False).returncode == 0
 
     def _nodes(self) -> None:
-        """Starts what registers the nodes; a machine starts it by itself."""
+        """Starts the programs that register the nodes; a machine starts them by itself."""
         if self.plan.machines:
             return
         self._wait_for_containerd()
@@ -278,7 +279,7 @@ class Start:
         )
 
     def _wait(self, what: str, condition: Callable[[], bool], log: str) -> None:
-        """Waits for a condition; an ended process or the deadline is an error with its log."""
+        """Waits for a condition; if a process ends or the deadline passes, the error shows its log."""
 
         def settled() -> bool:
             return bool(self._ended()) or condition()

@@ -26,7 +26,7 @@ def main(arguments: list[str]) -> int:
 
 def _up() -> int:
     kubeconfig = run.kubeconfig()
-    # The values of another cluster name the registry of its images.
+    # Values for another cluster name the registry of its images.
     built = None if run.cluster() == "current" else images.load(releases.images_named())
     with progress.step("charts", f"installing {run.release()} in {run.namespace()}"):
         releases.install(built)

@@ -1,7 +1,7 @@
 """The images of this tree on the nodes of the cluster, each with its digest in its tag.
 
-A pod keeps an image that the node has under the same tag. With the digest in it, a changed image
-has another tag, which replaces the pods; an unchanged one replaces nothing.
+A pod keeps an image that the node has under the same tag. Because the tag contains the digest, a changed image
+replaces the pods and an unchanged image does not.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ PLACES = {
     "prometheus": ("monitoring.prometheus",),
     "alertmanager": ("monitoring.alertmanager",),
 }
-"""The images, each with the keys of the umbrella chart that name it."""
+"""The images, each with the keys of the umbrella chart that refer to it."""
 ALWAYS = ("server", "gateway", "cli", "node-tuner")
 FOLDER = run.REPOSITORY / ".run" / "deploy"
 
@@ -39,7 +39,7 @@ Images = dict[str, Built]
 def load(more: Iterable[str] = ()) -> Images:
     """Builds the images of every release, and `more`, and loads them into the nodes."""
     images = {name: build(name) for name in dict.fromkeys((*ALWAYS, *more))}
-    # `helm test` of a service that is not in the release takes the tag that its chart has.
+    # `helm test` of a service outside the release uses the tag in the service's chart.
     tests = _build("cli", _version(), FOLDER / "released")
     bring([image.archive for image in (*images.values(), tests)])
     return images

@@ -1,4 +1,7 @@
-"""Ends a command of Helm that waits for a pod whose image cannot be pulled: Helm itself waits for minutes, and names no image."""
+"""Stops a Helm command that waits for a pod whose image cannot be pulled.
+
+Helm itself waits for minutes and does not name the image.
+"""
 
 import json
 import os
@@ -13,7 +16,7 @@ from tools import resolve
 from tools.errors import ToolError
 
 REASONS = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName")
-"""Reasons of the kubelet for a waiting container (pkg/kubelet/images/types.go)."""
+"""The kubelet's reasons for a waiting container (pkg/kubelet/images/types.go)."""
 
 PATIENCE = 20.0
 """Seconds of failed pulls before giving up, because the next attempt may succeed."""
@@ -39,7 +42,7 @@ def watched(
     patience: float,
     pause: float = PAUSE,
 ) -> str:
-    """Runs a command, and stops it if a pod that it creates has no image for this many seconds."""
+    """Runs a command, and stops it if a pod that it creates has had no image for this many seconds."""
     before = {pod["metadata"]["uid"] for pod in pods()}
     since: dict[str, float] = {}
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:

@@ -9,14 +9,14 @@ from release.charts import vendored
 CHART = run.REPOSITORY / "charts" / "corelane"
 TIMEOUT = "15m"
 OURS = {"app.kubernetes.io/managed-by": "corelane-deploy"}
-"""Labels of a namespace that this made, and may delete."""
+"""Labels of a namespace that this command created and may delete."""
 POD_SECURITY = "pod-security.kubernetes.io"
 
 
 def install(built: images.Images | None) -> None:
     """Installs or upgrades the release and waits until all of it is ready.
 
-    It replaces what others set, such as the number of replicas by an autoscaler.
+    The upgrade overwrites what others set, such as the number of replicas by an autoscaler.
     """
     prepare_namespace()
     options = ("--force-conflicts", "--wait", "--timeout", TIMEOUT)
@@ -41,7 +41,7 @@ def images_named() -> list[str]:
 
 
 def prepare_namespace() -> None:
-    """Makes the namespace if it is missing. It admits restricted pods only."""
+    """Creates the namespace unless it exists. It admits only restricted pods."""
     if run.tool("kubectl", "get", "namespace", run.namespace(), "--ignore-not-found"):
         return
     labels = {f"{POD_SECURITY}/enforce": "restricted", f"{POD_SECURITY}/warn": "restricted"}
@@ -55,7 +55,7 @@ def prepare_namespace() -> None:
 
 
 def uninstall() -> bool:
-    """Removes the release, and its namespace if this made it; returns whether there was a release."""
+    """Removes the release, and its namespace if this command created it; returns whether a release existed."""
     where = ("--namespace", run.namespace())
     name = run.release()
     found = json.loads(
@@ -70,7 +70,7 @@ def uninstall() -> bool:
 
 
 def address() -> str:
-    """The gateway's address for this machine."""
+    """Returns the address at which this machine reaches the gateway."""
     name = f"{run.release()}-gateway"
     where = ("--namespace", run.namespace(), "--output", "json")
     service = json.loads(run.tool("kubectl", "get", "service", name, *where))

@@ -1,4 +1,4 @@
-"""Variables of the environment, and the commands kubectl, Helm, hack/cluster and hack/images with these settings."""
+"""Environment variables, and commands that use them: kubectl, Helm, hack/cluster and hack/images."""
 
 import os
 import subprocess
@@ -28,12 +28,12 @@ def release() -> str:
 
 
 def profile() -> str:
-    """The cargo profile of the images' programs; `image` is that of releases."""
+    """The cargo profile of the programs in images; `image` is the profile of releases."""
     return os.environ.get("PROFILE") or "local"
 
 
 def values() -> list[Path]:
-    """The values files of the umbrella chart: VALUES, by default those of our own cluster."""
+    """The values files of the umbrella chart: VALUES, or by default the files of our own cluster."""
     given = [Path(name) for name in os.environ.get("VALUES", "").split(",") if name]
     for file in given:
         if not file.is_file():
@@ -51,7 +51,7 @@ def values() -> list[Path]:
 
 
 def ours(package: str, *arguments: str | Path) -> str:
-    """Runs `python3 hack/PACKAGE`, whose stderr is shown; returns its output."""
+    """Runs `python3 hack/PACKAGE` with a visible stderr; returns its output."""
     argv = [sys.executable, REPOSITORY / "hack" / package, *arguments]
     result = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=False)
     if result.returncode != 0:

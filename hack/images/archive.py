@@ -23,7 +23,7 @@ CONFIG = "application/vnd.oci.image.config.v1+json"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 INDEX = "application/vnd.oci.image.index.v1+json"
 USER = "65532:65532"
-"""Known as `nonroot` in other images without a shell; a number, so that kubelets can check it."""
+"""The user that other images without a shell call `nonroot`; it is a number, so that kubelets can check it."""
 DIGEST = "{digest}"
 """Placeholder in a tag for the first digits of the image's digest."""
 DIGITS = 12
@@ -48,7 +48,7 @@ class Image:
 
 @dataclass(frozen=True)
 class Layered:
-    """The content of one layer. `time` is the modification time of its files, by default the image's."""
+    """The content of one layer. `time` is the modification time of its files and defaults to the image's."""
 
     entries: Sequence[Entry]
     time: int | None = None
@@ -145,7 +145,7 @@ def _index(image: Image, manifest: Blob) -> dict:
     # A name with a registry is complete.
     library = "" if "." in image.name.partition("/")[0] else LIBRARY
     names = {
-        # containerd reads the first, tools that know only the specification the second.
+        # containerd reads the first annotation; tools that follow only the specification read the second.
         NAME: f"{library}{image.name}:{image.tag}",
         "org.opencontainers.image.ref.name": image.tag,
     }
@@ -155,13 +155,13 @@ def _index(image: Image, manifest: Blob) -> dict:
 
 
 def _docker(image: Image, config: Blob, packed: Sequence[Blob]) -> list[dict]:
-    """The manifest.json that Docker without its containerd store reads in place of index.json."""
+    """Returns manifest.json, which Docker without its containerd store reads instead of index.json."""
     names = [f"{image.name}:{image.tag}"]
     return [{"Config": config.path, "RepoTags": names, "Layers": [each.path for each in packed]}]
 
 
 def _pack(file: Path, contents: dict[str, bytes | Path], time: int) -> None:
-    # Concurrent builds write the same archive.
+    # Concurrent builds may write the same archive.
     fresh = file.with_name(f".{file.name}.{os.getpid()}.new")
     with tarfile.open(fresh, "w", format=tarfile.USTAR_FORMAT) as tar:
         for name, content in contents.items():
@@ -225,5 +225,5 @@ def _blob(value: dict) -> Blob:
 
 
 def _json(value: object) -> bytes:
-    """The same bytes for the same value."""
+    """Encodes the same value as the same bytes."""
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()

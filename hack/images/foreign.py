@@ -1,4 +1,4 @@
-"""Images of services that are not in this repository: a binary of cargo, or any files."""
+"""Builds images of services outside this repository, from a cargo binary or from any files."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -26,11 +26,12 @@ NAMES = b"hosts: files dns\n"
 """Content of nsswitch.conf: /etc/hosts before DNS."""
 
 PINNED = 0
-"""Modification time of these files: images of all services share their layer."""
+"""Modification time of these files, so that images of all services share their layer."""
 
 
 def machine() -> Layered:
-    """The lowest layer of an image of a service: certificates and time zones, which a program takes from its machine.
+    """Returns the lowest layer of a service's image: certificates and time zones, which a program reads from
+    its machine.
 
     Their versions are in the lock file `image` of hack/tools.
     """
@@ -38,14 +39,14 @@ def machine() -> Layered:
     zones = pythonlock.install(table.find("timezones"))
     entries: list[Entry] = [
         File(CERTIFICATES, certificates),
-        # The default of OpenSSL in other distributions.
+        # OpenSSL's default path in other distributions.
         Link("/etc/ssl/cert.pem", "certs/ca-certificates.crt"),
         File("/etc/nsswitch.conf", NAMES),
         # The chart mounts the root read-only: a pod that writes there needs a volume.
         Folder("/tmp", 0o1777),
     ]
     files = sorted(file for file in zones.rglob("*") if file.is_file())
-    # The package also has files of Python.
+    # The package also contains Python files.
     data = (file for file in files if not file.suffix.startswith(".py"))
     entries += [File(f"{ZONES}/{file.relative_to(zones)}", file) for file in data]
     return Layered(entries, PINNED)
@@ -60,7 +61,7 @@ class Project:
 
 
 def project(manifest: Path, binary: str, more: Sequence[Entry] = ()) -> Project:
-    """The image of a binary of any Cargo.toml: the program and further files."""
+    """Builds the image of a binary from any Cargo.toml: the program and additional files."""
     chosen = service.package(manifest, binary)
     found = service.metadata(Path(chosen.manifest))
     root = Path(found["workspace_root"])
@@ -86,7 +87,7 @@ def project(manifest: Path, binary: str, more: Sequence[Entry] = ()) -> Project:
 
 
 def files(name: str, entrypoint: Sequence[str], entries: Sequence[Entry]) -> Definition:
-    """An image of these files and a user without privileges."""
+    """Builds an image of these files and an unprivileged user."""
     if not entrypoint:
         raise ToolError("the entry point is empty: give the path of a program in the image")
     return Definition(
@@ -102,7 +103,7 @@ def files(name: str, entrypoint: Sequence[str], entries: Sequence[Entry]) -> Def
 
 
 def entries(pairs: Iterable[str]) -> list[Entry]:
-    """Files, and whole folders, from FILE=PATH. Programs stay executable."""
+    """Returns files, and entire folders, from FILE=PATH. Programs remain executable."""
     return [entry for pair in pairs for entry in _entries(pair)]
 
 

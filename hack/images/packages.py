@@ -1,7 +1,7 @@
 """Files from Debian's packages, at the versions in debian.json.
 
-apt uses its own folders here, one for each architecture: the machine's lists and architectures do
-not change, and it does not need root. The machine's settings name the mirror.
+apt uses separate folders here, one for each architecture. It therefore needs no root and does not change the
+machine's lists and architectures. The machine's settings name the mirror.
 """
 
 import hashlib
@@ -58,7 +58,7 @@ def lock() -> None:
 
 
 def extract(package: Package, paths: Iterable[str], folder: Path) -> dict[str, Path]:
-    """The files at these absolute paths, written into `folder`, by path."""
+    """Writes the files at these absolute paths into `folder`; returns them by path."""
     argv = ["dpkg-deb", "--fsys-tarfile", str(package.file)]
     content = subprocess.run(argv, capture_output=True, check=False)
     if content.returncode != 0:
@@ -87,7 +87,7 @@ def _offered(name: str, version: str, platform: Platform) -> Package:
 
 
 def _download(package: str, platform: Platform) -> Path:
-    """Downloads a package with lists that are fresh; apt checks it against the signed ones."""
+    """Downloads a package with fresh lists; apt checks it against the signed lists."""
     if not shutil.which("apt-get"):
         raise ToolError(
             f"the gateway's image needs Debian's {package}, and apt-get is not on PATH: "
@@ -115,7 +115,7 @@ def _options(platform: Platform, state: Path) -> list[str]:
     settings = {
         "APT::Architecture": platform.arch,
         "APT::Architectures": platform.arch,
-        # As its own user, apt cannot write into this user's cache folder.
+        # apt's own user cannot write into this user's cache folder.
         "APT::Sandbox::User": "root",
         "Acquire::Languages": "none",
         "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled": "false",

@@ -1,4 +1,4 @@
-"""The architectures of images, their names elsewhere, and what a program is built for and needs to be loaded with."""
+"""The architectures of images, their names elsewhere, and the loader and libraries of programs."""
 
 import platform
 import re
@@ -19,7 +19,7 @@ class Platform:
     rust: str
     gcc: str
     cross_packages: tuple[str, ...]
-    """Debian's packages that bring `gcc` on a machine of another architecture."""
+    """Debian packages that contain `gcc` on a machine of another architecture."""
     wheel: str
     library_folder: str
     """Debian's multiarch folder."""
@@ -85,7 +85,7 @@ class Program:
 
 
 def read(file: Path) -> Program:
-    """Reads the headers of a program. readelf is a part of the C compiler's binutils."""
+    """Reads the headers of a program with readelf, from the C compiler's binutils."""
     argv = ["readelf", "--wide", "--file-header", "--program-headers", "--dynamic", file]
     headers = command.output(argv, env={"LC_ALL": "C"})
     machine = re.search(r"^ *Machine: *(.+)$", headers, re.MULTILINE)[1]

@@ -17,19 +17,19 @@ def image(archive: Archive, repository: str) -> str:
     with tempfile.TemporaryDirectory() as layout:
         with tarfile.open(archive.file) as packed:
             packed.extractall(layout, filter="data")
-        # As a layout: crane reads a tar file in Docker's form, which has other digests.
+        # Push a layout: crane reads a tar file in Docker's format, which results in other digests.
         _crane("push", layout, reference)
     return reference
 
 
 def index(references: Sequence[str], tagged: str) -> str:
-    """Makes an index over pushed images in the registry; returns its digest."""
+    """Creates an index of pushed images in the registry; returns its digest."""
     manifests = [word for reference in references for word in ("--manifest", reference)]
     return DIGEST.search(_crane("index", "append", "--tag", tagged, *manifests))[0]
 
 
 def tag(reference: str, tag: str) -> None:
-    """Gives a tag to what was pushed."""
+    """Tags a pushed image or index."""
     _crane("tag", reference, tag)
 
 

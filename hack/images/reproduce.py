@@ -1,4 +1,4 @@
-"""Builds images a second time, elsewhere and without caches, and compares the archives."""
+"""Builds images again, at another path and without caches, and compares the archives."""
 
 import filecmp
 import hashlib
@@ -53,14 +53,14 @@ def _same(here: Archive, folder: Path) -> bool:
 
 
 def differences(ours: Path, theirs: Path) -> list[str]:
-    """The files of the images that are in one archive only, or not the same in both."""
+    """Returns the files that differ, or that only one archive contains."""
     first, second = _files(ours), _files(theirs)
     every = sorted(first.keys() | second.keys())
     return [path for path in every if first.get(path) != second.get(path)]
 
 
 def _files(file: Path) -> dict[str, str]:
-    """The hash of each file of an image, by its path."""
+    """Returns the hash of each file of an image by its path."""
     found = {}
     for layer in archive.layers(file):
         for member in layer:

@@ -1,4 +1,4 @@
-"""Rust programs of the workspace `services`, or of any other: static, and the same bytes wherever they are built."""
+"""Builds static, reproducible Rust programs of the workspace `services` or of any other workspace."""
 
 import os
 import shlex
@@ -20,8 +20,9 @@ SERVER = "corelane-server"
 RELEASE = "image"
 """The profile of releases."""
 RELEASE_OTHERS = "image-aside"
-"""The profile of all programs of a release but the server: with fat LTO, the agent and its
-Kubernetes client would take minutes to build, for nothing."""
+"""The profile of all programs of a release but the server. With fat LTO, the agent and its Kubernetes client
+would take minutes to build, without a benefit.
+"""
 DEBUG = "dev"
 """The only profile whose programs contain debug data."""
 
@@ -40,11 +41,11 @@ class Workspace:
 OURS = Workspace(SERVICES, TARGET, "/corelane/services")
 
 PACKAGES = {"corelane": "corelane-cli", "mixed": "corelane-examples"}
-"""The packages of programs with another name."""
+"""The packages of programs whose names differ."""
 
 
 def package(program: str) -> str:
-    """The package of a program."""
+    """Returns the package of a program."""
     return PACKAGES.get(program, program)
 
 
@@ -55,11 +56,11 @@ def build(
     others: Iterable[str] = (),
     options: Sequence[str] = (),
 ) -> Path:
-    """Builds a program and returns its file. `options` are further ones of cargo.
+    """Builds a program and returns its file. `options` are additional options of cargo.
 
-    A release builds each package by itself: cargo unites the features of what it builds together,
-    so the server would depend on which images are built with it. Any other profile builds the
-    `others` at once: then all images compile each dependency once.
+    A release builds each package separately: cargo unites the features of packages built together, so the
+    server would depend on the other images of the build. Any other profile builds the `others` at once: then
+    all images compile each dependency once.
     """
     release = profile == RELEASE
     if release and program != SERVER:
@@ -76,7 +77,7 @@ def build_in(
     """Builds a program of a workspace and returns its file."""
     _need_rust(platform)
     variables = environment(workspace, platform, profile)
-    # One folder for each architecture: cargo lets only one build into a folder at a time.
+    # Each architecture has its own folder, because cargo allows only one build in a folder at a time.
     target = workspace.target / platform.arch
     target.mkdir(parents=True, exist_ok=True)
     log = target / f"{program}.log"
@@ -87,16 +88,16 @@ def build_in(
     with progress.step(program, f"cargo build --profile {profile} for {platform.arch}", log):
         failure = f"{program} does not build for {platform.rust}"
         command.run(argv, log, failure=failure, cwd=workspace.folder, env=variables)
-    # Cargo's names: the folder of the profile dev is `debug`.
+    # cargo names the folder of the profile dev `debug`.
     built = target / platform.rust / ("debug" if profile == DEBUG else profile) / program
     _check(workspace, built, platform)
     return built
 
 
 def environment(workspace: Workspace, platform: Platform, profile: str) -> dict[str, str]:
-    """Flags for a static program that names no folder of this machine."""
+    """Returns flags for a static program that names no folder of this machine."""
     places = _places(workspace, profile)
-    # __FILE__ in C follows these.
+    # These flags determine __FILE__ in C.
     c_flags = [f"-ffile-prefix-map={place}={name}" for place, name in places]
     rust_flags = ["-Ctarget-feature=+crt-static"]
     rust_flags += [f"--remap-path-prefix={place}={name}" for place, name in places]
@@ -105,8 +106,8 @@ def environment(workspace: Workspace, platform: Platform, profile: str) -> dict[
         f"CFLAGS_{platform.rust.replace('-', '_')}": shlex.join(c_flags),
         "CC_SHELL_ESCAPED_FLAGS": "1",
         "CARGO_INCREMENTAL": "0",
-        # mimalloc contains __DATE__ and __TIME__, which gcc reads from here. Always the same value:
-        # cargo would not compile again for another one.
+        # gcc takes __DATE__ and __TIME__, which mimalloc contains, from this variable. The value is constant
+        # because cargo would recompile for another one.
         "SOURCE_DATE_EPOCH": "0",
     }
     if platform != platforms.native():
@@ -117,10 +118,10 @@ def environment(workspace: Workspace, platform: Platform, profile: str) -> dict[
 
 
 def _places(workspace: Workspace, profile: str) -> list[tuple[Path, str]]:
-    """Folders that the compiler would name in a program, with their substitutes. The last match wins.
+    """Returns folders that the compiler would name in a program, with their substitutes. The last match wins.
 
-    Cargo gives the compiler relative paths of our own sources, and includes no file that a build wrote,
-    so only debug data names folders of this clone. Without it, the flags are the same in every clone,
+    Cargo passes relative paths of our own sources to the compiler and includes no file that a build wrote. Only
+    debug data therefore names folders of this clone. Without debug data, the flags are the same in every clone,
     and clones can share compiled dependencies.
     """
     home = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo")).resolve()
@@ -133,7 +134,7 @@ def _places(workspace: Workspace, profile: str) -> list[tuple[Path, str]]:
 
 
 def _sources(workspace: Workspace) -> list[Path]:
-    """Folders whose files are compiled, but not their parents, whose names may be common words."""
+    """Returns folders whose files are compiled, without their parents, whose names may be common words."""
     (cargo, _), (sysroot, _), *_ = _places(workspace, RELEASE)
     ours = [SERVICES, workspace.folder, workspace.target]
     return [cargo / "registry", sysroot / "lib" / "rustlib", *ours]
@@ -165,7 +166,7 @@ def _need_rust(platform: Platform) -> None:
 
 
 def _cross_compiler(platform: Platform) -> str:
-    """The C compiler for another architecture, installed if it is missing."""
+    """Returns the C compiler for another architecture; installs it if it is missing."""
     packages = " ".join(platform.cross_packages)
     if not shutil.which(platform.gcc) and not debian.usable():
         raise ToolError(

@@ -1,4 +1,4 @@
-"""Version, revision and time of images: from the repository, never from the clock."""
+"""Reads version, revision and time of images from the repository, never from the clock."""
 
 import os
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Stamp:
 
 
 def read(repository: Path = REPOSITORY, version: str = "") -> Stamp:
-    """The stamp of a clone as it is. Its version is in VERSION unless one is given."""
+    """Returns the stamp of a clone in its current state. The version comes from VERSION unless it is given."""
     version = version or (repository / "VERSION").read_text().strip()
     revision = _git(repository, "rev-parse", "HEAD")
     if _git(repository, "status", "--porcelain"):
@@ -29,7 +29,7 @@ def read(repository: Path = REPOSITORY, version: str = "") -> Stamp:
 
 
 def read_any(folder: Path, version: str) -> Stamp:
-    """Like `read`, but accepts a folder without a clone or commit; the revision is then empty."""
+    """Like `read`, but accepts a folder without a clone or commit: the revision is then empty."""
     try:
         _git(folder, "rev-parse", "HEAD")
     except ToolError:
@@ -38,7 +38,7 @@ def read_any(folder: Path, version: str) -> Stamp:
 
 
 def _created(repository: Path) -> int:
-    """SOURCE_DATE_EPOCH if it is set (reproducible-builds.org), else the time of the commit."""
+    """Returns SOURCE_DATE_EPOCH if it is set (reproducible-builds.org), otherwise the time of the commit."""
     return _seconds(
         os.environ.get("SOURCE_DATE_EPOCH") or _git(repository, "log", "-1", "--format=%ct")
     )

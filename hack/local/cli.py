@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _add_service(start: argparse.ArgumentParser) -> None:
-    """The service that runs in the replicas; by default the reference server."""
+    """Adds options for the service that the replicas run, which defaults to the reference server."""
     what = start.add_mutually_exclusive_group()
     what.add_argument("--manifest", type=Path, metavar="Cargo.toml", help="build this service")
     what.add_argument("--binary", type=Path, metavar="PROGRAM", help="run this program")

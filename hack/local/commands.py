@@ -12,7 +12,7 @@ from stack.prometheus import command
 
 
 def server(replica: Replica, pinned: bool, program: Path, more: Sequence[str] = ()) -> list[str]:
-    """A replica on its CPU. It pins its lane only when no other replica shares the CPU."""
+    """Returns a replica's command line, on its CPU. It pins its lane only if no other replica shares the CPU."""
     return [
         *("taskset", "-c", str(replica.cpu), str(program)),
         *("--replica", replica.name),
@@ -28,13 +28,13 @@ def server(replica: Replica, pinned: bool, program: Path, more: Sequence[str] = 
 
 
 def service(replica: Replica, program: Path) -> list[str]:
-    """A replica of any other service; `environment` contains its settings."""
+    """Returns the command line of any other service; `environment` contains its settings."""
     return ["taskset", "-c", str(replica.cpu), str(program)]
 
 
 def environment(replica: Replica, topology: Topology) -> dict[str, str]:
-    """Settings of a replica as in a cluster: the port, the name, and those of Corelane where it reads them."""
-    # In a pod, the variable is the name of the pod, too.
+    """Returns a replica's settings as in a cluster: the port, the name, and those of Corelane if it reads them."""
+    # In a pod, this variable also contains the name of the pod.
     common = {"PORT": str(replica.port), "HOSTNAME": replica.name}
     if not topology.service.chassis:
         return common
@@ -51,13 +51,15 @@ def environment(replica: Replica, topology: Topology) -> dict[str, str]:
 
 
 def gateway(program: Path, run: Path) -> list[str]:
-    """Envoy with a worker for each CPU. Hot restart would let two instances clash."""
+    """Returns Envoy's command line: a worker for each CPU, and no hot restart, which would make two instances
+    clash.
+    """
     return [
         *(str(program), "--config-path", str(run / "envoy.yaml")),
         *("--concurrency", str(len(os.sched_getaffinity(0)))),
         "--disable-hot-restart",
         *("--log-level", "warn"),
-        # How late a line of the access log may be.
+        # Maximum delay of an access log line.
         *("--file-flush-interval-msec", "1000"),
     ]
 
@@ -67,7 +69,7 @@ LOAD = ("/hello", "/div/4", "/work?ops=2000", "/static/index.html")
 
 
 def dashboard(topology: Topology, program: Path, run: Path) -> list[str]:
-    """The page over the instance."""
+    """Returns the command line of the instance's dashboard."""
     paths = LOAD if topology.service == REFERENCE else ("/",)
     return [
         *(str(program), "dashboard", "--instance", str(run)),
@@ -78,12 +80,12 @@ def dashboard(topology: Topology, program: Path, run: Path) -> list[str]:
 
 
 def prometheus(topology: Topology, program: Path, run: Path) -> list[str]:
-    """Prometheus with its data in the run folder."""
+    """Returns the command line of Prometheus, whose data are in the run folder."""
     return command(
         program,
         run,
         topology.prometheus_port,
         "--storage.tsdb.retention.time=6h",
-        # Load tests write the series of k6 to it.
+        # Load tests write k6 series to it.
         "--web.enable-remote-write-receiver",
     )

@@ -1,4 +1,4 @@
-"""The database of the replicas: a shared SQLite file, a PostgreSQL, or none."""
+"""The replicas' database: a shared SQLite file, a PostgreSQL, or none."""
 
 from pathlib import Path
 from urllib.parse import quote
@@ -12,26 +12,26 @@ PART = "postgres"
 """The name of PostgreSQL among the processes."""
 
 KEPT = ("*.db", "*.db-wal", "*.db-shm", PART)
-"""Folder for data that outlives a restart. Replicas start there, so it contains the SQLite files of any service."""
+"""Folder for data that survive a restart. Replicas start there, so it contains the SQLite files of any service."""
 
 
 def make(topology: Topology, run: Path) -> Postgres | None:
-    """The PostgreSQL of the instance, its data made the first time."""
+    """Returns the instance's PostgreSQL; creates its data the first time."""
     if topology.database != "postgres":
         return None
-    # More than the replicas take, each for its one lane, and the superuser.
+    # More than the replicas need (one per lane, plus the superuser).
     connections = max(100, 10 * len(topology.replicas))
     settings = postgres.Settings(topology.postgres_port, connections=connections)
     return postgres.make(run / PART, settings)
 
 
 def read(topology: Topology, run: Path) -> Postgres | None:
-    """The PostgreSQL of an instance that is there."""
+    """Returns the existing PostgreSQL of an instance."""
     return postgres.read(run / PART) if topology.database == "postgres" else None
 
 
 def flags(topology: Topology, server: Postgres | None, run: Path) -> list[str]:
-    """Flags of a replica. Processes of one host may share a file in WAL mode (sqlite.org/wal.html)."""
+    """Returns a replica's flags. Processes of one host may share a file in WAL mode (sqlite.org/wal.html)."""
     if topology.database == "none":
         return []
     if server is None:
@@ -40,7 +40,7 @@ def flags(topology: Topology, server: Postgres | None, run: Path) -> list[str]:
 
 
 def environment(topology: Topology, server: Postgres | None, run: Path) -> dict[str, str]:
-    """The variable by which services other than the reference server find their database."""
+    """Returns the variable from which services other than the reference server read their database."""
     if topology.database == "none":
         return {}
     if server is None:
@@ -61,28 +61,28 @@ def describe(topology: Topology, run: Path) -> str:
 
 
 def argv(server: Postgres) -> list[str]:
-    """The command line of PostgreSQL. `env` takes any path, supervisord's option `environment` does not."""
+    """Returns PostgreSQL's command line. `env` accepts any path, unlike supervisord's option `environment`."""
     variables = server.programs.environment().items()
     return ["env", *(f"{name}={value}" for name, value in variables), *server.argv()]
 
 
 def program(server: Postgres) -> dict[str, object]:
-    """Options of PostgreSQL in supervisord, in addition to its command line."""
+    """Returns options of PostgreSQL in supervisord, in addition to its command line."""
     user = {"user": server.account.name} if server.account.other else {}
     return {
         "directory": server.home,
-        # Aborts connections instead of waiting for their end.
+        # Abort connections instead of waiting until they close.
         "stopsignal": "INT",
         **user,
     }
 
 
 def ready(run: Path, pid: int) -> bool:
-    """Whether PostgreSQL takes connections."""
+    """Whether PostgreSQL accepts connections."""
     server = postgres.read(run / PART)
     return server is not None and server.ready(pid)
 
 
 def remove(run: Path) -> None:
-    """Removes PostgreSQL's data, which can be outside the run folder."""
+    """Removes PostgreSQL's data, which may be outside the run folder."""
     postgres.remove(run / PART)

@@ -1,4 +1,4 @@
-"""`down`: stops the processes of `up`, and no others."""
+"""`down`: stops only the processes of `up`."""
 
 import shutil
 import signal
@@ -27,7 +27,7 @@ def main(run: Path) -> int:
 
 
 def remove(run: Path) -> int:
-    """Stops the instance, and removes its folder and its data elsewhere."""
+    """Stops the instance, and removes its folder and its data in other places."""
     main(run)
     database.remove(run)
     shutil.rmtree(run, ignore_errors=True)
@@ -35,7 +35,7 @@ def remove(run: Path) -> int:
 
 
 def stop(run: Path) -> None:
-    """Stops every process of the instance: in order if its supervisord runs, otherwise directly."""
+    """Stops every process of the instance: in order if its supervisord is running, otherwise directly."""
     pid, since = supervisor.pid(run), supervisor.mark(run)
     if pid is not None:
         pids.send(pid, signal.SIGTERM, processes.MARK, run)
@@ -56,7 +56,7 @@ def stop(run: Path) -> None:
 
 
 def report_killed(run: Path, since: int) -> None:
-    """Names the processes that supervisord had to kill since a mark in its log."""
+    """Prints the processes that supervisord had to kill since a mark in its log."""
     for name in supervisor.killed(run, since):
         progress.say(name, f"was killed: it still ran {render.STOP} s after SIGTERM")
 

@@ -1,4 +1,4 @@
-"""Detects ports that are in use, and by which process, before the start (proc(5))."""
+"""Detects, before the start, ports that are in use and the processes that use them (proc(5))."""
 
 import errno
 import socket
@@ -13,7 +13,7 @@ LISTEN = "0A"
 
 
 def require_free(topology: Topology) -> None:
-    """Raises an error that names every port in use, who holds it and what to change."""
+    """Raises an error that names each used port, the process that uses it, and what to change."""
     wanted: dict[int, tuple[str, str]] = {}
     problems = []
     for port, part, variable in _wanted(topology):
@@ -60,9 +60,9 @@ def _wanted(topology: Topology) -> list[tuple[int, str, str]]:
 
 
 def _problem(port: int, address: str = HOST) -> str:
-    """The reason why the port cannot be used, or "" if it can."""
+    """Returns the reason why the port cannot be used, or "" if it can."""
     with socket.socket() as probe:
-        # Connections that wait in TIME_WAIT do not keep a port from being listened on.
+        # Connections in TIME_WAIT do not prevent listening on their port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((address, port))

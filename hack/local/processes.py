@@ -1,4 +1,6 @@
-"""The processes of one instance: their environment, with a mark that finds them, and a lock against a second command."""
+"""The processes of an instance: their environment, a mark that identifies them, and a lock against a second
+command.
+"""
 
 import os
 import re
@@ -16,10 +18,10 @@ from tools.errors import ToolError
 def make(
     run: Path, program: Path, service: Service = REFERENCE, own: Mapping[str, str] = {}
 ) -> dict[str, str]:
-    """This environment with the mark, without variables that the service would reject.
+    """Returns this environment with the mark, without variables that the service would reject.
 
-    A service rejects CORELANE_ variables that are not its settings, but the user may have set one
-    for another purpose. `own` is what a replica has in addition.
+    A service rejects CORELANE_ variables that are not its settings, but the user may have set one for another
+    purpose. `own` contains additional variables of a replica.
     """
     known = _variables(run, program, own) if service.chassis else set()
     unknown = {name for name in os.environ if name.startswith("CORELANE_")} - known
@@ -27,7 +29,7 @@ def make(
         listed = ", ".join(sorted(unknown))
         progress.say(service.name, f"ignores {listed}: not settings of the service")
     kept = {name: value for name, value in os.environ.items() if name not in unknown}
-    # The dashboard has a button for them; the admin ports are on the loopback address.
+    # The dashboard has buttons for faults; the admin ports listen only on loopback.
     faults = {"CORELANE_FAULTS": "on"} if "CORELANE_FAULTS" in known else {}
     return {**faults, **kept, MARK: str(run)}
 
@@ -36,14 +38,14 @@ PRINT_SCHEMA = "CORELANE_PRINT_SCHEMA"
 """With this variable, a service on corelane-service prints its settings and exits, whatever flags it has."""
 
 ANSWER = 10.0
-"""Seconds for that; any other program may start to serve instead."""
+"""Seconds for that program to exit; other programs may start to serve instead."""
 
 LINES = 8
 """Lines of the program's output in an error."""
 
 
 def _variables(run: Path, program: Path, own: Mapping[str, str]) -> set[str]:
-    """The variables of Corelane that a service reads."""
+    """Returns the Corelane variables that a service reads."""
     asked = subprocess.Popen(
         [program],
         cwd=run,
@@ -80,5 +82,5 @@ MARK = "LOCAL_RUN_DIR"
 
 
 def find(run: Path) -> list[int]:
-    """The pids of all living processes of the instance."""
+    """Returns the pids of all living processes of the instance."""
     return pids.find(MARK, run)

@@ -28,9 +28,10 @@ GRACE = 5.0
 
 
 def wait(topology: Topology, run: Path, begun: int) -> list[str]:
-    """Returns when all processes are ready, or some replicas and all others: the names of replicas that are not.
+    """Waits until some replicas and all other processes are ready; returns the names of replicas that are not.
 
-    Otherwise it raises an error with the end of their logs. `begun` is supervisord's mark before it started them.
+    If too few become ready, it raises an error with the end of their logs. `begun` is supervisord's mark before
+    it started them.
     """
     replicas = {replica.name for replica in topology.replicas}
     deadline = time.monotonic() + DEADLINE
@@ -57,7 +58,9 @@ def wait(topology: Topology, run: Path, begun: int) -> list[str]:
 
 
 def _start_after_postgres(topology: Topology, run: Path, deadline: float, begun: int) -> None:
-    """Starts the replicas when PostgreSQL takes connections: they may need it at once, as for migrations."""
+    """Starts the replicas once PostgreSQL accepts connections: they may need it at start, for example for
+    migrations.
+    """
     while not database.ready(run, _pid(run, database.PART)):
         dead = _down(run, begun)
         if dead or time.monotonic() > deadline:
@@ -68,7 +71,7 @@ def _start_after_postgres(topology: Topology, run: Path, deadline: float, begun:
 
 
 def _checks(topology: Topology, run: Path, failed: set[str]) -> dict[str, Callable[[], bool]]:
-    """A check for each part; replicas that have failed are not waited for."""
+    """Returns a check for each part; replicas that have failed are excluded."""
     checks: dict[str, Callable[[], bool]] = {
         replica.name: lambda replica=replica: serves(replica, topology)
         for replica in topology.replicas
@@ -85,7 +88,7 @@ def _checks(topology: Topology, run: Path, failed: set[str]) -> dict[str, Callab
 
 
 def serves(replica: Replica, topology: Topology) -> bool:
-    """Whether a replica is ready; the reference server with its database, where there is one."""
+    """Whether a replica is ready; for the reference server, including its database if it uses one."""
     service = topology.service
     path = "/readyz" if service.chassis else service.health
     ready = _get(replica.admin_port, path) is not None
@@ -127,7 +130,7 @@ def _all_stay(run: Path, failed: set[str]) -> bool:
 
 
 def _get(port: int, path: str) -> bytes | None:
-    """The reply, or None unless it is a 200."""
+    """Returns the response, or None unless its status is 200."""
     try:
         reply = ask(f"http://{HOST}:{port}", path, timeout=1)
     except (OSError, http.client.HTTPException):
@@ -136,7 +139,7 @@ def _get(port: int, path: str) -> bytes | None:
 
 
 def _down(run: Path, begun: int) -> set[str]:
-    """Processes that exited right after several starts, or that supervisord no longer starts."""
+    """Returns processes that exited right after several starts, or that supervisord no longer starts."""
     exits = {name for name, count in supervisor.exits(run, begun).items() if count >= TRIES}
     return exits | {
         name for name, info in supervisor.states(run).items() if info["statename"] == "FATAL"
@@ -154,6 +157,6 @@ def _report(dead: set[str], pending: set[str], run: Path) -> str:
 
 
 def last(name: str, run: Path) -> list[str]:
-    """The end of the log of a process, for an error about it."""
+    """Returns the end of a process's log, for an error message."""
     log = run / f"{name}.log"
     return [f"the end of {log}:", *(f"    {line}" for line in progress.tail(log, LINES))]

@@ -1,7 +1,8 @@
-"""Configuration files of all processes, in the run folder.
+"""Writes the configuration files of all processes into the run folder.
 
-Envoy's comes from envoy.yaml, a render of the gateway's chart that `make charts` writes: for one replica, with names
-of ports in place of their numbers. So `make up` needs no Helm. The token for writing projects is kept across restarts.
+Envoy's configuration comes from envoy.yaml, which `make charts` renders from the gateway's chart for one
+replica, with placeholders for ports. `make up` therefore needs no Helm. The token for writing projects is kept
+across restarts.
 """
 
 import hashlib
@@ -39,7 +40,7 @@ def render(topology: Topology, programs: dict[str, Path], run: Path) -> None:
     if topology.service == REFERENCE:
         make_token(run)
     postgres = database.make(topology, run)
-    # It may have the password of the database.
+    # The file may contain the database password.
     _write(run / "supervisord.conf", supervisord(topology, programs, postgres, run))
 
 
@@ -56,10 +57,10 @@ def gateway_values(topology: Topology) -> dict:
         "upstream": {
             "discovery": "static",
             "endpoints": endpoints,
-            # Well below the drain.settle of local replicas.
+            # Well below drain.settle of local replicas.
             "health": {"interval": "200ms"},
         },
-        # Every request is logged, for users who try it out.
+        # Log every request, for users who try it out.
         "accessLog": {"percent": 100},
     }
 
@@ -67,9 +68,9 @@ def gateway_values(topology: Topology) -> dict:
 def envoy(
     values: Path, programs: dict[str, Path], file: str = "envoy.yaml", chart: Path = CHART
 ) -> str:
-    """A file of Envoy's configuration that the gateway's chart renders for a values file."""
+    """Returns a file of Envoy's configuration that the gateway's chart renders for a values file."""
     argv = [programs["helm"], "template", "gateway", chart, "-f", values]
-    # Its pods, which are not shown, have images.
+    # The chart requires images for its pods, which this command does not show.
     argv += ["--show-only", "templates/configmap.yaml", "--set", "global.registry=none.invalid"]
     helm = subprocess.run(argv, capture_output=True, text=True, check=False)
     if helm.returncode != 0:
@@ -88,14 +89,14 @@ def envoy(
 
 
 def prometheus(topology: Topology, namespace: str) -> str:
-    """Scrapes every part, with the labels that a cluster gives its targets; applies the rules."""
+    """Returns a configuration that scrapes every part, with the target labels of a cluster, and applies the rules."""
     gateway = {"gateway": topology.gateway_stats_port}
     replicas = {replica.name: replica.admin_port for replica in topology.replicas}
     configuration = {
         "global": {"scrape_interval": "5s", "scrape_timeout": "4s", "evaluation_interval": "15s"},
         "rule_files": [f"{_pattern(REPOSITORY / 'dashboards' / 'rules')}/*.rules.yaml"],
         "scrape_configs": [
-            # Other programs may have metrics, but nothing says where.
+            # Other programs may export metrics, but no setting shows where.
             _job(
                 "service",
                 replicas if topology.service.chassis else {},
@@ -111,7 +112,7 @@ def prometheus(topology: Topology, namespace: str) -> str:
 
 
 def _pattern(folder: Path) -> str:
-    """A folder in a pattern of Go's filepath.Glob: Prometheus takes each rule file for one.
+    """Returns a folder as a pattern for Go's filepath.Glob, because Prometheus expands the paths of rule files.
 
     It rejects a star in a folder, even an escaped one. A question mark matches a star.
     """
@@ -119,7 +120,7 @@ def _pattern(folder: Path) -> str:
 
 
 def _job(name: str, pods: dict[str, int], namespace: str, service: str = "") -> dict:
-    """A Prometheus job: processes by name, and their metrics ports."""
+    """Returns a Prometheus job: processes by name, and their metrics ports."""
     common = {"namespace": namespace, "service": service or name}
     targets = [
         {"targets": [f"{HOST}:{port}"], "labels": {**common, "pod": pod}}
@@ -131,7 +132,7 @@ def _job(name: str, pods: dict[str, int], namespace: str, service: str = "") -> 
 def supervisord(
     topology: Topology, programs: dict[str, Path], postgres: Postgres | None, run: Path
 ) -> str:
-    """All processes, as supervisord reads them."""
+    """Returns the supervisord configuration with all processes."""
     replicas = _replicas(topology, programs["server"], postgres, run)
     parts: dict[str, list[str]] = {}
     parts["dashboard"] = commands.dashboard(topology, programs["corelane"], run)
@@ -142,7 +143,8 @@ def supervisord(
             "supervisord",
             nodaemon="true",
             silent="true",
-            # Relative to the run folder, in which it starts: some of these paths are expanded twice.
+            # Relative to the run folder, in which supervisord starts: it would expand some of these paths
+            # twice.
             logfile="supervisord.log",
             pidfile="supervisord.pid",
             childlogdir=".",
@@ -152,17 +154,17 @@ def supervisord(
             "rpcinterface:supervisor",
             **{"supervisor.rpcinterface_factory": "supervisor.rpcinterface:make_main_rpcinterface"},
         ),
-        # supervisord stops one group after the other, and the processes of one group together.
+        # supervisord stops one group after another, and the processes of a group together.
         _section(f"group:{supervisor.GROUP}", programs=",".join([*replicas, *parts])),
     ]
     sections += [
-        # With PostgreSQL, `up` starts the replicas when the database is ready.
+        # With PostgreSQL, `up` starts the replicas once the database is ready.
         _program(name, argv, environment=_pairs(own), autostart=postgres is None)
         for name, (argv, own) in replicas.items()
     ]
     sections += [_program(name, argv) for name, argv in parts.items()]
     if postgres is not None:
-        # A group of its own that starts first, and is stopped when nobody needs it any more.
+        # A separate group starts first, and stops once no process needs it.
         sections.append(_section("group:database", programs=database.PART, priority=1))
         sections.append(
             _program(database.PART, database.argv(postgres), **database.program(postgres))
@@ -173,7 +175,7 @@ def supervisord(
 def _replicas(
     topology: Topology, program: Path, postgres: Postgres | None, run: Path
 ) -> dict[str, tuple[list[str], dict[str, str]]]:
-    """The command line and the environment of each replica."""
+    """Returns the command line and the environment of each replica."""
     if topology.service == REFERENCE:
         more = database.flags(topology, postgres, run)
         more += ["--auth.tokens", str(hashed_token(run))]
@@ -192,12 +194,12 @@ def _replicas(
 
 
 def _pairs(variables: dict[str, str]) -> str:
-    """Variables in supervisord's syntax, which has no escapes, so values may not contain quotes."""
+    """Returns variables in supervisord's syntax. It has no escapes, so values must not contain quotes."""
     return ",".join(f'{name}="{value}"' for name, value in variables.items())
 
 
 def _program(name: str, argv: list[str], **more: object) -> str:
-    """A process that is started again at once when it ends."""
+    """Returns a program that supervisord restarts as soon as it ends."""
     return _section(
         f"program:{name}",
         command=shlex.join(argv),
@@ -219,9 +221,10 @@ def _section(title: str, **options: object) -> str:
 
 
 def _escaped(value: str) -> str:
-    """A value as supervisord reads it. It expands %(name)s, and drops what follows a space and ; or # as a comment.
+    """Escapes a value for supervisord, which expands %(name)s and treats text after a space and ; or # as a
+    comment.
 
-    There is no escape for these two, so an expansion to nothing precedes them.
+    These two characters have no escape, so an empty expansion precedes them.
     """
     return re.sub(r"(?<=\s)[;#]", r"%(here).0s\g<0>", value.replace("%", "%%"))
 
@@ -237,7 +240,7 @@ READY = 'http_health_check: {path: "/readyz"}'
 
 
 def gateway_configuration(topology: Topology, programs: dict[str, Path]) -> str:
-    """The configuration of an instance. Helm renders it if the service defines values for the gateway."""
+    """Returns the configuration of an instance. Helm renders it if the service defines values for the gateway."""
     service = topology.service
     text = _chosen(topology, programs) if service.gateway else _usual(topology)
     if service.chassis:
@@ -253,7 +256,7 @@ def _chosen(topology: Topology, programs: dict[str, Path]) -> str:
 
 
 def _merged(values: dict, more: dict) -> dict:
-    """Merges values as Helm does: maps key by key, everything else as a whole."""
+    """Merges values like Helm: maps key by key, other values as a unit."""
     return values | {
         key: _merged(values[key], value)
         if isinstance(value, dict) and isinstance(values.get(key), dict)
@@ -284,17 +287,17 @@ TOKEN_NAME = "local"
 
 
 def clear_token(run: Path) -> Path:
-    """The file with the token itself, for `curl -H "Authorization: Bearer $(cat ...)"`."""
+    """Returns the file with the token itself, for `curl -H "Authorization: Bearer $(cat ...)"`."""
     return run / "token"
 
 
 def hashed_token(run: Path) -> Path:
-    """The file that replicas read: names and hashes."""
+    """Returns the file that replicas read: names and hashes."""
     return run / "tokens"
 
 
 def make_token(run: Path) -> None:
-    """Makes the token if there is none, and the file with its hash."""
+    """Creates the token unless it exists, and the file with its hash."""
     file = clear_token(run)
     if not file.exists():
         _write(file, secrets.token_urlsafe(32))
@@ -303,7 +306,7 @@ def make_token(run: Path) -> None:
 
 
 def _write(file: Path, text: str) -> None:
-    """Nobody else may read it, not even for a moment."""
+    """Writes a file that other users cannot read at any time."""
     fresh = file.with_suffix(".new")
     fresh.unlink(missing_ok=True)
     fresh.touch(mode=0o600)

@@ -11,7 +11,7 @@ from tools import command
 from tools.errors import ToolError
 
 RUNTIMES = ("corelane", "other")
-"""Whether a service is on the crate corelane-service; the first is the default."""
+"""The service uses the crate corelane-service, or it does not; the first is the default."""
 
 HEALTH = "/healthz"
 """Default health check path of a replica with the runtime `other`."""
@@ -34,7 +34,7 @@ class Service:
 
     @property
     def chassis(self) -> bool:
-        """Whether it has an admin port and reads the variables of Corelane."""
+        """Whether the service has an admin port and reads Corelane's variables."""
         return self.runtime == "corelane"
 
 
@@ -66,7 +66,7 @@ def package(
 
 
 def owner(found: dict, binary: str) -> dict:
-    """The package of a binary, in what `metadata` found."""
+    """Returns the package of a binary, from the output of `metadata`."""
     return _binaries(found["packages"])[binary]
 
 
@@ -81,14 +81,14 @@ def _binaries(packages: list[dict]) -> dict[str, dict]:
 
 
 def _default(binaries: dict[str, dict]) -> str:
-    """The only binary, or the one that `cargo run` takes."""
+    """Returns the only binary, or the one that `cargo run` would choose."""
     named = {each["default_run"] for each in binaries.values() if each["default_run"]}
     choice = list(binaries) if len(binaries) == 1 else list(named)
     return choice[0] if len(choice) == 1 else ""
 
 
 def program(path: Path, runtime: str, health: str) -> Service:
-    """A program that is built already, in any language."""
+    """Returns a service from a built program in any language."""
     if not os.access(path, os.X_OK) or not path.is_file():
         raise ToolError(f"{path} is not a program: give the path of an executable file")
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", path.stem)

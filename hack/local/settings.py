@@ -19,7 +19,7 @@ VARIABLES = {
     "REPLICA_PORT": 8100,
     "REPLICA_ADMIN_PORT": 8200,
 }
-"""The ports by the variable that sets them; the last two are those of the first replica."""
+"""Ports by the variable that sets them; the last two are the ports of the first replica."""
 
 
 PROFILES = ("local", "release", "dev", "image")
@@ -49,7 +49,7 @@ class Settings:
 
 
 FOLDER = ".corelane"
-"""Folder in a project for the run folders of its instances."""
+"""Folder in a project that contains the run folders of its instances."""
 
 
 def run_folder(project: Path | None = None) -> Path:
@@ -58,7 +58,7 @@ def run_folder(project: Path | None = None) -> Path:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", instance):
         raise ToolError(f"INSTANCE={instance}: use letters, digits, - and _ only")
     run = project.resolve() / FOLDER / instance if project else REPOSITORY / ".run" / instance
-    # Configuration files are lines of UTF-8.
+    # Configuration files consist of lines in UTF-8.
     if re.search(r"[\x00-\x1f\x7f\ud800-\udfff]", str(run)):
         raise ToolError(
             f"{str(run)!r}: use a folder whose path is UTF-8 without control characters"
@@ -67,7 +67,7 @@ def run_folder(project: Path | None = None) -> Path:
 
 
 def usage(run: Path, command: str) -> str:
-    """The command line that a user types for this instance."""
+    """Returns the command line that a user types for this instance."""
     if run.parent.name == FOLDER:
         instance = "" if run.name == "default" else f"INSTANCE={run.name} "
         root = run.parent.parent
@@ -79,7 +79,7 @@ def usage(run: Path, command: str) -> str:
 
 
 def load(service: Service = REFERENCE) -> Settings:
-    """The settings. Replicas get the CPUs that this process may use."""
+    """Reads the settings. Replicas get the CPUs that this process may use."""
     cpus = tuple(sorted(os.sched_getaffinity(0)))
     return Settings(
         replicas=number("REPLICAS", len(cpus), 1, 1000),
@@ -113,12 +113,12 @@ def _database(default: str) -> str:
 
 
 def given(name: str) -> bool:
-    """Whether the environment sets it."""
+    """Whether the environment sets a variable."""
     return bool(os.environ.get(name))
 
 
 def number(name: str, default: int, least: int, most: int) -> int:
-    """A whole number that the environment may set."""
+    """Returns a whole number that the environment may set."""
     text = os.environ.get(name) or str(default)
     if not text.isdecimal() or not least <= int(text) <= most:
         raise ToolError(f"{name}={text}: use a whole number from {least} to {most}")

@@ -1,4 +1,4 @@
-"""`status`: a table of all processes. `logs`: the last lines of every process, or one of them followed."""
+"""`status` prints a table of all processes. `logs` prints the last lines of every process, or follows one."""
 
 import os
 import time
@@ -10,13 +10,13 @@ from tools import progress
 from tools.errors import ToolError
 
 WELL = ("RUNNING", "STARTING", "EXITED")
-"""supervisord starts a process that exited at once again, so that only a few of its states need help."""
+"""States that need no help: supervisord restarts a process that has exited."""
 
 ROW = "{:<12} {:<9} {:>8}  {:<6} {:<22} {}"
 
 
 def main(run: Path) -> int:
-    """Prints the table; 1 if a process does not run and does not start again by itself, otherwise 0."""
+    """Prints the table; returns 1 if a process is not running and does not restart by itself, otherwise 0."""
     running = topology.read(run)
     states = supervisor.states(run)
     if running is None or not states:
@@ -57,7 +57,7 @@ LINES = 10
 
 
 def logs(run: Path, name: str | None) -> int:
-    """Prints or follows logs; they stay readable after `down`."""
+    """Prints or follows logs, which stay readable after `down`."""
     logs = {log.stem: log for log in sorted(run.glob("*.log"))}
     if not logs:
         raise ToolError(f"no logs in {run}: run {settings.usage(run, 'up')} first")

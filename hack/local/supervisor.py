@@ -15,7 +15,7 @@ from stack.process import detached, raise_open_files
 from tools.errors import ToolError
 
 LONGEST_SOCKET = 90
-"""Maximum length of the path: a socket's has at most 107 bytes (unix(7)), and supervisord first adds its pid."""
+"""Maximum length of the path: a socket path has at most 107 bytes (unix(7)), and supervisord first adds its pid."""
 
 LOG = "supervisord.log"
 
@@ -24,7 +24,7 @@ GROUP = "corelane"
 
 
 def socket_path(run: Path) -> Path:
-    """The socket of supervisord, in the run folder unless its path is too long."""
+    """Returns supervisord's socket, in the run folder unless the path would be too long."""
     path = run / "supervisor.sock"
     if len(os.fsencode(path)) <= LONGEST_SOCKET:
         return path
@@ -34,13 +34,13 @@ def socket_path(run: Path) -> Path:
 
 def start(program: Path, run: Path, environment: dict[str, str]) -> None:
     """Starts supervisord in its own session, so that it outlives this terminal."""
-    # A connection through the gateway takes two files of Envoy.
+    # A connection through the gateway takes two of Envoy's file descriptors.
     raise_open_files()
     detached([program, "-c", run / "supervisord.conf"], run / LOG, environment, cwd=run)
 
 
 def pid(run: Path) -> int | None:
-    """The pid of the instance's supervisord if it lives."""
+    """Returns the pid of the instance's supervisord if it is alive."""
     try:
         recorded = int((run / "supervisord.pid").read_text())
     except (FileNotFoundError, ValueError):
@@ -49,7 +49,7 @@ def pid(run: Path) -> int | None:
 
 
 def states(run: Path) -> dict[str, dict]:
-    """supervisord's state of each process; empty while supervisord does not reply."""
+    """Returns supervisord's state of each process; empty while supervisord does not respond."""
     try:
         return {info["name"]: info for info in _proxy(run).supervisor.getAllProcessInfo()}
     except (OSError, http.client.HTTPException, xmlrpc.client.Error):
@@ -57,36 +57,36 @@ def states(run: Path) -> dict[str, dict]:
 
 
 def state(run: Path, name: str) -> str:
-    """The state of one process, such as RUNNING; empty while supervisord does not reply."""
+    """Returns the state of one process, such as RUNNING; empty while supervisord does not respond."""
     return states(run).get(name, {}).get("statename", "")
 
 
 def stop(run: Path, name: str) -> None:
-    """Sends SIGTERM to a process of the platform, which is not started again."""
+    """Sends SIGTERM to a process of the platform, which then stays stopped."""
     _command(run, "stopProcess", name)
 
 
 def begin(run: Path, name: str) -> None:
-    """Starts a process of the platform that is stopped."""
+    """Starts a stopped process of the platform."""
     _command(run, "startProcess", name)
 
 
 def mark(run: Path) -> int:
-    """The current end of its log, for `killed` and `exits`."""
+    """Returns the current end of supervisord's log, for `killed` and `exits`."""
     log = run / LOG
     return log.stat().st_size if log.exists() else 0
 
 
 def killed(run: Path, since: int) -> list[str]:
-    """Processes that supervisord has killed since that mark, because they did not exit after their signal."""
+    """Returns processes that supervisord killed since that mark because they did not exit after their signal."""
     return re.findall(r"killing '(.+)' \(\d+\) with SIGKILL", _logged(run, since))
 
 
 def exits(run: Path, since: int) -> Counter[str]:
-    """How often each process has ended by itself since that mark.
+    """Returns how often each process has ended by itself since that mark.
 
-    Its state does not tell: a program that takes longer than `startsecs` to fail, as on a busy machine, counts as
-    RUNNING until then and is started again at once.
+    The state does not show this: on a busy machine, a program may need longer than `startsecs` to fail. It
+    counts as RUNNING until then and is restarted immediately.
     """
     return Counter(re.findall(r"exited: (\S+) \(", _logged(run, since)))
 

@@ -1,4 +1,4 @@
-"""The parts of one instance and their addresses, kept in its run folder while it is up."""
+"""The parts of an instance and their addresses, stored in its run folder while it is up."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -11,7 +11,7 @@ from stack import HOST
 
 @dataclass(frozen=True)
 class Replica:
-    """One replica of the service. Without its own admin port, that is the port for requests."""
+    """One replica of the service. Without its own admin port, it uses the traffic port."""
 
     name: str
     cpu: int
@@ -21,7 +21,7 @@ class Replica:
 
 @dataclass(frozen=True)
 class Topology:
-    """Every part and its ports; all of them listen on the loopback address."""
+    """All parts and their ports, which listen on the loopback address."""
 
     gateway_port: int
     envoy_admin_port: int
@@ -33,7 +33,7 @@ class Topology:
     postgres_port: int = 0
     service: Service = REFERENCE
     dashboard_port: int = 0
-    """0: there is no dashboard."""
+    """0 if there is no dashboard."""
 
     def addresses(self) -> dict[str, str]:
         """The traffic address of each process."""
@@ -45,7 +45,7 @@ class Topology:
         return {name: f"{HOST}:{port}" for name, port in ports.items()}
 
     def variables(self) -> dict[str, str]:
-        """The variables that chose this, with their values."""
+        """The variables that led to this topology, with their values."""
         first = self.replicas[0]
         ports = {"DASHBOARD_PORT": self.dashboard_port, "GATEWAY_PORT": self.gateway_port}
         ports |= {"ENVOY_ADMIN_PORT": self.envoy_admin_port, "REPLICA_PORT": first.port}
@@ -60,7 +60,7 @@ class Topology:
 
 
 def plan(settings: Settings) -> Topology:
-    """Assigns the replicas to the CPUs, round robin."""
+    """Assigns replicas to CPUs, round robin."""
     ports = settings.ports
     admin = "REPLICA_ADMIN_PORT" if settings.service.chassis else "REPLICA_PORT"
     replicas = [
@@ -87,12 +87,12 @@ def plan(settings: Settings) -> Topology:
 
 
 def save(topology: Topology, run: Path) -> None:
-    """Writes the topology for the later commands."""
+    """Writes the topology for later commands."""
     (run / "topology.json").write_text(json.dumps(asdict(topology), indent=2))
 
 
 def read(run: Path) -> Topology | None:
-    """The topology that `up` wrote, if it did."""
+    """Returns the topology that `up` wrote, or None."""
     try:
         raw = json.loads((run / "topology.json").read_text())
     except FileNotFoundError:

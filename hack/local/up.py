@@ -36,13 +36,13 @@ TOOLS = ("envoy", "prometheus", "supervisord")
 def prepare(
     run: Path, service: Service, corelane: Path | None
 ) -> tuple[dict[str, Path], Built, Path]:
-    """Returns the tools by name, the service, and the program `corelane`, which is built unless there is one."""
+    """Returns the tools by name, the service, and the program `corelane`, which it builds if it is missing."""
     profile = settings.profile(service)
     tools = [*TOOLS, "helm"] if service.gateway else TOOLS
     with ThreadPoolExecutor() as pool:
         found = pool.submit(resolve.ensure, tools)
         built = pool.submit(build.build, service, run, profile).result()
-        # A build of cargo uses all CPUs.
+        # A cargo build uses all CPUs.
         page = corelane or build.command_line(service, run, profile)
         return found.result(), built, page
 
@@ -51,7 +51,7 @@ KEPT = ("prometheus-data", "build.log", "lock", "token", *database.KEPT)
 
 
 def _hide(run: Path) -> None:
-    """Keeps the files of a project's instances out of its version control."""
+    """Keeps the files of a project's instances out of version control."""
     if run.parent.name == settings.FOLDER:
         run.parent.mkdir(parents=True, exist_ok=True)
         (run.parent / ".gitignore").write_text("*\n")
@@ -63,7 +63,7 @@ def main(
     following: bool = False,
     corelane: Path | None = None,
 ) -> int:
-    """Starts the instance, unless it is up. With `following` it then watches the sources."""
+    """Starts the instance unless it is up. With `following`, it then watches the sources."""
     # SIGTERM unwinds like an interrupt, so that an aborted start leaves nothing.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     _hide(run)
@@ -79,7 +79,7 @@ def main(
 
 
 def _running(run: Path, service: Service) -> Topology | None:
-    """The running instance, if there is one."""
+    """Returns the running instance, if there is one."""
     found = processes.find(run)
     if not found:
         return None
@@ -110,7 +110,7 @@ def _running(run: Path, service: Service) -> Topology | None:
 
 
 OURS = {"DATABASE", "INSTANCE", "POSTGRES_PORT", "PROFILE", "REPLICAS", *settings.VARIABLES}
-"""Variables that are not for replicas."""
+"""Variables that do not concern replicas."""
 
 SHELL = re.compile(
     r"_|OLDPWD|PWD|SHLVL|COLUMNS|LINES|M(AKE|FLAGS).*|TERM.*|(SSH|TMUX|XDG)_.*|TMUX|WINDOWID|GPG_TTY"
@@ -119,7 +119,7 @@ SHELL = re.compile(
 
 
 def _changed(running: Topology, run: Path) -> list[str]:
-    """Variables that replicas would get from a new start with another value."""
+    """Returns variables whose value would differ for replicas after a new start."""
     program = run / build.FOLDER / Path(running.service.program).name
     now = processes.make(run, program, running.service, _own(running, run))
     before = pids.environment(supervisor.pid(run) or 0)
@@ -128,7 +128,9 @@ def _changed(running: Topology, run: Path) -> list[str]:
 
 
 def _own(plan: Topology, run: Path) -> dict[str, str]:
-    """Variables of a replica in addition to the environment of `up`; the reference server gets flags instead."""
+    """Returns variables of a replica in addition to the environment of `up`; the reference server gets flags
+    instead.
+    """
     if plan.service == REFERENCE:
         return {}
     shared = database.environment(plan, database.read(plan, run), run)
@@ -142,7 +144,7 @@ def _bring_up(plan: Topology, run: Path, corelane: Path | None) -> Built:
     programs["server"] = build.install(built.program, run)
     programs["corelane"] = build.install(page, run)
     if run.parent.name == settings.FOLDER:
-        # Where `corelane status` and others find these tools.
+        # The place where `corelane status` and other commands find these tools.
         (run / "checkout").write_text(str(settings.REPOSITORY))
     render.render(plan, programs, run)
     # The builds may have taken minutes.
@@ -154,14 +156,14 @@ def _bring_up(plan: Topology, run: Path, corelane: Path | None) -> Built:
 
 
 def _clear(run: Path) -> None:
-    """Removes the files of an earlier run, except for recorded and saved data."""
+    """Removes the files of an earlier run, except recorded and saved data."""
     for entry in run.iterdir():
         if not any(entry.match(name) for name in KEPT):
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
 
 
 def _start(plan: Topology, programs: dict[str, Path], run: Path) -> list[str]:
-    """Starts everything; returns the replicas that are not ready, which supervisord starts again and again."""
+    """Starts everything; returns the replicas that are not ready, which supervisord keeps restarting."""
     try:
         environment = processes.make(run, programs["server"], plan.service, _own(plan, run))
         begun = supervisor.mark(run)
@@ -171,7 +173,7 @@ def _start(plan: Topology, programs: dict[str, Path], run: Path) -> list[str]:
             log = "\n".join(ready.last(name, run))
             progress.say(name, f"does not become ready, and is started again and again; {log}")
         topology.save(plan, run)
-        # Everything is up: a signal must no longer stop it.
+        # Everything is up: from now on, a signal must not stop it.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         return failed
     except BaseException:
@@ -180,7 +182,7 @@ def _start(plan: Topology, programs: dict[str, Path], run: Path) -> list[str]:
 
 
 def describe(plan: Topology, run: Path) -> str:
-    """The addresses, and commands to try."""
+    """Describes the addresses, and commands to try."""
     gateway = f"http://{HOST}:{plan.gateway_port}"
     lines = [
         "",
@@ -209,7 +211,7 @@ def describe(plan: Topology, run: Path) -> str:
 
 
 def _try_reference(plan: Topology, run: Path) -> list[str]:
-    """Commands for the reference server; one saves a project with the token of this instance."""
+    """Returns commands for the reference server; one saves a project with this instance's token."""
     gateway = f"http://{HOST}:{plan.gateway_port}"
     lines = [
         f"  for i in 1 2 3 4; do curl -s {gateway}/; done  # the replies name the replicas",

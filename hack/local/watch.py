@@ -1,5 +1,4 @@
-"""`up --watch`: builds the program again when its sources change, and rolls it out to the replicas, one after
-the other, while the others serve."""
+"""`up --watch`: rebuilds the program when its sources change, and rolls it out to the replicas one at a time."""
 
 import filecmp
 import signal
@@ -16,13 +15,13 @@ from tools import progress
 from tools.errors import ToolError
 
 EVERY = 0.2
-"""Seconds between two looks. Cargo knows the sources, so there are few files and no events of other ones."""
+"""Seconds between two checks. cargo lists the sources, so there are few files and no need for file events."""
 
 Seen = dict[Path, tuple[int, int] | None]
 
 
 def watch(topology: Topology, built: Built, run: Path) -> int:
-    """Returns after SIGINT or SIGTERM, which wait for the end of a build or rollout, or when the instance is down."""
+    """Watches until SIGINT, SIGTERM or the end of the instance; the signals wait for the end of a build or rollout."""
     ends: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _frame: ends.append(number))
@@ -38,7 +37,7 @@ def watch(topology: Topology, built: Built, run: Path) -> int:
         seen = _settled(built.sources, now)
         try:
             built = build.build(topology.service, run, settings.profile(topology.service))
-            # A change during the build is one that the build may not have read.
+            # The build may have missed a change that happened while it ran.
             seen = {file: seen.get(file, found) for file, found in _look(built.sources).items()}
             _roll(topology, built, run)
         except ToolError as error:
@@ -48,7 +47,7 @@ def watch(topology: Topology, built: Built, run: Path) -> int:
 
 
 def _roll(topology: Topology, built: Built, run: Path) -> None:
-    """Rolls the program out unless the replicas already run it."""
+    """Rolls out the program unless the replicas already run it."""
     if filecmp.cmp(built.program, run / build.FOLDER / built.program.name, shallow=False):
         return
     with pids.lock(run), progress.step("watch", "rolls the new program out"):
@@ -56,7 +55,7 @@ def _roll(topology: Topology, built: Built, run: Path) -> None:
 
 
 def _settled(sources: Iterable[Path], now: Seen) -> Seen:
-    """The files when nothing changes any more: editors and version control write several."""
+    """Returns the files once they stop changing: editors and version control write several."""
     while True:
         time.sleep(EVERY)
         before, now = now, _look(sources)
@@ -65,7 +64,7 @@ def _settled(sources: Iterable[Path], now: Seen) -> Seen:
 
 
 def _look(sources: Iterable[Path]) -> Seen:
-    """Time and size of each file, also of those in a folder that a build script names."""
+    """Returns time and size of each file, including files in a folder that a build script names."""
     seen: Seen = {}
     for source in sources:
         for file in [source, *(source.rglob("*") if source.is_dir() else ())]:
@@ -82,7 +81,7 @@ START = 30.0
 
 
 def roll(topology: Topology, program: Path, run: Path) -> None:
-    """Replaces the program of every replica; after an error, all run the old one again."""
+    """Replaces the program of every replica; after an error, restores the old program everywhere."""
     installed = run / build.FOLDER / program.name
     old = installed.rename(installed.with_name(f".{program.name}.old"))
     build.install(program, run)
@@ -100,7 +99,7 @@ def roll(topology: Topology, program: Path, run: Path) -> None:
 
 
 def _restart(replica: Replica, topology: Topology, run: Path) -> None:
-    """Ends a replica as Kubernetes does, and returns when its successor gets requests."""
+    """Stops a replica like Kubernetes does, and returns when its successor receives requests."""
     since = supervisor.mark(run)
     if supervisor.state(run, replica.name) not in STOPPED:
         supervisor.stop(run, replica.name)

@@ -1,1 +1,1 @@
-"""Machines of QEMU with the file system of this one, or with a few programs alone."""
+"""QEMU machines with this machine's file system, or with only a few programs."""

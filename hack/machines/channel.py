@@ -1,4 +1,4 @@
-"""Commands for a machine, over a port that needs no network: `init` runs them."""
+"""Sends commands to a machine over a port that needs no network; `init` runs them."""
 
 import base64
 import secrets
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Result:
-    """How a command ended."""
+    """Output and exit status of a command."""
 
     status: int
     output: str
@@ -17,7 +17,7 @@ class Result:
 
 
 class Silence(Exception):
-    """The machine has ended, or does not answer in time."""
+    """The machine has ended, or does not respond in time."""
 
 
 def run(port: socket.socket, script: str, patience: float) -> Result:
@@ -36,7 +36,7 @@ def run(port: socket.socket, script: str, patience: float) -> Result:
         while len(rest) < sum(lengths):
             rest += _receive(port, deadline)
         found, rest = rest[: sum(lengths)], rest[sum(lengths) :]
-        # An answer to a process that did not wait for it is skipped.
+        # Skip a response for which an earlier process did not wait.
         if answered == number:
             output, errors = found[: lengths[0]], found[lengths[0] :]
             return Result(status, output.decode(), errors.decode())

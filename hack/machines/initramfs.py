@@ -1,4 +1,4 @@
-"""The archive from which a machine boots: a busybox, programs with their libraries, modules, and /init."""
+"""The archive from which a machine boots: busybox, programs with their libraries, kernel modules, and /init."""
 
 import os
 import re
@@ -12,33 +12,33 @@ PYTHON = Path(sys.executable).resolve()
 HACK = Path(__file__).resolve().parents[1]
 FOLDERS = ("bin", "dev", "etc", "lib", "lib/modules", "proc", "root", "run", "sys", "tmp", "var")
 
-# inode(7): the types of files.
+# File types (inode(7)).
 FOLDER, DEVICE, FILE, LINK = 0o040755, 0o020600, 0o100755, 0o120777
 CONSOLE = (5, 1)
-"""The device number of /dev/console, without which the first process could say nothing."""
+"""The device number of /dev/console, without which the first process could print nothing."""
 
 
 class Archive:
-    """An archive that grows."""
+    """An archive under construction."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
         self._folders: set[str] = set()
 
     def add(self, path: str, content: bytes, mode: int = FILE, device: tuple = (0, 0)) -> None:
-        """Adds a file, with the folders above it."""
+        """Adds a file with its parent folders."""
         for folder in reversed(Path(path).parents[:-1]):
             self.folder(str(folder))
         self._entry(path, content, mode, device)
 
     def folder(self, path: str) -> None:
-        """Adds a folder, once."""
+        """Adds a folder unless the archive contains it."""
         if path not in self._folders:
             self._folders.add(path)
             self._entry(path, b"", FOLDER, (0, 0))
 
     def content(self) -> bytes:
-        """The whole archive."""
+        """Returns the complete archive."""
         self._entry("TRAILER!!!", b"", 0, (0, 0))
         return b"".join(self._parts)
 
@@ -57,7 +57,7 @@ def build(
     first: Iterable[str] = (),
     later: Iterable[str] = (),
 ) -> bytes:
-    """An archive with programs in /bin, files where they are here, and modules: `first` are loaded."""
+    """Returns an archive with programs in /bin, files at their paths here, and modules; the machine loads `first`."""
     available = available or {}
     archive = Archive()
     for folder in FOLDERS:
@@ -78,15 +78,15 @@ def build(
 
 
 def modules(folder: Path) -> dict[str, Path]:
-    """The modules of a kernel, by name."""
+    """Returns the modules of a kernel by name."""
     return {file.stem.replace("-", "_"): file for file in folder.rglob("*.ko")}
 
 
 def in_order(files: Mapping[str, Path], names: Iterable[str]) -> list[str]:
-    """Modules with all that they need, in the order in which they can be loaded."""
+    """Returns the modules and their dependencies, in loading order."""
     order: dict[str, None] = {}
     for name in names:
-        # The section .modinfo of a module names those that it uses.
+        # The section .modinfo of a module names its dependencies.
         field = re.search(rb"\0depends=([^\0]*)\0", files[name].read_bytes())
         needs = field[1].decode().replace("-", "_").split(",") if field else []
         order.update(dict.fromkeys(in_order(files, filter(None, needs))))
@@ -95,7 +95,7 @@ def in_order(files: Mapping[str, Path], names: Iterable[str]) -> list[str]:
 
 
 def python(*names: str) -> list[Path]:
-    """This Python and all files with which it imports these modules of `hack`."""
+    """Returns this Python and all files that it needs to import these modules of `hack`."""
     script = (
         f"import sys, {', '.join(names)}\n"
         "files = (getattr(each, '__file__', None) for each in [*sys.modules.values()])\n"
@@ -112,7 +112,7 @@ def python(*names: str) -> list[Path]:
 
 
 def _libraries(program: Path) -> list[Path]:
-    """The loader and libraries that a program or library is loaded with; none for other files."""
+    """Returns the loader and libraries of a program or library; none for other files."""
     with program.open("rb") as file:
         if file.read(4) != b"\x7fELF":
             return []
@@ -121,5 +121,5 @@ def _libraries(program: Path) -> list[Path]:
 
 
 def _padded(data: bytes) -> bytes:
-    """Ends at a multiple of four bytes."""
+    """Pads to a multiple of four bytes."""
     return data + bytes(-len(data) % 4)

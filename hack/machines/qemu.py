@@ -1,4 +1,4 @@
-"""The command lines of machines."""
+"""Command lines of virtual machines."""
 
 import platform
 import subprocess
@@ -13,29 +13,31 @@ from tools import debian, resolve
 
 DRIVERS = ("virtio_pci", "virtio_console", "virtio_net", "vmxnet3")
 LATER = ("nf_conntrack",)
-"""Modules that a test may load, by `load`."""
+"""Modules that a test may load with `load`."""
 
 HOST = ("overlay", "virtiofs")
 CLUSTER = ("bridge", "veth", "nft_chain_nat", "virtio_blk", "sch_netem")
-"""What a cluster needs, with every `nft_` module: the kernel cannot find modules by itself there."""
+"""Modules that a cluster needs, with every `nft_` module: the kernel cannot find modules by itself there."""
 
 PROBE = 5.0
-"""Seconds in which a guest has to answer where KVM can run it; Debian's kernel takes one."""
+"""Seconds in which a guest must respond if KVM can run it; Debian's kernel needs one."""
 
 BARE = ("-nodefaults", "-no-user-config", "-display", "none", "-machine", "q35")
 
-# Emulated CPUs that wait for their turn are no defect of the guest, whose timers are late then. Without tsc=reliable it takes
-# the TSC for unstable and reads the HPET, which takes twice as long. By default, Debian's kernel zeroes all memory it allocates.
+# Late timers of the guest are no defect while emulated CPUs wait for a real one. Without tsc=reliable, the
+# guest considers the TSC unstable and reads the HPET, which takes twice as long. By default, Debian's kernel
+# zeroes all memory it allocates.
 PATIENT = "mitigations=off no_timer_check nowatchdog tsc=reliable init_on_alloc=0 rcupdate.rcu_cpu_stall_timeout=300"
 APPEND = f"console=ttyS0 quiet panic=-1 {PATIENT}"
 
-# AMD's leaves say nothing of threads unless QEMU adds them; Intel's do. With emulated AVX a hash takes 2.4 times as long. With
-# erms the kernel clears pages by `rep stosb`, which QEMU emulates byte by byte: a new page takes twice as long.
+# AMD's CPUID leaves describe threads only if QEMU adds them; Intel's always do. With emulated AVX a hash takes
+# 2.4 times as long. With erms the kernel clears pages by `rep stosb`, which QEMU emulates byte by byte: a new
+# page takes twice as long.
 EMULATED = "max,vendor=GenuineIntel,avx=off,erms=off,fsrm=off"
 
 FILES = "files.sock"
 COMMANDS = "commands.sock"
-"""Sockets in the folder of a machine: of the file system that it gets, and for commands."""
+"""Sockets in a machine's folder: for its shared file system, and for commands."""
 
 
 @dataclass(frozen=True)
@@ -43,16 +45,16 @@ class Hardware:
     """CPUs and memory of a machine."""
 
     cpus: str = "2"
-    """As QEMU's `-smp`."""
+    """Value of QEMU's `-smp`."""
     nodes: tuple[str, ...] = ()
-    """The CPUs of each NUMA node."""
+    """CPUs of each NUMA node."""
     memory: int = 640
-    """In MiB. With less than 512 the kernel begins without transparent huge pages."""
+    """Memory in MiB. With less than 512, the kernel boots without transparent huge pages."""
     host: bool = False
-    """Whether it has the file system of this machine."""
+    """Whether the machine shares the file system of this one."""
 
     def flags(self) -> list[str]:
-        """The flags of QEMU."""
+        """Returns the flags of QEMU."""
         flags = ["-smp", self.cpus, "-m", f"{self.memory}M"]
         # The process that shares files reads and writes the guest's memory.
         kind = "memory-backend-memfd,share=on" if self.host else "memory-backend-ram"
@@ -63,28 +65,28 @@ class Hardware:
 
 
 def usable() -> bool:
-    """Whether the kernel of these machines is available here: Debian's for x86-64, by root."""
+    """Whether these machines' kernel is available here: Debian's for x86-64, as root."""
     system = platform.freedesktop_os_release()["ID"], platform.machine()
     return system == ("debian", "x86_64") and debian.usable()
 
 
 def _installed(tool: str) -> Path:
-    """The folder with a tool and what else is in its packages."""
+    """Returns the folder with a tool and the other content of its packages."""
     return resolve.tool(tool).parent.parent
 
 
 def _system() -> Path:
-    """The folder with the kernel, its modules and busybox."""
+    """Returns the folder with the kernel, its modules and busybox."""
     return _installed("busybox")
 
 
 def busybox() -> Path:
-    """All programs of a machine without this machine's file system."""
+    """Returns all programs of a machine without this machine's file system."""
     return _system() / "bin/busybox"
 
 
 def archive(hardware: Hardware, programs: Iterable[Path] = (), files: Iterable[Path] = ()) -> bytes:
-    """What a machine boots from."""
+    """Returns the archive from which a machine boots."""
     modules = modules_of_kernel()
     loaded = [*DRIVERS]
     if hardware.host:
@@ -94,12 +96,12 @@ def archive(hardware: Hardware, programs: Iterable[Path] = (), files: Iterable[P
 
 @cache
 def modules_of_kernel() -> dict[str, Path]:
-    """Its modules, by name."""
+    """Returns the kernel's modules by name."""
     return initramfs.modules(_system() / "lib/modules")
 
 
 def command(accelerator: str, archive: Path, append: str, *more: object) -> list[object]:
-    """Runs a machine that boots from an archive."""
+    """Returns a command that runs a machine from an archive."""
     (kernel,) = (_system() / "boot").glob("vmlinuz-*")
     cpu = "host" if accelerator == "kvm" else EMULATED
     return [
@@ -111,12 +113,14 @@ def command(accelerator: str, archive: Path, append: str, *more: object) -> list
 
 @cache
 def accelerator() -> str:
-    """What runs guests here: `kvm` if one answers soon, as the device alone proves nothing; else `tcg`."""
+    """Returns how to run guests here: `kvm` if a guest responds soon, because the device alone proves nothing;
+    else `tcg`.
+    """
     with tempfile.TemporaryDirectory() as folder:
         archive, console = Path(folder, "initramfs"), Path(folder, "console")
         archive.write_bytes(initramfs.build([busybox()]))
         flags = ("-nodefaults", "-display", "none", "-no-reboot", "-m", "512M")
-        # What is no parameter of the kernel is an argument of its first process.
+        # The kernel passes unknown parameters to its first process.
         argv = command("kvm", archive, f"{APPEND} probe", *flags, "-serial", f"file:{console}")
         try:
             subprocess.run(argv, capture_output=True, timeout=PROBE, check=False)
@@ -127,9 +131,9 @@ def accelerator() -> str:
 
 
 def sharing(folder: Path) -> tuple[list[object], dict[str, str]]:
-    """Runs what gives a machine the file system of this one, read-only; with its environment.
+    """Returns a command that shares this machine's file system with a guest, read-only, and its environment.
 
-    The machine sees what changes here after a second. With cache=auto it would read a program again at each start.
+    The guest sees changes after a second. With cache=auto, it would read a program again at each start.
     """
     source = folder / "files"
     source.mkdir(exist_ok=True)
@@ -143,13 +147,13 @@ def sharing(folder: Path) -> tuple[list[object], dict[str, str]]:
 
 
 def shared(folder: Path) -> list[object]:
-    """The flags for that file system."""
+    """Returns the flags for that file system."""
     device = "vhost-user-fs-pci,chardev=files,tag=host"
     return ["-chardev", f"socket,id=files,path={folder / FILES}", "-device", device]
 
 
 def commands(folder: Path, *options: str) -> list[object]:
-    """The flags for the port of commands."""
+    """Returns the flags for the command port."""
     where = ",".join((f"socket,id=commands,path={folder / COMMANDS}", *options))
     port = ("-device", "virtio-serial-pci", "-device", "virtserialport,chardev=commands")
     return ["-chardev", where, *port]

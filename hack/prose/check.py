@@ -22,11 +22,11 @@ EXCLUDED = (
     "services/*/tests/*",
     "*/data/*",
 )
-"""Measured records, tests, sources of generated pages that are read themselves, and data."""
+"""Excluded files: measured records, tests, sources of generated pages that are checked themselves, and data."""
 
 
 def chosen(paths: list[str]) -> list[str]:
-    """The files to read below these paths; without a path, those of the whole repository."""
+    """Returns the files to check below these paths; without a path, those of the entire repository."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *paths]
     output = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
     listed = sorted(set(output.stdout.splitlines()))
@@ -40,11 +40,11 @@ def chosen(paths: list[str]) -> list[str]:
 
 
 SOURCE = ".source.md"
-"""Suffix of the texts of a source file, which .vale.ini knows."""
+"""Suffix of the texts of a source file, for which .vale.ini has a section."""
 
 
 def main(arguments: list[str]) -> int:
-    """Shows every finding as `file:line: text`; the status is 1 if there is one."""
+    """Prints every finding as `file:line: text`; returns 1 if there is one."""
     parser = argparse.ArgumentParser(prog="python3 hack/prose", description=__doc__)
     parser.add_argument("paths", nargs="*", metavar="PATH", help="default: the repository")
     paths = parser.parse_args(arguments).paths
@@ -74,7 +74,7 @@ def _write(names: list[str], folder: Path) -> int:
 
 
 def findings(folder: Path) -> list[str]:
-    """What Vale finds in the Markdown below a folder."""
+    """Returns Vale's findings in the Markdown below a folder."""
     program = resolve.tool("vale")
     config = REPOSITORY / ".vale.ini"
     argv = [str(program), f"--config={config}", "--output=line", "."]
@@ -85,6 +85,6 @@ def findings(folder: Path) -> list[str]:
 
 
 def _shown(line: str) -> str:
-    """A finding of Vale, `file:line:column:rule:text`, with the file's own name."""
+    """Returns a finding of Vale, `file:line:column:rule:text`, with the original file name."""
     name, number, _, _, message = line.split(":", 4)
     return f"{name.removesuffix(SOURCE)}:{number}: {message}"

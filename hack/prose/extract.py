@@ -1,6 +1,6 @@
 """Finds what people read in source files: comments, messages, titles.
 
-The result is Markdown in which each text stands on the line that it has in the source.
+The result is Markdown in which each text keeps its line number.
 """
 
 import re
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import PurePath
 
 Piece = tuple[int, str]
-"""Where a text begins in its file, and the text."""
+"""The offset of a text in its file, and the text."""
 
 _STRING = r'"(?:[^"\\]|\\.)*"'
 _RUST = re.compile(
@@ -35,19 +35,19 @@ _TITLE = re.compile(rf'"title": (?P<title>{_STRING})|"description": (?P<string>{
 _MAKE = re.compile(r"(?m)^(?P<comment># [^\n]*)|^[a-z0-9-]+:[^\n]*?## (?P<text>[^\n]*)")
 
 _SCHEMA = re.compile(r"(?ms)^ *# @schema(?: [^\n]*|\n.*?^ *# @schema)$")
-"""What the chart's schema says of a value, which is YAML."""
+"""A schema in the comments of chart values, which is YAML."""
 
 _WORDS = re.compile(r"[A-Za-z,]+ [a-z,]+ [a-z]+")
 _SENTENCE = re.compile(r"[.:!?](?:\s|$)")
 _QUERY = re.compile(r"\bby \(|\w\(\w+\[|rate\(|^\s*\d+ \d+ \d+:\d+ ")
 """Queries of Prometheus, and lines of `/proc/self/mountinfo`."""
 _NAMES = re.compile(r"(?<=[.:])(\s+)(epoll|h2|hyper|k6|nginx|rustls|tokio)\b")
-"""Names that begin a sentence with a small letter, at which Vale would not end the one before."""
+"""Names that begin a sentence with a small letter, where Vale would not see the end of the previous sentence."""
 _MARKS = re.compile(r"(?m)^[ \t]*(?://[/!]?|#+(?: --)?|\*)[ \t]?")
 
 
 def markdown(path: str, source: str) -> str | None:
-    """The texts of a file, each on its own line; None for a file of another kind."""
+    """Returns the texts of a file, each on its own line; None for a file of another kind."""
     patterns = _patterns(path)
     if not patterns:
         return None
@@ -91,7 +91,9 @@ def _pieces(pattern: re.Pattern, source: str) -> Iterator[Piece]:
 
 
 def _end(kind: str, source: str, start: int, end: int) -> str:
-    """A string ends a sentence, unless another one continues it; so does a comment behind code."""
+    """Returns the end of a sentence for a string, unless another string continues it, and for a comment behind
+    code.
+    """
     if kind == "comment":
         return "." if source[source.rfind("\n", 0, start) + 1 : start].strip() else ""
     if kind not in ("string", "text", "title") or re.match(r'\s*[fbr]?"', source[end : end + 80]):
@@ -104,12 +106,12 @@ def _comment(text: str) -> str:
 
 
 def _doc(text: str) -> str:
-    """A docstring or block comment; a text of several lines without a sentence is data."""
+    """Returns the text of a docstring or block comment; several lines without a sentence are data."""
     return "" if text.startswith("\\\n") and not _SENTENCE.search(text) else _MARKS.sub("", text)
 
 
 def _message(text: str) -> str:
-    """A string of several words that is no query, without quotes and escapes."""
+    """Returns a string of several words that is no query, without quotes and escapes."""
     words = re.sub(r"\\[nrt\"\\]|\\$", " ", text[1:-1], flags=re.MULTILINE)
     return words if _WORDS.search(words) and not _QUERY.search(words) else ""
 

@@ -1,1 +1,1 @@
-"""What a release is made of: its version, images, charts, SBOMs, signatures and provenance."""
+"""Creates a release: its version, images, charts, SBOMs, signatures and provenance."""

@@ -14,7 +14,7 @@ DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class Artefact:
-    """One artefact. An image has an `arch` and is reached through its index, the others a `tag`."""
+    """One artefact. An image has an `arch`, and its index leads to it; the others have a `tag`."""
 
     kind: str
     name: str
@@ -30,7 +30,7 @@ class Artefact:
 
 
 def digest_in(text: str, what: str) -> str:
-    """The only digest in the output of a program."""
+    """Returns the only digest in the output of a program."""
     found = set(DIGEST.findall(text))
     if len(found) != 1:
         raise ToolError(f"{what}: expected one digest, found {len(found)} in:\n{text}")
@@ -43,7 +43,7 @@ def save(artefacts: list[Artefact], file: Path) -> None:
 
 
 def table(artefacts: list[Artefact]) -> str:
-    """The list as a table."""
+    """Formats the list as a table."""
     rows = [("KIND", "NAME", "ARCH", "TAG", "DIGEST")]
     rows += [(a.kind, a.name, a.arch or "-", a.tag or "-", a.digest) for a in artefacts]
     widths = [max(len(row[column]) for row in rows) for column in range(5)]

@@ -15,7 +15,7 @@ from tools.errors import ToolError
 
 
 def released(root: Path) -> list[Path]:
-    """The charts that users install: all but the library charts."""
+    """Returns the charts that users install: all but the library charts."""
     return [
         file.parent
         for file in sorted(root.glob("charts/*/Chart.yaml"))
@@ -24,7 +24,7 @@ def released(root: Path) -> list[Path]:
 
 
 def keep_released(root: Path, version: str) -> None:
-    """Packages the umbrella chart as it is, with the charts in it, unless its archive of `version` exists."""
+    """Packages the unmodified umbrella chart with its dependencies, unless its archive of `version` exists."""
     folder = root / "tests" / "charts" / "released"
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / f"corelane-{version}.tgz").exists():
@@ -40,7 +40,7 @@ def package(chart: Path, folder: Path) -> Path:
 
 
 def vendored(chart: Path, folder: Path) -> Path:
-    """Copies a chart into `folder`, with what its links lead to: Helm says a line for each link."""
+    """Copies a chart and the targets of its links into `folder`; Helm prints a line for each link."""
     copy = folder / chart.name
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(chart, copy)
@@ -52,7 +52,7 @@ def package_all(
 ) -> list[Path]:
     """Packages the charts of `root` so that they use the pushed `images` and name the repository's address."""
     shutil.rmtree(folder, ignore_errors=True)
-    # Links stay: a chart has links to the charts it depends on, and to files of the other folders.
+    # Keep links: a chart has links to its dependencies, and to files in other folders.
     for part in ("charts", "dashboards", "loadtests/scenarios", "loadtests/lib"):
         shutil.copytree(root / part, folder / part, symlinks=True)
     charts = released(folder)
@@ -62,11 +62,11 @@ def package_all(
             text = file.read_text().replace(OWNERS_ICON, f"{repository}/raw")
             file.write_text(text.replace(OWNERS, repository))
     packages = [package(vendored(chart, folder / "vendored"), folder) for chart in charts]
-    # The time of the commit is the same however often it is packaged.
+    # The time of the commit does not change if a release is packaged again.
     time = int(command.output(["git", "log", "-1", "--format=%ct"], cwd=root))
     for file in packages:
         repack(file, time)
-        # `helm push` puts the archive's modification time into the manifest.
+        # `helm push` writes the archive's modification time into the manifest.
         os.utime(file, (time, time))
     return packages
 
@@ -89,7 +89,7 @@ def _helm() -> Path:
 
 OWNERS = "https://github.com/OWNER/corelane"
 OWNERS_ICON = "https://raw.githubusercontent.com/OWNER/corelane"
-"""Placeholders for the repository, which only a release knows."""
+"""Placeholders for the repository, which is known only to a release."""
 
 MORE = r"(?:(?:(?P=indent)  .*|[ #].*)?\n)*?"
 """Lines of a block and comments, as few as possible."""
@@ -100,7 +100,7 @@ IMAGE = re.compile(
     rf"{MORE}(?P=indent)  digest: *(?P<digest>\S*)\n",
     re.MULTILINE,
 )
-"""A block `image` of any depth, which has its keys in this order."""
+"""A block `image` at any depth, with its keys in this order."""
 
 
 def pin(charts: list[Path], pushed: list[Artefact]) -> None:
@@ -123,8 +123,8 @@ def pin(charts: list[Path], pushed: list[Artefact]) -> None:
 
 
 def changed(values: str, block: str, key: str, new: str) -> str:
-    """The values with another value for a key in a top-level block."""
-    # Up to the key there are only lines of the block, and comments.
+    """Returns the values with another value for a key in a top-level block."""
+    # Only lines of the block and comments precede the key.
     inside = rf"^{block}:\n(?:(?:[ #].*)?\n)*?  {key}: *(?P<value>\S*)"
     if found := re.search(inside, values, re.MULTILINE):
         return _replaced(values, found, "value", new)
@@ -138,7 +138,7 @@ def _replaced(text: str, found: re.Match, group: str, new: str) -> str:
 def repack(file: Path, time: int) -> None:
     """Sorts the files of a .tgz and sets their modification times.
 
-    `helm package` writes the charts of a chart in an order that changes from run to run.
+    `helm package` writes subcharts in an order that changes from run to run.
     """
     with tarfile.open(file, "r:gz") as archive:
         contents = {

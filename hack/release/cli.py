@@ -63,7 +63,7 @@ def _build(options: argparse.Namespace) -> None:
 
 
 def _publish(options: argparse.Namespace) -> None:
-    # Without a dot or a colon in it, crane takes the first part for a user of its default registry.
+    # Without a dot or colon, crane would treat the first part as a user of its default registry.
     if not re.match(r"[^/]*[.:][^/]*/.", options.registry):
         raise ToolError(f"REGISTRY={options.registry!r}: expected HOST/PATH")
     if changed := provenance.changed_files(REPOSITORY):

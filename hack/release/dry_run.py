@@ -1,4 +1,4 @@
-"""A release to a temporary registry on loopback, signed with a temporary key."""
+"""Publishes a release to a temporary registry on loopback, signed with a temporary key."""
 
 import re
 import shutil
@@ -36,7 +36,7 @@ def throw_away(folder: Path) -> Iterator[str]:
 
 
 def _port(process: subprocess.Popen, log: Path) -> int:
-    """The port, which the kernel chose and the registry logs."""
+    """Returns the port that the kernel chose and the registry logs."""
     deadline = time.monotonic() + DEADLINE
     while time.monotonic() < deadline and process.poll() is None:
         if match := re.search(r"serving on port (\d+)", log.read_text()):
@@ -51,7 +51,7 @@ PLAIN = ["--plain-http"]
 
 
 def run(root: Path, folder: Path) -> list[Artefact]:
-    """Builds, publishes and verifies; returns what was published."""
+    """Builds, publishes and verifies a release; returns the published artefacts."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     publish.build(root, folder)

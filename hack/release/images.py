@@ -1,4 +1,4 @@
-"""Pushes the images of all architectures and the indexes over them."""
+"""Pushes the images of all architectures and their indexes."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ def file(folder: Path, name: str, arch: str) -> Path:
 
 
 def publish(registry: str, version: str, commit: str, folder: Path) -> list[Artefact]:
-    """Pushes every image in `folder` by its digest, and one tagged index for each name."""
+    """Pushes every image in `folder` by digest, and a tagged index for each name."""
     pushed: list[Artefact] = []
     for name in NAMES:
         repository = f"{registry}/corelane-{name}"
@@ -31,7 +31,7 @@ def publish(registry: str, version: str, commit: str, folder: Path) -> list[Arte
 
 
 def read(folder: Path, name: str, arch: str, commit: str) -> archive.Archive:
-    """Reads an archive; an earlier build may have left it, of another commit."""
+    """Reads an archive; an earlier build of another commit may have left it."""
     place = file(folder, name, arch)
     if not place.exists():
         raise ToolError(f"{place} is missing: `python3 hack/release build` makes it")

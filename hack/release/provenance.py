@@ -7,12 +7,12 @@ from pathlib import Path
 from tools import command
 
 GITHUB_BUILD = "https://actions.github.io/buildtypes/workflow/v1"
-"""That address describes its parameters."""
+"""This URL describes the parameters of the build type."""
 LOCAL_BUILD = "urn:corelane:build:local"
 
 
 def predicate(root: Path, version: str, env: Mapping[str, str] = os.environ) -> dict:
-    """The predicate: it names GitHub's workflow, or a local build."""
+    """Returns the predicate, which names GitHub's workflow or a local build."""
     home = repository(env)
     build = _github(env, home, commit(root)) if home else _local(root, commit(root))
     build["buildDefinition"]["externalParameters"]["version"] = version
@@ -20,19 +20,19 @@ def predicate(root: Path, version: str, env: Mapping[str, str] = os.environ) -> 
 
 
 def commit(root: Path) -> str:
-    """The commit that is released."""
+    """Returns the released commit."""
     return command.output(["git", "rev-parse", "HEAD"], cwd=root).strip()
 
 
 def repository(env: Mapping[str, str]) -> str | None:
-    """The address of the repository whose workflow runs; None elsewhere."""
+    """Returns the address of the repository whose workflow is running; None elsewhere."""
     if env.get("GITHUB_ACTIONS") != "true":
         return None
     return f"{env['GITHUB_SERVER_URL']}/{env['GITHUB_REPOSITORY']}"
 
 
 def changed_files(root: Path) -> list[str]:
-    """The changes that are not committed, as git lists them."""
+    """Returns uncommitted changes, as git lists them."""
     return command.output(["git", "status", "--porcelain"], cwd=root).splitlines()
 
 

@@ -55,10 +55,10 @@ def publish(
 
 
 PODS = {"monitoring": ("--set", "mode=standalone", "--set", "grafana.enabled=false")}
-"""Values for charts that use images of ours only with them."""
+"""Values with which these charts use our images; by default they use none."""
 
 UPSTREAM = {"loadtest": ("docker.io/grafana/k6:",), "monitoring": ("docker.io/prom/",)}
-"""Charts that use images of others, and the prefixes of these."""
+"""Charts that use images of other projects, with the prefixes of these images."""
 
 
 def verify(found: list[Artefact], commit: str, signer: Signer, helm_options: list[str]) -> None:
@@ -76,7 +76,7 @@ def verify(found: list[Artefact], commit: str, signer: Signer, helm_options: lis
 
 
 def _whole(artefact: Artefact) -> None:
-    """Pulls by digest; the bytes must have that digest, and the tag must resolve to it."""
+    """Pulls an artefact by digest: its bytes must match the digest, and the tag must resolve to it."""
     crane = resolve.tool("crane")
     manifest = command.output([crane, "manifest", artefact.reference])
     if f"sha256:{hashlib.sha256(manifest.rstrip().encode()).hexdigest()}" != artefact.digest:
@@ -96,7 +96,7 @@ def _made_from(commit: str, provenance: dict, artefact: Artefact) -> None:
 
 
 def _names(images: list[Artefact], chart: Artefact, helm_options: list[str]) -> None:
-    """Renders the chart from the registry: it must use these images only, by digest."""
+    """Renders the chart from the registry: it may use only these images, by digest."""
     helm = resolve.tool("helm")
     reference = f"oci://{chart.reference}"
     argv = [helm, "template", "verify", reference, *helm_options, *PODS.get(chart.name, ())]

@@ -1,7 +1,7 @@
-"""The SBOM of an image, as a CycloneDX document: what syft finds, and what it cannot find.
+"""Writes the SBOM of an image as a CycloneDX document, which adds to syft's findings what syft cannot find.
 
-A Rust program does not list its crates. Envoy and the C library are labels of the image.
-syft knows Envoy only up to 1.39, and files of Debian only together with its list of packages.
+A Rust program does not list its crates. Labels of the image name Envoy and the C library. syft knows Envoy only
+up to 1.39, and files of Debian only together with its list of packages.
 """
 
 import json
@@ -18,13 +18,13 @@ from tools.errors import ToolError
 
 
 def crates(root: Path, packages: Iterable[str], target: str) -> list[dict]:
-    """Every crate whose code is in one of the programs, once."""
+    """Returns every crate whose code is in one of the programs, once."""
     services = root / "services"
     lock = tomllib.loads((services / "Cargo.lock").read_text())["package"]
     checksums = {(each["name"], each["version"]): each.get("checksum") for each in lock}
     found: dict[str, dict] = {}
     for package in packages:
-        # Code of macros and build scripts is not in the program.
+        # Programs do not contain the code of macros and build scripts.
         argv = ["cargo", "tree", "--locked", "--package", package, "--target", target]
         argv += ["--edges", "normal,no-proc-macro", "--prefix", "none", "--format", "{p}\t{l}"]
         for line in command.output(argv, cwd=services).splitlines():
@@ -50,13 +50,13 @@ ENVOY, GLIBC = "corelane.envoy.version", "corelane.glibc.version"
 
 
 def labelled(labels: Mapping[str, str], arch: str) -> list[dict]:
-    """Envoy and the C library, if the labels name them."""
+    """Returns Envoy and the C library if the labels name them."""
     found = []
     if version := labels.get(ENVOY):
         envoy = _component(
             "application", "envoy", version, f"pkg:github/envoyproxy/envoy@v{version}"
         )
-        # Advisories name Envoy so.
+        # Advisories use this name for Envoy.
         envoy["cpe"] = f"cpe:2.3:a:envoyproxy:envoy:{version}:*:*:*:*:*:*:*"
         found.append(envoy)
     if version := labels.get(GLIBC):
@@ -74,7 +74,7 @@ OFFLINE = {"SYFT_CHECK_FOR_APP_UPDATE": "false"}
 
 
 def document(folder: Path, name: str, arch: str) -> Path:
-    """The SBOM that `make` writes."""
+    """Returns the SBOM that `make` writes."""
     return folder / "sboms" / f"{name}-{arch}.cdx.json"
 
 
@@ -85,7 +85,7 @@ def make(root: Path, folder: Path, name: str, arch: str) -> None:
     syft = resolve.tool("syft")
     place = images.file(folder, name, arch)
     argv = [syft, "scan", f"oci-archive:{place}", "--output", f"cyclonedx-json={file}"]
-    # Without these names the document would contain the archive's path on this machine.
+    # Without these names, the document would contain the archive's path on this machine.
     argv += ["--source-name", f"corelane-{name}", "--source-version", version.current(root)]
     command.output(argv, env=OFFLINE)
     found = json.loads(file.read_text())

@@ -12,7 +12,7 @@ SBOM = "cyclonedx"
 PROVENANCE = "slsaprovenance1"
 
 PASSWORD = {"COSIGN_PASSWORD": ""}
-"""The temporary key has none; without the variable cosign asks the terminal."""
+"""The temporary key has no password; without the variable, cosign prompts on the terminal."""
 
 NO_SERVICES = {"mediaType": "application/vnd.dev.sigstore.signingconfig.v0.2+json"}
 """A signing configuration without certificate authority, transparency log and timestamps."""
@@ -22,17 +22,17 @@ NO_ROOTS = {"mediaType": "application/vnd.dev.sigstore.trustedroot+json;version=
 
 @dataclass(frozen=True)
 class Signer:
-    """Options of cosign: those that sign, and those that verify what was signed so."""
+    """Options of cosign for signing, and for verifying these signatures."""
 
     signing: tuple[str, ...]
     verifying: tuple[str, ...]
 
     def sign(self, artefact: Artefact) -> None:
-        """Signs the artefact; the signature goes to its repository."""
+        """Signs the artefact; the signature goes to the artefact's repository."""
         self._cosign("sign", "--yes", *self.signing, artefact.reference)
 
     def attest(self, artefact: Artefact, kind: str, predicate: Path) -> None:
-        """Signs a statement about the artefact; it goes to its repository."""
+        """Signs a statement about the artefact, which goes to the artefact's repository."""
         about = ["--type", kind, "--predicate", str(predicate), artefact.reference]
         self._cosign("attest", "--yes", *self.signing, *about)
 
@@ -58,7 +58,7 @@ def workflow(identity: str, issuer: str) -> Signer:
 
 
 def throw_away(folder: Path) -> Signer:
-    """Signs with a new key and without a log."""
+    """Signs with a new key and without a transparency log."""
     folder.mkdir(parents=True)
     prefix = folder / "cosign"
     argv = [_cosign(), "generate-key-pair", "--output-key-prefix", prefix]

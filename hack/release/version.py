@@ -1,6 +1,6 @@
-"""The version: the file VERSION has it, other files repeat it.
+"""Keeps the version in the file VERSION, and its copies in other files.
 
-Cargo itself writes its lock file, and checks it.
+Cargo itself writes and checks its lock file.
 """
 
 import re
@@ -37,7 +37,7 @@ class Place:
 
 
 def find(root: Path) -> list[Place]:
-    """Every place below `root`."""
+    """Returns every place below `root`."""
     found: list[Place] = []
     for file in sorted(root.glob("charts/*/Chart.yaml")):
         beside = list(_matches(file, BESIDE))
@@ -52,7 +52,7 @@ def find(root: Path) -> list[Place]:
 
 def _write_places(root: Path, version: str) -> None:
     """Writes `version` to all places, and the lock file."""
-    # From the end of each file, so that earlier offsets stay valid.
+    # Work from the end of each file, so that earlier offsets stay valid.
     for place in sorted(find(root), key=lambda place: place.start, reverse=True):
         text = place.file.read_text()
         place.file.write_text(text[: place.start] + version + text[place.end :])
@@ -67,7 +67,7 @@ def _matches(file: Path, pattern: re.Pattern[str]) -> Iterator[Place]:
         yield Place(file, line, start, end, match["what"], match["version"])
 
 
-# Semantic Versioning 2.0.0 without build metadata: a tag of an image cannot hold its "+".
+# Semantic Versioning 2.0.0 without build metadata: an image tag cannot contain the "+".
 NUMBER = r"(0|[1-9]\d*)"
 FORM = re.compile(rf"{NUMBER}\.{NUMBER}\.{NUMBER}(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?")
 
@@ -102,7 +102,7 @@ def check_tag(root: Path, tag: str) -> None:
 
 
 def write(root: Path, version: str) -> None:
-    """Sets the version; keeps the charts of the outgoing one for upgrade tests."""
+    """Sets the version, and keeps the charts of the previous version for upgrade tests."""
     _valid(version, "version set")
     if version != current(root):
         charts.keep_released(root, current(root))

@@ -1,1 +1,1 @@
-"""Obtains the pinned tools that Corelane is built, run and tested with."""
+"""Obtains the pinned tools that build, run and test Corelane."""

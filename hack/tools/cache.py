@@ -17,14 +17,14 @@ def root() -> Path:
 
 
 def log(name: str) -> Path:
-    """The log file of obtaining `name`."""
+    """Returns the log file for obtaining `name`."""
     folder = root() / "logs"
     folder.mkdir(parents=True, exist_ok=True)
     return folder / f"{name}.log"
 
 
 def key(*parts: str | bytes) -> str:
-    """A short key of content: another lock file or flag gives another key."""
+    """Returns a short key of content: another lock file or flag results in another key."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(part.encode() if isinstance(part, str) else part)

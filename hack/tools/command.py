@@ -23,7 +23,8 @@ def run(
 ) -> str:
     """Runs `argv`; when it fails, the error is `failure` with the end of the log.
 
-    With a number of `lines` for the error, the log has only the command's stderr, and its stdout is returned.
+    With a number of `lines` for the error, the log contains only the command's stderr, and `run` returns its
+    stdout.
     """
     with open(log, "a") as output:
         print("$", *argv, file=output, flush=True)
@@ -50,12 +51,12 @@ def output(
     env: Mapping[str, str] | None = None,
     stdin: str = "",
 ) -> str:
-    """The command's stdout; if it fails, the error shows its whole output."""
+    """Returns the command's stdout; if it fails, the error shows its complete output."""
     return _captured(argv, cwd, env, stdin).stdout
 
 
 def said(argv: Sequence[object]) -> str:
-    """The command's stdout and stderr."""
+    """Returns the command's stdout and stderr."""
     result = _captured(argv, None, None, "")
     return result.stdout + result.stderr
 

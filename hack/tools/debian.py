@@ -1,4 +1,4 @@
-"""Debian's packages: installed with apt, or unpacked into the cache."""
+"""Installs Debian's packages with apt, or unpacks them into the cache."""
 
 import os
 import shlex
@@ -13,12 +13,12 @@ from tools.table import Debian, Tool
 
 APT = {"DEBIAN_FRONTEND": "noninteractive"}
 WAIT = ["-o", "DPkg::Lock::Timeout=300"]
-# A mirror that does not respond fails soon, and the command is repeated once.
+# A mirror that does not respond fails soon, and the command is retried once.
 WAIT += ["-o", "Acquire::Retries=1", "-o", "Acquire::http::Timeout=20"]
 
 
 def usable() -> bool:
-    """Whether this can install packages: as root on a system with apt."""
+    """Whether this process can install packages: as root on a system with apt."""
     return os.geteuid() == 0 and shutil.which("apt-get") is not None
 
 
@@ -32,7 +32,7 @@ def install(name: str, package: str) -> None:
 
 
 def unpacked(tool: Tool) -> Path | None:
-    """The program of an unpacked tool."""
+    """Returns the program of an unpacked tool."""
     program = _folder(tool.debian) / "bin" / tool.name
     return program if program.exists() else None
 
@@ -48,7 +48,7 @@ def unpack(tool: Tool) -> Path:
 
 
 def libraries(folder: Path) -> str:
-    """The LD_LIBRARY_PATH of unpacked packages."""
+    """Returns the LD_LIBRARY_PATH of unpacked packages."""
     places = [*folder.glob("usr/lib/*-linux-gnu"), *folder.glob("lib/*-linux-gnu")]
     return ":".join(map(str, sorted(places)))
 
@@ -66,7 +66,7 @@ def _fill(folder: Path, tool: Tool) -> None:
     log = cache.log(f"apt-{packages[0]}")
     log.unlink(missing_ok=True)
     with progress.step(tool.name, f"unpacking Debian's {packages[0]} into {folder}", log):
-        # As its own user, apt cannot write into root's cache folder.
+        # apt's own user cannot write into root's cache folder.
         argv = ["apt-get", "download", *WAIT, "-o", "APT::Sandbox::User=root", *packages]
         failure = f"{tool.name}: apt-get could not download {packages[0]}"
         _with_fresh_lists(argv, log, failure, cwd=fresh / "packages")
@@ -81,7 +81,7 @@ def _fill(folder: Path, tool: Tool) -> None:
 
 
 def _dependencies(folder: Path, packages: Iterable[str]) -> list[str]:
-    """The dependencies of downloaded packages, without the versions."""
+    """Returns the dependencies of downloaded packages, without the versions."""
     found = []
     for package in packages:
         (file,) = folder.glob(f"{package}_*.deb")
@@ -92,7 +92,7 @@ def _dependencies(folder: Path, packages: Iterable[str]) -> list[str]:
 
 
 def _with_fresh_lists(argv: list[str], log: Path, failure: str, cwd: Path | None = None) -> None:
-    """Runs apt; if it fails, its lists may be missing or old: repeats it with new ones."""
+    """Runs apt; if it fails, retries with new lists, because the old ones may be missing or outdated."""
     try:
         command.run(argv, log, failure=failure, cwd=cwd, env=APT)
     except ToolError:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 
 def run(name: str) -> None:
-    """Runs the command and exits with its status; this file also loads in an older Python."""
+    """Runs the command and exits with its status; older Python versions can load this file, too."""
     if sys.version_info < (3, 11):  # noqa: UP036
         found = ".".join(map(str, sys.version_info[:3]))
         sys.exit(f"hack/{name} needs Python 3.11 or newer; {sys.executable} is {found}")
-    # After hack: the package stack.
+    # The package stack, after hack on the path.
     sys.path.insert(1, str(Path(__file__).resolve().parent.parent.parent))
     sys.exit(importlib.import_module(f"{name}.cli").main(sys.argv[1:]))

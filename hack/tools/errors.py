@@ -1,4 +1,4 @@
-"""The error whose text the user sees, and the exit status of the commands of hack."""
+"""The error whose text users see, and the exit status of the commands of hack."""
 
 import os
 import signal
@@ -7,11 +7,13 @@ from collections.abc import Callable
 
 
 class ToolError(Exception):
-    """Its text names the object, the cause and the remedy."""
+    """An error whose text names the object, the cause and the remedy."""
 
 
 def status_of(command: Callable[[], int | None]) -> int:
-    """Runs a command and returns its exit status; none is 0. Users know it as make or corelane, not as hack/NAME."""
+    """Runs a command and returns its exit status; None counts as 0. Users run it as make or corelane, not as
+    hack/NAME.
+    """
     try:
         status = command()
         sys.stdout.flush()
@@ -22,7 +24,7 @@ def status_of(command: Callable[[], int | None]) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # As under head(1). At exit Python flushes once more, which must not fail again
-        # (Python's documentation of signal, "Note on SIGPIPE").
+        # The reader has closed the pipe, like head(1). At exit, Python flushes once more, which must not fail
+        # again (Python's documentation of signal, "Note on SIGPIPE").
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE

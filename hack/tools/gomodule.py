@@ -1,7 +1,7 @@
 """Tools built from Go modules.
 
-Most are built in the module of their authors, with its go.mod and go.sum. The hash of that module in tools.toml pins
-them all. The others are tools of a module of our own.
+Most are built in their authors' module, with its go.mod and go.sum; the module's hash in tools.toml pins
+everything. The others are tools of our own modules.
 """
 
 import json
@@ -17,7 +17,7 @@ from tools.table import FOLDER, Go, Tool
 
 
 def built(tool: Tool) -> Path | None:
-    """The program of a built tool."""
+    """Returns the program of a built tool."""
     program = _program(tool)
     return program if program.exists() else None
 
@@ -43,12 +43,12 @@ def build_for(tool: Tool, arch: str) -> Path:
 
 
 def _name(tool: Tool) -> str:
-    """The name of a build: that of the tool, or of the module whose tools it makes together."""
+    """Returns the name of a build: the tool's, or that of the module whose tools are built together."""
     return tool.go.module if tool.go.together else tool.name
 
 
 def source(tool: Tool) -> Path:
-    """The folder of the module in which a tool is built; downloads the one of its authors."""
+    """Returns the folder of the module in which a tool is built; downloads the authors' module."""
     if tool.go.module:
         return FOLDER / "go" / tool.go.module
     argv = [_need_go(tool), "mod", "download", "-json", tool.go.release]
@@ -97,7 +97,8 @@ def _build(tool: Tool, program: Path, target: Mapping[str, str] | None = None) -
     output = f"{fresh}/" if tool.go.together else str(fresh / tool.name)
     argv = [go, "build", "-mod=readonly", "-v", "-trimpath", "-buildvcs=false"]
     argv += ["-tags", tool.go.tags, "-ldflags", f"-s -w {tool.go.ldflags}"]
-    # The linker strips what debuggers read, so the compiler need not write it: a seventh of its CPU time.
+    # The linker strips debugger data, so the compiler need not write them: this saves a seventh of its CPU
+    # time.
     argv += [f"-gcflags={flags}" for flags in ("all=-dwarf=false", *tool.go.gcflags)]
     argv += ["-o", output, packages]
     what = f"the tools of {tool.go.module}" if tool.go.together else tool.go.package

@@ -13,7 +13,7 @@ from tools.table import Tool
 
 
 def installed(tool: Tool) -> Path | None:
-    """The file, if it is there."""
+    """Returns the file if it is installed."""
     file = _file(tool)
     return file if file.exists() else None
 

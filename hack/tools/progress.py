@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 BEAT = 5.0 if sys.stderr.isatty() else 15.0
-"""Seconds between two reports of running steps."""
+"""Seconds between two reports of a running step."""
 
 _lock = threading.Lock()
 _running: dict[str, tuple[float, Path | None]] = {}
@@ -16,7 +16,7 @@ _beating = False
 
 
 def say(name: str, text: str) -> None:
-    """One line about `name`."""
+    """Prints one line about `name`."""
     with _lock:
         print(f"  {name:<12} {text}", file=sys.stderr, flush=True)
 
@@ -25,7 +25,7 @@ def say(name: str, text: str) -> None:
 def step(name: str, text: str, log: Path | None = None) -> Iterator[None]:
     """Reports the start of a slow step, its progress, and its duration.
 
-    The last line of `log` shows how far it is.
+    Progress is the last line of `log`.
     """
     say(name, text)
     started = time.monotonic()
@@ -66,7 +66,7 @@ def _last_line(log: Path | None) -> str:
 
 
 def tail(file: Path, count: int) -> list[str]:
-    """The last lines of a file, without reading all of a long one."""
+    """Returns the last lines of a file without reading all of a long one."""
     try:
         with open(file, "rb") as stream:
             size = stream.seek(0, 2)
@@ -79,6 +79,6 @@ def tail(file: Path, count: int) -> list[str]:
 
 
 def _shown(line: str) -> str:
-    """What a terminal is left with: a progress bar is written over again and again."""
+    """Returns the text that a terminal would show at the end: a progress bar overwrites itself."""
     parts = [part for part in line.split("\r") if part.strip()]
     return parts[-1].rstrip() if parts else ""

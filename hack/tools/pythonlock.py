@@ -1,4 +1,4 @@
-"""Python tools: one virtual environment for each lock file."""
+"""Installs Python tools: one virtual environment for each lock file."""
 
 import importlib.util
 import json
@@ -25,7 +25,7 @@ def installed(tool: Tool) -> Path | None:
 
 
 def install(tool: Tool) -> Path:
-    """Makes the environment of a tool and returns its program."""
+    """Creates the environment of a tool and returns its program."""
     lock = tool.python.lock
     environment = _environment(lock)
     with cache.lock(f"python-{lock}"):
@@ -35,13 +35,13 @@ def install(tool: Tool) -> Path:
 
 
 def _environment(lock: str) -> Path:
-    # A virtual environment, such as pytest's own, has the interpreter of its base.
+    # The interpreter in a virtual environment, such as pytest's, belongs to its base.
     key = cache.key((FOLDER / "python" / f"{lock}.txt").read_bytes(), sys.base_prefix, PYTHON)
     return cache.root() / "python" / f"{lock}-{key}"
 
 
 def _complete(environment: Path) -> bool:
-    # An environment cannot be renamed, because its scripts name their interpreter: a file marks it complete.
+    # An environment cannot be renamed, because its scripts name their interpreter: a file marks it as complete.
     return (environment / ".complete").exists() and (environment / "bin/python").exists()
 
 
@@ -70,7 +70,7 @@ def _make(environment: Path, lock: str, name: str) -> None:
 
 
 def _need_venv(name: str) -> None:
-    """Debian's python3 comes without ensurepip; its python3-venv package brings it."""
+    """Installs python3-venv if ensurepip is missing: Debian's python3 comes without it."""
     if importlib.util.find_spec("ensurepip"):
         return
     package = f"python{PYTHON}-venv"
@@ -85,13 +85,13 @@ def _need_venv(name: str) -> None:
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 MACHINES = ("x86_64", "aarch64")
 GLIBC = (36, 34, 31, 28, 27, 26, 24, 17)
-"""Minor versions of the C libraries that wheels name, up to that of Debian 12."""
+"""Minor glibc versions that wheels name, up to Debian 12's."""
 
 HEAD = "# Written by `python3 hack/tools lock {name}`, for Python {pythons} on {machines}.\n"
 
 
 def requirements() -> dict[str, list[str]]:
-    """What each environment has, by the name of its lock file."""
+    """Returns the requirements of each environment, by the name of its lock file."""
     return tomllib.loads((FOLDER / "python/requirements.toml").read_text())
 
 
@@ -124,7 +124,7 @@ def write(name: str) -> None:
 
 
 def _resolved(name: str, machine: str, python: str) -> dict | None:
-    """What pip would install (its installation report); None if a package has no wheel for this target."""
+    """Returns what pip would install (its installation report); None if a package has no wheel for this target."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         argv = [

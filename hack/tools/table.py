@@ -11,12 +11,12 @@ FOLDER = Path(__file__).resolve().parent
 
 @dataclass(frozen=True)
 class Debian:
-    """A package to install, or packages to unpack; `folders`: those of programs not on PATH."""
+    """A package to install, or packages to unpack; `folders` contain programs that are not on PATH."""
 
     package: str = ""
     unpack: tuple[str, ...] = ()
     newest: tuple[str, ...] = ()
-    """Packages of which each depends on one more to unpack, whose name has a version."""
+    """Packages that each depend on one more package to unpack, whose name contains a version."""
     program: str = ""
     arguments: tuple[str, ...] = ()
     libraries: bool = False
@@ -25,9 +25,10 @@ class Debian:
 
 @dataclass(frozen=True)
 class Go:
-    """A main package, in a `release` of its module with its hash or in a `module` of our own.
+    """A main package: in a `release` of its module with a hash, or in a `module` of our own.
 
-    `together`: built with the module's other tools. `cflags`: built with cgo, and these flags of the C compiler.
+    `together` builds it with the module's other tools; `cflags` builds it with cgo and these flags of the C
+    compiler.
     """
 
     package: str
@@ -43,7 +44,7 @@ class Go:
 
 @dataclass(frozen=True)
 class Python:
-    """A lock file; the program's name in bin if the tool has another, or its path in site-packages."""
+    """A lock file, and the program's name in bin if it differs from the tool's, or its path in site-packages."""
 
     lock: str
     program: str = ""
@@ -52,7 +53,7 @@ class Python:
 
 @dataclass(frozen=True)
 class Npm:
-    """A file of a package of npm, with the package's hash."""
+    """A file of an npm package, with the hash of the package."""
 
     package: str
     integrity: str

@@ -32,7 +32,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def ask(program: Path, tool: Tool) -> str:
-    """The version that the program prints, or "" if it prints none or does not run."""
+    """Returns the version that the program prints, or "" if it prints none or does not run."""
     try:
         result = subprocess.run(
             [program, *tool.version],
@@ -51,7 +51,7 @@ def ask(program: Path, tool: Tool) -> str:
 
 
 def remembered(program: Path, tool: Tool) -> str:
-    """As `ask`, but remembers the versions of unchanged files."""
+    """Like `ask`, but remembers the versions of unchanged files."""
     stat = program.stat()
     identity = f"{program} {stat.st_mtime_ns} {stat.st_size} {' '.join(tool.version)}"
     file = cache.root() / "versions.json"
