@@ -108,7 +108,7 @@ struct Distributor<'a> {
 }
 
 impl Distributor<'_> {
-    /// Passes a connection to a lane. If the accept failed, returns until when to pause.
+    /// Passes a connection to a lane. If the accept failed, returns the time until which to pause.
     fn pass_on(&mut self, accepted: io::Result<Accepted>) -> Option<Instant> {
         match accepted {
             Ok(accepted) => {
@@ -130,7 +130,7 @@ impl Distributor<'_> {
         if let Err(reason) = admitted
             && self.inboxes.lanes[lane].length() >= REFUSING
         {
-            // Closed without a reply: the lane already rejects enough connections.
+            // Closed without a response: the lane already rejects enough connections.
             self.inboxes.acceptor.refuse(reason);
             return;
         }

@@ -1,4 +1,4 @@
-//! How many connections the acceptor has assigned to each lane (least-loaded placement).
+//! Number of connections that the acceptor has assigned to each lane (least-loaded placement).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 #[derive(Debug)]
 pub(crate) struct Assignments(Vec<AlignedCount>);
 
-/// On its own cache lines.
+/// A counter on its own cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct AlignedCount(AtomicUsize);
@@ -29,7 +29,7 @@ impl Assignments {
         self.0[lane].0.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Moves one connection from a lane to another.
+    /// Moves one connection from one lane to another.
     pub(crate) fn reassign(&self, from: usize, to: usize) {
         self.remove(from);
         self.add(to);
@@ -48,7 +48,7 @@ impl Assignment {
         Assignment { counts: Arc::clone(counts), lane }
     }
 
-    /// Moves to another lane with its connection.
+    /// Moves to another lane together with its connection.
     pub(crate) fn follow(&mut self, lane: usize) {
         self.counts.reassign(self.lane, lane);
         self.lane = lane;

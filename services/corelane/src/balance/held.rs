@@ -1,5 +1,5 @@
-//! Finds lanes that a handler holds, and lends their connections to idle lanes. Runs on the admin
-//! thread.
+//! Finds lanes that a handler holds, and lends their connections to idle lanes. It runs on the
+//! admin thread.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,24 +11,25 @@ use crate::base::phase::{Lifecycle, Phase};
 use crate::load::lane::LaneShared;
 use crate::request::queue::BRIEF;
 
-/// Interval of looking while a lane is held; the resolution of tokio's timers.
+/// Interval between checks while a lane is held. This is the resolution of tokio's timers.
 const HELD: Duration = Duration::from_millis(1);
 
-/// The same within [`RECENTLY`] after that: handlers that hold lanes come together.
+/// Interval between checks within [`RECENTLY`] after that: handlers that hold lanes come in bursts.
 const OFTEN: Duration = Duration::from_millis(2);
 const RECENTLY: Duration = Duration::from_secs(10);
 
-/// The same otherwise. Looking takes some 30 µs.
+/// Interval between checks otherwise. A check takes about 30 µs.
 const RARELY: Duration = Duration::from_millis(20);
 
-/// Work that an idle lane is given at once. It looks for its own requests in between.
+/// Maximum work that an idle lane receives at once. The lane checks for its own requests in
+/// between.
 const ROOM: Duration = Duration::from_millis(2);
 
-/// Connections that an idle lane is given at once.
+/// Maximum connections that an idle lane receives at once.
 const MOST: u64 = 32;
 
-/// Lends the connections of lanes that one handler holds for longer than `after`, while the server
-/// serves. `None`: of all lanes, at all times.
+/// While the server serves, lends the connections of lanes that one handler holds for longer than
+/// `after`. `None`: lends the connections of all lanes at all times.
 pub(crate) async fn run(
     lanes: &[Arc<LaneShared>],
     lending: &Arc<Lending>,
@@ -57,7 +58,7 @@ fn is_held(lane: &LaneShared, now: Instant, after: Option<Duration>) -> bool {
     lane.running.get(now).is_some_and(|(_, held)| held > after)
 }
 
-/// Lends connections of a lane that is held to each lane that has time.
+/// Lends connections of a held lane to each lane that has time.
 fn relieve(lanes: &[Arc<LaneShared>], lending: &Arc<Lending>, home: usize, now: Instant) {
     let each = lanes[home].load_table.expect_any().max(BRIEF);
     for (to, lane) in lanes.iter().enumerate().filter(|&(to, _)| to != home) {
@@ -67,12 +68,13 @@ fn relieve(lanes: &[Arc<LaneShared>], lending: &Arc<Lending>, home: usize, now: 
     }
 }
 
-/// Connections that a lane has time for, to which so many are coming, with requests of `each` nanoseconds.
+/// Number of connections that a lane has time for, if `coming` are in transit to it and each
+/// request takes `each` nanoseconds.
 fn room(lane: &LaneShared, each: u64, coming: u64, now: Instant) -> u64 {
     if !lane.is_listening() || lane.running.get(now).is_some() {
         return 0;
     }
     let left = ROOM.saturating_sub(lane.expected_work(now)).as_nanos() as u64;
-    // However long they take: a lane that has nothing to do can have one.
+    // Rounded up: an idle lane can take one connection, however long its request takes.
     left.div_ceil(each).min(MOST).saturating_sub(coming)
 }

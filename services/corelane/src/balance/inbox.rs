@@ -1,15 +1,16 @@
-//! Passes connections from the acceptor to the lanes, and lets idle lanes steal those of busy ones.
+//! Passes connections from the acceptor to the lanes, and lets idle lanes steal connections from
+//! busy ones.
 //!
 //! The acceptor puts each connection into the inbox of a lane and wakes the lane. A lane takes one
 //! connection per turn of its event loop, so that other lanes can steal the rest. A connection may
 //! be stolen after it has waited for [`STEAL_AFTER`] at a lane that is not asleep, because such a
-//! lane is busy. (A sleeping lane has already been woken.) If stealing would make the connections
-//! less even, it must have waited for [`HELD_UP_AFTER`]. A handler then holds the lane, or the lane
-//! has lost its CPU.
+//! lane is busy. (A sleeping lane has already been woken.) If stealing would make the distribution
+//! less even, the connection must have waited for [`HELD_UP_AFTER`]. By then a handler holds the
+//! lane, or the lane has lost its CPU.
 //!
-//! No wake-up is lost. Only the acceptor adds connections. While any inbox holds one, it checks
-//! every [`STEAL_AFTER`] and wakes sleeping lanes that may steal. A lane that is about to sleep
-//! reads the flag that the acceptor left, so it need not be woken.
+//! No wake-up is lost. Only the acceptor adds connections. While any inbox holds a connection, the
+//! acceptor checks every [`STEAL_AFTER`] and wakes sleeping lanes that may steal. A lane that is
+//! about to sleep reads the flag that the acceptor left, so it need not be woken.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -25,14 +26,14 @@ use crate::load::peers::PeerPlace;
 use crate::metrics::{LaneMetrics, Refusal};
 use crate::os::listener::Accepted;
 
-/// How long a connection waits for a busy lane before others may steal it: several turns of an
+/// How long a connection waits for a busy lane before other lanes may steal it: several turns of an
 /// event loop that is not blocked.
 pub(crate) const STEAL_AFTER: Duration = Duration::from_millis(1);
 
-/// How long it waits if stealing it would make the lanes' connections less even.
+/// How long a connection waits if stealing it would make the distribution less even.
 const HELD_UP_AFTER: Duration = Duration::from_millis(10);
 
-/// Maximum connections in an inbox. Others stay in the accept queue.
+/// Maximum connections in an inbox. More connections stay in the accept queue.
 const CAPACITY: usize = 1024;
 
 /// A connection in transit to a lane.
@@ -47,7 +48,7 @@ struct Handed {
 #[derive(Debug)]
 pub(crate) struct Received {
     pub(crate) accepted: Accepted,
-    /// An error: the connection is above a limit and has to be rejected.
+    /// An error if the connection is above a limit and has to be rejected.
     pub(crate) admitted: Result<(Assignment, PeerPlace), Refusal>,
 }
 
@@ -55,15 +56,15 @@ pub(crate) struct Received {
 #[derive(Debug)]
 pub(crate) struct Inboxes {
     pub(crate) lanes: Vec<Inbox>,
-    /// Connections in the inbox of each lane or open on it.
+    /// Number of connections in each lane's inbox or open on the lane.
     assignments: Arc<Assignments>,
-    /// Connections that the acceptor itself rejected or failed to accept.
+    /// Counts connections that the acceptor itself rejected or failed to accept.
     pub(crate) acceptor: LaneMetrics,
     /// Number of connections in all inboxes.
     waiting: AtomicUsize,
-    /// A hint: there was something to steal at the acceptor's last check.
+    /// Hint that the acceptor's last check found a connection to steal.
     stealable: AtomicBool,
-    /// Whether nothing more is added.
+    /// Whether the acceptor has stopped adding connections.
     finished: watch::Sender<bool>,
 }
 
@@ -73,9 +74,9 @@ pub(crate) struct Inboxes {
 pub(crate) struct Inbox {
     queue: Mutex<VecDeque<Handed>>,
     length: AtomicUsize,
-    /// Connections added since the start.
+    /// Number of connections added since the start.
     placed: AtomicUsize,
-    /// Whether the lane sleeps or is about to.
+    /// Whether the lane sleeps or is about to sleep.
     asleep: AtomicBool,
     /// Wakes the lane.
     pub(crate) wake: Notify,
@@ -91,7 +92,7 @@ impl Inbox {
         self.length.load(Ordering::Relaxed)
     }
 
-    /// Connections added since the start.
+    /// Number of connections added since the start.
     pub(crate) fn placed(&self) -> usize {
         self.placed.load(Ordering::Relaxed)
     }
@@ -114,8 +115,8 @@ impl Inboxes {
         self.waiting.load(Ordering::Acquire)
     }
 
-    /// Adds a connection to the inbox of `lane` and wakes it. If it is not admitted, the lane
-    /// rejects it. Only the acceptor may call this.
+    /// Adds a connection to the inbox of `lane` and wakes the lane. If the connection is not
+    /// admitted, the lane rejects it. Only the acceptor may call this.
     pub(crate) fn put(
         &self,
         lane: usize,
@@ -136,8 +137,8 @@ impl Inboxes {
         inbox.wake.notify_one();
     }
 
-    /// The next connection for `lane`: the oldest of its own, otherwise one of a busy lane. Only
-    /// that lane may call this.
+    /// The next connection for `lane`: the oldest in its own inbox, otherwise one from a busy lane.
+    /// Only that lane may call this.
     pub(crate) fn take(&self, lanes: &[Arc<LaneShared>], lane: usize) -> Option<Received> {
         let handed = self.pop(&self.lanes[lane], |_| true).or_else(|| self.steal(lanes, lane))?;
         let assign = |place| (Assignment::new(&self.assignments, lane), place);
@@ -161,7 +162,7 @@ impl Inboxes {
                 return Some(handed);
             }
         }
-        // The acceptor sets it again if more can be stolen.
+        // The acceptor sets the flag again if more connections can be stolen.
         self.stealable.store(false, Ordering::Release);
         None
     }
@@ -218,7 +219,7 @@ impl Inboxes {
         self.lanes[lane].asleep.store(false, Ordering::Relaxed);
     }
 
-    /// Stops the inboxes: waiting connections are dropped, and lanes that wait may end.
+    /// Stops the inboxes: waiting connections are dropped, and waiting lanes may end.
     pub(crate) fn finish(&self) {
         for inbox in &self.lanes {
             while self.pop(inbox, |_| true).is_some() {}
@@ -230,7 +231,7 @@ impl Inboxes {
         self.finished.subscribe()
     }
 
-    /// Whether a listening lane has room.
+    /// Whether at least one listening lane has room.
     pub(crate) fn have_room(&self, lanes: &[Arc<LaneShared>]) -> bool {
         self.lanes.iter().zip(lanes).any(|(inbox, lane)| inbox.has_room(lane))
     }
@@ -290,7 +291,7 @@ mod tests {
     }
 
     /// Repeats the acceptor's check until lane `lane` is woken. Returns whether that happens within
-    /// 50 times the delay for stealing.
+    /// 50 times [`HELD_UP_AFTER`].
     fn is_woken(inboxes: &Inboxes, lane: usize) -> bool {
         let begun = Instant::now();
         loop {

@@ -1,10 +1,10 @@
-//! Lends the connections of a lane that is held: other lanes serve the requests that came on them.
+//! Lends the connections of a held lane: other lanes serve the requests that arrive on them.
 //!
 //! A handler that does not return holds its lane, and only the lane's thread reads its connections.
-//! So a connection that waits for a request [offers](Offer) its socket. While the lane is held, another
-//! thread [lends](Lending::lend) those that are readable to an idle lane, which serves them as its
-//! own until they wait again, and gives them back. Meanwhile their lane leaves them alone. The
-//! states are those of the [`SharedSocket`].
+//! Therefore a connection that waits for a request [offers](Offer) its socket. While the lane is
+//! held, another thread [lends](Lending::lend) its readable connections to an idle lane. That lane
+//! serves them as its own until they wait again, then gives them back. Meanwhile their own lane
+//! leaves them alone. [`SharedSocket`] tracks which lane may use the socket.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -19,20 +19,20 @@ use crate::os::socket::{SharedSocket, StillSocket};
 use crate::request::client::Introduced;
 use crate::request::connection::{Connection, History};
 
-/// Connections that one search looks at. It takes some tens of microseconds.
+/// Number of connections that one search checks. A search takes some tens of microseconds.
 const SEARCHED: usize = 512;
 
-/// The connections of all lanes that can be lent.
+/// The lendable connections of all lanes.
 #[derive(Debug)]
 pub(crate) struct Lending(Box<[LoansOfLane]>);
 
-/// Those of one lane.
+/// The lendable connections of one lane.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct LoansOfLane {
     offers: Mutex<Offers>,
-    /// Connections lent to it that it has not begun with, and those that it gets back. `None` once it
-    /// has ended.
+    /// Connections lent to this lane that it has not started to serve, and its own connections that
+    /// were returned. `None` once the lane has ended.
     arrivals: Mutex<Option<Arrivals>>,
     /// Wakes the lane.
     wake: Notify,
@@ -40,7 +40,7 @@ struct LoansOfLane {
 
 #[derive(Debug, Default)]
 struct Offers {
-    /// By their keys among the connections of the lane.
+    /// Offers by their keys among the lane's connections.
     by_key: BTreeMap<usize, Arc<Offer>>,
     /// Where the next search begins.
     next: usize,
@@ -49,28 +49,28 @@ struct Offers {
 /// Connections for a lane.
 #[derive(Debug, Default)]
 pub(crate) struct Arrivals {
-    /// Those that others lend to it.
+    /// Connections that other lanes lend to this lane.
     pub(crate) lent: Vec<LentConnection>,
-    /// The keys of its own that are back.
+    /// Keys of its own connections that were returned.
     pub(crate) back: Vec<usize>,
 }
 
-/// A connection that can be lent, as other lanes know it.
+/// A connection that can be lent, as seen by other lanes.
 #[derive(Debug)]
 pub(crate) struct Offer {
     socket: Arc<SharedSocket>,
     introduced: Introduced,
-    /// Made when it is lent: most connections never are.
+    /// Created when the connection is lent. Most connections never are.
     returned: Mutex<Option<Box<Returned>>>,
 }
 
-/// What a lane gets back, since it had the connection.
+/// The state that the home lane receives when a loan ends.
 #[derive(Debug, Default)]
 pub(crate) struct Returned {
-    /// Requests that were served.
+    /// Number of requests that were served during the loan.
     pub(crate) requests: u64,
     pub(crate) had_body: bool,
-    /// Input that was read and not processed.
+    /// Input that was read but not processed.
     pub(crate) unread: Bytes,
     pub(crate) has_ended: bool,
 }
@@ -95,7 +95,7 @@ impl Lending {
         }
         let guests = self.readable(home, most);
         let lent = guests.len();
-        // Dropped before the guests, which take such locks when they are given back.
+        // Dropped before the guests, because returning a guest takes the same locks.
         let mut arrivals = locked(&self.0[to].arrivals);
         let Some(open) = &mut *arrivals else { return 0 };
         open.lent.extend(guests);
@@ -106,7 +106,7 @@ impl Lending {
         lent
     }
 
-    /// Lends connections that have input, after those of the last search.
+    /// Lends connections that have input, starting after those that the last search checked.
     fn readable(self: &Arc<Self>, home: usize, most: usize) -> Vec<LentConnection> {
         let mut offers = locked(&self.0[home].offers);
         let Offers { by_key, next } = &mut *offers;
@@ -134,7 +134,7 @@ impl Lending {
         guests
     }
 
-    /// Connections lent to a lane that it has not begun with.
+    /// Number of connections lent to a lane that it has not started to serve.
     pub(crate) fn coming(&self, to: usize) -> usize {
         locked(&self.0[to].arrivals).as_ref().map_or(0, |arrivals| arrivals.lent.len())
     }
@@ -144,12 +144,12 @@ impl Lending {
         self.0[lane].wake.notified().await;
     }
 
-    /// What has arrived at a lane since the last call.
+    /// The connections that have arrived at a lane since the last call.
     pub(crate) fn arrivals(&self, lane: usize) -> Arrivals {
         locked(&self.0[lane].arrivals).as_mut().map(mem::take).unwrap_or_default()
     }
 
-    /// The lane takes none any more, once this is dropped.
+    /// Stops the lane from accepting connections once the result is dropped.
     pub(crate) fn closing(self: &Arc<Self>, lane: usize) -> impl Drop + use<> {
         EndLoans(Arc::clone(self), lane)
     }
@@ -171,7 +171,8 @@ impl Drop for EndLoans {
     }
 }
 
-/// The offer of an open connection, withdrawn when dropped: before its socket is closed.
+/// The offer of an open connection. Dropping it withdraws the offer, which must happen before the
+/// socket is closed.
 #[derive(Debug)]
 pub(crate) struct Offered {
     lending: Arc<Lending>,
@@ -193,7 +194,7 @@ impl Offered {
         Offered { lending: Arc::clone(lending), lane: lane as u32, key: key as u32, offer }
     }
 
-    /// What came back.
+    /// Takes the state that came back with the connection.
     pub(crate) fn returned(&self) -> Returned {
         locked(&self.offer.returned).take().map(|returned| *returned).unwrap_or_default()
     }
@@ -214,15 +215,15 @@ pub(crate) struct LentConnection {
 }
 
 impl LentConnection {
-    /// Its parts, which belong together.
+    /// The parts of the connection, which must stay together.
     pub(crate) fn into_parts(self) -> (StillSocket, History, Loan) {
         let history = History::lent(self.loan.offer.introduced.clone(), SERVED);
         (StillSocket::Plain(self.socket), history, self.loan)
     }
 }
 
-/// The duty to give a connection back. Dropped without that, the connection has ended, unless the
-/// borrower had not begun with it.
+/// The obligation to give a connection back. If it is dropped without that, the connection has
+/// ended, unless the borrower had not started to serve it.
 #[derive(Debug)]
 pub(crate) struct Loan {
     lending: Arc<Lending>,
@@ -233,12 +234,12 @@ pub(crate) struct Loan {
 }
 
 impl Loan {
-    /// The borrower begins to read.
+    /// Records that the borrower starts to read.
     pub(crate) fn begin(&mut self) {
         self.begun = true;
     }
 
-    /// Gives the connection back, which waits for a request, or for the rest of one.
+    /// Gives back the connection, which waits for a request or for the rest of one.
     pub(crate) fn give_back(mut self, connection: &Connection, unread: Bytes) {
         let History { requests, had_body, .. } = connection.history();
         self.begun = false;
@@ -261,6 +262,6 @@ impl Drop for Loan {
     }
 }
 
-/// Requests that a borrowed connection is taken to have served: it is not a fresh one, and the limit of
-/// requests per connection is for its own lane.
+/// Number of requests that a borrowed connection is assumed to have served. The connection is not
+/// new, and its own lane applies the limit of requests per connection.
 const SERVED: u64 = 1;

@@ -1,12 +1,12 @@
-//! What decides which lane gets a connection.
+//! The load of lanes, which decides where a connection goes.
 
 use std::time::{Duration, Instant};
 
 use super::policy::{BUSY, DIFFERENCE};
 use crate::load::lane::LaneShared;
 
-/// Smaller differences in expected work do not decide: a move takes some microseconds, and waking another
-/// lane takes some tens of microseconds.
+/// Differences in expected work below this are ignored. A move takes some microseconds, and waking
+/// another lane takes some tens of microseconds.
 const GRAIN: Duration = Duration::from_millis(1);
 
 const MILLION: f64 = 1e6;
@@ -14,18 +14,18 @@ const MILLION: f64 = 1e6;
 /// The load of a lane.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
-    /// Whether it can be chosen.
+    /// Whether the lane can be chosen.
     pub(super) open: bool,
-    /// Expected time for its requests, including those of connections in transit to it.
+    /// Expected time for the lane's requests, including those on connections in transit to it.
     pub(super) expected: Duration,
-    /// Connections that it has.
+    /// Number of the lane's connections.
     pub(super) connections: usize,
     /// The share of recent time for which it was busy.
     pub(super) busy: f64,
 }
 
 impl Load {
-    /// The load of a lane with `connections`, and `coming` ones in transit to it.
+    /// The load of a lane that has `connections`, with `coming` more in transit to it.
     pub(super) fn of(lane: &LaneShared, now: Instant, connections: usize, coming: usize) -> Load {
         Load {
             open: lane.is_listening(),
@@ -45,18 +45,19 @@ pub(super) fn any(lane: &LaneShared) -> Duration {
     Duration::from_nanos(lane.load_table.expect_any())
 }
 
-/// How long connections count that woke on a lane, if each takes so long.
+/// How long connections that woke on a lane are counted, if each takes `each`.
 pub(super) fn counts_for(connections: u64, each: Duration) -> Duration {
     GRAIN + each * connections as u32
 }
 
-/// Notes the share of recent time for which a lane was busy.
+/// Records the share of recent time for which a lane was busy.
 pub(super) fn note_busy(lane: &LaneShared, share: f64) {
     lane.metrics.busy.set((share * MILLION) as u64);
 }
 
-/// The lane for a connection that has none: that with the least expected work, then the fewest
-/// connections, then the first from `next`. An imbalance of connections lasts as long as they do.
+/// Chooses the lane for a new connection: the lane with the least expected work, then the fewest
+/// connections, then the first from `next`. An imbalance of connections lasts as long as the
+/// connections do.
 pub(super) fn least(loads: impl ExactSizeIterator<Item = Load>, next: usize) -> Option<usize> {
     let count = loads.len();
     let open = loads.enumerate().filter(|(_, load)| load.open);
@@ -66,8 +67,8 @@ pub(super) fn least(loads: impl ExactSizeIterator<Item = Load>, next: usize) -> 
     least.map(|(lane, _)| lane)
 }
 
-/// The lane for a connection of the lane `own`: another one with the least expected work, and among equals
-/// the least busy one. `None` if `own` is as good.
+/// Chooses another lane for a connection of lane `own`: the lane with the least expected work, and
+/// among equals the least busy. `None` if `own` is as good.
 pub(super) fn better(loads: &[Load], own: usize) -> Option<usize> {
     let here = loads[own];
     let others = loads.iter().enumerate().filter(|(lane, load)| *lane != own && load.open);
@@ -99,7 +100,7 @@ mod tests {
             (vec![(7.5, 0), (0.5, 9), (8.5, 0)], 0, 1),
             (vec![(7.5, 3), (7.5, 2)], 0, 1),
             (vec![(7.5, 3)], 3, 0),
-            // Less than a millisecond does not decide.
+            // A difference of less than a millisecond does not decide.
             (vec![(0.9, 3), (0.0, 4)], 0, 0),
             (vec![(1.1, 3), (0.0, 4)], 0, 1),
         ];

@@ -1,7 +1,7 @@
 //! Connections in transit between lanes.
 //!
-//! No connection is lost: a lane that ends closes its mailbox only when it is empty, under the same
-//! lock under which others add connections. A connection that arrives later is returned and stays
+//! No connection is lost: a lane that ends closes its mailbox only when it is empty, under the lock
+//! under which other lanes add connections. A connection that arrives later is returned and stays
 //! where it was.
 
 use std::collections::VecDeque;
@@ -27,12 +27,12 @@ pub(crate) struct Mailbox<R> {
 #[derive(Debug)]
 struct MailboxState<R> {
     resting: VecDeque<R>,
-    /// The lane is ending or has ended.
+    /// Whether the lane is ending or has ended.
     closed: bool,
     /// The step that the lane has not received yet, and the number of its plan.
     step: Option<Step>,
     plan: u32,
-    /// What the lane has given away for that plan.
+    /// The connections and load that the lane has given away for that plan.
     spent: Spent,
 }
 
@@ -128,7 +128,7 @@ impl<R> Mailbox<R> {
         }
     }
 
-    /// What the lane has given away for the last plan.
+    /// The connections and load that the lane has given away for the last plan.
     pub(super) fn spent(&self) -> Spent {
         self.inside().spent
     }

@@ -1,4 +1,4 @@
-//! Spreads connections over lanes, so that no lane delays the requests of others.
+//! Spreads connections across lanes, so that no lane delays the requests of others.
 //!
 //! | part | acts |
 //! |---|---|
@@ -6,10 +6,10 @@
 //! | [`wake`] | when a parked connection wakes |
 //! | [`mover`], [`policy`], [`transfers`] | while connections are in use |
 //! | [`held`], [`lending`] | while a handler holds a lane |
-//! | [`load`] | what lanes are compared by |
-//! | [`moves`], [`mailbox`] | the way of a connection from lane to lane |
+//! | [`load`] | when lanes are compared |
+//! | [`moves`], [`mailbox`] | when a connection goes from one lane to another |
 //!
-//! `docs/lanes.md` says which part acts when, and which measurement shows that it is needed.
+//! `docs/lanes.md` explains when each part acts, and which measurement shows that it is needed.
 
 pub(crate) mod acceptor;
 pub(crate) mod assignment;

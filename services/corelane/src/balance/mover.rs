@@ -1,5 +1,5 @@
-//! Makes busy lanes give active connections away, as the [policy](super::policy) decides. Runs on the
-//! admin thread.
+//! Makes busy lanes give away active connections, as the [policy](super::policy) decides. It runs
+//! on the admin thread.
 
 use std::future::pending;
 use std::sync::Arc;

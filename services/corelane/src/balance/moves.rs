@@ -1,4 +1,4 @@
-//! The moves of a lane's connections to other lanes.
+//! Moves of a lane's connections to other lanes.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use crate::metrics::Moved;
 use crate::request::connection::Connection;
 use crate::request::lane_state::LaneState;
 
-/// Whether connections may move. They do not move in a drain, because lanes end.
+/// Whether connections may move. They do not move in a drain, because lanes are ending.
 pub(super) fn is_open(lanes: &[Arc<LaneShared>], lifecycle: &Lifecycle) -> bool {
     lanes.len() > 1 && lifecycle.phase() == Phase::Serving
 }
 
-/// A connection that can go from lane to lane.
+/// A connection that can move from lane to lane.
 pub(crate) trait Movable {
     /// Leaves its lane for another. Only the thread of the old lane may call this.
     fn depart(&mut self, to: usize);
@@ -31,7 +31,7 @@ pub(crate) trait Movable {
 pub(crate) struct Moves<R> {
     lane: Rc<LaneState>,
     lifecycle: Arc<Lifecycle>,
-    /// Those of all lanes.
+    /// The mailboxes of all lanes.
     mailboxes: Arc<[Mailbox<R>]>,
     recent_load: RecentLoad,
     transfers: Transfers,
@@ -62,7 +62,7 @@ impl<R: Movable> Moves<R> {
         self.recent_load.sweep(&self.lane, active);
     }
 
-    /// Where an idle connection should go that was just polled, and why.
+    /// Where an idle connection that was just polled should go, and why.
     pub(crate) fn choose(&self, connection: &Connection) -> Option<(usize, Moved)> {
         if !self.lane.polls.are_measured() {
             return None;
@@ -70,7 +70,7 @@ impl<R: Movable> Moves<R> {
         self.transfers.choose(&self.lane, self.mailbox(), connection)
     }
 
-    /// The lane that should resume a connection which wakes; `None` for this one.
+    /// The lane that should resume a connection that wakes; `None` for this lane.
     pub(crate) fn choose_lane(&self) -> Option<usize> {
         if !is_open(self.lane.group(), &self.lifecycle) {
             return None;
@@ -92,7 +92,7 @@ impl<R: Movable> Moves<R> {
         })
     }
 
-    /// The next connection that has come from another lane.
+    /// The next connection that arrived from another lane.
     pub(crate) fn receive(&self) -> Option<R> {
         let mut connection = self.mailbox().take()?;
         self.arrive(&mut connection);

@@ -1,5 +1,5 @@
-//! A lane's part in a plan: it measures the polls of its connections for a short time, and gives some
-//! away.
+//! One lane's part in a plan: it measures the polls of its connections for a short time, then gives
+//! some connections away.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use crate::request::connection::Connection;
 use crate::request::lane_state::LaneState;
 use crate::request::polls::Polls;
 
-/// Minimum time of a connection on a lane: its load must be measured first, and it must not move
+/// Minimum time of a connection on a lane. Its load must be measured first, and it must not move
 /// back and forth.
 const RESIDENCE: Duration = Duration::from_secs(1);
 
-/// A lane's state of its current plan: the connections to give away, once that step has arrived.
+/// A lane's state in its current plan: the connections to give away, once that step has arrived.
 #[derive(Debug, Default)]
 pub(super) struct Transfers(Cell<Option<Transfer>>);
 
@@ -58,7 +58,7 @@ impl Transfers {
     }
 }
 
-/// The load of a connection in the unit of the plan: a share of the lane's time, or the seconds of a
+/// The load of a connection in the plan's unit: a share of the lane's time, or the seconds per
 /// request.
 fn load(polls: &Polls, connection: &Connection, why: Moved) -> Option<f64> {
     let time = connection.poll_time.get();

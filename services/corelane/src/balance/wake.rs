@@ -11,7 +11,8 @@ use crate::request::lane_state::LaneState;
 /// The recent history of a lane.
 #[derive(Debug)]
 pub(crate) struct RecentLoad {
-    /// Connections that woke here and whose requests may not have begun, and since when they count.
+    /// Number of connections that woke here and whose requests may not have begun, and since when
+    /// they count.
     woken: Cell<(Instant, u64)>,
     /// Time of the last sweep, and the total busy time of the lane then.
     swept: Cell<(Instant, Duration)>,
@@ -35,8 +36,8 @@ impl RecentLoad {
         lane.metrics().active.set(active as u64);
     }
 
-    /// Connections that woke here recently. They count for as long as all of them are expected to
-    /// take.
+    /// Number of connections that woke here recently. They count for as long as all of them are
+    /// expected to take.
     fn woken(&self, now: Instant, each: Duration) -> u64 {
         let (since, count) = self.woken.get();
         let over = now.saturating_duration_since(since) > counts_for(count, each);
@@ -51,7 +52,7 @@ impl RecentLoad {
         self.woken.set((since, count + 1));
     }
 
-    /// The lane that should resume a connection which wakes on `lane`; `None` for `lane` itself.
+    /// The lane that should resume a connection that wakes on `lane`; `None` for `lane` itself.
     pub(super) fn choose_lane<R>(
         &self,
         lane: &LaneState,
@@ -73,7 +74,7 @@ impl RecentLoad {
     }
 }
 
-/// A handler that exceeded its expected time may continue for as long again.
+/// A handler that has exceeded its expected time may continue for as long again.
 fn overdue(lane: &LaneShared, now: Instant) -> Duration {
     lane.running.get(now).map_or(Duration::ZERO, |(kind, held)| {
         let expected = Duration::from_nanos(lane.load_table.expect(kind));

@@ -5,16 +5,16 @@ use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
 
-/// A time of the monotonic clock in nanoseconds, in one word. An [`Instant`] has two, and
+/// A time on the monotonic clock in nanoseconds, in one word. An [`Instant`] takes two words, and
 /// subtracting it takes several times as many instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Tick(u64);
 
-/// The same time on both clocks, which are one clock in the kernel.
+/// The same moment on both clocks, which are one clock in the kernel.
 static EPOCH: LazyLock<(Instant, Tick)> = LazyLock::new(|| {
     loop {
         let (before, instant, after) = (Tick::now(), Instant::now(), Tick::now());
-        // Otherwise the thread was preempted between the readings, and the clocks would differ
+        // Otherwise the thread was preempted between the two reads, and the clocks would differ
         // permanently.
         if after.since(before) < 10_000 {
             return (instant, before);
@@ -25,7 +25,7 @@ static EPOCH: LazyLock<(Instant, Tick)> = LazyLock::new(|| {
 impl Tick {
     pub(crate) fn now() -> Tick {
         let now = clock_gettime(ClockId::CLOCK_MONOTONIC);
-        // Fails only if the kernel does not have the clock (clock_gettime(2)).
+        // Fails only if the kernel lacks this clock (clock_gettime(2)).
         Tick(now.map_or(0, |now| now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64))
     }
 
@@ -40,7 +40,7 @@ impl Tick {
         self.0
     }
 
-    /// Nanoseconds since `earlier`; 0 if that is not earlier.
+    /// Nanoseconds since `earlier`; 0 if `earlier` is not earlier.
     pub(crate) fn since(self, earlier: Tick) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn both_clocks_are_one() {
         let (first, tick, last) = (Instant::now(), Tick::now(), Instant::now());
-        // The largest difference between the two readings of the epoch.
+        // The maximum difference between the two reads of the epoch.
         let apart = Duration::from_micros(10);
         assert!(Instant::from(tick) + apart > first && Instant::from(tick) < last + apart);
         assert_eq!(Tick::from(Instant::from(tick)), tick);

@@ -5,10 +5,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// An error of any type, as services and bodies have it.
+/// An error of any type, as services and bodies return it.
 pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// Why a server did not start, or ended.
+/// The reason why a server did not start, or ended.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -45,13 +45,13 @@ pub enum Error {
     Bind {
         /// The requested address.
         address: SocketAddr,
-        /// The error of the system.
+        /// The operating system's error.
         source: io::Error,
     },
     /// The server cannot listen on a Unix socket, or on a socket that it should have inherited.
     #[error("cannot listen on {listen}: {source}")]
     Listen {
-        /// What was requested, as in [`Listen`](crate::Listen).
+        /// The requested listener, as in [`Listen`](crate::Listen).
         listen: String,
         /// The reason.
         source: io::Error,
@@ -61,7 +61,7 @@ pub enum Error {
     System {
         /// The operation that failed.
         what: &'static str,
-        /// The error of the system.
+        /// The operating system's error.
         source: io::Error,
     },
     /// The service of a lane could not be created: its factory failed or panicked. No lane has served
@@ -70,7 +70,7 @@ pub enum Error {
     Factory {
         /// Index of the lane.
         lane: usize,
-        /// The error of the factory. After a panic, its message.
+        /// The factory's error, or the message of its panic.
         source: BoxError,
     },
     /// A thread of the server panicked: a lane's event loop, the acceptor, or the admin port.

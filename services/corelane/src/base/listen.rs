@@ -1,4 +1,4 @@
-//! Where a server listens.
+//! The addresses and sockets that a server listens on.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -10,8 +10,8 @@ const LONGEST_PATH: usize = 107;
 
 /// One place where a server listens, set by [`Builder::listen`](crate::Builder::listen).
 ///
-/// As text it is an address with a port, `unix:` and a path, to which `?mode=660` may be added, or
-/// `inherited:` and a name.
+/// The text form is an address with a port, `unix:` and a path, to which `?mode=660` may be added,
+/// or `inherited:` and a name.
 ///
 /// ```
 /// use corelane::{Listen, Server};
@@ -31,7 +31,7 @@ pub struct Listen {
     pub(crate) proxy_protocol: bool,
 }
 
-/// What a listener is bound to.
+/// The address or socket of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Endpoint {
     Tcp(SocketAddr),
@@ -50,26 +50,26 @@ impl Listen {
     ///
     /// A socket that nobody listens on is replaced; any other file at this path is an error of
     /// [`Builder::build`](crate::Builder::build). The drain removes the socket from the file system
-    /// before it closes it, unless another process has replaced it.
+    /// before closing it, unless another process has replaced it.
     pub fn unix(path: impl Into<PathBuf>) -> Self {
         let endpoint = Endpoint::Unix { path: path.into(), mode: 0o600 };
         Listen { endpoint, proxy_protocol: false }
     }
 
-    /// A listening TCP or Unix socket that this process inherited, as from systemd
-    /// (sd_listen_fds(3)): the one that `LISTEN_FDNAMES` gives this name, or the one at this index,
-    /// from 0. An empty name means the first. Each can be used once.
+    /// A listening TCP or Unix socket that this process inherited, for example from systemd
+    /// (sd_listen_fds(3)). `name` is its name in `LISTEN_FDNAMES` or its index, counted from 0. An
+    /// empty name selects the first socket. Each socket can be used once.
     ///
     /// The first [`Builder::build`](crate::Builder::build) with an inherited socket reads
     /// `LISTEN_FDS` and `LISTEN_PID` and removes them from the environment, so no other thread may
-    /// read the environment at that time. A drain takes the connections that wait, closes this
-    /// process's descriptor, and leaves the socket to those that also have it.
+    /// read the environment at that time. A drain accepts the waiting connections, closes this
+    /// process's descriptor, and leaves the socket open in other processes that hold it.
     pub fn inherited(name: impl Into<String>) -> Self {
         Listen { endpoint: Endpoint::Inherited(name.into()), proxy_protocol: false }
     }
 
-    /// The mode bits of a Unix socket, up to `0o777`; connecting needs the right to write. They do
-    /// not depend on the umask. Other sockets ignore them.
+    /// The mode bits of a Unix socket, up to `0o777`. A client needs write permission to connect.
+    /// The mode does not depend on the umask. Other sockets ignore it.
     #[must_use]
     pub fn mode(mut self, bits: u32) -> Self {
         if let Endpoint::Unix { mode, .. } = &mut self.endpoint {
@@ -78,8 +78,8 @@ impl Listen {
         self
     }
 
-    /// Whether every connection starts with a header of the PROXY protocol, version 1 or 2, which
-    /// names the client in place of the proxy. Default false.
+    /// Whether every connection starts with a PROXY protocol header, version 1 or 2, which names
+    /// the client that the proxy represents. Default false.
     ///
     /// With true a connection without a valid header of at most 4,096 bytes is closed and counted
     /// with reason `proxy_header`; [`Timeouts::header`](crate::Timeouts::header) covers the header
@@ -91,7 +91,7 @@ impl Listen {
         self
     }
 
-    /// The reason why it cannot be used, if there is one.
+    /// The reason why the listener cannot be used, if there is one.
     pub(crate) fn fault(&self) -> Option<String> {
         match &self.endpoint {
             Endpoint::Unix { mode, .. } if *mode > 0o777 => {
@@ -113,7 +113,7 @@ impl FromStr for Listen {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let listen = if let Some(place) = text.strip_prefix("unix:") {
             match place.rsplit_once("?mode=") {
-                // Beyond its bounds, like text that is no number.
+                // Text that is not an octal number becomes a mode that is out of bounds.
                 Some((path, mode)) => {
                     Listen::unix(path).mode(u32::from_str_radix(mode, 8).unwrap_or(u32::MAX))
                 }

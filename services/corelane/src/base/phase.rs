@@ -9,9 +9,9 @@ use tokio::sync::watch;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Phase {
-    /// The server accepts and answers.
+    /// The server accepts connections and serves requests.
     Serving,
-    /// A drain has started: readiness fails, and replies carry `Connection: close`.
+    /// A drain has started: readiness fails, and responses carry `Connection: close`.
     Settling,
     /// Listeners are closed; requests in flight are finished.
     Closing,
@@ -32,10 +32,10 @@ impl Phase {
     }
 }
 
-/// Opens once every lane and slow lane has its service. No lane serves before.
+/// Opens once every lane and slow lane has its service. Until then, no lane serves.
 #[derive(Debug)]
 pub(crate) struct StartGate {
-    /// Lanes without a service; `None` once one of them will never have it.
+    /// Number of lanes without a service; `None` once a lane has failed to create its service.
     missing: watch::Sender<Option<usize>>,
 }
 
@@ -44,17 +44,17 @@ impl StartGate {
         StartGate { missing: watch::Sender::new(Some(lanes)) }
     }
 
-    /// The part of one lane. Unless it arrives, the gate never opens.
+    /// The pass of one lane. Until every pass arrives, the gate stays closed.
     pub(crate) fn pass(&self) -> StartPass<'_> {
         StartPass { gate: self, arrived: false }
     }
 
-    /// The gate never opens.
+    /// Closes the gate permanently.
     pub(crate) fn close(&self) {
         self.missing.send_replace(None);
     }
 
-    /// Waits until the gate opens. False: it never does.
+    /// Waits until the gate opens. Returns false if it never will.
     pub(crate) async fn opened(&self) -> bool {
         let mut missing = self.missing.subscribe();
         let decided = missing.wait_for(|missing| missing.is_none_or(|lanes| lanes == 0)).await;
@@ -62,7 +62,7 @@ impl StartGate {
     }
 }
 
-/// What a lane needs to pass the [`StartGate`].
+/// The pass with which a lane reports to the [`StartGate`].
 #[derive(Debug)]
 pub(crate) struct StartPass<'a> {
     gate: &'a StartGate,
@@ -70,7 +70,7 @@ pub(crate) struct StartPass<'a> {
 }
 
 impl StartPass<'_> {
-    /// The lane has its service.
+    /// Records that the lane has its service.
     pub(crate) fn arrive(mut self) {
         self.arrived = true;
         self.gate.missing.send_modify(|missing| *missing = missing.map(|lanes| lanes - 1));
@@ -85,7 +85,7 @@ impl Drop for StartPass<'_> {
     }
 }
 
-/// The current phase of a server, for all its threads.
+/// The current phase of a server, shared by all its threads.
 #[derive(Debug)]
 pub(crate) struct Lifecycle {
     phase: watch::Sender<Phase>,
@@ -112,13 +112,13 @@ impl Lifecycle {
         self.advance(Phase::Settling);
     }
 
-    /// When the drain started, since the Unix epoch; 0 if it has not.
+    /// The time when the drain started, since the Unix epoch; 0 if it has not started.
     pub(crate) fn drain_started(&self) -> Duration {
         let since = |at: &SystemTime| at.duration_since(SystemTime::UNIX_EPOCH).ok();
         self.drain_started.get().and_then(since).unwrap_or_default()
     }
 
-    /// Advances to `to`. Ignored if that would go backwards.
+    /// Advances to `to`. Ignored if the server is already past that phase.
     pub(crate) fn advance(&self, to: Phase) {
         self.phase.send_if_modified(|phase| {
             let forward = to > *phase;

@@ -13,7 +13,7 @@ impl Random {
         Random(Cell::new(RandomState::new().build_hasher().finish()))
     }
 
-    /// A generator with a fixed seed.
+    /// Creates a generator with a fixed seed.
     #[cfg(any(test, feature = "chaos"))]
     pub(crate) fn seeded(seed: u64) -> Self {
         Random(Cell::new(seed))
@@ -27,14 +27,14 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number from 0 to 1.
+    /// Returns a number from 0 to 1.
     pub(crate) fn chance(&self) -> f64 {
         self.next() as f64 / u64::MAX as f64
     }
 }
 
-/// Identifiers of 128 bits, from two generators: the lanes of many replicas would collide in the 64
-/// bits of one after some thousand million identifiers.
+/// Generates identifiers of 128 bits from two generators. With the 64 bits of one generator, the
+/// lanes of many replicas would collide after a few billion identifiers.
 #[derive(Debug)]
 pub(crate) struct Identifiers(Random, Random);
 
@@ -48,7 +48,7 @@ impl Identifiers {
         both.to_be_bytes()
     }
 
-    /// A non-zero identifier of 64 bits.
+    /// Returns a non-zero identifier of 64 bits.
     pub(crate) fn narrow(&self) -> [u8; 8] {
         self.0.next().max(1).to_be_bytes()
     }

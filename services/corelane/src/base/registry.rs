@@ -1,11 +1,11 @@
-//! Lists of what one thread has now, such as its waiting requests.
+//! Lists of the current objects of one thread, such as its waiting requests.
 
 use std::cell::{Ref, RefCell};
 use std::rc::Rc;
 
 use slab::Slab;
 
-/// A list of one thread. Each entry is removed when its [`Entry`] is dropped.
+/// A list that belongs to one thread. Each entry is removed when its [`Entry`] is dropped.
 #[derive(Debug)]
 pub(crate) struct Registry<T>(Rc<RefCell<Slab<T>>>);
 
@@ -21,7 +21,7 @@ impl<T> Registry<T> {
         Entry { list: Rc::clone(&self.0), key }
     }
 
-    /// All entries. None may be entered or dropped meanwhile.
+    /// All entries. No entry may be added or dropped while the result is borrowed.
     pub(crate) fn all(&self) -> Ref<'_, Slab<T>> {
         self.0.borrow()
     }
@@ -37,7 +37,7 @@ pub(crate) struct Entry<T> {
 impl<T> Drop for Entry<T> {
     fn drop(&mut self) {
         let content = self.list.borrow_mut().remove(self.key);
-        // The list can be used again: what this drops may drop other entries.
+        // The list is no longer borrowed here, because dropping the content may drop other entries.
         drop(content);
     }
 }

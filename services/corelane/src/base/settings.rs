@@ -2,18 +2,19 @@
 
 use std::time::Duration;
 
-/// Default of [`Builder::park_after`](crate::Builder::park_after). Long enough that a client which
-/// pauses between two requests of one page is not parked.
+/// Default of [`Builder::park_after`](crate::Builder::park_after). It is long enough that a client
+/// that pauses between two requests of one page is not parked.
 pub(crate) const PARK_AFTER: Duration = Duration::from_secs(5);
 
-/// With a shorter time the sweep would park connections that are in use.
+/// Minimum of that setting. With a shorter time the sweep would park connections that are in use.
 pub(crate) const LEAST_PARK_AFTER: Duration = Duration::from_millis(100);
 
-/// Gives an enum its words: a list of them, `FromStr`, whose error names all of them, and `Display`.
+/// Gives an enum its text forms: a word list, `FromStr`, whose error names all words, and
+/// `Display`.
 macro_rules! words {
     ($type:ident: $($word:literal => $variant:ident),+) => {
         impl $type {
-            /// Its words, in the order of the documentation.
+            /// The words, in the order of the documentation.
             pub const WORDS: &[(&str, Self)] = &[$(($word, Self::$variant)),+];
         }
 
@@ -39,7 +40,7 @@ macro_rules! words {
 }
 pub(crate) use words;
 
-/// Words as in "off, text or json".
+/// Joins words, as in "off, text or json".
 pub(crate) fn one_of<T>(words: &[(&str, T)]) -> String {
     let words: Vec<_> = words.iter().map(|(word, _)| *word).collect();
     let (last, rest) = words.split_last().expect("there is one");
@@ -78,12 +79,12 @@ pub enum Traces {
     /// The trace headers are ignored.
     #[default]
     Off,
-    /// [`trace_context`](crate::trace_context) returns the context of the request to handlers, which
+    /// [`trace_context`](crate::trace_context) returns the request's context to handlers, which
     /// pass it on unchanged.
     PassOn,
     /// A request whose caller has sampled the trace becomes a span
-    /// ([`Finished::span`](crate::Finished::span)) and the parent of the calls of its handler. A
-    /// context that the caller has not sampled is passed on unchanged.
+    /// ([`Finished::span`](crate::Finished::span)) and the parent of its handler's calls. A context
+    /// that the caller has not sampled is passed on unchanged.
     Record {
         /// Share of requests without a context that start a trace, from 0 to 1.
         ratio: f64,
@@ -93,10 +94,10 @@ pub enum Traces {
 /// Limits for clients.
 ///
 /// The other limits of HTTP/2 are fixed. A connection may have 100 open streams. Of request bodies
-/// that the service has not read yet, 128 KiB are buffered per stream and 256 KiB per connection.
-/// A connection is closed when a client
-/// has opened and reset more than 100 streams before the lane processed them (rapid reset). It is also
-/// closed when the client has caused more than 100 resets by its errors.
+/// that the service has not read yet, 128 KiB are buffered per stream and 256 KiB per connection. A
+/// connection is closed when a client has opened and reset more than 100 streams before the lane
+/// processed them (rapid reset). It is also closed when the client has caused more than 100 resets
+/// by its errors.
 ///
 /// ```
 /// let limits = corelane::Limits { body_bytes: 64 * 1024, ..Default::default() };
@@ -104,71 +105,76 @@ pub enum Traces {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Open connections over all lanes. A further connection is answered `503` with `Retry-After: 1`
-    /// and closed; when a lane rejects more than 32 at a time, the rest are closed without a reply, as
-    /// all are with TLS. Default 10,000; at least 1. The server raises its soft limit of open files to
-    /// the hard limit, and does not start if this number exceeds it.
+    /// Open connections across all lanes. One more connection is answered with `503` and
+    /// `Retry-After: 1`, and closed. When a lane rejects more than 32 at a time, the rest are
+    /// closed without a response, as all are with TLS. Default 10,000; at least 1. The server
+    /// raises its soft limit of open files to the hard limit, and does not start if this number
+    /// exceeds it.
     pub connections: usize,
-    /// Open connections of one address of a client, over all lanes; of IPv6, of one /64, which one
-    /// subscriber has (RFC 6177). A further connection is rejected as above
-    /// [`Limits::connections`]. It counts the peer of the socket: behind a proxy that is the proxy.
-    /// `None`, the default, sets no limit and costs nothing; otherwise at least 1.
+    /// Open connections of one client address, across all lanes. For IPv6 it counts a whole /64,
+    /// because one subscriber has that (RFC 6177). One more connection is rejected as for
+    /// [`Limits::connections`]. The address is the peer of the socket: behind a proxy that is the
+    /// proxy. `None`, the default, sets no limit and costs nothing; otherwise at least 1.
     pub connections_per_address: Option<usize>,
-    /// Requests per connection; the last reply carries `Connection: close`. An HTTP/2 client receives
-    /// GOAWAY with its last request, and requests already under way are answered too. `None`, the
-    /// default, sets no limit; otherwise at least 1.
+    /// Requests per connection; the last response carries `Connection: close`. An HTTP/2 client
+    /// receives GOAWAY with its last request, and requests already in transit are answered too.
+    /// `None`, the default, sets no limit; otherwise at least 1.
     pub connection_requests: Option<u64>,
-    /// Requests that run on a lane at a time; further ones wait in its queue. A request holds its slot
-    /// until the head of its reply is ready. Default 1,024; at least 1.
+    /// Requests that run on a lane at a time; more requests wait in its queue. A request holds its
+    /// slot until the head of its response is ready. Default 1,024; at least 1.
     pub slots: usize,
-    /// Requests that may wait for a slot of their lane. A further request is answered `503` with
+    /// Requests that may wait for a slot of their lane. One more request is answered with `503` and
     /// `Retry-After`, as is a request whose expected wait is longer than [`Timeouts::request`].
     /// Default 1,024; with 0 no request waits.
     pub queue: usize,
     /// Threads of each lane for [`blocking`](crate::blocking) calls and files that the service
     /// reads through tokio. Default 8; 1 to 512.
     pub blocking_threads: usize,
-    /// [`blocking`](crate::blocking) calls of a lane that may wait for a thread; a further call fails
-    /// with [`BlockingError`](crate::BlockingError). Default 256; with 0 no call waits. No upper
-    /// bound.
+    /// [`blocking`](crate::blocking) calls of a lane that may wait for a thread. One more call
+    /// fails with [`BlockingError`](crate::BlockingError). Default 256; with 0 no call waits. No
+    /// upper bound.
     pub blocking_queue: usize,
-    /// Header fields of a request; more are answered `431`. The pieces of a cookie over HTTP/2 count
-    /// as one. Default 100; 1 to 1,000.
+    /// Header fields of a request; a request with more is answered with `431`. The pieces of a
+    /// cookie over HTTP/2 count as one field. Default 100; 1 to 1,000.
     pub headers: usize,
-    /// Bytes of a request's header, from its request line to its empty line; more are answered `431`.
-    /// Default 32 KiB; 8 KiB (the minimum of hyper's read buffer) to 1 MiB. HTTP/2 adds 32 for each
-    /// field (RFC 9113 section 6.5.2), and a header that is much longer closes its connection.
+    /// Bytes of a request's header, from its request line to its empty line; a longer header is
+    /// answered with `431`. Default 32 KiB; 8 KiB (the minimum of hyper's read buffer) to 1 MiB.
+    /// HTTP/2 adds 32 for each field (RFC 9113 section 6.5.2), and a header that is much longer
+    /// closes its connection.
     pub header_bytes: usize,
-    /// Bytes of the path and query of the request target; more are answered `414`, unless the
-    /// whole header is too large ([`Limits::header_bytes`]). Default 8 KiB; 1 B to 64 KiB. RFC 9110
-    /// section 4.1 recommends at least 8,000.
+    /// Bytes of the path and query of the request target; a longer target is answered with `414`,
+    /// unless the whole header is too large ([`Limits::header_bytes`]). Default 8 KiB; 1 B to 64
+    /// KiB. RFC 9110 section 4.1 recommends at least 8,000.
     pub uri_bytes: usize,
-    /// Bytes of a request body. A larger `Content-Length` is answered `413` before the service is
-    /// called; a larger chunked body fails with [`BodyError::TooLarge`](crate::BodyError), and the
-    /// request is answered `413` if the head of the reply is not ready yet.
-    /// [`RouteLimits`](crate::RouteLimits) changes the limit for a route; where one raises it, the
-    /// service decides by its route. Default 10 MiB; 0 rejects every body.
+    /// Bytes of a request body. A larger `Content-Length` is answered with `413` before the service
+    /// is called. A larger chunked body fails with [`BodyError::TooLarge`](crate::BodyError), and
+    /// the request is answered with `413` if the head of the response is not ready yet.
+    /// [`RouteLimits`](crate::RouteLimits) changes the limit for a route. If any route raises it,
+    /// the service is called and applies the limit of its route. Default 10 MiB; 0 rejects every
+    /// body.
     pub body_bytes: u64,
-    /// Bytes of replies that the service has handed over and the clients have not accepted, over all
-    /// lanes. Above it, each further request is answered `503` with `Retry-After`, before the service
-    /// is called, and a client that has read nothing for 5 s is reset. Replies that make progress
-    /// continue. A part of a reply that is larger than 256 KiB and shared, such as a clone of a
-    /// `Bytes` that the service keeps, does not count. Default 128 MiB; at least 1 MiB.
+    /// Bytes of responses that the service has handed over and the clients have not accepted,
+    /// across all lanes. Above this limit, each new request is answered with `503` and
+    /// `Retry-After` before the service is called, and a client that has read nothing for 5 s is
+    /// reset. Responses that make progress continue. A part of a response that is larger than 256
+    /// KiB and shared, such as a clone of a `Bytes` that the service keeps, does not count. Default
+    /// 128 MiB; at least 1 MiB.
     pub unsent_bytes: u64,
-    /// Such bytes of an HTTP/2 connection. Above it, the bodies of its replies are not polled, except
-    /// those with at most 16 KiB left, which may take twice as much. What is polled is what the
-    /// service gives at a time, so a large part may exceed this. Default 2 MiB; 64 KiB to 1 GiB.
+    /// Unsent response bytes of an HTTP/2 connection. Above this limit, the bodies of its responses
+    /// are not polled, except bodies with at most 16 KiB left, which are polled up to twice the
+    /// limit. A poll takes whatever the service provides at a time, so a large part may exceed the
+    /// limit. Default 2 MiB; 64 KiB to 1 GiB.
     pub unsent_connection_bytes: usize,
-    /// Bytes per second at which a client has to read a reply, on average over [`Timeouts::slow`];
-    /// a slower one is reset, and counted as `slow_reader`. Time counts only while bytes wait for
-    /// the client, not while the service makes them. The streams of an HTTP/2 connection that wait
-    /// share the rate, and only the stream is reset whose window is to blame. Upgraded connections
-    /// have no rate. Default 240; `None` for none, otherwise at least 1.
+    /// Bytes per second at which a client must read a response, on average over [`Timeouts::slow`].
+    /// A slower client is reset and counted as `slow_reader`. Time counts only while bytes wait for
+    /// the client, not while the service produces them. The waiting streams of an HTTP/2 connection
+    /// share the rate, and only a stream whose own window is closed is reset. Upgraded connections
+    /// have no rate. Default 240; `None` for no minimum, otherwise at least 1.
     pub send_rate: Option<u64>,
-    /// Bytes per second at which a client has to send the body of a request, on average over
-    /// [`Timeouts::slow`], until the head of the reply is ready. A slower one is answered `408`, as
-    /// for [`Timeouts::body`], and counted as `slow_body`. Time counts only while the service waits
-    /// for the body. Default 240; `None` for none, otherwise at least 1.
+    /// Bytes per second at which a client must send the body of a request, on average over
+    /// [`Timeouts::slow`], until the head of the response is ready. A slower client is answered
+    /// with `408`, as for [`Timeouts::body`], and counted as `slow_body`. Time counts only while
+    /// the service waits for the body. Default 240; `None` for no minimum, otherwise at least 1.
     pub receive_rate: Option<u64>,
 }
 
@@ -196,10 +202,10 @@ impl Default for Limits {
 
 /// Timeouts for clients.
 ///
-/// One sweep per lane checks deadlines, rather than a timer per request, so they cost the hot path
-/// nothing. A connection may outlive its deadline by up to a second, and never ends before it. While
-/// a handler holds its lane, the lane cannot read from clients: that time counts towards
-/// [`Timeouts::request`] only.
+/// One sweep per lane checks deadlines instead of a timer per request, so they cost the hot path
+/// nothing. A connection may outlive its deadline by up to a second, and never ends before it.
+/// While a handler holds its lane, the lane cannot read from clients: that time counts only towards
+/// [`Timeouts::request`].
 ///
 /// Requests of a client that closes its connection, or only its side of an HTTP/1.1 connection, are
 /// cancelled: see [`Server`](crate::Server).
@@ -211,48 +217,49 @@ impl Default for Limits {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// Longest time from the first byte of a request to the end of its header section, and from accept
-    /// to the first byte, including a TLS handshake. After it, an HTTP/1.1 client that started a
-    /// request receives `408`; any other connection is closed. [`Timeouts::idle`] bounds later headers
-    /// on an HTTP/2 connection, and the rest of an HTTP/1.1 header that started before the previous
-    /// reply was ready. Once such an HTTP/1.1 connection is parked
-    /// ([`Builder::park_after`](crate::Builder::park_after)), this timeout applies. Default 10 s; 100 ms
-    /// to 1 h.
+    /// Longest time from the first byte of a request to the end of its header section, and from
+    /// accept to the first byte, including a TLS handshake. When it passes, an HTTP/1.1 client that
+    /// started a request receives `408`; any other connection is closed. [`Timeouts::idle`] bounds
+    /// later headers on an HTTP/2 connection, and the rest of an HTTP/1.1 header that started
+    /// before the previous response was ready. Once such an HTTP/1.1 connection is parked
+    /// ([`Builder::park_after`](crate::Builder::park_after)), this timeout applies. Default 10 s;
+    /// 100 ms to 1 h.
     pub header: Duration,
-    /// Longest wait for the next bytes of a request's body, while the service waits for them and until
-    /// the head of the reply is ready. After it, the body fails with
-    /// [`BodyError::TimedOut`](crate::BodyError), the handler is dropped and the request answered
-    /// `408`. An HTTP/1.1 connection is then closed. [`Timeouts::request`] bounds the whole body, also
-    /// until the head is ready. After that, a client may be silent for any time, as in a call of gRPC
-    /// in both directions. Default 30 s; 100 ms to 1 h.
+    /// Longest wait for the next bytes of a request's body, while the service waits for them and
+    /// until the head of the response is ready. When it passes, the body fails with
+    /// [`BodyError::TimedOut`](crate::BodyError), the handler is dropped and the request is
+    /// answered with `408`. An HTTP/1.1 connection is then closed. [`Timeouts::request`] bounds the
+    /// whole body, also until the head is ready. After that, a client may be silent for any time,
+    /// as in a bidirectional gRPC call. Default 30 s; 100 ms to 1 h.
     pub body: Duration,
-    /// Longest time from a request's header to the head of its reply, including the wait in the queue.
-    /// After it, the handler is dropped and the client receives `503`. A body that is streamed after
-    /// the head may take any time, and so may an upgraded connection.
+    /// Longest time from a request's header to the head of its response, including the wait in the
+    /// queue. When it passes, the handler is dropped and the client receives `503`. A body that is
+    /// streamed after the head may take any time, and so may an upgraded connection.
     /// [`RouteLimits`](crate::RouteLimits) changes it for a route. Default 60 s; 100 ms to 24 h.
     pub request: Duration,
-    /// Longest time in which a client reads nothing of a pending reply. After it, the connection is
-    /// reset, and the kernel drops its part of the reply. An HTTP/2 stream whose window does not open
-    /// in this time is reset alone; other streams continue. If it had handed over all of its reply, up
-    /// to 64 KiB of that are kept until its connection is idle or has reached its age. A write to an
-    /// upgraded HTTP/1.1 connection fails with [`TimedOut`](std::io::ErrorKind::TimedOut) after it.
-    /// Default 30 s; 100 ms to 1 h.
+    /// Longest time in which a client reads nothing of a pending response. When it passes, the
+    /// connection is reset, and the kernel drops its part of the response. An HTTP/2 stream whose
+    /// window does not open in this time is reset alone; other streams continue. If the stream had
+    /// handed over its whole response, up to 64 KiB of that are kept until its connection is idle
+    /// or has reached its maximum age. A write to an upgraded HTTP/1.1 connection then fails with
+    /// [`TimedOut`](std::io::ErrorKind::TimedOut). Default 30 s; 100 ms to 1 h.
     pub write: Duration,
-    /// Time over which a client has to reach [`Limits::send_rate`] and [`Limits::receive_rate`] on
-    /// average. A client that pauses after it has read or sent much has as long. Default 30 s; 100 ms
-    /// to 1 h.
+    /// Time over which a client must reach [`Limits::send_rate`] and [`Limits::receive_rate`] on
+    /// average. A client that has just read or sent much may also pause for this long. Default 30
+    /// s; 100 ms to 1 h.
     pub slow: Duration,
-    /// Age at which the next reply of a connection carries `Connection: close` (HTTP/2: GOAWAY). A
-    /// random part of up to a tenth is subtracted, so that clients do not reconnect together. An idle HTTP/1.1 connection stays open until [`Timeouts::idle`], because a request may
-    /// be under way. Default 1 h; at least 1 s; `None` for no limit.
+    /// Age at which the next response of a connection carries `Connection: close` (HTTP/2: GOAWAY).
+    /// A random part of up to a tenth is subtracted, so that clients do not reconnect together. An
+    /// idle HTTP/1.1 connection stays open until [`Timeouts::idle`], because a request may be
+    /// in transit. Default 1 h; at least 1 s; `None` for no limit.
     pub connection_age: Option<Duration>,
     /// Longest time between two requests of a connection. Must be longer than the idle timeout of the
     /// proxy in front; otherwise a connection can close while the proxy reuses it. Default 75 s;
     /// 100 ms to 24 h.
     pub idle: Duration,
-    /// Longest time for which a handler may hold its lane without waiting. A handler that takes longer
-    /// is not interrupted, but its lane counts as stalled: the watchdog logs and counts the route.
-    /// Default 1 s; 10 ms to 1 h.
+    /// Longest time for which a handler may hold its lane without waiting. A handler that takes
+    /// longer is not interrupted, but its lane counts as stalled: the watchdog logs and counts the
+    /// route. Default 1 s; 10 ms to 1 h.
     pub stall: Duration,
 }
 
@@ -272,7 +279,7 @@ impl Default for Timeouts {
 }
 
 impl Timeouts {
-    /// Each timeout by the name of its field; `None` if it is not set.
+    /// Each timeout with the name of its field; `None` if it is not set.
     pub(crate) fn named(&self) -> [(&'static str, Option<Duration>); 8] {
         [
             ("header", Some(self.header)),
@@ -289,16 +296,16 @@ impl Timeouts {
 
 /// How the server shuts down.
 ///
-/// 1. *Settling*: readiness fails. The server keeps accepting and answers every request with
-///    `Connection: close` (HTTP/2: GOAWAY) for [`Drain::settle`], while load balancers notice.
-/// 2. The listeners reject new TCP handshakes; those under way have 100 ms. New clients find the port
-///    closed when they retry.
+/// 1. *Settling*: readiness fails. For [`Drain::settle`], while load balancers notice, the server
+///    keeps accepting and adds `Connection: close` to every response (HTTP/2: GOAWAY).
+/// 2. The listeners reject new TCP handshakes; handshakes that have begun have 100 ms to complete.
+///    New clients find the port closed when they retry.
 /// 3. *Closing*: the accept queues are emptied, listeners and idle connections are closed, and
 ///    requests in flight are finished.
 /// 4. The server returns as soon as nothing is left, at the latest [`Drain::deadline`] after the
-///    start. It also waits for running [`blocking`](crate::blocking) calls. Where a handler holds its
+///    start. It also waits for running [`blocking`](crate::blocking) calls. If a handler holds its
 ///    lane, or a call does not return, the server returns up to a second later and leaves them
-///    behind: they cannot be stopped.
+///    running: they cannot be stopped.
 ///
 /// ```
 /// use std::time::Duration;
@@ -310,8 +317,9 @@ pub struct Drain {
     /// How long the server keeps accepting after readiness fails. Must be longer than every load
     /// balancer takes to notice. Default 5 s; 0 to `deadline`.
     pub settle: Duration,
-    /// Longest time from the start of the drain to its end. Requests that are still in flight then, and
-    /// upgraded connections, are cut and counted in [`Drained::cut`](crate::Drained::cut). Default 30 s; at least `settle`.
+    /// Longest time from the start of the drain to its end. Requests and upgraded connections that
+    /// are still in flight then are cut and counted in [`Drained::cut`](crate::Drained::cut).
+    /// Default 30 s; at least `settle`.
     pub deadline: Duration,
     /// How often the log lists what each lane still waits for, once the listeners are closed. Default
     /// 5 s; at least 100 ms.
@@ -325,7 +333,7 @@ impl Default for Drain {
     }
 }
 
-/// An error that names the first setting that is out of bounds.
+/// Returns an error for each setting that is out of bounds.
 pub(crate) fn check(limits: &Limits, timeouts: &Timeouts, drain: &Drain) -> Vec<String> {
     let second = Duration::from_secs(1);
     let tenth = Duration::from_millis(100);

@@ -1,8 +1,8 @@
-//! The number of things that one thread has.
+//! Counts the objects that one thread has.
 
 use std::cell::Cell;
 
-/// A number of things that are there. Each is added once and subtracted once.
+/// A number of current objects. Each is added once and subtracted once.
 #[derive(Debug, Default)]
 pub(crate) struct Tally(Cell<usize>);
 
@@ -17,7 +17,8 @@ impl Tally {
         self.0.set(self.0.get() + n);
     }
 
-    /// More than there are is a bug. It must not turn into a huge number, which would shed all requests.
+    /// Subtracting more than the count is a bug. It must not turn into a huge number, which would
+    /// shed all requests.
     #[inline]
     #[track_caller]
     pub(crate) fn sub(&self, n: usize) {
@@ -25,7 +26,7 @@ impl Tally {
         self.0.set(self.0.get().saturating_sub(n));
     }
 
-    /// Forgets all, and returns how many there were.
+    /// Resets the count to 0, and returns the previous count.
     pub(crate) fn take(&self) -> usize {
         self.0.take()
     }

@@ -33,13 +33,13 @@ use crate::transport::host::LaneService;
 use crate::transport::open::serve;
 use crate::transport::resting::Resting;
 
-/// How long a lane with more connections leaves the common listener to the others.
+/// How long a lane with more connections leaves the common listener to other lanes.
 const GIVE_WAY: Duration = Duration::from_millis(1);
 
 /// The source of a lane's connections.
 #[derive(Debug)]
 pub(crate) enum ConnectionSource {
-    /// The lane's own listeners, and second descriptors of those that it shares.
+    /// The lane's own listeners, and duplicate descriptors of the listeners that it shares.
     Listeners(Vec<Listener>),
     /// The inbox that the acceptor fills.
     Inbox(Arc<Inboxes>),
@@ -64,7 +64,7 @@ impl ConnectionSource {
     }
 }
 
-/// Admits connections until the server closes, and then those that are already queued.
+/// Admits connections until the server closes, then admits those that are already queued.
 pub(crate) async fn accept_until_drained<S: HttpService>(
     admission: Admitter<S>,
     source: WatchedSource,
@@ -116,7 +116,7 @@ async fn finish_connections(
     mailbox.abandon();
 }
 
-/// Admits connections from the lane's inbox, and those that it may steal.
+/// Admits connections from the lane's inbox, and connections that the lane may steal.
 async fn empty_inbox<S: HttpService>(admission: Admitter<S>, inboxes: Arc<Inboxes>) {
     let lane = &admission.connections.lane;
     loop {
@@ -135,7 +135,7 @@ async fn empty_inbox<S: HttpService>(admission: Admitter<S>, inboxes: Arc<Inboxe
     }
 }
 
-/// Admits connections of listeners.
+/// Admits connections from listeners.
 struct Gate<S: HttpService> {
     admission: Admitter<S>,
 }
@@ -162,7 +162,7 @@ impl<S: HttpService> Gate<S> {
         }
     }
 
-    /// Accepts all queued connections and closes the listeners. Closing resets those that are left.
+    /// Accepts all queued connections and closes the listeners. Closing resets any that are left.
     async fn empty_queues(&self, listeners: Listeners, phase: &PhaseWatch) {
         let mut back_off = BackOff::default();
         while phase.current() < Phase::Stopped {
@@ -186,8 +186,9 @@ impl<S: HttpService> Gate<S> {
         }
     }
 
-    /// Whether this lane has clearly more connections than another that has time. All lanes wake
-    /// for the same event, so the first to wake would accept every long-lived connection.
+    /// Whether this lane has clearly more connections than another lane that has time. All lanes
+    /// wake for the same event, so otherwise the first to wake would accept every long-lived
+    /// connection.
     fn is_ahead(&self) -> bool {
         let (own, now) = (self.lane(), Instant::now());
         let others = own.group().iter().enumerate().filter(|(index, lane)| {
@@ -205,7 +206,7 @@ impl<S: HttpService> Gate<S> {
     }
 }
 
-/// The number of listening sockets of a TCP address.
+/// Number of listening sockets per TCP address.
 pub(crate) fn listeners(placement: Placement, lanes: usize) -> usize {
     match placement {
         Placement::Hashed => lanes,
@@ -213,8 +214,8 @@ pub(crate) fn listeners(placement: Placement, lanes: usize) -> usize {
     }
 }
 
-/// The source of connections of each lane, and the listeners of the acceptor. There is an acceptor
-/// if there are `inboxes`, which it fills.
+/// The connection source of each lane, and the listeners of the acceptor. There is an acceptor if
+/// there are `inboxes`, which it fills.
 pub(crate) fn sources(
     inboxes: Option<&Arc<Inboxes>>,
     ports: Vec<Port>,
@@ -248,7 +249,7 @@ pub(crate) fn sources(
 pub(crate) struct Admitter<S: HttpService> {
     pub(crate) connections: Rc<Connections>,
     host: Rc<LaneService<S>>,
-    /// Connections that are being rejected now.
+    /// Number of connections that are currently being rejected.
     refusing: Rc<Tally>,
 }
 
@@ -267,11 +268,11 @@ impl<S: HttpService> Admitter<S> {
         }
     }
 
-    /// Rejects a connection above a limit: answers 503 and closes it.
+    /// Rejects a connection above a limit: responds with 503 and closes it.
     pub(crate) fn refuse(&self, accepted: Accepted, reason: Refusal) {
         let Connections { lane, tls, .. } = &*self.connections;
         lane.metrics().refuse(reason);
-        // A reply would require a TLS handshake, whose cost the limit avoids.
+        // A response would require a TLS handshake, whose cost the limit avoids.
         if tls.is_some() || self.refusing.get() >= REFUSING {
             return;
         }
@@ -297,8 +298,9 @@ impl<S: HttpService> Admitter<S> {
         let client = Client::new(peer, Introduced::default(), socket.as_raw_fd());
         let registration = Registration::new(&self.connections, client, assignment, place);
         let Some(socket) = self.watch(socket) else { return };
-        // Fails if the socket is closed, and on Unix sockets. With Nagle's algorithm, a reply in
-        // several writes would wait for the acknowledgement of the first (RFC 9293 section 3.7.4).
+        // Fails if the socket is closed, and on Unix sockets. With Nagle's algorithm, a response in
+        // several writes would wait for the acknowledgement of the first write (RFC 9293 section
+        // 3.7.4).
         let _ = socket.set_nodelay(true);
         spawn_local(serve(Rc::clone(&self.host), registration, socket, proxied));
     }
@@ -314,7 +316,7 @@ impl<S: HttpService> Admitter<S> {
     }
 }
 
-/// Follows the phases of the server on a lane.
+/// Follows the server's phases on a lane.
 #[derive(Debug)]
 pub(crate) struct PhaseWatch {
     phase: watch::Receiver<Phase>,
@@ -330,7 +332,7 @@ impl PhaseWatch {
         hurry: Rc<Notify>,
     ) -> Self {
         let mut phase = lifecycle.watch();
-        // A drain may have started before this lane did.
+        // A drain may have begun before this lane started.
         phase.mark_changed();
         PhaseWatch { phase, connections, hurry }
     }
@@ -345,7 +347,7 @@ impl PhaseWatch {
         *self.phase.borrow()
     }
 
-    /// Waits for the server to change its phase and acts on it.
+    /// Waits for the server to change its phase, and acts on the change.
     pub(crate) async fn next(&mut self) {
         if self.phase.changed().await.is_err() {
             return; // the sender lives for as long as the lanes
@@ -356,7 +358,7 @@ impl PhaseWatch {
             self.hurry.notify_one();
         }
         for (_, connection) in self.connections.open.borrow().iter() {
-            // HTTP/1.1 clients are notified by their next reply, HTTP/2 clients by GOAWAY.
+            // HTTP/1.1 clients are notified by their next response, HTTP/2 clients by GOAWAY.
             if now == Phase::Settling && connection.is_multiplexed() {
                 connection.tell(Order::Finish);
             }

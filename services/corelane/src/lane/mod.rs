@@ -1,11 +1,11 @@
-//! A lane: a thread with an event loop, and how connections reach it. None is lost when lanes start and
-//! end.
+//! A lane: a thread with an event loop, and how connections reach it. No connection is lost when
+//! lanes start or end.
 //!
 //! | part | does |
 //! |---|---|
-//! | [`run`], [`parts`] | the thread of a lane, and what it is made of |
-//! | [`accept`] | the source of a lane's connections, and their admission |
-//! | [`sweep`] | ends what is overdue, and parks what is idle |
+//! | [`run`], [`parts`] | runs the thread of a lane, and defines what a lane consists of |
+//! | [`accept`] | chooses the source of a lane's connections, and admits them |
+//! | [`sweep`] | ends overdue connections and requests, and parks idle connections |
 //! | [`watchdog`] | detects stalled lanes |
 
 pub(crate) mod accept;

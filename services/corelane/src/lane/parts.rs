@@ -1,4 +1,4 @@
-//! What a lane is made of: its settings and its part of the server.
+//! The parts of a lane: its settings and its share of the server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::transport::tls::Termination;
 pub(crate) struct LaneSettings {
     pub(crate) requests: RequestSettings,
     pub(crate) slow_lanes: Option<SlowLanes>,
-    /// The cost of routes by their templates.
+    /// The cost of each route, by its template.
     pub(crate) costs: Vec<(String, Cost)>,
     /// Whether the plain path is enabled.
     pub(crate) plain_requests: bool,
@@ -47,7 +47,7 @@ impl Default for LaneSettings {
     }
 }
 
-/// What the lanes of a server share with its other threads.
+/// State that the lanes of a server share with its other threads.
 #[derive(Clone, Debug)]
 pub(crate) struct ServerParts {
     pub(crate) requests: RequestShared,

@@ -45,7 +45,7 @@ where
     E: Into<BoxError>,
 {
     let shared = lane.shared();
-    // Dropped after everything of the lane.
+    // Dropped after everything else on the lane.
     let _emptied = Emptied(&lane);
     let pass = parts.start.pass();
     let _occupied = shared.cpu.enter().map_err(Error::system("pinning a lane to its CPU"))?;
@@ -114,14 +114,14 @@ where
         }
         state.sends.flush();
         let unanswered = connections.open.borrow().iter().map(|(_, c)| c.unanswered()).sum();
-        // An awaited call is part of its request, if any request is left.
+        // An awaited call is part of its request, if its request is still open.
         let none = unanswered == 0;
         let calls = if none { shared.calls.unfinished() } else { shared.calls.abandoned() };
         let _ = shared.left.set(Left { requests: unanswered, calls });
         Ok(unanswered)
     });
     connections.strays.end();
-    // After an error, a slow lane that does not end must not hide it.
+    // After an error, a slow lane that does not end must not hide the error.
     if let (Some(slow), Ok(_)) = (slow, &ended) {
         slow.join()?;
     }
@@ -133,12 +133,12 @@ where
     ended
 }
 
-/// Asserts when it is dropped that a lane has given back what it counted.
+/// Asserts on drop that a lane has released everything that it counted.
 struct Emptied<'a>(&'a Lane);
 
 impl Drop for Emptied<'_> {
     fn drop(&mut self) {
-        // After a panic, that says what is wrong.
+        // After a panic, the panic message shows what is wrong.
         if !std::thread::panicking() {
             self.0.shared().check_empty();
         }
@@ -150,7 +150,8 @@ async fn stopped(parts: &ServerParts) {
     let _ = parts.lifecycle.watch().wait_for(|phase| *phase == Phase::Stopped).await;
 }
 
-/// Waits until every lane has its service. False: one of them never has, or the server has stopped.
+/// Waits until every lane has its service. Returns false if a lane fails, or the server has
+/// stopped.
 async fn begins(parts: &ServerParts) -> bool {
     tokio::select! {
         opened = parts.start.opened() => opened,

@@ -1,4 +1,4 @@
-//! Finds overdue connections and requests of a lane.
+//! Finds a lane's overdue connections and requests.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ const HURRIED: Duration = Duration::from_millis(10);
 const NAMED: usize = 5;
 
 /// Interval between sweeps: a quarter of the shortest deadline, at most half a second. A deadline
-/// starts in one sweep and ends in another, so it is up to a second late.
+/// starts in one sweep and ends in another, so it fires up to a second late.
 fn interval(timeouts: &Timeouts, park_after: Option<Duration>) -> Duration {
     let Timeouts { header, body, request, write, slow, idle, .. } = timeouts;
     let shortest = header.min(body).min(request).min(write).min(slow).min(idle);
@@ -36,7 +36,7 @@ fn interval(timeouts: &Timeouts, park_after: Option<Duration>) -> Duration {
     (shortest / 4).clamp(Duration::from_millis(25), Duration::from_millis(500))
 }
 
-/// The sweeps of a lane.
+/// State of a lane's sweeps.
 pub(crate) struct Sweep {
     pub(crate) connections: Rc<Connections>,
     pub(crate) moves: Rc<Moves<Resting>>,
@@ -48,8 +48,8 @@ pub(crate) struct Sweep {
     pub(crate) hurry: Rc<Notify>,
 }
 
-/// Ends what is overdue, for as long as the lane runs. A pass takes some nanoseconds per
-/// connection. A timer per request would cost each request two timer operations.
+/// Ends overdue connections and requests for as long as the lane runs. A pass takes some
+/// nanoseconds per connection. A timer per request would cost each request two timer operations.
 pub(crate) async fn run(sweep: Sweep) {
     let lane = &*sweep.connections.lane;
     let usual = interval(&lane.timeouts, sweep.park_after);
@@ -59,7 +59,7 @@ pub(crate) async fn run(sweep: Sweep) {
         let pause = if lane.phase.get() == Phase::Closing { HURRIED } else { usual };
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            // After a delay, so that requests which wait in their sockets are read first.
+            // After a delay, so that requests that wait in their sockets are read first.
             () = sweep.hurry.notified() => tokio::time::sleep(HURRIED).await,
         }
         // Input that arrived while the lane was busy is processed before it counts as missing.
@@ -103,8 +103,8 @@ pub(crate) async fn run(sweep: Sweep) {
 const PARKED_IN_A_TURN: usize = 32;
 
 impl Sweep {
-    /// Checks some connections, starting with this key. Counts active ones and collects those that
-    /// may park. Returns the key to continue with, if there are more.
+    /// Checks some connections, starting with this key. Counts the active connections and collects
+    /// those that may park. Returns the key to continue with if there are more.
     fn look_at_some(
         &self,
         from: usize,
@@ -171,7 +171,7 @@ fn expire_streams(lane: &LaneState) {
     });
 }
 
-/// Ends a connection if it is overdue, or the wait for its requests' bodies.
+/// Ends a connection if it is overdue, or ends the wait for overdue request bodies.
 fn look_at(connection: &Connection, lane: &LaneState, now: Instant) {
     let patience = BodyPatience {
         allowed: lane.timeouts.body,
@@ -186,13 +186,13 @@ fn look_at(connection: &Connection, lane: &LaneState, now: Instant) {
         });
     });
     let Some(due) = connection.due(lane, now) else { return };
-    // Without a request to answer this is an ordinary close, which also follows the rules of TLS
-    // and HTTP/2.
+    // If no request awaits a response, this is an ordinary close, which also follows the rules of
+    // TLS and HTTP/2.
     let is_silent = connection.is_silent() || connection.is_multiplexed();
     connection.tell(order_for(lane, due, is_silent));
 }
 
-/// Logs what a closing lane still waits for.
+/// Logs what a closing lane is still waiting for.
 fn report(connections: &Connections, now: Instant) {
     if connections.is_empty() {
         return;

@@ -1,7 +1,7 @@
 //! The stall watchdog: detects a lane that a handler holds, or whose event loop does not turn.
 //!
-//! It runs outside the lanes and checks them four times per `timeouts.stall`. So it detects a stall
-//! up to a quarter of that time late, and may miss one that ends before.
+//! It runs outside the lanes and checks them four times per `timeouts.stall`. It therefore detects
+//! a stall up to a quarter of that time late, and may miss a stall that ends earlier.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,7 +32,7 @@ pub(crate) async fn run(
     loop {
         ticks.tick().await;
         let now = Instant::now();
-        // The lanes did not cause it if the whole process was stopped or lost its CPUs.
+        // The lanes did not cause the delay if the whole process was stopped or lost its CPUs.
         let slept = now.saturating_duration_since(looked) > BEAT;
         looked = now;
         for (index, (lane, watch)) in lanes.iter().zip(&mut watches).enumerate() {
@@ -52,7 +52,7 @@ fn sight(lifecycle: &Lifecycle, lane: &LaneShared, now: Instant) -> Sight {
     Sight { running: lane.running.get(now), beats: turns.then(|| lane.metrics.beats.get()) }
 }
 
-/// Counts and logs a change.
+/// Counts and logs a change in a lane's state.
 fn tell(stalls: &Stalls, routes: &Routes, lane: usize, change: Option<Change>) {
     let name = |kind: Option<KindIndex>| match kind {
         Some(kind) => (routes.name(kind.route()), METHODS[kind.method()]),
@@ -73,9 +73,9 @@ fn tell(stalls: &Stalls, routes: &Routes, lane: usize, change: Option<Change>) {
     }
 }
 
-/// The state of a lane as the watchdog reads it.
+/// The state of a lane, as the watchdog reads it.
 struct Sight {
-    /// The handler that is being polled, and for how long.
+    /// The handler that is being polled, and how long the poll has taken.
     running: Option<(KindIndex, Duration)>,
     /// A counter that changes while the event loop turns; `None` before the lane listens and after
     /// it ends.
@@ -86,7 +86,7 @@ struct Sight {
 struct Stall {
     kind: Option<KindIndex>,
     begun: Instant,
-    /// Whether a single poll of a handler causes it. Otherwise the event loop does not turn.
+    /// Whether a single poll of a handler causes the stall. Otherwise the event loop does not turn.
     in_handler: bool,
 }
 
@@ -103,10 +103,10 @@ enum Change {
     },
 }
 
-/// What the watchdog remembers of a lane.
+/// The watchdog's state for one lane.
 struct StallWatch {
     beats: u64,
-    /// When the event loop was last seen to turn.
+    /// When the event loop was last seen turning.
     turned: Instant,
     stall: Option<Stall>,
 }
@@ -156,12 +156,12 @@ mod tests {
     const ALLOWED: Duration = Duration::from_millis(500);
     const SLOW: KindIndex = KindIndex::from_bits(7);
 
-    /// A reading of a lane: the time in milliseconds, the start of the handler's poll, and the
-    /// beats of its event loop.
+    /// One observation of a lane: the time in milliseconds, the start of the handler's poll, and
+    /// the beats of its event loop.
     type Moment = (u64, Option<u64>, Option<u64>);
 
-    /// The events: their time, whether a stall began, whether in a handler, and its length in
-    /// milliseconds.
+    /// The resulting events: their time, whether a stall began, whether it is in a handler, and its
+    /// length in milliseconds.
     fn watch(moments: &[Moment]) -> Vec<(u64, bool, bool, u128)> {
         let start = Instant::now();
         let mut watch = StallWatch::new(start);

@@ -14,11 +14,11 @@ use hyper::upgrade::OnUpgrade;
 use crate::message::problem::Problem;
 
 /// The reason to reject a request, if there is one. Otherwise sets Host to the requested authority:
-/// an absolute target replaces the header (RFC 9112 section 3.2.2). Over HTTP/2 this is left to
-/// [`set_host`]. `secure`: the request arrived over TLS.
+/// an absolute target replaces the header (RFC 9112 section 3.2.2). Over HTTP/2, [`set_host`] does
+/// this. `secure`: the request arrived over TLS.
 pub(crate) fn refusal<B: Body>(request: &mut Request<B>, secure: bool) -> Option<Problem> {
     if request.version() < Version::HTTP_2 {
-        // Only a chunked body has no exact length here.
+        // Only a chunked body has no exact length at this point.
         let chunked =
             !request.body().is_end_stream() && request.body().size_hint().exact().is_none();
         if chunked && let Some(problem) = codings(request.headers()) {
@@ -68,7 +68,7 @@ fn codings(headers: &HeaderMap) -> Option<Problem> {
 /// RFC 9112 section 3.2: exactly one valid Host, optional in HTTP/1.0.
 fn host<B>(request: &Request<B>) -> Option<Problem> {
     let headers = request.headers();
-    // In most requests no field is repeated. That is cheaper to check than a single field.
+    // In most requests no field is repeated. Checking that is cheaper than checking a single field.
     let twice = headers.len() > headers.keys_len() && headers.get_all(HOST).iter().count() > 1;
     let detail = match headers.get(HOST) {
         Some(value) if !twice && is_host(value.as_bytes()) => return None,
@@ -136,10 +136,10 @@ fn is_plain(byte: u8) -> bool {
     PLAIN[usize::from(byte)]
 }
 
-/// A table, because every request has a Host.
+/// Lookup table, because every request has a Host.
 const PLAIN: [bool; 256] = letters_digits_and(b"-._~!$&'()*+,;=");
 
-/// A table of the ASCII letters and digits, and of these marks.
+/// Lookup table of the ASCII letters and digits and these marks.
 pub(crate) const fn letters_digits_and(marks: &[u8]) -> [bool; 256] {
     let mut table = [false; 256];
     let mut byte = 0;
@@ -155,7 +155,7 @@ pub(crate) const fn letters_digits_and(marks: &[u8]) -> [bool; 256] {
     table
 }
 
-/// RFC 9112 section 3.2: which request target forms a method allows.
+/// RFC 9112 section 3.2: the request target forms that a method allows.
 fn target<B>(request: &mut Request<B>, secure: bool) -> Option<Problem> {
     let uri = request.uri();
     let is_connect = request.method() == Method::CONNECT;
@@ -207,8 +207,8 @@ fn absolute<B>(
     }
 }
 
-/// RFC 9113 section 8.2.3: HTTP/2 may split a cookie to compress it better. Only one field means the
-/// same to a service.
+/// RFC 9113 section 8.2.3: HTTP/2 may split a cookie to compress it better. A service expects a
+/// single field.
 fn join_cookies(headers: &mut HeaderMap) {
     // In most requests no field is repeated.
     if headers.len() == headers.keys_len() {
@@ -220,15 +220,15 @@ fn join_cookies(headers: &mut HeaderMap) {
     }
     let is_sensitive = pieces.iter().any(|piece| piece.is_sensitive());
     let pieces: Vec<_> = pieces.into_iter().map(HeaderValue::as_bytes).collect();
-    // Parts of values make a value.
+    // Parts of valid values form a valid value.
     if let Ok(mut cookie) = HeaderValue::from_maybe_shared(Bytes::from(pieces.join(&b"; "[..]))) {
         cookie.set_sensitive(is_sensitive);
         headers.insert(COOKIE, cookie);
     }
 }
 
-/// RFC 9113 section 8.3.1: `:authority` conveys what Host does in HTTP/1.1, so a service finds it
-/// there. Call it after the size of the header is checked.
+/// RFC 9113 section 8.3.1: `:authority` has the role that Host has in HTTP/1.1, so it is copied to
+/// Host for the service. Call this after checking the size of the header.
 pub(crate) fn set_host<B>(request: &mut Request<B>) {
     if request.headers().contains_key(HOST) {
         return;
@@ -258,8 +258,8 @@ fn authority<B>(request: &Request<B>) -> Option<Problem> {
     Some(Problem::new(StatusCode::BAD_REQUEST, "host").detail(detail))
 }
 
-/// RFC 9110 section 15.6.2: an origin server offers no tunnels. TRACE would expose headers to
-/// scripts that browsers hide from them (section 9.3.8).
+/// RFC 9110 section 15.6.2: an origin server offers no tunnels. TRACE would expose headers that
+/// browsers hide from scripts (section 9.3.8).
 fn method<B>(request: &Request<B>) -> Option<Problem> {
     match *request.method() {
         Method::CONNECT if is_extended_connect(request) => None,
@@ -270,7 +270,7 @@ fn method<B>(request: &Request<B>) -> Option<Problem> {
     }
 }
 
-/// Whether this requests another protocol on its HTTP/2 stream (RFC 8441 section 4).
+/// Whether the request selects another protocol on its HTTP/2 stream (RFC 8441 section 4).
 #[cfg(feature = "http2")]
 fn is_extended_connect<B>(request: &Request<B>) -> bool {
     request.method() == Method::CONNECT && request.extensions().get::<Protocol>().is_some()
@@ -281,10 +281,10 @@ fn is_extended_connect<B>(_: &Request<B>) -> bool {
     false
 }
 
-/// Whether the service may accept another protocol. Otherwise removes what hyper offers. An upgrade
-/// has to be named in Connection (RFC 9110 section 7.8), because a proxy that does not know it drops
-/// only fields that are named there. A request with a body cannot be upgraded, because
-/// HTTP defines where its body ends.
+/// Whether the service may accept another protocol. If not, removes hyper's offer. An upgrade has
+/// to be named in Connection (RFC 9110 section 7.8), because a proxy that does not know it drops
+/// only fields that Connection names. A request with a body cannot be upgraded, because HTTP
+/// defines where its body ends.
 pub(crate) fn offers_upgrade<B: Body>(request: &mut Request<B>) -> bool {
     if request.extensions().get::<OnUpgrade>().is_none() {
         return false;

@@ -12,14 +12,14 @@ use crate::base::settings::ForwardedHeader;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// The word for proxies that connect through a Unix socket.
+/// The text form of proxies that connect through a Unix socket.
 const UNIX: &str = "unix";
 
-/// A proxy, or a network of them, that may name its client, set by
+/// A proxy, or a network of proxies, that may name its client, set by
 /// [`Builder::trusted_proxies`](crate::Builder::trusted_proxies).
 ///
-/// As text it is a network such as `10.0.0.0/8`, an IP address, or `unix` for all clients of Unix
-/// sockets.
+/// The text form is a network such as `10.0.0.0/8`, an IP address, or `unix` for all clients of
+/// Unix sockets.
 ///
 /// ```
 /// use corelane::TrustedProxy;
@@ -58,7 +58,7 @@ impl fmt::Display for TrustedProxy {
     }
 }
 
-/// Which proxies are believed, and in which header.
+/// The trusted proxies, and the header in which they name their clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Trust {
     pub(crate) proxies: Vec<TrustedProxy>,
@@ -69,8 +69,8 @@ impl Trust {
     /// The client of a request that `peer` sent with these headers: the last address in them that
     /// is not a trusted proxy. `peer` is `None` for a client of a Unix socket.
     ///
-    /// What cannot be read ends the search, and the last address before it is returned: a client
-    /// can write anything to the left of what the first trusted proxy appends.
+    /// The search stops at an entry that cannot be read, and returns the last address before it.
+    /// A client can write anything to the left of the entry that the first trusted proxy appends.
     pub(crate) fn client(&self, peer: Option<IpAddr>, headers: &HeaderMap) -> Option<IpAddr> {
         let mut client = peer.map(|peer| peer.to_canonical());
         if !self.covers(client) {
@@ -80,7 +80,7 @@ impl Trust {
             ForwardedHeader::XForwardedFor => X_FORWARDED_FOR,
             ForwardedHeader::Forwarded => FORWARDED,
         };
-        // Several lines are one list (RFC 9110 section 5.3).
+        // Several lines form one list (RFC 9110 section 5.3).
         for element in headers.get_all(name).iter().rev().flat_map(elements) {
             let address = match self.header {
                 ForwardedHeader::XForwardedFor => address(element),
@@ -95,7 +95,7 @@ impl Trust {
         client
     }
 
-    /// Whether it is a trusted proxy; without an address, one at a Unix socket.
+    /// Whether the peer is a trusted proxy. `None` is a proxy on a Unix socket.
     fn covers(&self, address: Option<IpAddr>) -> bool {
         self.proxies.iter().any(|proxy| match (&proxy.0, &address) {
             (Proxy::Network(network), Some(address)) => network.contains(address),
@@ -105,7 +105,7 @@ impl Trust {
     }
 }
 
-/// The elements of a list that are not empty, from the last to the first.
+/// The non-empty elements of a list, from last to first.
 fn elements(value: &HeaderValue) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(value.as_bytes());
     std::iter::from_fn(move || {
@@ -117,8 +117,8 @@ fn elements(value: &HeaderValue) -> impl Iterator<Item = &[u8]> {
     .filter(|element| !element.is_empty())
 }
 
-/// The last comma outside quoted strings. They are paired from the end, where the nearest proxy
-/// writes: a quote that a client left open must not hide what follows it.
+/// The last comma outside quoted strings. Quotes are paired from the end, where the nearest proxy
+/// writes, so that a quote that a client left open cannot hide what follows it.
 fn last_comma(list: &[u8]) -> Option<usize> {
     let mut quoted = false;
     for (at, byte) in list.iter().enumerate().rev() {
@@ -142,7 +142,7 @@ fn forwarded_for(element: &[u8]) -> Option<IpAddr> {
     address(unquoted.unwrap_or(node))
 }
 
-/// An address of either version, in brackets or not, with or without a port.
+/// Parses an IPv4 or IPv6 address, with or without brackets, with or without a port.
 fn address(text: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(text).ok()?;
     let bracketed = || text.strip_prefix('[')?.strip_suffix(']')?.parse().ok();
@@ -178,27 +178,27 @@ mod tests {
     #[test]
     fn the_last_address_that_is_not_a_proxy_is_the_client() {
         let cases: &[(&str, &[&str], &str)] = &[
-            // Nobody trusted.
+            // No proxy is trusted.
             ("203.0.113.9", &["198.51.100.1"], "203.0.113.9"),
             ("10.0.0.1", &[], "10.0.0.1"),
             ("10.0.0.1", &["198.51.100.1"], "198.51.100.1"),
-            // A client wrote the first.
+            // A client wrote the first entry.
             ("10.0.0.1", &["1.1.1.1, 198.51.100.1"], "198.51.100.1"),
             ("10.0.0.1", &["1.1.1.1, 198.51.100.1,10.2.3.4 , 192.0.2.7"], "198.51.100.1"),
             ("10.0.0.1", &["1.1.1.1", "198.51.100.1", "10.2.3.4"], "198.51.100.1"),
             ("10.0.0.1", &["198.51.100.1", "", " , ,"], "198.51.100.1"),
-            // All are proxies: the farthest.
+            // All are proxies, so the farthest is returned.
             ("10.0.0.1", &["10.0.0.3, 10.0.0.2"], "10.0.0.3"),
-            // Ports, brackets, both versions.
+            // Ports, brackets, both IP versions.
             ("10.0.0.1", &["198.51.100.1:4711"], "198.51.100.1"),
             ("10.0.0.1", &["2001:db8::5"], "2001:db8::5"),
             ("10.0.0.1", &["[2001:db8::5]"], "2001:db8::5"),
             ("10.0.0.1", &["[2001:db8::5]:4711"], "2001:db8::5"),
             ("10.0.0.1", &["2001:db8::5, 2001:db8:1::2"], "2001:db8::5"),
-            // A socket of both versions writes addresses of version 4 so.
+            // A dual-stack socket writes IPv4 addresses like this.
             ("::ffff:10.0.0.1", &["::ffff:198.51.100.1, ::ffff:10.9.9.9"], "198.51.100.1"),
             ("::ffff:203.0.113.9", &["198.51.100.1"], "203.0.113.9"),
-            // What cannot be read ends the search.
+            // The search stops at an entry that cannot be read.
             ("10.0.0.1", &["198.51.100.1, unknown"], "10.0.0.1"),
             ("10.0.0.1", &["1.1.1.1, bad, 10.0.0.2"], "10.0.0.2"),
             ("10.0.0.1", &["1.1.1.1, \", 198.51.100.1"], "198.51.100.1"),
@@ -220,7 +220,7 @@ mod tests {
             ("For=\"198.51.100.1:80\";proto=https;by=10.0.0.1", "198.51.100.1"),
             ("proto=https; FOR=\"[2001:db8::5]:80\"", "2001:db8::5"),
             ("for=1.1.1.1, for=\"[2001:db8::5]\";by=a, for=10.0.0.2;host=\"a,b\"", "2001:db8::5"),
-            // A quote that the client left open.
+            // The client left a quote open.
             ("for=\"1.1.1.1, for=198.51.100.1", "198.51.100.1"),
             ("for=\"1.1.1.1, for=\"[2001:db8::5]\"", "2001:db8::5"),
             ("for=unknown", "10.0.0.1"),

@@ -1,6 +1,6 @@
-//! Error replies in the protocol of gRPC clients, which do not read problem documents.
+//! Error responses in the protocol of gRPC clients, which do not read problem documents.
 //!
-//! The whole reply is a head with the status (Trailers-Only in
+//! The whole response is a head with the status (Trailers-Only in
 //! [PROTOCOL-HTTP2](https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md)). gRPC-Web has
 //! the same form.
 
@@ -10,10 +10,10 @@ use http::{HeaderMap, Method, Request, StatusCode};
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 
-/// When a client that repeats a call may do so.
+/// The time after which a client that retries a call may do so.
 const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 
-/// How a client of gRPC encodes its messages.
+/// The encoding of a gRPC client's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Grpc {
     Http2,
@@ -23,7 +23,7 @@ pub(crate) enum Grpc {
 }
 
 impl Grpc {
-    /// The protocol of a request; `None` if it is not a call.
+    /// The protocol of a request; `None` if it is not a gRPC call.
     #[inline]
     pub(crate) fn of<B>(request: &Request<B>) -> Option<Grpc> {
         match *request.method() {
@@ -56,7 +56,7 @@ impl Grpc {
     }
 }
 
-/// The status that a client of gRPC gets instead of a problem document.
+/// The status that a gRPC client receives instead of a problem document.
 #[derive(Debug)]
 pub(crate) struct GrpcStatus {
     code: u8,
@@ -68,8 +68,8 @@ impl GrpcStatus {
     pub(crate) fn new(status: StatusCode, is_late: bool, message: &str) -> Self {
         let code = match status {
             _ if is_late => 4,
-            // The mapping of doc/http-grpc-status-mapping.md, as far as it has a reason. Clients do
-            // not repeat what took too long, or is too large.
+            // The mapping of doc/http-grpc-status-mapping.md, except where it gives no reason.
+            // Clients do not retry a call that took too long or was too large.
             StatusCode::REQUEST_TIMEOUT | StatusCode::GATEWAY_TIMEOUT => 4,
             StatusCode::FORBIDDEN => 7,
             StatusCode::PAYLOAD_TOO_LARGE
@@ -87,11 +87,11 @@ impl GrpcStatus {
         GrpcStatus { code, message: message.unwrap_or(HeaderValue::from_static("")) }
     }
 
-    /// Makes the head of a problem document the whole reply to a call.
+    /// Turns the head of a problem document into the whole response to a call.
     pub(crate) fn replace(self, grpc: Grpc, fields: &mut HeaderMap) {
         fields.remove(CONTENT_LENGTH);
         fields.insert(CONTENT_TYPE, grpc.content_type());
-        // UNAVAILABLE is what clients repeat.
+        // UNAVAILABLE is the status that clients retry.
         let after = fields.remove(RETRY_AFTER).filter(|_| self.code == 14);
         let seconds = after.and_then(|after| after.to_str().ok()?.parse::<u64>().ok());
         if let Some(seconds) = seconds {
@@ -100,7 +100,7 @@ impl GrpcStatus {
         self.write(fields);
     }
 
-    /// Sets the status of a reply.
+    /// Sets the status of a response.
     pub(crate) fn write(self, fields: &mut HeaderMap) {
         fields.insert(STATUS, HeaderValue::from(u16::from(self.code)));
         fields.insert(MESSAGE, self.message);
@@ -112,7 +112,7 @@ pub(crate) fn has_failed(trailers: &HeaderMap) -> bool {
     trailers.get(STATUS).is_some_and(|status| status != "0")
 }
 
-/// Percent-encodes a message: all but visible ASCII and spaces.
+/// Percent-encodes a message, except for visible ASCII and spaces.
 fn encoded(message: &str) -> String {
     let mut text = String::with_capacity(message.len());
     for byte in message.bytes() {

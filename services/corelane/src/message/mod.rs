@@ -1,4 +1,4 @@
-//! HTTP messages: what their bytes mean, which are rejected, and the fields that the server adds.
+//! HTTP messages: parsing, rejection, and the fields that the server adds.
 
 pub(crate) mod conformance;
 pub(crate) mod forwarded;

@@ -1,4 +1,4 @@
-//! Error replies, as `application/problem+json` (RFC 9457).
+//! Error responses, as `application/problem+json` (RFC 9457).
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::message::grpc::GrpcStatus;
 
-/// An error reply as `application/problem+json` (RFC 9457).
+/// An error response as `application/problem+json` (RFC 9457).
 ///
 /// Its `type` is `urn:corelane:problem:` followed by a slug that is stable for each kind of problem;
 /// `title` is the reason phrase of the status. The client sees the detail: it must not contain
@@ -29,14 +29,14 @@ use crate::message::grpc::GrpcStatus;
 #[derive(Clone, Debug)]
 pub struct Problem {
     status: StatusCode,
-    /// `None` where it follows from the status.
+    /// `None` if it follows from the status.
     kind: Option<String>,
     /// Members other than `type`, `title` and `status`.
     members: Vec<(Cow<'static, str>, Value)>,
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
-/// The slug for a request that was not answered in time.
+/// The slug for a request whose deadline passed.
 pub(crate) const DEADLINE_EXCEEDED: &str = "deadline-exceeded";
 
 /// The media type of a problem document.
@@ -45,12 +45,12 @@ const MEDIA_TYPE: &str = "application/problem+json";
 /// Capacity for a body without extension members.
 const BODY: usize = 256;
 
-/// Whether the body of a reply is a problem document.
+/// Whether the body of a response is a problem document.
 pub(crate) fn is_document(fields: &HeaderMap) -> bool {
     fields.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(MEDIA_TYPE.as_bytes()))
 }
 
-/// What a problem document says, for a client of gRPC.
+/// Converts a problem document into the status for a gRPC client.
 pub(crate) fn grpc_status(status: StatusCode, document: &[u8]) -> GrpcStatus {
     let members: Value = serde_json::from_slice(document).unwrap_or_default();
     let text = |name| members.get(name).and_then(Value::as_str);
@@ -60,7 +60,7 @@ pub(crate) fn grpc_status(status: StatusCode, document: &[u8]) -> GrpcStatus {
 }
 
 impl Problem {
-    /// A problem with this status and slug (lower case words joined by hyphens).
+    /// Creates a problem with this status and slug (lower case words joined by hyphens).
     pub fn new(status: StatusCode, slug: &str) -> Self {
         Problem { kind: Some([TYPE, slug].concat()), ..Problem::from(status) }
     }
@@ -87,19 +87,19 @@ impl Problem {
         self
     }
 
-    /// Adds a header field to the reply, such as `Allow` or `Retry-After`.
+    /// Adds a header field to the response, such as `Allow` or `Retry-After`.
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.push((name, value));
         self
     }
 
-    /// The reply to send. The server makes it a status for a client of gRPC, with the detail as its
-    /// message.
+    /// The response to send. For a gRPC client, the server turns it into a status with the detail
+    /// as its message.
     pub fn into_response(self) -> Response<Full<Bytes>> {
         self.into_reply(Full::new)
     }
 
-    /// The reply, with what `body` makes of its bytes.
+    /// The response. `body` converts the bytes of its body.
     pub(crate) fn into_reply<B>(self, body: impl FnOnce(Bytes) -> B) -> Response<B> {
         let (status, headers, bytes) = self.into_parts();
         let mut response = Response::new(body(bytes));
@@ -110,7 +110,7 @@ impl Problem {
 
     pub(crate) fn into_parts(self) -> (StatusCode, HeaderMap, Bytes) {
         let body = Bytes::from(self.body());
-        // With room for the library's headers, so that the map does not grow.
+        // Leaves room for the library's headers, so that the map does not grow.
         let mut fields = HeaderMap::with_capacity(4 + self.headers.len());
         fields.insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
         for (name, value) in self.headers {
@@ -158,8 +158,8 @@ impl Problem {
 /// Prefix of `type`.
 const TYPE: &str = "urn:corelane:problem:";
 
-/// Writes text as a JSON string. Most text needs no escapes, which is faster to check for all bytes
-/// at once.
+/// Writes text as a JSON string. Most text needs no escapes; checking for that is faster for all
+/// bytes at once.
 fn write_text(body: &mut Vec<u8>, text: &str) {
     let escaped = |byte: u8| byte < b' ' || byte == b'"' || byte == b'\\';
     if text.bytes().fold(false, |any, byte| any | escaped(byte)) {
@@ -172,12 +172,12 @@ fn write_text(body: &mut Vec<u8>, text: &str) {
 
 /// Writes text or a value as JSON.
 fn write<T: serde::Serialize + ?Sized>(body: &mut Vec<u8>, value: &T) {
-    // Writing to a vector does not fail, and neither does serialising text or a value.
+    // Neither writing to a vector nor serialising text or a value can fail.
     let _ = serde_json::to_writer(body, value);
 }
 
 impl From<StatusCode> for Problem {
-    /// A problem that its status fully describes; the slug is the reason phrase.
+    /// Creates a problem that its status fully describes. The slug is the reason phrase.
     fn from(status: StatusCode) -> Self {
         Problem { status, kind: None, members: Vec::new(), headers: Vec::new() }
     }

@@ -1,12 +1,12 @@
-//! The header of the PROXY protocol, versions 1 and 2 (haproxy.org, proxy-protocol.txt), which a
-//! proxy sends before the first byte of its client.
+//! The PROXY protocol header, versions 1 and 2 (haproxy.org, proxy-protocol.txt), which a proxy
+//! sends before the first byte of its client.
 
 use std::net::SocketAddr;
 
 use ppp::{v1, v2};
 
-/// Longest header that is read. Version 1 ends after 107 bytes; version 2 is longer than its 232
-/// bytes only by extra fields, which are not used.
+/// Longest header that is read. Version 1 ends after 107 bytes. Version 2 exceeds 232 bytes only
+/// with extra fields, which are not used.
 pub(crate) const LONGEST: usize = 4096;
 
 /// Longest header of version 1.
@@ -15,33 +15,33 @@ const LONGEST_TEXT: usize = 107;
 /// Bytes of version 2 up to and including the length of the rest.
 const FIXED: usize = 16;
 
-/// The ends of the connection between the client and the proxy.
+/// The two ends of the connection between the client and the proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Proxied {
-    /// The client.
+    /// The client's address.
     pub(crate) source: SocketAddr,
     /// The address that the client connected to.
     pub(crate) destination: SocketAddr,
 }
 
-/// What the bytes are that have arrived.
+/// The result of parsing the bytes that have arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Parsed {
-    /// All belong to a header that continues.
+    /// All bytes belong to a header that continues.
     Partial,
-    /// The first `length` are a header. `proxied` is `None` if they name no client, as in a health
-    /// check of the proxy.
+    /// The first `length` bytes are a header. `proxied` is `None` if the header names no client, as
+    /// in a health check by the proxy.
     Whole {
-        /// Bytes of the header.
+        /// Length of the header in bytes.
         length: usize,
-        /// The addresses in it.
+        /// The addresses in the header.
         proxied: Option<Proxied>,
     },
-    /// They do not start with a valid header.
+    /// The bytes do not start with a valid header.
     Invalid,
 }
 
-/// Reads the header at the start of `bytes`.
+/// Parses the header at the start of `bytes`.
 pub(crate) fn parse(bytes: &[u8]) -> Parsed {
     let signature = v2::PROTOCOL_PREFIX;
     let same = bytes.len().min(signature.len());
@@ -101,7 +101,7 @@ fn parse_binary(bytes: &[u8]) -> Parsed {
             source: (it.source_address, it.source_port).into(),
             destination: (it.destination_address, it.destination_port).into(),
         }),
-        // HTTP needs a stream.
+        // HTTP needs a stream protocol.
         (v2::Protocol::Datagram, _) => return Parsed::Invalid,
         _ => None,
     };
@@ -122,7 +122,7 @@ mod tests {
         [v2::PROTOCOL_PREFIX, &[0x20 | command, family], &length, rest].concat()
     }
 
-    /// Each header is recognised at its last byte, with or without bytes that follow.
+    /// Asserts that the header is recognised at its last byte, with or without bytes that follow.
     fn check(header: &[u8], proxied: Option<Proxied>) {
         for end in 0..header.len() {
             assert_eq!(parse(&header[..end]), Parsed::Partial, "{end} of {header:?}");

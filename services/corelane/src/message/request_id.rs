@@ -1,4 +1,4 @@
-//! Ids of requests.
+//! Request ids.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use http::{HeaderName, HeaderValue};
 pub(crate) const ID_FIELD: &str = "x-request-id";
 pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static(ID_FIELD);
 
-/// Maximum length of a request id: a client must not be able to fill a log.
+/// Maximum length of a request id, so that a client cannot fill a log.
 const MOST: usize = 128;
 
 /// Length of a UUID.
@@ -48,10 +48,10 @@ impl RequestId {
     }
 }
 
-/// The id of a request. The text of a generated id is written when it is needed.
+/// The id of a request. The text of a generated id is written only when it is needed.
 #[derive(Clone, Debug)]
 pub(crate) enum Id {
-    /// The client's value, which is returned unchanged and not copied.
+    /// The client's value, which is returned unchanged without a copy.
     Taken(HeaderValue),
     /// Random bytes.
     Made([u8; 16]),
@@ -67,7 +67,7 @@ impl Id {
         fits.then(|| Id::Taken(value.clone()))
     }
 
-    /// Passes its text to `read`.
+    /// Passes the id's text to `read`.
     pub(crate) fn read<T>(&self, read: impl FnOnce(&[u8]) -> T) -> T {
         match self {
             Id::Taken(value) => read(value.as_bytes()),
@@ -75,7 +75,7 @@ impl Id {
         }
     }
 
-    /// The header value for the reply.
+    /// The header value for the response.
     pub(crate) fn header(&self) -> Option<HeaderValue> {
         match self {
             Id::Taken(value) => Some(value.clone()),

@@ -28,14 +28,14 @@ const HEADS: usize = 4096;
 /// Maximum capacity of the output buffer that is kept for reuse.
 const KEPT: usize = 64 * 1024;
 
-/// The reply in progress, and its body.
+/// The response in progress, and its body.
 pub(super) type ReplySlot<S> = Pin<Box<ReplyState<S>>>;
 
-/// Errors are replies too, so a reply cannot fail.
+/// Errors are responses too, so a response cannot fail.
 type HeadResult<S> = Result<Made<S>, Infallible>;
 
 pin_project! {
-    /// A stage of the reply for which the service is polled.
+    /// A stage of the response for which the service is polled.
     #[project = ReplyStateProjection]
     pub(super) enum ReplyState<S: HttpService> {
         Nothing,
@@ -45,7 +45,7 @@ pin_project! {
 }
 
 impl<S: HttpService> ReplyState<S> {
-    /// Polls for the head of a reply, which is ready once.
+    /// Polls for the head of a response, which becomes ready only once.
     pub(super) fn poll_reply(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<HeadResult<S>> {
         match self.project() {
             ReplyStateProjection::Reply { reply } => reply.poll(cx),
@@ -53,8 +53,8 @@ impl<S: HttpService> ReplyState<S> {
         }
     }
 
-    /// Polls for the next bytes of the body; `None` at its end. Trailers are left out: no plain
-    /// request says that its client takes them (RFC 9110 section 6.5.1).
+    /// Polls for the next bytes of the body; `None` at its end. Trailers are omitted: no plain
+    /// request announces that its client accepts them (RFC 9110 section 6.5.1).
     pub(super) fn poll_data(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -72,7 +72,7 @@ impl<S: HttpService> ReplyState<S> {
         }
     }
 
-    /// The body comes in parts.
+    /// Records that the body comes in parts.
     pub(super) fn set_streaming(self: Pin<&mut Self>) {
         if let Some(body) = self.body() {
             body.in_flight().set_streaming();
@@ -84,7 +84,7 @@ impl<S: HttpService> ReplyState<S> {
         self.body().is_none_or(|body| body.is_end_stream())
     }
 
-    /// The body, once its head is made.
+    /// The body, once its head is ready.
     fn body(self: Pin<&mut Self>) -> Option<Pin<&mut ReplyBody<S::Body>>> {
         match self.project() {
             ReplyStateProjection::Body { body } => Some(body),
@@ -118,7 +118,7 @@ impl<S: HttpService> Buffers<S> {
         }
     }
 
-    /// A buffer for input.
+    /// Returns a buffer for input.
     pub(super) fn take_input(&self) -> Vec<u8> {
         let mut input = self.input.take();
         input.resize(READ, 0);
@@ -129,14 +129,14 @@ impl<S: HttpService> Buffers<S> {
         self.input.set(input);
     }
 
-    /// An empty buffer for replies.
+    /// Returns an empty buffer for responses.
     pub(super) fn take_output(&self) -> Vec<u8> {
         let mut output = self.output.take();
         output.clear();
         output
     }
 
-    /// Keeps replies of this turn for [`Buffers::take_ready`].
+    /// Keeps responses of this turn for [`Buffers::take_ready`].
     pub(super) fn keep_ready(&self, output: Vec<u8>) {
         self.output.set(output);
     }
@@ -151,12 +151,12 @@ impl<S: HttpService> Buffers<S> {
         }
     }
 
-    /// An empty map for the headers of a request.
+    /// Returns an empty map for the headers of a request.
     pub(super) fn take_fields(&self) -> HeaderMap {
         self.fields.take().unwrap_or_default()
     }
 
-    /// Returns the map of a reply that was written.
+    /// Takes back the header map of a response that was written.
     pub(super) fn return_fields(&self, mut fields: HeaderMap) {
         fields.clear();
         self.fields.set(Some(fields));
@@ -166,7 +166,7 @@ impl<S: HttpService> Buffers<S> {
         self.reply_slot.take().unwrap_or_else(|| Box::pin(ReplyState::Nothing))
     }
 
-    /// Returns a reply slot and drops its contents.
+    /// Takes back a response slot and drops its contents.
     pub(super) fn return_reply_slot(&self, mut reply_slot: ReplySlot<S>) {
         reply_slot.set(ReplyState::Nothing);
         self.reply_slot.set(Some(reply_slot));
@@ -176,11 +176,11 @@ impl<S: HttpService> Buffers<S> {
 const SECOND: u64 = 1_000_000_000;
 
 /// The end of a head: the line with the date (RFC 9110 section 6.6.1) and an empty line. It is
-/// updated once per second, which reads the wall clock.
+/// updated once per second, with a read of the wall clock.
 #[derive(Debug)]
 pub(super) struct Date {
     lines: String,
-    /// When the lines were made, and for how many nanoseconds they are valid.
+    /// When the lines were created, and for how many nanoseconds they are valid.
     read: Tick,
     lasts: u64,
 }

@@ -1,5 +1,5 @@
-//! Connections that rest and move whenever they may, by a seeded chance, and rules that can be
-//! broken: what tests need, and no server.
+//! Moves and parks connections whenever possible, by seeded chance, and can break rules on purpose.
+//! Tests need this; servers do not.
 
 use bytes::Bytes;
 
@@ -11,24 +11,25 @@ use crate::transport::resting::Leave;
 /// How often connections park and move without need.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Chaos {
-    /// The same seed selects the same connections, as far as the clients behave the same.
+    /// The seed. The same seed selects the same connections, provided that the clients behave the
+    /// same.
     pub seed: u64,
-    /// One wait in so many ends with a move to another lane; 0: none.
+    /// One wait in this many ends with a move to another lane; 0: none.
     pub move_one_in: u64,
-    /// One wait in so many ends in the parking lot; 0: none.
+    /// One wait in this many ends in the parking lot; 0: none.
     pub park_one_in: u64,
     /// Whether lanes lend their connections at all times, as if a handler held them.
     pub lend: bool,
-    /// A rule to ignore.
+    /// A rule to break.
     pub broken: Option<Rule>,
 }
 
-/// What holds of a connection that leaves its lane.
+/// Invariants of a connection that leaves its lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// A request was served since the connection came.
+    /// The connection has served a request since it arrived.
     ServedHere,
-    /// What was read of a head goes along.
+    /// The part of a head that was read leaves with the connection.
     Unread,
 }
 
@@ -55,7 +56,7 @@ impl Choices {
         count > 0 && self.random.next().is_multiple_of(count)
     }
 
-    /// Where a connection goes that has to wait.
+    /// Chooses where a waiting connection goes.
     pub(crate) fn choose(&self, connection: &Connection) -> Option<Leave> {
         let lanes = self.lanes as u64;
         let served = connection.has_served_here() || self.breaks(Rule::ServedHere);
@@ -67,7 +68,7 @@ impl Choices {
         self.one_in(self.settings.park_one_in).then_some(Leave::Park)
     }
 
-    /// What was read of a connection that leaves, without it if that rule is broken.
+    /// The input that was read from a leaving connection; empty if the chaos breaks that rule.
     pub(crate) fn unread(&self, unread: Bytes) -> Bytes {
         if self.breaks(Rule::Unread) { Bytes::new() } else { unread }
     }

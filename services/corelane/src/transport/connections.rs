@@ -29,7 +29,7 @@ use crate::transport::parking_lot::ParkingLot;
 use crate::transport::resting::{ConnectionGuard, Leave, Resting};
 use crate::transport::tls::Termination;
 
-/// The connections of a lane, open and parked, and what they need.
+/// The connections of a lane, open and parked, and the state that they need.
 #[derive(Debug)]
 pub(crate) struct Connections {
     pub(crate) lane: Rc<LaneState>,
@@ -43,7 +43,7 @@ pub(crate) struct Connections {
     pub(crate) plain_requests: bool,
     /// Set if lanes lend connections to each other.
     pub(crate) lending: Option<Arc<Lending>>,
-    /// Connections that are borrowed from other lanes.
+    /// Number of connections borrowed from other lanes.
     pub(crate) guests: Tally,
     pub(crate) random: Random,
     /// Streams of upgraded connections that were dropped on another thread.
@@ -91,8 +91,8 @@ impl Connections {
         }
     }
 
-    /// Where a connection is to go that was just polled, has to wait and has no request. Asked after
-    /// each such poll: nothing but one cell is read while nothing is to be done.
+    /// Where a connection should go that was just polled, waits and has no request. Called after
+    /// each such poll: as long as there is nothing to do, it reads only one cell.
     #[inline]
     pub(crate) fn due(&self, connection: &Connection) -> Option<Leave> {
         if self.lane.polls.is_raised() { self.ask(connection) } else { None }
@@ -105,7 +105,7 @@ impl Connections {
             return None;
         }
         if connection.is_guest() {
-            // Its first poll does not read.
+            // A connection does not read in its first poll.
             let has_begun = connection.has_served_here() || connection.in_header();
             return has_begun.then_some(Leave::Return);
         }
@@ -120,10 +120,11 @@ impl Connections {
     }
 }
 
-/// What the lane has to drop, because it was dropped on another thread.
+/// A stream that its lane has to drop, because it was dropped on another thread.
 type Stray = Box<dyn Any + Send>;
 
-/// Streams of upgraded connections that were dropped on another thread, until their lane closes them.
+/// Streams of upgraded connections that were dropped on another thread. They wait here until their
+/// lane closes them.
 #[derive(Debug)]
 pub(crate) struct Strays(Mutex<Option<Vec<Stray>>>);
 
@@ -148,17 +149,18 @@ impl Strays {
         drop(strays);
     }
 
-    /// Leaves a stream to the thread of the lane.
+    /// Leaves a stream for the lane's thread to close.
     pub(crate) fn leave(&self, stray: Stray) {
         match &mut *self.list() {
             Some(strays) => strays.push(stray),
-            // The lane has ended, so no thread can close it. The end of the process does.
+            // The lane has ended, so no thread can close the stream. It closes when the process
+            // ends.
             None => mem::forget(stray),
         }
     }
 }
 
-/// An open connection among those of its lane, removed when dropped.
+/// One of the lane's open connections, removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Registration {
     pub(crate) connection: Rc<Connection>,
@@ -167,12 +169,12 @@ pub(crate) struct Registration {
     tenure: Tenure,
 }
 
-/// Whose connection it is.
+/// The owner of a connection.
 #[derive(Debug)]
 enum Tenure {
     Own(ConnectionGuard),
     Borrowed(Loan),
-    /// It has left the lane.
+    /// The connection has left the lane.
     Left,
 }
 
@@ -226,8 +228,8 @@ impl Registration {
         Registration { connection, connections, key, tenure }
     }
 
-    /// Leaves the lane. Returns the state that the connection keeps. `None`: it belongs to another
-    /// lane.
+    /// Leaves the lane. Returns the state that the connection keeps; `None` if the connection
+    /// belongs to another lane.
     pub(crate) fn leave(mut self) -> Option<(History, ConnectionGuard)> {
         match mem::replace(&mut self.tenure, Tenure::Left) {
             Tenure::Own(guard) => Some((self.connection.history(), guard)),
@@ -242,7 +244,7 @@ impl Registration {
         }
     }
 
-    /// Offers the socket to other lanes, if they lend to each other and it is plain.
+    /// Offers the socket to other lanes, if lanes lend to each other and the connection is plain.
     pub(crate) fn offer(&self, socket: Socket) -> (Socket, Option<Offered>) {
         let Some(lending) = &self.connections.lending else { return (socket, None) };
         if self.connection.is_guest() {

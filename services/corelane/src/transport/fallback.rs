@@ -1,5 +1,5 @@
-//! Serves by hyper what the plain path does not: HTTP/2, and HTTP/1.1 from the first request that is
-//! not plain.
+//! Uses hyper to serve what the plain path does not: HTTP/2, and HTTP/1.1 from the first request
+//! that is not plain.
 
 #[cfg(feature = "http2")]
 use std::error::Error;
@@ -42,19 +42,19 @@ const STREAM_WINDOW: u32 = 128 * 1024;
 const CONNECTION_WINDOW: u32 = 256 * 1024;
 
 /// Multiple of [`Limits::header_bytes`](crate::Limits::header_bytes) that h2 accepts as a header
-/// list. Up to this size our code replies, because replies of h2 itself cannot be counted. Clients
-/// see this size as SETTINGS_MAX_HEADER_LIST_SIZE, which is advisory. A client can make us hold
-/// [`STREAMS`] such lists, until the end of the connection's turn.
+/// list. Up to this size Corelane responds, because h2's own responses cannot be counted. Clients
+/// see this size as SETTINGS_MAX_HEADER_LIST_SIZE, which is advisory. A client can make the server
+/// hold [`STREAMS`] such lists until the end of the connection's turn.
 const HEADER_LISTS: u32 = 4;
 
-/// Bytes of a reply that h2 buffers beyond the client's window. With hyper's 400 KiB, 100 streams
-/// of a client that does not read would hold 40 MB.
+/// Bytes of a response that h2 buffers beyond the client's window. With hyper's 400 KiB, 100
+/// streams of a client that does not read would hold 40 MB.
 const SEND_BUFFER: usize = 64 * 1024;
 
 /// Maximum streams that the client opened and reset before they were processed, and maximum streams
-/// that we reset because of client errors. One more ends the connection (rapid reset,
-/// CVE-2023-44487, and "MadeYouReset", CVE-2025-8671). The limit equals the concurrent streams: a
-/// proxy may cancel all of them while a handler holds the lane.
+/// that the server reset because of client errors. One more ends the connection (rapid reset,
+/// CVE-2023-44487, and "MadeYouReset", CVE-2025-8671). The limit equals the number of concurrent
+/// streams, because a proxy may cancel all of them while a handler holds the lane.
 const RESET_STREAMS: usize = 100;
 const ERROR_STREAMS: usize = 100;
 
@@ -77,8 +77,8 @@ impl HttpSettings {
         http1
             .header_read_timeout(None)
             // Otherwise hyper reads while a request is in flight, into a buffer allocated for that,
-            // and drops a complete request that arrives together with a close. Our stream checks
-            // for a close only while a request waits.
+            // and drops a complete request that arrives together with a close. Corelane's stream
+            // checks for a close only while a request waits.
             .half_close(true)
             .max_buf_size(limits.header_bytes);
         // With an explicit limit hyper clears its field table for each request, which takes about
@@ -93,7 +93,7 @@ impl HttpSettings {
         }
     }
 
-    /// Serves a connection of HTTP/1.1 to its end, from `prefix` on, which was read before.
+    /// Serves an HTTP/1.1 connection to its end. `prefix` was already read from it.
     pub(crate) fn serve_http1<S: HttpService>(
         &self,
         dispatch: Dispatch<S>,
@@ -109,7 +109,7 @@ impl HttpSettings {
         spawn_local(run_http1(http, connection));
     }
 
-    /// Serves a connection of HTTP/2, from `prefix` on, which was read before.
+    /// Serves an HTTP/2 connection. `prefix` was already read from it.
     #[cfg(feature = "http2")]
     pub(crate) fn serve_http2<S: HttpService>(
         &self,
@@ -126,14 +126,14 @@ impl HttpSettings {
     }
 }
 
-/// The settings of HTTP/2.
+/// Returns hyper's settings for HTTP/2.
 #[cfg(feature = "http2")]
 fn http2_settings(lane: &LaneState) -> http2::Builder<StreamExecutor> {
     let mut http2 = http2::Builder::new(StreamExecutor { streams: Rc::clone(&lane.streams) });
     let header_bytes = u32::try_from(lane.limits.header_bytes).unwrap_or(u32::MAX);
     http2
-        // h2 answers a longer list with 431, and ends a connection whose CONTINUATION frames
-        // far exceed it.
+        // h2 rejects a longer list with 431, and ends a connection whose CONTINUATION frames far
+        // exceed the limit.
         .max_header_list_size(header_bytes.saturating_mul(HEADER_LISTS))
         .max_concurrent_streams(STREAMS)
         .initial_stream_window_size(STREAM_WINDOW)
@@ -144,7 +144,7 @@ fn http2_settings(lane: &LaneState) -> http2::Builder<StreamExecutor> {
         // RFC 8441: WebSocket over HTTP/2.
         .enable_connect_protocol()
         // hyper's pings need a timer per connection. The sweep ends idle connections and those
-        // that do not read their replies.
+        // that do not read their responses.
         .keep_alive_interval(None);
     http2
 }
@@ -152,7 +152,7 @@ fn http2_settings(lane: &LaneState) -> http2::Builder<StreamExecutor> {
 /// Counts and logs the end of a connection.
 fn ended(connection: &Connection, result: hyper::Result<()>) {
     if let Err(error) = result {
-        // What the stream refused is counted already.
+        // Errors that the stream rejected are counted already.
         if let Some(reason) = fault(&error).filter(|_| !connection.is_cut_off()) {
             connection.lane().metrics().refuse(reason);
         }
@@ -160,9 +160,9 @@ fn ended(connection: &Connection, result: hyper::Result<()>) {
     }
 }
 
-/// The client's error, if it made hyper end the connection.
+/// The client's error, if an error of the client made hyper end the connection.
 fn fault(error: &hyper::Error) -> Option<Refusal> {
-    // HTTP/1.1: hyper has answered 400 or 431 itself, before there was a request.
+    // HTTP/1.1: hyper itself has responded with 400 or 431, before there was a request.
     if error.is_parse() {
         let large = error.is_parse_too_large();
         return Some(if large { Refusal::HeaderTooLarge } else { Refusal::BadRequest });
@@ -197,7 +197,8 @@ enum End {
     Upgrade,
 }
 
-/// Not an async function, which would hold the connection twice: as its argument and as its own.
+/// Not an async function, because that would hold the connection twice: as its argument and as its
+/// own state.
 fn run_http1<S: HttpService>(mut http: Http1<S>, connection: Rc<Connection>) -> impl Future {
     async move {
         match poll_fn(|cx| poll_http1(&mut http, &connection, cx)).await {
@@ -231,7 +232,7 @@ fn poll_http1<S: HttpService>(
         if is_cut || connection.is_leaving() {
             return Poll::Ready(End::Done(result));
         }
-        // hyper keeps a rejected upgrade and leaves the stream to it when the connection ends,
+        // hyper keeps a rejected upgrade. When the connection ends, hyper leaves the stream to it,
         // including unwritten bytes (hyper 1.12.0, `Dispatched::Upgrade`). It does this once.
         ended(connection, result);
         return Pin::new(http).poll(cx).map(End::Done);
@@ -242,8 +243,8 @@ fn poll_http1<S: HttpService>(
     if connection.is_deserted() {
         return Poll::Ready(End::Drop);
     }
-    // A future that was made and not polled wakes nobody. While bytes of a reply wait, the socket
-    // does.
+    // A future that was created and not polled wakes nobody. While bytes of a response wait, the
+    // socket does.
     if !connection.is_unflushed() && connection.take_unpolled() {
         cx.waker().wake_by_ref();
     }
@@ -251,9 +252,9 @@ fn poll_http1<S: HttpService>(
     Poll::Pending
 }
 
-/// Answers a header that was not complete in time (RFC 9110 section 15.5.9). Best effort: a client
-/// that does not read loses it. Boxed, because this is rare and would enlarge the task of every
-/// connection.
+/// Responds to a header that was not complete in time (RFC 9110 section 15.5.9). Best effort: a
+/// client that does not read misses the response. Boxed, because this is rare and would enlarge the
+/// task of every connection.
 fn time_out<S: HttpService>(
     http: Http1<S>,
     connection: &Connection,

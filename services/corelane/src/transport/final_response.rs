@@ -1,4 +1,4 @@
-//! Replies that end a connection, written without hyper.
+//! Responses that end a connection, written without hyper.
 
 use std::io;
 use std::time::{Duration, SystemTime};
@@ -13,7 +13,7 @@ use crate::message::problem::Problem;
 use crate::request::lane_state::LaneState;
 use crate::request::refusal::{header_too_large, too_many_headers};
 
-/// A whole HTTP/1.1 reply that announces the end of its connection.
+/// A complete HTTP/1.1 response that announces the end of its connection.
 pub(crate) fn final_response(lane: &LaneState, problem: Problem, with_body: bool) -> Vec<u8> {
     let (status, mut headers, body) = problem.into_parts();
     lane.sign(&mut headers);
@@ -38,8 +38,8 @@ pub(crate) fn final_response(lane: &LaneState, problem: Problem, with_body: bool
     out
 }
 
-/// The reply to a head that hyper rejected with `status`, because of `fault` if that is known. `None`:
-/// no reply, because the client does not use HTTP.
+/// The response to a head that hyper rejected with `status`, because of `fault` if that is known.
+/// `None`: no response, because the client does not use HTTP.
 pub(crate) fn refused_head(
     limits: &Limits,
     status: StatusCode,
@@ -59,7 +59,7 @@ pub(crate) fn refused_head(
                  and begins with its connection preface",
             ))
         }
-        // The size of the head was checked before.
+        // The size of the head was checked earlier.
         None if status == StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => {
             Some(too_many_headers(limits.headers))
         }
@@ -71,15 +71,15 @@ pub(crate) fn refused_head(
     }
 }
 
-/// Maximum time for sending a final reply.
+/// Maximum time for sending a final response.
 pub(crate) const FINAL_RESPONSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Sends a final reply, whatever the request, and closes the connection.
+/// Sends a final response, whatever the request, and closes the connection.
 pub(crate) async fn dismiss(lane: &LaneState, mut socket: TcpStream, problem: Problem) {
     let final_response = async {
         say(lane, &mut socket, problem, true).await?;
-        // Closing with unread input resets the connection, which may lose the reply (RFC 9112
-        // section 9.6). Read until the client closes.
+        // Closing with unread input resets the connection, which may lose the response (RFC 9112
+        // section 9.6). Therefore read until the client closes.
         let mut unread = [0; 1024];
         while socket.read(&mut unread).await? > 0 {}
         io::Result::Ok(())
@@ -88,7 +88,7 @@ pub(crate) async fn dismiss(lane: &LaneState, mut socket: TcpStream, problem: Pr
     let _ = tokio::time::timeout(FINAL_RESPONSE_TIMEOUT, final_response).await;
 }
 
-/// Writes a complete reply that ends the connection.
+/// Writes a complete response that ends the connection.
 pub(crate) async fn say(
     lane: &LaneState,
     io: &mut (impl AsyncWriteExt + Unpin),

@@ -1,4 +1,4 @@
-//! What the connections of a lane share: the service, buffers, and the settings of hyper.
+//! State that the connections of a lane share: the service, buffers, and hyper's settings.
 
 use std::rc::Rc;
 
@@ -13,7 +13,7 @@ use crate::transport::buffers::Buffers;
 use crate::transport::connections::{Connections, Registration};
 use crate::transport::fallback::HttpSettings;
 
-/// What the connections of a lane share.
+/// State that the connections of a lane share.
 pub(crate) struct LaneService<S: HttpService> {
     pub(crate) lane: Rc<LaneState>,
     pub(crate) connections: Rc<Connections>,
@@ -37,14 +37,14 @@ impl<S: HttpService> LaneService<S> {
         }
     }
 
-    /// Gives a connection of HTTP/1.1 to hyper for the rest of its life, from `prefix` on, which
-    /// was read before.
+    /// Hands an HTTP/1.1 connection to hyper for the rest of its life. `prefix` was already read
+    /// from it.
     pub(crate) fn fall_back(&self, registration: Registration, socket: Socket, prefix: Bytes) {
         let dispatch = self.dispatch(&registration.connection);
         self.settings.serve_http1(dispatch, registration, socket, prefix);
     }
 
-    /// Gives a connection of HTTP/2 to hyper, from `prefix` on, which was read before.
+    /// Hands an HTTP/2 connection to hyper. `prefix` was already read from it.
     #[cfg(feature = "http2")]
     pub(crate) fn serve_http2(&self, registration: Registration, socket: Socket, prefix: Bytes) {
         let dispatch = self.dispatch(&registration.connection);

@@ -80,9 +80,8 @@ pub(crate) async fn serve<S: HttpService>(
     }
 }
 
-/// Reads the header of the PROXY protocol if there has to be one, performs the TLS handshake if TLS
-/// is configured, and detects the protocol. `None`: there is no
-/// connection to serve.
+/// Reads the PROXY protocol header if the listener expects one, performs the TLS handshake if TLS
+/// is configured, and detects the protocol. `None`: there is no connection to serve.
 async fn open(
     connections: &Connections,
     connection: &Rc<Connection>,
@@ -110,8 +109,7 @@ async fn open(
     }
 }
 
-/// Reads the header of the PROXY protocol, and nothing behind it. False: there is no connection to
-/// serve.
+/// Reads the PROXY protocol header, and no bytes beyond it. False: there is no connection to serve.
 async fn read_proxy_header(socket: &mut TcpStream, connection: &Connection) -> io::Result<bool> {
     let (mut header, mut space) = (Vec::new(), [0; proxy_header::LONGEST]);
     loop {
@@ -134,7 +132,7 @@ async fn read_proxy_header(socket: &mut TcpStream, connection: &Connection) -> i
                 return Ok(false);
             }
         };
-        // They wait in the socket.
+        // The bytes wait in the socket.
         socket.read_exact(&mut space[..own]).await?;
         if let Parsed::Whole { proxied, .. } = parsed {
             proxied.into_iter().for_each(|proxied| connection.client.set_proxied(proxied));
@@ -155,12 +153,12 @@ async fn accept(
     if poll_fn(|cx| socket.poll_peek(cx, &mut ReadBuf::new(&mut first))).await? == 0 {
         return Ok(None);
     }
-    // Boxed, and only after the first byte: a handshake needs more than a kilobyte, which plain and
+    // Boxed, and only after the first byte: a handshake needs more than a kilobyte, which plain or
     // silent connections should not pay for.
     Box::pin(answer(first[0], socket, config, connection, lane)).await
 }
 
-/// Answers a client whose first byte is `first`.
+/// Responds to a client whose first byte is `first`.
 #[cfg(feature = "tls")]
 async fn answer(
     first: u8,
@@ -204,7 +202,7 @@ async fn answer(
     }
 }
 
-/// What a handshake has agreed on.
+/// The parameters that a handshake negotiated.
 #[cfg(feature = "tls")]
 fn agreed(session: &ServerConnection) -> TlsInfo {
     TlsInfo {
@@ -221,7 +219,8 @@ fn agreed(session: &ServerConnection) -> TlsInfo {
     }
 }
 
-/// The name of a cipher suite in the registry of IANA. For those of TLS 1.3, rustls has its own.
+/// The name of a cipher suite in the IANA registry. rustls uses its own names for the suites of TLS
+/// 1.3.
 #[cfg(feature = "tls")]
 fn cipher_name(suite: CipherSuite) -> &'static str {
     match suite {

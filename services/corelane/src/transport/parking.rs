@@ -56,9 +56,9 @@ fn wake_ready<S: HttpService>(host: &Rc<LaneService<S>>, events: &mut Vec<Event>
     more
 }
 
-/// Ends overdue connections. Each turn first handles requests that wait in their sockets. So a lane
-/// that was blocked does not time out input that has arrived, and no client waits for the whole
-/// sweep.
+/// Ends overdue connections. Each turn first handles requests that wait in their sockets. A lane
+/// that was blocked therefore does not time out input that has arrived, and no client waits for the
+/// whole sweep.
 async fn sweep_parked<S: HttpService>(host: &Rc<LaneService<S>>, events: &mut Vec<Event>) {
     let lane = &host.lane;
     let mut from = 0;
@@ -84,8 +84,8 @@ async fn sweep_parked<S: HttpService>(host: &Rc<LaneService<S>>, events: &mut Ve
     }
 }
 
-/// Resumes a connection that was parked: here if there is an `order`, otherwise on the lane that
-/// has time for it.
+/// Resumes a parked connection: here if there is an `order`, otherwise on the lane that has time
+/// for it.
 fn wake<S: HttpService>(host: &Rc<LaneService<S>>, resting: Resting, order: Option<Order>) {
     let moves = &host.connections.moves;
     let elsewhere = if order.is_none() { moves.choose_lane() } else { None };
@@ -98,7 +98,7 @@ fn wake<S: HttpService>(host: &Rc<LaneService<S>>, resting: Resting, order: Opti
     }
 }
 
-/// Closes a connection without a reply.
+/// Closes a connection without a response.
 fn close<S: HttpService>(host: &Rc<LaneService<S>>, resting: Resting) {
     drop(resting);
     host.connections.lost_one();
@@ -109,7 +109,7 @@ impl Resting {
     /// earlier input was read.
     fn has_ended(&self, flags: EventFlags) -> bool {
         let end = EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR;
-        // hyper must answer an incomplete head.
+        // hyper must respond to an incomplete head.
         if !flags.intersects(end) || !self.unread.is_empty() {
             return false;
         }

@@ -1,4 +1,4 @@
-//! A connection without a lane's state.
+//! A connection that no lane holds state for.
 
 use std::io;
 use std::sync::Arc;
@@ -22,8 +22,8 @@ pub(crate) struct Resting {
     pub(crate) guard: ConnectionGuard,
 }
 
-/// Input that was read and not processed: part of a head, or pipelined requests. Usually empty,
-/// which takes one word.
+/// Input that was read but not processed: part of a head, or pipelined requests. It is usually
+/// empty and then takes one word.
 #[derive(Debug)]
 pub(crate) struct Unread(Option<Box<Bytes>>);
 
@@ -41,7 +41,7 @@ impl Unread {
     }
 }
 
-/// Where a connection goes that has no request.
+/// Where a connection without a request goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leave {
     /// To the parking lot.
@@ -53,7 +53,7 @@ pub(crate) enum Leave {
 }
 
 impl Resting {
-    /// A connection that has left its lane.
+    /// Creates a connection that has left its lane.
     pub(crate) fn new(
         mut history: History,
         guard: ConnectionGuard,
@@ -76,7 +76,7 @@ impl Movable for Resting {
     }
 }
 
-/// One of the open connections of the server, counted until it is dropped.
+/// One of the server's open connections, counted until it is dropped.
 #[derive(Debug)]
 pub(crate) struct ConnectionGuard {
     lanes: Arc<LaneGroup>,
@@ -122,7 +122,7 @@ impl ConnectionGuard {
 
 impl Drop for ConnectionGuard {
     fn drop(&mut self) {
-        // Its place is free before it counts as closed.
+        // The place is free before the connection counts as closed.
         self.assignment = None;
         self.place = PeerPlace::default();
         self.lanes.close();

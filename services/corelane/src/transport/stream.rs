@@ -20,15 +20,15 @@ use crate::transport::final_response::{final_response, refused_head};
 /// Maximum bytes read ahead while a request waits. A close behind more input is noticed later.
 const READ_AHEAD: usize = 2048;
 
-/// A reply of up to this size is copied into one buffer and sent. That is cheaper than a vectored
-/// write, for which the kernel copies and checks the vector first (send(2), writev(2)).
+/// A response of up to this size is copied into one buffer and sent. That is cheaper than a
+/// vectored write, for which the kernel copies and checks the vector first (send(2), writev(2)).
 const JOINED: usize = 512;
 
-/// A socket that returns bytes that were read before hyper requested them: to detect the protocol,
-/// or to notice a disconnect. It reports each arrival to its connection. On HTTP/1.1 it gives hyper
-/// one message at a time, and a head only as a whole. It ends the input where the framing is
-/// ambiguous, and where a head is too large. It also replaces hyper's own reply to a rejected head
-/// with ours. After an upgrade it passes the bytes of the other protocol through.
+/// A socket that first returns bytes that were read before hyper requested them, to detect the
+/// protocol or to notice a disconnect. It reports each arrival to its connection. On HTTP/1.1 it
+/// gives hyper one message at a time, and only complete heads. It ends the input where the framing
+/// is ambiguous and where a head is too large. It also replaces hyper's own response to a rejected
+/// head with Corelane's. After an upgrade it passes the bytes of the other protocol through.
 #[derive(Debug)]
 pub(crate) struct Stream {
     socket: Socket,
@@ -36,13 +36,13 @@ pub(crate) struct Stream {
     prefix: Bytes,
     connection: Rc<Connection>,
     framing: Framing,
-    /// The head that arrives in parts, and then what hyper has not read of it.
+    /// The head while it arrives in parts, then the part that hyper has not read.
     head: BytesMut,
-    /// The client closed its side.
+    /// Whether the client closed its side.
     ended: bool,
-    /// Set where the stream was cut.
+    /// Set if the stream was cut.
     cut: Option<InputEnd>,
-    /// The unwritten part of our reply that replaces hyper's.
+    /// The unwritten part of Corelane's response that replaces hyper's.
     instead: Option<Bytes>,
     closing: Closing,
     /// The connection is open until its stream is dropped, by hyper or by the service.
@@ -50,7 +50,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// A stream that starts with `prefix`, which was already read from the socket.
+    /// Creates a stream that starts with `prefix`, which was already read from the socket.
     pub(crate) fn new(socket: Socket, registration: Registration, prefix: Bytes) -> Stream {
         let connection = Rc::clone(&registration.connection);
         let allowed = connection.lane().limits.header_bytes;
@@ -68,20 +68,20 @@ impl Stream {
         }
     }
 
-    /// Whether the request whose head is being read must get a reply without a body.
+    /// Whether the response to the request whose head is being read must have no body.
     pub(crate) fn asks_head(&mut self) -> bool {
         // If hyper was never polled, the prefix was not read.
         let _ = self.framing.follow(&mem::take(&mut self.prefix));
         self.framing.asks_head()
     }
 
-    /// Whether the bytes are those of HTTP/1.1.
+    /// Whether the bytes belong to HTTP/1.1.
     fn is_tracked(&self) -> bool {
         !self.connection.is_multiplexed() && !self.connection.is_upgraded()
     }
 
-    /// Reads into `buf`: from the prefix first, then from the socket. On HTTP/1.1 up to the end of
-    /// the current message; what follows becomes the prefix.
+    /// Reads into `buf`: from the prefix first, then from the socket. On HTTP/1.1 it reads up to
+    /// the end of the current message; the following bytes become the prefix.
     fn poll_chunk(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let (before, is_tracked) = (buf.filled().len(), self.is_tracked());
         let was_in_body = self.framing.in_body();
@@ -120,7 +120,7 @@ impl Stream {
         Poll::Ready(Ok(()))
     }
 
-    /// Ends the input, before hyper has read it.
+    /// Ends the input before hyper has read it.
     fn end_input(&mut self, cut: InputEnd) {
         self.connection.lane().metrics().refuse(match cut.fault {
             Fault::Ambiguous(_) => Refusal::AmbiguousFraming,
@@ -132,7 +132,7 @@ impl Stream {
         self.cut = Some(cut);
     }
 
-    /// Gives hyper what is ready for it and fits. False: nothing is.
+    /// Gives hyper the bytes that are ready and fit. Returns false if there are none.
     fn give(&mut self, buf: &mut ReadBuf<'_>) -> bool {
         let has_ended = self.ended || self.cut.is_some();
         if !self.head.is_empty() {
@@ -151,7 +151,7 @@ impl Stream {
         has_ended
     }
 
-    /// Writes our reply instead of `hypers`, which counts as written when ours is.
+    /// Writes Corelane's response instead of `hypers`, which counts as written when Corelane's is.
     fn poll_instead(
         &mut self,
         cx: &mut Context<'_>,
@@ -161,7 +161,7 @@ impl Stream {
         let words = match &mut self.instead {
             Some(words) => words,
             None => {
-                // `hyper::Error` names the fault too, but only after this was written.
+                // `hyper::Error` names the fault too, but only after this response was written.
                 let status = status_of(hypers).unwrap_or(StatusCode::BAD_REQUEST);
                 let fault = self.cut.map(|cut| cut.fault);
                 let problem = refused_head(&self.connection.lane().limits, status, fault);
@@ -197,20 +197,20 @@ fn poll_upgraded<T>(
             return polled;
         }
         connection.writing();
-        // No other order has a meaning here.
+        // No other order applies here.
         let cut = loop {
             if let Order::Reset(cut) = ready!(connection.poll_order(cx)) {
                 break cut;
             }
         };
         connection.set_reset(cut);
-        // A reader of the stream sees its end. Fails only if the socket is closed.
+        // A reader of the stream sees the end. Fails only if the socket is closed.
         let _ = socket.cut();
     }
     Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
 }
 
-/// The status in a reply's status line (RFC 9112 section 4).
+/// The status in a response's status line (RFC 9112 section 4).
 fn status_of(reply: &[u8]) -> Option<StatusCode> {
     let rest = reply.strip_prefix(b"HTTP/1.1 ").or_else(|| reply.strip_prefix(b"HTTP/1.0 "))?;
     StatusCode::from_bytes(rest.first_chunk::<3>()?).ok()
@@ -218,7 +218,7 @@ fn status_of(reply: &[u8]) -> Option<StatusCode> {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // Requests over HTTP/2 may outlive it.
+        // Requests over HTTP/2 may outlive the stream.
         self.connection.client.forget_socket();
         if self.connection.is_reset() {
             // Otherwise the kernel keeps unread bytes for minutes (tcp(7), SO_LINGER in
@@ -246,7 +246,8 @@ pub(crate) fn read_ahead(
         };
         match read {
             Ok(()) if !ahead.filled().is_empty() => {}
-            // The error of rustls for an end without a `close_notify` (RFC 8446 section 6.1).
+            // The error that rustls returns for an end without a `close_notify` (RFC 8446 section
+            // 6.1).
             Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => {
                 connection.set_gone();
                 break;
@@ -350,7 +351,7 @@ impl AsyncWrite for Stream {
         self.connection.hyper_flushed();
         let Stream { socket, connection, prefix, .. } = &mut *self;
         if connection.waits_for_service() && read_ahead(socket, connection, prefix, cx) {
-            // hyper may wait for these very bytes by now, and the socket will not tell it.
+            // hyper may already wait for these bytes, and the socket will not wake it.
             cx.waker().wake_by_ref();
         }
         Poll::Ready(Ok(()))

@@ -1,6 +1,6 @@
-//! The streams of HTTP/2 connections. Each is a separate task. It waits while its client accepts no
-//! data, because the window of one stream may stay closed while other streams of the connection
-//! continue.
+//! The streams of HTTP/2 connections. Each stream is a separate task. It waits while its client
+//! accepts no data, because the window of one stream may stay closed while other streams of the
+//! connection continue.
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -31,15 +31,15 @@ where
 
 pin_project! {
     /// A hyper stream. Dropping it early resets the stream (RFC 9113 section 8.7, CANCEL), which
-    /// frees hyper's part of its reply.
+    /// frees hyper's part of the response.
     struct StreamTask<F> {
         #[pin]
         future: F,
         waiting: Option<WaitingStream>,
         streams: Rc<Streams>,
         // Set if this is the output of an upgraded stream, which is open as long as the task runs.
-        // The write timeout cannot apply to it: hyper hides whether it waits for the window or for the
-        // service. It also hides how much of a write the client has accepted.
+        // The write timeout cannot apply to such a stream: hyper hides whether it waits for the
+        // window or for the service. It also hides how much of a write the client has accepted.
         upgrade: Option<Box<Exchange>>,
     }
 }
@@ -55,7 +55,7 @@ impl<F: Future> Future for StreamTask<F> {
         let polled = this.future.poll(cx);
         let noted = this.streams.take_noted();
         if polled.is_ready() {
-            // Still there if hyper reset the stream instead of upgrading it.
+            // The upgrade is still there if hyper reset the stream instead of upgrading it.
             this.streams.take_upgrade();
             return Poll::Ready(());
         }

@@ -30,7 +30,7 @@ use crate::request::connection::History;
 use crate::request::lane_state::{LaneState, RequestSettings, RequestShared};
 use crate::request::routes::Routes;
 
-/// Connections of a server with one lane have nowhere to go.
+/// Creates the connections of a server with one lane, which cannot move.
 fn connections() -> Rc<Connections> {
     let routes = Arc::new(Routes::new(&[], 0).expect("no templates"));
     let lane = Lane::new(0, &LaneGroup::new(&[None], routes.rows(), None, None));

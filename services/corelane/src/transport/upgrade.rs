@@ -1,7 +1,8 @@
-//! Hands the stream of an HTTP/1.1 connection to the service, after a reply with status 101.
+//! Hands the stream of an HTTP/1.1 connection to the service, after a response with status 101.
 //!
-//! hyper requires a stream that is [`Send`] for that, because the service may take it to any thread.
-//! Ours belongs to its lane: [`UpgradableStream`] returns an error on any other thread.
+//! For that, hyper requires a stream that is [`Send`], because the service may take it to any
+//! thread. Corelane's stream belongs to its lane: [`UpgradableStream`] returns an error on any
+//! other thread.
 
 use std::future::poll_fn;
 use std::io;
@@ -21,7 +22,7 @@ use crate::request::service::HttpService;
 use crate::transport::connections::Strays;
 use crate::transport::stream::Stream;
 
-/// A stream that can be owned by any thread, and used by that of its lane.
+/// A stream that any thread may own, but only its lane's thread may use.
 #[derive(Debug)]
 pub(crate) struct UpgradableStream {
     /// `None` once it is dropped.
@@ -104,7 +105,7 @@ pub(super) fn upgrade<S: HttpService>(
 ) -> Pin<Box<dyn Future<Output = ()>>> {
     Box::pin(async move {
         let result = poll_fn(|cx| poll(&mut http, &connection, cx)).await;
-        // hyper keeps the stream unless it handed that over.
+        // hyper still has the stream if it did not hand it over.
         if http.into_parts().is_none() {
             connection.end_http();
         }

@@ -1,4 +1,4 @@
-//! Decides when active connections change lanes. This is the logic of the mover, without clocks and
+//! Decides when active connections change lanes. This is the mover's logic, without clocks and
 //! threads.
 //!
 //! ```text
@@ -10,15 +10,15 @@
 //! ```
 //!
 //! A plan moves half of the difference between two lanes, so it cannot reverse the difference. The
-//! lane itself chooses the connections: it compares the load that each caused during the
-//! observation with [what is left](Transfer::take) of the plan. So a lane that is busy because of a
-//! single connection gives none away, and the plan fails.
+//! lane itself chooses the connections: it compares the load that each connection caused during the
+//! observation with [the rest](Transfer::take) of the plan. A lane that is busy because of a single
+//! connection therefore gives none away, and the plan fails.
 
 use std::time::{Duration, Instant};
 
 use crate::metrics::{Moved, PlanOutcome};
 
-/// Interval between checks of the lanes while one is busy, and otherwise.
+/// Intervals between checks of the lanes: while a lane is busy, and otherwise.
 const TICK: Duration = Duration::from_millis(10);
 const SLOW_TICK: Duration = Duration::from_millis(100);
 
@@ -28,27 +28,27 @@ const STIRRING: f64 = 0.4;
 /// Weight of a new tick in the busy share of a lane.
 const TICK_SHARE: f64 = 0.3;
 
-/// Smoothing time for the rounds of saturated lanes. They are compared by their amount of work, not
-/// by its timing, and a lane that briefly loses its CPU should not give connections away.
+/// Smoothing time for the rounds of saturated lanes. Lanes are compared by their amount of work,
+/// not by its timing, and a lane that briefly loses its CPU should not give connections away.
 const ROUND_WINDOW: f64 = 0.5;
 
-/// Lanes are uneven if one is busier than this, and busier than another by [`DIFFERENCE`].
+/// Lanes are uneven if one lane is busier than this, and busier than another by [`DIFFERENCE`].
 pub(super) const BUSY: f64 = 0.6;
 pub(super) const DIFFERENCE: f64 = 0.25;
 
-/// Above this busy share lanes are saturated. Their busy shares no longer differ, so their rounds
-/// are compared.
+/// Above this busy share a lane is saturated. The busy shares of saturated lanes no longer differ,
+/// so their rounds are compared.
 const SATURATED: f64 = 0.9;
 
-/// Rounds are uneven if one is this many times as long as another, and longer by [`GRAIN`].
+/// Rounds are uneven if one is this many times as long as another, and also longer by [`GRAIN`].
 const ROUNDS: f64 = 1.5;
 const GRAIN: f64 = 100e-6;
 
 /// How long lanes must be uneven before a plan starts.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// Time for observing connections, and then for moving them. It is extended until each connection
-/// should have had one or two requests, at most to [`LONGEST`].
+/// Time for observing connections, and then for moving them. It is extended, at most to
+/// [`LONGEST`], until each connection should have had one or two requests.
 const OBSERVATION: Duration = Duration::from_millis(30);
 const TRANSFER_TIME: Duration = Duration::from_millis(50);
 const REQUESTS: f64 = 1.5;
@@ -69,15 +69,15 @@ const DOUBLINGS: u32 = 6;
 /// The state of a lane at a tick.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sample {
-    /// Wall-clock time that it was busy since its start, including the running handler.
+    /// Wall-clock time for which the lane was busy since its start, including the running handler.
     pub(super) busy: Duration,
-    /// Requests that ended since its start.
+    /// Number of requests that ended since the lane's start.
     pub(super) requests: u64,
-    /// Connections with a request since the last sweep.
+    /// Number of connections with a request since the last sweep.
     pub(super) active: u64,
-    /// Load that it has given away for its current plan.
+    /// Load that the lane has given away for its current plan.
     pub(super) given: Spent,
-    /// The lane was blocked since the last step was sent, and has not received it.
+    /// Whether the lane has been blocked since the last step was sent, and has not received it.
     pub(super) unresponsive: bool,
 }
 
@@ -85,14 +85,14 @@ pub(super) struct Sample {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Spent {
     pub(super) connections: u32,
-    /// Their load, in the unit of [`Transfer::left`].
+    /// The load of these connections, in the unit of [`Transfer::left`].
     pub(super) taken: f64,
 }
 
-/// A step of a plan, sent to a lane.
+/// A step of a plan that is sent to a lane.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Step {
-    /// Measure the polls of its connections.
+    /// Measure the polls of the lane's connections.
     Observe,
     /// Give connections away.
     Transfer(Transfer),
@@ -105,7 +105,7 @@ pub(super) enum Step {
 pub(crate) struct Transfer {
     pub(crate) to: usize,
     pub(crate) why: Moved,
-    /// The remaining budget: a share of the lane's time for [`Moved::Busy`], seconds of its round
+    /// The rest of the budget: a share of the lane's time for [`Moved::Busy`], seconds of its round
     /// for [`Moved::Saturated`].
     left: f64,
     connections: u32,
@@ -117,8 +117,8 @@ impl Transfer {
         Transfer { to, why, left, connections: MOST, begun: false }
     }
 
-    /// Whether a connection with this load leaves. One without load stays, because moving it would
-    /// change nothing.
+    /// Whether a connection with this load leaves. A connection without load stays, because moving
+    /// it would change nothing.
     pub(crate) fn take(&mut self, takes: f64) -> bool {
         let slack = if self.begun { 1.0 } else { SLACK };
         let goes = self.connections > 0 && takes > 0.0 && takes <= self.left * slack;
@@ -131,7 +131,7 @@ impl Transfer {
     }
 }
 
-/// Two lanes that differ.
+/// Two lanes whose load differs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Uneven {
     from: usize,
@@ -155,7 +155,7 @@ enum PlanStage {
 #[derive(Clone, Copy, Debug, Default)]
 struct Gauge {
     last: Sample,
-    /// Seconds of busy time that were reported with one tick and belong to earlier ones: an event
+    /// Seconds of busy time that were reported with one tick and belong to earlier ticks: an event
     /// loop updates its counter only after many polls.
     owed: f64,
     busy: f64,
@@ -180,19 +180,19 @@ impl Gauge {
         self.last = Sample { busy, ..sample };
     }
 
-    /// Time to serve one request of each active connection, in seconds.
+    /// Time in seconds to serve one request on each active connection.
     fn round(&self) -> f64 {
         if self.rate > 0.0 { self.last.active as f64 * self.work / self.rate } else { 0.0 }
     }
 }
 
-/// Decides at each tick which lane gives what away.
+/// Decides at each tick which lane gives away what.
 #[derive(Debug)]
 pub(super) struct Policy {
     lanes: Vec<Gauge>,
     last: Option<Instant>,
     state: PlanStage,
-    /// Consecutive plans without effect that are not yet forgiven.
+    /// Number of consecutive plans without effect that are not yet forgiven.
     failures: u32,
     /// When lanes were last uneven, or a failure was forgiven.
     restless: Option<Instant>,
@@ -304,7 +304,7 @@ impl Policy {
             }
             PlanStage::CoolingDown { until, .. } if now < until => None,
             PlanStage::CoolingDown { uneven, spent, .. } => {
-                // A plan that works reduces the difference by twice what it moved.
+                // An effective plan reduces the difference by twice the load that it moved.
                 let helped = uneven.by - self.difference(&uneven) >= spent.taken / 2.0;
                 self.end(if helped { PlanOutcome::Helped } else { PlanOutcome::NoHelp }, now);
                 None
@@ -373,7 +373,7 @@ impl Policy {
             let uneven = Uneven { from, to, why: Moved::Saturated, by: most - least };
             return (most > ROUNDS * least && uneven.by > GRAIN).then_some(uneven);
         }
-        // Of several saturated lanes, the one with the most work.
+        // If several lanes are saturated, the lane with the most work is chosen.
         let from = lanes().filter(|&lane| self.lanes[lane].busy > SATURATED).max_by(round);
         let (from, to) = (from.or_else(|| lanes().max_by(busy))?, lanes().min_by(busy)?);
         let by = self.lanes[from].busy - self.lanes[to].busy;
@@ -392,7 +392,7 @@ impl Policy {
 }
 
 impl Uneven {
-    /// Whether this is the same source lane, for the same reason.
+    /// Whether the source lane and the reason are the same.
     fn is(&self, other: &Uneven) -> bool {
         (self.from, self.why) == (other.from, other.why)
     }

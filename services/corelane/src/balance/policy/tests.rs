@@ -1,10 +1,10 @@
-//! Tests of the policy in virtual time: with tables, and with lanes whose connections cause a given
+//! Tests of the policy in virtual time, with tables, and with lanes whose connections cause a given
 //! load.
 
 use super::*;
 use crate::base::random::Random;
 
-/// A connection that demands the share `wants` of a lane's time, in requests of `cost` seconds.
+/// A connection that demands the share `wants` of a lane's time, with requests of `cost` seconds.
 #[derive(Clone, Copy, Debug)]
 struct SimulatedClient {
     lane: usize,
@@ -57,8 +57,8 @@ impl World {
         self.clients.iter().filter(|client| client.lane == lane).count()
     }
 
-    /// The share of its lane's time that each connection gets: its demand if that fits. Otherwise
-    /// connections alternate, in proportion to the work that each requests per turn.
+    /// The share of its lane's time that each connection receives: its demand if all demands fit.
+    /// Otherwise connections alternate, in proportion to the work that each requests per turn.
     fn shares(&self, lane: usize) -> Vec<f64> {
         let of_lane = self.clients.iter().filter(|client| client.lane == lane);
         let turns: f64 = of_lane.map(|client| client.wants * client.cost).sum();
@@ -127,7 +127,7 @@ impl World {
     }
 }
 
-/// `count` connections on `lane`.
+/// Creates `count` connections on `lane`.
 fn clients(count: usize, lane: usize, wants: f64, cost: f64) -> Vec<SimulatedClient> {
     vec![SimulatedClient { lane, wants, cost }; count]
 }
@@ -169,7 +169,7 @@ fn one_hot_connection_stays_and_is_looked_at_ever_more_rarely() {
         let mut world = World::new(2, all);
         world.run(60);
         assert_eq!(world.moved, 0);
-        // 60 s have time for 250 plans if only the cool-down delays them.
+        // In 60 s there is time for 250 plans if only the cool-down delays them.
         assert!((1..=12).contains(&world.observed), "{} plans", world.observed);
         assert_eq!(world.outcomes, vec![PlanOutcome::Futile; world.observed as usize]);
     }
@@ -198,7 +198,8 @@ fn saturated_lanes_even_out_their_rounds() {
 
 #[test]
 fn rounds_count_what_requests_cost_and_not_connections() {
-    // 4 connections of 10 ms, 60 of 200 us: a round takes 40 ms on one lane, 12 ms on the other.
+    // 4 connections with requests of 10 ms, 60 with 200 us: a round takes 40 ms on one lane, 12 ms
+    // on the other.
     let both = [clients(4, 0, 0.9, 10e-3), clients(60, 1, 0.8, COST)].concat();
     let mut world = World::new(2, both);
     world.run(10);
@@ -341,7 +342,7 @@ fn a_lane_that_is_held_up_is_waited_for() {
 
 #[test]
 fn slow_requests_are_given_their_time() {
-    // Each of 8 connections has a request in 160 ms.
+    // Each of the 8 connections has a request every 160 ms.
     let mut world = World::new(2, clients(8, 0, 0.9, 20e-3));
     world.run(3);
     assert_eq!((world.count(0), world.count(1)), (4, 4));

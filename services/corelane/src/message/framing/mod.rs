@@ -4,14 +4,14 @@
 //! hyper ignores Content-Length if Transfer-Encoding is present, merges equal Content-Length fields
 //! and accepts a bare LF as line end. It also strips a fragment from the target and ignores
 //! whitespace after a chunk size. A parser in front may read each of these differently, and treat
-//! bytes of a body as a request or vice versa (request smuggling, RFC 9112 section 11.2). These are
-//! invisible in the parsed request, so the tracker reads the bytes before hyper does. At the first
-//! such byte it ends hyper's input with bytes that hyper rejects.
+//! bytes of a body as a request or vice versa (request smuggling, RFC 9112 section 11.2). The
+//! parsed request does not show these differences, so the tracker reads the bytes before hyper
+//! does. At the first ambiguous byte it ends hyper's input with bytes that hyper rejects.
 //!
-//! hyper gets one message at a time, and its head as a whole, once it is complete. So neither the
-//! reply to a head nor its size limit depends on how the bytes arrive.
+//! hyper receives one message at a time, and each head only once it is complete. Therefore neither
+//! the response to a head nor its size limit depends on how the bytes arrive.
 //!
-//! The tracker need not detect input that hyper rejects itself: the connection then ends, and the
+//! The tracker need not detect input that hyper itself rejects: the connection then ends, and the
 //! tracker is [lost](State::Lost).
 
 mod chunked;
@@ -23,19 +23,19 @@ use request_line::RequestLine;
 pub(crate) use request_line::Spoken;
 
 /// Ends a head so that hyper rejects it: NUL is not allowed in a head (RFC 9110 section 5.5). The
-/// empty line makes hyper parse a head of which it has read a part before.
+/// empty line makes hyper parse a head of which it has already read a part.
 const REFUSED_HEAD: &[u8] = b"\0\r\n\r\n";
 
 const CONTENT_LENGTH: &[u8] = b"content-length";
 const TRANSFER_ENCODING: &[u8] = b"transfer-encoding";
 const USUAL_END: &[u8] = b" HTTP/1.1\r\n";
 
-/// Why the input ends.
+/// The reason why the input ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Parsers read it differently; the reason, for the client.
+    /// Parsers read the input differently. Contains the reason for the client.
     Ambiguous(&'static str),
-    /// It does not begin a request of HTTP/1.1 or HTTP/1.0.
+    /// The input does not begin an HTTP/1.1 or HTTP/1.0 request.
     Invalid(Spoken),
     /// The head has more bytes than allowed.
     HeadTooLarge,
@@ -44,9 +44,9 @@ pub(crate) enum Fault {
 /// Where to end the input, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct InputEnd {
-    /// Bytes of the chunk that are passed to hyper.
+    /// Bytes of the chunk that are passed on to hyper.
     pub(crate) at: usize,
-    /// Bytes that hyper receives after them, before the end of the stream.
+    /// Bytes that hyper receives after that, before the end of the stream.
     pub(crate) tail: &'static [u8],
     pub(crate) fault: Fault,
 }
@@ -63,7 +63,7 @@ pub(crate) struct Framing {
     spoken: Spoken,
     /// Maximum bytes of a head and the empty lines before it.
     allowed: usize,
-    /// Bytes of the current head that were read, and of the empty lines before it.
+    /// Bytes read of the current head and of the empty lines before it.
     head: usize,
 }
 
@@ -79,7 +79,7 @@ enum State {
         expected: &'static [u8],
         matched: usize,
     },
-    /// Within another field, or the rest of one.
+    /// Within another field, or the rest of a field.
     Field {
         after_cr: bool,
     },
@@ -123,7 +123,7 @@ type Consumed = Result<usize, (usize, &'static str)>;
 const BARE_LF: &str = "a line ends with LF alone";
 
 impl Framing {
-    /// A tracker that allows heads of so many bytes.
+    /// Creates a tracker that allows heads of this many bytes.
     pub(crate) fn new(allowed: usize) -> Self {
         Framing {
             state: State::Start,
@@ -136,7 +136,8 @@ impl Framing {
         }
     }
 
-    /// Tracks bytes that arrived, up to the end of the current message. Returns their number.
+    /// Tracks bytes that arrived, up to the end of the current message. Returns how many were
+    /// tracked.
     pub(crate) fn follow(&mut self, chunk: &[u8]) -> Result<usize, InputEnd> {
         let mut at = 0;
         while at < chunk.len() && (at == 0 || !self.is_between()) {
@@ -174,12 +175,12 @@ impl Framing {
         (self.head == self.allowed).then_some(Fault::HeadTooLarge)
     }
 
-    /// Whether the reply to the head that is read must have no body (RFC 9110 section 9.3.2).
+    /// Whether the response to the head being read must have no body (RFC 9110 section 9.3.2).
     pub(crate) fn asks_head(&self) -> bool {
         self.line.asks_head()
     }
 
-    /// Whether nothing of the next message was read.
+    /// Whether nothing of the next message has been read.
     pub(crate) fn is_between(&self) -> bool {
         self.state == State::Start && self.head == 0
     }
@@ -204,8 +205,8 @@ impl Framing {
         !matches!(self.state, State::Start | State::Lost) && !self.in_head()
     }
 
-    /// Consumes part of `rest`, which is not empty. With 0 bytes only the state changed, to one
-    /// that consumes at least one byte.
+    /// Consumes part of `rest`, which is not empty. If it consumes 0 bytes, only the state has
+    /// changed, and the new state consumes at least one byte.
     fn step(&mut self, rest: &[u8]) -> Consumed {
         match self.state {
             State::Start | State::StartLf | State::RequestLine => self.start(rest),
@@ -222,7 +223,7 @@ impl Framing {
         }
     }
 
-    /// Changes to the state `next` if `byte` is the one that hyper accepts here.
+    /// Changes to the state `next` if `byte` is the byte that hyper accepts here.
     fn expect(&mut self, byte: u8, only: u8, next: impl FnOnce(&mut Self) -> State) -> Consumed {
         self.state = if byte == only { next(self) } else { State::Lost };
         Ok(1)
@@ -385,8 +386,8 @@ impl Framing {
     }
 }
 
-/// The position of the fragment in a target. A method may contain a number sign, a target may not
-/// (RFC 9112 section 3.2).
+/// The position of the fragment in a target. A method may contain a number sign, but a target may
+/// not (RFC 9112 section 3.2).
 fn fragment(part: &[u8], has_method: bool) -> Option<usize> {
     let target = if has_method { 0 } else { memchr(b' ', part)? };
     memchr(b'#', &part[target..]).map(|fragment| target + fragment)

@@ -22,10 +22,11 @@ pub(crate) enum Spoken {
 /// The part of a request line that was read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RequestLine {
-    /// Length of the prefix that it shares with [`HEAD_METHOD`].
+    /// Length of the prefix that the line shares with [`HEAD_METHOD`].
     head: u8,
     spaces: u8,
-    /// The start of the last word, with room for the end of the line behind a version, and its length.
+    /// The start of the last word and its length. There is room for the end of the line after a
+    /// version.
     version: [u8; 10],
     version_len: u8,
     after_cr: bool,
@@ -45,8 +46,8 @@ impl RequestLine {
         self.after_cr
     }
 
-    /// Compares the start with HEAD, across parts. Returns the place of the first byte that no method
-    /// has.
+    /// Compares the start with HEAD, across parts. Returns the position of the first byte that is
+    /// not allowed in a method.
     pub(super) fn note_method(&mut self, part: &[u8]) -> Option<usize> {
         if self.spaces > 0 {
             return None;

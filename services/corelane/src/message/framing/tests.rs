@@ -13,10 +13,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
 
-/// The largest head.
+/// The maximum size of a head.
 const ALLOWED: usize = 100;
 
-/// Where the messages of a stream in these parts end, and the position and reason of the cut.
+/// The end of each message in a stream of these parts, and the position and reason of the cut.
 fn followed_in(parts: &[&[u8]]) -> (Vec<usize>, Option<(usize, Fault)>) {
     let mut framing = Framing::new(ALLOWED);
     let (mut ends, mut before) = (vec![], 0);
@@ -259,7 +259,7 @@ async fn parsed(bytes: Vec<u8>) -> Vec<String> {
     requests.take()
 }
 
-/// Where messages start according to the tracker, and the bytes that are passed to hyper.
+/// The start of each message according to the tracker, and the bytes that are passed on to hyper.
 fn followed(bytes: &[u8]) -> (Vec<usize>, Vec<u8>) {
     let mut framing = Framing::new(usize::MAX);
     let mut begins = Vec::new();

@@ -17,7 +17,7 @@ use crate::message::conformance::{is_host, letters_digits_and};
 /// The end of a plain request line.
 const VERSION: &[u8] = b" HTTP/1.1";
 
-/// The parts of a plain head and their positions. Reused.
+/// The parts of a plain head and their positions. The memory is reused.
 #[derive(Debug, Default)]
 pub(crate) struct Head {
     method: Method,
@@ -33,19 +33,19 @@ pub(crate) struct Head {
 /// A range of a head: start and end.
 type Range = (usize, usize);
 
-/// What the bytes of a connection begin with.
+/// The result of reading the first bytes of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// A plain request: bytes of its head, and of its body.
+    /// A plain request, with the length of its head and of its body.
     Plain { head: usize, body: usize },
     /// The beginning of a head that may be plain.
     Partial,
-    /// Anything else: hyper reads it.
+    /// Anything else, which hyper reads.
     Other,
 }
 
 impl Head {
-    /// Tells what `bytes` begin with, which are not empty.
+    /// Determines what `bytes`, which are not empty, begin with.
     pub(crate) fn read(&mut self, bytes: &[u8], limits: &Limits) -> Found {
         match self.head(&bytes[..bytes.len().min(limits.header_bytes)], limits) {
             Ok(()) if self.body as u64 <= limits.body_bytes => {
@@ -95,7 +95,7 @@ impl Head {
         }
     }
 
-    /// Reads a field: its name, what that means, and its value.
+    /// Reads a field and returns its name, its meaning and its value.
     fn field<'a>(
         &mut self,
         line: &'a [u8],
@@ -111,7 +111,7 @@ impl Head {
         Some((name, meaning, value))
     }
 
-    /// Reads the request line; where the fields begin.
+    /// Reads the request line and returns where the fields begin.
     fn request_line(&mut self, line: &[u8], limits: &Limits) -> Option<usize> {
         let rest = line.strip_suffix(VERSION)?;
         let space = memchr(b' ', rest)?;
@@ -129,8 +129,8 @@ impl Head {
     }
 
     /// Builds the request that [`Head::read`] found in `bytes`, and returns it with the part of its
-    /// body that has arrived. Copies the bytes once, to `memory`. `None`: a value has bytes that are
-    /// not plain.
+    /// body that has arrived. Copies the bytes once, to `memory`. `None`: a value contains bytes
+    /// that are not plain.
     pub(crate) fn request(
         &mut self,
         bytes: &[u8],
@@ -157,16 +157,16 @@ impl Head {
     }
 }
 
-/// Why a head is not plain.
+/// The reason why a head is not plain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Odd {
-    /// It is not complete.
+    /// The head is not complete.
     Short,
-    /// hyper reads it.
+    /// hyper has to read the head.
     Other,
 }
 
-/// The line that begins at `from`, without its end, which is CRLF and nothing else.
+/// The line that begins at `from`, without its end, which must be exactly CRLF.
 fn line(bytes: &[u8], from: usize) -> Result<&[u8], Odd> {
     let rest = &bytes[from..];
     let end = memchr(b'\n', rest).ok_or(Odd::Short)?;
@@ -202,8 +202,8 @@ fn is_padded(value: &[u8]) -> bool {
     odd || value.first() == Some(&b' ') || value.last() == Some(&b' ')
 }
 
-/// A Content-Length that every parser reads in the same way: digits without a leading 0 (RFC 9110
-/// section 8.6). A larger number exceeds what one read returns.
+/// Parses a Content-Length that every parser reads in the same way: digits without a leading 0 (RFC
+/// 9110 section 8.6). A longer number exceeds what one read returns.
 fn length(value: &[u8]) -> Option<usize> {
     let plain = matches!(value, [b'0'] | [b'1'..=b'9', ..]) && value.len() <= 9;
     if !plain || !value.iter().all(u8::is_ascii_digit) {
@@ -215,7 +215,7 @@ fn length(value: &[u8]) -> Option<usize> {
 /// The meaning of a field for the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Meaning {
-    /// No meaning; only the service uses it.
+    /// No meaning for the message: an end-to-end field that only the service uses.
     End,
     Host,
     Connection,
@@ -248,7 +248,7 @@ const LONGEST: usize = 32;
 /// Number of places; a browser behind a proxy sends about twenty headers.
 const PLACES: usize = 128;
 
-/// Headers of proxies that no standard defines. A constant name needs no reference count.
+/// Headers that proxies add and no standard defines. A constant name needs no reference count.
 const OF_PROXIES: [HeaderName; 10] = [
     HeaderName::from_static("traceparent"),
     HeaderName::from_static("tracestate"),
@@ -262,7 +262,7 @@ const OF_PROXIES: [HeaderName; 10] = [
     HeaderName::from_static("x-request-id"),
 ];
 
-/// A name as it was written.
+/// A name as the client wrote it.
 #[derive(Debug)]
 struct Known {
     written: [u8; LONGEST],
@@ -272,8 +272,8 @@ struct Known {
 }
 
 /// The most recent names, indexed by a hash of their bytes. Comparing a name is much cheaper than
-/// parsing it, which checks it, converts it to lower case, looks it up among the standard names,
-/// and allocates memory for any other.
+/// parsing it. The parser checks the name, converts it to lower case, looks it up among the
+/// standard names, and allocates memory if it finds none.
 #[derive(Debug)]
 struct Names(Vec<Option<Known>>);
 
@@ -284,7 +284,7 @@ impl Default for Names {
 }
 
 impl Names {
-    /// The name that is written like this, and its meaning. `None`: it is not a valid name.
+    /// Returns the name that is written like this, and its meaning. `None`: the name is not valid.
     fn read(&mut self, written: &[u8]) -> Option<(HeaderName, Meaning)> {
         if written.len() > LONGEST {
             // All names with a meaning are shorter.
@@ -313,8 +313,8 @@ impl Known {
     }
 }
 
-/// The place of a name. With these factors no two of the 38 names that browsers and proxies usually
-/// send collide, in lower case or with capitals.
+/// The place of a name. With these factors, the 38 names that browsers and proxies usually send do
+/// not collide, in lower case or capitalised.
 fn place(written: &[u8]) -> usize {
     let byte = |at: usize| written.get(at).map_or(0, |&byte| usize::from(byte));
     let (length, last) = (written.len(), written.len().wrapping_sub(1));

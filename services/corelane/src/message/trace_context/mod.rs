@@ -9,22 +9,22 @@ use http::{HeaderMap, HeaderValue};
 pub(crate) const PARENT_FIELD: &str = "traceparent";
 const STATE_FIELD: &str = "tracestate";
 
-/// The flags of version 00: sampled, and random trace id (section 3.2.2.5). Others are passed on as
-/// 0.
+/// The flags of version 00: sampled, and random trace id (section 3.2.2.5). Other flags are passed
+/// on as 0.
 const SAMPLED: u8 = 1;
 const RANDOM: u8 = 2;
 
 /// Length of version 00. Later versions start with the same fields (section 4.2).
 const LENGTH: usize = 55;
 
-/// The minimum length of a `tracestate` that must be passed on (section 3.3.1.5). A longer one is
+/// The minimum length of a `tracestate` that must be passed on (section 3.3.1.5). A longer value is
 /// dropped.
 const STATE_LENGTH: usize = 512;
 const STATE_MEMBERS: usize = 32;
 
 /// The trace of a request, and the parent span for calls to other services.
 ///
-/// [`trace_context`](crate::trace_context) returns the context of the current request. It belongs into
+/// [`trace_context`](crate::trace_context) returns the context of the current request. Set it in
 /// the headers `traceparent` and `tracestate` of each call that the handler makes.
 ///
 /// ```
@@ -52,7 +52,7 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
-    /// A trace that starts with this span and has a random id.
+    /// Creates a trace that starts with this span and has a random id.
     pub(crate) fn begin(trace: [u8; 16], span: [u8; 8]) -> Self {
         TraceContext { trace, span, flags: SAMPLED | RANDOM, state: None }
     }
@@ -92,7 +92,7 @@ impl TraceContext {
         })
     }
 
-    /// The same trace, with another span as the parent of calls.
+    /// The same trace with another span as the parent of calls.
     pub(crate) fn below(mut self, span: [u8; 8]) -> Self {
         self.span = span;
         self
@@ -103,8 +103,8 @@ impl TraceContext {
         self.trace
     }
 
-    /// The id of the parent span for calls to other services: the span of this server where it records
-    /// the request, otherwise the span of its caller.
+    /// The id of the parent span for calls to other services: this server's span if it records the
+    /// request, otherwise the caller's span.
     pub fn span_id(&self) -> [u8; 8] {
         self.span
     }

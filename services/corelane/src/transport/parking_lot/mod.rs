@@ -1,9 +1,9 @@
-//! The parked connections of a lane. Each is an entry of a table and of the lot's own epoll,
-//! without a task and without the event loop's state for a socket.
+//! The parked connections of a lane. Each is an entry in a table and in the lot's own epoll,
+//! without a task and without the state that the event loop keeps for a socket.
 //!
 //! The event loop watches the lot's epoll as one descriptor: an epoll is readable when one of its
-//! items is ready (epoll(7)). The items are level-triggered, so what could not be processed in one
-//! turn is reported again in the next.
+//! items is ready (epoll(7)). The items are level-triggered, so connections that could not be
+//! processed in one turn are reported again in the next.
 
 mod table;
 
@@ -28,19 +28,19 @@ use crate::transport::resting::Resting;
 /// Events that wake a parked connection: input, or the end of the client's side.
 const WAKES: EventFlags = EventFlags::IN.union(EventFlags::RDHUP);
 
-/// Pause of parking after the kernel rejected a connection (epoll_ctl(2): `ENOSPC`, `ENOMEM`). It
-/// would reject others too, and each attempt costs as much as parking and waking.
+/// Pause of parking after the kernel rejected a connection (epoll_ctl(2): `ENOSPC`, `ENOMEM`). The
+/// kernel would reject other connections too, and each attempt costs as much as parking and waking.
 pub(super) const PAUSE: Duration = Duration::from_secs(10);
 
-/// Connections that a sweep checks per turn of the event loop: their memory is not cached, and a lane
-/// may have many thousands while requests wait.
+/// Number of connections that a sweep checks per turn of the event loop. Their memory is not
+/// cached, and a lane may have many thousands while requests wait.
 pub(crate) const SLICE: usize = 1024;
 
 /// The parked connections of a lane.
 #[derive(Debug, Default)]
 pub(crate) struct ParkingLot {
     parked: RefCell<Table<Parked>>,
-    /// When the kernel last rejected one, by the clock of the lane's sweeps.
+    /// When the kernel last rejected a connection, by the clock of the lane's sweeps.
     refused: Cell<Option<Instant>>,
     /// Set if the lane parks connections and its event loop runs.
     epoll: OnceCell<AsyncFd<OwnedFd>>,
@@ -51,7 +51,7 @@ pub(crate) struct ParkingLot {
 #[derive(Debug)]
 struct Parked {
     resting: Resting,
-    /// By the clock of the lane's sweeps, in one word.
+    /// When the connection was parked, by the clock of the lane's sweeps, in one word.
     since: Tick,
 }
 
@@ -118,11 +118,11 @@ impl ParkingLot {
         let Some(epoll) = self.epoll.get() else { return false };
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         let told = epoll::wait(epoll, rustix::buffer::spare_capacity(events), Some(&at_once));
-        // Fails only for a signal, and then there may be events.
+        // Fails only if a signal interrupts it, and then there may be events.
         told.is_err() || events.len() == events.capacity()
     }
 
-    /// Removes a connection, and updates the time that it has waited in its history.
+    /// Removes a connection and updates its waiting time in its history.
     pub(super) fn take(&self, lane: &LaneState, key: usize, why: Woken) -> Option<Resting> {
         let Parked { mut resting, since } = self.parked.borrow_mut().remove(key)?;
         if let Some(epoll) = self.epoll.get() {
@@ -137,8 +137,8 @@ impl ParkingLot {
         Some(resting)
     }
 
-    /// Checks some connections, starting with this key. Returns up to `most` that are overdue, and
-    /// the key to continue with, if there are more.
+    /// Checks some connections, starting with this key. Returns up to `most` overdue connections,
+    /// and the key to continue with if there are more.
     pub(super) fn overdue(
         &self,
         lane: &LaneState,

@@ -1,7 +1,7 @@
 //! A table whose entries do not move when it grows, and whose memory is freed with them.
 //!
-//! A single slab is copied each time that it grows, which blocks a lane for milliseconds with many
-//! thousands of entries, and it never shrinks.
+//! A single slab is copied each time that it grows, which blocks a lane with many thousands of
+//! entries for milliseconds, and it never shrinks.
 
 use std::collections::BTreeSet;
 
@@ -14,8 +14,8 @@ const BLOCK: usize = 256;
 #[derive(Debug)]
 pub(super) struct Table<T> {
     blocks: Vec<Slab<T>>,
-    /// Allocated blocks with room. The first is filled first, so that others become empty and are
-    /// freed.
+    /// Allocated blocks with room. The first block is filled first, so that other blocks become
+    /// empty and are freed.
     open: BTreeSet<usize>,
     len: usize,
 }

@@ -1,16 +1,16 @@
-//! The plain path for plain requests, which most clients send most of the time. It takes about a
-//! third of the instructions that hyper takes.
+//! The plain path for plain requests, which most clients send most of the time. It needs about a
+//! third of the instructions that hyper needs.
 //!
 //! A request is plain if every HTTP/1.1 parser reads its head the same way ([`head`] is strict) and
-//! its body, if any, has a Content-Length. The plain path sends every reply to it.
+//! its body, if any, has a Content-Length. The plain path sends every response to a plain request.
 //!
-//! An HTTP/1.1 connection starts here. At the first request that is not plain, the connection goes
-//! to hyper for the rest of its life, with its unread bytes. The service has not been called for
-//! that request.
+//! An HTTP/1.1 connection starts here. At the first request that is not plain, the connection and
+//! its unread bytes go to hyper for the rest of its life. The service has not been called for that
+//! request.
 //!
 //! Between two requests a connection holds no buffer and no part of the last request. When many
-//! connections are ready, a small reply waits in the lane's [`SendBatch`] until the end of the turn
-//! of the event loop.
+//! connections are ready, a small response waits in the lane's [`SendBatch`] until the end of the
+//! event loop's turn.
 //!
 //! [`head`]: crate::message::head
 //! [`SendBatch`]: crate::request::send_batch::SendBatch
@@ -49,7 +49,7 @@ pub(crate) struct Plain<S: HttpService> {
     stage: Stage<S>,
     // Dropped before the socket.
     offered: Option<Offered>,
-    /// Both are set until the connection leaves its task.
+    /// The outlet and the registration are set until the connection leaves its task.
     outlet: Option<Rc<Outlet>>,
     registration: Option<Registration>,
     host: Rc<LaneService<S>>,
@@ -59,33 +59,33 @@ pub(crate) struct Plain<S: HttpService> {
 enum Stage<S: HttpService> {
     /// Waits for a request.
     Idle,
-    /// These bytes have to be processed.
+    /// Has to process these bytes.
     Unread(Box<Bytes>),
     /// Waits for the rest of this head.
     Head(Box<BytesMut>),
-    /// The service makes a reply.
+    /// Waits for the service to produce a response.
     Answering(Box<Answering<S>>),
-    /// The service makes the body of a reply.
+    /// Waits for the service to produce the body of a response.
     Streaming(Box<Streaming<S>>),
-    /// The socket could not accept the whole reply.
+    /// Waits because the socket could not accept the whole response.
     Writing(Box<Writing<S>>),
-    /// A reply is written, and the body of its request is not read to its end.
+    /// Reads the rest of a request's body, after the response.
     Discarding(Box<Input>),
     /// Goes to hyper with these unread bytes.
     HandOver(Box<Bytes>),
-    /// Closes our side, then waits for the client's.
+    /// Closes the server's side, then waits for the client's.
     Leaving(Closing),
     /// Finished or failed.
     Broken,
 }
 
 impl<S: HttpService> Stage<S> {
-    /// Continues with bytes that were read.
+    /// The stage that continues with bytes that were read.
     fn unread(bytes: Bytes) -> Self {
         if bytes.is_empty() { Stage::Idle } else { Stage::Unread(Box::new(bytes)) }
     }
 
-    /// Its name in a failed assertion.
+    /// The name in a failed assertion.
     fn name(&self) -> &'static str {
         match self {
             Stage::Idle => "idle",
@@ -101,7 +101,7 @@ impl<S: HttpService> Stage<S> {
         }
     }
 
-    /// Ends the connection after a reply.
+    /// The stage that ends the connection after a response.
     fn closing() -> Self {
         Stage::Leaving(Closing::default())
     }
@@ -115,11 +115,11 @@ enum Flow<S: HttpService> {
     Wait(Stage<S>),
 }
 
-/// A request whose reply is being made.
+/// A request whose response is being produced.
 struct Answering<S: HttpService> {
     reply_slot: ReplySlot<S>,
     input: Input,
-    /// The reply was polled in this turn already.
+    /// Whether the response was polled in this turn already.
     polled: bool,
 }
 
@@ -145,7 +145,7 @@ impl<S: HttpService> Plain<S> {
         }
     }
 
-    /// Gives the connection to hyper; one of another lane there.
+    /// Hands the connection to hyper. A borrowed connection is handed over on its own lane.
     fn hand_over(&mut self, unread: Bytes) {
         self.offered = None;
         if let (Some(outlet), Some(registration)) = (self.outlet.take(), self.registration.take()) {
@@ -156,8 +156,8 @@ impl<S: HttpService> Plain<S> {
         }
     }
 
-    /// Whether the lane may use the socket, and the stage that it is in. Another lane may have
-    /// borrowed it.
+    /// Whether the lane may use the socket, and the current stage. Another lane may have borrowed
+    /// the socket.
     fn claim(
         turn: &PlainTurn<'_, S>,
         offered: Option<&Offered>,
@@ -188,13 +188,13 @@ impl<S: HttpService> Plain<S> {
         Poll::Pending
     }
 
-    /// Whether the stage goes together with the state of the connection, the socket, its offer and
-    /// the lane's batch. The legal combinations of a connection that waits are:
+    /// Whether the stage is compatible with the state of the connection, the socket, its offer and
+    /// the lane's batch. The legal combinations of a waiting connection are:
     ///
     /// | stage                | connection            | shared socket         | batch        |
     /// |----------------------|-----------------------|-----------------------|--------------|
     /// | idle                 | no request, or lent   | in use, or not        | has none     |
-    /// | idle                 | no request            | in use                | has a reply  |
+    /// | idle                 | no request            | in use                | has a response  |
     /// | unread               | no request            | in use                | has none     |
     /// | discarding           | within a body         | in use                | has none     |
     /// | head                 | has begun to receive  | in use                | has none     |
@@ -214,7 +214,7 @@ impl<S: HttpService> Plain<S> {
             Stage::Answering(_) | Stage::Streaming(_) => connection.is_serving(),
             Stage::Writing(_) => connection.is_unflushed(),
             Stage::Leaving(_) => true,
-            // It does not wait.
+            // A connection in these stages does not wait.
             Stage::HandOver(_) | Stage::Broken => false,
         };
         let is_idle = matches!(self.stage, Stage::Idle);
@@ -351,23 +351,24 @@ struct PlainTurn<'a, S: HttpService> {
     outlet: &'a Rc<Outlet>,
     connection: &'a Rc<Connection>,
     host: &'a LaneService<S>,
-    /// Requests that may still be answered in this turn.
+    /// Number of requests that may still be answered in this turn.
     left: u32,
-    /// The output buffer has replies for the lane's batch, if the client has sent nothing more.
+    /// Whether the output buffer has responses for the lane's batch, if the client has sent nothing
+    /// more.
     ready: bool,
 }
 
 impl<S: HttpService> PlainTurn<'_, S> {
-    /// The client has closed its side, and nothing is in flight.
+    /// The stage after the client has closed its side while nothing is in flight.
     fn ended(&self) -> Stage<S> {
         match self.socket.is_tls() {
             false => Stage::Broken,
-            // RFC 8446 section 6.1: each side says that it ends.
+            // RFC 8446 section 6.1: each side announces that it ends.
             true => Stage::Leaving(Closing::at_rest()),
         }
     }
 
-    /// Ends the connection from our side.
+    /// Ends the connection from the server's side.
     fn leave(&mut self, mut closing: Closing, cx: &mut Context<'_>) -> Flow<S> {
         match closing.poll(self.socket, self.connection, false, cx) {
             Poll::Pending => Flow::Wait(Stage::Leaving(closing)),
@@ -375,7 +376,7 @@ impl<S: HttpService> PlainTurn<'_, S> {
         }
     }
 
-    /// Makes closing the socket discard what the client does not read.
+    /// Makes closing the socket discard the data that the client does not read.
     fn reset(&mut self, cut: Cut) {
         self.connection.set_reset(cut);
         // Fails only if the socket is closed.

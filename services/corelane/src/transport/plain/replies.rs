@@ -1,4 +1,4 @@
-//! Encodes replies.
+//! Encodes responses.
 
 use std::mem;
 use std::task::{Context, Poll};
@@ -25,28 +25,28 @@ const JOINED: usize = 4096;
 /// Size of a typical head.
 const USUAL: usize = 512;
 
-/// A reply whose body comes in parts.
+/// A response whose body comes in parts.
 pub(super) struct Streaming<S: HttpService> {
     reply_slot: ReplySlot<S>,
     encoded: Encoded,
     /// Bytes that the client sent after the head of the request.
     input: Input,
-    /// The body was polled in this turn already.
+    /// Whether the body was polled in this turn already.
     pub(super) polled: bool,
 }
 
-/// Result of encoding a reply.
+/// Result of encoding a response.
 pub(super) enum Encoding<S: HttpService> {
-    /// All of it; a part of the body is not in the output buffer.
+    /// The complete response; a part of the body is not in the output buffer.
     Complete { part: Part, close: bool },
-    /// The beginning of it.
+    /// The beginning of the response.
     Begun(Part, Box<Streaming<S>>),
     /// The body failed.
     Failed(BoxError),
 }
 
 impl<S: HttpService> Encoding<S> {
-    /// Whether the next request can be answered in the same write.
+    /// Whether the response to the next request can be sent in the same write.
     pub(super) fn is_whole(&self) -> bool {
         matches!(self, Encoding::Complete { part, close: false } if part.is_empty())
     }
@@ -65,7 +65,8 @@ enum Gathered {
 }
 
 impl<S: HttpService> PlainTurn<'_, S> {
-    /// Appends a reply to `out`, as far as its body is ready. `ends`: the connection ends with it.
+    /// Appends a response to `out`, as far as its body is ready. `ends`: the connection ends with
+    /// it.
     pub(super) fn encode(
         &self,
         mut reply_slot: ReplySlot<S>,
@@ -99,7 +100,7 @@ impl<S: HttpService> PlainTurn<'_, S> {
                 Encoding::Begun(Part::default(), Box::new(streaming))
             }
             Gathered::Failed(error) => {
-                // Nothing is sent of a reply whose body failed before its first byte.
+                // If the body fails before its first byte, nothing of the response is sent.
                 if out.len() == head_ends {
                     out.truncate(begun);
                 }
@@ -108,8 +109,8 @@ impl<S: HttpService> PlainTurn<'_, S> {
         }
     }
 
-    /// What to write after the output buffer, and the stage after that write. `input`: what the
-    /// client sent after the head of the request.
+    /// What to write after the output buffer, and the stage after that write. `input`: the bytes
+    /// that the client sent after the head of the request.
     pub(super) fn follow(&self, encoding: Encoding<S>, input: Input) -> (Part, Stage<S>) {
         match encoding {
             Encoding::Complete { part, close } => (part, self.after(close, input)),
@@ -122,7 +123,7 @@ impl<S: HttpService> PlainTurn<'_, S> {
         }
     }
 
-    /// The stage after a complete reply. `close`: the connection ends.
+    /// The stage after a complete response. `close`: the connection ends.
     pub(super) fn after(&self, close: bool, input: Input) -> Stage<S> {
         if close {
             Stage::closing()
@@ -133,7 +134,7 @@ impl<S: HttpService> PlainTurn<'_, S> {
         }
     }
 
-    /// Continues a body in several parts.
+    /// Continues a body that comes in several parts.
     pub(super) fn stream(
         &mut self,
         mut streaming: Box<Streaming<S>>,
@@ -172,7 +173,7 @@ impl<S: HttpService> PlainTurn<'_, S> {
 }
 
 impl<S: HttpService> Streaming<S> {
-    /// Appends what the body has ready to `out`, up to the size of one write.
+    /// Appends the ready part of the body to `out`, up to the size of one write.
     fn gather(&mut self, out: &mut Vec<u8>, cx: &mut Context<'_>) -> Gathered {
         loop {
             let data = match self.reply_slot.as_mut().poll_data(cx) {
@@ -193,7 +194,7 @@ impl<S: HttpService> Streaming<S> {
         }
     }
 
-    /// The body has ended.
+    /// Ends the body.
     fn end(&self, out: &mut Vec<u8>) -> Gathered {
         match self.encoded.framing {
             BodyLength::Length(_) => Gathered::Failed("a body is shorter than announced".into()),
@@ -205,24 +206,24 @@ impl<S: HttpService> Streaming<S> {
     }
 }
 
-/// How the client finds the end of a reply's body (RFC 9112 section 6).
+/// How the client finds the end of a response's body (RFC 9112 section 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BodyLength {
-    /// Content-Length; the number of bytes that are still to be sent.
+    /// Content-Length, with the number of bytes that are still to be sent.
     Length(u64),
     Chunked,
 }
 
-/// What follows a head.
+/// The result of encoding a head.
 #[derive(Clone, Copy, Debug)]
 struct Encoded {
     framing: BodyLength,
-    /// The head says that the connection ends with this reply.
+    /// Whether the head announces that the connection ends with this response.
     close: bool,
 }
 
-/// Appends the head of a reply to `out`. `close`: the connection ends with this reply, even if the
-/// service does not say so.
+/// Appends the head of a response to `out`. `close`: the connection ends with this response, even
+/// if the service does not request it.
 fn encode_head<B>(
     reply: &Response<ReplyBody<B>>,
     close: bool,
@@ -251,7 +252,7 @@ where
             }
             TRANSFER_ENCODING => continue,
             CONNECTION if closes(value) => says_close = true,
-            // What the service says must not contradict the end.
+            // The service's own header must not contradict the end of the connection.
             CONNECTION if close => continue,
             DATE => dated = true,
             _ if in_flight.names(name.as_str()) => continue,
@@ -292,7 +293,7 @@ fn status_line(status: StatusCode, extensions: &Extensions, out: &mut Vec<u8>) {
     // hyper writes the same for a status without a reason phrase.
     let usual = || status.canonical_reason().unwrap_or("<none>").as_bytes();
     let phrase = phrase.map_or_else(usual, ReasonPhrase::as_bytes);
-    // Not by `write!`, which takes ten times as long.
+    // Not with `write!`, which takes ten times as long.
     for part in [b"HTTP/1.1 ", status.as_str().as_bytes(), b" ", phrase, b"\r\n"] {
         out.extend_from_slice(part);
     }
@@ -311,13 +312,13 @@ fn chunk_line(length: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&line[at..]);
 }
 
-/// Whether a value of Connection has the option `close` (RFC 9110 section 7.6.1).
+/// Whether a Connection value contains the option `close` (RFC 9110 section 7.6.1).
 fn closes(value: &HeaderValue) -> bool {
     let mut options = value.as_bytes().split(|&byte| byte == b',');
     options.any(|option| option.trim_ascii().eq_ignore_ascii_case(b"close"))
 }
 
-/// The value of a Content-Length that the service set, if it is a number.
+/// The value of the Content-Length that the service set, if it is a number.
 fn number(value: &HeaderValue) -> Option<u64> {
     let text = value.to_str().ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))?;
     text.parse().ok()
@@ -340,7 +341,7 @@ fn decimal_line(mut number: u64, out: &mut Vec<u8>) {
 const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
 /// Appends data to a body of which `left` bytes are still to be sent. Data beyond the announced
-/// length is dropped, so that it does not corrupt the next reply.
+/// length is dropped, so that it does not corrupt the next response.
 fn of_length(mut data: Bytes, left: &mut u64, out: &mut Vec<u8>) -> Option<Gathered> {
     data.truncate(usize::try_from(*left).unwrap_or(usize::MAX));
     *left -= data.len() as u64;

@@ -24,13 +24,13 @@ use crate::transport::final_response::final_response;
 use crate::transport::host::LaneService;
 use crate::transport::stream::read_ahead;
 
-/// Replies to pipelined requests are sent together, up to about this many bytes.
+/// Responses to pipelined requests are sent together, up to about this many bytes.
 const TOGETHER: usize = 32 * 1024;
 
 /// Bytes that the client sent after the head of the current request.
 #[derive(Default)]
 pub(super) struct Input {
-    /// Bytes that were read and not parsed.
+    /// Bytes that were read but not parsed.
     pub(super) unread: Bytes,
     /// The body of the request, until all of it has arrived.
     pub(super) upload: Option<Upload>,
@@ -51,12 +51,12 @@ pub(super) enum Heard {
     /// The service has a new piece of the request body.
     More,
     Nothing,
-    /// The client is gone.
+    /// The client has gone.
     End,
 }
 
 impl<S: HttpService> PlainTurn<'_, S> {
-    /// Reads requests and answers them.
+    /// Reads requests and responds to them.
     pub(super) fn read(&mut self, cx: &mut Context<'_>) -> Flow<S> {
         let mut input = self.host.buffers.take_input();
         let mut space = ReadBuf::new(&mut input);
@@ -87,7 +87,7 @@ impl<S: HttpService> PlainTurn<'_, S> {
         let mut space = ReadBuf::new(&mut input);
         let step = match Pin::new(&mut *self.socket).poll_read(cx, &mut space) {
             Poll::Pending => Flow::Wait(Stage::Head(head)),
-            // hyper decides what to answer to half a head.
+            // hyper decides how to respond to half a head.
             Poll::Ready(Ok(())) if space.filled().is_empty() => {
                 Flow::Go(Stage::HandOver(Box::new(head.freeze())))
             }
@@ -101,8 +101,8 @@ impl<S: HttpService> PlainTurn<'_, S> {
         step
     }
 
-    /// Answers the requests in `bytes` in order. `held` is the buffer of `bytes` if it may be kept
-    /// for the next turn.
+    /// Responds to the requests in `bytes` in order. `held` is the buffer of `bytes` if it may be
+    /// kept for the next turn.
     pub(super) fn serve(
         &mut self,
         bytes: &[u8],
@@ -156,8 +156,8 @@ impl<S: HttpService> PlainTurn<'_, S> {
         self.write(out, Part::default(), Stage::unread(keep(rest)), cx)
     }
 
-    /// Reads the plain request at the start of `bytes` into `place`. Returns how many bytes belong to
-    /// it, and the rest of its body if that has not arrived.
+    /// Reads the plain request at the start of `bytes` into `place`. Returns how many bytes belong
+    /// to the request, and the rest of its body if that has not arrived.
     fn request<'p>(
         &self,
         bytes: &[u8],
@@ -181,7 +181,7 @@ impl<S: HttpService> PlainTurn<'_, S> {
         Ok((there, upload, Unserved::new(place, read.map(|()| incoming))))
     }
 
-    /// Continues a reply that is not ready.
+    /// Continues a response that is not ready.
     pub(super) fn answer(
         &mut self,
         mut answering: Box<Answering<S>>,
@@ -206,7 +206,7 @@ impl<S: HttpService> PlainTurn<'_, S> {
         }
     }
 
-    /// Reads more of the body of a request that waits, or notices that its client disconnected.
+    /// Reads more of a waiting request's body, or notices that its client disconnected.
     pub(super) fn listen(&mut self, input: &mut Input, cx: &mut Context<'_>) -> Heard {
         if self.feed(input, cx) == Fed::Some {
             return Heard::More;
@@ -228,8 +228,8 @@ impl<S: HttpService> PlainTurn<'_, S> {
         fed
     }
 
-    /// Reads the rest of a body after the reply: for a service that still reads it, or to find the
-    /// next request.
+    /// Reads the rest of a body after the response, for a service that still reads it or to find
+    /// the next request.
     pub(super) fn discard(&mut self, mut input: Box<Input>, cx: &mut Context<'_>) -> Flow<S> {
         self.connection.await_body();
         loop {
@@ -250,7 +250,8 @@ impl<S: HttpService> PlainTurn<'_, S> {
         }
     }
 
-    /// Answers a head that did not arrive in time (RFC 9110 section 15.5.9), and ends the connection.
+    /// Responds to a head that did not arrive in time (RFC 9110 section 15.5.9), and ends the
+    /// connection.
     pub(super) fn time_out(&mut self, head: &[u8], cx: &mut Context<'_>) -> Flow<S> {
         let problem = Problem::from(StatusCode::REQUEST_TIMEOUT);
         let out = final_response(&self.host.lane, problem, !head.starts_with(b"HEAD "));
@@ -258,14 +259,14 @@ impl<S: HttpService> PlainTurn<'_, S> {
     }
 }
 
-/// Whether a connection has to end with the reply because the rest of the request body cannot be
-/// read, or is too large to discard.
+/// Whether a connection has to end with the response, because the rest of the request body cannot
+/// be read or is too large to discard.
 fn ends(upload: Option<&Upload>) -> bool {
     upload.is_some_and(|upload| upload.is_broken() || upload.is_abandoned())
 }
 
-/// Reads a piece of a body if the service wants one: from `unread` first, then from the socket by way
-/// of `buffer`.
+/// Reads a piece of a body if the service wants one: first from `unread`, then from the socket
+/// through `buffer`.
 fn feed(
     upload: &mut Upload,
     unread: &mut Bytes,

@@ -1,4 +1,4 @@
-//! Serves a connection that waits: it starts, rests, parks, moves, or resumes.
+//! Serves a waiting connection: starts, parks, moves or resumes it.
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use crate::transport::host::LaneService;
 use crate::transport::resting::{Leave, Resting};
 
 /// Serves an HTTP/1.1 connection between two requests, starting with `unread`, which was already
-/// read.
+/// read from the socket.
 pub(crate) fn go_on<S: HttpService>(
     host: &Rc<LaneService<S>>,
     registration: Registration,
@@ -89,17 +89,17 @@ pub(crate) fn resume<S: HttpService>(
     go_on(host, registration, socket, unread.into_bytes());
 }
 
-/// Registers a socket with the lane's event loop. Returns it with its other end and its descriptor. `None`: it cannot
-/// be used.
+/// Registers a socket with the lane's event loop. Returns it with its peer address and its
+/// descriptor. `None`: the socket cannot be used.
 pub(crate) fn wake<S: HttpService>(
     host: &LaneService<S>,
     socket: StillSocket,
 ) -> Option<(Option<SocketAddr>, RawFd, Socket)> {
     let descriptor = socket.as_fd().as_raw_fd();
-    // A call takes less than the address of each connection that rests.
+    // This system call costs less than storing the peer address of every resting connection.
     match socket.peer().and_then(|peer| Ok((peer, descriptor, socket.wake()?))) {
         Ok(woken) => Some(woken),
-        // The client has reset it since the lane looked.
+        // The client has reset the connection since the lane looked.
         Err(error) if error.kind() == io::ErrorKind::NotConnected => None,
         Err(error) => {
             tracing::warn!(lane = host.lane.index, %error, "cannot poll a connection");

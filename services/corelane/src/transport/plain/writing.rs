@@ -1,4 +1,4 @@
-//! Writes to the socket of a plain connection, to which its own task and its lane's batch send.
+//! Writes to the socket of a plain connection. Its own task and its lane's batch both send on it.
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::io::{self, IoSlice};
@@ -16,15 +16,15 @@ use crate::request::send_batch::{self, Sender};
 use crate::request::service::HttpService;
 use crate::request::unsent::{Held, LaneUnsent, counted};
 
-/// What the socket has not taken yet.
+/// Output that the socket has not accepted yet.
 pub(super) struct Writing<S: HttpService> {
     out: Vec<u8>,
-    /// Bytes of `out` that were written.
+    /// Number of bytes of `out` that were written.
     at: usize,
-    /// Behind `out`.
+    /// The part that follows `out`.
     part: Part,
     next: Stage<S>,
-    /// Set while it waits for the client.
+    /// Set while the output waits for the client.
     held: Option<Held>,
 }
 
@@ -35,13 +35,13 @@ pub(super) struct Part {
     pub(super) tail: &'static [u8],
 }
 
-/// The socket of a connection. The lane's batch shares it while it has a reply for it.
+/// The socket of a connection. The lane's batch shares it while the batch holds a response for it.
 pub(super) struct Outlet {
     socket: RefCell<Socket>,
     connection: Rc<Connection>,
-    /// A reply is in the batch, or left it and was not accepted whole.
+    /// Whether a response is in the batch, or left the batch and was not fully accepted.
     is_behind: Cell<bool>,
-    /// What the socket did not accept.
+    /// The bytes that the socket did not accept.
     rest: Cell<Option<Box<[u8]>>>,
 }
 
@@ -51,12 +51,13 @@ impl Outlet {
         Rc::new(Outlet { socket, connection, is_behind: Cell::default(), rest: Cell::default() })
     }
 
-    /// Lends the socket to the connection's task. The batch must have no reply of it.
+    /// Lends the socket to the connection's task. The batch must hold no response for it.
     pub(super) fn socket(&self) -> RefMut<'_, Socket> {
         self.socket.borrow_mut()
     }
 
-    /// Sends the reply in the batch, if there is one, and returns what the socket did not accept.
+    /// Sends the response in the batch, if there is one, and returns the bytes that the socket did
+    /// not accept.
     #[inline]
     pub(super) fn take_rest(&self) -> Option<Box<[u8]>> {
         if self.is_behind.get() { self.catch_up() } else { None }
@@ -69,27 +70,28 @@ impl Outlet {
         self.rest.take()
     }
 
-    /// Leaves a reply to the lane's batch.
+    /// Leaves a response to the lane's batch.
     pub(super) fn batch(self: &Rc<Self>, reply: &[u8]) {
         self.connection.writing();
         self.is_behind.set(true);
         self.connection.lane().sends.add(Rc::<Self>::clone(self), reply);
     }
 
-    /// The connection waits for a request. Other lanes may borrow it once its replies are sent.
+    /// Records that the connection waits for a request. Other lanes may borrow it once its
+    /// responses are sent.
     pub(super) fn release(&self, socket: &Socket) {
         if !self.is_behind.get() {
             socket.release();
         }
     }
 
-    /// Gives the socket away, which is not offered. No reply may be in the batch.
+    /// Gives away the socket, which must not be offered. The batch must hold no response for it.
     pub(super) fn into_socket(self: Rc<Self>) -> Socket {
         let socket = Rc::into_inner(self).expect("the batch has no reply").socket.into_inner();
         socket.unshare()
     }
 
-    /// Whether a reply is in the batch, or left it and was not accepted whole.
+    /// Whether a response is in the batch, or left the batch and was not fully accepted.
     pub(super) fn is_behind(&self) -> bool {
         self.is_behind.get()
     }
@@ -162,10 +164,10 @@ impl<S: HttpService> PlainTurn<'_, S> {
         }
     }
 
-    /// Whether these replies may wait for others of the same turn.
+    /// Whether these responses may wait for other responses of the same turn.
     fn may_wait(&self, out: &[u8]) -> bool {
         let lane = &self.host.lane;
-        // A handshake may take a millisecond. All connections of a port have TLS, or none has.
+        // A handshake may take a millisecond. Either all connections of a port use TLS or none.
         !self.socket.is_tls()
             && (1..=send_batch::REPLY).contains(&out.len())
             && self.left > 0
@@ -174,7 +176,7 @@ impl<S: HttpService> PlainTurn<'_, S> {
             && lane.sends.is_worthwhile(lane.shared().sleeps())
     }
 
-    /// Leaves the ready replies to the lane's batch.
+    /// Leaves the ready responses to the lane's batch.
     pub(super) fn batch(&self) {
         let out = self.host.buffers.take_ready();
         self.outlet.batch(&out);
@@ -242,7 +244,7 @@ impl Part {
 }
 
 impl<S: HttpService> Writing<S> {
-    /// Continues a reply of the batch.
+    /// Continues a response from the batch.
     pub(super) fn rest(out: Box<[u8]>, next: Stage<S>) -> Self {
         Writing { out: out.into(), at: 0, part: Part::default(), next, held: None }
     }
@@ -259,7 +261,8 @@ impl<S: HttpService> Writing<S> {
         self.part.tail = &self.part.tail[taken - of_out - of_data..];
     }
 
-    /// The socket accepts nothing more in this turn, so the next stage starts in another.
+    /// Marks the output as blocked: the socket accepts nothing more in this turn, so the next stage
+    /// starts in another turn.
     fn held_up(mut self, unsent: &Rc<LaneUnsent>) -> Self {
         let bytes = self.out.len() - self.at + counted(&self.part.data);
         self.held = Some(Held::new(unsent, bytes));

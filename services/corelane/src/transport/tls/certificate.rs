@@ -17,7 +17,8 @@ use x509_cert::der::Decode;
 use super::Tls;
 use crate::base::error::Error;
 
-/// Maximum file size. No chain or key is as large, so a wrong path cannot make us read much more.
+/// Maximum file size. No chain or key is this large, so a wrong path cannot make the server read
+/// much more.
 const MAX_BYTES: u64 = 1 << 20;
 
 /// The contents of the two files.

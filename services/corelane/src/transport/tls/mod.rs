@@ -13,15 +13,15 @@ pub(crate) use reload::{Reload, Termination, Watch};
 /// TLS for clients, set by [`Builder::tls`](crate::Builder::tls).
 ///
 /// TLS 1.2 and 1.3 are supported. The protocol is the client's first choice by ALPN among `h2` and
-/// `http/1.1` (RFC 7301); without ALPN the first bytes decide, as without TLS. Sessions resume by
-/// tickets; their keys stay in this process and are rotated every six hours.
+/// `http/1.1` (RFC 7301). Without ALPN, the first bytes decide, as without TLS. Sessions resume by
+/// tickets, whose keys stay in this process and are rotated every six hours.
 ///
-/// The files are read again every [`Tls::reload`] and compared by content, so a swapped symlink of a
-/// volume is noticed like a file that is written in place. New connections use the new certificate;
-/// open ones are not affected. When the new files are invalid, or the new certificate has expired, the
-/// old one stays in use; this is logged once and counted in
-/// `corelane_tls_reloads_total{result="failure"}`. The two files may therefore be replaced one after
-/// the other.
+/// The files are read again every [`Tls::reload`] and compared by content, so a swapped symlink of
+/// a volume is noticed like a file that is written in place. New connections use the new
+/// certificate; open connections are not affected. When the new files are invalid, or the new
+/// certificate has expired, the old certificate stays in use; this is logged once and counted in
+/// `corelane_tls_reloads_total{result="failure"}`. The two files may therefore be replaced one
+/// after the other.
 ///
 /// ```
 /// use std::time::Duration;
@@ -44,7 +44,7 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// TLS with these two files and defaults for everything else.
+    /// Creates TLS settings with these two files and the default reload interval.
     pub fn new(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         Tls { certificate: certificate.into(), key: key.into(), reload: Duration::from_secs(10) }
     }

@@ -1,4 +1,4 @@
-//! The types of TLS without the feature `tls`: they have no values.
+//! The TLS types without the feature `tls`: they have no values.
 
 use crate::base::error::Error;
 

@@ -81,7 +81,7 @@ impl Termination {
         Ok((termination, Watch { seen: Ok(contents) }))
     }
 
-    /// When the current certificate expires, in seconds since the Unix epoch.
+    /// The expiry of the current certificate, in seconds since the Unix epoch.
     pub(crate) fn not_after(&self) -> u64 {
         self.certificates.not_after.load(Relaxed)
     }
@@ -90,7 +90,7 @@ impl Termination {
         self.reloads[result as usize].load(Relaxed)
     }
 
-    /// Whether the contents of the files are in use: the last reload, if there was one, succeeded.
+    /// Whether the current file contents are in use: the last reload, if there was one, succeeded.
     pub(crate) fn up_to_date(&self) -> bool {
         self.up_to_date.load(Relaxed)
     }
