@@ -38,7 +38,7 @@ def _prepared(place: Place, tree: Tree, *flags: str, within: Sequence[str] = ())
 
 @drill(
     "CorelaneNodeKnobDrift",
-    how="a sysctl of a prepared node is changed once; the agent repairs it",
+    how="a prepared node's sysctl is changed once; the agent repairs it",
 )
 def knob_drift(place: Place) -> Iterator[Labels]:
     tree = _tree(place)
@@ -53,7 +53,7 @@ def knob_drift(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneNodeNotPrepared",
-    how="a sysctl of a node is changed repeatedly, and its agent only reports; restored",
+    how="a node's sysctl is changed repeatedly while its agent only reports; the sysctl is restored",
 )
 def node_not_prepared(place: Place) -> Iterator[Labels]:
     tree = _tree(place)
@@ -67,7 +67,7 @@ def node_not_prepared(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneNodeKnobFailed",
-    how="a changed sysctl whose file is read-only for the agent (mount namespace); writable again",
+    how="a sysctl is changed, and its file is read-only for the agent (mount namespace); the file becomes writable",
 )
 def knob_failed(place: Place) -> Iterator[Labels]:
     tree = _tree(place)
@@ -87,7 +87,7 @@ def _mount(agent: Process, script: str, file: Path) -> None:
     subprocess.run([*within, script, "sh", file], check=True, capture_output=True)
 
 
-@drill("CorelaneNodePassFailed", how="the agent's journal is damaged; restored")
+@drill("CorelaneNodePassFailed", how="the agent's journal is damaged; the journal is restored")
 def pass_failed(place: Place) -> Iterator[Labels]:
     tree = _tree(place)
     _prepared(place, tree)
@@ -108,7 +108,9 @@ def tuner_stopped(place: Place) -> Iterator[Labels]:
     agent.signal(signal.SIGCONT)
 
 
-@drill("CorelaneGatewayAgentDown", how="SIGKILL of the gateway's agent; started again", whole=True)
+@drill(
+    "CorelaneGatewayAgentDown", how="SIGKILL of the gateway's agent; the agent restarts", whole=True
+)
 def gateway_agent_killed(place: Place) -> Iterator[Labels]:
     agent = place.platform.parts["gateway-agent"]
     place.begins()
@@ -128,7 +130,7 @@ def api_server_stopped(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneRoutesNotApplied",
-    how="routes of another gateway name a host twice, which its Envoy rejects; once",
+    how="the routes of another gateway name a host twice, which its Envoy rejects; the duplicate is removed",
     whole=True,
 )
 def routes_rejected(place: Place) -> Iterator[Labels]:
@@ -155,7 +157,7 @@ def routes_rejected(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneEndpointsOverLimit",
-    how="a slice with more endpoints than the gateway's agent takes is written repeatedly; deleted",
+    how="a slice with more endpoints than the gateway's agent accepts is written repeatedly; the slice is deleted",
     whole=True,
 )
 def slice_above_limit(place: Place) -> Iterator[Labels]:
@@ -172,7 +174,7 @@ def slice_above_limit(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelanePodNotPinned",
-    how="a CFS quota in the cgroup of a pod with exclusive CPUs; removed",
+    how="the cgroup of a pod with exclusive CPUs gets a CFS quota; the quota is removed",
     whole=True,
 )
 def pod_with_quota(place: Place) -> Iterator[Labels]:
@@ -186,7 +188,7 @@ def pod_with_quota(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelanePodNotPinned",
-    how="another pod may use the CPU of a pod with exclusive CPUs; no longer",
+    how="another pod may use the CPU of a pod with exclusive CPUs; it loses that CPU",
     whole=True,
 )
 def pod_with_company(place: Place) -> Iterator[Labels]:

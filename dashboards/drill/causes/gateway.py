@@ -34,7 +34,7 @@ def gateways_stopped(place: Place) -> Iterator[Labels]:
     gateway.process.signal(signal.SIGCONT)
 
 
-@drill("CorelaneNoHealthyReplica", how="SIGKILL of the only replica; started again")
+@drill("CorelaneNoHealthyReplica", how="SIGKILL of the only replica; the replica restarts")
 def no_replica(place: Place) -> Iterator[Labels]:
     server = place.server()
     place.gateway(server)
@@ -73,7 +73,7 @@ def retries(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneOutlierEjections",
-    how="one of two replicas answers 500 (fault injection), ejections of 1 s; the fault ends",
+    how="one of two replicas responds with 500 (fault injection) and is ejected for 1 s at a time; the fault ends",
 )
 def ejections(place: Place) -> Iterator[Labels]:
     failing = place.server("--faults", "on")
@@ -90,7 +90,7 @@ def ejections(place: Place) -> Iterator[Labels]:
 @drill(
     "CorelaneGatewayOverloaded/warning",
     "CorelaneGatewayOverloaded/critical",
-    how="a gateway with 4 MiB of memory replaces one with 512 MiB; replaced again",
+    how="a gateway with 4 MiB of memory replaces one with 512 MiB; the original gateway returns",
 )
 def gateway_overloaded(place: Place) -> Iterator[Labels]:
     server = place.server()
@@ -108,7 +108,7 @@ def gateway_overloaded(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneGatewayConnections/warning",
-    how="a gateway with a limit of 20 connections, 18 open; closed",
+    how="a gateway with a limit of 20 connections has 18 open; the connections close",
 )
 def gateway_connections(place: Place) -> Iterator[Labels]:
     gateway = place.gateway(place.server(), values={"listener": {"connections": 20}})
@@ -119,7 +119,7 @@ def gateway_connections(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneGatewayConnections/critical",
-    how="a gateway with a limit of 20 connections, all open, and attempts to connect; closed",
+    how="a gateway is at its limit of 20 connections and rejects more; the connections close",
 )
 def gateway_full(place: Place) -> Iterator[Labels]:
     gateway = place.gateway(place.server(), values={"listener": {"connections": 20}})
@@ -141,7 +141,7 @@ def _held(gateway: Gateway, count: int) -> Iterator[None]:
 @drill(
     "CorelaneCertificateExpiry/warning",
     "CorelaneCertificateExpiry/critical",
-    how="the gateway's new certificate expires within a day; replaced by one for a year",
+    how="the gateway's new certificate expires within a day; a one-year certificate replaces it",
 )
 def gateway_certificate(place: Place) -> Iterator[Labels]:
     files = dict(zip(("certificate", "key"), map(str, write(place.folder, YEAR)), strict=True))

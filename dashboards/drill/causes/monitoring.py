@@ -111,7 +111,7 @@ def prometheus_stopped(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneNotificationsFail",
-    how="the Alertmanager of a Prometheus does not run; started",
+    how="a Prometheus has no running Alertmanager; Alertmanager starts",
 )
 def notifications_fail(place: Place) -> Iterator[Labels]:
     to = port()
@@ -124,7 +124,7 @@ def notifications_fail(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneTargetsGone/warning",
-    how="discovery no longer finds the replicas; found again",
+    how="discovery no longer finds the replicas; discovery finds them again",
 )
 def targets_gone(place: Place) -> Iterator[Labels]:
     server = place.server()
@@ -137,7 +137,7 @@ def targets_gone(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneTargetsGone/critical",
-    how="discovery no longer finds the gateways; found again",
+    how="discovery no longer finds the gateways; discovery finds them again",
 )
 def gateways_gone(place: Place) -> Iterator[Labels]:
     gateway = place.gateway(place.server())

@@ -21,7 +21,7 @@ from stack.process import running
 from tools.resolve import tool
 
 
-@drill("CorelaneReplicaDown", how="SIGKILL of a replica; started again")
+@drill("CorelaneReplicaDown", how="SIGKILL of a replica; the replica restarts")
 def replica_killed(place: Place) -> Iterator[Labels]:
     server = place.server()
     place.begins()
@@ -39,7 +39,9 @@ def replica_stopped(place: Place) -> Iterator[Labels]:
     server.signal(signal.SIGCONT)
 
 
-@drill("CorelaneReplicaRestarting", how="SIGKILL of a replica every few seconds; it stays up")
+@drill(
+    "CorelaneReplicaRestarting", how="SIGKILL of a replica every few seconds; the replica stays up"
+)
 def replica_restarts(place: Place) -> Iterator[Labels]:
     server = place.server()
     place.begins()
@@ -65,7 +67,7 @@ def _started(place: Place) -> float:
 
 @drill(
     "CorelaneDrainStuck",
-    how="after SIGTERM the main thread is frozen (cgroup freezer); thawed",
+    how="the main thread is frozen after SIGTERM (cgroup freezer); the thread is thawed",
 )
 def drain_stuck(place: Place) -> Iterator[Labels]:
     freezer = place.stack.enter_context(cgroup.freezer())
@@ -109,7 +111,7 @@ def shedding(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneConnectionsRefused",
-    how="a limit of four connections, all open, and attempts to connect; closed",
+    how="a replica is at its limit of four connections and rejects more; the connections close",
 )
 def connections_refused(place: Place) -> Iterator[Labels]:
     server = place.server("--limits.connections", "4")
@@ -143,7 +145,7 @@ FILES = 2048
 
 @drill(
     "CorelaneOpenFilesHigh",
-    how="connections until a replica has 83% of its open files; closed",
+    how="connections use 83% of a replica's open files; the connections close",
 )
 def files_high(place: Place) -> Iterator[Labels]:
     few = ("sh", "-ec", f'ulimit -n {FILES} && exec "$@"', "sh")
@@ -161,7 +163,7 @@ def files_high(place: Place) -> Iterator[Labels]:
         yield {"pod": server.name}
 
 
-@drill("CorelaneTokensNotReloaded", how="an invalid token file; restored")
+@drill("CorelaneTokensNotReloaded", how="the token file is invalid; the file is restored")
 def tokens_broken(place: Place) -> Iterator[Labels]:
     file = place.folder / "tokens"
     good = credentials.line("drill", credentials.token())
@@ -342,7 +344,7 @@ def _lists(place: Place, server: Server) -> None:
     )
 
 
-@drill("CorelaneDatabaseDown", how="PostgreSQL is stopped; started again")
+@drill("CorelaneDatabaseDown", how="PostgreSQL stops; PostgreSQL restarts")
 def database_stopped(place: Place) -> Iterator[Labels]:
     database = _postgres(place)
     server = place.server(*database.flags())
@@ -357,7 +359,7 @@ def database_stopped(place: Place) -> Iterator[Labels]:
 @drill(
     "CorelaneDatabaseExhausted",
     "CorelaneDatabaseBusy",
-    how="a lock on the table, one connection, a wait of 200 ms, six clients; the lock is released",
+    how="six clients share one connection with a wait of 200 ms while the table is locked; the lock is released",
 )
 def database_exhausted(place: Place) -> Iterator[Labels]:
     database = _postgres(place)

@@ -20,8 +20,8 @@ ASIDE = {FLOOR, HELD}
 TITLES = {
     parts.HELLO: "`GET /hello`",
     parts.DIV: "`GET /div/4`",
-    parts.FILE_4K: "a file of 4 KiB",
-    parts.FILE_10K: "a file of 10.8 kB",
+    parts.FILE_4K: "a 4 KiB file",
+    parts.FILE_10K: "a 10.8 kB file",
     parts.WORK: "`GET /work`",
     parts.MIXED: "short requests among long ones",
     parts.CORES: "cores",

@@ -117,7 +117,7 @@ class Page:
         """Sentences on wrong answers, what is missing, and how quiet the machine was."""
         record = self._record
         total, wrong = record.total("requests"), record.total("wrong")
-        found = [f"{int(wrong) or 'None'} of {int(total):,} requests got a wrong answer or none."]
+        found = [f"{int(wrong) or 'None'} of {int(total):,} requests got a wrong response or none."]
         found += [f"Not measured: {name}: {reason}" for name, reason in record.missing.items()]
         shares = list(record.disturbances())
         return [*found, *([others(shares)] if shares else [])]

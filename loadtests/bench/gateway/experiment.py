@@ -37,7 +37,7 @@ class Gateway(Experiment):
     """Every proxy in a closed loop, and at a rate that is the same for all."""
 
     name = "gateway"
-    title = "What a request costs in the gateway"
+    title = "Cost of a request in the gateway"
     help = "CPU per request of the gateway, compared with a minimal Envoy, nginx and HAProxy"
     lead = "The method: docs/results/bench-gateway.md. Where the time goes: gateway/cost.md."
     rounds = 9
