@@ -1,4 +1,4 @@
-"""The commands of `python3 loadtests`: every scenario is one."""
+"""The commands of `python3 loadtests`, one for each scenario and a few others."""
 
 import argparse
 import os
@@ -16,11 +16,11 @@ from loadtests.usage import Parser, UsageError
 from tools.errors import ToolError
 
 COMMANDS = (scenario, suite, cluster)
-"""Modules with `add(commands)`, which sets `run`: from the parsed options to the exit status."""
+"""Modules with `add(commands)`, which sets `run`, a function from the parsed options to the exit status."""
 
 
 def main(arguments: list[str]) -> int:
-    """Runs one command: 0, 99 when a threshold does not hold, 1 when nothing could be tested."""
+    """Runs one command; returns 0, 99 if a threshold failed, or 1 if nothing could be tested."""
     parser = Parser(
         prog="python3 loadtests",
         description="Runs a scenario through the gateway, or another command; keeps what it found.",
@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> int:
     _add_report(commands)
     _add_list(commands)
     options = parser.parse_args(arguments)
-    # Ended like by Ctrl-C, so that nothing that was started is left.
+    # The signal acts like Ctrl-C, so that no started process remains.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return options.run(options)

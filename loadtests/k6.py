@@ -30,11 +30,11 @@ STATISTICS = {
     "p99.9": "p(99.9)",
     "max": "max",
 }
-"""Those of the record, as k6 names them."""
+"""The record's statistics, with k6's names."""
 
 
 def failed_thresholds(data: dict) -> list[str]:
-    """Every threshold that does not hold, with its metric."""
+    """Returns every failed threshold with its metric."""
     return [
         f"{name}: {expression}"
         for name, metric in data["metrics"].items()
@@ -44,7 +44,7 @@ def failed_thresholds(data: dict) -> list[str]:
 
 
 def parts(data: dict) -> list[Part]:
-    """All as one part, without samples; it has the routes that a threshold names."""
+    """Returns everything as one part without samples, with the routes that thresholds name."""
     metrics = data["metrics"]
     seconds = data["state"]["testRunDurationMs"] / 1000
     routes = {ALL: _route_of(metrics, "")}
@@ -72,19 +72,19 @@ def _route_of(metrics: dict, tag: str) -> Route:
     times = metrics.get(f"http_req_duration{tag}", {"values": {}})["values"]
     return Route(
         requests=round(value(metrics, f"http_reqs{tag}", "count")),
-        # For a rate of failures, k6 counts those as passes.
+        # k6 counts failures as passes in a rate of failures.
         failed=round(value(metrics, f"http_req_failed{tag}", "passes")),
         latency_ms={name: times[key] for name, key in STATISTICS.items() if key in times},
     )
 
 
 def value(metrics: dict, name: str, key: str) -> float:
-    """A value of a metric; k6 leaves out a metric that was never counted."""
+    """Returns the value of a metric; k6 omits metrics that were never counted."""
     return metrics.get(name, {"values": {}})["values"].get(key, 0)
 
 
 def tagged(metrics: dict, name: str, tag: str) -> dict[str, dict]:
-    """The series of a metric by the value of one tag."""
+    """Returns the series of a metric by the value of one tag."""
     start = f"{name}{{{tag}:"
     return {
         key.removeprefix(start).removesuffix("}"): metric
@@ -104,19 +104,19 @@ def _failed_checks(group: dict) -> list[str]:
 
 FOLDER = Path(__file__).resolve().parent
 THRESHOLD = 99
-"""k6's exit status when a threshold does not hold."""
+"""k6's exit status for a failed threshold."""
 
 INTERRUPTED = 105
 """k6's exit status after an interrupt."""
 
 
 def scenarios() -> list[str]:
-    """The names of all scenarios."""
+    """Returns the names of all scenarios."""
     return sorted(script.stem for script in (FOLDER / "scenarios").glob("*.js"))
 
 
 def purpose(scenario: str) -> str:
-    """What a scenario answers: the first line of its script."""
+    """Returns the purpose of a scenario: the first line of its script."""
     with (FOLDER / "scenarios" / f"{scenario}.js").open() as script:
         return script.readline().removeprefix("//").strip()
 
@@ -148,7 +148,7 @@ def run(scenario: str, target: Target, settings: dict[str, object], folder: Path
         failed_thresholds=failed_thresholds(data),
         started=started.isoformat(timespec="milliseconds"),
         seconds=round(seconds, 1),
-        # A scenario that asks a replica itself says so.
+        # A scenario that contacts a replica directly sets this itself.
         target=target.asked(data.pop("via", "gateway")),
         settings=settings,
         machine=machine.describe(),
@@ -163,7 +163,7 @@ def run(scenario: str, target: Target, settings: dict[str, object], folder: Path
 
 
 def _take_figures(run: Run, figures: dict[str, dict]) -> None:
-    """Gives each part what the scenario itself worked out about it."""
+    """Adds the figures that the scenario itself computed to each part."""
     for place, found in figures.items():
         part = run.parts[0] if len(run.parts) == 1 else run.part(place)
         kept = run.figures if part is None else part.figures
@@ -173,8 +173,8 @@ def _take_figures(run: Run, figures: dict[str, dict]) -> None:
 
 
 def _command(program: Path, scenario: str, file: Path, settings: dict[str, object]) -> list[str]:
-    # Without an address k6 opens no API port, so that two runs do not meet. Its own progress would
-    # be between the samples.
+    # Without an address, k6 opens no API port, so that two runs do not conflict. Its own progress output would
+    # be mixed with the samples.
     argv = [str(program), "run", "--address", "", "--no-usage-report", "--quiet"]
     variables = {
         "SUMMARY_FILE": str(file),
@@ -186,7 +186,7 @@ def _command(program: Path, scenario: str, file: Path, settings: dict[str, objec
 
 
 def _outputs(server: str, testid: str) -> tuple[list[str], dict[str, str]]:
-    """Where k6 writes its samples: to us, and to Prometheus where that takes them."""
+    """Returns the outputs of k6's samples: this process, and a Prometheus that accepts them."""
     argv = ["--tag", f"testid={testid}", "--out", "csv=-"]
     variables = {"K6_CSV_TIME_FORMAT": collect.TIME_FORMAT}
     if prometheus.receives(server):
@@ -196,11 +196,11 @@ def _outputs(server: str, testid: str) -> tuple[list[str], dict[str, str]]:
 
 
 DASHBOARD = "k6-dashboard.html"
-"""The report of k6's own page, in the folder of a run."""
+"""Name of k6's own report in the folder of a run."""
 
 
 def _dashboard(folder: Path) -> dict[str, str]:
-    """With K6_WEB_DASHBOARD=true, k6 serves a page during the run, and writes a report of it at the end."""
+    """Prepares K6_WEB_DASHBOARD=true: k6 serves a page during the run, and writes it as a report at the end."""
     if os.environ.get("K6_WEB_DASHBOARD") != "true":
         return {}
     return {"K6_WEB_DASHBOARD_EXPORT": str(folder / DASHBOARD)}
@@ -214,9 +214,9 @@ def _follow(
     started: float,
     collector: Collector,
 ) -> int:
-    """Runs k6 and gathers its samples until it ends; its exit status."""
+    """Runs k6 and collects its samples until it ends; returns its exit status."""
     progress = Progress(scenario, folder / "progress.log")
-    # In its own session: Ctrl-C would tell k6 twice, and the second time it ends without a summary.
+    # Use a separate session: Ctrl-C would reach k6 twice, and the second signal ends it without a summary.
     with subprocess.Popen(
         argv,
         env=variables,
@@ -236,7 +236,7 @@ def _follow(
 
 
 def _log(process: subprocess.Popen, file: Path, progress: Progress) -> None:
-    """Shows and keeps the output of k6 in addition to its samples."""
+    """Shows and stores k6's output other than samples."""
     with file.open("w") as log:
         for line in process.stderr:
             log.write(line)
@@ -245,7 +245,7 @@ def _log(process: subprocess.Popen, file: Path, progress: Progress) -> None:
 
 @contextmanager
 def _stopped_by_a_signal(process: subprocess.Popen) -> Iterator[None]:
-    """A signal to the run also stops k6, which then writes its summary, so that there is a report."""
+    """Stops k6 on a signal to the run; k6 then writes its summary, so that there is a report."""
 
     def stop(_number: int, _frame: object) -> None:
         process.send_signal(signal.SIGINT)

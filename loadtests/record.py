@@ -19,11 +19,11 @@ FILE = "run.json"
 INNERMOST = re.compile(r"\[[^\[\]{}]*\]")
 
 ALL = "all"
-"""Every request of a part, whatever its route; also the name of the only part."""
+"""Name for every request of a part, whatever its route; also the name of the only part."""
 
 
 def quantiles(values: Sequence[float], percents: Iterable[float]) -> list[float]:
-    """Percentiles of values in order, as k6 has them: interpolated between the two nearest."""
+    """Returns percentiles of sorted values like k6: interpolated between the two nearest."""
     found = []
     for percent in percents:
         rank = (len(values) - 1) * percent / 100
@@ -35,7 +35,7 @@ def quantiles(values: Sequence[float], percents: Iterable[float]) -> list[float]
 
 @dataclass
 class Target:
-    """Where requests went."""
+    """Destination of the requests."""
 
     url: str
     via: str
@@ -45,7 +45,7 @@ class Target:
 
 @dataclass
 class Checks:
-    """k6's checks, or a generator's own of each reply."""
+    """k6's checks, or a generator's own checks of each response."""
 
     passed: int = 0
     failed: int = 0
@@ -54,17 +54,17 @@ class Checks:
 
 @dataclass
 class Route:
-    """What was asked on one route."""
+    """The requests of one route."""
 
     requests: int
     failed: int
     latency_ms: dict[str, float]
-    """Of `min`, `mean`, `p50`, `p90`, `p95`, `p99`, `p99.9` and `max` those that are known."""
+    """The known values of `min`, `mean`, `p50`, `p90`, `p95`, `p99`, `p99.9` and `max`."""
 
 
 @dataclass
 class OverTime:
-    """A route's requests by time: one entry a bin, `t` being the seconds at which it begins."""
+    """A route's requests over time: one entry per bin, where `t` is its start in seconds."""
 
     t: list[float] = field(default_factory=list)
     requests: list[int] = field(default_factory=list)
@@ -76,7 +76,7 @@ class OverTime:
 
 @dataclass
 class Figure:
-    """One number that only this kind of run has, as the knee or the time to connect."""
+    """A number specific to this kind of run, such as the knee or the time to connect."""
 
     value: float
     unit: str
@@ -84,7 +84,7 @@ class Figure:
 
 @dataclass
 class Part:
-    """A part of a run, as `direct` and `gateway`, or a cell of a matrix; `all` if it is the only one."""
+    """A part of a run, such as `direct` and `gateway`, or a cell of a matrix; `all` if it is the only part."""
 
     name: str
     seconds: float
@@ -95,15 +95,15 @@ class Part:
     checks: Checks | None = None
     routes: dict[str, Route] = field(default_factory=dict)
     percentiles: dict[str, list[list[float]]] = field(default_factory=dict)
-    """By route, pairs of a percent and milliseconds."""
+    """Pairs of a percentage and milliseconds, by route."""
     over_time: dict[str, OverTime] = field(default_factory=dict)
     scatter: dict[str, list[list[float]]] = field(default_factory=dict)
-    """By route, a sample of pairs of seconds and milliseconds: at most 3,000 in a part."""
+    """A sample of pairs of seconds and milliseconds, by route; a part has at most 3,000."""
     figures: dict[str, Figure] = field(default_factory=dict)
 
     @property
     def whole(self) -> str | None:
-        """The name under which all of its requests are: `all`, or its only route's."""
+        """Returns the name for all of its requests: `all`, or the only route."""
         if ALL in self.routes:
             return ALL
         return next(iter(self.routes)) if len(self.routes) == 1 else None
@@ -111,21 +111,22 @@ class Part:
 
 @dataclass
 class Server:
-    """What Prometheus saw of the servers meanwhile: lists of pairs of seconds and a value."""
+    """Prometheus' data of the servers during the run: lists of pairs of seconds and a value."""
 
     phases: dict[str, dict[str, list[list[float]]]] = field(default_factory=dict)
-    """By phase (`accept`, `queue`, `handler`, `write`): `p50_ms` and `p99_ms`."""
+    """`p50_ms` and `p99_ms` by phase (`accept`, `queue`, `handler`, `write`)."""
     lanes_busy: list[list[float]] = field(default_factory=list)
     gateway_p99_ms: list[list[float]] = field(default_factory=list)
     requests_per_second: list[list[float]] = field(default_factory=list)
     whole_run: dict[str, dict[str, float]] = field(default_factory=dict)
-    """By phase, and of `gateway`: `p50_ms` and `p99_ms` of all requests of the run, and `finest_ms`, below which the
-    histogram tells no values apart."""
+    """`p50_ms` and `p99_ms` of all requests of the run, by phase and for the `gateway`. Also `finest_ms`, below
+    which the histogram cannot distinguish values.
+    """
 
 
 @dataclass
 class Run:
-    """A run that ended."""
+    """A completed run."""
 
     name: str
     tool: str
@@ -133,7 +134,7 @@ class Run:
     passed: bool
     exit_code: int
     started: str
-    """UTC, ISO 8601."""
+    """Start time in UTC, as ISO 8601."""
     seconds: float
     target: Target
     settings: dict[str, object]
@@ -142,28 +143,28 @@ class Run:
     failed_thresholds: list[str] = field(default_factory=list)
     parts: list[Part] = field(default_factory=list)
     figures: dict[str, Figure] = field(default_factory=dict)
-    """Those of a run of several parts that are of none of them."""
+    """Figures of a run with several parts that belong to no part."""
     server: Server | None = None
     notes: list[str] = field(default_factory=list)
-    """What the scenario has to say, as what it could not ask."""
+    """Notes of the scenario, such as data that it could not query."""
     k6: dict | None = None
     """k6's own summary: the argument of handleSummary."""
     schema: int = SCHEMA
 
     def part(self, name: str) -> Part | None:
-        """The part of this name."""
+        """Returns the part with this name."""
         return next((part for part in self.parts if part.name == name), None)
 
 
 def to_json(run: Run) -> str:
-    """The text of run.json."""
+    """Returns the text of run.json."""
     text = json.dumps(dataclasses.asdict(run), indent=1)
-    # A list of numbers stays on its line. Within JSON's strings there are no line ends to lose.
+    # Put a list of numbers on one line. JSON strings contain no line breaks that this could remove.
     return INNERMOST.sub(lambda found: re.sub(r"\n *", "", found[0]), text) + "\n"
 
 
 def from_json(text: str) -> Run:
-    """A run from the text of its run.json."""
+    """Parses a run from the text of its run.json."""
     data = json.loads(text)
     if data.get("schema") != SCHEMA:
         raise ToolError(f"schema {data.get('schema')} of the run; this program reads {SCHEMA}")
@@ -182,7 +183,7 @@ def _part(data: dict) -> Part:
 
 
 def create_folder(out: Path, name: str, started: datetime) -> Path:
-    """A new folder for a run; logs may go there before its record does."""
+    """Creates a folder for a run; logs may be written there before its record."""
     out.mkdir(parents=True, exist_ok=True)
     first = f"{name}-{started.astimezone(UTC):%Y%m%dT%H%M%SZ}"
     for number in range(1, 100):
@@ -196,7 +197,7 @@ def create_folder(out: Path, name: str, started: datetime) -> Path:
 
 
 def write(run: Run, folder: Path) -> Path:
-    """Writes run.json into the run's folder, which becomes the newest of its name."""
+    """Writes run.json into the run's folder, which becomes the newest with its name."""
     file = folder / FILE
     file.write_text(to_json(run))
     point_latest(folder, run.name)
@@ -204,8 +205,8 @@ def write(run: Run, folder: Path) -> Path:
 
 
 def point_latest(folder: Path, name: str) -> None:
-    """Makes a folder the newest of its name."""
-    # Renamed into place, so that there is a newest at every moment.
+    """Makes a folder the newest with its name."""
+    # A rename replaces the link, so that a newest folder exists at every moment.
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".latest-") as beside:
         link = Path(beside) / "link"
         link.symlink_to(folder.name)
@@ -213,7 +214,7 @@ def point_latest(folder: Path, name: str) -> None:
 
 
 def read(place: Path) -> Run:
-    """The run of a folder, or of a run.json."""
+    """Reads the run from a folder, or from a run.json."""
     file = place / FILE if place.is_dir() else place
     try:
         return from_json(file.read_text())

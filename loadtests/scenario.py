@@ -32,7 +32,7 @@ def add(commands: argparse._SubParsersAction) -> None:
 
 
 def add_out(parser: argparse.ArgumentParser) -> None:
-    """Where runs go."""
+    """Adds the option for the runs' folder."""
     parser.add_argument(
         "--out",
         type=Path,
@@ -60,12 +60,12 @@ def run_one(
     out: Path,
     base: Run | None = None,
 ) -> tuple[Run, Path]:
-    """Runs a scenario and writes its report; the run, and its folder."""
+    """Runs a scenario and writes its report; returns the run and its folder."""
     folder = record.create_folder(out, scenario, datetime.now(UTC))
     try:
         run = k6.run(scenario, where, settings, folder)
     except BaseException:
-        # Logs may show why; an empty folder is useless.
+        # Keep logs, which may show the reason; an empty folder is useless.
         if not any(folder.iterdir()):
             folder.rmdir()
         raise
@@ -74,6 +74,6 @@ def run_one(
 
 
 def exit_status(run: Run) -> int:
-    """That of the command: 99 for a threshold, 130 after an interrupt, 1 if it failed earlier."""
+    """Returns the command's exit status: 99 for a threshold, 130 after an interrupt, 1 for an earlier failure."""
     known = {0: 0, k6.THRESHOLD: k6.THRESHOLD, k6.INTERRUPTED: 130}
     return known.get(run.exit_code, 1)

@@ -1,4 +1,4 @@
-"""The command `suite`: every scenario, with one page over all of them."""
+"""The command `suite`, which runs every scenario and writes an overview page."""
 
 import argparse
 import sys
@@ -13,7 +13,7 @@ from tools.errors import ToolError
 
 NAME = "suite"
 SHORT = {
-    # Of a breakpoint, the duration is that of one step.
+    # For a breakpoint, the duration is that of one step.
     "breakpoint": {"duration": "2s"},
     "s1-c10k-static": {"vus": 500},
     "s2-cpu-matrix": {"duration": "20s", "vus": 100},
@@ -21,18 +21,18 @@ SHORT = {
     "s3-mixed-projects": {"duration": "10s", "vus": 50, "rounds": 4},
     "soak": {"duration": "30s"},
 }
-"""Settings of those that are not short with ten seconds."""
+"""Settings of scenarios that ten seconds would not make short."""
 
 LAST = ("soak", "stress", "spike", "breakpoint", "s3-c10k-20000")
-"""These leave connections and heat behind, which would affect the figures of the next scenario."""
+"""Scenarios that leave connections and heat behind, which would affect the figures of the next scenario."""
 
 INTERRUPTED = 130
 WORST = (0, k6.THRESHOLD, 1, INTERRUPTED)
-"""Exit statuses, the worst last."""
+"""Exit statuses; the worst is last."""
 
 
 def add(commands: argparse._SubParsersAction) -> None:
-    """Adds it to the commands."""
+    """Adds this command."""
     about = "runs every scenario, short, and writes one page over all of them"
     parser = commands.add_parser(NAME, help=about, description=about)
     known = k6.scenarios()
@@ -78,6 +78,6 @@ def _status(found: tuple[Run, Path] | str) -> int:
 
 
 def _base(options: argparse.Namespace, name: str) -> Run | None:
-    """The same scenario of the earlier suite, if it was in it."""
+    """Returns the same scenario of the earlier suite, if the suite contains it."""
     folder = options.base and options.base / f"{name}-latest"
     return record.read(folder) if folder and folder.is_dir() else None

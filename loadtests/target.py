@@ -1,4 +1,4 @@
-"""Finds what to send load to: the gateway, the replicas behind it, the token, and Prometheus."""
+"""Finds the target of the load: the gateway, its replicas, the token and Prometheus."""
 
 import os
 import time
@@ -12,27 +12,27 @@ from local import processes, render, settings, topology
 from tools.errors import ToolError
 
 DEADLINE = 10.0
-"""Seconds in which all replicas behind GATEWAY_URL must have answered."""
+"""Seconds within which all replicas behind GATEWAY_URL must have answered."""
 
 ASKED = 20
-"""Requests by which the replicas are found when nothing says how many there are."""
+"""Number of requests that discover the replicas if their number is unknown."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """A gateway and the names of its replicas; what is not known is empty."""
+    """A gateway and the names of its replicas; unknown values are empty."""
 
     gateway: str
     replicas: tuple[str, ...]
     direct: str = ""
-    """One replica without the gateway: the first."""
+    """The first replica's address, without the gateway."""
     token: str = field(default="", repr=False)
-    """Lets its bearer write projects."""
+    """The token that allows writing projects."""
     prometheus: str = ""
     """The Prometheus that scrapes this platform."""
 
     def environment(self) -> dict[str, str]:
-        """The environment of a scenario; on the command line, others would see the token."""
+        """Returns the environment of a scenario; on a command line, other users would see the token."""
         told = {
             "BASE_URL": self.gateway,
             "DIRECT_URL": self.direct,
@@ -42,14 +42,14 @@ class Target:
         return {name: value for name, value in told.items() if value}
 
     def asked(self, via: str) -> record.Target:
-        """Where the requests of a run went, which is `direct` or through the `gateway`."""
+        """Returns the destination of a run's requests, either `direct` or through the `gateway`."""
         if via == "direct":
             return record.Target(self.direct, via, list(self.replicas[:1]))
         return record.Target(self.gateway, via, list(self.replicas))
 
 
 def find() -> Target:
-    """The gateway of GATEWAY_URL, else that of the instance that is up."""
+    """Returns the gateway at GATEWAY_URL, or that of the running instance."""
     url = os.environ.get("GATEWAY_URL", "").rstrip("/")
     if url:
         return Target(
@@ -70,7 +70,7 @@ def find() -> Target:
         _local(running.gateway_port),
         tuple(replica.name for replica in running.replicas),
         direct=_local(running.replicas[0].port),
-        # Without a database there are no projects to write.
+        # Without a database, there are no projects to write.
         token="" if running.database == "none" else _read(render.clear_token(run)),
         prometheus=_local(running.prometheus_port),
     )
@@ -81,7 +81,7 @@ def _local(port: int) -> str:
 
 
 def _token() -> str:
-    """That of TOKEN, or of the file that TOKEN_FILE names."""
+    """Returns the token from TOKEN, or from the file that TOKEN_FILE names."""
     file = os.environ.get("TOKEN_FILE", "")
     return os.environ.get("TOKEN", "") or (_read(Path(file)) if file else "")
 
@@ -103,7 +103,7 @@ def _expected() -> int | None:
 
 
 def _ask_for_names(url: str, expected: int | None) -> tuple[str, ...]:
-    """Asks on new connections until every expected replica has answered."""
+    """Sends requests on new connections until every expected replica has answered."""
     names: set[str] = set()
     asked = 0
     deadline = time.monotonic() + DEADLINE
@@ -119,7 +119,7 @@ def _ask_for_names(url: str, expected: int | None) -> tuple[str, ...]:
 
 
 def _answering(url: str) -> str:
-    """The name of the replica that answers one request."""
+    """Returns the name of the replica that answers one request."""
     try:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(f"{url}/", timeout=5) as reply:

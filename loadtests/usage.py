@@ -1,4 +1,4 @@
-"""What commands share: the values of options, and bad usage, which is one line and an exit status."""
+"""Shared by the commands: parsers of option values, and usage errors, which are one line with an exit status."""
 
 import argparse
 import os
@@ -12,14 +12,14 @@ from tools.errors import ToolError
 
 
 class UsageError(ToolError):
-    """The command line is wrong."""
+    """An error of the command line."""
 
 
 class Parser(argparse.ArgumentParser):
-    """Says in one line what was wrong, and ends with EX_USAGE (64) of sysexits(3)."""
+    """Prints an error in one line, and exits with EX_USAGE (64) of sysexits(3)."""
 
     def error(self, message: str) -> NoReturn:
-        """Called by argparse."""
+        """argparse calls this method."""
         print(f"{self.prog}: {message}", file=sys.stderr)
         sys.exit(os.EX_USAGE)
 
@@ -28,21 +28,21 @@ OUT = REPOSITORY / "loadtests" / "out"
 
 
 def positive(text: str) -> int:
-    """A whole number above 0."""
+    """Parses a whole number above 0."""
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text}: give a whole number above 0")
     return int(text)
 
 
 def program(text: str) -> Path:
-    """A file that can be run."""
+    """Parses the path of an executable file."""
     if not (os.path.isfile(text) and os.access(text, os.X_OK)):
         raise argparse.ArgumentTypeError(f"{text}: no such program")
     return Path(text).resolve()
 
 
 def some_of(known: Collection[str]) -> Callable[[str], tuple[str, ...]]:
-    """Names with commas between, in the order in which they are known."""
+    """Parses names separated by commas; returns them in the order of the known names."""
 
     def parsed(text: str) -> tuple[str, ...]:
         chosen = text.split(",")

@@ -1,5 +1,5 @@
-// Load on every route of the service, changes of projects included, through BASE_URL and, one request
-// in eight, directly to DIRECT_URL. Replies are counted and not judged: faults are part of it.
+// Sends load to every route of the service, including changes of projects, through BASE_URL and, one request
+// in eight, directly to DIRECT_URL. Responses are counted but not judged, because faults are part of the load.
 
 import exec from 'k6/execution';
 import http from 'k6/http';
@@ -16,7 +16,7 @@ export const options = {
   scenarios: { load: openLoop(rate(60), seconds('60s')) },
 };
 
-/** Tens of milliseconds in an unoptimised build: lanes must be more than 2% busy for the panels of capacity. */
+/** Tens of milliseconds in an unoptimised build: capacity panels need lanes that are more than 2% busy. */
 const OPS = 2500000;
 
 const head = { Authorization: `Bearer ${__ENV.TOKEN}`, 'Content-Type': 'application/json' };
@@ -37,7 +37,7 @@ export default function () {
   }
 }
 
-/** Creates, reads, lists, replaces and deletes a project; one more replacement and one more read come too late. */
+/** Creates, reads, lists, replaces and deletes a project; another replacement and another read then fail. */
 function project(at, number) {
   const made = send(at, 'project-create', 'POST', '/projects', document(number), 201);
   const path = made.headers.Location;

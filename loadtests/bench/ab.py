@@ -1,4 +1,4 @@
-"""Runs ab (ApacheBench) and reads what it prints."""
+"""Runs ab (ApacheBench) and parses its output."""
 
 import re
 import subprocess
@@ -10,7 +10,7 @@ from pathlib import Path
 from tools.errors import ToolError
 
 PERCENTS = (50, 99, 100)
-"""The rows of ab's table of percentiles that are read."""
+"""Rows to read from ab's table of percentiles."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,9 @@ class Result:
 
     @property
     def wrong(self) -> int:
-        """Requests without the right answer. A refusal is of another length than the first reply, so ab counts it
-        twice."""
+        """Returns the number of requests without the right answer. A rejection differs in length from the first
+        response, so ab counts it twice.
+        """
         return max(self.failed, self.non_2xx) + self.write_errors
 
 
@@ -44,7 +45,7 @@ def run(
     before: Sequence[str] = (),
     more: Sequence[str] = (),
 ) -> Result:
-    """Runs ab once: after the words `before`, with `more` arguments."""
+    """Runs ab once: `before` precedes the command, and `more` contains additional arguments."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "percentiles.csv"
         argv = [*before, str(program), "-q", *more, "-n", str(requests), "-c", str(concurrency)]
@@ -57,7 +58,7 @@ def run(
 
 
 def parse(output: str, csv: str) -> Result:
-    """Reads ab's output, and its table of percentiles (-e), which is in microsecond steps."""
+    """Parses ab's output, and its table of percentiles (-e), which is in microsecond steps."""
     return Result(
         seconds=_number(output, "Time taken"),
         requests_per_second=_number(output, "Requests per second"),
@@ -70,7 +71,7 @@ def parse(output: str, csv: str) -> Result:
 
 
 def _number(output: str, label: str, absent: float | None = None) -> float:
-    """The number of a line that starts with this label; ab prints some lines only when their number is not 0."""
+    """Returns the number in a line that starts with this label; ab omits some lines if their number is 0."""
     match = re.search(rf"^{re.escape(label)}[^:\n]*:\s+([\d.]+)", output, re.MULTILINE)
     if match:
         return float(match[1])

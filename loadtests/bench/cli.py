@@ -37,15 +37,15 @@ EXPERIMENTS: dict[str, Experiment] = {
 
 
 def main(arguments: list[str]) -> int:
-    """Runs one benchmark; 1 when a request failed or nothing could be measured."""
+    """Runs one benchmark; returns 1 if a request failed or nothing could be measured."""
     parser = Parser(prog="python3 loadtests/bench", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for experiment in EXPERIMENTS.values():
         command.add(commands, experiment)
     command.add_report(commands, EXPERIMENTS)
     options = parser.parse_args(arguments)
-    # Ended like by Ctrl-C, so that nothing that was started is left. A shell without jobs ignores both for
-    # what it starts in the background.
+    # Both signals act like Ctrl-C, so that no started process remains. A shell without job control makes
+    # background processes ignore both.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.default_int_handler)
     try:

@@ -1,4 +1,4 @@
-"""CPU time of processes and what else the kernel counts of them, and how busy the machine is."""
+"""Measures the CPU time and other kernel counters of processes, and how busy the machine was."""
 
 import ctypes
 import os
@@ -16,10 +16,10 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def seconds(pid: int) -> float:
-    """CPU time of a process since its start.
+    """Returns the CPU time of a process since its start.
 
-    Its CPU clock (clock_getcpuclockid(3)) counts in nanoseconds like /proc/PID/task/*/schedstat,
-    but keeps the time of threads that have ended.
+    Its CPU clock (clock_getcpuclockid(3)) counts in nanoseconds like /proc/PID/task/*/schedstat, but includes
+    the time of threads that have ended.
     """
     clock = ctypes.c_int()
     if _libc.clock_getcpuclockid(pid, ctypes.byref(clock)) == 0:
@@ -31,14 +31,14 @@ def seconds(pid: int) -> float:
 
 
 class Family:
-    """CPU time of processes of which some end meanwhile: those that have ended keep what they were last seen with."""
+    """CPU time of processes, some of which may end: ended processes keep their last known value."""
 
     def __init__(self, pids: Callable[[], Iterable[int]]) -> None:
         self._pids = pids
         self._used: dict[int, float] = {}
 
     def seconds(self) -> float:
-        """CPU time since their start."""
+        """Returns the CPU time since the start of the processes."""
         for pid in self._pids():
             with suppress(ToolError):
                 self._used[pid] = seconds(pid)
@@ -46,11 +46,12 @@ class Family:
 
 
 def threads(pid: int, names: tuple[str, ...]) -> float:
-    """CPU seconds of the living threads whose names begin like this (proc_pid_comm(5)), from their schedstat
-    (Documentation/scheduler/sched-stats.rst)."""
+    """Returns the CPU seconds of living threads whose names begin with a prefix (proc_pid_comm(5)), from their
+    schedstat (Documentation/scheduler/sched-stats.rst).
+    """
     used = 0.0
     for task in Path(f"/proc/{pid}/task").iterdir():
-        # Another thread may have ended since.
+        # Another thread may have ended in the meantime.
         with suppress(FileNotFoundError, ProcessLookupError):
             if (task / "comm").read_text().startswith(names):
                 used += int((task / "schedstat").read_text().split()[0]) / 1e9
@@ -58,7 +59,7 @@ def threads(pid: int, names: tuple[str, ...]) -> float:
 
 
 def children() -> float:
-    """CPU time of the ended children of this process."""
+    """Returns the CPU time of this process's ended children."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
@@ -80,16 +81,18 @@ class Machine:
 
 @dataclass
 class Watch:
-    """What processes and the rest of the machine did since it was made."""
+    """Counts what processes and the rest of the machine have done since this object was created."""
 
     used: Callable[[], float]
-    """CPU seconds of the processes until now."""
+    """Returns the CPU seconds of the processes up to now."""
 
     def __post_init__(self) -> None:
         self._begun = self._now()
 
     def seen(self, generator: float = 0.0) -> dict[str, float]:
-        """Their CPU seconds, and the cores that others had; the generator's are given."""
+        """Returns the CPU seconds of the processes, and the cores that others used; the caller passes the
+        generator's seconds.
+        """
         (before, used, machine, own), (at, now, after, mine) = self._begun, self._now()
         others = after.busy - machine.busy - (now - used) - (mine - own) - generator
         return {
@@ -105,7 +108,7 @@ class Watch:
 
 @dataclass
 class Counters:
-    """User and system seconds of some processes during a load, and how often a thread waited; all threads together."""
+    """User and system seconds of some processes during a load, and how often their threads waited, in total."""
 
     user: float = 0.0
     system: float = 0.0
@@ -113,7 +116,7 @@ class Counters:
 
     @contextmanager
     def of(self, pids: Sequence[int]) -> Iterator[None]:
-        """Counts while it is open."""
+        """Counts while the context is open."""
         before = _counted(pids)
         yield
         after = _counted(pids)
@@ -121,7 +124,7 @@ class Counters:
         self.sleeps = after.sleeps - before.sleeps
 
     def per_request(self, requests: int) -> dict[str, float]:
-        """As figures of a row."""
+        """Returns the counts per request as figures of a row."""
         total = self.user + self.system
         return {
             "user_share": self.user / total if total else 0.0,
@@ -132,7 +135,7 @@ class Counters:
 def _counted(pids: Iterable[int]) -> Counters:
     found = Counters()
     for pid in pids:
-        # After the name, which may hold anything, comes the third field (proc_pid_stat(5)).
+        # The third field follows the name, which may contain any character (proc_pid_stat(5)).
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         found.user += int(fields[11]) / _TICKS
         found.system += int(fields[12]) / _TICKS
@@ -143,6 +146,6 @@ def _counted(pids: Iterable[int]) -> Counters:
 
 
 def _waits(status: str) -> int:
-    """voluntary_ctxt_switches of proc_pid_status(5)."""
+    """Returns voluntary_ctxt_switches of proc_pid_status(5)."""
     fields = dict(line.split(":", 1) for line in status.splitlines())
     return int(fields["voluntary_ctxt_switches"])

@@ -1,4 +1,4 @@
-"""Network namespaces that are gone at the end, their settings, and the counters that the kernel keeps for them."""
+"""Temporary network namespaces, their settings, and the kernel's counters for them."""
 
 import ctypes
 import os
@@ -26,13 +26,13 @@ def _counters() -> dict[str, int]:
 
 
 class Kernel:
-    """Counts of the kernel in the network namespace of this process, from now on."""
+    """Kernel counters of this process's network namespace, from now on."""
 
     def __init__(self) -> None:
         self._before = self._now()
 
     def counted(self) -> dict[str, int]:
-        """By how much each counter has grown."""
+        """Returns the growth of each counter."""
         return {name: value - self._before[name] for name, value in self._now().items()}
 
     def _now(self) -> dict[str, int]:
@@ -40,8 +40,9 @@ class Kernel:
 
 
 def _dropped_packets() -> int:
-    """Packets that found a CPU's input queue full, on the whole machine: netdev_max_backlog of
-    Documentation/admin-guide/sysctl/net.rst, which no namespace has of its own."""
+    """Returns the packets that found a CPU's input queue full on the entire machine. netdev_max_backlog
+    (Documentation/admin-guide/sysctl/net.rst) is not per namespace.
+    """
     lines = Path("/proc/net/softnet_stat").read_text().splitlines()
     return sum(int(line.split()[1], 16) for line in lines)
 
@@ -51,14 +52,15 @@ SYSCTLS = {
     "net.ipv4.tcp_max_syn_backlog": "16384",
     "net.ipv4.ip_local_port_range": "30000 65535",
 }
-"""As the node tuner has them in its profile web-10k with the unsafe ones; the ports begin above those that
-servers are given here (stack/ports.py). All of them belong to a namespace."""
+"""Values that the node tuner's profile web-10k sets, including the unsafe sysctls. The port range begins above
+the servers' ports here (stack/ports.py). All of them belong to a namespace.
+"""
 
 BACKLOG = 16384
 """Accept queues that servers request. The kernel limits them to somaxconn."""
 
 SPARE_FILES = 500
-"""Descriptors that a process keeps for other things than the connections of a run."""
+"""Descriptors that a process keeps for purposes other than the connections of a run."""
 
 CLONE_NEWNET = 0x40000000
 SETTLED_WITHIN = 10.0
@@ -66,7 +68,7 @@ SETTLED_WITHIN = 10.0
 
 @contextmanager
 def own() -> Iterator[None]:
-    """This process and what it starts have their own network namespace meanwhile."""
+    """Moves this process and its children into a separate network namespace during the context."""
     ip = resolve.ensure(["ip"])["ip"]
     libc = ctypes.CDLL(None, use_errno=True)
     outside = os.open("/proc/self/ns/net", os.O_RDONLY)
@@ -85,22 +87,22 @@ def own() -> Iterator[None]:
 
 
 def most_connections() -> int:
-    """Connections that one process may hold."""
+    """Returns the maximum connections of one process."""
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # More than 30,000 in one process is the work of one thread for too long.
+    # More than 30,000 connections in one process would occupy one thread for too long.
     return min(hard - SPARE_FILES, 30_000)
 
 
 def kernel_kib() -> dict[str, float]:
-    """What the kernel has for all sockets of the machine: their objects, and their buffers."""
+    """Returns the kernel memory for all sockets of the machine: objects and buffers."""
     fields = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
-    # In pages (net/ipv4/proc.c).
+    # The value is in pages (net/ipv4/proc.c).
     buffers = _sockets("mem") * resource.getpagesize() / 1024
     return {"slab": float(fields["Slab"].split()[0]), "buffers": buffers}
 
 
 def settle() -> None:
-    """Waits until no more connections end: those of clients have then, a gateway keeps its own."""
+    """Waits until the number of sockets is stable: clients have then closed theirs, a gateway keeps its own."""
     deadline = time.monotonic() + SETTLED_WITHIN
     before = None
     while (now := _sockets("inuse")) != before:
@@ -111,7 +113,7 @@ def settle() -> None:
 
 
 def _sockets(what: str) -> int:
-    """A figure of TCP in /proc/net/sockstat."""
+    """Returns a TCP figure from /proc/net/sockstat."""
     rows = Path("/proc/net/sockstat").read_text().splitlines()
     tcp = next(row.split() for row in rows if row.startswith("TCP:"))
     return int(tcp[tcp.index(what) + 1])

@@ -17,7 +17,7 @@ from loadtests.scenario import SETTINGS, add_out
 from loadtests.usage import UsageError
 
 MOST = 200
-"""Runners that charts/loadtest takes."""
+"""Maximum number of runners that charts/loadtest accepts."""
 
 
 def add(commands: argparse._SubParsersAction) -> None:
@@ -53,7 +53,7 @@ def _run(options: argparse.Namespace) -> int:
         scenario=options.scenario,
         runners=options.runners,
         release=options.release,
-        # As unique as the folder, by which the series are found again.
+        # The name is as unique as the folder, and identifies the series later.
         testid=folder.name,
         settings={
             name: value for name in SETTINGS if (value := getattr(options, name)) is not None
@@ -97,10 +97,10 @@ def _check(options: argparse.Namespace) -> None:
 def server_side(
     kubectl: Kubectl, receiver: Receiver | None, began: float | None, seconds: float
 ) -> Server | None:
-    """What Prometheus saw meanwhile; nothing where there is none, or the run did not begin."""
+    """Returns Prometheus' data for the run; nothing without a Prometheus, or if the run did not begin."""
     if receiver is None or began is None:
         return None
-    # By the kubelet: past its NetworkPolicy, which lets nobody outside of the cluster in.
+    # The kubelet's path bypasses the NetworkPolicy, which admits no client from outside the cluster.
     argv = kubectl.argv("port-forward", f"service/{receiver.service}", f":{receiver.port}")
     with subprocess.Popen(
         argv, env=kubectl.environment, stdout=subprocess.PIPE, text=True

@@ -1,9 +1,9 @@
-"""Merges what several runners counted into the record of one run.
+"""Merges the counts of several runners into the record of one run.
 
-Counts are sums, minimum and maximum are those of all, the mean is weighted by requests. A quantile of all requests does
-not follow from those of the runners, and is not their mean. With equal counts, a p99 of 10 ms and one of 100 ms may give
-any value between the two. So a record takes the worst runner's quantile, which is never too good, and keeps the best
-runner's next to it.
+Counts are added, minimum and maximum cover all runners, and the mean is weighted by requests. The runners'
+quantiles do not determine the quantile of all requests, which is not their mean either. With equal counts, a
+p99 of 10 ms and a p99 of 100 ms can result in any value between the two. A record therefore contains the worst
+runner's quantile, which is never too good, and the best runner's next to it.
 """
 
 from collections.abc import Iterable
@@ -17,16 +17,16 @@ from stack import machine
 from tools.errors import ToolError
 
 THRESHOLDS = 99
-"""k6's exit status when a threshold does not hold."""
+"""k6's exit status for a failed threshold."""
 
 HONEST = (
     "Quantiles are those of the worst runner. Quantiles of several runners cannot be averaged; those of all requests "
     "lie between the worst runner's and the best one's."
 )
-"""What a reader of the record has to know."""
+"""A note that every reader of the record needs."""
 
 QUANTILES = ("p50", "p99")
-"""Those of which the best runner's is kept as well."""
+"""Quantiles for which the record also contains the best runner's value."""
 
 
 def record_of(
@@ -36,7 +36,7 @@ def record_of(
     started: datetime,
     load: tuple[float, float, float],
 ) -> Run:
-    """The record of a run; an error where no runner has counted anything."""
+    """Returns the record of a run; raises an error if no runner has counted anything."""
     found = {each.index: data for each in ended.runners if (data := each.summary())}
     if not any(data["metrics"].get("http_reqs") for data in found.values()):
         raise ToolError(f"no runner has sent a request. {'. '.join(ended.reasons())}")
@@ -54,7 +54,7 @@ def record_of(
         exit_code=exit_code(ended, len(found), wanted.runners),
         failed_thresholds=failed,
         started=started.isoformat(timespec="seconds"),
-        # Without the time for images and for all runners to be there.
+        # Excludes the time for pulling images and waiting for all runners.
         seconds=round(max(part.seconds for part in merged), 1),
         target=Target(installed.target, "cluster", installed.replicas),
         settings={
@@ -75,7 +75,7 @@ def record_of(
 
 
 def exit_code(ended: Ended, summaries: int, wanted: int) -> int:
-    """0 when all passed, 99 when only thresholds failed, else 1."""
+    """Returns 0 if all runners passed, 99 if only thresholds failed, otherwise 1."""
     if ended.complete and summaries == wanted:
         return 0
     codes = {each.exit_code for each in ended.runners} - {0}
@@ -83,7 +83,7 @@ def exit_code(ended: Ended, summaries: int, wanted: int) -> int:
 
 
 def parts(of_runners: Iterable[list[Part]]) -> list[Part]:
-    """The parts of all runners, those of one name as one."""
+    """Returns the parts of all runners; parts with the same name become one."""
     by_name: dict[str, list[Part]] = {}
     for one in of_runners:
         for part in one:
@@ -142,7 +142,7 @@ def _route(same: list[Route]) -> Route:
 
 
 def _figures(same: list[Part]) -> dict[str, Figure]:
-    """How far the runners are apart."""
+    """Returns figures for the spread among the runners."""
     figures: dict[str, Figure] = {}
     if len(same) > 1:
         for key in QUANTILES:
@@ -157,7 +157,7 @@ def _figures(same: list[Part]) -> dict[str, Figure]:
 
 
 def _figures_of(found: dict[int, dict]) -> dict[str, Figure]:
-    """What scenarios worked out themselves, as the knee: of each runner, of its share of the load."""
+    """Returns figures that scenarios computed, such as the knee: each runner's is for its share of the load."""
     return {
         f"{name} of runner {index}" + ("" if place == ALL else f", {place}"): Figure(**figure)
         for index, data in found.items()

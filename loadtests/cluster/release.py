@@ -1,4 +1,4 @@
-"""The release of charts/loadtest: installed for one run, or gone."""
+"""Installs the release of charts/loadtest for one run, and removes it."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from tools.errors import ToolError
 
 
 class Kubectl:
-    """Asks the API server; which cluster it is, is found out once."""
+    """Queries the API server of one cluster, which is determined once."""
 
     def __init__(self) -> None:
         self.namespace = run.namespace()
@@ -20,15 +20,15 @@ class Kubectl:
         self._programs = resolve.ensure(["kubectl", "helm"])
 
     def argv(self, *arguments: str) -> list[str | Path]:
-        """What is to be run with `environment`."""
+        """Returns a command to run with `environment`."""
         return [self._programs["kubectl"], "--namespace", self.namespace, *arguments]
 
     def items(self, *what: str) -> list[dict]:
-        """The objects of a list."""
+        """Returns the objects of a list."""
         return json.loads(self._run(self.argv("get", *what, "--output", "json")))["items"]
 
     def helm(self, *arguments: str | Path) -> str:
-        """Runs Helm; gives its output."""
+        """Runs Helm; returns its output."""
         return self._run([self._programs["helm"], "--namespace", self.namespace, *arguments])
 
     def _run(self, argv: list[str | Path]) -> str:
@@ -50,7 +50,7 @@ TIMEOUT = "2m"
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is to be run."""
+    """Settings of the run."""
 
     scenario: str
     runners: int
@@ -63,13 +63,13 @@ class Wanted:
 
     @property
     def name(self) -> str:
-        """Of the run: not the scenario's alone, with which it cannot be compared."""
+        """Name of the run. It differs from the scenario's local runs, which are not comparable."""
         return f"cluster-{self.scenario}"
 
 
 @dataclass(frozen=True)
 class Receiver:
-    """A Prometheus of charts/monitoring in the namespace that takes series."""
+    """A Prometheus of charts/monitoring in the namespace that accepts remote writes."""
 
     service: str
     port: int
@@ -77,26 +77,26 @@ class Receiver:
 
 @dataclass(frozen=True)
 class Installed:
-    """What was installed."""
+    """An installed release."""
 
     job: str
     target: str
     replicas: list[str]
     k6_version: str
     deadline: float
-    """Seconds after which the cluster ends the run."""
+    """Seconds after which the cluster terminates the run."""
     selector: str
-    """Of its Jobs and their pods."""
+    """Label selector of its Jobs and their pods."""
     receiver: Receiver | None
 
     @property
     def jobs(self) -> tuple[str, str]:
-        """The Job of the runners, and that which starts them."""
+        """Returns the names of the runners' Job and of the Job that starts them."""
         return self.job, f"{self.job}-start"
 
 
 def install(kubectl: Kubectl, wanted: Wanted) -> Installed:
-    """Installs the release, whose runners then start by themselves."""
+    """Installs the release; its runners then start by themselves."""
     listed = kubectl.helm("list", "--filter", f"^{wanted.release}$", "--output", "json")
     if json.loads(listed):
         raise ToolError(
@@ -133,14 +133,14 @@ def install(kubectl: Kubectl, wanted: Wanted) -> Installed:
 
 
 def uninstall(kubectl: Kubectl, release: str) -> None:
-    """Removes the release with its pods, if it is there."""
+    """Removes the release with its pods, if it exists."""
     kubectl.helm("uninstall", release, "--ignore-not-found", "--wait", "--timeout", TIMEOUT)
 
 
 def _arguments(
     kubectl: Kubectl, wanted: Wanted, replicas: list[str], receiver: Receiver | None
 ) -> list[str | Path]:
-    """The values, those of the user last."""
+    """Returns Helm's arguments for the values, the user's last."""
     arguments: list[str | Path] = []
     if run.cluster() != "current":
         built = images.build("k6")
@@ -165,14 +165,16 @@ def _arguments(
 
 
 def _k6_version(image: str) -> str:
-    """That of the image of this tree, which is built from the same module as the tool here; else the tag."""
+    """Returns the k6 version of this tree's image, which is built from the same module as the tool here; else
+    the tag.
+    """
     if "corelane-k6:" in image:
         return versions.remembered(resolve.ensure(["k6"])["k6"], table.find("k6"))
     return image.rpartition(":")[2]
 
 
 def _replicas(kubectl: Kubectl) -> list[str]:
-    """The names of the replicas that serve now: each of them is to answer."""
+    """Returns the names of the ready replicas, each of which must respond."""
     chosen = f"app.kubernetes.io/component=replica,app.kubernetes.io/instance={run.release()}"
     pods = kubectl.items("pods", "--selector", chosen)
     ready = {"type": "Ready", "status": "True"}

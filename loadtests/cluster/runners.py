@@ -1,4 +1,4 @@
-"""Follows the runners of a run to their end: who is there, how they end, and what they say."""
+"""Follows the runners of a run to their end: presence, results and logs."""
 
 import json
 import re
@@ -14,20 +14,20 @@ from loadtests.cluster.release import Installed, Kubectl
 from tools import progress
 
 PAUSE = 1.0
-"""Seconds between two looks, each of which takes a process."""
+"""Seconds between two checks, each of which starts a process."""
 
 MARGIN = 60.0
-"""Seconds that the cluster may take beyond its own deadline until it says that the run has ended."""
+"""Seconds beyond the cluster's own deadline until it reports the end of the run."""
 
 LAST_WORDS = 20.0
-"""Seconds for a log to end after its container."""
+"""Seconds for a log to end after its container has ended."""
 
 INDEX = "batch.kubernetes.io/job-completion-index"
 
 
 @dataclass
 class Runner:
-    """One runner, as far as it was seen."""
+    """The last known state of one runner."""
 
     index: int
     log: Path
@@ -35,32 +35,32 @@ class Runner:
     begun: bool = False
     exit_code: int | None = None
     trouble: str = ""
-    """Why it has no place or no container, in the cluster's words."""
+    """Reason of the cluster why the runner has no node or no container."""
 
     @property
     def runs(self) -> bool:
-        """Whether its container has begun and not ended."""
+        """Whether its container has started and not ended."""
         return self.begun and self.exit_code is None
 
     def summary(self) -> dict | None:
-        """What its k6 counted; none where it did not come to that."""
+        """Returns its k6's summary; None if k6 wrote none."""
         return find_summary(self.log.read_text(errors="replace")) if self.log.exists() else None
 
 
 @dataclass
 class Ended:
-    """How a run ended."""
+    """The result of a run."""
 
     runners: list[Runner]
     complete: bool
-    """Whether both Jobs say so: that of the runners, and that which starts them."""
+    """Whether the runners' Job and the starter's Job both report success."""
     words: list[str] = field(default_factory=list)
-    """What the Jobs say of their failure, and the starter."""
+    """Messages about failures from the Jobs and from the starter."""
     began: float | None = None
-    """When the runners were started, to the second, as Unix time."""
+    """Start time of the runners as Unix time, with a precision of one second."""
 
     def reasons(self) -> list[str]:
-        """Why a run failed; nothing for one that passed."""
+        """Returns the reasons why a run failed; nothing for a run that passed."""
         if self.complete:
             return []
         troubles = [f"runner {each.index}: {each.trouble}" for each in self.runners if each.trouble]
@@ -73,9 +73,9 @@ class Ended:
 
 
 def find_summary(log: str) -> dict | None:
-    """k6's summary in a runner's log: the last line that begins with a JSON object with metrics.
+    """Returns k6's summary from a runner's log: the last line that begins with a JSON object with metrics.
 
-    What k6 says after it may follow on the same line.
+    Later output of k6 may follow on the same line.
     """
     for line in reversed(log.splitlines()):
         if line.startswith("{"):
@@ -89,7 +89,7 @@ def find_summary(log: str) -> dict | None:
 
 
 def follow(kubectl: Kubectl, installed: Installed, count: int, folder: Path) -> Ended:
-    """Waits until the Jobs have ended; the logs of the runners are in the folder then."""
+    """Waits until the Jobs have ended; by then, the folder contains the runners' logs."""
     runners = [Runner(index, folder / f"runner-{index}.log") for index in range(count)]
     end = time.monotonic() + installed.deadline + MARGIN
     shown = ""
@@ -106,7 +106,7 @@ def follow(kubectl: Kubectl, installed: Installed, count: int, folder: Path) -> 
             if (text := _progress(runners)) != shown:
                 progress.say("runners", shown := text)
             verdicts = [seen.verdict(name) for name in installed.jobs]
-            # Runners that could not start are stopped; missing ones are not waited for.
+            # Stops waiting for missing runners, and stops those that could not start.
             given_up = verdicts[1] is False and not any(runner.runs for runner in runners)
             if verdicts[0] is not None or given_up or time.monotonic() > end:
                 break
@@ -120,7 +120,7 @@ def follow(kubectl: Kubectl, installed: Installed, count: int, folder: Path) -> 
 
 @contextmanager
 def _written(kubectl: Kubectl, pod: str, file: Path) -> Iterator[subprocess.Popen]:
-    """Writes what a pod logs, from its first line: its pod may be gone with the Job that failed."""
+    """Writes a pod's log from its first line, because its pod may be deleted with a failed Job."""
     argv = kubectl.argv("logs", "--follow", pod)
     with (
         file.open("wb") as output,
@@ -140,13 +140,13 @@ def _end(process: subprocess.Popen) -> None:
 
 
 def _look(pod: dict, runner: Runner) -> None:
-    """Takes over what is new of a runner."""
+    """Records the changes of a runner."""
     status = pod["status"]
     runner.node = pod["spec"].get("nodeName", runner.node)
     runner.trouble = ""
     for condition in status.get("conditions", []):
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
-            # Its first sentence: what nodes lack. The others are about preemption.
+            # Keep the first sentence, which names what nodes lack. The others describe preemption.
             runner.trouble = condition.get("message", condition["reason"]).partition(". ")[0]
     for container in status.get("containerStatuses", []):
         (kind, state), *_ = container["state"].items()
@@ -174,7 +174,7 @@ class Seen:
         self._pods = [each for each in items if each["kind"] == "Pod"]
 
     def runners(self, job: str) -> list[dict]:
-        """The pods of a Job."""
+        """Returns the pods of a Job."""
         return [
             pod
             for pod in self._pods
@@ -182,7 +182,7 @@ class Seen:
         ]
 
     def verdict(self, job: str) -> bool | None:
-        """Whether a Job has succeeded; None while it runs. One that is gone has not."""
+        """Returns whether a Job has succeeded; None while it is running. A deleted Job has failed."""
         if job not in self._jobs:
             return False
         conditions = self._conditions(job)
@@ -191,12 +191,12 @@ class Seen:
         return False if "Failed" in conditions else None
 
     def completed(self, job: str) -> float | None:
-        """When a Job was complete."""
+        """Returns the time at which a Job completed."""
         at = self._jobs.get(job, {}).get("status", {}).get("completionTime")
         return datetime.fromisoformat(at).timestamp() if at else None
 
     def words(self, jobs: tuple[str, str]) -> list[str]:
-        """What failed, in the words of the Jobs, and of the pod that starts the runners."""
+        """Returns messages about failures from the Jobs, and from the pod that starts the runners."""
         words = []
         for name in jobs:
             if failed := self._conditions(name).get("Failed"):

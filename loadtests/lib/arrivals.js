@@ -1,13 +1,13 @@
-// An open loop of one virtual user, whose rate may be chosen while it runs.
+// An open loop of one virtual user, whose rate may change while it runs.
 //
 // k6's own executors for arrival rates take their plan before the run, and their virtual users share
-// nothing: none of them could know how all are doing. One user that sends without waiting does.
+// no state, so none of them knows the overall result. A single user that sends without waiting does.
 
 const TICK_MS = 1;
 
 /**
- * Sends at random (exponentially distributed) intervals for so many seconds, at most `most` at a
- * time: `send()` gives a promise of {right, ms}. Waits for all replies; the step's figures.
+ * Sends at random (exponentially distributed) intervals for this many seconds, with at most `most`
+ * requests in flight. `send()` returns a promise of {right, ms}. Waits for all responses; returns the step's figures.
  */
 export async function arrivals({ rate, seconds, most, random, send }) {
   const step = { rate, arrivals: 0, dropped: 0, failed: 0 };
@@ -18,7 +18,7 @@ export async function arrivals({ rate, seconds, most, random, send }) {
   const one = async (late) => {
     const { right, ms } = await send();
     step.failed += right ? 0 : 1;
-    // From when it was due: what waited in the generator counts.
+    // Latency counts from the due time, which includes the wait in the generator.
     times.push(late + ms);
   };
   for (let due = begin + gap(); due < end; due += gap()) {
@@ -44,7 +44,7 @@ function tick() {
   return new Promise((done) => setTimeout(done, TICK_MS));
 }
 
-/** The smallest of the values that at least this share does not exceed; infinite without any. */
+/** Returns the smallest value that at least this share does not exceed; infinite without values. */
 function quantile(values, share) {
   values.sort((one, other) => one - other);
   return values.length ? values[Math.ceil(share * values.length) - 1] : Infinity;

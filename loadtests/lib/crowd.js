@@ -1,4 +1,4 @@
-// Many connections at once, which few virtual users share: each of them takes 0.4 MB and 3 ms of CPU to make.
+// Many connections at once, shared by few virtual users: creating each user takes 0.4 MB and 3 ms of CPU.
 
 import { directUrl, baseUrl, vus } from './settings.js';
 import { figure, statistic } from './summary.js';
@@ -6,26 +6,26 @@ import { figure, statistic } from './summary.js';
 /** Connections of one virtual user. */
 export const EACH = 100;
 
-/** The gateway lets 1,024 requests wait for a connection to a replica, and refuses others at once. */
+/** The gateway lets 1,024 requests wait for a connection to a replica, and rejects others immediately. */
 const THROUGH_GATEWAY = 1000;
 
-/** One replica takes 10,000 connections, and the gateway has some of them. */
+/** One replica accepts 10,000 connections, some of which the gateway uses. */
 const DIRECT = 9900;
 
-/** A replica itself, as the systems were that the tests come from; else the gateway. */
+/** The first replica, because the original tests had no gateway; without its address, the gateway. */
 export const server = directUrl || baseUrl;
 
 export const connections = vus(directUrl ? DIRECT : THROUGH_GATEWAY);
 
 export const users = Math.ceil(connections / EACH);
 
-/** Connections of one user: all of them together are `connections`, or a few less. */
+/** Connections of one user; all users together have `connections`, or slightly fewer. */
 export const own = Math.floor(connections / users);
 
-/** Options with which a virtual user keeps as many connections. */
+/** Options with which a virtual user keeps this many connections. */
 export const keeping = { batch: EACH, batchPerHost: EACH };
 
-/** Sends `total` requests, `own` of them at once. `send()` gives a promise. */
+/** Sends `total` requests, `own` of them at a time. `send()` returns a promise. */
 export async function crowd(total, send) {
   let left = total;
   const chain = async () => {
@@ -37,15 +37,15 @@ export async function crowd(total, send) {
   await Promise.all(Array.from({ length: own }, chain));
 }
 
-/** Waits for a moment; who comes later does not wait. */
+/** Waits until a given time; returns immediately if it has passed. */
 export function until(moment) {
   return new Promise((done) => setTimeout(done, Math.max(0, moment - Date.now())));
 }
 
-/** A server closes a connection that says nothing for ten seconds, and looks for these twice a second. */
+/** A server closes connections that send nothing for ten seconds, and checks for them twice a second. */
 const SILENT_MS = 8000;
 
-/** What the summary of a crowd says: `figures` of the whole run, and the text `more`. */
+/** Returns the summary of a crowd: `figures` of the entire run, and the text `more`. */
 export function told(metrics, figures, more = '') {
   const silent = statistic(metrics, 'http_req_sending', 'max');
   return {

@@ -1,4 +1,4 @@
-// One request on a route, and the checks of its reply; and what counts the exceptions of a script.
+// Sends one request on a route, checks its response, and counts the exceptions of a script.
 
 import { check } from 'k6';
 import http from 'k6/http';
@@ -11,8 +11,8 @@ const refusals = new Counter('refusals');
 const errors = new Counter('script_errors');
 
 /**
- * Sends one request. Its series carry the route's name, never the URL. `how` may have `base`,
- * `headers`, `tags`, `timeout`, and `mayRefuse`: a 503 that says when to come again is right, too.
+ * Sends one request. Its series have the route's name, never the URL. `how` may contain `base`,
+ * `headers`, `tags`, `timeout`, and `mayRefuse`, which also accepts a 503 with `Retry-After`.
  */
 export function exchange(route, random, how = {}) {
   const { path, body } = route.ask(random);
@@ -20,7 +20,7 @@ export function exchange(route, random, how = {}) {
   return { response, right: judge(route, body, response, how) };
 }
 
-/** As `exchange`, concurrent with other requests of the same virtual user. */
+/** Like `exchange`, but concurrent with other requests of the same virtual user. */
 export async function exchangeAsync(route, random, how = {}) {
   const { path, body } = route.ask(random);
   const url = (how.base || baseUrl) + path;
@@ -76,7 +76,7 @@ export function guarded(iteration) {
   }
 }
 
-/** The same for an iteration that waits for promises. */
+/** Like `iterate`, for an iteration that waits for promises. */
 export async function guardedAsync(iteration) {
   try {
     await iteration();

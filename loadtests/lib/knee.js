@@ -1,22 +1,22 @@
-// The rule by which `breakpoint` climbs: which rate comes next, and which is the knee.
+// The rule that `breakpoint` follows: the next rate, and the knee.
 
-/** A step that is worse than this is beyond the knee. */
+/** A step that exceeds one of these limits is beyond the knee. */
 export const RULE = {
-  /** Share of the requests that failed or had a wrong reply. */
+  /** Share of requests that failed or had a wrong response. */
   failed: 0.01,
-  /** Share of the arrivals that could not start, because too many were under way. */
+  /** Share of arrivals that could not start because too many requests were in flight. */
   dropped: 0.01,
 };
 
-/** From rate to rate until one is too much; */
+/** Factor between two rates until one is too high. */
 const CLIMB = 1.5;
 
-/** then between the last good and the first bad one, until they are this close. */
+/** Ratio of the first bad to the last good rate at which the search between them ends. */
 const CLOSE = 1.08;
 
 /**
- * Why a step is beyond the knee, or '' where it is not. `late` is the p99 of how late the generator
- * itself was: a tail that it made itself says nothing about the server.
+ * Returns why a step is beyond the knee, or '' if it is not. `late` is the p99 of the generator's own
+ * delay: a tail that the generator causes does not concern the server.
  */
 function verdict(step, limitMs) {
   if (step.failed > RULE.failed * step.arrivals) {
@@ -31,22 +31,22 @@ function verdict(step, limitMs) {
   return step.p99Ms > limitMs ? 'tail' : '';
 }
 
-/** Climbs from `start` to at most `most`, in at most `steps` steps; a p99 above `limitMs` is too much. */
+/** Climbs from `start` to at most `most`, in at most `steps` steps; a p99 above `limitMs` is too high. */
 export class Climb {
   constructor({ start, most, steps, limitMs }) {
     Object.assign(this, { most, steps, limitMs, rate: Math.min(start, most), knee: 0 });
-    /** The lowest rate that is too much, and why. */
+    /** The lowest rate that is too high, and the reason. */
     this.bad = Infinity;
     this.why = '';
     this.doubted = false;
   }
 
-  /** Takes what a step at `rate` gave; chooses the next `rate`, 0 at the end. */
+  /** Records the result of a step at `rate`; chooses the next `rate`, 0 at the end. */
   take(step) {
     this.steps -= 1;
     const why = verdict(step, this.limitMs);
     if (why && !this.doubted && this.steps > 0) {
-      // Once more: the machine may have been busy with something else.
+      // Repeat the step once: other processes may have kept the machine busy.
       this.doubted = true;
       return;
     }

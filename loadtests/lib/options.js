@@ -3,8 +3,8 @@
 import { replicas } from './settings.js';
 
 export const common = {
-  // Without url, ip and error texts, the number of series depends on the routes alone. Without
-  // group, the summary lists no checks.
+  // Without url, ip and error texts, the number of series depends only on the routes. Without
+  // group, the summary would list no checks.
   systemTags: [
     'scenario', 'group', 'name', 'method', 'status', 'error_code', 'expected_response', 'check',
   ],
@@ -25,7 +25,7 @@ export function openLoop(rate, seconds, connections = {}) {
   };
 }
 
-/** Open loop whose rate goes from one to another. */
+/** Open loop whose rate changes from one value to another. */
 export function ramp(from, to, seconds, connections = {}) {
   return {
     executor: 'ramping-arrival-rate',
@@ -37,7 +37,7 @@ export function ramp(from, to, seconds, connections = {}) {
   };
 }
 
-/** Closed loop: each of so many connections asks again when it was answered. */
+/** Closed loop: each of this many connections sends its next request after the response. */
 export function closedLoop(connections, seconds) {
   return {
     executor: 'constant-vus',
@@ -48,9 +48,9 @@ export function closedLoop(connections, seconds) {
 }
 
 /**
- * Parts that follow each other, as k6's scenarios. Each has a `part`, which its series carry as a
- * tag, `seconds`, and `load(seconds)`. `pause`: seconds between two of them. None is shorter than
- * a second, which is the least that k6 takes.
+ * Consecutive parts, as k6 scenarios. Each has a `part`, which is a tag of its series, `seconds`, and
+ * `load(seconds)`. `pause` is the number of seconds between two parts. Each part lasts at least one
+ * second, the minimum that k6 accepts.
  */
 export function inTurn(parts, pause = 0) {
   const scenarios = {};
@@ -77,12 +77,12 @@ function whole(seconds) {
   return `${Math.round(1000 * seconds)}ms`;
 }
 
-/** Requests that a threshold must have seen before it may end a run: so many seconds of its part. */
+/** Seconds of a part whose requests a threshold must see before it may abort a run. */
 const SEEN = 10;
 
 /**
- * 99% of the replies of these parts must come within the objective. A part in which not even 90% do
- * ends the run.
+ * 99% of the responses in these parts must meet the objective. A part in which fewer than 90% do aborts
+ * the run.
  */
 export function within(p99, parts, scenarios) {
   const limits = (part) => {
@@ -97,15 +97,15 @@ export function within(p99, parts, scenarios) {
   return Object.fromEntries(parts.map(limits));
 }
 
-/** Always true: k6 puts a part's times into the summary only if a threshold names them. */
+/** Always true, because k6 includes a part's times in the summary only if a threshold names them. */
 export function shown(parts) {
   return Object.fromEntries(parts.map((part) => [`http_req_duration{part:${part}}`, ['max>=0']]));
 }
 
 /**
- * At most this share of the requests fails or has a wrong reply, and no script throws; a run in which
- * one of twenty does is ended. k6 passes on failed checks and on exceptions in a script unless a
- * threshold says otherwise.
+ * At most this share of requests fails or gets a wrong response, and no script throws. A run in which
+ * one in twenty fails is aborted. Without a threshold, k6 passes despite failed checks and exceptions in a
+ * script.
  */
 export function sound(share = 0.001) {
   const early = { abortOnFail: true, delayAbortEval: '5s' };
@@ -116,25 +116,25 @@ export function sound(share = 0.001) {
   };
 }
 
-/** Every request is sent and has the right reply; for crowds, of which no part may be left behind. */
+/** Every request is sent and gets the right response; for crowds, in which none may be left behind. */
 export function complete() {
   const early = { abortOnFail: true, delayAbortEval: '5s' };
   return {
     http_req_failed: [{ threshold: 'rate==0', ...early }],
     checks: [{ threshold: 'rate==1', ...early }],
     script_errors: ['count==0'],
-    // Left out, because time was over.
+    // Omitted because the time was over.
     dropped_iterations: ['count==0'],
     http_reqs: ['count>0'],
   };
 }
 
-/** At most one in a hundred of so many requests was left out without a free virtual user. */
+/** At most one percent of this many requests was omitted because no virtual user was free. */
 export function started(planned) {
   return { dropped_iterations: [{ threshold: `count<=${Math.ceil(planned / 100)}`, abortOnFail: true }] };
 }
 
-/** No request fails, every check passes, every route is requested and every replica answers. */
+/** No request fails, every check passes, every route is requested and every replica responds. */
 export function flawless(routes) {
   const thresholds = {
     http_req_failed: [{ threshold: 'rate==0', abortOnFail: true, delayAbortEval: '2s' }],
@@ -150,7 +150,7 @@ export function flawless(routes) {
   return thresholds;
 }
 
-/** Every replica answers, as far as their names are known. */
+/** Every replica whose name is known responds. */
 export function everyReplica() {
   return Object.fromEntries(replicas.map((name) => [`replica_replies{replica:${name}}`, ['count>0']]));
 }

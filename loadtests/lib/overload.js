@@ -1,4 +1,4 @@
-// More load than is expected, and whether all is well again after it.
+// More load than expected, and the recovery after it.
 
 import exec from 'k6/execution';
 
@@ -10,9 +10,9 @@ import { p99Ms } from './settings.js';
 import { figure, statistic } from './summary.js';
 
 /**
- * Options of parts that follow each other. The expected load must be answered within the objective,
- * `before` the overload and `after` it. In `above` a request may be refused, as long as the refusal
- * says when to come again; an error, or no reply, is a failure there, too.
+ * Options of consecutive parts. `before` and `after` the overload, responses must meet the objective.
+ * In `above`, the server may reject requests with a `Retry-After` header; an error or a missing response
+ * is still a failure.
  */
 export function overload({ before, above, after }) {
   const judged = [before, after].map(({ part }) => part);
@@ -25,19 +25,19 @@ export function overload({ before, above, after }) {
       [`http_req_failed{part:${after.part}}`]: ['rate==0'],
       ...within(p99Ms(), judged, scenarios),
       ...shown([above.part]),
-      // Always true, to have it in the summary.
+      // Always true, so that the summary contains it.
       refusals: ['count>=0'],
     },
   };
 }
 
-/** One request of the mix. */
+/** Sends one request of the mix. */
 export function one(how = {}) {
   const random = seeded(exec.scenario.iterationInTest);
   guarded(() => exchange(drawn(mix, random).route, random, how));
 }
 
-/** How many were refused, and how the latency after compares with that before. */
+/** Returns the number of rejected requests, and the latency after the overload compared with before. */
 export function told(before, above, after) {
   return (metrics) => {
     const p99 = (part) => statistic(metrics, `http_req_duration{part:${part}}`, 'p(99)');

@@ -1,4 +1,4 @@
-// Projects of users: documents of about 5,700 bytes, and the requests that make, load and save them.
+// Projects of users: documents of about 5,700 bytes, and the requests that create, load and save them.
 
 import { check } from 'k6';
 import http from 'k6/http';
@@ -10,10 +10,10 @@ const SIZE = 5700;
 const WORDS = ['lane', 'queue', 'review', 'drain', 'budget', 'Überblick', 'socket', 'release', 'draft'];
 const JSON_TYPE = 'application/json';
 
-/** Those made before, by user: drawing the words again for each request would be most of k6's work. */
+/** Cached documents by user: drawing the words for each request would be most of k6's work. */
 const drafts = new Map();
 
-/** Seeded text of a project; its revision is at its begin and at its end, so that a mixture shows. */
+/** Returns a project's seeded text. Its revision is at the start and the end, so that a mixture is detected. */
 function documentOf(user, revision) {
   if (!drafts.has(user)) {
     drafts.set(user, draft(user));
@@ -32,32 +32,32 @@ function draft(user) {
     tags: [words(1), words(1), words(1)],
     tasks: Array.from({ length: 20 }, () => ({ title: words(4), done: random() < 0.5, notes: words(20) })),
   };
-  // About 100 bytes more are name, revision and its check.
+  // Name, revision and check add about 100 bytes.
   const missing = SIZE - 100 - JSON.stringify(project).length;
   project.tasks[0].notes += '.'.repeat(Math.max(0, missing));
   return project;
 }
 
-/** Makes projects; without a token nobody may. */
+/** Creates projects, which requires a token. */
 export class Projects {
   constructor() {
     this.token = required('TOKEN', 'projects are saved with a bearer token; make up keeps one in .run/default/token');
   }
 
-  /** Makes the project of a user: its id, or '' where that failed. */
+  /** Creates a user's project; returns its ID, or '' after a failure. */
   create(user) {
     const reply = this.send('POST', '/projects', 'create', 201, documentOf(user, 0));
     const named = check(reply, { 'create: Location': ({ headers }) => /^\/projects\/./.test(headers.Location || '') }, { name: 'create' });
     return named ? reply.headers.Location.replace('/projects/', '') : '';
   }
 
-  /** Loads a project of a user; it must be whole, and of the revision, if that is known. */
+  /** Loads a user's project, which must be complete and of the revision, if that is known. */
   load(id, user, revision) {
     const reply = this.send('GET', `/projects/${id}`, 'load', 200);
     check(reply, { 'load: what was saved': () => shows(reply, id, user, revision) }, { name: 'load' });
   }
 
-  /** Saves a revision of the project of a user. */
+  /** Saves a revision of a user's project. */
   save(id, user, revision) {
     const reply = this.send('PUT', `/projects/${id}`, 'save', 200, documentOf(user, revision));
     check(reply, { 'save: what was sent': () => shows(reply, id, user, revision) }, { name: 'save' });
@@ -79,7 +79,7 @@ export class Projects {
   }
 }
 
-/** Whether a reply has the document of a user, in the one revision that its name tells. */
+/** Whether a response contains a user's document, entirely in the revision that its name states. */
 function shows(reply, id, user, revision) {
   const { id: own, version, created, updated, ...shown } = reply.json();
   const told = /, revision (\d+)$/.exec(shown.name);
@@ -87,7 +87,7 @@ function shows(reply, id, user, revision) {
     && same(shown, documentOf(user, Number(told[1])));
 }
 
-/** Whether two values of JSON are the same, in whatever order members are. */
+/** Whether two JSON values are equal, regardless of the order of members. */
 function same(one, other) {
   if (typeof one !== 'object' || one === null || typeof other !== 'object' || other === null) {
     return one === other;

@@ -2,7 +2,7 @@
 
 import { seed } from './settings.js';
 
-/** A generator of numbers from 0 up to 1 (mulberry32); one number always gives the same ones. */
+/** Returns a generator of numbers from 0 up to 1 (mulberry32), which the seed determines. */
 export function seeded(number) {
   let state = (number + Math.imul(seed - 1, 0x9e3779b9)) >>> 0;
   return () => {
@@ -13,7 +13,7 @@ export function seeded(number) {
   };
 }
 
-/** One of several, each by its `share`; the shares add up to 1. */
+/** Draws one of several items with the probability `share`; the shares add up to 1. */
 export function drawn(choices, random) {
   let left = random();
   return choices.find(({ share }) => (left -= share) < 0) || choices[choices.length - 1];

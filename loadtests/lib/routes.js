@@ -1,7 +1,7 @@
-// The routes that smoke sends: how to request each, and its one right response.
+// The routes that smoke requests: how to request each, and its only right response.
 //
 // A route has the `name` of its series, the `status` and `type` of its responses, and `ask(random)`,
-// which gives the path of one request and `body`: the expected text, or a test of the response.
+// which returns the path of one request and `body`: the expected text, or a test of the response.
 
 const TEXT = 'text/plain; charset=utf-8';
 
@@ -20,7 +20,7 @@ export const routes = [
   refused('bad-parameter', 'GET', '/div/four', 400),
 ];
 
-/** The route of a name. */
+/** Returns the route with a name. */
 export function named(name) {
   const found = routes.find((route) => route.name === name);
   if (!found) {
@@ -29,17 +29,17 @@ export function named(name) {
   return found;
 }
 
-/** What users ask in the mean: mostly small things, some files, some work. */
+/** The average mix of users: mostly small requests, some files, some work. */
 export const mix = [
   ['hello', 0.3], ['static-4k', 0.2], ['static-index', 0.15], ['div', 0.15], ['work', 0.15], ['root', 0.05],
 ].map(([name, share]) => ({ share, route: named(name) }));
 
-/** Half of one number, always the same. */
+/** Requests half of a constant number. */
 export function halfOf(n) {
   return get('div', TEXT, () => ({ path: `/div/${n}`, body: half(n) }));
 }
 
-/** So much arithmetic on a lane. */
+/** Requests this much arithmetic on a lane. */
 export function workOf(ops, name = 'work') {
   const body = `${work(ops)}\n`;
   return get(name, TEXT, () => ({ path: `/work?ops=${ops}`, body }));
@@ -49,13 +49,13 @@ function get(name, type, ask) {
   return { name, method: 'GET', status: 200, type, ask };
 }
 
-/** A request that must be refused; its name is the slug of the problem. */
+/** A request that the server must reject; its name is the slug of the problem. */
 function refused(name, method, path, status) {
   const body = (response) => response.json('type') === `urn:corelane:problem:${name}`;
   return { name, method, status, type: 'application/problem+json', ask: () => ({ path, body }) };
 }
 
-/** A decimal number of up to 12 digits, with up to 3 of them behind the point. */
+/** Returns a decimal number of up to 12 digits, up to 3 of them after the point. */
 function decimal(random) {
   const digits = String(Math.floor(random() * 1e12));
   const places = Math.floor(random() * 4);
@@ -72,9 +72,9 @@ function hasLength(bytes) {
   return (response) => response.body.length === bytes;
 }
 
-// The right answers, worked out in another way than the service does it.
+// The right answers, computed in a different way from the service.
 
-/** Half of a decimal number, exact: BigInt counts its smallest digit. */
+/** Returns exactly half of a decimal number, as a BigInt count of its smallest digit. */
 function half(n) {
   const [whole, fraction = ''] = n.split('.');
   const halved = String(BigInt(whole + fraction) * 5n).padStart(fraction.length + 2, '0');
@@ -88,8 +88,8 @@ function word(value) {
 }
 
 /**
- * The state of Knuth's MMIX generator after `ops` steps from 1, as 16 hexadecimal digits. A step
- * is x → ax + c; two of them are again of that form, so that steps can be doubled.
+ * Returns the state of Knuth's MMIX generator after `ops` steps from 1, as 16 hexadecimal digits. A
+ * step is x → ax + c; two steps also have this form, so steps can be doubled.
  */
 function work(ops) {
   let [a, c] = [6364136223846793005n, 1442695040888963407n];

@@ -1,18 +1,18 @@
-// What the environment says; `python3 loadtests` sets it. Only BASE_URL must be there.
+// Settings from the environment, which `python3 loadtests` sets. Only BASE_URL is required.
 
-/** Where requests go, without a slash at the end. */
+/** Target of the requests, without a slash at the end. */
 export const baseUrl = trimmed(required('BASE_URL', 'run the scenario with python3 loadtests, or set it with --env'));
 
-/** One replica without the gateway; empty where none can be reached. */
+/** Address of a replica without the gateway; empty if none is reachable. */
 export const directUrl = trimmed(__ENV.DIRECT_URL || '');
 
-/** Names of the replicas that must answer; empty where they are not known. */
+/** Names of the replicas that must respond; empty if they are unknown. */
 export const replicas = (__ENV.REPLICA_NAMES || '').split(',').filter((name) => name !== '');
 
 /** File for the summary; without it the summary goes to standard output. */
 export const summaryFile = __ENV.SUMMARY_FILE || 'stdout';
 
-/** Of every random choice. */
+/** Seed of every random choice. */
 export const seed = whole('SEED', 1, 0);
 
 /** Requests started per second. */
@@ -21,10 +21,10 @@ export const rate = (byDefault) => whole('RATE', byDefault);
 /** Users or connections at once. */
 export const vus = (byDefault) => whole('VUS', byDefault);
 
-/** Milliseconds in which 99% must be answered: the objective of dashboards/rules by default. */
+/** Milliseconds within which 99% of responses must arrive; by default the objective of dashboards/rules. */
 export const p99Ms = (byDefault = 250) => whole('P99_MS', byDefault);
 
-/** How long requests are started, in seconds. */
+/** Seconds during which requests start. */
 export function seconds(byDefault) {
   const text = __ENV.DURATION || byDefault;
   const units = { h: 3600, m: 60, s: 1, ms: 0.001 };
@@ -36,7 +36,7 @@ export function seconds(byDefault) {
   return total;
 }
 
-/** A whole number of the environment. */
+/** Reads a whole number from the environment. */
 export function whole(name, byDefault, least = 1) {
   const value = Number(__ENV[name] || byDefault);
   if (!Number.isSafeInteger(value) || value < least) {
@@ -45,7 +45,7 @@ export function whole(name, byDefault, least = 1) {
   return value;
 }
 
-/** What a scenario cannot do without. */
+/** Reads a variable that a scenario requires. */
 export function required(name, what) {
   const value = __ENV[name];
   if (!value) {

@@ -1,4 +1,4 @@
-"""What is written of a run: its record, a summary in Markdown and a page in HTML."""
+"""Writes the results of a run: its record, a summary in Markdown and an HTML page."""
 
 from pathlib import Path
 
@@ -15,6 +15,6 @@ def keep(run: Run, folder: Path, base: Run | None = None) -> None:
 
 
 def write_pages(run: Run, folder: Path, base: Run | None = None) -> None:
-    """Writes the pages for people, next to the record."""
+    """Writes the summary and the page next to the record."""
     (folder / "summary.md").write_text(markdown(run, base))
     (folder / "report.html").write_text(page(run, base))

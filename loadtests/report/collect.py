@@ -1,4 +1,4 @@
-"""Gathers the requests of a run, one by one, into the parts of its record."""
+"""Collects the requests of a run, one by one, into the parts of its record."""
 
 import csv
 import random
@@ -14,29 +14,31 @@ from loadtests.report.progress import Progress
 STATISTICS = {"min": 0, "p50": 50, "p90": 90, "p95": 95, "p99": 99, "p99.9": 99.9, "max": 100}
 SCATTERED = 3000
 BINS = 600
-"""Most bins of the time; longer runs have wider ones."""
+"""Maximum number of time bins; longer runs have wider bins."""
 
 LISTED = 20
-"""Names of failed checks that are kept."""
+"""Maximum number of names of failed checks."""
 
 Series = defaultdict[int, array]
 """Latencies of one route, by the second in which their requests were sent."""
 
 
 def percents(count: int) -> list[float]:
-    """What a curve of so many requests is drawn through: as dense in each nine as in the one before."""
+    """Returns the percentages at which a curve of this many requests has points: equally dense in each nine."""
     found = [2.5 * step for step in range(36)]
     decade = 10.0
     while decade * count / 100 >= 1:
         found += [100 - decade * (1 - 0.05 * step) for step in range(18)]
         decade /= 10
-    # The rest of a division by ten is no request less.
+    # Rounding of the division by ten must not lose a request.
     seen = [percent for percent in found if (100 - percent) * count >= 100 - 1e-6]
     return [round(percent, 8) for percent in seen] + [100.0]
 
 
 class Collector:
-    """Everything about a run's requests. Quantiles cannot be computed from others, so it keeps each latency, in 8 bytes."""
+    """All data about a run's requests. Quantiles cannot be computed from other quantiles, so it keeps each
+    latency, in 8 bytes.
+    """
 
     def __init__(self, seed: int = 1) -> None:
         self._random = random.Random(seed)
@@ -45,23 +47,23 @@ class Collector:
     def request(
         self, part: str, route: str, t: float, ms: float, failed: bool, span: str = ""
     ) -> None:
-        """One request: sent `t` seconds after the start of the run.
+        """Adds one request, sent `t` seconds after the start of the run.
 
-        A part that comes in several spans, with others between them, lasts as long as these together.
+        If a part consists of several spans with other parts between them, its duration is their sum.
         """
         self._part(part).request(route, t, ms, failed, span, self._random)
 
     def check(self, part: str, name: str, passed: bool) -> None:
-        """One check of a reply."""
+        """Adds one check of a response."""
         checks = self._part(part).checks
         checks[name, passed] += 1
 
     def dropped(self, part: str, count: int) -> None:
-        """Requests that were due and not sent."""
+        """Adds requests that were due but not sent."""
         self._part(part).dropped += count
 
     def parts(self) -> list[Part]:
-        """What was gathered, in the order in which the parts began."""
+        """Returns the collected parts, in the order of their start."""
         asked = [part for part in self._parts.values() if part.routes or part.dropped]
         return [part.finished() for part in asked]
 
@@ -94,7 +96,7 @@ class _Part:
         ended = t + ms / 1000
         first, last = self._spans.get(span, (t, ended))
         self._spans[span] = (min(first, t), max(last, ended))
-        # Vitter's algorithm R: every request is as likely to be in the sample.
+        # Vitter's algorithm R: every request is equally likely to be in the sample.
         self._count += 1
         if len(self._sample) < SCATTERED:
             self._sample.append((route, t, ms))
@@ -105,7 +107,7 @@ class _Part:
         seconds = _covered(self._spans.values())
         failed = sum(counts.total() for counts in self._failed.values())
         named = {name: [name] for name in sorted(self.routes)}
-        # A run of one route has that route's curve only.
+        # A run of one route has only that route's curve.
         groups = {ALL: list(named), **named} if len(named) > 1 else {ALL: list(named)}
         part = Part(
             name=self.name,
@@ -139,7 +141,7 @@ class _Part:
         part.over_time[name] = self._over_time(members)
 
     def _over_time(self, members: list[str]) -> OverTime:
-        """In bins of a second, or wider ones, from the first request of the part to its last."""
+        """Returns bins of a second, or wider ones, from the part's first request to its last."""
         asked = [second for route in self.routes.values() for second in route]
         first, last = min(asked), max(asked)
         width = ceil((last - first + 1) / BINS)
@@ -176,7 +178,7 @@ class _Part:
 
 
 def _covered(spans: Iterable[tuple[float, float]]) -> float:
-    """How long the spans last together; what two of them share counts once."""
+    """Returns the combined duration of the spans; overlaps count once."""
     total, reached = 0.0, 0.0
     for first, last in sorted(spans):
         total += max(0.0, last - max(first, reached))
@@ -188,11 +190,11 @@ TIME_FORMAT = "unix_micro"
 """The value of K6_CSV_TIME_FORMAT for k6."""
 
 KEPT = ("http_req_duration,", "checks,", "dropped_iterations,", "vus,", "metric_name,")
-"""One line in seven; the others are not even split."""
+"""Lines with samples to keep: one in seven. The others are not even split."""
 
 
 def read(lines: Iterable[str], started: float, collector: Collector, progress: Progress) -> None:
-    """Gathers every sample; `started` is the time from which the run's seconds count."""
+    """Collects every sample; `started` is the zero of the run's seconds."""
     rows = csv.reader(line for line in lines if line.startswith(KEPT))
     reader = None
     for row in rows:
@@ -205,7 +207,7 @@ def read(lines: Iterable[str], started: float, collector: Collector, progress: P
 
 
 class _Reader:
-    """Samples of one run, in the columns of its first line."""
+    """Samples of one run, in the columns that its first line names."""
 
     def __init__(
         self, head: list[str], started: float, collector: Collector, progress: Progress
@@ -219,11 +221,11 @@ class _Reader:
         self._dropped: Counter[str] = Counter()
 
     def one(self, row: list[str]) -> None:
-        """One sample."""
+        """Adds one sample."""
         metric, value, scenario = row[0], float(row[2]), row[self._scenario]
         if metric == "vus":
             self._progress.users(int(value))
-        # k6 calls setup() and teardown() outside of the load.
+        # k6 calls setup() and teardown() outside the load.
         elif row[self._group] in ("::setup", "::teardown"):
             return
         elif metric == "http_req_duration":
@@ -235,7 +237,7 @@ class _Reader:
             self._progress.dropped(int(value))
 
     def end(self) -> None:
-        """What was not started has no tag of its part, only k6's name of the scenario."""
+        """Finishes the run. Iterations that did not start have no part tag, only k6's name of the scenario."""
         for scenario, count in self._dropped.items():
             self._collector.dropped(self._part_of.get(scenario, ALL), count)
 

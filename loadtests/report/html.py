@@ -1,4 +1,4 @@
-"""What pages are made of. They load nothing and run nothing: all is in the one file."""
+"""Building blocks of pages. Pages load and run nothing: everything is in one file."""
 
 import re
 from collections.abc import Iterable
@@ -14,13 +14,13 @@ STYLE = Path(__file__).with_name("page.css")
 
 
 class Document:
-    """A whole page, whose charts are drawn together at its end."""
+    """A complete page, whose charts are drawn together at its end."""
 
     def __init__(self) -> None:
         self._charts: list[Chart] = []
 
     def figure(self, chart: Chart) -> str:
-        """A chart with its words and its figures as a table."""
+        """Adds a chart with its text, and its figures as a table."""
         self._charts.append(chart)
         return (
             f'<figure class="card"><figcaption><h3>{escape(chart.title)}</h3><p>{escape(chart.about)}</p></figcaption>'
@@ -29,7 +29,7 @@ class Document:
         )
 
     def written(self, title: str, body: Iterable[str]) -> str:
-        """Its text."""
+        """Returns the page's HTML."""
         text = (
             '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -41,7 +41,7 @@ class Document:
         return text
 
     def _drawn(self) -> list[str]:
-        """The drawings; where there is no matplotlib, why. The tables have the figures."""
+        """Returns the drawings, or without matplotlib a note with the reason. The tables contain the figures."""
         try:
             plots = [
                 Plot("", [chart.panel], transparent=True, hover=True) for chart in self._charts
@@ -53,12 +53,12 @@ class Document:
 
 
 def _place(number: int) -> str:
-    """Where a drawing will be. Every other text is escaped, so none has it."""
+    """Returns the placeholder of a drawing. All other text is escaped and cannot contain it."""
     return f"<!-- chart {number} -->"
 
 
 def _named(svg: str, chart: Chart) -> str:
-    """For readers without eyes."""
+    """Adds a label for screen readers."""
     title, about = escape(chart.title), escape(chart.about)
     begin = f'<svg role="img" aria-label="{title}" '
     words = f"<title>{title}</title><desc>{about}</desc>"
@@ -66,7 +66,7 @@ def _named(svg: str, chart: Chart) -> str:
 
 
 def table(found: Table, kind: str = "") -> str:
-    """A table whose first column names its rows."""
+    """Returns a table whose first column names its rows."""
     head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in found.head)
     rows = "".join(
         f'<tr><th scope="row">{escape(first)}</th>'
@@ -79,12 +79,12 @@ def table(found: Table, kind: str = "") -> str:
 
 
 def facts(pairs: list[tuple[str, str]]) -> str:
-    """Names with what they are."""
+    """Returns names with their values."""
     return table(Table([], [list(pair) for pair in pairs]), "facts")
 
 
 def tiles(pairs: Iterable[tuple[str, str, str, bool]]) -> str:
-    """Few figures, large: name, value, what is small below it, and whether it is bad."""
+    """Returns a few large figures: name, value, small text below, and whether the value is bad."""
     found = "".join(
         f'<dl class="tile{" bad" if bad else ""}"><dt>{escape(name)}</dt><dd>{escape(value)}'
         + (f"<small>{escape(below)}</small>" if below else "")
@@ -95,18 +95,18 @@ def tiles(pairs: Iterable[tuple[str, str, str, bool]]) -> str:
 
 
 def card(title: str, about: str, inner: str) -> str:
-    """A block with a title."""
+    """Returns a block with a title."""
     words = f"<p>{escape(about)}</p>" if about else ""
     return f'<section class="card"><h3>{escape(title)}</h3>{words}{inner}</section>'
 
 
 def side_by_side(blocks: Iterable[str]) -> str:
-    """In two columns, where there is room."""
+    """Arranges blocks in two columns if there is room."""
     return f'<div class="grid2">{"".join(blocks)}</div>'
 
 
 def _figures(chart: Chart) -> Table:
-    """A row for each place on the horizontal axis, a column for each line."""
+    """Returns a row for each place on the horizontal axis, and a column for each line."""
     lines = [line for line in chart.panel.series if not line.dots]
     columns = [{x: values[0] for x, values in line.points if values} for line in lines]
     places = sorted({x for column in columns for x in column})

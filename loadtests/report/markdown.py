@@ -1,4 +1,4 @@
-"""The summary of a run in Markdown, as for the job summary of a CI run."""
+"""The summary of a run in Markdown, for example for a CI job summary."""
 
 from loadtests.bench.experiment.page import table
 from loadtests.record import ALL, Part, Run
@@ -7,7 +7,7 @@ from loadtests.report.tables import Table
 
 
 def markdown(run: Run, base: Run | None = None) -> str:
-    """The verdict first, then a table for each part."""
+    """Returns the summary: the verdict first, then a table for each part."""
     lines = [f"# {run.name}: {verdict(run)}", ""]
     lines += [f"- `{failed}`" for failed in run.failed_thresholds]
     lines += [""] if run.failed_thresholds else []
@@ -36,7 +36,7 @@ def markdown(run: Run, base: Run | None = None) -> str:
 
 
 def verdict(run: Run) -> str:
-    """In a word or two."""
+    """Returns the verdict in one or two words."""
     if run.passed:
         return "passed"
     if run.failed_thresholds:
@@ -46,7 +46,7 @@ def verdict(run: Run) -> str:
 
 
 def one_run_each() -> str:
-    """How far a comparison of two runs goes."""
+    """Returns a caveat about the comparison of two single runs."""
     return (
         "Two single runs: other work of the machine affects the ratios too. "
         "`make loadtest-compare` decides."

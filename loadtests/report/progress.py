@@ -1,4 +1,4 @@
-"""What a run does, told while it does it: one line that changes on a terminal, a line now and then elsewhere."""
+"""Shows the progress of a run: a line that updates on a terminal, or occasional lines elsewhere."""
 
 import sys
 import time
@@ -9,14 +9,14 @@ from typing import TextIO
 from loadtests.record import quantiles
 
 EVERY = 1.0
-"""Seconds between lines on a terminal and in the run's log."""
+"""Seconds between updates on a terminal and in the run's log."""
 
 ELSEWHERE = 10.0
-"""Seconds between lines where each one stays, as in CI."""
+"""Seconds between lines where earlier lines remain, as in CI."""
 
 
 class Progress:
-    """Counts requests and shows those since its last line."""
+    """Counts requests and shows the number since its last line."""
 
     def __init__(
         self,
@@ -33,25 +33,25 @@ class Progress:
         self._since: list[float] = []
 
     def request(self, ms: float, failed: bool) -> None:
-        """One request ended."""
+        """Counts a completed request."""
         self._requests += 1
         self._failed += failed
         self._since.append(ms)
-        # The clock is not read for each of many thousands per second.
+        # The clock is not read for each of many thousands of requests per second.
         if self._requests % 16 == 0:
             self.tick()
 
     def dropped(self, count: int) -> None:
-        """Requests could not be sent."""
+        """Counts requests that could not be sent."""
         self._dropped += count
 
     def users(self, count: int) -> None:
-        """So many virtual users are there; k6 says it each second."""
+        """Sets the number of virtual users, which k6 reports every second."""
         self._users = count
         self.tick()
 
     def tick(self) -> None:
-        """Tells, if it is time."""
+        """Shows a line if it is due."""
         now = self._clock()
         if now - self._told < EVERY:
             return
@@ -68,7 +68,7 @@ class Progress:
         self._since.clear()
 
     def say(self, line: str) -> None:
-        """Shows a line of another writer."""
+        """Shows a line from another writer."""
         self._screen.write(("\r\x1b[K" if self._terminal else "") + line)
         self._screen.flush()
 

@@ -1,4 +1,4 @@
-"""The tables of a run, for the page and for Markdown alike: rows of text."""
+"""The tables of a run, as rows of text for the page and for Markdown."""
 
 import re
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ LATENCIES = ("p50", "p90", "p95", "p99", "p99.9", "max")
 
 
 def number(value: float) -> str:
-    """A figure with as many digits as tell something."""
+    """Formats a figure with its significant digits."""
     if value == 0:
         return "0"
     size = abs(value)
@@ -20,7 +20,7 @@ def number(value: float) -> str:
 
 @dataclass(frozen=True)
 class Table:
-    """The first column has names, the others figures."""
+    """A table whose first column contains names, and the others figures."""
 
     head: list[str]
     rows: list[list[str]]
@@ -28,7 +28,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Ratio:
-    """A figure of a route in two runs; above 1 the newer one is higher."""
+    """A figure of a route in two runs; above 1, the newer run's figure is higher."""
 
     route: str
     what: str
@@ -37,12 +37,12 @@ class Ratio:
 
     @property
     def ratio(self) -> float:
-        """Now by base."""
+        """Ratio of the new run to the base."""
         return self.now / self.base
 
 
 def thresholds(run: Run) -> Table:
-    """What k6 judged, with the value that it judged: first what does not hold."""
+    """Returns k6's thresholds with the values that it judged, failed ones first."""
     rows = [
         [name, expression, _measured(metric, expression), "holds" if result["ok"] else "FAILED"]
         for name, metric in (run.k6 or {}).get("metrics", {}).items()
@@ -54,11 +54,11 @@ def thresholds(run: Run) -> Table:
 
 
 ALWAYS = ("max>=0",)
-"""Thresholds of scenarios that only make k6 keep a metric (lib/options.js)."""
+"""Thresholds whose only purpose is that k6 keeps a metric (lib/options.js)."""
 
 
 def p99_limit(run: Run, part: Part) -> float | None:
-    """The threshold of the p99 of a part in milliseconds, if it has one."""
+    """Returns the threshold of a part's p99 in milliseconds, if it has one."""
     metrics = (run.k6 or {}).get("metrics", {})
     for name in (f"http_req_duration{{part:{part.name}}}", "http_req_duration"):
         for expression in metrics.get(name, {}).get("thresholds", {}):
@@ -68,7 +68,7 @@ def p99_limit(run: Run, part: Part) -> float | None:
 
 
 def _measured(metric: dict, expression: str) -> str:
-    """The value of the statistic that an expression such as `p(99)<250` begins with."""
+    """Returns the value of the statistic at the start of an expression such as `p(99)<250`."""
     statistic = re.split("[<>=!]", expression)[0].strip()
     value = metric["values"].get(statistic)
     if value is None:
@@ -79,7 +79,7 @@ def _measured(metric: dict, expression: str) -> str:
 
 
 def routes(part: Part) -> Table:
-    """Every route of a part, all of them first."""
+    """Returns every route of a part, the sum of all first."""
     rest = [name for name in part.routes if name != ALL]
     names = rest if len(rest) == 1 else [ALL, *rest]
     head = ["route", "requests", "failed", *(f"{name} ms" for name in LATENCIES)]
@@ -97,7 +97,7 @@ def _route(name: str, route: Route) -> list[str]:
 
 
 def summary(part: Part) -> list[tuple[str, str]]:
-    """The few figures that say most."""
+    """Returns the most important figures."""
     every = part.routes[part.whole].latency_ms if part.whole else {}
     found = [
         ("requests", f"{part.requests:,}"),
@@ -112,12 +112,12 @@ def summary(part: Part) -> list[tuple[str, str]]:
 
 
 def figure(one: Figure) -> str:
-    """A figure with its unit."""
+    """Formats a figure with its unit."""
     return f"{number(one.value)} {one.unit}".strip()
 
 
 def server(run: Run) -> Table:
-    """Quantiles of the whole run at client, gateway and servers."""
+    """Returns quantiles of the entire run at client, gateway and servers."""
     rows = []
     for part in run.parts:
         every = part.routes[part.whole].latency_ms if part.whole else {}
@@ -133,7 +133,7 @@ def server(run: Run) -> Table:
 
 
 def _quantile(found: dict[str, float], key: str) -> str:
-    """A quantile of a histogram. Within the first bucket, interpolation would invent its digits."""
+    """Formats a quantile of a histogram. Within the first bucket, interpolation would invent its digits."""
     value, finest = found.get(key), found.get("finest_ms", 0)
     if value is None:
         return "–"
@@ -141,7 +141,7 @@ def _quantile(found: dict[str, float], key: str) -> str:
 
 
 def ratios(part: Part, base: Part) -> list[Ratio]:
-    """Median and p99 of each route that both have."""
+    """Returns median and p99 of each route that both runs have."""
     return [
         Ratio(name, what, before, now)
         for name in part.routes
@@ -153,7 +153,7 @@ def ratios(part: Part, base: Part) -> list[Ratio]:
 
 
 def comparison(part: Part, base: Part) -> Table:
-    """Each route compared with the base run."""
+    """Compares each route with the base run."""
     by_route: dict[str, dict[str, Ratio]] = {}
     for one in ratios(part, base):
         by_route.setdefault(one.route, {})[one.what] = one
@@ -175,12 +175,12 @@ def _rate(part: Part, name: str) -> float:
 
 
 def when(run: Run) -> str:
-    """When a run began."""
+    """Formats the start time of a run."""
     return f"{datetime.fromisoformat(run.started):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def facts(run: Run) -> list[tuple[str, str]]:
-    """What was run, where and when."""
+    """Returns the run's settings, place and time."""
     machine = run.machine
     load = " ".join(f"{value:.2f}" for value in run.load_average_before)
     found = [

@@ -39,7 +39,7 @@ const first = `${START}/s`;
 
 export const options = {
   ...common,
-  // Idle connections that a virtual user keeps.
+  // Number of idle connections that a virtual user keeps.
   batch: AT_ONCE,
   batchPerHost: AT_ONCE,
   scenarios: {
@@ -55,7 +55,7 @@ export const options = {
     [`checks{part:${first}}`]: ['rate>=0.99'],
     script_errors: ['count==0'],
     knee_requests_per_second: ['value>0'],
-    // Always true, to have them in the summary.
+    // Always true, so that the summary contains them.
     ...Object.fromEntries(Object.keys(REASONS).map((by) => [`knee_stopped_by{by:${by}}`, ['count>=0']])),
   },
 };

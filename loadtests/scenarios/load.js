@@ -1,5 +1,5 @@
 // The expected load: the usual mix of requests, each within the objective.
-// `ramp` warms up, `steady` is judged: 99% of the requests within P99_MS.
+// `ramp` warms up; `steady` must answer 99% of the requests within P99_MS.
 
 import { common, inTurn, openLoop, ramp, shown, sound, started, within } from '../lib/options.js';
 import { one } from '../lib/overload.js';

@@ -1,7 +1,7 @@
 // C10k, S1's test: a page for ten thousand connections at once, with 13,000 requests.
 //
-// S1 was run as `ab -n 13000 -c 10000` at the server itself. Every request has a connection of its
-// own, as with ab without -k. VUS are the connections at a time.
+// S1 was run as `ab -n 13000 -c 10000` directly at the server. Every request has its own connection,
+// like ab without -k. VUS is the number of concurrent connections.
 
 import { check } from 'k6';
 import http from 'k6/http';
@@ -13,7 +13,7 @@ import { seeded } from '../lib/random.js';
 import { named } from '../lib/routes.js';
 import { figure, handleSummaryWith, statistic } from '../lib/summary.js';
 
-/** Requests by connection. */
+/** Requests per connection. */
 const SHARE = 1.3;
 const LONGEST = '120s';
 const PAGE = named('static-index');
@@ -33,7 +33,7 @@ export const options = {
   thresholds: complete(),
 };
 
-/** What is no GET must be refused. */
+/** The server must reject methods other than GET. */
 export function setup() {
   const refused = http.post(`${server}/static/`, 'x', {
     tags: { name: 'static-refused' },

@@ -1,8 +1,8 @@
 // Throughput by connections and work per request: S2's matrix, a closed loop for each cell.
 //
-// Threads are the server's: start it with other lanes, or see `make bench BENCH=threads`. S2 told
-// milliseconds per request, the time of a cell by its requests: `ms_per_request` here. Latency is
-// not judged, as a closed loop asks less while it waits.
+// The server determines its threads: start it with other lanes, or see `make bench BENCH=threads`. S2
+// reported milliseconds per request, the time of a cell divided by its requests: here `ms_per_request`.
+// Latency is not judged, because a closed loop sends less while it waits.
 
 import exec from 'k6/execution';
 
@@ -17,7 +17,7 @@ const MOST = vus(1000);
 const CONNECTIONS = [...new Set([1, 20, 1000].map((count) => Math.min(count, MOST)))];
 const OPS = [1000, 100_000, 5_000_000];
 
-/** Steps that may wait on all connections together: some tenths of a second of one CPU. */
+/** Maximum steps that wait on all connections together: a few tenths of a second of one CPU. */
 const WAITING = 200_000_000;
 
 const CELLS = CONNECTIONS.flatMap((connections) => OPS.map((ops) => ({ connections, ops })))
@@ -30,7 +30,7 @@ export const options = {
   ...common,
   scenarios: inTurn(
     CELLS.map(({ part, connections }) => ({ part, seconds: EACH, load: (length) => closedLoop(connections, length) })),
-    // What is still under way belongs to its own cell.
+    // Requests still in flight belong to their own cell.
     1,
   ),
   thresholds: {

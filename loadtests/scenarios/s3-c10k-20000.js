@@ -1,8 +1,8 @@
 // 20,000 simultaneous requests of 4 KiB: S3's test, as far as one k6 can.
 //
-// S3 published a median of 30 ms and none over 300. One process may not hold 20,000 connections
-// (its limit of open files): here VUS connections send requests at the same time, ROUNDS times.
-// `make bench BENCH="connections --only ladder"` has all 20,000 at once.
+// S3 published a median of 30 ms and no request over 300 ms. The limit of open files keeps one process
+// below 20,000 connections. Here, VUS connections send requests at the same time, ROUNDS times.
+// `make bench BENCH="connections --only ladder"` sends all 20,000 at once.
 
 import exec from 'k6/execution';
 
@@ -16,7 +16,7 @@ import { figure, handleSummaryWith, statistic } from '../lib/summary.js';
 
 const TOTAL = 20_000;
 const ROUNDS = whole('ROUNDS', Math.max(1, Math.round(TOTAL / connections)));
-/** Seconds from one round to the next, and until the first. */
+/** Seconds between two rounds, and until the first. */
 const GAP = 3;
 const LATE_MS = 300;
 const PAGE = named('static-4k');
@@ -35,7 +35,7 @@ export const options = {
   thresholds: complete(),
 };
 
-/** When the first round is: all virtual users are there by then. */
+/** Start of the first round, by which all virtual users exist. */
 export const setup = () => Date.now() + 1000 * GAP;
 
 const HOW = { base: server, timeout: '60s' };

@@ -1,8 +1,8 @@
 // A page, a load and a save at the same time: S3's users, as many as VUS, ten rounds each.
 //
 // `users` is the published test: all users at once, each with a page of 4 KiB, a load and a save of its
-// own project, ten times. It is a closed loop, so its figure is the total time. `open`
-// judges latency: the same three requests, each when it is due. TOKEN lets users save.
+// own project, ten times. It is a closed loop, so its figure is the total time. `open` judges latency: it
+// sends the same three requests, each when it is due. Saving requires TOKEN.
 
 import exec from 'k6/execution';
 
@@ -19,7 +19,7 @@ const ROUNDS = whole('ROUNDS', 10);
 const RATE = rate(100);
 const SECONDS = seconds('20s');
 const LONGEST = 90;
-/** Projects of the open loop; two savers rarely meet on one. */
+/** Number of projects in the open loop, large enough that two users rarely save the same one. */
 const SHARED = Math.min(USERS, 50);
 const PAGE = named('static-4k');
 const ROUTES = [PAGE.name, 'load', 'save'];
@@ -54,7 +54,7 @@ export const options = {
   },
 };
 
-/** Numbers of users that no other runner has. */
+/** Returns user numbers that no other runner uses. */
 const base = whole('RUNNER', 0, 0) * 1_000_000;
 
 export function setup() {
@@ -74,7 +74,7 @@ export function judged(shared) {
   });
 }
 
-/** One user from its first request to its last. */
+/** Runs one user from its first request to its last. */
 export function users() {
   const user = base + SHARED + exec.scenario.iterationInInstance;
   guarded(() => {
@@ -95,7 +95,7 @@ export function teardown(shared) {
 export const handleSummary = handleSummaryWith((metrics) => ({
   figures: {
     users: {
-      // The last user's end; all begin at once.
+      // The end of the last user; all users begin at once.
       ...figure('all_users_seconds', statistic(metrics, 'iteration_duration{part:users}', 'max') / 1000, 's'),
       ...figure('users', USERS, ''),
     },

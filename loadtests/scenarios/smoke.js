@@ -18,7 +18,7 @@ export const options = {
 };
 
 export default function () {
-  // Each of several runners counts its own iterations from 0, and so requests every route.
+  // Each of several runners counts its iterations from 0 and therefore requests every route.
   const route = routes[exec.scenario.iterationInInstance % routes.length];
   guarded(() => exchange(route, seeded(exec.scenario.iterationInTest)));
 }

@@ -1,4 +1,4 @@
-"""`balancing`: takes every policy of the gateway through every scenario, all at the same time."""
+"""`balancing`: measures every gateway policy in every scenario, all policies at the same time."""
 
 import json
 import os
@@ -45,7 +45,7 @@ from loadtests.bench.experiment.record import Record, nearest
 from tools import resolve
 
 SETTLE = 3.0
-"""Seconds of moderate load before a scenario, in which weights forget the one before."""
+"""Seconds of moderate load before a scenario, in which the weights from the previous scenario fade."""
 
 SETTLE_LOAD = 40.0
 
@@ -67,13 +67,13 @@ OBJECTIVE = f"p99 ≤ {SLOWEST:.0f} × the service time"
 
 @dataclass
 class BalancingBed(TestBed):
-    """A folder for what the programs write."""
+    """A folder for the output of the programs."""
 
     folder: Path = Path()
 
 
 class Balancing(Experiment):
-    """A round is a seed; the policies of a shape have replicas and gateways of their own."""
+    """A round is a seed; each policy of a shape has dedicated replicas and gateways."""
 
     name = "balancing"
     title = "Balancing policies under failures"
@@ -96,7 +96,7 @@ class Balancing(Experiment):
 
     @contextmanager
     def test_bed(self, plan: Plan, tasks: Sequence[Task]) -> Iterator[BalancingBed]:
-        # The replicas are peers, so no server is built.
+        # The replicas are peers, so no server build is needed.
         peers = builds.build(["load-generator", "virtual-replica"], plan.profile)
         programs = Programs(Path(), peers, resolve.ensure(["helm", "envoy", "supervisord"]))
         folder = Path(tempfile.mkdtemp(prefix="bench-balancing-"))
@@ -117,7 +117,7 @@ class Balancing(Experiment):
                 fleets[name] = stack.enter_context(fleet)
             for task in tasks:
                 scenario = SCENARIOS[task["scenario"]]
-                # Quick runs take the first seed alone, which all have.
+                # Quick runs use only the first seed, which all scenarios have.
                 if number <= scenario.seeds:
                     with _watched() as machine:
                         rows = _climb(fleets, scenario, shape, number)
@@ -185,12 +185,12 @@ class Balancing(Experiment):
                 )
 
     def failed(self, record: Record) -> int:
-        """Wrong answers are part of what is measured."""
+        """Wrong answers are part of the measurement."""
         return 0
 
 
 def _climb(fleets: dict[str, Fleet], what: Scenario, shape: Shape, seed: int) -> list[dict]:
-    """Its cells: one for each policy and load."""
+    """Returns the cells of a ladder: one for each policy and load."""
     fleets = {
         name: fleet for name, fleet in fleets.items() if what.name in ONLY.get(name, (what.name,))
     }
@@ -225,7 +225,7 @@ def _climb(fleets: dict[str, Fleet], what: Scenario, shape: Shape, seed: int) ->
 def _undisturbed(
     fleets: dict[str, Fleet], what: Scenario, shape: Shape, load: float, seed: int
 ) -> dict[str, dict]:
-    """The cells of a step, which is taken again where the machine was busy with something else."""
+    """Returns the cells of a step; measures it again if other processes kept the machine busy."""
     found: dict[str, dict] = {}
     for number in range(TRIES if what.ladder else 1):
         before = {name: fleet.gateway_seconds() for name, fleet in fleets.items()}
@@ -249,7 +249,7 @@ def _together(
     seed: int,
     events: Iterable = (),
 ) -> dict[str, dict]:
-    """The same arrivals for every policy at the same time; their reports."""
+    """Sends the same arrivals to every policy at the same time; returns their reports."""
     begun = time.monotonic()
     turn = {"rate": rate(what, load, shape.lanes), "seconds": seconds}
     turn |= {"work_share": SLOW_SHARE if what.mixed else 0.0, "seed": 1000 * seed + int(load)}
@@ -290,7 +290,7 @@ def _cell(report: dict, what: Scenario, load: float, gateway_seconds: float) -> 
 
 @contextmanager
 def _watched() -> Iterator[dict[str, float]]:
-    """How busy the machine was, as a share of all CPUs."""
+    """Returns how busy the machine was, as a share of all CPUs."""
     begun, before, found = time.monotonic(), cpu.Machine.now(), {}
     yield found
     after, cores = cpu.Machine.now(), os.cpu_count() or 1
@@ -298,7 +298,7 @@ def _watched() -> Iterator[dict[str, float]]:
 
 
 def capacities(record: Record, scenario: str, shape: str, policy: str) -> list[float]:
-    """The capacity in each round."""
+    """Returns the capacity in each round."""
     rounds: dict[int, dict[float, float]] = {}
     for row in record.select(scenario=scenario, shape=shape, policy=policy):
         rounds.setdefault(row["round"], {})[row["load"]] = row["slowdown"]
@@ -313,7 +313,7 @@ def _values(record: Record, figure: str, scenario: str, shape: str, policy: str)
 def _table(
     page: Page, record: Record, scenario: str, figure: Callable[[str, str, str], str]
 ) -> None:
-    """A line for each shape, a column for each policy that the scenario was measured with."""
+    """Returns a table with a line for each shape and a column for each policy measured in the scenario."""
     columns = [
         (policy, lambda shape, policy=policy: figure(scenario, shape, policy))
         for policy in record.labels("policy", scenario=scenario)

@@ -1,10 +1,10 @@
-"""The balancing policies, and which shapes and scenarios they are measured with."""
+"""The balancing policies, and the shapes and scenarios in which they are measured."""
 
 DEFAULT = "least-request"
 KEEPING = "least-request, no ejection"
 
 DIRECT = "direct"
-"""No gateway: what the lanes of one replica carry."""
+"""No gateway: the capacity of one replica's lanes."""
 
 HELD = "least-request, held lanes"
 DIRECT_HELD = "direct, held lanes"
@@ -20,28 +20,28 @@ POLICIES: dict[str, dict] = {
     },
     HELD: {"balancing": {"policy": "least-request"}},
 }
-"""Below `upstream`, by the name in the tables."""
+"""Values below `upstream`, by the name in the tables."""
 
 WITHOUT_SLOW_LANES = (HELD, DIRECT_HELD)
-"""Their replicas have no slow lanes."""
+"""Policies whose replicas have no slow lanes."""
 
 ONLY = {KEEPING: ("failing",), HELD: ("mixed",), DIRECT_HELD: ("mixed",)}
-"""What is measured in some scenarios alone."""
+"""Policies that are measured only in some scenarios."""
 
 LARGE = 30
-"""Pairs of a gateway and a replica from which on a small machine has room for few policies."""
+"""Number of gateway-replica pairs from which a small machine can run only few policies."""
 
 STEADY = ("homogeneous", "half", "mixed")
 """The scenarios of large shapes."""
 
 
 def is_large(replicas: int, gateways: int) -> bool:
-    """Whether a small machine has room for few policies only."""
+    """Whether a small machine can run only few policies of this shape."""
     return replicas * gateways >= LARGE
 
 
 def policies(replicas: int, gateways: int) -> dict[str, dict]:
-    """Those that a shape is measured with."""
+    """Returns the policies with which a shape is measured."""
     if not gateways:
         return {DIRECT: {}, DIRECT_HELD: {}}
     if not is_large(replicas, gateways):
@@ -50,7 +50,7 @@ def policies(replicas: int, gateways: int) -> dict[str, dict]:
 
 
 def fits(scenario: str, replicas: int, gateways: int) -> bool:
-    """Whether a shape is measured with a scenario."""
+    """Whether a shape is measured in a scenario."""
     if not gateways:
         return scenario == "mixed"
     return not is_large(replicas, gateways) or scenario in STEADY

@@ -1,4 +1,4 @@
-"""What happens to the replicas under which load, and what is read from their answers."""
+"""Scenarios: load, faults of the replicas, and the figures read from their answers."""
 
 import math
 from dataclasses import dataclass
@@ -10,33 +10,33 @@ SERVICE_MS = 10.0
 """Mean time that a request holds a replica's lane."""
 
 SLOWEST = 10.0
-"""The objective: the p99 of each kind of request, in its own service time."""
+"""Objective for the p99 of each kind of request, as a multiple of its service time."""
 
 SLO_MS = SLOWEST * SERVICE_MS
-"""The same where there is one kind."""
+"""The same objective in ms, for scenarios with one kind of request."""
 
 SLOW = 20
-"""How much longer a slow request takes than a fast one, where there are both."""
+"""Ratio between slow and fast requests, in scenarios with both."""
 
 SLOW_SHARE = 0.05
 
 REFERENCE = 70
-"""The load at which every policy is measured, whether or not it can carry it."""
+"""The load at which every policy is measured, whether or not it can sustain it."""
 
 WARM_UP = 1.0
 
 CLIMB = (50, 60, 70, 80, 90)
 
 LAG_MS = 5.0
-"""The generator's own p99 lag from which on the machine was disturbed, whatever the policy."""
+"""p99 lag of the generator in ms from which the machine counts as disturbed, whatever the policy."""
 
 TRIES = 3
-"""Of a step of a ladder, until nothing disturbed it; the last one counts."""
+"""Maximum attempts at a step of a ladder until nothing disturbs it; the last attempt counts."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """At a time in seconds, a command for one replica: a line, or `stop` and `start`."""
+    """Time in seconds, and a command for one replica: a line, `stop` or `start`."""
 
     at: float
     line: str
@@ -44,36 +44,36 @@ class Event:
 
 @dataclass(frozen=True)
 class Scenario:
-    """One kind of load or trouble; it is the last replica that has the trouble."""
+    """One kind of load or fault; faults affect the last replica."""
 
     name: str
     title: str
     seconds: float = 7.0
-    """Measured, after the warm-up."""
+    """Measured seconds after the warm-up."""
     speed: float = 1.0
     mixed: bool = False
     events: tuple[Event, ...] = ()
     over: float = 0.0
-    """From when recovery counts: the end of the trouble, or its begin where the policy must end it."""
+    """Time from which recovery counts: the end of the fault, or its start if the policy must end it."""
     ladder: tuple[float, ...] = ()
-    """Offered loads, in percent of what the replicas could do together at full speed."""
+    """Offered loads, in percent of the replicas' combined capacity at full speed."""
     load: float | None = None
-    """The load where there is no ladder."""
+    """The load of scenarios without a ladder."""
     seeds: int = 2
-    """How many are measured at the most; three where it decides."""
+    """Maximum number of measured seeds; three where the scenario decides between policies."""
     of_others: bool = False
-    """Whether `load` counts without the last replica."""
+    """Whether `load` excludes the last replica."""
 
     @property
     def service_ms(self) -> tuple[float, float]:
-        """How long `/hello` and `/work` take; their mean is SERVICE_MS."""
+        """Returns how long `/hello` and `/work` take; their mean is SERVICE_MS."""
         if not self.mixed:
             return SERVICE_MS, SERVICE_MS
         fast = SERVICE_MS / (1 - SLOW_SHARE + SLOW_SHARE * SLOW)
         return fast, fast * SLOW
 
     def slowdown(self, fast: float, slow: float) -> float:
-        """The worst p99 of a kind, in its own service time."""
+        """Returns the worst p99 of any kind of request, as a multiple of its service time."""
         alone, longer = self.service_ms
         return max(fast / alone, slow / longer if self.mixed else 0.0)
 
@@ -124,21 +124,21 @@ SCENARIOS = {
 
 
 def rate(scenario: Scenario, load: float, lanes: int) -> float:
-    """Requests per second of a load in percent of so many lanes."""
+    """Returns the requests per second at a load in percent of this many lanes."""
     counted = lanes - 1 if scenario.of_others else lanes
     return load / 100 * counted * 1000 / SERVICE_MS
 
 
 WINDOW_MS = 500.0
 LOST_MS = 10_000.0
-"""What a request without an answer counts as: the generator's patience."""
+"""Latency assigned to a request without an answer: the generator's timeout."""
 
 Answer = tuple[float, float, bool, bool]
-"""When it was due and how long it took, in ms; whether it was a slow one; whether it was right."""
+"""Due time and latency in ms; whether the request was slow; whether the answer was right."""
 
 
 def answers(report: dict) -> list[Answer]:
-    """The answers of a turn."""
+    """Returns the answers of a turn."""
     columns = report["samples"]
     found = list(
         zip(
@@ -154,10 +154,10 @@ def answers(report: dict) -> list[Answer]:
 
 
 def capacity(p99: dict[float, float]) -> float:
-    """The highest load of a ladder whose p99, in service times, is within the objective.
+    """Returns the highest load of a ladder whose p99, in service times, meets the objective.
 
-    log(p99) is interpolated linearly between the last load within it and the first beyond.
-    Below the ladder it is 0; the top of the ladder means that or more.
+    log(p99) is interpolated linearly between the last load that meets it and the first that does not. A value
+    of 0 means below the ladder; its top means that load or more.
     """
     steps = sorted(p99)
     if p99[steps[0]] > SLOWEST:
@@ -170,8 +170,7 @@ def capacity(p99: dict[float, float]) -> float:
 
 
 def recovery(found: list[Answer], over: float, until: float) -> float | None:
-    """Seconds from `over` until the p99 of three windows in a row is within the objective; None
-    where it never was."""
+    """Returns the seconds from `over` until the p99 of three consecutive windows meets the objective, or None."""
     good = 0
     begin = over * 1000
     while begin + WINDOW_MS <= until * 1000:

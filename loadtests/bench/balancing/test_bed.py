@@ -18,16 +18,16 @@ from stack.http import ask, replies
 from stack.ports import free_ports
 
 CONNECTIONS = 256
-"""Of the generator to each gateway."""
+"""Connections from the generator to each gateway."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How many of each."""
+    """Number of replicas, gateways and lanes."""
 
     replicas: int
     gateways: int
-    """Without any, requests go to the replicas."""
+    """With 0 gateways, requests go directly to the replicas."""
     lanes_each: int = 1
 
     def __str__(self) -> str:
@@ -37,12 +37,12 @@ class Shape:
 
     @property
     def lanes(self) -> int:
-        """Of all replicas."""
+        """Number of lanes of all replicas."""
         return self.replicas * self.lanes_each
 
 
 class Fleet(ExitStack):
-    """As a context manager: everything is up when it is entered."""
+    """Replicas and gateways, all of which are up inside the context."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Fleet(ExitStack):
         self._ports = [(free_ports(), free_ports()) for _ in range(shape.replicas)]
         self._replicas: list[subprocess.Popen] = []
         self._gateways: list[tuple[subprocess.Popen, int]] = []
-        """Each with its admin port."""
+        """Each gateway process with its admin port."""
 
     def __enter__(self) -> Self:
         super().__enter__()
@@ -102,7 +102,7 @@ class Fleet(ExitStack):
         return self._run(argv, f"replica-{index}")
 
     def _gateway(self, index: int) -> str:
-        """Starts one; where it listens."""
+        """Starts a gateway; returns its address."""
         listener, stats, admin = free_ports(), free_ports(), free_ports()
         endpoints = [{"address": HOST, "port": a, "adminPort": b} for a, b in self._ports]
         values = {
@@ -121,17 +121,17 @@ class Fleet(ExitStack):
         return f"{HOST}:{listener}"
 
     def wait_until_healthy(self, count: int) -> None:
-        """Waits until every gateway holds so many replicas for healthy, and the others not."""
+        """Waits until every gateway considers exactly this many replicas healthy."""
         for _, admin in self._gateways:
             becomes(lambda admin=admin: _healthy(admin), count)
 
     def tell_all(self, line: str) -> None:
-        """Something happens to all replicas."""
+        """Sends a command to all replicas."""
         for replica in self._replicas:
             print(line, file=replica.stdin, flush=True)
 
     def tell(self, line: str) -> None:
-        """Something happens to the last replica; `stop` and `start` are known here."""
+        """Sends a command to the last replica; `stop` and `start` act on its process."""
         if line == "stop":
             _end(self._replicas[-1])
         elif line == "start":
@@ -140,7 +140,7 @@ class Fleet(ExitStack):
             print(line, file=self._replicas[-1].stdin, flush=True)
 
     def gateway_seconds(self) -> float:
-        """CPU time of the gateways since their start."""
+        """Returns the CPU time of the gateways since their start."""
         return sum(cpu.seconds(gateway.pid) for gateway, _ in self._gateways)
 
 
@@ -152,7 +152,7 @@ def _end(process: subprocess.Popen) -> None:
 
 
 def _healthy(admin: int) -> int | None:
-    """How many replicas a gateway sends requests to."""
+    """Returns the number of replicas to which a gateway sends requests."""
     try:
         lines = ask(f"http://{HOST}:{admin}", "/clusters").body.decode().splitlines()
     except (OSError, http.client.HTTPException):
@@ -162,7 +162,7 @@ def _healthy(admin: int) -> int | None:
 
 
 def end_all() -> None:
-    """Ends every process, so that waits for one fail."""
+    """Kills every process, so that threads waiting for one fail."""
     for process in _running:
         process.kill()
 

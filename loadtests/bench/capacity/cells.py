@@ -1,28 +1,28 @@
-"""The cells: mixes of requests, each on a number of lanes and with its own limit."""
+"""The cells: mixes of requests, each with a number of lanes and its own limit."""
 
 from dataclasses import dataclass
 
 KINDS = ("page", "load", "save")
-"""The requests of users of projects, in this order."""
+"""Request kinds of projects' users, in this order."""
 
 USERS = 256
-"""Those of the projects, each with a connection."""
+"""Number of users of projects, each with a connection."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A mix, and the replica that serves it."""
+    """A request mix, and the settings of the replica that serves it."""
 
     name: str
     mix: str
-    """For people."""
+    """The display name of the mix."""
     works: tuple[tuple[float, float], ...] = ()
-    """Milliseconds of `/work`, and the share of the requests that take so long; the rest is `/hello`."""
+    """Milliseconds of `/work`, and the share of requests that take this long; the others are `/hello`."""
     lanes: int = 1
     slots: int = 0
-    """Slots of a lane; 0 is the server's default."""
+    """Slots of a lane; 0 selects the server's default."""
     wait_ms: tuple[int, int] = (0, 0)
-    """How long each `/work` waits without its lane: minimum, and random addition."""
+    """Time that each `/work` waits without occupying its lane: minimum, and maximum random addition."""
     low: float = 0.0
     """Requests per second of the calibration; 0 derives it from the works."""
     seconds: float = 6.0
@@ -31,16 +31,16 @@ class Cell:
 
     @property
     def projects(self) -> bool:
-        """Whether it is pages, loads and saves."""
+        """Whether the mix consists of pages, loads and saves."""
         return self.mix == "projects"
 
     @property
     def limit(self) -> str:
-        """What should be used up first."""
+        """Returns the resource that should be exhausted first."""
         return f"{self.slots} slots" if self.slots else "lanes"
 
     def calibration_rate(self) -> float:
-        """A low load: a sixth of what lanes or slots could do if handlers were all."""
+        """Returns a low load: a sixth of the capacity of lanes or slots if handlers were the only cost."""
         if self.low:
             return self.low
         lane = sum(ms * share for ms, share in self.works) / 1e3
@@ -70,7 +70,7 @@ CELLS = (
         wait_ms=(4, 4),
         seconds=7.0,
     ),
-    # Hashed: as many connections as make the lanes' shares even.
+    # Hashed, because this many connections even out the shares of the lanes.
     Cell(
         "work-two",
         "2 ms of work",
@@ -96,8 +96,8 @@ CELLS = (
         connections=512,
     ),
 )
-"""Two lanes have more expensive works, because the generator shares one of their CPUs and should use little of it."""
+"""Mixes on two lanes have longer works, because the generator shares one of their CPUs and should use little of it."""
 
 
 USED = 0.7
-"""The share of the predicted knee at which the p99 is judged."""
+"""Share of the predicted knee at which the p99 is judged."""

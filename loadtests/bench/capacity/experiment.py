@@ -20,7 +20,7 @@ from loadtests.bench.experiment.record import Record
 MIXES = {cell.name: cell for cell in CELLS}
 
 TARGETS = {"knee": 0.10, "p99": 0.20}
-"""The most that a prediction may be off, as a share of what was measured."""
+"""Maximum error of a prediction, as a share of the measurement."""
 
 UNITS = {"knee": ("requests/s", 0), "p99": ("ms", 2)}
 
@@ -46,7 +46,7 @@ LANES = (
 
 
 class Capacity(Experiment):
-    """In each round a mix is calibrated at a low load, predicted, and measured at the knee and below."""
+    """Each round calibrates a mix at a low load, predicts its figures, and measures it at and below the knee."""
 
     name = "capacity"
     title = "The capacity model compared with measurements"

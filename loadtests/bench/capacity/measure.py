@@ -1,4 +1,4 @@
-"""Measures one cell in one round: calibrates at a low load, asks the model, then measures both."""
+"""Measures one cell in one round: calibrates at a low load, queries the model, and measures the knee and the p99."""
 
 import contextlib
 import json
@@ -24,30 +24,31 @@ OBSERVATIONS = "corelane_load_table_observations_total"
 BUSY = "corelane_lane_busy_seconds_total"
 
 TOO_MUCH = 1.3
-"""The load at which the knee is measured, in what is predicted: a queue is never empty then, and what comes out is
-what the replica can do."""
+"""The load at which the knee is measured, relative to the prediction. Queues are then never empty, so the
+throughput is the replica's capacity.
+"""
 
 LOW, KNEE = 2.5, 1.5
-"""Seconds of the low load and of that beyond the knee; a cell says how long the p99 is measured."""
+"""Seconds of the low load and of the load beyond the knee; a cell sets the length of the p99 measurement."""
 
 NOTHING = Cell("nothing", "/work of one step", works=((1e-6, 1.0),), low=200_000.0)
-"""Requests whose handler takes no time, at more than any lane can do."""
+"""Requests whose handler takes no time, at a rate beyond the capacity of any lane."""
 
 
 @dataclass
 class CapacityBed(TestBed):
-    """What every measurement uses."""
+    """State that all measurements share."""
 
     command: Path = Path()
     """The program `corelane`."""
     work: Work | None = None
     outside: float = 0.0
-    """Time of a request on a busy lane outside its handler, in seconds."""
+    """Time in seconds that a request takes outside its handler on a busy lane."""
 
 
 @dataclass(frozen=True)
 class Served:
-    """A replica that answers."""
+    """A ready replica."""
 
     bed: CapacityBed
     cell: Cell
@@ -55,7 +56,7 @@ class Served:
     admin: str
 
     def load(self, rate: float, seconds: float, seed: int, warm_up: float = 0.5) -> dict:
-        """One load: its figures, and the metrics before and after it."""
+        """Runs one load; returns its figures, and the metrics before and after it."""
         cell, bed = self.cell, self.bed
         place = bed.place(first=True)
         if cell.projects:
@@ -71,7 +72,7 @@ class Served:
         if cell.works:
             works = (f"{bed.work.ops(ms)}={share:g}" for ms, share in cell.works)
             options["works"] = ",".join(works)
-        # Connections stay on a lane, and the model's arrivals at each lane are random.
+        # Each connection stays on one lane, and the model assumes random arrivals at each lane.
         with self._generator("open", place, next="any", **options) as load:
             return self._watched(load, "")
 
@@ -80,7 +81,7 @@ class Served:
         return Generator(program, place, mode, self.server.address, **options)
 
     def _watched(self, load: Generator, part: str) -> dict:
-        """No request is in flight before or after it."""
+        """No request is in flight before or after the load."""
         before, watch = metrics(self.admin), cpu.Watch(self.server.cpu_seconds)
         found = load.measure(part)
         seen, after = watch.seen(found["generator_cpu_seconds"]), metrics(self.admin)
@@ -89,7 +90,7 @@ class Served:
 
 @contextlib.contextmanager
 def serving(bed: CapacityBed, cell: Cell, folder: Path) -> Iterator[Served]:
-    """Starts it. A lane is pinned to its CPU, the server's other threads are not."""
+    """Starts a replica. Its lanes are pinned to their CPUs, its other threads are not."""
     flags = ("--limits.slots", str(cell.slots)) if cell.slots else ()
     flags += ("--faults", "on") if any(cell.wait_ms) else ()
     cpus = list(bed.cpus)
@@ -105,7 +106,7 @@ def serving(bed: CapacityBed, cell: Cell, folder: Path) -> Iterator[Served]:
 
 
 def _delay(admin: str, cell: Cell) -> None:
-    """Lets every `/work` wait, as for a database."""
+    """Makes every `/work` wait, as if for a database."""
     least, more = cell.wait_ms
     latency = {"fixed": f"{least}ms", "jitter": f"{more}ms"}
     fault = {"route": "/work", "share": 1, "latency": latency, "expires_in": "10m"}
@@ -116,18 +117,18 @@ def _delay(admin: str, cell: Cell) -> None:
 
 
 def _grown(shown: tuple[str, str], name: str) -> float:
-    """By how much that sum has grown."""
+    """Returns the growth of that sum."""
     before, after = shown
     return total(after, name) - total(before, name)
 
 
 def _mean(name: str, shown: tuple[str, str]) -> float:
-    """What a request took, in seconds, by a sum over requests."""
+    """Returns the mean time of a request in seconds, from the growth of a sum."""
     return _grown(shown, name) / max(1.0, _grown(shown, OBSERVATIONS))
 
 
 def _predicted(bed: CapacityBed, cell: Cell, shown: tuple[str, str], folder: Path) -> dict:
-    """Asks the command for the knee, and for the times at the share USED of it."""
+    """Queries the command for the knee, and for the latencies at the share USED of it."""
     files = []
     for name, text in zip(("before", "after"), shown, strict=True):
         file = folder / f"{cell.name}-{name}.prom"
@@ -142,21 +143,21 @@ def _predicted(bed: CapacityBed, cell: Cell, shown: tuple[str, str], folder: Pat
 
 
 def outside(bed: CapacityBed) -> float:
-    """The cost of a request on a busy lane of this machine outside its handler, in seconds.
+    """Returns the seconds that a request costs outside its handler on a busy lane of this machine.
 
     A low load cannot separate it from the cost of waking up.
     """
     with serving(bed, NOTHING, Path()) as served:
         seconds = bed.plan.seconds(KNEE, least=0.3) / 2
         shown = served.load(NOTHING.low, seconds, seed=1, warm_up=0.1)["shown"]
-    # CPU time lacks what others take of a lane meanwhile, which its handlers' time has; busy time lacks the call that
-    # looks at sockets.
+    # CPU time excludes what other processes take from a lane, but the time of handlers includes it. Busy time
+    # excludes the system call that polls sockets.
     lane = max(_grown(shown, name) for name in ("corelane_lane_cpu_seconds_total", BUSY))
     return max(0.0, lane - _grown(shown, LANE_TIME)) / _grown(shown, OBSERVATIONS)
 
 
 def measured(bed: CapacityBed, cell: Cell, seed: int) -> dict:
-    """One sample: a prediction and its measurement."""
+    """Returns one sample: a prediction and its measurement."""
     seconds = bed.plan.seconds
     with tempfile.TemporaryDirectory(prefix="bench-capacity-", dir=ELSEWHERE) as name:
         folder = Path(name)

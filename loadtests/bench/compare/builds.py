@@ -1,4 +1,4 @@
-"""What is compared: the working tree and another commit, and what is built from each."""
+"""The compared trees, the working tree and another commit, and the builds of each."""
 
 import argparse
 import shutil
@@ -19,23 +19,23 @@ PLACE = REPOSITORY / ".run" / "compare"
 
 @dataclass(frozen=True)
 class Tree:
-    """A tree of files, and what it is a state of."""
+    """A source tree and the commit that it is based on."""
 
     folder: Path
     commit: str
     """The commit that is checked out."""
     changed: bool = False
-    """Files differ from that commit."""
+    """Whether files differ from that commit."""
 
     @property
     def title(self) -> str:
-        """For people."""
+        """Returns the display name."""
         subject = _git("show", "--no-patch", "--format=%h %s", self.commit)
         return f"{subject}{', with local changes' * self.changed}"
 
 
 def commit(reference: str) -> str:
-    """The commit of a reference."""
+    """Returns the commit of a reference."""
     found = _run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{reference}^{{commit}}")
     if found.returncode != 0:
         raise argparse.ArgumentTypeError(
@@ -45,15 +45,15 @@ def commit(reference: str) -> str:
 
 
 def head() -> Tree:
-    """The working tree, with whatever is changed in it."""
+    """Returns the working tree, including its changes."""
     return Tree(REPOSITORY, commit("HEAD"), bool(_git("status", "--porcelain")))
 
 
 @contextmanager
 def base(of: str) -> Iterator[Tree]:
-    """The tree of a commit, for as long as it is needed."""
+    """Yields the tree of a commit, which exists only in this context."""
     folder = PLACE / "base"
-    # One at a time: the folder is always the same, so that cargo finds again what it has built.
+    # Only one at a time: the folder is always the same, so that cargo can reuse its builds.
     with cache.lock(f"compare-{cache.key(str(folder))}"):
         _remove(folder)
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -65,7 +65,7 @@ def base(of: str) -> Iterator[Tree]:
 
 
 def _remove(folder: Path) -> None:
-    """Also one that a killed run has left."""
+    """Removes the tree, including one that a killed run left behind."""
     if folder.exists():
         _git("worktree", "remove", "--force", str(folder))
     _git("worktree", "prune")
@@ -88,20 +88,22 @@ SERVER = "corelane-server"
 
 @dataclass(frozen=True)
 class Build:
-    """One of the two."""
+    """One of the two builds."""
 
     name: str
     """`base` or `head`."""
     title: str
     server: Path
     envoy: Path | None
-    """None when nothing is measured through the gateway."""
+    """None if nothing is measured through the gateway."""
     gateway: dict | None
-    """Envoy's configuration, as the tree's chart renders it with its default values for a replica whose ports are placeholders."""
+    """Envoy's configuration with placeholders for a replica's ports, as the tree's chart renders its default
+    values.
+    """
 
 
 def same(base: Build, head: Build) -> bool:
-    """Whether both are the same to the byte."""
+    """Whether both builds are identical byte for byte."""
     return base.server.read_bytes() == head.server.read_bytes() and (base.gateway, base.envoy) == (
         head.gateway,
         head.envoy,
@@ -111,7 +113,7 @@ def same(base: Build, head: Build) -> bool:
 def build(
     name: str, tree: Tree, program: Path | None, profile: str, *, through_gateway: bool
 ) -> Build:
-    """Builds what a tree has; `program` is another build of its server."""
+    """Builds a tree's programs; `program` is another build of its server."""
     found = program or _cargo(name, tree, profile)
     tools = _tools(tree) if through_gateway else {}
     return Build(
@@ -124,8 +126,9 @@ def build(
 
 
 def _placed(name: str, program: Path) -> Path:
-    """A copy whose path is as long as the other's. The stack before main shifts everything after it, which
-    can make a program faster or slower (Mytkowicz and others, ASPLOS 2009)."""
+    """Returns a copy whose path is as long as that of the other build. The path is on the stack above main and
+    shifts everything after it, which can make a program faster or slower (Mytkowicz and others, ASPLOS 2009).
+    """
     place = PLACE / "programs" / name / SERVER
     place.parent.mkdir(parents=True, exist_ok=True)
     place.unlink(missing_ok=True)
@@ -134,7 +137,7 @@ def _placed(name: str, program: Path) -> Path:
 
 
 def _cargo(name: str, tree: Tree, profile: str) -> Path:
-    """Builds the server. Base's has a target folder that outlives its tree, with all dependencies."""
+    """Builds the server. The target folder of base, with all dependencies, outlives its tree."""
     target = tree.folder / "services" / "target" if name == "head" else PLACE / "target"
     argv = ["cargo", "build", "--locked", "--profile", profile, "-p", SERVER]
     log = cache.log(f"compare-{name}")
@@ -147,7 +150,7 @@ def _cargo(name: str, tree: Tree, profile: str) -> Path:
 
 
 def _tools(tree: Tree) -> dict[str, Path]:
-    """What renders and runs the gateway; Envoy is the one that the tree names."""
+    """Returns the tools that render and run the gateway; the tree names the version of Envoy."""
     tools = resolve.ensure(["helm", "supervisord"])
     if tree.folder == REPOSITORY:
         return tools | resolve.ensure(["envoy"])

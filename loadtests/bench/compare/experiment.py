@@ -34,20 +34,22 @@ from tools import progress
 from tools.errors import ToolError
 
 SLOWER = 99
-"""Exit status, as of a threshold that does not hold."""
+"""Exit status, the same as for a failed threshold."""
 
 LOOKS = (10, 15, 20)
-"""Rounds after which the verdict is computed; after other last rounds than the usual, it is computed once."""
+"""Rounds after which the verdict is computed. With another number of rounds, it is computed only at the end."""
 
 WORK_MS = 1.0
-"""How long an expensive request of the open loop holds its lane."""
+"""Milliseconds for which an expensive request of the open loop occupies its lane."""
 
 LOAD = 1 / 3
-"""Of the open loop, as a share of a saturated lane: cheap requests often find the lane free, and at p99 they do not."""
+"""Load of the open loop, as a share of a saturated lane: cheap requests often find the lane free, but at p99
+they do not.
+"""
 
 
 class Compare(Experiment):
-    """Both builds alternately, in rounds until a verdict."""
+    """Measures both builds alternately, in rounds until a verdict."""
 
     name = "compare"
     title = "Comparison of two commits"
@@ -113,7 +115,7 @@ class Compare(Experiment):
             for task in tasks:
                 found = slices(bed, asked, task["loop"], number, draw)
                 for one in found:
-                    # Nothing can be said of a build that does not answer.
+                    # A build that does not respond cannot be judged.
                     if one["wrong"]:
                         raise ToolError(
                             f"{one['build']}, {path}: {one['wrong']} of {one['requests']} requests got a wrong "
@@ -134,7 +136,7 @@ class Compare(Experiment):
         found = _look_of(record).verdict
         if found == verdict.SLOWER:
             return SLOWER
-        # Undecided is neither "slower" nor "no slower".
+        # Undecided means neither "slower" nor "no slower".
         allowed = record.plan["options"]["allow_undecided"]
         return 1 if found == verdict.UNDECIDED and not allowed else 0
 
@@ -179,18 +181,18 @@ class Compare(Experiment):
 
 
 def _measures(tasks: Sequence[Mapping]) -> list[Measure]:
-    """The measures of these paths and loops."""
+    """Returns the measures of these paths and loops."""
     places = {(task["path"], task["loop"]) for task in tasks}
     return [measure for measure in MEASURES if (measure.path, measure.loop) in places]
 
 
 def looks(rounds: int) -> tuple[int, ...]:
-    """After which rounds there is a verdict."""
+    """Returns the rounds after which there is a verdict."""
     return LOOKS if rounds == LOOKS[-1] else (rounds,)
 
 
 def look(rows: Sequence[Row], margins: Mapping[str, float], rounds: int) -> Look:
-    """The verdict on the rounds until now."""
+    """Returns the verdict on all finished rounds."""
     measures = _measures(rows)
     differences = {
         one.name: [
@@ -218,7 +220,7 @@ ANSWERS = {
 
 
 def answer(look: Look) -> str:
-    """The answer in one line."""
+    """Returns the verdict in one line."""
     text = f"{ANSWERS[look.verdict]}, after {look.rounds} round{'s' * (look.rounds > 1)}"
     findings = [one for one in look.findings if one.verdict == look.verdict]
     if look.verdict in (verdict.SLOWER, verdict.FASTER):
@@ -230,7 +232,7 @@ def answer(look: Look) -> str:
 
 
 def _interval(one: Finding) -> list[float]:
-    """One that is not known yet is its estimate alone."""
+    """Returns a finding's bounds and estimate, or only the estimate while the bounds are unknown."""
     return [one.ratio] if math.isinf(one.high) else [one.low, one.ratio, one.high]
 
 
@@ -241,7 +243,7 @@ def _times(one: Finding) -> str:
 
 
 def _load(bed: CompareBed) -> Load:
-    """The same for both builds, and a rate that the slower one carries."""
+    """Returns the same load for both builds, at a rate that the slower one sustains."""
     works = [calibrate(bed.of(name), bed.cpus) for name in BUILDS]
     ops = works[0].ops(WORK_MS)
     costs = (

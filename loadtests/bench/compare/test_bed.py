@@ -1,8 +1,8 @@
 """One round: both builds restart, and their slices are measured alternately on the same CPUs.
 
-A process keeps the memory layout of its start, so each round restarts both. Otherwise a random layout would
-look like a difference that no number of slices could separate from a real one (Kalibera and Jones, "Rigorous
-benchmarking in reasonable time", ISMM 2013).
+A process keeps its initial memory layout, so each round restarts both builds. Otherwise, a random layout would
+look like a difference, which no number of slices could distinguish from a real one (Kalibera and Jones,
+"Rigorous benchmarking in reasonable time", ISMM 2013).
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from loadtests.bench.gateway import proxies
 from loadtests.bench.gateway.proxies import Endpoint, Proxy
 
 Slice = dict
-"""One short measurement of one `build`: what the load generator saw, and the CPU time of what it asked."""
+"""One short measurement of one `build`: the load generator's figures, and the CPU time of the measured processes."""
 
 BUILDS = ("base", "head")
 PATHS = ("direct", "gateway")
@@ -29,19 +29,20 @@ PATHS = ("direct", "gateway")
 ORDERS = tuple(
     tuple(BUILDS[first ^ int(place)] for place in "01101001") for first in range(len(BUILDS))
 )
-"""Of the slices of a round: ABBA BAAB, and the same with the builds exchanged. What drifts evenly through a
-round meets both alike, and so does a drift that grows evenly."""
+"""Orders of the slices in a round: ABBA BAAB, and the same with the builds exchanged. A constant or evenly
+growing drift within a round therefore affects both builds equally.
+"""
 
 MARGINS = {"cpu": 3.0, "throughput": 5.0, "p50": 10.0, "p99": 20.0}
-"""Percent by which a build may be slower before it counts, by the kind of measure."""
+"""Percent by which a build may be slower before the difference counts, by the kind of measure."""
 
 WARM_UP = 0.5
-"""Before each slice, in its length: it meets a server that other slices have warmed up already."""
+"""Length of the warm-up before each slice, relative to the slice: earlier slices have already warmed up the server."""
 
 
 @dataclass(frozen=True)
 class Measure:
-    """One quantity, and how much of it does not matter."""
+    """One quantity, and the margin within which differences do not matter."""
 
     kind: str
     path: str
@@ -50,21 +51,21 @@ class Measure:
     unit: str
     quantity: Callable[[Slice], float]
     sign: int = 1
-    """-1 where more is better."""
+    """-1 if higher is better."""
 
     @property
     def name(self) -> str:
-        """As in cpu-direct."""
+        """Returns a name such as cpu-direct."""
         return f"{self.kind}-{self.path}"
 
     def of(self, row: Row, build: str) -> list[float]:
-        """The values of a build in one round."""
+        """Returns the values of a build in one round."""
         return [self.quantity(one) for one in row["slices"] if one["build"] == build]
 
     def difference(self, row: Row) -> float:
-        """The logarithm of what head costs in what base costs, in one round: more is worse.
+        """Returns the logarithm of the cost ratio of head to base in one round: higher is worse.
 
-        As a mean of logarithms, that of base in head is exactly the opposite of it.
+        Because it is a mean of logarithms, the ratio of base to head is exactly the opposite.
         """
         base, head = (fmean(map(math.log, self.of(row, build))) for build in BUILDS)
         return self.sign * (head - base)
@@ -86,7 +87,7 @@ MEASURES = tuple(
 
 @dataclass(frozen=True)
 class Load:
-    """The open loop of both builds, found once for a comparison."""
+    """The open loop of both builds, calibrated once for a comparison."""
 
     ops: int
     """Iterations of an expensive request."""
@@ -96,26 +97,28 @@ class Load:
 
 @dataclass
 class CompareBed(TestBed):
-    """What every round uses. The generator is one for both, so that a change of it does not look like one of the server."""
+    """State that every round uses. Both builds share one generator, so that a change of the generator does not
+    look like a change of the server.
+    """
 
     builds: Mapping[str, Build] = field(default_factory=dict)
     closed: float = 0.0
-    """Seconds of a slice of the closed loop; one of the open loop lasts twice as long."""
+    """Seconds of a closed-loop slice; an open-loop slice lasts twice as long."""
     open: Load | None = None
 
     def of(self, build: str) -> Programs:
-        """The programs of a build."""
+        """Returns the programs of a build."""
         one = self.builds[build]
         return Programs(one.server, self.programs.peers, {"envoy": one.envoy} if one.envoy else {})
 
 
 Asked = tuple[Running, tuple[Running, ...]]
-"""What answers, a lane or a gateway, and the replicas behind it."""
+"""The process that responds, a lane or a gateway, and the replicas behind it."""
 
 
 @contextlib.contextmanager
 def started(bed: CompareBed, path: str, draw: Random) -> Iterator[dict[str, Asked]]:
-    """Both builds, in an order that is drawn."""
+    """Starts both builds in random order."""
     with contextlib.ExitStack() as stack:
         order = draw.sample(BUILDS, len(BUILDS))
         start = {"direct": _direct, "gateway": _gateway}[path]
@@ -124,14 +127,14 @@ def started(bed: CompareBed, path: str, draw: Random) -> Iterator[dict[str, Aske
 
 @contextlib.contextmanager
 def _direct(bed: CompareBed, build: str) -> Iterator[Asked]:
-    """One lane on the first CPU; the generator has the other."""
+    """Starts one lane on the first CPU; the generator has the other."""
     with running(Replica(), bed.of(build), [bed.cpus[0]]) as lane:
         yield lane, ()
 
 
 @contextlib.contextmanager
 def _gateway(bed: CompareBed, build: str) -> Iterator[Asked]:
-    """Envoy on the first CPU; its replica shares the other with the generator."""
+    """Starts Envoy on the first CPU; its replica shares the other with the generator."""
     programs, replica = bed.of(build), Replica(pin="off")
     with running(replica, programs, [bed.cpus[1]]) as behind:
         pool = [Endpoint(behind.port, replica.admin_port)]
@@ -144,9 +147,9 @@ def _gateway(bed: CompareBed, build: str) -> Iterator[Asked]:
 def slices(
     bed: CompareBed, asked: Mapping[str, Asked], loop: str, number: int, draw: Random
 ) -> Sequence[Slice]:
-    """The slices of one loop in a round."""
+    """Measures the slices of one loop in a round."""
     order = draw.choice(ORDERS)
-    # Two slices in a row are one of each build, and have the same arrivals.
+    # Two consecutive slices measure one of each build, with the same arrivals.
     seeds = [len(order) // 2 * number + place // 2 for place in range(len(order))]
     found = []
     for build, seed in zip(order, seeds, strict=True):

@@ -34,7 +34,7 @@ class SignedRank:
 
     def __init__(self, differences: Sequence[float]) -> None:
         pairs = combinations_with_replacement(differences, 2)
-        # Walsh averages: so many of them above a value is the test's statistic for that value.
+        # Walsh averages: the number of averages above a value is the test statistic for that value.
         self._averages = sorted((one + other) / 2 for one, other in pairs)
         self._tails = _tails(len(differences))
 
@@ -44,20 +44,20 @@ class SignedRank:
         return median(self._averages)
 
     def p_above(self, bound: float) -> float:
-        """The probability of differences at least this far above, if the true one is `bound` or less."""
+        """Returns the probability of differences at least this far above if the true one is `bound` or less."""
         return self._tails[len(self._averages) - bisect_right(self._averages, bound)]
 
     def p_below(self, bound: float) -> float:
-        """The probability of differences at least this far below, if the true one is `bound` or more."""
+        """Returns the probability of differences at least this far below if the true one is `bound` or more."""
         return self._tails[bisect_left(self._averages, bound)]
 
     def interval(self, error: float) -> tuple[float, float]:
-        """Bounds that the true difference is beyond with at most this probability on either side.
+        """Returns bounds that the true difference exceeds with at most this probability on either side.
 
-        The lower one is above a value exactly where `p_above` of that value is at most `error`.
+        The lower bound is above a value exactly if `p_above` of that value is at most `error`.
         """
         count = len(self._averages)
-        # By symmetry, so many averages may be on the wrong side of a bound, less one.
+        # By symmetry, one average less than this may be on the wrong side of a bound.
         outside = sum(tail <= error for tail in self._tails)
         if outside == 0:
             return -math.inf, math.inf
@@ -66,8 +66,8 @@ class SignedRank:
 
 @cache
 def _tails(count: int) -> tuple[float, ...]:
-    """The probability that the statistic is at least 0, 1, 2, ..., if the true difference is 0."""
-    # Of the ranks 1 to `count`, each is counted with probability 1/2.
+    """Returns the probability that the statistic is at least 0, 1, 2, ..., if the true difference is 0."""
+    # Each of the ranks 1 to `count` counts with probability 1/2.
     ways = [1]
     for rank in range(1, count + 1):
         longer = ways + [0] * rank
@@ -85,7 +85,7 @@ NO_SLOWER, NO_DIFFERENCE, FASTER = "no slower", "no difference", "faster"
 
 @dataclass(frozen=True)
 class Finding:
-    """What the rounds say of one measure: ratios of cost, head in base, where more is worse."""
+    """Result of the rounds for one measure: cost ratios of head to base, where higher is worse."""
 
     measure: str
     verdict: str
@@ -93,18 +93,20 @@ class Finding:
     low: float
     high: float
     margin: float
-    """Percent."""
+    """Margin in percent."""
     p_slower: float
-    """Of as much or more at random if head were worse by the margin only; adjusted."""
+    """Probability that chance alone shows this result or a more extreme one if head were worse by exactly the
+    margin; adjusted.
+    """
 
 
 @dataclass(frozen=True)
 class Look:
-    """What is known after some rounds."""
+    """Result after some rounds."""
 
     rounds: int
     error: float
-    """Of each claim, in this look."""
+    """Error probability of each claim in this look."""
     findings: tuple[Finding, ...]
 
     @property
@@ -121,14 +123,14 @@ class Look:
 
     @property
     def decided(self) -> bool:
-        """Whether more rounds would change nothing."""
+        """Whether additional rounds would change nothing."""
         return self.verdict != UNDECIDED
 
 
 def look(
     differences: Mapping[str, Sequence[float]], margins: Mapping[str, float], looks: int
 ) -> Look:
-    """Judges all measures by their differences until now; `looks` is the maximum number of looks.
+    """Judges all measures by the differences to date; `looks` is the maximum number of looks.
 
     The margins are in percent, by measure.
     """
@@ -167,7 +169,7 @@ def _verdict(slower: bool, faster: bool, inside: tuple[bool, bool]) -> str:
 
 
 def _holm(probabilities: Mapping[str, float]) -> dict[str, float]:
-    """Adjusted, so that each is compared with the error of the whole family."""
+    """Adjusts the probabilities, so that each can be compared with the error of the entire family."""
     adjusted, most = {}, 0.0
     order = sorted(probabilities, key=lambda name: probabilities[name])
     for index, name in enumerate(order):
@@ -177,5 +179,5 @@ def _holm(probabilities: Mapping[str, float]) -> dict[str, float]:
 
 
 def fewest_rounds(measures: int, looks: int) -> int:
-    """So many rounds it takes at least to call one of the measures slower."""
+    """Returns the minimum number of rounds that can show one of the measures to be slower."""
     return math.ceil(math.log2(measures * looks / ERROR))

@@ -1,4 +1,4 @@
-"""What a competitor is, and what it is asked: the target, its reply, and the rate of the open loop."""
+"""The definition of a competitor and of its requests: target, response, and rate of the open loop."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,13 +12,13 @@ MIXED, CORES = "mixed", "cores"
 IDLE, C10K, CONNECTIONS = "idle", "c10k", "connections"
 
 PARTS = (HELLO, DIV, FILE_4K, FILE_10K, WORK, MIXED, CORES, CONNECTIONS, IDLE, C10K)
-"""What can be measured of a competitor, in the order of the report."""
+"""Parts that can be measured for a competitor, in the order of the report."""
 
 FILES = (FILE_4K, FILE_10K, C10K)
-"""The parts for servers of static files."""
+"""Parts for static file servers."""
 
 HELD = f"{servers.CORELANE} without slow lanes"
-"""Its lanes are held by long requests, like any event loop."""
+"""Corelane without slow lanes: long requests hold its lanes, as in any event loop."""
 
 PLAIN = frozenset({HELLO, IDLE})
 COMPUTING = PLAIN | {DIV, WORK, MIXED}
@@ -26,19 +26,19 @@ COMPUTING = PLAIN | {DIV, WORK, MIXED}
 
 @dataclass(frozen=True)
 class Start:
-    """What a competitor is started with."""
+    """Parameters for starting a competitor."""
 
     address: str
     """HOST:PORT to listen on."""
     threads: int
-    """As many as it has CPUs."""
+    """Number of threads: one for each of its CPUs."""
     folder: Path
-    """Its own, empty: for its configuration and what it writes."""
+    """An initially empty folder for its configuration and output."""
     static: Path
-    """Its files are requested below /static/."""
+    """Folder whose files are requested below /static/."""
 
     def arguments(self) -> list[str]:
-        """The command line that all programs of `peers/` share."""
+        """Returns the command line that all programs in `peers/` share."""
         found = ["--listen", self.address, "--threads", str(self.threads)]
         return [*found, "--static", str(self.static)]
 
@@ -49,46 +49,49 @@ class Competitor:
 
     name: str
     family: str
-    """Of its language or kind, as in "Rust", "JVM", "web server", "floor"."""
+    """Family by language or kind, such as "Rust", "JVM", "web server" or "floor"."""
     parts: frozenset[str]
-    """What is measured of it."""
+    """The parts measured for it."""
     settings: str
-    """The recommended production settings that it runs with, and who recommends them; and why a
-    part is not measured, where that is not plain."""
+    """The recommended production settings that it runs with, and their source; and the reason why a part is not
+    measured, unless it is obvious.
+    """
     build: Callable[[str], Path]
-    """Builds or obtains it with a profile of cargo's (`release`, `dev`; others have one build);
-    the program to start. Called once for a run, never while something is measured."""
+    """Builds or obtains the program with a cargo profile (`release`, `dev`; others have one build) and returns
+    its path. Called once for a run, never during a measurement.
+    """
     argv: Callable[[Path, Start], list[str]]
-    """The command that starts the program. It stays in the foreground; its children are its own."""
+    """Returns the command that starts the program. It stays in the foreground; its children belong to it."""
     version: Callable[[Path], str]
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Added to that of the benchmark."""
+    """Variables added to the environment of the benchmark."""
     warm_up: float = 0.3
-    """Seconds of load before each measurement; more where code is compiled while it runs."""
+    """Seconds of load before each measurement; more if code is compiled at run time."""
     warm_up_first: float = 0.0
-    """Seconds of load once after its start, shared by all its requests."""
+    """Seconds of load once after its start, for all its requests together."""
     compilers: tuple[str, ...] = ()
-    """Names of its threads that compile its code while it runs, or how they begin."""
+    """Names, or their beginnings, of threads that compile its code at run time."""
 
 
 OPS = 20_000
-"""Iterations of `work`: some 30 µs, as much as a small handler computes."""
+"""Iterations of `work`: about 30 µs, the computing time of a small handler."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """One request, over and over."""
+    """One request, repeated."""
 
     name: str
     target: str
     body: bytes
     rate: float
-    """Requests per second of the open loop: what every competitor carries on one CPU, so that
-    latencies are those of servers that are not overloaded."""
+    """Requests per second of the open loop. Every competitor sustains this rate on one CPU, so that latencies
+    are those of servers that are not overloaded.
+    """
     ops: int | None = None
 
     def options(self, folder: Path) -> Mapping[str, object]:
-        """Of the load generator, which compares every reply; the folder is for what it reads."""
+        """Returns options of the load generator, which compares every response; the folder is for its input files."""
         if self.name == HELLO:
             return {}
         if self.ops is not None:
@@ -100,7 +103,7 @@ class Workload:
 
 
 def work_reply(ops: int) -> bytes:
-    """The reply of `/work`, as the reference service computes it."""
+    """Returns the response of `/work`, as the reference service computes it."""
     state = 1
     for _ in range(ops):
         state = (state * 6_364_136_223_846_793_005 + 1_442_695_040_888_963_407) % 2**64
@@ -128,7 +131,7 @@ class Placed(Startable):
     program: Path
     threads: int = 1
     patience: float = 60.0
-    """The slowest is a JVM on one CPU."""
+    """Seconds to wait; the slowest competitor is a JVM on one CPU."""
 
     @property
     def name(self) -> str:
@@ -150,7 +153,7 @@ class Placed(Startable):
 
 @dataclass(frozen=True)
 class Subject:
-    """A competitor that answers."""
+    """A running competitor."""
 
     competitor: Competitor
     process: Running

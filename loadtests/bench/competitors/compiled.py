@@ -1,4 +1,4 @@
-"""Compiled servers: the floor, those in Rust with corelane-server, and the HTTP server of Go."""
+"""Compiled servers: the floor, the Rust servers including corelane-server, and Go's HTTP server."""
 
 import subprocess
 from dataclasses import replace
@@ -182,7 +182,7 @@ def _make_go(folder: Path) -> None:
 
 
 def _version_go(program: Path) -> str:
-    """Of the Go that built it."""
+    """Returns the version of the Go toolchain that built it."""
     said = subprocess.run(["go", "version", program], capture_output=True, text=True, check=True)
     return said.stdout.split()[-1].removeprefix("go")
 

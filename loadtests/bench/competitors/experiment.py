@@ -27,7 +27,7 @@ BRIEF = {
 
 
 class Competitors(Experiment):
-    """Every competitor alone on one CPU, some on two; all in each round."""
+    """Measures each competitor alone on one CPU, and some on two; every round measures all of them."""
 
     name = "competitors"
     title = "Corelane and other servers"
@@ -60,7 +60,7 @@ class Competitors(Experiment):
     def measure_group(
         self, bed: CompetitorsBed, tasks: Sequence[Task], number: int
     ) -> Iterator[Row]:
-        """One competitor: starts of its own for start and memory, then all else."""
+        """Measures one competitor: start and memory with separate starts, then all other parts."""
         competitor = bed.competitor(tasks[0]["server"])
         wanted = [task["part"] for task in tasks]
 
@@ -96,8 +96,9 @@ class Competitors(Experiment):
         report.report(page, record)
 
     def failed(self, record: Record) -> int:
-        """What a peer does not carry as load grows, or leaves unanswered during long requests, is a finding; what
-        Corelane does not carry is an error."""
+        """Load that a peer cannot sustain, or leaves unanswered during long requests, is a finding; for
+        Corelane it is an error.
+        """
         return sum(
             row.get("wrong", 0)
             for row in record.rows

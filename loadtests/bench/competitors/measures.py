@@ -1,4 +1,4 @@
-"""What is measured of a competitor that runs, part by part."""
+"""Measures a running competitor, part by part."""
 
 import csv
 import tempfile
@@ -20,20 +20,21 @@ from loadtests.bench.networks import Kernel
 from tools import resolve
 
 CLOSED, OPEN = 0.8, 1.3
-"""Seconds of the loops."""
+"""Seconds of the closed and the open loop."""
 
 OPEN_WARM_UP = 0.2
-"""Seconds of an open loop before it is measured: the code is warm, the connections are new."""
+"""Seconds of an open loop before its measurement: the code is warm, but the connections are new."""
 
 SETTLING = 6.0
-"""Longest that a measurement is made again because code was compiled meanwhile."""
+"""Maximum seconds for which a measurement is repeated because the server compiled code during it."""
 
 IDLE = 0.5
-"""Waited for memory that goes back to the system."""
+"""Seconds to wait for memory that returns to the system."""
 
 CORES_OPS = 200_000
-"""Iterations of `/work` where CPUs are counted: some 0.3 ms, so that the load generator, which shares them,
-takes next to nothing."""
+"""Iterations of `/work` in the CPU count: about 0.3 ms, so that the load generator, which shares the CPUs,
+takes almost nothing.
+"""
 
 GROWING = (1, 8, 64, 512, 4096, 10_000)
 GROWING_QUICK = (1, 64, 1024)
@@ -42,12 +43,12 @@ Part = Callable[[CompetitorsBed, Subject, int], Iterator[Row]]
 
 
 def requests(workload: Workload) -> Part:
-    """CPU time and throughput in a closed loop, then latencies in an open one."""
+    """Measures CPU time and throughput in a closed loop, then latencies in an open loop."""
 
     def measure(bed: CompetitorsBed, subject: Subject, _round: int) -> Iterator[Row]:
         check(subject.process, workload.target, workload.body)
         options = workload.options(bed.folder)
-        # The generator never sleeps, or who is slower than it would pay for waking it.
+        # The generator never sleeps; otherwise servers slower than it would pay for its wake-ups.
         yield {"loop": "closed", **_closed(bed, subject, spin=True, **options)}
         if workload.ops is not None:
             options = {**options, "work_share": 1.0}
@@ -59,7 +60,7 @@ def requests(workload: Workload) -> Part:
 
 
 def cores(bed: CompetitorsBed, subject: Subject, _round: int) -> Iterator[Row]:
-    """Throughput where computing is all, and what a request costs where it is nearly nothing."""
+    """Measures throughput if computing dominates, and the cost of a request that computes almost nothing."""
     cpus = str(len(subject.process.cpus))
     yield {"cpus": cpus, "of": "hello", **_closed(bed, subject)}
     first = len(subject.process.cpus) > 1
@@ -67,7 +68,7 @@ def cores(bed: CompetitorsBed, subject: Subject, _round: int) -> Iterator[Row]:
 
 
 def connections(bed: CompetitorsBed, subject: Subject, _round: int) -> Iterator[Row]:
-    """Active connections in growing numbers. The number never falls, because servers rarely return memory."""
+    """Measures growing numbers of active connections. The number never falls, because servers rarely return memory."""
     process = subject.process
     before = process.resident_kib()
     for count in GROWING_QUICK if bed.plan.quick else GROWING:
@@ -82,7 +83,7 @@ def connections(bed: CompetitorsBed, subject: Subject, _round: int) -> Iterator[
 
 
 def idle(bed: CompetitorsBed, subject: Subject, _round: int) -> Iterator[Row]:
-    """The start, the memory of a server without load, and of many silent connections."""
+    """Measures the start, the memory of a server without load, and that of many silent connections."""
     process, count = subject.process, bed.plan.options.connections
     target, body = parts.Placed(subject.competitor, Path()).probe
     file = bed.folder / "probe"
@@ -92,7 +93,7 @@ def idle(bed: CompetitorsBed, subject: Subject, _round: int) -> Iterator[Row]:
         held.fill(1)
         before = process.resident_kib()
         held.fill(count - 1)
-        # Memory that goes back to the system does so within this time, or not at all.
+        # Servers return memory to the system within this time, or not at all.
         time.sleep(bed.plan.seconds(IDLE, 0.1))
         growth = process.resident_kib() - before
     memory = {"resident_kib": before, "kib_per_connection": growth / max(1, count - 1)}
@@ -100,7 +101,7 @@ def idle(bed: CompetitorsBed, subject: Subject, _round: int) -> Iterator[Row]:
 
 
 def _closed(bed: CompetitorsBed, subject: Subject, first: bool = False, **options: object) -> Row:
-    """Each connection asks again as soon as it is answered."""
+    """Runs a closed loop: each connection sends its next request as soon as the response has arrived."""
     process = subject.process
     options = {"connections": CONNECTIONS, "seconds": bed.plan.seconds(CLOSED), **options}
     options["warm_up"] = bed.plan.seconds(subject.competitor.warm_up, 0.1)
@@ -114,24 +115,24 @@ def _closed(bed: CompetitorsBed, subject: Subject, first: bool = False, **option
 
 
 EACH = 1.3
-"""Requests of ab for each connection: 13,000 for 10,000."""
+"""ab requests for each connection: 13,000 for 10,000 connections."""
 
 LONGEST = 30
-"""Seconds of one run of ab; what is not answered then has failed."""
+"""Maximum seconds of one ab run; requests without a response by then have failed."""
 
 AB_WARM_UP = 8.0
-"""Longest load before it, for those whose code is compiled while it runs."""
+"""Maximum seconds of load before ab, for servers that compile their code at run time."""
 
 FINE = 99.9
-"""A percent that ab does not tell itself."""
+"""A percentile that ab itself does not print."""
 
 
 def c10k(bed: CompetitorsBed, subject: Subject, _round: int) -> Iterator[Row]:
-    """One run of ab. A reply that is not the file is a ToolError: ab compares lengths only.
+    """Runs ab once. A response other than the file is a ToolError: ab compares lengths only.
 
-    `dropped` are handshakes that the kernel dropped because an accept queue was full. Each is repeated after a second
-    (RFC 6298 section 2.1), when ab has its replies from others. So ab counts none of these connections, and the others
-    waited behind fewer.
+    `dropped` are handshakes that the kernel dropped because an accept queue was full. The client retries each
+    after a second (RFC 6298 section 2.1), when ab has already received its responses on other connections. ab
+    therefore counts none of these connections, and the others waited behind fewer.
     """
     page, process = REQUESTS[FILE_10K], subject.process
     bed.warm_up(subject, AB_WARM_UP)
@@ -146,11 +147,11 @@ def c10k(bed: CompetitorsBed, subject: Subject, _round: int) -> Iterator[Row]:
             requests=count,
             concurrency=at_once,
             before=bed.beside(subject).argv(),
-            # -r: a connection that breaks counts as failed, and does not end the run.
+            # -r counts a broken connection as failed, instead of aborting the run.
             more=("-r", "-t", str(LONGEST), "-g", file.name),
         )
         times = {name: found.percentiles[at] for name, at in AB_QUANTILES.items()}
-        # In whole milliseconds, unlike those around it.
+        # ab prints this figure in whole milliseconds, unlike those around it.
         times["p999"] = min(max(_fine(Path(file.name)), times["p99"]), times["max"])
     row = {
         "requests": count,
@@ -167,7 +168,7 @@ AB_QUANTILES: Mapping[str, str] = {"p50": "50", "p99": "99", "max": "100"}
 
 
 def _fine(file: Path) -> float:
-    """One more percentile, from the milliseconds of each request (-g)."""
+    """Returns one more percentile, from the milliseconds of each request (-g)."""
     with file.open(newline="") as rows:
         times = [float(row["ttime"]) for row in csv.DictReader(rows, delimiter="\t")]
     return nearest(times, FINE)
@@ -178,14 +179,14 @@ SHARED: dict[str, Part] = {
     parts.MIXED: mixes.measure,
     parts.CORES: cores,
 }
-"""Measured one after the other of a server on one CPU that runs and is warm."""
+"""Parts measured one at a time on a running, warm server with one CPU."""
 
 ALONE: dict[str, Part] = {
     parts.IDLE: idle,
     parts.C10K: c10k,
     parts.CONNECTIONS: connections,
 }
-"""Each with its own start."""
+"""Parts that each restart the server."""
 
 PAIRED: dict[str, Part] = {parts.CORES: cores}
-"""Of a server with two CPUs, which it shares with the generator."""
+"""Parts of a server with two CPUs, which it shares with the generator."""

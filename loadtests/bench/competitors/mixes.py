@@ -1,6 +1,7 @@
-"""Two kinds of requests on one CPU: what the short ones pay for the long ones.
+"""Measures two kinds of requests on one CPU: the cost of long requests for short ones.
 
-And what the long ones get when the short ones would take the whole CPU."""
+Also measures how much CPU long requests get when short ones would take all of it.
+"""
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -12,52 +13,53 @@ from loadtests.bench.experiment.generator import Generator
 from loadtests.bench.experiment.plan import Row
 
 BUSY = 0.7
-"""Of the CPU, by both kinds together."""
+"""Share of the CPU that both kinds use together."""
 
 OVER = 1.5
-"""Of what the CPU can do, where the load is too much."""
+"""Load relative to the CPU's capacity, in overloaded mixes."""
 
 HELLO_MS = 0.02
-"""About what `/hello` takes with waking up: nearly nothing compared with the long ones."""
+"""Approximate time of `/hello` including the wake-up: almost nothing compared with long requests."""
 
 OPEN, ALONE, SATURATED, STARVING = "open", "alone", "saturated", "starving"
 
 SECONDS = {OPEN: 3.0, ALONE: 1.2, SATURATED: 1.8, STARVING: 2.5}
 
 WARM_UP, BRIEFLY = 0.6, 0.5
-"""Seconds before each load, in which a server may learn what the kinds cost, and of the load that finds what
-short requests cost."""
+"""Seconds before each load, in which a server may learn the cost of each kind; and seconds of the load that
+measures the cost of short requests.
+"""
 
 CROWD = 512
-"""Connections of the short ones meanwhile: whenever a long one ends, so many wait."""
+"""Connections of the short requests: whenever a long request ends, this many wait."""
 
 SENDERS = 4
-"""Connections of the long requests that starve."""
+"""Connections of the starving long requests."""
 
 QUANTILES = {"p50": "50", "p99": "99", "p999": "99.9", "max": "100"}
 
 
 @dataclass(frozen=True)
 class Mix:
-    """How many requests are long, and how long each kind takes."""
+    """The share of long requests, and the duration of each kind."""
 
     name: str
     share: float
     long_ms: float
     short_ms: float = 0.0
-    """0 is `/hello`."""
+    """0 selects `/hello`."""
 
     def rate(self, busy: float) -> float:
-        """Requests per second that keep so much of a CPU busy."""
+        """Returns the requests per second that keep this share of a CPU busy."""
         mean = self.share * self.long_ms + (1 - self.share) * (self.short_ms or HELLO_MS)
         return round(1e3 * busy / mean, 1)
 
     def options(self, bed: CompetitorsBed) -> Mapping[str, object]:
-        """Of the load generator."""
+        """Returns options of the load generator."""
         options = {"ops": bed.ops(self.long_ms), "work_share": self.share}
         if not self.short_ms:
             return options
-        # On its own path: routes are what a server can tell kinds by.
+        # Use a separate path, because servers distinguish kinds by route.
         ops = bed.ops(self.short_ms)
         file = bed.folder / f"work-{ops}"
         if not file.exists():
@@ -79,11 +81,11 @@ MIXES = {
         Mix("1% x 100", 0.01, 100.0, 1.0),
     )
 }
-"""By name, in the order of the report."""
+"""Mixes by name, in the order of the report."""
 
 
 def measure(bed: CompetitorsBed, subject: Subject, number: int) -> Iterator[Row]:
-    """The part `mixed`."""
+    """Measures the part `mixed`."""
     for mix in MIXES.values():
         rate, options = mix.rate(BUSY), {**mix.options(bed), "seed": number}
         yield _open(bed, subject, mix, OPEN, rate=rate, **options)
@@ -95,7 +97,7 @@ def measure(bed: CompetitorsBed, subject: Subject, number: int) -> Iterator[Row]
 
 
 def _open(bed: CompetitorsBed, subject: Subject, mix: Mix, loop: str, **options: object) -> Row:
-    """An open loop, whose latencies count from when a request was due."""
+    """Runs an open loop, whose latencies count from the due time of a request."""
     times = {"seconds": bed.plan.seconds(SECONDS[loop]), "warm_up": bed.plan.seconds(WARM_UP, 0.2)}
     row = bed.load(subject.process, "open", **times, **options)
     return {
@@ -109,13 +111,15 @@ def _open(bed: CompetitorsBed, subject: Subject, mix: Mix, loop: str, **options:
 
 
 def _starving(bed: CompetitorsBed, subject: Subject, number: int) -> Row:
-    """Long requests, one at a time on a few connections, next to short requests at 1.5 times the capacity of the CPU."""
+    """Measures long requests, one at a time on a few connections, next to short requests at 1.5 times the CPU's
+    capacity.
+    """
     process = subject.process
     seconds, options = bed.plan.seconds(SECONDS[STARVING]), CROWDED.options(bed)
     short = {"page": options["page"], "file": options["file"]}
     times = {"seconds": bed.plan.seconds(BRIEFLY), "warm_up": bed.plan.seconds(BRIEFLY, 0.1)}
     each_us = bed.load(process, "closed", spin=True, **times, **short)["cpu_us"]
-    # By the CPU time: replies per second would also depend on who else uses the CPU.
+    # Based on CPU time: responses per second would also depend on other processes.
     short |= {"rate": round(OVER * 1e6 / each_us, 1), "seed": number, "cut": True}
     loads = {
         "open": {**short, "work_share": 0.0, "connections": CROWD},
@@ -153,6 +157,6 @@ def _starving(bed: CompetitorsBed, subject: Subject, number: int) -> Row:
 
 
 def latency(row: Row, kind: str) -> Mapping[str, float]:
-    """Milliseconds by percentile; nothing if no reply was right."""
+    """Returns milliseconds by percentile; empty if no response was right."""
     found = row["latency_us"].get(kind)
     return {name: found[key] / 1e3 for name, key in QUANTILES.items()} if found else {}

@@ -1,4 +1,4 @@
-"""The rows that are ranked, and Corelane's place in each: one figure of one part, round by round."""
+"""Ranks the rows: Corelane's place in each, by one figure of one part, round by round."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,10 +12,12 @@ from loadtests.bench.experiment.servers import CORELANE
 FLOOR = "floor"
 
 MOST_DROPPED = 0.01
-"""Of a run's requests: with more handshakes dropped, latencies are of the few that got in."""
+"""Share of a run's requests: with more dropped handshakes, the latencies describe only the few accepted
+connections.
+"""
 
 ASIDE = {FLOOR, HELD}
-"""Shown and not ranked."""
+"""Servers that are shown but not ranked."""
 
 TITLES = {
     parts.HELLO: "`GET /hello`",
@@ -35,13 +37,13 @@ OWN, LATENCY = "A server's own cost", "Latencies"
 
 @dataclass
 class Row:
-    """Who takes how much."""
+    """A figure of all servers."""
 
     title: str
     name: str
     kind: str
     values: dict[str, dict[int, float]]
-    """By server and round."""
+    """Values by server and round."""
     digits: int = 2
     more_is_better: bool = False
 
@@ -54,20 +56,20 @@ Rounds = Mapping[int, float]
 
 @dataclass(frozen=True)
 class Place:
-    """Corelane compared with the best of the others."""
+    """Corelane compared with the best other server."""
 
     best: str
-    """Of the others."""
+    """Name of the best other server."""
     number: int
-    """Among all who compete, by the median."""
+    """Rank among all competitors, by the median."""
     of: int
     ratios: list[float]
-    """Corelane's value in that of the best other, in each round; empty where that is 0."""
+    """Ratio of Corelane's value to that of the best other server in each round; empty if the latter is 0."""
     standing: str
 
 
 def places(record: Record) -> Iterator[tuple[Row, Place]]:
-    """Corelane's place in every row in which it and at least one other take part."""
+    """Returns Corelane's place in every row that includes it and at least one other server."""
     for row in _rows(record):
         if CORELANE in row.values and len(row.values) > 1:
             yield row, place(CORELANE, row.values, row.more_is_better)
@@ -115,18 +117,19 @@ def _latencies(record: Record, figure: str, before: str, **labels: str) -> Itera
 
 
 def _dropped(record: Record) -> Iterator[str]:
-    """Who had many handshakes dropped by the kernel, in any round."""
+    """Returns the servers for which the kernel dropped many handshakes in any round."""
     for row in record.select(part=parts.C10K):
         if row.get("dropped", 0) > MOST_DROPPED * row.get("requests", 0):
             yield row["server"]
 
 
 def place(us: str, values: Mapping[str, Rounds], more_is_better: bool = False) -> Place:
-    """Where `us` stands: first where it is better than the best other in all rounds; behind where it is
-    worse in all, and worse than each round's rival; else level."""
+    """Returns the place of `us`: first if better than the best other in all rounds; behind if worse in all, and
+    worse than each round's rival; else level.
+    """
 
     def behind(ratio: float) -> float:
-        """Above 1 where we are worse."""
+        """Returns the ratio, which is above 1 if we are worse."""
         return 1 / ratio if more_is_better and ratio else ratio
 
     def loses(number: int) -> bool:
@@ -151,14 +154,15 @@ def place(us: str, values: Mapping[str, Rounds], more_is_better: bool = False) -
 
 
 def _rival(others: Mapping[str, Rounds], number: int, more_is_better: bool) -> str:
-    """The best other by all rounds except this one. A best of many that is chosen by the same rounds
-    was lucky in them: of eleven equal servers each was behind it in a third of the rows."""
+    """Returns the best other server in all rounds except this one. If the same rounds chose and judged the best
+    server, it would benefit from luck: of eleven equal servers, each was behind it in a third of the rows.
+    """
     there = {name: found for name, found in others.items() if number in found} or others
     rest = {
         name: [value for other, value in found.items() if other != number]
         for name, found in there.items()
     }
-    # A single round is all there is.
+    # There is only a single round.
     seen = {name: found for name, found in rest.items() if found} or {
         name: list(found.values()) for name, found in there.items()
     }

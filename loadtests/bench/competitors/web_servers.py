@@ -101,13 +101,14 @@ MMapFile {mapped}
   ForceType text/plain
 </Files>
 """
-"""AcceptFilter: by default the kernel keeps a connection until its request has come (tcp(7),
-TCP_DEFER_ACCEPT). With 10,000 at once the accept queue overflowed then, every thread held a connection
-without a request, and ab waited for half a minute in vain."""
+"""AcceptFilter: by default the kernel keeps a connection until its request has arrived (tcp(7),
+TCP_DEFER_ACCEPT). With 10,000 connections at once, the accept queue then overflowed, every thread held a
+connection without a request, and ab waited for half a minute in vain.
+"""
 
 PROCESSES = 2
 THREADS = 128
-"""Of each process."""
+"""Threads of each process."""
 
 APACHE_SETTINGS = (
     "event MPM, unlimited KeepAlive (MaxKeepAliveRequests 0, 75 s), EnableSendfile on, "
@@ -126,7 +127,7 @@ def _obtain(name: str) -> Path:
 
 
 def _itself(program: Path) -> Path:
-    """Of the script that starts what was unpacked, the program."""
+    """Returns the program itself, from the script that starts the unpacked one."""
     unpacked = program.parent.parent / "usr" / "sbin" / program.name
     return unpacked if unpacked.is_file() else program
 
@@ -140,7 +141,7 @@ def nginx(
     connections: int = CONNECTIONS,
     more: str = "",
 ) -> list[str]:
-    """The command of nginx with so many workers; `more` is part of its server."""
+    """Returns nginx's command with this many workers; `more` is part of its server block."""
     file = folder / "nginx.conf"
     text = NGINX.format(
         connections=connections,
@@ -150,7 +151,7 @@ def nginx(
         more=more,
         static=STATIC,
         threads=threads,
-        # As root nginx would become nobody, who may not look into the folder.
+        # As root, nginx would switch to nobody, who cannot enter the folder.
         user=getpass.getuser(),
     )
     file.write_text(text)
@@ -163,7 +164,7 @@ def _argv_nginx(program: Path, start: Start) -> list[str]:
 
 
 def _argv_apache(program: Path, start: Start) -> list[str]:
-    # As root it serves as another user, who must be able to read the files.
+    # As root, it serves as another user, who must be able to read the files.
     owner = account()
     site = start.folder / "site"
     shutil.copytree(start.static, site / "static")
@@ -191,7 +192,7 @@ def _argv_apache(program: Path, start: Start) -> list[str]:
 
 
 def _modules(program: Path) -> Path:
-    """In the unpacked folder, or where Debian installs them."""
+    """Returns the modules: in the unpacked folder, or where Debian installs them."""
     places = [program.parent.parent / "usr/lib/apache2/modules", Path("/usr/lib/apache2/modules")]
     found = next((place for place in places if place.is_dir()), None)
     if found is None:

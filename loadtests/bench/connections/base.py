@@ -1,4 +1,4 @@
-"""What a part of the benchmark fills in, and how it is reported."""
+"""The interface of a part of the benchmark, and its report."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,65 +11,65 @@ from loadtests.bench.experiment.record import Record, figure_of
 from loadtests.bench.experiment.servers import Pem
 
 QUICK = 0.2
-"""Numbers of connections with --quick, in the usual ones."""
+"""Scale of the connection counts with --quick."""
 
 
 @dataclass
 class ConnectionsBed(TestBed):
-    """What is found once."""
+    """State that is created once."""
 
     folder: Path = Path()
-    """For files of the run."""
+    """Folder for files of the run."""
     pem: Pem | None = None
 
     @property
     def share(self) -> float:
-        """Numbers of connections, in the usual ones."""
+        """Returns the scale of the connection counts."""
         return self.plan.options.share or (QUICK if self.plan.quick else 1.0)
 
     def count(self, usual: int, least: int = 8) -> int:
-        """So many connections instead of the usual number."""
+        """Returns the scaled number of connections."""
         return max(least, round(usual * self.share))
 
     @property
     def clients(self) -> Place:
-        """The CPU of the clients: the one that their server does not use."""
+        """Returns the CPU of the clients: the one that their server does not use."""
         return Place([self.cpus[1]])
 
 
 class Part:
-    """One thing that is measured, and its section of the report."""
+    """One measurement, and its section of the report."""
 
     scenario: str
     name: str
     title: str
     arms: Sequence[str]
     tables: Sequence[Sequence[Figure]]
-    """The columns of each table. Its lines are those that have the first figure."""
+    """The columns of each table. Its lines are those with the first figure."""
     rounds = 1.0
-    """In the benchmark's."""
+    """Share of the benchmark's rounds."""
     tools: Sequence[str] = ()
-    """Tools that it needs in addition to server and generator."""
+    """Tools that the part needs in addition to server and generator."""
 
     def rounds_of(self, plan: Plan) -> int:
-        """So many rounds of a run measure it."""
+        """Returns the number of rounds that measure the part."""
         return plan.rounds if plan.quick else max(1, round(self.rounds * plan.rounds))
 
     def prepare(self, bed: ConnectionsBed) -> None:
-        """Finds what all rounds share."""
+        """Prepares what all rounds share."""
 
     def measure(self, bed: ConnectionsBed, arms: Sequence[str], number: int) -> Iterator[Row]:
-        """Measures these arms, in this order; rows have the `arm`, and a `line` if one has several."""
+        """Measures these arms in this order; rows contain the `arm`, and a `line` if it has several."""
         raise NotImplementedError
 
     def brief(self, row: Row) -> str:
-        """A short summary of a row."""
+        """Returns a short summary of a row."""
         figures = {one.title: figure_of(row, one.name) for one in self.tables[0] if not one.over}
         words = [f"{title} {value:,.2f}" for title, value in figures.items() if value]
         return f"{row.get('line', row['arm'])}: {', '.join(words[:3])}, {row['wrong']} wrong"
 
     def report(self, page: Page, record: Record) -> None:
-        """Adds tables."""
+        """Adds tables to the report."""
         lines = self.lines(record)
         for table in self.tables:
             first = table[0]
@@ -77,7 +77,7 @@ class Part:
             page.figures("", there, *table)
 
     def lines(self, record: Record) -> dict[str, dict[str, object]]:
-        """In the order of the arms, and of one arm as they were measured."""
+        """Returns the lines in the order of the arms, and within an arm in the order of measurement."""
         arms = record.labels("arm", part=self.name)
         rows = sorted(record.select(part=self.name), key=lambda row: arms.index(row["arm"]))
         names = dict.fromkeys(row["line"] for row in rows)

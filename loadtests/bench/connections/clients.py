@@ -17,55 +17,55 @@ COLUMNS = ("due_ms", "begun_ms", "connected_ms", "answered_ms")
 PERCENTILES = {"p50": 50, "p99": 99, "max": 100}
 
 AHEAD_NS = 50_000_000
-"""So that every process has read its line when they begin."""
+"""Lead time, so that every process has read its line before they begin."""
 
 WINDOW = 64
-"""So many are being opened at a time: as fast as the server takes them, and no crowd."""
+"""Connections opened concurrently: as fast as the server accepts them, without a crowd."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """What connections did together: a column has an entry for each, in milliseconds from the begin."""
+    """What a set of connections did: each column has an entry per connection, in milliseconds since the start."""
 
     columns: dict[str, list[float | None]]
     faults: dict[str, int]
     most_at_once: int
     seconds: float
     cpu_seconds: float
-    """Of the generator."""
+    """CPU time of the generator."""
 
     @property
     def count(self) -> int:
-        """How many took part."""
+        """Returns the number of connections."""
         return len(self.columns["due_ms"])
 
     @property
     def failed(self) -> int:
-        """How many did not end as they should."""
+        """Returns the number of connections that did not end as expected."""
         return sum(self.faults.values())
 
     def times(self, end: str, begin: str = "begun_ms") -> list[float]:
-        """How long each took from one thing to the other, shortest first."""
+        """Returns how long each connection took between two events, shortest first."""
         pairs = zip(self.columns[end], self.columns[begin], strict=True)
         return sorted(last - first for last, first in pairs if last is not None)
 
     def last(self, column: str) -> float:
-        """When the last of them did it, in seconds."""
+        """Returns when the last connection reached the event, in seconds."""
         return max((at for at in self.columns[column] if at is not None), default=0.0) / 1e3
 
 
 class Holders:
-    """Several processes that do the same at the same time."""
+    """Several generator processes that execute the same command simultaneously."""
 
     def __init__(self, generators: Sequence[Generator]) -> None:
         self._generators = generators
         self._pool = ThreadPoolExecutor(max(1, len(generators)))
 
     def open(self, connections: int, *, seconds: float = 0.0, ask: bool = True, **pace) -> Stage:
-        """Opens so many more in all, spread over so long, each with one request.
+        """Opens this many more connections in total, spread over this time, each with one request.
 
-        After a `burst` of them each process looks at what came back; without it, after all that are due. It
-        has at most a `window` of them under way.
+        Each process reads responses after a `burst` of connections, or else after all that are due. It keeps at
+        most a `window` of them in progress.
         """
         count = len(self._generators)
         shares = [connections // count + (index < connections % count) for index in range(count)]
@@ -73,7 +73,7 @@ class Holders:
         return self._stage(lines, {"seconds": seconds, **pace})
 
     def fill(self, connections: int) -> Stage:
-        """Opens so many more as fast as they are taken in; all of them have to be."""
+        """Opens this many more connections as fast as the server accepts them; all of them must succeed."""
         stage = self.open(connections, window=WINDOW)
         if stage.failed:
             raise ToolError(
@@ -82,11 +82,11 @@ class Holders:
         return stage
 
     def ask(self, seconds: float = 0.0) -> Stage:
-        """One request on each, spread over so long."""
+        """Sends one request on each connection, spread over this time."""
         return self._stage([{"do": "ask"} for _ in self._generators], {"seconds": seconds})
 
     def look(self) -> dict:
-        """How many are still there, and what has become of the others."""
+        """Returns the number of open connections, and the fate of the others."""
         found = self._tell([{"do": "look"} for _ in self._generators])
         refusals: Counter[str] = Counter()
         for one in found:
@@ -116,7 +116,7 @@ class Holders:
         return list(self._pool.map(lambda pair: pair[0].measure(pair[1]), told))
 
     def close(self) -> None:
-        """Ends the threads; one that waits for its process ends with that."""
+        """Ends the threads; a thread that waits for its process ends with it."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
@@ -124,11 +124,11 @@ class Holders:
 def holders(
     program: Path, to: Sequence[str], place: Place, processes: int = 1, **options: object
 ) -> Iterator[Holders]:
-    """So many processes; each has its own loopback address, as one has too few ports for all."""
+    """Starts this many processes, each on its own loopback address, because one address has too few ports for all."""
     with ExitStack() as parts:
         found = []
         for index in range(processes):
-            # Each begins with another server, so that all have as many.
+            # Each process begins with a different server, so that all servers get equally many connections.
             first = index % len(to)
             addresses = ",".join([*to[first:], *to[:first]])
             mine = {"from": f"127.0.{1 + index}.1", **options} if processes > 1 else options
@@ -139,24 +139,24 @@ def holders(
 
 
 class Live:
-    """Live requests to all servers alternately, open loop: a late one counts from when it was due."""
+    """Sends live requests to all servers alternately in an open loop: a late request counts from its due time."""
 
     def __init__(self, generator: Generator, rate: float) -> None:
         self._generator, self._rate, self._seed = generator, rate, 0
 
     def measure(self, seconds: float) -> dict:
-        """Their quantiles in milliseconds, and what is counted."""
+        """Returns the quantiles in milliseconds, and the counts."""
         self.begin(seconds)
         return self.result()
 
     def begin(self, seconds: float) -> None:
-        """Starts it in the background."""
+        """Starts a turn in the background."""
         self._seed += 1
         turn = {"rate": self._rate, "seconds": seconds, "work_share": 0.0}
         self._generator.tell(json.dumps({**turn, "seed": self._seed}))
 
     def result(self) -> dict:
-        """What came of it."""
+        """Returns the result of the turn."""
         found = self._generator.answer()
         samples = found.pop("samples")
         rows = zip(samples["latency_ms"], samples["right"], strict=True)
@@ -167,12 +167,12 @@ class Live:
 def live(
     program: Path, to: Sequence[str], cpu: int, rate: float, connections: int
 ) -> Iterator[Live]:
-    """Live requests, first on their CPU: a late generator would look like a late reply."""
+    """Runs live requests with priority on their CPU: a late generator would look like a late response."""
     place = Place([cpu], first=True)
     with Generator(program, place, "turns", ",".join(to), connections=connections) as generator:
         yield Live(generator, rate)
 
 
 def quantiles(times: Sequence[float]) -> dict[str, float]:
-    """The nearest rank of each; none of no times."""
+    """Returns the nearest rank of each percentile; empty without times."""
     return {name: nearest(times, percent) for name, percent in PERCENTILES.items() if times}

@@ -1,4 +1,4 @@
-"""`connections`: what idle, moving and slow connections cost, and what happens when all come at once."""
+"""`connections`: measures the cost of idle, moving and slow connections, and of many at once."""
 
 import argparse
 import random
@@ -53,7 +53,7 @@ class Connections(Experiment):
     @contextmanager
     def test_bed(self, plan: Plan, tasks: Sequence[Task]) -> Iterator[ConnectionsBed]:
         parts = [PARTS[name] for name in dict.fromkeys(task["part"] for task in tasks)]
-        # All is obtained before the network is left.
+        # Obtain everything before leaving the network.
         programs = _programs(plan, parts)
         cpus = servers.first_cpus(2)
         with tempfile.TemporaryDirectory(prefix="bench-") as folder, networks.own():

@@ -1,4 +1,6 @@
-"""S3's ladder: idle and slow connections that are held, and 20,000 requests of 4 KiB at once; with the gateway too."""
+"""S3's ladder: idle and slow connections that are held, and 20,000 requests of 4 KiB at once; also through the
+gateway.
+"""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,35 +20,35 @@ from loadtests.bench.experiment.servers import STATIC
 from loadtests.bench.networks import Kernel
 
 REPLICAS = 2
-"""At least; and as many behind the gateways, however many there are."""
+"""Minimum number of replicas; gateways always have exactly this many."""
 
 GATEWAY_VALUES = {
-    # As the chart requires, less than half of the configured descriptors.
+    # The chart requires less than half of the configured descriptors.
     "listener": {"connections": 30_000, "backlog": networks.BACKLOG},
     # Large, because its overload protection would affect the measurement.
     "memory": "2Gi",
     "upstream": {
-        # Few: a request then waits for an open one, which costs less than another connection.
+        # Few, because waiting for an open connection costs less than opening another.
         "limits": {
             "connections": 256,
             "connectionsPerReplica": 128,
             "pending": 20_000,
             "requests": 20_000,
         },
-        # One turn of its loop serves thousands of clients before it processes the answer to its own
-        # SYN. With the default of 2 s it may reject the requests that wait for it.
+        # One iteration of its event loop serves thousands of clients before it processes the answer to its own
+        # SYN. With the default of 2 s, it may reject the requests that wait for the connection.
         "connectTimeout": "10s",
     },
 }
-"""What a gateway of so many connections is given; all else is the chart's default."""
+"""Values for a gateway with this many connections; all others are the chart's defaults."""
 
 PAGE, LARGE = "4k.txt", "large.bin"
 LARGE_BYTES = 4 << 20
-"""A reply that no socket's buffers take as a whole."""
+"""A response that exceeds the buffers of any socket."""
 
 
 class Ladder(Part):
-    """Replicas directly, or gateways before two of them."""
+    """Clients connect directly to replicas, or to gateways in front of two replicas."""
 
     scenario = "ladder"
     tools = ("helm", "supervisord", "envoy")
@@ -63,7 +65,7 @@ class Ladder(Part):
     def serving(
         self, bed: ConnectionsBed, cpus: list[int], connections: int, *flags: str, gateway: bool
     ) -> AbstractContextManager[Fleet]:
-        """For so many connections, none of whose processes has more than it may."""
+        """Starts processes for this many connections, none of which holds more than it may."""
         most = networks.most_connections()
         processes = max(REPLICAS, -(-connections // most))
         flags = ("--static.root", str(self._root), *flags)
@@ -73,7 +75,7 @@ class Ladder(Part):
         return fleet(servers, bed.programs, cpus, gateway=config, gateways=processes)
 
     def page_of(self, name: str) -> dict[str, object]:
-        """The request of clients."""
+        """Returns the request of the clients."""
         return {"page": f"/static/{name}", "file": self._root / name}
 
 
@@ -83,7 +85,7 @@ SECONDS = 2.0
 OPENED_PER_SECOND = 5_000.0
 
 HEADER_SECONDS = 10.0
-"""Time for a whole header, of the server as of the gateway (timeouts.header)."""
+"""Maximum seconds for a complete header, at the server and the gateway (timeouts.header)."""
 
 HELD = {
     f"{path} {count} {title}": (path == "gateway", count, manner)
@@ -98,16 +100,16 @@ HELD = {
         ("direct", "gateway"),
     )
 }
-"""Whether they come through gateways, their number, and what they do."""
+"""Whether connections come through gateways, their number, and their behaviour."""
 
 
 class Held(Ladder):
-    """Live requests without held connections, and then with them."""
+    """Measures live requests without held connections, and then with them."""
 
     name = "held"
     title = "Idle and slow connections during live requests"
     arms = tuple(HELD)
-    # Each slow reader holds a connection to a replica, so their number is that of the chart.
+    # Each slow reader occupies a connection to a replica, so the chart's limit determines their number.
     values: ClassVar = {**GATEWAY_VALUES, "upstream": {"connectTimeout": "10s"}}
     rounds = 0.4
     tables = (
@@ -152,7 +154,7 @@ class Held(Ladder):
             with holders(program, serving.to, bed.clients, processes, **options) as held:
                 begun = connections / OPENED_PER_SECOND
                 stage = held.open(connections, seconds=begun, ask=idle)
-                # What is given back at all is given back within this time.
+                # Memory returns to the system within this time, or not at all.
                 time.sleep(0.3)
                 grown = {name: kib - before[name] for name, kib in _memory(serving).items()}
                 watch = Watch(serving.cpu_seconds)
@@ -163,7 +165,7 @@ class Held(Ladder):
         lost = connections - stage.failed - left["open"] if idle else 0
         return {
             "requests": connections + alone["requests"] + beside["requests"],
-            # Slow clients themselves may be refused.
+            # The server may reject the slow clients themselves.
             "wrong": stage.failed + lost + alone["wrong"] + beside["wrong"],
             "open_s": stage.last("connected_ms"),
             "connect_ms": quantiles(stage.times("connected_ms")),
@@ -184,7 +186,7 @@ def _memory(serving: Fleet) -> dict[str, float]:
 
 
 def _refused(held: Holders) -> dict:
-    """Waits until none is left, or for longer than a header may take."""
+    """Waits until none remains, or for longer than a header may take."""
     deadline = time.monotonic() + 1.5 * HEADER_SECONDS
     while (found := held.look())["open"] > 0 and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -193,10 +195,10 @@ def _refused(held: Holders) -> dict:
 
 REQUESTS = 20_000
 FIRST = 50
-"""Connections that ask first, unmeasured: who has never been asked reads the file and starts threads."""
+"""Connections that first send a request, unmeasured: a new server reads the file and starts threads."""
 
 PROCESSES = 2
-"""Of the generator: one for each CPU, and none needs more descriptors than it may have."""
+"""Processes of the generator: one for each CPU, and none exceeds its limit of descriptors."""
 
 MOMENT, OPEN = "at the same time", "at the same time on open connections"
 PATTERNS: dict[str, dict[str, float]] = {
@@ -204,16 +206,16 @@ PATTERNS: dict[str, dict[str, float]] = {
     "as fast as they can": {"burst": 64},
     **{f"within {window:g} s": {"seconds": window} for window in (0.5, 1.0, 2.0)},
 }
-"""All begin before the first reply is read; or replies are read in between; or they are spread."""
+"""Patterns: all begin before the first response is read; responses are read in between; or the requests are spread."""
 
 FROM_DISK = ("--static.cache", "0", "--limits.blocking-queue", str(REQUESTS))
-"""Every request opens the file and reads it, and as many may wait for that as come."""
+"""Every request opens and reads the file, and any number of them may wait for it."""
 
 FLOOR, MEMORY, DISK, GATEWAY = "floor", "server", "server from disk", "gateway at once"
 
 
 class AtOnce(Ladder):
-    """Every pattern with each target; all share the CPUs."""
+    """Runs every pattern with each target; all processes share the CPUs."""
 
     name = "at-once"
     title = "20,000 requests at once"
@@ -268,7 +270,7 @@ class AtOnce(Ladder):
 
 
 def _together(serving: Fleet, begin: Callable[[], Stage]) -> Row:
-    """What connections do together, what the kernel counts, and the CPU time that is taken."""
+    """Returns the figures of all connections together, the kernel's counters, and the CPU time."""
     kernel, watch = Kernel(), Watch(serving.cpu_seconds)
     stage = begin()
     return {

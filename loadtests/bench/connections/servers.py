@@ -34,21 +34,21 @@ ssl_certificate {0};
     ssl_certificate_key {1};
     ssl_protocols TLSv1.3;
     ssl_session_cache off;"""
-"""No cache: no client comes back, and nginx is not to keep a session for it."""
+"""No session cache: no client returns, and nginx should not keep sessions."""
 
 ROOM_OF_NGINX = 1.25
-"""It closes idle connections when less than a sixteenth of its table is free (ngx_connection.c)."""
+"""nginx closes idle connections when less than a sixteenth of its table is free (ngx_connection.c)."""
 
 
 def replica(*flags: str, room: int = 12_000, **more: object) -> Replica:
-    """corelane-server; no limit of its own is to be what is measured."""
+    """Returns corelane-server with limits so high that none of them affects the measurement."""
     own = ("--backlog", str(BACKLOG), "--limits.queue", str(room))
     return Replica((*own, *flags), room=room, **more)
 
 
 @dataclass(frozen=True)
 class Nginx(Startable):
-    """nginx with one worker, and no end of keep-alive."""
+    """nginx with one worker, and no limit on keep-alive."""
 
     room: int
     pem: Pem | None = None
@@ -63,7 +63,7 @@ class Nginx(Startable):
 
 @dataclass(frozen=True)
 class Floor(Startable):
-    """What the kernel alone costs: the same file from an array."""
+    """The cost of the kernel alone: the same file from an array."""
 
     name: str = "floor"
 
@@ -74,7 +74,7 @@ class Floor(Startable):
 
 @dataclass(frozen=True)
 class Fleet:
-    """Servers of one kind that answer, and the gateways before them."""
+    """Running servers of one kind, and the gateways in front of them."""
 
     servers: list[Running]
     admins: list[str]
@@ -82,29 +82,29 @@ class Fleet:
 
     @property
     def to(self) -> list[str]:
-        """The addresses for clients."""
+        """Returns the addresses for clients."""
         return [one.address for one in self.gateways or self.servers]
 
     def resident_kib(self) -> dict[str, int]:
-        """Resident memory of each part."""
+        """Returns the resident memory of each part."""
         parts = {"server": self.servers, "gateway": self.gateways}
         return {name: sum(one.resident_kib() for one in found) for name, found in parts.items()}
 
     def cpu_seconds(self) -> float:
-        """CPU time of all processes."""
+        """Returns the CPU time of all processes."""
         return sum(one.cpu_seconds() for one in (*self.servers, *self.gateways))
 
     def total(self, name: str) -> float:
-        """The sum of a family's series over all replicas."""
+        """Returns the sum of a family's series over all replicas."""
         return sum(total(metrics(admin), name) for admin in self.admins)
 
     def rest(self, connections: int) -> None:
-        """Waits until so many are parked."""
+        """Waits until this many connections are parked."""
         what = f"{connections:,} connections are parked"
         eventually(lambda: self.total(PARKED) >= connections, what, patience=PATIENCE, pause=0.1)
 
     def drain(self) -> dict:
-        """Tells all to end, and waits for them."""
+        """Requests the end of all processes, and waits for it."""
         begun = time.monotonic()
         for one in self.servers:
             one.process.signal(signal.SIGTERM)
@@ -123,7 +123,7 @@ def fleet(
     gateway: dict | None = None,
     gateways: int = 1,
 ) -> Iterator[Fleet]:
-    """All of these, with so many gateways before them if there is a configuration, which has placeholders for them."""
+    """Starts all servers, and this many gateways in front of them if there is a configuration (with placeholders)."""
     with ExitStack() as stack:
         found = [stack.enter_context(running(one, programs, cpus)) for one in servers]
         replicas = [one for one in servers if isinstance(one, Replica)]
@@ -139,6 +139,8 @@ def fleet(
 
 
 def configuration(tools: dict[str, Path], replicas: int, more: dict) -> dict:
-    """What the chart renders for the gateway of so many replicas, without a log."""
+    """Returns the configuration that the chart renders for a gateway with this many replicas, without an access
+    log.
+    """
     found = proxies.configuration(tools, proxies.placeholders(replicas), more=more)
     return proxies.without_log(found)

@@ -1,4 +1,4 @@
-"""What a benchmark fills in; the harness does the rest."""
+"""The interface of a benchmark; the harness does the rest."""
 
 import argparse
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,89 +11,89 @@ from loadtests.bench.experiment.record import Record
 
 
 class Experiment:
-    """A benchmark: what is measured, and how it is reported."""
+    """A benchmark: its measurements and its report."""
 
     name: str
     title: str
     help: str
     lead = ""
-    """Where the method and the conclusions are."""
+    """A link to the method and the conclusions."""
     rounds = 5
     seconds = 1.0
-    """Usual length of the main measured part: what --seconds is compared with."""
+    """Usual length of the main measured part, to which --seconds is compared."""
     quick = 0.2
-    """The scale of --quick, which also makes one round."""
+    """The scale of --quick, which also reduces the benchmark to one round."""
     cpus = 2
-    """So many are needed."""
+    """Number of CPUs that the benchmark needs."""
     root = False
     together: tuple[str, ...] | None = None
-    """Tasks that are equal in these labels are measured in one go; None for each alone."""
+    """Tasks with equal values of these labels are measured together; None measures each task separately."""
     at_once = 1
-    """Groups that are measured at the same time; more than 1 only where nobody's CPU is the figure."""
+    """Groups that are measured concurrently; more than 1 only if CPU time is not a figure."""
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        """Adds options of its own; they arrive in `plan.options`."""
+        """Adds the benchmark's own options, which arrive in `plan.options`."""
 
     def tasks(self, plan: Plan) -> list[Task]:
-        """Everything that a round measures, before --only; nothing is started or built here."""
+        """Returns the tasks of a round, before --only applies. Starts and builds nothing."""
         raise NotImplementedError
 
     def test_bed(self, plan: Plan, tasks: Sequence[Task]) -> AbstractContextManager[TestBed]:
-        """Builds and starts what lasts for the run."""
+        """Builds and starts everything that lasts for the run."""
         return nullcontext(TestBed(plan, ()))
 
     def measure(self, bed: Any, task: Task, number: int) -> Iterable[Row] | Row:
-        """Measures a task in a round: one row, or several with more labels."""
+        """Measures a task in a round; returns one row, or several with additional labels."""
         raise NotImplementedError
 
     def measure_group(self, bed: Any, tasks: Sequence[Task], number: int) -> Iterator[Row]:
-        """Measures tasks that go together; the rows have their labels."""
+        """Measures tasks that belong together; yields rows with their labels."""
         for task in tasks:
             rows = self.measure(bed, task, number)
             yield from ({**task, **row} for row in ([rows] if isinstance(rows, dict) else rows))
 
     def enough(self, rows: Sequence[Row], number: int, plan: Plan) -> bool:
-        """Whether to stop after this round; by default after the planned ones."""
+        """Whether to stop after this round; by default after the planned number."""
         return number >= plan.rounds
 
     def optional(self, task: Task) -> bool:
-        """Whether the run continues without a task that cannot be measured. The report names it."""
+        """Whether the run continues without a task that cannot be measured. The report names the task."""
         return False
 
     def alone(self, tasks: Sequence[Task]) -> bool:
-        """Whether a group is measured alone, where others are measured at the same time."""
+        """Whether a group is measured alone while others are measured concurrently."""
         return False
 
     def abort(self) -> None:
         """Ends concurrent measurements, so that waits for them fail."""
 
     def brief(self, row: Row) -> str:
-        """A short summary of a row, for progress messages."""
+        """Returns a short summary of a row, for progress messages."""
         return ""
 
     def verdicts(self, record: Record) -> Iterable[str]:
-        """Sentences on the targets."""
+        """Returns sentences about the targets."""
         return ()
 
     def report(self, page: Page, record: Record) -> None:
-        """Adds tables and pictures."""
+        """Adds tables and charts to the report."""
         raise NotImplementedError
 
     def page(self, record: Record) -> Page:
-        """The whole report."""
+        """Returns the complete report."""
         page = Page(self.title, record, self.lead)
         page.points([*self.verdicts(record), *page.quality()])
         self.report(page, record)
         return page
 
     def failed(self, record: Record) -> int:
-        """Requests with a wrong answer or none; the exit status is 1 if there are any."""
+        """Returns the number of requests with a wrong answer or none; if there are any, the exit status is 1."""
         return sum(row.get("wrong", 0) for row in record.rows)
 
     def unfit(self) -> str:
-        """Why this machine cannot measure it, if so: the command says that and ends well."""
+        """Reason to skip on this machine, or "": printed, exit status 0."""
         return ""
 
     def ended(self, record: Record) -> int:
-        """What follows the report of a run; the exit status."""
+        """Runs after the report; returns the exit status."""
         return 1 if self.failed(record) else 0

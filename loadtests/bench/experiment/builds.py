@@ -1,4 +1,4 @@
-"""The programs under measurement: obtained, built, and their versions."""
+"""Obtains and builds the measured programs, and records their versions."""
 
 import os
 import shutil
@@ -18,13 +18,13 @@ BENCH = REPOSITORY / "loadtests" / "bench"
 
 @dataclass(frozen=True)
 class Programs:
-    """Where everything that runs in a benchmark is."""
+    """Paths of all programs that a benchmark runs."""
 
     server: Path = Path()
     peers: Path = Path()
-    """The folder of the generator, and of what else is built from loadtests/bench."""
+    """Folder of the generator, and of other programs built from loadtests/bench."""
     tools: dict[str, Path] = field(default_factory=dict)
-    """By their names in hack/tools."""
+    """Tools by their names in hack/tools."""
 
     @property
     def generator(self) -> Path:
@@ -42,7 +42,7 @@ def obtain(server: Path | None, profile: str, *peers: str, tools: Iterable[str] 
 
 
 def build(packages: list[str], profile: str, *options: str) -> Path:
-    """Builds packages, with more of cargo's options; the folder of their programs."""
+    """Builds packages with additional cargo options; returns the folder of their programs."""
     argv = ["cargo", "build", "--locked", "--profile", profile]
     argv += [argument for package in packages for argument in ("-p", package)]
     argv += options
@@ -55,7 +55,7 @@ def build(packages: list[str], profile: str, *options: str) -> Path:
 
 
 def describe() -> dict[str, str]:
-    """The versions of the compiler, and of what decides the speed of the servers."""
+    """Returns the versions of the compiler and of everything that determines the servers' speed."""
     rustc = subprocess.run(["rustc", "--version"], capture_output=True, text=True, check=True)
     versions = locked()
     return {"rustc": rustc.stdout.split()[1]} | {
@@ -64,13 +64,13 @@ def describe() -> dict[str, str]:
 
 
 def locked() -> dict[str, str]:
-    """The locked versions by package; of a package that is locked twice, the newer."""
+    """Returns the locked versions by package; if a package is locked twice, the newer version."""
     packages = tomllib.loads((SERVICES / "Cargo.lock").read_text())["package"]
     return {package["name"]: package["version"] for package in packages}
 
 
 def kept(name: str, sources: Iterable[Path], with_what: str, make: Callable[[Path], None]) -> Path:
-    """The folder of `name` for these sources and this compiler; made if it is not there."""
+    """Returns the folder of `name` for these sources and this compiler; creates it if it is missing."""
     files = sorted(sources)
     content = [part for file in files for part in (file.name, file.read_bytes())]
     folder = cache.root() / "bench" / f"{name}-{cache.key(with_what, *content)}"
@@ -87,7 +87,7 @@ def kept(name: str, sources: Iterable[Path], with_what: str, make: Callable[[Pat
 def run(
     name: str, argv: list[str], folder: Path, environment: dict[str, str] | None = None
 ) -> None:
-    """Runs a build in a folder, saying what it does."""
+    """Runs a build in a folder and prints a progress line."""
     log = cache.log(f"bench-{name}")
     log.unlink(missing_ok=True)
     with progress.step("build", f"{name}: {' '.join(argv[:2])}", log):
@@ -95,7 +95,7 @@ def run(
 
 
 def version_of(argv: list[str], what_for: str) -> str:
-    """What a compiler that must be on PATH says its version is."""
+    """Returns the version that a compiler prints; the compiler must be on PATH."""
     if not shutil.which(argv[0]):
         raise ToolError(f"{argv[0]} is not on PATH: it builds {what_for}")
     result = subprocess.run(argv, capture_output=True, text=True, check=True)

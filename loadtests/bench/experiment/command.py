@@ -1,4 +1,4 @@
-"""The command line of every benchmark, and what happens when it is run."""
+"""The command line of every benchmark, and the run itself."""
 
 import argparse
 import os
@@ -25,10 +25,11 @@ def run(
     keep: Callable[[Iterable[Row]], list[Row]],
     missing: dict[str, str],
 ) -> None:
-    """Measures until it is enough. Each round has another order, so that none is always the first.
+    """Measures rounds until the benchmark has enough. Each round changes the order, so that no task is always
+    first.
 
-    `keep` receives the rows of every group and returns all rows to date; `missing` gets the optional tasks
-    that could not be measured, which later rounds leave out.
+    `keep` receives the rows of every group and returns all rows to date; `missing` gets the optional tasks that
+    could not be measured, which later rounds leave out.
     """
     waiting, number, rows = groups(tasks, experiment.together), 0, []
     while waiting:
@@ -48,7 +49,7 @@ def run(
 def _each(
     group: Callable[[list[Task]], list[Row]], order: list[list[Task]], experiment: Experiment
 ) -> Iterable[list[Row]]:
-    """The rows of each group, as they are ready. Those that need the machine alone come last."""
+    """Yields the rows of each group as they become ready. Groups that need the machine alone come last."""
     alone = [of for of in order if experiment.at_once == 1 or experiment.alone(of)]
     order = [of for of in order if of not in alone]
     yield from _at_once(group, order, experiment)
@@ -92,7 +93,7 @@ def _measured(
 
 
 def _group(tasks: list[Task], experiment: Experiment) -> str:
-    """What tasks that are measured in one go are called."""
+    """Returns the name of tasks that are measured together."""
     return _name({label: tasks[0][label] for label in experiment.together or tasks[0]})
 
 
@@ -101,7 +102,7 @@ def _name(task: Task) -> str:
 
 
 PROFILE = "PROFILE"
-"""Environment variable: cargo's profile of all builds."""
+"""Environment variable with the cargo profile of all builds."""
 
 COMMON = ("rounds", "quick", "only", "list", "seconds", "server", "profile", "out")
 
@@ -146,7 +147,7 @@ def add(commands: argparse._SubParsersAction, experiment: Experiment) -> None:
 
 
 def add_report(commands: argparse._SubParsersAction, known: Mapping[str, Experiment]) -> None:
-    """Adds the command that writes the report of a record again."""
+    """Adds the command that rewrites the report of a record."""
     parser = commands.add_parser("report", help="write the report of a record again")
     parser.add_argument(
         "file", type=Path, help="a record, such as loadtests/out/bench-gateway.json"
@@ -199,7 +200,7 @@ def _record(experiment: Experiment, plan: Plan, tasks: list[Task], out: Path) ->
         raise ToolError(f"{experiment.name} needs {experiment.cpus} CPUs, and may use {len(cpus)}")
     if experiment.root and os.geteuid() != 0:
         raise ToolError(f"{experiment.name} makes network namespaces, which only root may")
-    # Servers and generators inherit it: a connection is a file on either side.
+    # Servers and generators inherit the limit: each side of a connection uses a descriptor.
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     record = Record.begin(experiment.name, plan)

@@ -1,4 +1,4 @@
-"""Draws the plots that standard input describes (plots.py) as SVG; runs with the Python that has matplotlib."""
+"""Draws the plots that standard input describes (plots.py) as SVG, with the Python that contains matplotlib."""
 
 import json
 import re
@@ -11,11 +11,11 @@ from statistics import median
 import matplotlib
 
 matplotlib.use("svg")
-# The same record gives the same bytes; text stays text.
+# The same record results in the same bytes, and text stays text.
 matplotlib.rcParams.update(
     {
         "svg.fonttype": "none",
-        # A name may have a $.
+        # A name may contain a $.
         "text.parse_math": False,
         "font.size": 9,
         "axes.grid": True,
@@ -41,13 +41,13 @@ MARKERS = "osD^vPX*"
 WIDTH, ROW, LINES = 8.0, 0.24, 3.2
 
 MARKED = 40
-"""Points of a line up to which each has a mark."""
+"""Maximum number of points of a line at which each point has a mark."""
 
 
 def main() -> None:
-    """Draws all."""
+    """Draws all plots."""
     for file, plot in json.load(sys.stdin).items():
-        # Names within the file, which are unique on a page of several.
+        # IDs inside the file must be unique on a page with several plots.
         matplotlib.rcParams["svg.hashsalt"] = f"corelane {file.rpartition('/')[2]}"
         metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         figure = _plot(plot)
@@ -59,20 +59,20 @@ def main() -> None:
 
 
 def _one_line(file: Path) -> None:
-    """Without the line breaks of each point, which mean nothing in SVG."""
+    """Returns the SVG without the line breaks between points, which have no meaning."""
     text = re.sub(r"([>,]?)\s*\n\s*", lambda found: found[1] or " ", file.read_text())
     file.write_text(f"{text.rstrip()}\n")
 
 
 PLACES = 120
-"""Most places of an axis that show their values."""
+"""Maximum number of places on an axis that show their values."""
 
 LINE = 12.0
 """Height of a line of values, in points."""
 
 
 def _add_values(file: Path, figure: pyplot.Figure, panels: list[dict]) -> None:
-    """Adds what style sheets show where the pointer is: for each place a strip, and the values there."""
+    """Adds the values that style sheets show under the pointer: a strip for each place, with its values."""
     width, height = (72 * inches for inches in figure.get_size_inches())
     strips = []
     for axis, panel in zip(figure.axes, panels, strict=False):
@@ -159,7 +159,7 @@ def _height(panel: dict) -> float:
 
 
 def _lines(axis: pyplot.Axes, panel: dict, styles: dict) -> None:
-    """y over x, a line for each series, which ends where there is no value."""
+    """Draws y over x with one line per series, interrupted where values are missing."""
     for one in panel["series"]:
         _line(axis, one, styles[one["name"]])
     for name, value in panel["limits"].items():
@@ -187,7 +187,7 @@ def _line(axis: pyplot.Axes, one: dict, style: tuple[str, str]) -> None:
     colour, marker = ("#999999", "") if one["reference"] else style
     look = {"color": colour, "marker": marker if len(points) <= MARKED else "", "markersize": 4}
     if one["dots"]:
-        # As pixels: thousands of elements would be most of a page.
+        # Rasterised, because thousands of elements would dominate the page.
         look |= {"linestyle": "none", "marker": ".", "alpha": 0.35, "rasterized": True}
     look |= one["look"]
     axis.plot(at, middle, label=one["name"], **look)
@@ -196,7 +196,9 @@ def _line(axis: pyplot.Axes, one: dict, style: tuple[str, str]) -> None:
 
 
 def _nines(axis: pyplot.Axes, requests: int) -> None:
-    """As HdrHistogram's plots: the tail has as much room as the rest. The end is the slowest request."""
+    """Scales an axis like HdrHistogram's plots: the tail has as much room as the rest, and ends at the slowest
+    request.
+    """
     axis.set_xscale(
         "function",
         functions=(
@@ -204,7 +206,7 @@ def _nines(axis: pyplot.Axes, requests: int) -> None:
             lambda nines: 100 * (1 - 10.0**-nines),
         ),
     )
-    # Half of the slowest is beyond (Hazen's position).
+    # Half of the slowest request lies beyond (Hazen's position).
     end = 100 * (1 - 0.5 / requests)
     ticks = [0.0, 50.0, 75.0, *(100 - 10.0 ** (1 - nine) for nine in range(7))]
     ticks = [tick for tick in ticks if tick <= end]
@@ -214,14 +216,14 @@ def _nines(axis: pyplot.Axes, requests: int) -> None:
 
 
 def _plain(axis: matplotlib.axis.Axis) -> None:
-    """Numbers in place of powers of ten."""
+    """Shows numbers instead of powers of ten."""
     axis.set_major_formatter(StrMethodFormatter("{x:,g}"))
     axis.set_minor_formatter(NullFormatter())
     low, high = sorted(axis.get_view_interval())
     if high < 4 * low:
         axis.set_major_locator(AutoLocator())
         return
-    # From a round number to a round number.
+    # Begin and end at round numbers.
     few = high < 1000 * low
     steps = numpy.outer(10.0 ** numpy.arange(-12, 12), (1, 2, 5) if few else (1,)).ravel()
     axis.set_view_interval(steps[steps <= low].max(), steps[steps >= high].min(), ignore=True)
@@ -229,7 +231,7 @@ def _plain(axis: matplotlib.axis.Axis) -> None:
 
 
 def _places(axis: pyplot.Axes, panel: dict, styles: dict) -> None:
-    """Names down the side, a mark or a bar with its range for each series."""
+    """Draws names down the side, with a mark or a bar and its range for each series."""
     places, series = _places_of(panel), panel["series"]
     bars = panel["kind"] == "bars"
     step = 0.8 / len(series)

@@ -1,4 +1,4 @@
-"""Runs the load generator, and measures one load on one server: its figures and the CPU time of the server."""
+"""Runs the load generator, and measures one load on one server: its figures and the server's CPU time."""
 
 import json
 import os
@@ -16,34 +16,34 @@ from loadtests.bench.experiment.servers import Replica, Running, running
 from tools.errors import ToolError
 
 PRIORITY = ["chrt", "--fifo", "1"]
-"""Ahead of every ordinary thread (sched(7))."""
+"""Command prefix that gives priority over every ordinary thread (sched(7))."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where the generator runs."""
+    """The CPUs and priority of the generator."""
 
     cpus: list[int]
     first: bool = False
-    """Ahead of every other process, where the system allows it: for an open loop, which leaves
-    most of the CPU idle. In a closed one the kernel would stop it to let others run (sched(7),
-    sched_rt_runtime_us)."""
+    """Priority over every other process, if the system allows it: for an open loop, which leaves most of the
+    CPU idle. In a closed loop, the kernel would throttle it to let others run (sched(7), sched_rt_runtime_us).
+    """
 
     def argv(self) -> list[str]:
-        """What its command begins with."""
+        """Returns the prefix of its command."""
         pinned = ["taskset", "-c", ",".join(map(str, self.cpus))]
         return [*pinned, *PRIORITY] if self.first and may_be_first() else pinned
 
 
 def may_be_first() -> bool:
-    """Whether real-time priority is allowed here."""
+    """Whether this process may set real-time priority."""
     if not shutil.which("chrt"):
         return False
     return subprocess.run([*PRIORITY, "true"], capture_output=True, check=False).returncode == 0
 
 
 class Generator:
-    """One run of the generator, as a context manager: ready when it is entered."""
+    """One run of the generator, as a context manager that is entered once it is ready."""
 
     def __init__(self, program: Path, place: Place, mode: str, to: str, **options: object) -> None:
         flags = [_flag(name, value) for name, value in options.items()]
@@ -69,7 +69,7 @@ class Generator:
         self._end()
 
     def measure(self, part: str = "") -> dict:
-        """Runs the measured part; its result. The connections stay open until the end.
+        """Runs the measured part and returns its result. The connections stay open until the end.
 
         Some modes take several parts, each described by a line.
         """
@@ -77,16 +77,16 @@ class Generator:
         return self.answer()
 
     def tell(self, part: str) -> None:
-        """Starts a part, while which the caller may do something else."""
+        """Starts a part, during which the caller may do something else."""
         self._process.stdin.write(f"{part}\n")
         self._process.stdin.flush()
 
     def answer(self) -> dict:
-        """Waits for the result of the last part."""
+        """Waits for the result of the last part, and returns it."""
         return self._line()
 
     def go_first(self) -> None:
-        """From now on ahead of every other process, like a place that is first."""
+        """Gives the generator priority over every other process from now on, like a place with `first`."""
         if may_be_first():
             os.sched_setscheduler(self._process.pid, os.SCHED_FIFO, os.sched_param(1))
 
@@ -103,7 +103,7 @@ class Generator:
 
 
 def _flag(name: str, value: object) -> str:
-    """An option of the command line; True is one without a value."""
+    """Returns an option of the command line; True means an option without a value."""
     flag = f"--{name.replace('_', '-')}"
     return flag if value is True else f"{flag}={value}"
 
@@ -126,9 +126,9 @@ def measured(
     during: AbstractContextManager = _NOTHING,
     **options: object,
 ) -> Figures:
-    """A load of the generator `program`, connected and warmed up before; CPU time per request in µs.
+    """Runs a load of the generator `program`, connected and warmed up before; CPU time per request is in µs.
 
-    `during` is open while it is measured.
+    `during` is open during the measurement.
     """
     options = {"connections": CONNECTIONS, **options}
     with Generator(program, place, mode, process.address, **options) as load, during:
@@ -145,8 +145,9 @@ def measured(
 def cpu_of(
     process: Running, load: Generator, beside: Sequence[Running] = (), part: str = ""
 ) -> tuple[float, Figures]:
-    """The server's CPU time for the measured requests, none of which is in flight before or
-    after; and what the rest of the machine did meanwhile, without the servers `beside` it."""
+    """Measures the server's CPU time for the measured requests, none of which is in flight before or after.
+    Also measures the rest of the machine, without the servers `beside` it.
+    """
     watch, known = cpu.Watch(process.cpu_seconds), _sum(beside)
     result = load.measure(part)
     used = _sum(beside) - known
@@ -160,18 +161,18 @@ def _sum(servers: Sequence[Running]) -> float:
 
 @dataclass(frozen=True)
 class Work:
-    """What `/work` and `/hello` cost on this machine, found once for a run."""
+    """Costs of `/work` and `/hello` on this machine, measured once for a run."""
 
     ops_per_ms: float
     hello_us: float
 
     def ops(self, milliseconds: float) -> int:
-        """Iterations that take this long alone."""
+        """Returns the iterations that take this long without other load."""
         return round(self.ops_per_ms * milliseconds)
 
 
 def calibrate(programs: Programs, cpus: Sequence[int], seconds: float = 1.0) -> Work:
-    """Finds what the two requests cost, with corelane-server alone on the first CPU."""
+    """Measures the cost of the two requests, with corelane-server alone on the first CPU."""
     ops, place = 1_000_000, Place([cpus[1]])
     loads = {"hello": {}, "work": {"connections": 1, "ops": ops}}
     with running(Replica(), programs, [cpus[0]]) as server:

@@ -1,4 +1,4 @@
-"""The report of a record: Markdown with tables, the setting, and pictures in separate files."""
+"""Writes the report of a record: Markdown with tables, the setting, and charts in separate files."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,17 +13,17 @@ from stack.machine import others
 LEGEND = "A figure is the median of the rounds, with the lowest and the highest in brackets. Ratios are taken within a round."
 
 Column = tuple[str, Callable[[str], str]]
-"""Its title, and the cell for the name of a line."""
+"""The title of a column, and the function that returns the cell for a line's name."""
 
 Labels = Mapping[str, object]
 
 Lines = Mapping[str, Labels]
-"""The lines of a table: the labels of their rows, by name."""
+"""The lines of a table: labels of their rows, by name."""
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A column of a table: a figure of each line."""
+    """A column of a table, with a figure for each line."""
 
     title: str
     name: str
@@ -32,25 +32,25 @@ class Figure:
     where: Labels = field(default_factory=dict)
     """Labels that select the figure, in addition to the labels of the row."""
     over: Labels = field(default_factory=dict)
-    """The ratio to the same with these labels, round by round."""
+    """Labels of a reference: the figure is the ratio to it, round by round."""
     brief: bool = False
-    """The median alone."""
+    """Shows only the median."""
 
     def values(self, record: Record, line: Labels) -> list[float]:
-        """The values of all rounds."""
+        """Returns the values of all rounds."""
         labels = {**line, **self.where}
         if self.over:
             return record.ratios(self.name, labels, {**labels, **self.over})
         return record.values(self.name, **labels)
 
     def cell(self, record: Record, line: Labels) -> str:
-        """The text for a line."""
+        """Returns the text for a line."""
         show = middle if self.brief else cell
         return show(self.values(record, line), self.digits, self.scale)
 
 
 class Page:
-    """Is filled from top to bottom."""
+    """A page, filled from top to bottom."""
 
     def __init__(self, title: str, record: Record, *lead: str) -> None:
         self._record = record
@@ -73,24 +73,24 @@ class Page:
         self.text("\n".join(f"- {sentence}" for sentence in sentences))
 
     def lines(self, label: str, **where: object) -> dict[str, Labels]:
-        """A line for each value of a label."""
+        """Returns a line for each value of a label."""
         found = self._record.labels(label, **where)
         return {value: {**where, label: value} for value in found}
 
     def figures(self, head: str, lines: Lines, *columns: Figure | Column) -> None:
-        """Adds a table of figures; lines of which nothing was measured are left out."""
+        """Adds a table of figures, without lines that have no measurement."""
         record, known = self._record, [one for one in columns if isinstance(one, Figure)]
         there = [name for name in lines if any(one.values(record, lines[name]) for one in known)]
         if there:
             self.table(head, there, *(_column(one, record, lines) for one in columns))
 
     def table(self, head: str, lines: Sequence[str], *columns: Column) -> None:
-        """Adds a table: a line for each name, and the cells that the columns give for it."""
+        """Adds a table: a line for each name, with the cells that the columns return for it."""
         rows = [[name, *(cell(name) for _, cell in columns)] for name in lines]
         self.text(table([head, *(title for title, _ in columns)], rows))
 
     def chart(self, title: str, lines: Lines, *figures: Figure, log: str = "") -> None:
-        """Adds a picture with a panel for each figure, the names of the lines down the side."""
+        """Adds a chart with a panel for each figure, and the names of the lines down the side."""
         panels = [
             Panel(
                 [
@@ -107,14 +107,14 @@ class Page:
         self.plot(Plot(title, panels))
 
     def plot(self, plot: Plot) -> None:
-        """Adds a picture, if it shows anything."""
+        """Adds a chart, if it shows any value."""
         if any(values for panel in plot.panels for one in panel.series for _, values in one.points):
             file = f"{stem(self._record)}{f'-{plot.name}' if plot.name else ''}.svg"
             self._plots[file] = plot
             self.text(f"![{plot.title}]({file})")
 
     def quality(self) -> list[str]:
-        """Sentences on wrong answers, what is missing, and how quiet the machine was."""
+        """Adds sentences on wrong answers, missing measurements, and other load on the machine."""
         record = self._record
         total, wrong = record.total("requests"), record.total("wrong")
         found = [f"{int(wrong) or 'None'} of {int(total):,} requests got a wrong response or none."]
@@ -124,11 +124,11 @@ class Page:
 
     @property
     def markdown(self) -> str:
-        """The text."""
+        """Returns the text."""
         return "\n\n".join(self._blocks) + "\n"
 
     def write(self, folder: Path) -> list[Path]:
-        """Writes text and pictures."""
+        """Writes text and charts."""
         folder.mkdir(parents=True, exist_ok=True)
         file = folder / f"{stem(self._record)}.md"
         file.write_text(self.markdown)
@@ -142,12 +142,12 @@ def _column(one: Figure | Column, record: Record, lines: Lines) -> Column:
 
 
 def stem(record: Record) -> str:
-    """What the names of the files of a benchmark begin with."""
+    """Returns the common prefix of a benchmark's file names."""
     return f"bench-{record.benchmark}"
 
 
 def cell(values: Sequence[float], digits: int, scale: float = 1.0) -> str:
-    """Median, lowest and highest; a dash where nothing was measured."""
+    """Formats the median, minimum and maximum; a dash without measurements."""
     if len(values) < 2:
         return middle(values, digits, scale)
     scaled = [scale * value for value in values]
@@ -156,12 +156,14 @@ def cell(values: Sequence[float], digits: int, scale: float = 1.0) -> str:
 
 
 def middle(values: Sequence[float], digits: int, scale: float = 1.0) -> str:
-    """The median alone."""
+    """Formats only the median."""
     return f"{scale * median(values):,.{digits}f}" if values else "–"
 
 
 def verdict(values: Sequence[float], limit: float, *, least: bool = False) -> str:
-    """The values, and whether their median meets a target: at most, or at `least`, the limit."""
+    """Returns a sentence with the values, and whether their median meets a target: at most, or with `least` at
+    least, the limit.
+    """
     met = median(values) >= limit if least else median(values) <= limit
     word = "least" if least else "most"
     return (
@@ -189,7 +191,7 @@ def _setting(record: Record) -> str:
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
-    """A Markdown table whose columns line up."""
+    """Returns a Markdown table with aligned columns."""
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     lines = [head, ["-" * width for width in widths], *rows]
     return "\n".join(

@@ -1,4 +1,4 @@
-"""Pictures of a report. They are described here and drawn by matplotlib, in the Python that has it."""
+"""Describes the charts of a report; matplotlib draws them, in the Python that contains it."""
 
 import json
 import re
@@ -18,17 +18,17 @@ SCRIPT = Path(__file__).with_name("draw.py")
 
 @dataclass
 class Series:
-    """The values of one name: several at each place are drawn as their median with a range."""
+    """The values of one name; several values at a place are drawn as their median with a range."""
 
     name: str
     points: list[tuple[float | str, Sequence[float]]] = field(default_factory=list)
-    """Place, which is a number on a line and a name elsewhere, and what was measured there."""
+    """The place, a number on a line and otherwise a name, and the values measured there."""
     reference: bool = False
-    """Drawn as a thin grey line: what others are compared with."""
+    """Whether this is the baseline, which is drawn as a thin grey line."""
     dots: bool = False
-    """On a panel of lines: single values, not joined."""
+    """Whether a panel of lines shows these as single points, without a line."""
     look: dict[str, Any] = field(default_factory=dict)
-    """Keywords of matplotlib's `plot`, for a line that differs."""
+    """Keyword arguments of matplotlib's `plot`, for a line with a different style."""
 
 
 @dataclass
@@ -42,13 +42,13 @@ class Panel:
     kind: str = "dots"
     """`dots`: names down the side, values to the right. `bars`: the same, from 0. `lines`: y over x."""
     log: str = ""
-    """`x`, `y` or `xy` are logarithmic."""
+    """The logarithmic axes: `x`, `y` or `xy`."""
     limits: dict[str, float] = field(default_factory=dict)
-    """Lines across, by name: the objective, the floor."""
+    """Horizontal lines by name, such as the objective or the floor."""
     zero: bool = False
-    """The vertical axis of lines begins at 0."""
+    """Whether the vertical axis of lines begins at 0."""
     nines: int = 0
-    """x is in percent of so many requests, and from 90 to 99 is as far as from 99 to 99.9."""
+    """If not 0, x is in percent of this many requests, and 90 to 99 is as wide as 99 to 99.9."""
 
 
 @dataclass
@@ -58,15 +58,15 @@ class Plot:
     title: str
     panels: list[Panel]
     name: str = ""
-    """Of the file, after that of the benchmark."""
+    """Name of the file, after that of the benchmark."""
     columns: int = 1
     transparent: bool = False
     hover: bool = False
-    """The values of a line show where the pointer is, by style sheets alone."""
+    """Whether a line's values appear under the pointer, with style sheets only."""
 
 
 def draw(wanted: Mapping[str, Plot], folder: Path) -> list[Path]:
-    """Writes each plot as SVG into its file in the folder."""
+    """Writes each plot as an SVG file into the folder."""
     if not wanted:
         return []
     described = {str(folder / file): asdict(plot) for file, plot in wanted.items()}
@@ -80,9 +80,9 @@ def draw(wanted: Mapping[str, Plot], folder: Path) -> list[Path]:
 
 
 def inline(wanted: Sequence[Plot]) -> list[str]:
-    """Each plot as an element `svg` of a page."""
+    """Returns each plot as an `svg` element of a page."""
     with tempfile.TemporaryDirectory() as name:
         files = draw({f"{number}.svg": plot for number, plot in enumerate(wanted)}, Path(name))
         texts = [file.read_text() for file in files]
-    # A page has several, so names that nothing refers to would not be unique.
+    # A page contains several plots, so their unreferenced IDs would not be unique.
     return [re.sub(r' id="[\w.]+_\d+"', "", text[text.index("<svg") :]) for text in texts]

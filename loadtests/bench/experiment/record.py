@@ -14,12 +14,12 @@ from loadtests.bench.experiment.plan import Plan, Row
 from stack import machine
 
 Figure = str
-"""The name of a figure; dots go into nested ones: "latency_us.hello.99"."""
+"""The name of a figure; dots lead to nested figures: "latency_us.hello.99"."""
 
 
 @dataclass
 class Record:
-    """The data of a report, written as JSON, from which the report can be drawn again."""
+    """The data of a report, stored as JSON, from which the report can be drawn again."""
 
     benchmark: str
     plan: dict[str, Any]
@@ -31,12 +31,12 @@ class Record:
     seconds: float = 0.0
     facts: dict[str, Any] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
-    """What could not be measured, and why."""
+    """Tasks that could not be measured, with the reason."""
     rows: list[Row] = field(default_factory=list)
 
     @classmethod
     def begin(cls, benchmark: str, plan: Plan) -> Self:
-        """A record without rows."""
+        """Returns a record without rows."""
         kept = {**asdict(plan), "options": vars(plan.options)}
         return cls(
             benchmark,
@@ -48,17 +48,17 @@ class Record:
         )
 
     def end(self) -> None:
-        """Notes how long it took."""
+        """Records the duration of the run."""
         self.seconds += time.monotonic()
         self.load_average["after"] = list(os.getloadavg())
 
     @classmethod
     def read(cls, file: Path) -> Self:
-        """A record that was written before."""
+        """Reads an existing record."""
         return cls(**json.loads(file.read_text()))
 
     def write(self, file: Path) -> None:
-        """Writes it, a row in a line; by renaming, so that a file is always whole."""
+        """Writes the record with one row per line; a rename ensures that the file is always complete."""
         file.parent.mkdir(parents=True, exist_ok=True)
         head = {name: value for name, value in asdict(self).items() if name != "rows"}
         rows = ",\n".join(json.dumps(row) for row in self.rows)
@@ -67,24 +67,24 @@ class Record:
         part.replace(file)
 
     def select(self, **labels: object) -> list[Row]:
-        """The rows with these labels, in the order of the rounds."""
+        """Returns the rows with these labels, in the order of the rounds."""
         found = (row for row in self.rows if all(row.get(k) == v for k, v in labels.items()))
         return sorted(found, key=lambda row: row["round"])
 
     def labels(self, name: str, **where: object) -> list[str]:
-        """The values of a label, in the order in which the plan lists them or they were measured."""
+        """Returns the values of a label, in the order of the plan or of measurement."""
         found = dict.fromkeys(row[name] for row in self.select(**where) if name in row)
         return [known for known in self.facts.get("order", {}).get(name, found) if known in found]
 
     def values(self, figure: Figure, **labels: object) -> list[float]:
-        """A figure round by round; rows without it are left out."""
+        """Returns a figure round by round, without rows that lack it."""
         found = (figure_of(row, figure) for row in self.select(**labels))
         return [value for value in found if value is not None]
 
     def ratios(
         self, figure: Figure, mine: dict[str, object], base: dict[str, object], **both: object
     ) -> list[float]:
-        """The figure of one arm in that of another of the same round."""
+        """Returns the ratio of one arm's figure to another arm's in the same round."""
         other = {row["round"]: figure_of(row, figure) for row in self.select(**base, **both)}
         return [
             value / other[row["round"]]
@@ -93,18 +93,18 @@ class Record:
         ]
 
     def disturbances(self) -> Iterator[float]:
-        """Cores that others and the hypervisor took during each sample that counts them."""
+        """Returns the cores that others and the hypervisor used during each sample that counts them."""
         for row in self.rows:
             if "others_cores" in row:
                 yield row["others_cores"] + row["stolen_cores"]
 
     def total(self, figure: Figure) -> float:
-        """The sum over all rows."""
+        """Returns the sum over all rows."""
         return sum(self.values(figure))
 
 
 def figure_of(row: Row, figure: Figure) -> Any:
-    """A figure of a row, or None."""
+    """Returns a figure of a row, or None."""
     value: Any = row
     for part in figure.split("."):
         value = value.get(part) if isinstance(value, dict) else None
@@ -112,12 +112,12 @@ def figure_of(row: Row, figure: Figure) -> Any:
 
 
 def nearest(values: Sequence[float], percent: float) -> float:
-    """The least value that so many percent are not above (nearest rank)."""
+    """Returns the smallest value that this percentage of the values does not exceed (nearest rank)."""
     return sorted(values)[max(0, ceil(percent / 100 * len(values)) - 1)]
 
 
 def merged(rows: Iterable[Row]) -> Row:
-    """Several parts of one sample: requests and wrong answers together, the worst disturbance."""
+    """Merges several parts of one sample: adds requests and wrong answers, keeps the worst disturbance."""
     parts = list(rows)
     sums = {name: sum(part[name] for part in parts) for name in ("requests", "wrong")}
     worst = {name: max(part[name] for part in parts) for name in ("others_cores", "stolen_cores")}

@@ -1,4 +1,4 @@
-"""What is measured: the command that starts it, and the process that answers."""
+"""The measured servers: the command that starts one, and the running process."""
 
 import http.client
 import os
@@ -27,33 +27,33 @@ PAUSE = 0.0005
 """Seconds between two attempts to connect: the precision of a start's duration."""
 
 AHEAD = -20
-"""The nice value of a session that goes ahead of others: the lowest there is."""
+"""Nice value of a session that has priority over others: the lowest possible."""
 
 CONNECTIONS = 12_000
-"""More than any part opens, unless it says so."""
+"""More connections than any part opens, unless the part sets its own number."""
 
 Pem = tuple[Path, Path]
-"""A certificate and its key."""
+"""Paths of a certificate and its key."""
 
 Request = tuple[str, bytes]
-"""A target, and the body of the right reply."""
+"""A target, and the expected body."""
 
 
 class Startable:
-    """What can be measured: a server or a proxy."""
+    """A server or proxy that can be measured."""
 
     name: str
     pem: Pem | None = None
-    """It serves TLS with this certificate."""
+    """The certificate with which it serves TLS."""
     patience: float = 15.0
     """Longest start in seconds."""
     environment: ClassVar[Mapping[str, str]] = {}
-    """Added to the environment of the benchmark."""
+    """Maximum duration of its start in seconds."""
     probe: Request = ("/hello", HELLO)
-    """It is up when it answers this."""
+    """It is up when it answers this request."""
 
     def argv(self, programs: Any, address: str, folder: Path) -> list[str]:
-        """The command that starts it in the foreground; what it writes goes into the folder."""
+        """Returns the command that starts it in the foreground; the folder is for its output."""
         raise NotImplementedError
 
 
@@ -72,7 +72,7 @@ class Replica(Startable):
 
     @property
     def admin(self) -> str:
-        """The address of its admin listener."""
+        """Returns the address of its admin listener."""
         return f"{HOST}:{self.admin_port}"
 
     def argv(self, programs: Programs, address: str, _folder: Path) -> list[str]:
@@ -86,7 +86,7 @@ class Replica(Startable):
 
 
 def metrics(admin: str) -> str:
-    """The metrics of a server's admin listener."""
+    """Returns the metrics from a server's admin listener."""
     try:
         return ask(f"http://{admin}", "/metrics").body.decode()
     except (OSError, http.client.HTTPException) as error:
@@ -94,7 +94,7 @@ def metrics(admin: str) -> str:
 
 
 def total(text: str, name: str, labels: Sequence[str] = ()) -> float:
-    """The sum of all series with a name and these labels."""
+    """Returns the sum of all series with a name and these labels."""
     lines = (line for line in text.splitlines() if line.startswith((f"{name} ", f"{name}{{")))
     return sum(
         float(line.rpartition(" ")[2]) for line in lines if all(label in line for label in labels)
@@ -102,40 +102,40 @@ def total(text: str, name: str, labels: Sequence[str] = ()) -> float:
 
 
 def first_cpus(count: int) -> tuple[int, ...]:
-    """The first CPUs of those that this process may use."""
+    """Returns the first CPUs of those that this process may use."""
     return tuple(sorted(os.sched_getaffinity(0))[:count])
 
 
 @dataclass
 class Running:
-    """A server that answers."""
+    """A running server."""
 
     process: Process
     address: str
     cpus: list[int]
     start_ms: float = 0.0
-    """From its start to its first right reply."""
+    """Milliseconds from its start to its first correct response."""
 
     def __post_init__(self) -> None:
         self.cpu_seconds = cpu.Family(lambda: self.pids).seconds
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port on which it listens."""
         return int(self.address.rpartition(":")[2])
 
     @property
     def pids(self) -> list[int]:
-        """The process and its children (proc_pid_task_children(5))."""
+        """Returns the pids of the process and its children (proc_pid_task_children(5))."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         return [self.process.pid, *map(int, children.read_text().split())]
 
     def thread_seconds(self, names: tuple[str, ...]) -> float:
-        """CPU time of the living threads whose names begin like this."""
+        """Returns the CPU time of living threads whose names begin with a prefix."""
         return sum(cpu.threads(pid, names) for pid in self.pids)
 
     def resident_kib(self) -> int:
-        """Resident memory of all its processes; what they share counts once."""
+        """Returns the resident memory of all its processes; shared memory counts once."""
         parts = [_memory(pid) for pid in self.pids]
         return sum(own for own, _ in parts) + max(shared for _, shared in parts)
 
@@ -144,9 +144,10 @@ class Running:
 def running(
     server: Startable, programs: Any, cpus: list[int], *, session: bool = False
 ) -> Iterator[Running]:
-    """Starts a server on these CPUs alone and kills it at the end.
+    """Starts a server on exactly these CPUs and kills it at the end.
 
-    A `session` of its own goes ahead of others on a single CPU, which no part of the measurement shares with it.
+    A separate `session` has priority over others on a single CPU, which no part of the measurement shares with
+    it.
     """
     address = f"{HOST}:{free_ports()}"
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
@@ -178,7 +179,7 @@ def running(
 
 @contextmanager
 def placed(cpus: Sequence[int]) -> Iterator[None]:
-    """What is started meanwhile runs on these CPUs (sched_setaffinity(2): children inherit it)."""
+    """Processes started inside the context run on these CPUs (sched_setaffinity(2): children inherit it)."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cpus)
     try:
@@ -190,15 +191,15 @@ def placed(cpus: Sequence[int]) -> Iterator[None]:
 def _go_ahead(leader: int) -> None:
     """Gives the threads of a session priority over others, if the system allows it (sched(7), autogroup).
 
-    Otherwise a thread that wakes waits for the end of a neighbour's slice, some milliseconds. Unlike with a real-time
-    priority, the threads still share the CPU among each other.
+    Otherwise a waking thread waits a few milliseconds for the end of a neighbour's slice. Unlike with real-time
+    priority, the threads still share the CPU with one another.
     """
     with suppress(OSError):
         Path(f"/proc/{leader}/autogroup").write_text(f"{AHEAD}\n")
 
 
 def wait_until_right(found: Running, server: Startable, patience: float) -> None:
-    """Sends requests until the reply is right; fails with the last problem."""
+    """Sends requests until the response is right; raises the last error at the deadline."""
     deadline = time.monotonic() + patience
     while True:
         try:
@@ -212,7 +213,7 @@ def wait_until_right(found: Running, server: Startable, patience: float) -> None
 
 
 def check(process: Running, target: str, body: bytes, *, tls: bool = False) -> None:
-    """Sends one request before the measurement. The error shows a wrong reply."""
+    """Sends one request before the measurement. The error shows a wrong response."""
     try:
         found = ask(f"{'https' if tls else 'http'}://{process.address}", target, timeout=15.0)
     except (OSError, http.client.HTTPException) as error:
@@ -222,11 +223,12 @@ def check(process: Running, target: str, body: bytes, *, tls: bool = False) -> N
 
 
 def certificate(openssl: Path, folder: Path) -> Pem:
-    """A certificate and its key, as most sites have: ECDSA on P-256."""
+    """Creates a certificate and its key of the most common kind: ECDSA on P-256."""
     files = folder / "certificate.pem", folder / "key.pem"
     argv = [str(openssl), "req", "-x509", "-newkey", "ec", "-pkeyopt"]
     argv += ["ec_paramgen_curve:prime256v1", "-noenc", "-subj", "/CN=bench"]
-    # Its clients trust it alone, and an authority's certificate is none of a server (RFC 5280 section 4.2.1.9).
+    # Its clients trust only this certificate, and a CA certificate must not identify a server (RFC 5280 section
+    # 4.2.1.9).
     argv += ["-addext", f"subjectAltName=IP:{HOST}"]
     argv += ["-addext", "basicConstraints=critical,CA:FALSE"]
     argv += ["-out", str(files[0]), "-keyout", str(files[1])]
@@ -237,7 +239,7 @@ def certificate(openssl: Path, folder: Path) -> Pem:
 
 
 def _memory(pid: int) -> tuple[int, int]:
-    """KiB of its own process, and shared with others (proc_pid_smaps(5), smaps_rollup)."""
+    """Returns the KiB of a process that are private, and shared with others (proc_pid_smaps(5), smaps_rollup)."""
     found: dict[str, int] = {}
     with suppress(FileNotFoundError, ProcessLookupError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]:

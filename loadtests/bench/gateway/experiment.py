@@ -1,4 +1,4 @@
-"""`gateway`: CPU time of a request in the shipped gateway, a minimal Envoy, nginx and HAProxy."""
+"""`gateway`: measures the CPU time of a request in the shipped gateway, a minimal Envoy, nginx and HAProxy."""
 
 import argparse
 from collections.abc import Iterator, Sequence
@@ -15,10 +15,10 @@ from loadtests.bench.gateway.proxies import GATEWAY, MINIMAL, PoolBed, Proxy, po
 from loadtests.usage import positive
 
 TARGET = 1.15
-"""Most CPU time of the shipped gateway, in that of minimal Envoy."""
+"""Maximum CPU time of the shipped gateway, relative to minimal Envoy."""
 
 RATE_SHARE = 0.5
-"""The rate of the open loop, in what minimal Envoy reaches in the closed one."""
+"""Rate of the open loop, relative to minimal Envoy's throughput in the closed loop."""
 
 LOOPS = {"open": "At the same rate", "closed": "As fast as they can"}
 
@@ -34,7 +34,7 @@ FIGURES = (
 
 
 class Gateway(Experiment):
-    """Every proxy in a closed loop, and at a rate that is the same for all."""
+    """Measures every proxy in a closed loop, and at a rate that is the same for all."""
 
     name = "gateway"
     title = "Cost of a request in the gateway"
@@ -83,14 +83,14 @@ class Gateway(Experiment):
 
 
 def rate(of: Experiment, bed: PoolBed, proxy: Proxy) -> float:
-    """A rate that keeps the CPU of a proxy about half busy, in whole thousands."""
+    """Returns a rate that keeps a proxy's CPU about half busy, in multiples of 1,000."""
     with running(proxy, bed.programs, [bed.cpus[0]]) as process:
         reached = turn(of, bed, process, "closed", 0)["requests_per_second"]
     return max(1.0, RATE_SHARE * reached // 1000) * 1000
 
 
 def turn(of: Experiment, bed: PoolBed, process: Running, loop: str, seed: int) -> Row:
-    """One load on a proxy that runs; `seed` is that of the arrivals."""
+    """Runs one load on a running proxy; `seed` determines the arrivals."""
     seconds, counts = bed.plan.seconds(of.seconds), Counters()
     options = {"seconds": seconds, "warm_up": seconds / 3}
     if loop == "open":

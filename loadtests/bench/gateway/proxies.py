@@ -19,13 +19,13 @@ from local import render
 from stack import HOST
 
 PORT = "@PORT@"
-"""Where the port of a listener comes to stand."""
+"""Placeholder for a listener's port."""
 
 FREE_PORT = 0
 """Of listeners that this benchmark never contacts: the kernel chooses."""
 
 TO_JSON = "import json, sys, yaml; json.dump(yaml.safe_load(sys.stdin), sys.stdout)"
-"""For the Python of supervisord, which has PyYAML."""
+"""A script for supervisord's Python, which includes PyYAML."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def configuration(
     chart: Path = render.CHART,
     more: Mapping[str, object] | None = None,
 ) -> dict:
-    """What the chart renders for a pool; the port is a placeholder. `more` are other values."""
+    """Returns the chart's configuration for a pool; the port is a placeholder. `more` contains other values."""
     endpoints = [
         {"address": HOST, "port": replica.port, "adminPort": replica.admin_port} for replica in pool
     ]
@@ -62,7 +62,7 @@ def configuration(
     found = json.loads(result.stdout)
     found["admin"]["address"]["socket_address"]["port_value"] = FREE_PORT
     for listener in found["static_resources"]["listeners"]:
-        # Numbers may be strings in protobuf's JSON.
+        # In protobuf's JSON, numbers may be strings.
         port = PORT if listener["name"] == "ingress" else FREE_PORT
         listener["address"]["socket_address"]["port_value"] = port
     return found
@@ -73,12 +73,12 @@ MARK = 60_001
 
 
 def placeholders(replicas: int) -> list[Endpoint]:
-    """A pool whose ports are known later."""
+    """Returns a pool whose ports are set later."""
     return [Endpoint(MARK + 2 * index, MARK + 2 * index + 1) for index in range(replicas)]
 
 
 def pointed(config: dict, pool: Sequence[Endpoint]) -> str:
-    """A configuration that was rendered for placeholders, with the ports of a pool, as JSON."""
+    """Returns a configuration as JSON in which a pool's ports replace the placeholders."""
     text = json.dumps(config)
     for mark, replica in zip(placeholders(len(pool)), pool, strict=True):
         text = text.replace(str(mark.port), str(replica.port))
@@ -87,21 +87,21 @@ def pointed(config: dict, pool: Sequence[Endpoint]) -> str:
 
 
 def connection_manager(config: dict) -> dict:
-    """What turns the connections of clients into requests."""
+    """Returns the filter that converts client connections into requests."""
     listeners = config["static_resources"]["listeners"]
     ingress = next(listener for listener in listeners if listener["name"] == "ingress")
     return ingress["filter_chains"][0]["filters"][-1]["typed_config"]
 
 
 def without_log(config: dict) -> dict:
-    """The same, which logs nothing."""
+    """Returns the same configuration without access logs."""
     found = copy.deepcopy(config)
     connection_manager(found).pop("access_log", None)
     return found
 
 
 def with_full_log(config: dict) -> dict:
-    """The same, which logs every request."""
+    """Returns the same configuration with a log entry for every request."""
     found = copy.deepcopy(config)
     for sink in connection_manager(found)["access_log"]:
         sink.pop("filter", None)
@@ -124,11 +124,11 @@ class PoolBed(TestBed):
 
 @contextlib.contextmanager
 def pooled(plan: Plan) -> Iterator[PoolBed]:
-    """Builds everything and starts the pool, which is the same for all proxies and all rounds."""
+    """Builds everything and starts the pool, which all proxies and rounds share."""
     programs = builds.obtain(plan.server, plan.profile, tools=TOOLS)
     cpus = servers.first_cpus(2)
     with contextlib.ExitStack() as stack:
-        # All share a CPU, so none pins its lanes.
+        # All replicas share a CPU, so none pins its lanes.
         replicas = [Replica(pin="off") for _ in range(REPLICAS)]
         pool = [stack.enter_context(running(one, programs, [cpus[1]])) for one in replicas]
         endpoints = [
@@ -158,7 +158,7 @@ NAMES = (
     *(MINIMAL, LEAN, SILENT, NGINX, HAPROXY),
     *(GATEWAY, MINIMAL + LOGS, GATEWAY + LOGS, NGINX + LOGS, HAPROXY + LOGS),
 )
-"""Of all that are compared."""
+"""Names of all compared proxies."""
 
 HERE = Path(__file__).resolve().parent
 
@@ -180,7 +180,7 @@ class Proxy(Startable):
 
     def argv(self, programs: Programs, address: str, folder: Path) -> list[str]:
         text = filled(self.text, {"PORT": address.rpartition(":")[2], "FOLDER": str(folder)})
-        # Envoy knows the format by the name's end.
+        # Envoy detects the format from the file extension.
         file = folder / ("config.json" if text.startswith("{") else "config.yaml")
         file.write_text(text)
         program = programs.tools[self.program]
@@ -188,29 +188,29 @@ class Proxy(Startable):
             return [str(program), "-p", str(folder), "-c", str(file)]
         if self.program == "haproxy":
             return ["env", f"LD_LIBRARY_PATH={libraries(program)}", str(program), "-f", str(file)]
-        # As the chart starts it, with one worker.
+        # The chart's command line, but with one worker.
         argv = [str(program), "--config-path", str(file), "--disable-hot-restart"]
         return [*argv, "--log-level", "warn", "--concurrency", "1"]
 
 
 def libraries(haproxy: Path) -> str:
-    """The folders of the libraries that are unpacked next to HAProxy."""
+    """Returns the folders of the libraries unpacked next to HAProxy."""
     folders = haproxy.parent.parent.glob("usr/lib/*-linux-gnu")
     return ":".join(map(str, sorted(folders)))
 
 
 def filled(text: str, values: dict[str, str]) -> str:
-    """The text with @NAME@ replaced by the value; names without one stay."""
+    """Replaces each @NAME@ in the text by its value; unknown names stay."""
     return re.sub(r"@([A-Z_]+)@", lambda found: values.get(found[1], found[0]), text)
 
 
 def envoy(name: str, config: dict) -> Proxy:
-    """Envoy with a configuration."""
+    """Returns Envoy with a configuration."""
     return Proxy(name, "envoy", json.dumps(config))
 
 
 def compared(name: str, rendered: dict, pool: Sequence[Endpoint]) -> Proxy:
-    """One of NAMES."""
+    """Returns one of NAMES."""
     kind, logs = name.removesuffix(LOGS), name.endswith(LOGS)
     full = with_full_log(rendered)
     if kind in (GATEWAY, SILENT):
@@ -221,14 +221,14 @@ def compared(name: str, rendered: dict, pool: Sequence[Endpoint]) -> Proxy:
     file, program, log, server = {
         MINIMAL: ("minimal.yaml", "envoy", json.dumps(connection_manager(full)["access_log"]), ""),
         LEAN: ("lean.yaml", "envoy", "", ""),
-        # Written in blocks, as Envoy does.
+        # Written in blocks, like Envoy's log.
         NGINX: (
             "nginx.conf",
             "nginx",
             "@FOLDER@/access.log json buffer=64k flush=10s",
             "server {};\n",
         ),
-        # It writes each line alone.
+        # HAProxy writes each line separately.
         HAPROXY: ("haproxy.cfg", "haproxy", HAPROXY_LOG, "  server s{0} {0}\n"),
     }[kind]
     none = {"nginx": "off", "haproxy": "no log"}.get(program, "[]")
@@ -241,7 +241,7 @@ def compared(name: str, rendered: dict, pool: Sequence[Endpoint]) -> Proxy:
 
 
 def versions(programs: Programs) -> dict[str, str]:
-    """What each program says of itself."""
+    """Returns the version that each program prints."""
     haproxy = programs.tools["haproxy"]
     environment = {**os.environ, "LD_LIBRARY_PATH": libraries(haproxy)}
     asked = {

@@ -1,7 +1,7 @@
-"""Requests one at a time: each goes out when the lane sleeps, so that every run takes the same way.
+"""Sends requests one at a time, each while the lane sleeps, so that every run takes the same code path.
 
-A server under callgrind is many times slower than its client. A request that is sent as soon as a reply is there
-sometimes finds the lane running and sometimes asleep, and these are different ways.
+A server under callgrind is many times slower than its client. A request sent as soon as a response arrives
+would sometimes find the lane running and sometimes asleep, and these are different code paths.
 """
 
 import re
@@ -15,7 +15,7 @@ from pathlib import Path
 from tools.errors import ToolError
 
 PATIENCE = 60.0
-"""Seconds for a reply: a machine may be busy."""
+"""Seconds to wait for a response on a busy machine."""
 
 EPOLL_WAIT, EPOLL_PWAIT = "232", "281"
 """Numbers of system calls on x86-64 (arch/x86/entry/syscalls/syscall_64.tbl)."""
@@ -31,7 +31,9 @@ class Lane:
     thread: int
 
     def settle(self) -> None:
-        """Waits until it waits for sockets. It says `running` where it is not asleep (proc_pid_syscall(5))."""
+        """Waits until the thread waits for sockets. The file contains `running` unless the thread sleeps
+        (proc_pid_syscall(5)).
+        """
         file = Path(f"/proc/{self.pid}/task/{self.thread}/syscall")
         deadline = time.monotonic() + PATIENCE
         while file.read_text().partition(" ")[0] not in (EPOLL_WAIT, EPOLL_PWAIT):
@@ -41,7 +43,7 @@ class Lane:
 
 @dataclass(frozen=True)
 class Reply:
-    """What came back; the head with its status line, or none of HTTP/2."""
+    """A response; its head includes the status line, except in HTTP/2."""
 
     head: bytes
     body: bytes
@@ -54,7 +56,7 @@ class Reply:
 
 @dataclass
 class Client:
-    """One connection at a time; the lane rests whenever a method returns."""
+    """One connection at a time; the lane is idle whenever a method returns."""
 
     port: int
     lane: Lane
@@ -62,7 +64,7 @@ class Client:
     _socket: socket.socket | None = None
 
     def ask(self, request: bytes, replies: int = 1) -> list[Reply]:
-        """Sends what holds so many requests, and gives their replies."""
+        """Sends data that contain this many requests, and returns their responses."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -82,7 +84,7 @@ class Client:
         return self._socket
 
     def _greet(self, connection: socket.socket) -> None:
-        """What comes before the first request."""
+        """Returns the data that precede the first request."""
 
     @staticmethod
     def _receive(connection: socket.socket) -> bytes:
@@ -112,7 +114,7 @@ class Http1(Client):
 
 
 def _cut(data: bytes, bodiless: bool) -> tuple[Reply, bytes] | None:
-    """The first reply and what follows it, if it is whole."""
+    """Returns the first response and the rest, if the response is complete."""
     head, end, rest = data.partition(b"\r\n\r\n")
     if not end:
         return None
@@ -164,7 +166,7 @@ class Http2(Client):
         window = _frame(WINDOW_UPDATE, 0, 0, WINDOW.to_bytes(4, "big"))
         connection.sendall(PREFACE + _frame(SETTINGS, 0, 0, b"") + window)
         seen = set()
-        # Both sides' settings are acknowledged before anything is counted.
+        # Both sides' settings are acknowledged before the count begins.
         while seen != {0, ACK}:
             kind, flags, _stream, _payload = self._next(connection)
             if kind == SETTINGS:
@@ -172,7 +174,7 @@ class Http2(Client):
         connection.sendall(_frame(SETTINGS, ACK, 0, b""))
 
     def _next(self, connection: socket.socket) -> tuple[int, int, int, bytes]:
-        """The next frame: its kind, flags, stream and payload."""
+        """Returns the next frame: kind, flags, stream and payload."""
         while len(self._unread) < 9 or len(self._unread) < 9 + self._length():
             self._unread += self._receive(connection)
         end = 9 + self._length()

@@ -1,4 +1,6 @@
-"""`instructions`: instructions of a request on each of the server's ways, and a check against the committed table."""
+"""`instructions`: counts the instructions of a request on each code path, and checks them against the committed
+table.
+"""
 
 import argparse
 from collections.abc import Iterator, Sequence
@@ -17,30 +19,30 @@ from loadtests.usage import positive
 from tools import table, versions
 
 REQUESTS = 1_000
-"""Counted in a run: so many more than the shorter one has."""
+"""Counted requests of a run: the number by which the longer run exceeds the shorter one."""
 
 TRIES = 3
-"""Most runs of a row that is over the limit."""
+"""Maximum runs of a row that exceeds the limit."""
 
 BY_NAME = {row.name: row for row in ROWS}
 
 
 @dataclass
 class Counting(TestBed):
-    """What counts, and the rows that the check is done with."""
+    """The programs for counting, and the rows to check."""
 
     counter: rows.Programs | None = None
     known: Budget | None = None
     rows: dict[str, list[Row]] = field(default_factory=dict)
 
     def within(self, name: str) -> bool:
-        """Whether the check is done with a row."""
+        """Whether a row passes the check."""
         found = self.rows.get(name)
         return bool(found) and self.known is not None and self.known.fits(name, _count(found))
 
 
 class Instructions(Experiment):
-    """Two runs of each row under callgrind, of which the longer has so many requests more."""
+    """Runs each row twice under callgrind; the longer run contains this many additional requests."""
 
     name = "instructions"
     title = "Instructions of a request"
@@ -141,13 +143,13 @@ def _counts(record: Record) -> dict[str, int]:
 
 
 def _spread(record: Record, name: str) -> float:
-    """From the lowest difference to the highest, in percent."""
+    """Returns the range of the differences in percent."""
     found = [_count([row]) for row in record.select(row=name)]
     return 100 * (max(found) - min(found)) / min(found)
 
 
 def _over(record: Record, known: Budget) -> list[str]:
-    """The rows that take more than they may; none of another compiler, which makes other instructions."""
+    """Returns the rows above their limit; none for another compiler, whose instructions differ."""
     if record.versions["rustc"] != known.toolchain["rustc"]:
         return []
     return [name for name, found in _counts(record).items() if not known.fits(name, found)]

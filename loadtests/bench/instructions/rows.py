@@ -1,4 +1,4 @@
-"""The rows of the table: what is asked, what must come back, and how many instructions it may take."""
+"""The rows of the table: request, expected response, and limit of instructions."""
 
 import json
 import platform
@@ -20,7 +20,7 @@ from tools.errors import ToolError
 FILE = Path(__file__).with_name("budget.toml")
 
 LIMIT = 1.03
-"""Most instructions of a request, in those of the table."""
+"""Maximum instructions of a request, relative to the table."""
 
 HEAD = '# Written by `make bench BENCH="instructions --update"`; `make check-instructions` compares with it.'
 
@@ -34,23 +34,23 @@ class Budget:
 
     @classmethod
     def read(cls, file: Path) -> "Budget":
-        """The one of a file."""
+        """Reads the table from a file."""
         return cls(**tomllib.loads(file.read_text()))
 
     def write(self, file: Path) -> None:
-        """Writes it, in the order of the rows."""
+        """Writes the table in the order of the rows."""
         versions = [f'{name} = "{version}"' for name, version in self.toolchain.items()]
         rows = [f'"{name}" = {count}' for name, count in self.instructions.items()]
         lines = [HEAD, "[toolchain]", *versions, "", "[instructions]", *rows]
         file.write_text("\n".join(lines) + "\n")
 
     def fits(self, name: str, count: int) -> bool:
-        """Whether a row's count is within the limit; a row that is not there does not fit."""
+        """Whether a row's count is within the limit; a row that the table lacks is not."""
         known = self.instructions.get(name)
         return known is not None and count <= LIMIT * known
 
     def other_toolchain(self, versions: Mapping[str, str]) -> list[str]:
-        """What differs from that of the table."""
+        """Returns the differences from the table's toolchain."""
         return [
             f"{name} {versions.get(name)} where the table has {version}"
             for name, version in self.toolchain.items()
@@ -59,7 +59,7 @@ class Budget:
 
 
 def toolchain() -> dict[str, str]:
-    """Its own compiler, that of the allocator and the database, and the C library."""
+    """Returns the versions of rustc, of the C compiler for allocator and database, and of the C library."""
     return {
         "rustc": _version("rustc", "--version"),
         "cc": _version("cc", "-dumpfullversion"),
@@ -73,7 +73,7 @@ def _version(*argv: str) -> str:
 
 
 def unfit() -> str:
-    """Why the table is not of this machine, if so."""
+    """Returns the reason why the table does not apply to this machine, if it does not."""
     if platform.machine() != "x86_64":
         return f"the table is of x86-64, this machine is {platform.machine()}"
     if not re.search(r"^flags\b.* avx2\b", Path("/proc/cpuinfo").read_text(), re.MULTILINE):
@@ -82,11 +82,11 @@ def unfit() -> str:
 
 
 BODY = 5_700
-"""Bytes of a project, as in the benchmark `mixed`."""
+"""Bytes of a project, the same as in the benchmark `mixed`."""
 
 
 def request(target: str, *fields: str, method: str = "GET", body: str = "") -> bytes:
-    """A request of HTTP/1.1."""
+    """Returns an HTTP/1.1 request."""
     lines = [f"{method} {target} HTTP/1.1", "Host: bench", *fields]
     lines += [f"Content-Length: {len(body)}"] if body else []
     return "\r\n".join([*lines, "", body]).encode()
@@ -94,26 +94,26 @@ def request(target: str, *fields: str, method: str = "GET", body: str = "") -> b
 
 @dataclass(frozen=True)
 class Row:
-    """Requests that are alike, one after the other."""
+    """Similar requests, sent one at a time."""
 
     name: str
     what: str
     status: int
     ask: Callable[[Client], bytes]
-    """Makes the request; may first request what it names."""
+    """Creates the request; may first request the object that it names."""
     body: bytes | None = None
-    """The body of each reply, where it is short."""
+    """The body of each response, if it is short."""
     connect: Connect = Http1
     settings: Settings = field(default_factory=Settings)
     together: int = 1
-    """Requests that are sent in one write."""
+    """Number of requests sent in one write."""
     kept: bool = True
-    """Whether the connection is kept for the next."""
+    """Whether the next request reuses the connection."""
     threads: bool = False
-    """Whether the lane's threads for code that blocks have a part in it."""
+    """Whether the lane's blocking threads take part."""
 
     def is_right(self, reply: Reply) -> bool:
-        """Whether that is the reply."""
+        """Whether the response is right."""
         return reply.status == self.status and self.body in (None, reply.body)
 
 
@@ -122,13 +122,13 @@ def _plain(name: str, what: str, asked: bytes, status: int = 200, **more: object
 
 
 def _unchanged(client: Client) -> bytes:
-    """The 4 KiB file, if it is not the one that the client has."""
+    """Returns a conditional request for the 4 KiB file, with its current ETag."""
     (reply,) = client.ask(request("/static/4k.txt"))
     return request("/static/4k.txt", f"If-None-Match: {_field(reply, 'etag')}")
 
 
 def _project(client: Client) -> bytes:
-    """A project that was made for it."""
+    """Returns a request for a project, which this function creates."""
     tasks = [{"title": f"task {number}", "notes": "x" * 650} for number in range(8)]
     body = json.dumps({"name": "instructions", "tasks": tasks})
     body = body[:-1] + " " * (BODY - len(body)) + "}"
@@ -157,14 +157,16 @@ GATEWAY = request(
     "Traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
 )
 
-# RFC 7541: entries 2, 6, 4 and 1 of the static table, the last two with a value that no table keeps.
+# RFC 7541: entries 2, 6, 4 and 1 of the static table; the values of the last two are never indexed.
 HELLO_BLOCK = b"\x82\x86\x04\x06/hello\x01\x05bench"
 
 DATABASE = Settings(database=True)
 
 EXPENSIVE = Settings(database=True, slowly=True)
-"""A lane starts cheap requests at once, and others wait for their turn. It measures which are cheap, and a load of a
-project may be either under callgrind: counted more slowly, it waits for its turn on every machine."""
+"""A lane starts cheap requests immediately, and others wait for their turn. The lane measures which requests
+are cheap, and under callgrind loading a project may count as either. A slower count makes it wait for its turn
+on every machine.
+"""
 
 ROWS = (
     _plain("hello", "`GET /hello`", HELLO, body=HELLO_BODY),
@@ -201,16 +203,16 @@ ROWS = (
         settings=DATABASE,
     ),
 )
-"""By their names, which the table keeps; --only takes several with commas between, so no name has one."""
+"""Names of the rows in the table; --only takes several names separated by commas, so no name contains a comma."""
 
 
 SHORT = 200
-"""Requests of the shorter run: what a row's first requests do once has happened in both."""
+"""Requests of the shorter run: both runs include the work that happens only in a row's first requests."""
 
 
 @dataclass(frozen=True)
 class Programs:
-    """What counts, what is counted, and a certificate with its key for TLS."""
+    """The counting tool, the counted program, and a certificate with its key for TLS."""
 
     valgrind: Path
     server: Path
@@ -219,19 +221,21 @@ class Programs:
 
 @contextmanager
 def with_tools(server: Path) -> Iterator[Programs]:
-    """Obtains the tools, and makes the certificate."""
+    """Obtains the tools, and creates the certificate."""
     found = resolve.ensure(["valgrind", "openssl"])
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         yield Programs(found["valgrind"], server, certificate(found["openssl"], Path(name)))
 
 
 def per_request(shorter: Sequence[int], longer: Sequence[int], requests: int) -> int:
-    """Instructions of a request. What disturbs a run adds to it, so the lowest of each length are the truest."""
+    """Returns the instructions of a request. Disturbances only add instructions, so the lowest count of each
+    length is the most accurate.
+    """
     return round((min(longer) - min(shorter)) / requests)
 
 
 def instructions(row: Row, programs: Programs, requests: int) -> int:
-    """Instructions of a whole run."""
+    """Returns the instructions of an entire run."""
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         folder = Path(name)
         with counted(

@@ -1,4 +1,4 @@
-"""corelane-server under callgrind: how it is started, and what its threads have executed when it has ended."""
+"""Runs corelane-server under callgrind, and reads the instructions of its threads after it has ended."""
 
 import hashlib
 import os
@@ -21,33 +21,34 @@ from tools.errors import ToolError
 TOKEN = "instructions"
 
 CHANGED = 1_700_000_000
-"""When the served files were changed last: their ETag is made of it."""
+"""Modification time of the served files, from which their ETag is derived."""
 
 ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
-    # Which copies of memcpy and similar functions glibc takes: those for AVX2, whatever a valgrind shows of newer features
+    # Selects glibc's AVX2 copies of memcpy and similar functions, whatever newer features valgrind supports
     # (glibc manual, "Hardware Capability Tunables").
     "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX512BW,-ERMS,-FSRM,-RTM",
 }
-"""All of it: an environment lies on the stack, and its size moves what lies below."""
+"""The complete environment: it is on the stack, and its size would shift everything below."""
 
 LANE = "lane-0"
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a row's server is given in addition."""
+    """Additional settings of a row's server."""
 
     database: bool = False
     tls: bool = False
     slowly: bool = False
-    """Counts cache misses too, which nobody reads: see rows.py."""
+    """Also counts cache misses, which no one reads: see rows.py."""
 
 
 @dataclass
 class Counted:
-    """A server under callgrind. When it has ended: what its lane has executed, and what the threads that the lane
-    had begun."""
+    """A server under callgrind; after its end, the instructions of its lane and of the threads that the lane
+    started.
+    """
 
     port: int
     lane: Lane
@@ -59,7 +60,7 @@ class Counted:
 def counted(
     valgrind: Path, program: Path, settings: Settings, pem: Pem, folder: Path
 ) -> Iterator[Counted]:
-    """Runs a server in an empty folder, and ends it so that callgrind writes what it counted."""
+    """Runs a server in an empty folder, and ends it so that callgrind writes its counts."""
     port = free_ports()
     out = folder / "callgrind"
     argv = [str(valgrind), "--tool=callgrind", "--separate-threads=yes", "--vgdb=no", "--quiet"]
@@ -96,14 +97,15 @@ def counted(
 
 
 def _first_of_all(process: subprocess.Popen[bytes]) -> None:
-    """Lets no ordinary process interrupt it, where that is allowed. A lane measures how long its handlers hold it, and
-    what seems expensive waits for its turn, which is another way."""
+    """Gives the server real-time priority if that is allowed. A lane measures how long its handlers occupy it,
+    and requests that seem expensive wait for their turn, which is another code path.
+    """
     with suppress(PermissionError):
         os.sched_setscheduler(process.pid, os.SCHED_RR, os.sched_param(1))
 
 
 def _argv(program: Path, settings: Settings, pem: Pem, folder: Path, port: int) -> list[str]:
-    """The server's own command. One lane; no pause at its end."""
+    """Returns the server's command: one lane, and no pause at its end."""
     static = folder / "static"
     shutil.copytree(STATIC, static)
     for file in static.iterdir():
@@ -111,7 +113,7 @@ def _argv(program: Path, settings: Settings, pem: Pem, folder: Path, port: int) 
     argv = [str(program), "--listen", f"127.0.0.1:{port:05}", "--admin.listen", "127.0.0.1:0"]
     argv += ["--lanes", "1", "--pin", "off", "--replica", "bench", "--log.level", "warn"]
     argv += ["--drain.settle", "0s", "--static.root", str(static)]
-    # A program takes some fifty times as long under callgrind, and no request of these is an expensive one.
+    # A program takes about fifty times as long under callgrind, and none of these requests counts as expensive.
     argv += ["--slow-lanes.mode", "on", "--slow-lanes.bound", "1s"]
     if settings.database:
         tokens = folder / "tokens"
@@ -123,11 +125,12 @@ def _argv(program: Path, settings: Settings, pem: Pem, folder: Path, port: int) 
 
 
 def _lane(process: subprocess.Popen[bytes], output: Path) -> tuple[Lane, int]:
-    """Waits for the lane's thread: that, and its number in valgrind, which counts threads from 1 as they begin.
-    None of those before it ends before the server does."""
+    """Waits for the lane's thread; returns it and its number in valgrind, which numbers threads from 1 as they
+    start. None of the earlier threads ends before the server does.
+    """
     deadline = time.monotonic() + PATIENCE
     while True:
-        # Ids of threads rise like valgrind's numbers.
+        # Thread IDs rise like valgrind's numbers.
         threads = sorted(int(task.name) for task in Path(f"/proc/{process.pid}/task").iterdir())
         for number, thread in enumerate(threads, 1):
             if _name(process.pid, thread) == LANE:
@@ -146,12 +149,12 @@ def _tail(output: Path) -> str:
 
 
 def _total(file: Path) -> int:
-    """Instructions in a file of callgrind."""
+    """Returns the instructions in a callgrind file."""
     return int(re.search(r"^totals: (\d+)", file.read_text(), re.MULTILINE)[1])
 
 
 def trusting() -> ssl.SSLContext:
-    """A client that takes any certificate: TLS 1.3, one cipher's record at a time."""
+    """Returns a client context that accepts any certificate: TLS 1.3 with a single cipher."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

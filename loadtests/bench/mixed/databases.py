@@ -13,39 +13,39 @@ from stack.ports import free_ports
 from stack.postgres_home import ELSEWHERE
 
 EVERYBODY_WAITS = ("--database.queue", "1024", "--database.wait", "30s")
-"""All users may want the database at once: they wait for it as long as for a reply."""
+"""All users may need the database at once: they wait for it as long as for a response."""
 
 TOKEN = "bench-mixed-0123456789abcdef"
-"""Lets the users of a benchmark write into its own database; no secret."""
+"""Allows the users of a benchmark to write into its own database; it is not secret."""
 
 
 class Sqlite:
-    """A file, in the server's process."""
+    """An SQLite file, used inside the server's process."""
 
     def fresh(self, folder: Path) -> list[str]:
-        """A new file; the settings with which the server uses it."""
+        """Creates a new file; returns the settings with which the server uses it."""
         return ["--database.kind", "sqlite", "--database.path", str(folder / "projects.db")]
 
     def cpu_seconds(self) -> float:
-        """It has no process of its own."""
+        """Returns 0, because SQLite has no process."""
         return 0.0
 
 
 class Postgres:
-    """A PostgreSQL of the benchmark, with the default settings for durability."""
+    """The benchmark's PostgreSQL, with the default durability settings."""
 
     def __init__(self, running: server.Postgres) -> None:
         self._running = running
         self.cpu_seconds = cpu.Family(running.family).seconds
 
     def fresh(self, _folder: Path) -> list[str]:
-        """A new database in it."""
-        # What is to be written is not the next measurement's.
+        """Creates a new database."""
+        # Finish pending writes, which would otherwise disturb the next measurement.
         self._running.query("CHECKPOINT", server.SUPERUSER)
         return self._running.database().flags()
 
     def version(self) -> str:
-        """What it says of itself."""
+        """Returns the version that it prints."""
         return self._running.query("SHOW server_version", server.SUPERUSER)[0][0].split()[0]
 
 
@@ -54,7 +54,7 @@ Database = Sqlite | Postgres
 
 @contextlib.contextmanager
 def postgres() -> Iterator[Postgres]:
-    """Starts one, and removes it with its data."""
+    """Starts a PostgreSQL, and removes it with its data at the end."""
     with tempfile.TemporaryDirectory(prefix="bench-mixed-", dir=ELSEWHERE) as name:
         made = server.make(Path(name) / "postgres", server.Settings(free_ports()))
         try:
@@ -65,7 +65,7 @@ def postgres() -> Iterator[Postgres]:
 
 
 def replica(database: Database, folder: Path, flags: tuple[str, ...], **more: object) -> Replica:
-    """corelane-server with a database that is empty, and what its users need."""
+    """Returns corelane-server with an empty database, and the settings that its users need."""
     tokens = folder / "tokens"
     tokens.write_text(f"bench sha256:{hashlib.sha256(TOKEN.encode()).hexdigest()}\n")
     own = ("--static.root", str(STATIC), "--auth.tokens", str(tokens))

@@ -31,10 +31,10 @@ MODES = {
     "one-slot": {"lanes": "auto", "flags": ("--limits.slots", "1")},
     "many-many": {"lanes": "auto", "flags": ()},
 }
-"""The settings of each mode; one slot is one request at a time on a lane."""
+"""Settings of each mode; one slot allows one request at a time on a lane."""
 
 CONNECTIONS = 4
-"""To the database, of each lane: the default."""
+"""Default number of database connections of each lane."""
 
 USERS, TIMES = 1000, 10
 """Users, and how often each gets its page, loads and saves in the closed loop."""
@@ -47,7 +47,7 @@ ALONE = 1.0
 """Length of the open loop of pages only."""
 
 RATE_SHARE = 0.5
-"""The rate of the open loops, in what the closed loop has just reached."""
+"""Rate of the open loops, relative to the throughput that the closed loop has just reached."""
 
 WRITER = "database-writer"
 """The thread of the server that writes to SQLite."""
@@ -69,7 +69,7 @@ HISTOGRAMS = {
     "wait for a connection": ("corelane_database_connection_wait_seconds",),
     "commit": ("corelane_database_commit_duration_seconds",),
 }
-"""Name and labels of the server's own histograms, by the name in a row."""
+"""Name and labels of the server's own histograms, by their names in a row."""
 
 
 @dataclass
@@ -80,7 +80,7 @@ class MixedBed(TestBed):
 
 
 class Mixed(Experiment):
-    """Every task has three loops: as fast as the users can, at half that rate, and pages alone."""
+    """Each task has three loops: at full speed, at half that rate, and pages alone."""
 
     name = "mixed"
     title = "A page, a load and a save"
@@ -150,7 +150,7 @@ class Mixed(Experiment):
 
 @dataclass(frozen=True)
 class Served:
-    """Everything that runs for a task."""
+    """All running processes of a task."""
 
     server: Running
     gateway: Running | None
@@ -159,7 +159,7 @@ class Served:
 
     @contextmanager
     def users(self, bed: MixedBed, seed: int) -> Iterator[Generator]:
-        """The users, who come through the gateway if there is one."""
+        """Runs the users, who connect through the gateway if there is one."""
         with tempfile.NamedTemporaryFile("w", prefix="bench-mixed-") as token:
             print(TOKEN, file=token, flush=True)
             options = {"users": bed.facts["users"], "page": PAGE, "token": token.name, "seed": seed}
@@ -168,7 +168,7 @@ class Served:
                 yield load
 
     def part(self, load: Generator, **part: object) -> Row:
-        """One loop, with the CPU time of everything that took part in it."""
+        """Runs one loop; returns its figures with the CPU time of all processes that took part."""
         clocks: dict[str, Callable[[], float]] = {
             "server": self.server.cpu_seconds,
             "database": self.database.cpu_seconds,
@@ -195,9 +195,9 @@ class Served:
 
 @contextmanager
 def _serving(bed: MixedBed, task: Task) -> Iterator[Served]:
-    """Starts it; the parts share all CPUs."""
+    """Starts everything; the parts share all CPUs."""
     cpus, database, mode = list(bed.cpus), bed.databases[task["database"]], MODES[task["mode"]]
-    # Otherwise modes would differ by what the database can do at a time.
+    # Otherwise, the modes would also differ in the database's concurrency.
     connections = CONNECTIONS * (len(cpus) if mode["lanes"] == 1 else 1)
     with (
         tempfile.TemporaryDirectory(prefix="bench-mixed-", dir=ELSEWHERE) as name,
@@ -215,7 +215,7 @@ def _serving(bed: MixedBed, task: Task) -> Iterator[Served]:
 
 
 def _between(before: str, after: str) -> dict[str, float]:
-    """The mean in ms of what each histogram counted between two readings of all metrics."""
+    """Returns the mean in ms that each histogram counted between two reads of all metrics."""
     found = {}
     for name, (metric, *labels) in HISTOGRAMS.items():
         count, seconds = (
@@ -228,7 +228,7 @@ def _between(before: str, after: str) -> dict[str, float]:
 
 
 def _sync_ms() -> float:
-    """The median time of a write and fdatasync(2) of one document's size: the floor of a save."""
+    """Returns the median time of a write and fdatasync(2) of one document's size: the floor of a save."""
     times = []
     with tempfile.TemporaryFile(dir=ELSEWHERE, buffering=0) as file:
         for _ in range(SYNCS):
@@ -284,11 +284,11 @@ COSTS = (
 TIMES_OF = tuple(Figure(f"{name}, ms", f"server.{name}", brief=True) for name in HISTOGRAMS)
 
 CURVE = ("50", "90", "99", "99.9", "99.99")
-"""Percentiles of the picture, whose axis is in nines."""
+"""Percentiles of the chart, whose axis shows nines."""
 
 
 def _tasks(record: Record) -> dict[str, Task]:
-    """What was measured, by its name in tables."""
+    """Returns the measured tasks by their names in tables."""
     labels = ("database", "path", "mode")
     found = (dict(zip(labels, each, strict=True)) for each in product(*map(record.labels, labels)))
     return {
@@ -303,7 +303,7 @@ def _in(tasks: dict[str, Task], loop: str) -> Lines:
 
 
 def _kinds(page: Page, tasks: dict[str, Task], loop: str) -> None:
-    """The latencies of each kind of request."""
+    """Returns the latencies of each kind of request."""
     for kind in KINDS:
         page.text(f"Of a {kind}:")
         quantiles = QUANTILES.items()

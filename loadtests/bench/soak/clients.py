@@ -1,4 +1,4 @@
-"""The clients of the soak: good ones, and each way in which a client behaves badly."""
+"""The clients of the soak: correct clients, and each kind of misbehaviour."""
 
 import asyncio
 import random
@@ -13,7 +13,7 @@ from typing import Self
 from stack import HOST
 
 PATIENCE = 30.0
-"""Longest wait for a reply in seconds."""
+"""Maximum wait for a response in seconds."""
 
 PATHS = {"/": 200, "/hello": 200, "/div/7": 200, "/work?ops=20000": 200, "/static/4k.txt": 200}
 REFUSED = {"/nothing": 404, "/div/seven": 400, "/work?ops=": 400}
@@ -22,23 +22,23 @@ ANSWERS = {**PATHS, **REFUSED}
 H2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 H2_HEADERS, H2_SETTINGS, H2_GOAWAY = 1, 4, 7
 H2_END_STREAM, H2_END_HEADERS = 1, 4
-# GET http://soak/ by entries of HPACK's static table (RFC 7541, appendix A) and one literal.
+# GET http://soak/ from entries of HPACK's static table (RFC 7541, appendix A) and one literal.
 H2_REQUEST = bytes([0x82, 0x84, 0x86, 0x01, 4]) + b"soak"
 
 
 @dataclass
 class Clients:
-    """Clients that come and go until a time; every choice follows from the seed."""
+    """Clients that come and go until a given time; the seed determines every choice."""
 
     port: int
     seed: int
     number: int
     done: Counter = field(default_factory=Counter)
     failures: Counter = field(default_factory=Counter)
-    """What a good client did not get, with how often."""
+    """Failures of correct clients, with their counts."""
 
     async def run(self, until: float) -> None:
-        """Keeps `number` clients at work until this time of the monotonic clock."""
+        """Keeps `number` clients busy until this time of the monotonic clock."""
         workers = (self._work(random.Random(f"{self.seed}-{n}"), until) for n in range(self.number))
         await asyncio.gather(*workers)
 
@@ -51,7 +51,7 @@ class Clients:
                 async with asyncio.timeout(PATIENCE), _Connection(self.port, rng) as connection:
                     await behave(connection, rng)
             except (OSError, EOFError, ValueError, TimeoutError) as error:
-                # A client that misbehaves may be cut off at any time.
+                # The server may close a misbehaving client's connection at any time.
                 if name in GOOD:
                     self.failures[f"{name}: {type(error).__name__}: {error}"] += 1
             self.done[name] += 1
@@ -59,7 +59,7 @@ class Clients:
 
 
 class _Connection:
-    """One connection; `reset` makes its end a RST instead of a FIN."""
+    """One connection; `reset` closes it with a RST instead of a FIN."""
 
     def __init__(self, port: int, rng: random.Random) -> None:
         self.port = port
@@ -71,11 +71,11 @@ class _Connection:
 
     async def __aexit__(self, *_: object) -> None:
         if self.reset:
-            # A linger time of 0 (socket(7)).
+            # Sets a linger time of 0 (socket(7)).
             linger = struct.pack("ii", 1, 0)
             link = self.writer.get_extra_info("socket")
             link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-        # Not `close`, which waits until what is buffered has been sent.
+        # `close` would wait until buffered data has been sent.
         self.writer.transport.abort()
 
     async def send(self, data: bytes) -> None:
@@ -83,7 +83,7 @@ class _Connection:
         await self.writer.drain()
 
     async def get(self, path: str, *, last: bool = False) -> None:
-        """Requests a path and reads the right answer."""
+        """Requests a path and checks the answer."""
         await self.exchange(
             _request(path, "Connection: close\r\n" if last else ""), ANSWERS[path], path
         )
@@ -91,7 +91,7 @@ class _Connection:
             raise ValueError(f"{path}: bytes after the end of the connection")
 
     async def exchange(self, request: bytes, expected: int, what: str) -> None:
-        """Sends a request and reads a whole reply, which must have this status."""
+        """Sends a request and reads a complete response, which must have this status."""
         await self.send(request)
         head = (await self.reader.readuntil(b"\r\n\r\n")).decode("ascii").lower()
         length = head.partition("content-length:")[2].partition("\r\n")[0]
@@ -110,29 +110,29 @@ TOO_LARGE = {
     "a target of 9,000 bytes": (_request("/" + "a" * 9_000), 414),
     "a body of 1 GiB": (_request("/hello", f"Content-Length: {1 << 30}\r\n", "POST"), 413),
 }
-"""What is over the server's default limits, and its answer to it."""
+"""Requests over the server's default limits, with the expected rejection."""
 
 
 async def _keep_alive(connection: _Connection, rng: random.Random) -> None:
-    """Several requests, some of which are refused; the client closes."""
+    """Sends several requests, some of which are rejected; then the client closes."""
     for path in rng.choices(list(ANSWERS), k=rng.randint(1, 20)):
         await connection.get(path)
 
 
 async def _new_connection(connection: _Connection, rng: random.Random) -> None:
-    """One request, after which the server closes."""
+    """Sends one request, after which the server closes."""
     await connection.get(rng.choice(list(PATHS)), last=True)
 
 
 async def _half_header(connection: _Connection, rng: random.Random) -> None:
-    """A header that never ends."""
+    """Sends a header that never ends."""
     request = _request("/hello", "X-Soak: " + "a" * rng.randint(0, 4000))
     await connection.send(request[: rng.randint(1, len(request) - 3)])
     await asyncio.sleep(rng.uniform(0, 0.3))
 
 
 async def _aborted_upload(connection: _Connection, rng: random.Random) -> None:
-    """A body of which only a part comes."""
+    """Sends only part of a body."""
     length = rng.randint(1 << 10, 1 << 20)
     await connection.send(_request("/hello", f"Content-Length: {length}\r\n", "POST"))
     await connection.send(b"b" * rng.randint(0, length // 2))
@@ -140,7 +140,7 @@ async def _aborted_upload(connection: _Connection, rng: random.Random) -> None:
 
 
 async def _gone_in_handler(connection: _Connection, rng: random.Random) -> None:
-    """Leaves while the handler works, or before it begins."""
+    """Leaves while the handler runs, or before it starts."""
     for _ in range(rng.randint(1, 3)):
         await connection.send(_request("/work?ops=1000000"))
     await asyncio.sleep(rng.uniform(0, 0.003))
@@ -153,7 +153,7 @@ async def _refused(connection: _Connection, rng: random.Random) -> None:
 
 
 async def _slow_reader(connection: _Connection, rng: random.Random) -> None:
-    """Requests more than the socket buffers hold, reads some of it slowly, and leaves."""
+    """Requests more than the socket buffers hold, reads part of it slowly, and leaves."""
     link = connection.writer.get_extra_info("socket")
     link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     await connection.send(_request("/static/") * rng.randint(20, 200))
@@ -163,18 +163,18 @@ async def _slow_reader(connection: _Connection, rng: random.Random) -> None:
 
 
 async def _idle(_connection: _Connection, rng: random.Random) -> None:
-    """Says nothing."""
+    """Sends nothing."""
     await asyncio.sleep(rng.uniform(0, 1))
 
 
 async def _not_http(connection: _Connection, rng: random.Random) -> None:
-    """Bytes that are no request; reads what the server says to that."""
+    """Sends bytes that are no request; reads the server's reaction."""
     await connection.send(rng.randbytes(rng.randint(1, 200)) + b"\r\n\r\n")
     await asyncio.wait_for(connection.reader.read(), 0.5)
 
 
 async def _http2(connection: _Connection, rng: random.Random) -> None:
-    """Several requests at once over HTTP/2, all answered."""
+    """Sends several concurrent requests over HTTP/2, all of which are answered."""
     streams = {2 * n + 1 for n in range(rng.randint(1, 20))}
     await _begin_http2(connection, streams)
     while streams:
@@ -186,7 +186,7 @@ async def _http2(connection: _Connection, rng: random.Random) -> None:
 
 
 async def _http2_gone(connection: _Connection, rng: random.Random) -> None:
-    """Many requests at once over HTTP/2; leaves after a few frames."""
+    """Sends many concurrent requests over HTTP/2; leaves after a few frames."""
     await _begin_http2(connection, range(1, 2 * rng.randint(1, 100), 2))
     for _ in range(rng.randint(0, 5)):
         await _read_frame(connection)
@@ -200,7 +200,7 @@ async def _begin_http2(connection: _Connection, streams: "set[int] | range") -> 
 
 
 def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
-    """A frame of HTTP/2 (RFC 9113 section 4.1)."""
+    """Returns an HTTP/2 frame (RFC 9113 section 4.1)."""
     return len(payload).to_bytes(3) + struct.pack(">BBI", kind, flags, stream) + payload
 
 
@@ -225,7 +225,7 @@ KINDS: dict[str, tuple[int, Behaviour]] = {
     "http2": (8, _http2),
     "http2_gone": (5, _http2_gone),
 }
-"""What a client may do, and how often in relation to the others."""
+"""Behaviours of clients, with their relative frequency."""
 
 GOOD = {"keep_alive", "new_connection", "refused", "http2"}
-"""Those that must get every reply, a refusal if it is their due."""
+"""Clients that must receive every response, including an expected rejection."""

@@ -1,4 +1,4 @@
-"""`soak`: one server, clients that come and go for minutes; memory and descriptors stay flat."""
+"""`soak`: loads one server for minutes with clients that come and go; memory and descriptors must stay flat."""
 
 import argparse
 import asyncio
@@ -38,8 +38,9 @@ GAUGES = ("corelane_connections", "corelane_requests_in_flight")
 
 GROWTH = 1.1
 SLACK = 2 << 20
-"""Memory is flat if the median of the last third of the samples is at most GROWTH times that of the middle
-third, plus SLACK bytes. The first third is the warm-up."""
+"""Memory is flat if the median of the last third of the samples is at most GROWTH times the middle third's
+median, plus SLACK bytes. The first third is the warm-up.
+"""
 
 SETTLE = 30.0
 """Seconds within which the server notices that all clients have left, drains and ends."""
@@ -55,7 +56,7 @@ class Watched:
     admin: str
 
     def sample(self, at: float) -> dict[str, float]:
-        """procfs(5) and the metrics, `at` so many seconds after the start of the load."""
+        """Returns procfs(5) values and the metrics, `at` this many seconds after the start of the load."""
         shown = metrics(self.admin)
         connections, in_flight = (int(total(shown, name)) for name in GAUGES)
         return {
@@ -67,11 +68,11 @@ class Watched:
         }
 
     def descriptors(self) -> int:
-        """Open files, sockets included."""
+        """Returns the number of open files, including sockets."""
         return len(os.listdir(f"/proc/{self.process.process.pid}/fd"))
 
     def least_descriptors(self) -> int:
-        """The least of a second: the connection of a probe is still open for a moment."""
+        """Returns the minimum within a second, because a probe's connection stays open for a moment."""
         least = self.descriptors()
         for _ in range(20):
             time.sleep(0.05)
@@ -130,9 +131,9 @@ class Soak(Experiment):
 
 
 def _soaked(bed: TestBed, server: Watched) -> Row:
-    """Load and samples, then what is left when all clients are gone."""
+    """Runs the load and takes samples, then measures what remains after all clients have left."""
     options, seconds = bed.plan.options, bed.facts["seconds"]
-    # Until all lanes listen, not all descriptors of the server are open.
+    # Not all descriptors of the server are open until all lanes listen.
     eventually(lambda: replies(f"http://{server.admin}", "/readyz"), "every lane listens")
     start = server.least_descriptors()
     clients = Clients(server.process.port, options.seed, options.clients)
@@ -156,7 +157,7 @@ def _soaked(bed: TestBed, server: Watched) -> Row:
         found = server.sample(0.0)
         return found["descriptors"] <= start and not found["connections"] + found["in_flight"]
 
-    # What is there when it never rests is judged below.
+    # If it never settles, the check below fails.
     in_time(rests, SETTLE, 0.1)
     after = server.sample(time.monotonic() - begun)
     after["descriptors"] = server.least_descriptors()
@@ -173,7 +174,7 @@ def _soaked(bed: TestBed, server: Watched) -> Row:
 
 
 def memory(row: Row) -> tuple[float, float]:
-    """Medians of the middle and of the last third of the samples."""
+    """Returns the medians of the middle and last third of the samples."""
     values = [sample["memory"] for sample in row["samples"]]
     third = len(values) // 3
     if third == 0:
@@ -182,7 +183,7 @@ def memory(row: Row) -> tuple[float, float]:
 
 
 def broken(row: Row) -> list[str]:
-    """What did not hold."""
+    """Returns the violated expectations."""
     middle, last = memory(row)
     after, start = row["after"], row["descriptors_at_start"]
     wrong = sum(row["failures"].values())
@@ -201,7 +202,7 @@ def broken(row: Row) -> list[str]:
 
 
 def summary(row: Row) -> str:
-    """One line."""
+    """Returns a summary of one line."""
     middle, last = memory(row)
     samples = row["samples"]
     open_at_most = max(sample["connections"] for sample in samples)

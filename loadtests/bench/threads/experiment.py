@@ -1,4 +1,4 @@
-"""`threads`: lanes, a shared queue with N threads, and one thread, by connections and iterations."""
+"""`threads`: compares lanes, a shared queue with N threads, and one thread, by connections and iterations."""
 
 import random
 import subprocess
@@ -27,14 +27,14 @@ CONNECTIONS = ("1", "20", "100", "1000")
 ITERATIONS = {"0": 0, "10k": 10_000, "100k": 100_000, "1M": 1_000_000, "5M": 5_000_000}
 
 SECONDS = {"1M": 0.3, "5M": 0.5}
-"""Requests that take milliseconds need longer than the others, of which there are many in a short time."""
+"""Requests that take milliseconds need longer measurements than the others, which are numerous in a short time."""
 
 BRIEF, WARM_UP = 0.15, 0.06
 
 
 @dataclass(frozen=True)
 class Pool(Startable):
-    """An accept loop with a shared queue and so many workers; without any, it answers itself."""
+    """An accept loop with a shared queue and this many workers; without workers, it answers requests itself."""
 
     workers: int
     name: str = "pool"
@@ -44,7 +44,9 @@ class Pool(Startable):
 
 
 def lanes(count: int, placement: str = "hashed") -> Replica:
-    """Not pinned: the generator may use the same CPUs. No request times out while 1,000 expensive ones wait before it."""
+    """Returns a server with unpinned lanes, because the generator may use the same CPUs. No request times out
+    while 1,000 expensive ones wait before it.
+    """
     flags = [
         word for name in ("request", "header", "stall") for word in (f"--timeouts.{name}", "10m")
     ]
@@ -62,23 +64,23 @@ SHAPES = {
         for placement in ("hashed", "least-loaded")
     },
 }
-"""What makes each server, by its name in tables."""
+"""Constructors of the servers, by name in the tables."""
 
 FEW = (ONE, "pool of 2", SIXTEEN, LANES)
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What is compared under which loads, and the CPUs that the server has."""
+    """The compared servers and their loads, and the CPUs of the server."""
 
     title: str
     cells: tuple[tuple[str, str], ...]
-    """Connections and iterations."""
+    """Numbers of connections and iterations."""
     shapes: tuple[str, ...] = FEW
     apart: bool = False
-    """The server has one CPU and the generator the other; otherwise they share both."""
+    """Whether server and generator have one CPU each, instead of sharing both."""
     neighbours: int = 0
-    """Programs that compute on the same CPUs."""
+    """Number of computing programs on the same CPUs."""
 
 
 MATRIX = "matrix"
@@ -113,7 +115,7 @@ FIGURES = (
 
 
 class Threads(Experiment):
-    """All shapes under a load are measured one after the other, since ratios are between them."""
+    """Measures all shapes under a load one after another, because the report compares them by ratios."""
 
     name = "threads"
     title = "Threads, connections and iterations"
@@ -159,7 +161,7 @@ class Threads(Experiment):
         ):
             row = visited(process, load, warm_up)
         if setting.neighbours:
-            # They are not what disturbs it.
+            # The computing programs are no disturbance.
             del row["others_cores"]
         return row
 
@@ -205,7 +207,7 @@ def _columns(figure: str, digits: int, **how: object) -> list[Figure]:
 
 
 def _loads(record: Record, setting: str) -> dict[str, Labels]:
-    """The measured loads of a setting by their names."""
+    """Returns the measured loads of a setting by their names."""
     labels = product(record.labels("connections"), record.labels("iterations"))
     loads = [{"setting": setting, "connections": each, "iterations": its} for each, its in labels]
     return {
@@ -216,15 +218,15 @@ def _loads(record: Record, setting: str) -> dict[str, Labels]:
 
 
 def visited(process: Running, load: Generator, warm_up: float) -> Row:
-    """The generator's figures, and the cores that each side had in the measured part.
+    """Measures a load; returns the generator's figures, and the cores that each side used in the measured part.
 
-    The load continues while the clocks are read: requests that wait belong to it.
+    The load continues while the clocks are read, because waiting requests belong to it.
     """
     load.tell("")
     load.answer()  # The warm-up is over.
     watch = cpu.Watch(process.cpu_seconds)
     found = load.answer()
-    # The generator counts its warm-up too.
+    # The generator also counts its warm-up.
     measured = found["seconds"] / (found["seconds"] + warm_up)
     generator = found["generator_cpu_seconds"] * measured
     seen = watch.seen(generator)
@@ -241,8 +243,9 @@ def visited(process: Running, load: Generator, warm_up: float) -> Row:
 
 @contextmanager
 def computing(count: int) -> Iterator[None]:
-    """So many programs that only compute, in the session of the server: the scheduler shares CPUs
-    first among sessions where sched_autogroup_enabled is on (sched(7))."""
+    """Runs this many computing programs in the server's session, because the scheduler shares CPUs first among
+    sessions if sched_autogroup_enabled is on (sched(7)).
+    """
     processes = []
     try:
         for _ in range(count):

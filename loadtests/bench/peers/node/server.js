@@ -17,7 +17,7 @@ const { values: options } = parseArgs({
 });
 
 const SETTINGS = {
-  // As others have it. The default, 5 s, is shorter than what proxies keep a connection for.
+  // Like other servers. Proxies keep a connection longer than the default of 5 s.
   keepAliveTimeout: 75_000,
 };
 
@@ -68,8 +68,8 @@ function div(response, n) {
   }
 }
 
-// Half of a decimal number of any length. Its digits are one whole number: half of it is five times
-// as much with one more place behind the point.
+// Returns half of a decimal number of any length: reads its digits as one integer, multiplies it by five
+// and adds a decimal place.
 function halve(n) {
   const parts = /^(-?)([0-9]+)(?:\.([0-9]+))?$/.exec(n);
   if (!parts) {
@@ -106,7 +106,7 @@ function route(request, response) {
   } else if (path === "/work" || path.startsWith("/work/")) {
     work(response, mark < 0 ? "" : url.slice(mark + 1));
   } else if (options.static && path.startsWith("/static/")) {
-    // As in Express, because Node has no file server.
+    // Like in Express, because Node has no file server.
     send(request, path.slice("/static".length), { root: options.static }).pipe(response);
   } else {
     notFound(response);
