@@ -326,10 +326,11 @@ BOARD.row(
     lines(
         "TLS handshakes",
         "Do TLS handshakes succeed? Per second by result; only with TLS. Failures: old clients, or "
-        "a certificate that they do not trust; docs/conformance.md.",
+        "a certificate that they do not trust; docs/conformance.md. client_: the client's "
+        "certificate was refused; docs/configuration.md.",
         "cps",
         {"{{result}}": sum_rate("corelane_tls_handshakes_total", POD, "result")},
-        red="failure|timeout",
+        red="failure|timeout|client_.*",
     ),
 )
 BOARD.row(

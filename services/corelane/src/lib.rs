@@ -83,7 +83,7 @@
 //! | [`Traces`], [`trace_context`], [`TraceContext`] | distributed tracing |
 //! | [`Finished`], [`Times`], [`Span`], [`Cut`] | what an observer receives for each finished request |
 //! | [`Dependency`] | health of what the service depends on, such as a database |
-//! | [`Tls`] | certificates and how they are reloaded |
+//! | [`Tls`], [`TlsClients`], [`ClientIdentity`] | certificates and how they are reloaded; which clients may connect |
 //! | [`LoadReports`] | load reports for a load balancer in front |
 //! | `testing::TestServer` | a server for the tests of a service (feature `testing`) |
 //! | [`Problem`] | error replies (RFC 9457) |
@@ -127,7 +127,7 @@ pub use prometheus_client;
 pub use request::blocking::{Blocking, BlockingError, blocking};
 pub use request::body::{BodyError, Incoming};
 pub use request::calls::{CallLearner, LearnCalls, LearntCall};
-pub use request::client::{ConnectionInfo, Protocol, TlsInfo};
+pub use request::client::{ClientIdentity, ConnectionInfo, Protocol, TlsInfo};
 pub use request::current::{
     client_addr, connection, deadline, request_id, route, set_route, trace_context, turn,
 };
@@ -149,4 +149,4 @@ pub use slow::settings::{Cost, SlowLanes};
 #[doc(hidden)]
 pub use transport::chaos::{Chaos, Rule};
 #[cfg(feature = "tls")]
-pub use transport::tls::Tls;
+pub use transport::tls::{Tls, TlsClients};

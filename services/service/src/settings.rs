@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use corelane::{
-    Builder, Cost, Drain, ForwardedHeader, Lanes, Limits, Listen, LoadReports, Moving, Pin,
-    Placement, Server, SlowLanes, Timeouts, Tls, TrustedProxy,
+    Builder, ClientIdentity, Cost, Drain, ForwardedHeader, Lanes, Limits, Listen, LoadReports,
+    Moving, Pin, Placement, Server, SlowLanes, Timeouts, Tls, TlsClients, TrustedProxy,
 };
 use serde_json::json;
 
@@ -131,6 +131,10 @@ settings! {
             "PEM file of the certificate chain for TLS; empty serves plain HTTP";
         "tls.key" => tls_key: Option<PathBuf> = "", file,
             "PEM file of the certificate's private key";
+        "tls.clients.ca" => tls_clients_ca: Option<PathBuf> = "", file,
+            "PEM file of the CAs whose certificates TLS clients must present; empty admits clients without one";
+        "tls.clients.allow" => tls_clients_allow: Vec<ClientIdentity> = "", list(word::<ClientIdentity>),
+            "Identities of which a TLS client must prove one";
         "tls.reload" => tls_reload: Duration = "10s", duration(100 * MILLISECOND, 24 * HOUR),
             "Interval at which the TLS files are checked; a changed certificate is loaded";
         "load_reports" => load_reports: LoadReports = "off", choice(LoadReports::WORDS),
@@ -165,17 +169,34 @@ impl Runtime {
 
     /// TLS, if both of its files are set.
     pub(crate) fn tls(&self) -> Result<Option<Tls>, ConfigErrors> {
-        let (set, file, missing) = match (&self.tls_certificate, &self.tls_key) {
-            (Some(certificate), Some(key)) => {
-                return Ok(Some(Tls { reload: self.tls_reload, ..Tls::new(certificate, key) }));
-            }
-            (None, None) => return Ok(None),
-            (Some(file), None) => ("tls.certificate", file, "tls.key"),
-            (None, Some(file)) => ("tls.key", file, "tls.certificate"),
-        };
-        Err(ConfigErrors(vec![format!(
-            "{set} = {file:?} needs {missing}, which is empty: set both or neither"
-        )]))
+        let shown = |file: &Option<PathBuf>| file.as_ref().map(|file| format!("{file:?}"));
+        let (certificate, key) = (&shown(&self.tls_certificate), &shown(&self.tls_key));
+        let (ca, names) = (&shown(&self.tls_clients_ca), &self.tls_clients_allow);
+        let allow = &names.first().map(|name| format!("{:?}", name.as_str()));
+        let needs = [
+            ("tls.certificate", certificate, "tls.key", key),
+            ("tls.key", key, "tls.certificate", certificate),
+            ("tls.clients.ca", ca, "tls.clients.allow", allow),
+            ("tls.clients.allow", allow, "tls.clients.ca", ca),
+            ("tls.clients.ca", ca, "tls.certificate", certificate),
+        ];
+        let missing = needs.into_iter().filter(|(.., needed)| needed.is_none());
+        let missing = missing.filter_map(|(key, value, other, _)| {
+            let value = value.as_ref()?;
+            Some(format!("{key} = {value} needs {other}, which is empty: set both or neither"))
+        });
+        let missing = missing.collect::<Vec<_>>();
+        if !missing.is_empty() {
+            return Err(ConfigErrors(missing));
+        }
+        let clients = self.tls_clients_ca.clone();
+        let clients = clients.map(|ca| TlsClients { ca, allow: names.clone() });
+        let files = self.tls_certificate.as_ref().zip(self.tls_key.as_ref());
+        Ok(files.map(|(certificate, key)| Tls {
+            reload: self.tls_reload,
+            clients,
+            ..Tls::new(certificate, key)
+        }))
     }
 
     /// A server with these settings, without TLS.

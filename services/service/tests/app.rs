@@ -109,12 +109,28 @@ fn help_check_and_errors_know_the_keys_of_the_service() {
     assert!(text.contains("# shop.api_token = (not shown)") && !text.contains("hunter2"), "{text}");
 
     for (arguments, says) in [
-        (["--shop.greting=x"], "--shop.greeting"),
-        (["--shop.articles=0"], "shop.articles = \"0\" (flag --shop.articles): expected a whole"),
-        (["--drain.settle=40s"], "drain.settle"),
+        (&["--shop.greting=x"][..], "--shop.greeting"),
+        (
+            &["--tls.clients.ca=ca.crt"],
+            "tls.clients.ca = \"ca.crt\" needs tls.clients.allow, which is empty",
+        ),
+        (
+            &["--tls.clients.ca=ca.crt", "--tls.key=a.key"],
+            "tls.clients.ca = \"ca.crt\" needs tls.certificate, which is empty",
+        ),
+        (
+            &["--tls.clients.allow=a.svc"],
+            "tls.clients.allow = \"a.svc\" needs tls.clients.ca, which is empty",
+        ),
+        (
+            &["--tls.clients.allow=spiffe://a/b,10.0.0.1"],
+            "(flag --tls.clients.allow): expected values separated by commas, each a URI such as",
+        ),
+        (&["--shop.articles=0"], "shop.articles = \"0\" (flag --shop.articles): expected a whole"),
+        (&["--drain.settle=40s"], "drain.settle"),
     ] {
         for check in [&[][..], &["--check"]] {
-            let wrong = output("shop", &[&arguments, check].concat());
+            let wrong = output("shop", &[arguments, check].concat());
             let text = String::from_utf8(wrong.stderr).expect("text");
             assert_eq!(wrong.status.code(), Some(64), "{text}");
             assert!(text.starts_with("shop: ") && text.contains(says), "{text}");

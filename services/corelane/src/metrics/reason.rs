@@ -38,7 +38,7 @@ pub(crate) enum Refusal {
     /// The end of an HTTP/1.1 message was ambiguous.
     AmbiguousFraming,
     /// A TLS handshake failed: the client disconnected, supports none of our versions or ciphers,
-    /// or rejected our certificate.
+    /// rejected our certificate, or has no certificate that we accept.
     Handshake,
     /// [`Timeouts::header`](crate::Timeouts::header) expired before the TLS handshake was complete.
     HandshakeTimeout,
@@ -77,14 +77,32 @@ pub(crate) enum Handshake {
     Success,
     Failure,
     Timeout,
+    /// The client sent no certificate.
+    ClientMissing,
+    /// No current CA of [`TlsClients::ca`](crate::TlsClients::ca) issued the client's certificate.
+    ClientUnknown,
+    /// The client's certificate has expired.
+    ClientExpired,
+    /// The client's certificate names none of [`TlsClients::allow`](crate::TlsClients::allow).
+    ClientNotAllowed,
+    /// The client's certificate is unusable for another reason.
+    ClientInvalid,
 }
 
 impl Handshake {
-    pub(crate) const ALL: [(Handshake, &'static str); 3] = [
+    pub(crate) const ALL: [(Handshake, &'static str); 8] = [
         (Handshake::Success, "success"),
         (Handshake::Failure, "failure"),
         (Handshake::Timeout, "timeout"),
+        (Handshake::ClientMissing, "client_missing"),
+        (Handshake::ClientUnknown, "client_unknown"),
+        (Handshake::ClientExpired, "client_expired"),
+        (Handshake::ClientNotAllowed, "client_not_allowed"),
+        (Handshake::ClientInvalid, "client_invalid"),
     ];
+
+    /// Only a server that verifies its clients has the results after these.
+    pub(crate) const WITHOUT_CLIENTS: usize = 3;
 }
 
 /// Why a parked connection left the lane's parking lot.

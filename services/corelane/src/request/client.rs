@@ -1,8 +1,10 @@
 //! The client at the other end of a connection.
 
 use std::cell::{Cell, RefCell};
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use nix::sys::socket::{SockaddrStorage, getsockname};
@@ -63,6 +65,62 @@ pub struct TlsInfo {
     pub alpn: Option<&'static str>,
     /// The host name that the client requested (SNI), in lower case. The client can send any name.
     pub server_name: Option<Box<str>>,
+    /// The identity that the client proved with its certificate: the first allowed one that the
+    /// certificate names. `None` without [`Tls::clients`](crate::Tls::clients).
+    pub client: Option<ClientIdentity>,
+}
+
+/// An identity of TLS clients: a subject alternative name of their certificates. It is a URI, which
+/// is compared byte by byte, or a DNS name without a wildcard. An IP address is no identity, because
+/// pods exchange their addresses.
+///
+/// ```
+/// use corelane::ClientIdentity;
+///
+/// let gateway: ClientIdentity = "spiffe://cluster.local/ns/edge/sa/gateway".parse().expect("a URI");
+/// assert_eq!(gateway.to_string(), "spiffe://cluster.local/ns/edge/sa/gateway");
+/// assert!("gateway.edge.svc".parse::<ClientIdentity>().is_ok());
+/// for wrong in ["10.0.0.1", "*.edge.svc", "spiffe://", "two words", ""] {
+///     assert!(wrong.parse::<ClientIdentity>().is_err(), "{wrong}");
+/// }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ClientIdentity(Arc<str>);
+
+impl ClientIdentity {
+    /// Its text; a DNS name is in lower case.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether it is a URI; otherwise it is a DNS name.
+    pub(crate) fn is_uri(&self) -> bool {
+        self.0.contains(':')
+    }
+}
+
+impl FromStr for ClientIdentity {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let of_label = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        let is_label = |label: &str| !label.is_empty() && label.bytes().all(of_label);
+        let is_dns = text.split('.').all(is_label) && text.parse::<IpAddr>().is_err();
+        let uri = text.parse::<http::Uri>().ok().filter(|_| !text.contains('*'));
+        let is_uri = uri.is_some_and(|uri| uri.scheme().is_some());
+        match (is_dns, is_uri) {
+            (true, _) => Ok(ClientIdentity(text.to_ascii_lowercase().into())),
+            (_, true) => Ok(ClientIdentity(text.into())),
+            _ => Err("a URI such as spiffe://TRUST_DOMAIN/ns/NAMESPACE/sa/ACCOUNT, or a DNS name"
+                .to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for ClientIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
 }
 
 /// Facts about the client that arrived on the connection: the PROXY protocol header and the result

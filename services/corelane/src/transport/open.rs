@@ -13,7 +13,7 @@ use bytes::{Bytes, BytesMut};
 #[cfg(feature = "tls")]
 use http::StatusCode;
 #[cfg(feature = "tls")]
-use rustls::{CipherSuite, ProtocolVersion, ServerConfig, ServerConnection};
+use rustls::{CipherSuite, ProtocolVersion, ServerConnection};
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 use tokio::net::TcpStream;
 #[cfg(feature = "tls")]
@@ -29,7 +29,7 @@ use crate::os::socket::Socket;
 #[cfg(feature = "tls")]
 use crate::os::socket::Tcp;
 #[cfg(feature = "tls")]
-use crate::request::client::TlsInfo;
+use crate::request::client::{ClientIdentity, TlsInfo};
 use crate::request::connection::Connection;
 #[cfg(feature = "tls")]
 use crate::request::lane_state::LaneState;
@@ -39,6 +39,8 @@ use crate::transport::connections::{Connections, Registration};
 use crate::transport::final_response::dismiss;
 use crate::transport::host::LaneService;
 use crate::transport::plain::go_on;
+#[cfg(feature = "tls")]
+use crate::transport::tls::{Loaded, failure};
 
 /// The preface of an HTTP/2 client without TLS (RFC 9113 section 3.4).
 #[cfg(feature = "http2")]
@@ -97,7 +99,7 @@ async fn open(
         match &connections.tls {
             None => detect(Socket::Plain(socket), ours).await,
             #[cfg(feature = "tls")]
-            Some(tls) => accept(socket, Arc::clone(&tls.config), ours, &connections.lane).await,
+            Some(tls) => accept(socket, tls.loaded(), ours, &connections.lane).await,
             #[cfg(not(feature = "tls"))]
             Some(tls) => match **tls {},
         }
@@ -145,7 +147,7 @@ async fn read_proxy_header(socket: &mut TcpStream, connection: &Connection) -> i
 #[cfg(feature = "tls")]
 async fn accept(
     socket: TcpStream,
-    config: Arc<ServerConfig>,
+    tls: Arc<Loaded>,
     connection: Rc<Connection>,
     lane: &LaneState,
 ) -> io::Result<Option<Opened>> {
@@ -155,7 +157,7 @@ async fn accept(
     }
     // Boxed, and only after the first byte: a handshake needs more than a kilobyte, which plain or
     // silent connections should not pay for.
-    Box::pin(answer(first[0], socket, config, connection, lane)).await
+    Box::pin(answer(first[0], socket, tls, connection, lane)).await
 }
 
 /// Responds to a client whose first byte is `first`.
@@ -163,7 +165,7 @@ async fn accept(
 async fn answer(
     first: u8,
     socket: TcpStream,
-    config: Arc<ServerConfig>,
+    tls: Arc<Loaded>,
     connection: Rc<Connection>,
     lane: &LaneState,
 ) -> io::Result<Option<Opened>> {
@@ -177,10 +179,12 @@ async fn answer(
         return Ok(None);
     }
     connection.begin_handshake();
-    let stream = match TlsAcceptor::from(config).accept(Tcp::new(socket)).await {
-        Ok(stream) => Box::new(stream),
+    let accepted = TlsAcceptor::from(Arc::clone(&tls.config)).accept(Tcp::new(socket)).await;
+    let verified = accepted.and_then(|stream| Ok((tls.client(stream.get_ref().1)?, stream)));
+    let (client, stream) = match verified {
+        Ok((client, stream)) => (client, Box::new(stream)),
         Err(error) => {
-            lane.metrics().shake(Handshake::Failure);
+            lane.metrics().shake(failure(&error));
             lane.metrics().refuse(Refusal::Handshake);
             tracing::debug!(lane = lane.index, %error, "a TLS handshake failed");
             return Err(error);
@@ -188,7 +192,7 @@ async fn answer(
     };
     lane.metrics().shake(Handshake::Success);
     connection.end_handshake();
-    connection.client.set_tls(agreed(stream.get_ref().1));
+    connection.client.set_tls(agreed(stream.get_ref().1, client));
     let protocol = match stream.get_ref().1.alpn_protocol() {
         #[cfg(feature = "http2")]
         Some(b"h2") => Some(Detected::Http2),
@@ -204,7 +208,7 @@ async fn answer(
 
 /// The parameters that a handshake negotiated.
 #[cfg(feature = "tls")]
-fn agreed(session: &ServerConnection) -> TlsInfo {
+fn agreed(session: &ServerConnection, client: Option<ClientIdentity>) -> TlsInfo {
     TlsInfo {
         version: match session.protocol_version() {
             Some(ProtocolVersion::TLSv1_2) => "TLSv1.2",
@@ -216,6 +220,7 @@ fn agreed(session: &ServerConnection) -> TlsInfo {
             other => other.map(|_| "http/1.1"),
         },
         server_name: session.server_name().map(Into::into),
+        client,
     }
 }
 

@@ -23,10 +23,10 @@ use http_body_util::Full;
 use rstest::rstest;
 use tower::util::BoxCloneSyncService;
 
-type Service = BoxCloneSyncService<Request<Incoming>, Response<Full<Bytes>>, Infallible>;
+pub(crate) type Service = BoxCloneSyncService<Request<Incoming>, Response<Full<Bytes>>, Infallible>;
 
 /// Answers with what it knows of its connection, in lines, and of its client.
-fn describe(_lane: &Lane) -> Service {
+pub(crate) fn describe(_lane: &Lane) -> Service {
     BoxCloneSyncService::new(tower::service_fn(|request: Request<Incoming>| async move {
         // Known before and after the handler has waited.
         let before = corelane::connection().expect("a connection");

@@ -29,5 +29,6 @@ mod slow;
 mod stalls;
 mod start;
 mod tls;
+mod tls_clients;
 mod tls_reload;
 mod upgrades;

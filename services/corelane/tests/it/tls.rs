@@ -27,7 +27,7 @@ fn refused(server: &Running, reason: &str) -> f64 {
     server.metric(&format!("corelane_connections_refused_total{{lane=\"0\",reason=\"{reason}\"}}"))
 }
 
-fn handshakes(server: &Running, result: &str) -> f64 {
+pub(crate) fn handshakes(server: &Running, result: &str) -> f64 {
     server.metric(&format!("corelane_tls_handshakes_total{{lane=\"0\",result=\"{result}\"}}"))
 }
 

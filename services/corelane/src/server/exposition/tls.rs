@@ -6,12 +6,14 @@ use std::sync::Arc;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
-use crate::metrics::Family;
+use crate::metrics::{Family, Handshake};
 use crate::server::shared::Shared;
 use crate::transport::tls::Reload;
 
-const HANDSHAKES: Family =
-    Family::counter("corelane_tls_handshakes", "Finished TLS handshakes by result");
+const HANDSHAKES: Family = Family::counter(
+    "corelane_tls_handshakes",
+    "Finished TLS handshakes by result; results of clients' certificates only with tls.clients.ca",
+);
 
 const RELOADS: Family = Family::counter(
     "corelane_tls_reloads",
@@ -25,7 +27,7 @@ const UP_TO_DATE: Family = Family::gauge(
 
 const NOT_AFTER: Family = Family::gauge(
     "corelane_tls_certificate_not_after_seconds",
-    "Expiry time of the current certificate since the Unix epoch",
+    "Expiry time of the first certificate in use to expire, clients' CAs included, since the Unix epoch",
 );
 
 #[derive(Debug)]
@@ -36,10 +38,14 @@ pub(super) struct TlsCollector {
 impl Collector for TlsCollector {
     fn encode(&self, mut out: DescriptorEncoder) -> fmt::Result {
         let Some(tls) = self.shared.tls() else { return Ok(()) };
+        let results = match tls.verifies_clients() {
+            true => Handshake::ALL.len(),
+            false => Handshake::WITHOUT_CLIENTS,
+        };
         let mut series = HANDSHAKES.begin(&mut out)?;
         for (index, lane) in self.shared.lanes.iter().enumerate() {
             let index = index.to_string();
-            for (result, n) in lane.metrics.handshakes() {
+            for (result, n) in lane.metrics.handshakes().take(results) {
                 series.add(&[("lane", &index), ("result", result)], n)?;
             }
         }

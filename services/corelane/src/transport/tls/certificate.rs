@@ -21,11 +21,13 @@ use crate::base::error::Error;
 /// much more.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// The contents of the two files.
+/// The contents of the files.
 #[derive(PartialEq, Eq)]
 pub(super) struct Contents {
     certificate: Vec<u8>,
     key: Vec<u8>,
+    /// Of the clients' CAs.
+    pub(super) ca: Option<Vec<u8>>,
 }
 
 impl fmt::Debug for Contents {
@@ -37,7 +39,11 @@ impl fmt::Debug for Contents {
 
 impl Contents {
     pub(super) fn read(tls: &Tls) -> Result<Self, Error> {
-        Ok(Contents { certificate: read(&tls.certificate)?, key: read(&tls.key)? })
+        Ok(Contents {
+            certificate: read(&tls.certificate)?,
+            key: read(&tls.key)?,
+            ca: tls.clients.as_ref().map(|clients| read(&clients.ca)).transpose()?,
+        })
     }
 }
 
@@ -51,7 +57,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Error> {
     }
 }
 
-fn unusable(path: &Path, problem: impl Into<String>) -> Error {
+pub(super) fn unusable(path: &Path, problem: impl Into<String>) -> Error {
     Error::Tls { path: path.to_owned(), problem: problem.into() }
 }
 
@@ -59,42 +65,33 @@ fn unusable(path: &Path, problem: impl Into<String>) -> Error {
 #[derive(Debug)]
 pub(super) struct Certificate {
     pub(super) key: Arc<CertifiedKey>,
-    /// First second of validity, since the Unix epoch.
+    pub(super) validity: Validity,
+}
+
+/// First and last second of validity, since the Unix epoch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Validity {
     not_before: Duration,
-    /// Last second of validity, since the Unix epoch.
     pub(super) not_after: Duration,
 }
 
-impl Tls {
-    /// Checks that the files are usable, as [`Builder::build`](crate::Builder::build) does. An expired
-    /// certificate is not an error; it is logged.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Tls`] names the file that cannot be read, contains no certificate or key, or contains a
-    /// key that does not match the certificate.
-    pub fn check(&self) -> Result<(), Error> {
-        Certificate::new(&Contents::read(self)?, self).map(drop)
+/// The certificates in the PEM text of this file: at least one.
+pub(super) fn certificates(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let chain = CertificateDer::pem_slice_iter(pem)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| unusable(path, format!("is not valid PEM: {error}")))?;
+    match chain.is_empty() {
+        true => Err(unusable(path, "contains no PEM certificate")),
+        false => Ok(chain),
     }
 }
 
 impl Certificate {
     pub(super) fn new(contents: &Contents, tls: &Tls) -> Result<Self, Error> {
         let wrong = |problem: String| unusable(&tls.certificate, problem);
-        let chain = CertificateDer::pem_slice_iter(&contents.certificate)
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(|error| wrong(format!("is not valid PEM: {error}")))?;
-        let Some(own) = chain.first() else {
-            return Err(wrong("contains no PEM certificate".to_owned()));
-        };
-        // `Raw` checks only the form, because clients decide what they accept.
-        let parsed = CertificateInner::<Raw>::from_der(own)
-            .map_err(|error| wrong(format!("contains an invalid certificate: {error}")))?;
-        let validity = parsed.tbs_certificate().validity();
-        let (not_before, not_after) =
-            (validity.not_before.to_unix_duration(), validity.not_after.to_unix_duration());
-        let key = private_key(contents, tls)?;
-        let key = CertifiedKey::new(chain, key);
+        let chain = certificates(&tls.certificate, &contents.certificate)?;
+        let validity = Validity::of(&chain[0], &tls.certificate)?;
+        let key = CertifiedKey::new(chain, private_key(contents, tls)?);
         key.keys_match().map_err(|error| match error {
             rustls::Error::InconsistentKeys(_) => {
                 let certificate = tls.certificate.display();
@@ -102,14 +99,27 @@ impl Certificate {
             }
             error => wrong(format!("contains an unusable certificate: {error}")),
         })?;
-        Ok(Certificate { key: Arc::new(key), not_before, not_after })
+        Ok(Certificate { key: Arc::new(key), validity })
+    }
+}
+
+impl Validity {
+    /// The validity of a certificate in this file.
+    pub(super) fn of(certificate: &CertificateDer<'_>, path: &Path) -> Result<Self, Error> {
+        // `Raw` checks only the form, because the other side decides what it accepts.
+        let parsed = CertificateInner::<Raw>::from_der(certificate)
+            .map_err(|error| unusable(path, format!("contains an invalid certificate: {error}")))?;
+        let validity = parsed.tbs_certificate().validity();
+        let (not_before, not_after) =
+            (validity.not_before.to_unix_duration(), validity.not_after.to_unix_duration());
+        Ok(Validity { not_before, not_after })
     }
 
     pub(super) fn has_expired(&self) -> bool {
         since_epoch() > self.not_after
     }
 
-    /// The reason why clients reject it now, if there is one.
+    /// The reason why the other side rejects it now, if there is one.
     pub(super) fn warning(&self) -> Option<&'static str> {
         match since_epoch() {
             now if now > self.not_after => Some("the certificate has expired"),

@@ -1,14 +1,18 @@
-//! TLS for clients: certificates and their reload.
+//! TLS for clients: certificates, their reload, and the verification of clients.
 //!
 //! It uses rustls with the *ring* provider, which needs only a C compiler to build.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::request::client::ClientIdentity;
+
 mod certificate;
+mod clients;
 mod reload;
 
-pub(crate) use reload::{Reload, Termination, Watch};
+pub(crate) use clients::failure;
+pub(crate) use reload::{Loaded, Reload, Termination, Watch};
 
 /// TLS for clients, set by [`Builder::tls`](crate::Builder::tls).
 ///
@@ -19,8 +23,8 @@ pub(crate) use reload::{Reload, Termination, Watch};
 /// The files are read again every [`Tls::reload`] and compared by content, so a swapped symlink of
 /// a volume is noticed like a file that is written in place. New connections use the new
 /// certificate; open connections are not affected. When the new files are invalid, or the new
-/// certificate has expired, the old certificate stays in use; this is logged once and counted in
-/// `corelane_tls_reloads_total{result="failure"}`. The two files may therefore be replaced one
+/// certificate has expired, the old files stay in use; this is logged once and counted in
+/// `corelane_tls_reloads_total{result="failure"}`. The files may therefore be replaced one
 /// after the other.
 ///
 /// ```
@@ -41,17 +45,55 @@ pub struct Tls {
     pub key: PathBuf,
     /// How often the files are read again. Default 10 s; 100 ms to 24 h.
     pub reload: Duration,
+    /// Which clients may connect. Default `None`: all, without a certificate.
+    pub clients: Option<TlsClients>,
+}
+
+/// The clients that may connect: each must present a certificate that one of our CAs issued for TLS
+/// clients and that names an allowed identity.
+///
+/// Others are refused in the handshake, which `corelane_tls_handshakes_total` counts with the reason.
+/// The file is reloaded with the certificate. After a change, sessions that began before it do not
+/// resume: their clients present a certificate again. A resumed session is checked like a new one, so
+/// it ends with its certificate's validity.
+///
+/// ```
+/// use corelane::{Server, Tls, TlsClients};
+///
+/// let gateway = "spiffe://cluster.local/ns/edge/sa/gateway".parse().expect("a URI");
+/// let clients = Some(TlsClients { ca: "clients-ca.crt".into(), allow: vec![gateway] });
+/// let tls = Tls { clients, ..Tls::new("server.crt", "server.key") };
+///
+/// fn handler() -> String {
+///     let client = corelane::connection().and_then(|connection| connection.tls.as_ref()?.client.clone());
+///     client.map_or("not verified".to_owned(), |client| format!("hello {client}"))
+/// }
+/// # assert_eq!(handler(), "not verified");
+/// # assert!(Server::builder().tls(tls).build().is_err());
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsClients {
+    /// PEM file of the CAs that issue certificates of clients. At most 1 MiB. One that has expired
+    /// is not trusted.
+    pub ca: PathBuf,
+    /// The identities of which a client must have one. At least one: a CA usually issues certificates
+    /// for more than the clients of one service.
+    pub allow: Vec<ClientIdentity>,
 }
 
 impl Tls {
     /// Creates TLS settings with these two files and the default reload interval.
     pub fn new(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
-        Tls { certificate: certificate.into(), key: key.into(), reload: Duration::from_secs(10) }
+        let (certificate, key) = (certificate.into(), key.into());
+        Tls { certificate, key, reload: Duration::from_secs(10), clients: None }
     }
 
     /// Whether each setting is within its bounds.
     pub(crate) fn check_bounds(&self) -> Result<(), String> {
         let (least, most) = (Duration::from_millis(100), Duration::from_secs(86_400));
+        if self.clients.as_ref().is_some_and(|clients| clients.allow.is_empty()) {
+            return Err("tls.clients.allow: at least one identity".to_owned());
+        }
         match (least..=most).contains(&self.reload) {
             true => Ok(()),
             false => Err("tls.reload: 100ms to 24h".to_owned()),

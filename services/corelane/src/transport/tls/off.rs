@@ -33,6 +33,10 @@ impl Termination {
         match *self {}
     }
 
+    pub(crate) fn verifies_clients(&self) -> bool {
+        match *self {}
+    }
+
     pub(crate) fn not_after(&self) -> u64 {
         match *self {}
     }

@@ -1,24 +1,30 @@
-//! The current certificate, and its replacement.
+//! The current certificate and CAs, and their replacement.
 
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
-use rustls::ServerConfig;
 use rustls::crypto::ring::{Ticketer, default_provider};
-use rustls::server::{ClientHello, ResolvesServerCert};
-use rustls::sign::CertifiedKey;
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::sign::SingleCertAndKey;
+use rustls::{ServerConfig, ServerConnection};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use super::Tls;
-use super::certificate::{Certificate, Contents};
+use super::certificate::{Certificate, Contents, Validity};
+use super::clients::Verifier;
 use crate::base::error::Error;
+use crate::request::client::ClientIdentity;
 
 /// The TLS state that all lanes share.
 #[derive(Debug)]
 pub(crate) struct Termination {
-    pub(crate) config: Arc<ServerConfig>,
-    certificates: Arc<Certificates>,
+    /// Read once per handshake, whose signature costs a thousand times as much.
+    loaded: RwLock<Arc<Loaded>>,
     reloads: [AtomicU64; Reload::ALL.len()],
     up_to_date: AtomicBool,
     settings: Tls,
@@ -36,31 +42,82 @@ impl Reload {
         [(Reload::Success, "success"), (Reload::Failure, "failure")];
 }
 
-/// The certificate for new connections.
+/// What new connections use.
 #[derive(Debug)]
-struct Certificates {
-    /// Read once per handshake, whose signature costs a thousand times as much.
-    current: RwLock<Arc<CertifiedKey>>,
-    not_after: AtomicU64,
+pub(crate) struct Loaded {
+    pub(crate) config: Arc<ServerConfig>,
+    certificate: Validity,
+    clients: Option<Arc<Verifier>>,
+    ca: Option<Vec<u8>>,
 }
 
-impl Certificates {
-    fn new(certificate: Certificate) -> Self {
-        Certificates {
-            not_after: AtomicU64::new(certificate.not_after.as_secs()),
-            current: RwLock::new(certificate.key),
-        }
+impl Loaded {
+    /// Sessions of `previous` resume if the CAs of clients are the same. Otherwise its tickets are
+    /// unreadable, also those that it issues later to a handshake which has begun.
+    pub(super) fn new(
+        contents: &Contents,
+        settings: &Tls,
+        previous: Option<&Loaded>,
+    ) -> Result<Self, Error> {
+        let Certificate { key, validity: certificate } = Certificate::new(contents, settings)?;
+        let ca = contents.ca.clone();
+        let clients = settings.clients.as_ref().zip(ca.as_deref());
+        let clients = clients.map(|(clients, pem)| Verifier::new(clients, pem)).transpose()?;
+        let clients = clients.map(Arc::new);
+        let verifier: Arc<dyn ClientCertVerifier> = match &clients {
+            Some(clients) => Arc::clone(clients) as _,
+            None => WebPkiClientVerifier::no_client_auth(),
+        };
+        let refused =
+            |error| Error::System { what: "setting up TLS", source: io::Error::other(error) };
+        let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(refused)?
+            .with_client_cert_verifier(verifier)
+            .with_cert_resolver(Arc::new(SingleCertAndKey::from(key)));
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        #[cfg(feature = "http2")]
+        config.alpn_protocols.insert(0, b"h2".to_vec());
+        // Tickets instead of a cache: lanes share no sessions and do not wait for each other.
+        config.ticketer = match previous.filter(|previous| previous.ca == ca) {
+            Some(previous) => Arc::clone(&previous.config.ticketer),
+            None => Ticketer::new().map_err(refused)?,
+        };
+        Ok(Loaded { config: Arc::new(config), certificate, clients, ca })
     }
 
-    fn replace(&self, certificate: Certificate) {
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = certificate.key;
-        self.not_after.store(certificate.not_after.as_secs(), Relaxed);
+    /// The client's verified identity, if clients have to prove one.
+    pub(crate) fn client(&self, session: &ServerConnection) -> io::Result<Option<ClientIdentity>> {
+        let Some(clients) = &self.clients else { return Ok(None) };
+        clients.client(session).map(Some).map_err(io::Error::other)
+    }
+
+    /// The file that nobody can use any more.
+    fn expired<'a>(&self, settings: &'a Tls) -> Option<&'a Path> {
+        let clients = self.clients.as_ref().zip(settings.clients.as_ref());
+        let ca =
+            clients.filter(|(verifier, _)| verifier.has_expired()).map(|(_, clients)| &clients.ca);
+        let certificate = self.certificate.has_expired().then_some(&settings.certificate);
+        certificate.or(ca).map(PathBuf::as_path)
+    }
+
+    /// When the first certificate expires, in seconds since the Unix epoch.
+    fn not_after(&self) -> u64 {
+        let ca = self.clients.as_ref().map(|clients| clients.not_after());
+        ca.unwrap_or(Duration::MAX).min(self.certificate.not_after).as_secs()
     }
 }
 
-impl ResolvesServerCert for Certificates {
-    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner)))
+impl Tls {
+    /// Checks that the files are usable, as [`Builder::build`](crate::Builder::build) does. An expired
+    /// certificate is not an error; it is logged.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Tls`] names the file that cannot be read, contains no certificate or key, or contains a
+    /// key that does not match the certificate.
+    pub fn check(&self) -> Result<(), Error> {
+        Loaded::new(&Contents::read(self)?, self, None).map(drop)
     }
 }
 
@@ -68,12 +125,10 @@ impl Termination {
     /// Loads the files of `settings`.
     pub(crate) fn load(settings: &Tls) -> Result<(Self, Watch), Error> {
         let contents = Contents::read(settings)?;
-        let certificate = Certificate::new(&contents, settings)?;
-        announce(&certificate, settings, "TLS certificate loaded");
-        let certificates = Arc::new(Certificates::new(certificate));
+        let loaded = Loaded::new(&contents, settings, None)?;
+        announce(&loaded, settings, "TLS certificate loaded");
         let termination = Termination {
-            config: Arc::new(config(Arc::clone(&certificates))?),
-            certificates,
+            loaded: RwLock::new(Arc::new(loaded)),
             reloads: Default::default(),
             up_to_date: AtomicBool::new(true),
             settings: settings.clone(),
@@ -81,9 +136,18 @@ impl Termination {
         Ok((termination, Watch { seen: Ok(contents) }))
     }
 
-    /// The expiry of the current certificate, in seconds since the Unix epoch.
+    /// What a new connection uses.
+    pub(crate) fn loaded(&self) -> Arc<Loaded> {
+        Arc::clone(&self.loaded.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn verifies_clients(&self) -> bool {
+        self.settings.clients.is_some()
+    }
+
+    /// When the first certificate in use expires, in seconds since the Unix epoch.
     pub(crate) fn not_after(&self) -> u64 {
-        self.certificates.not_after.load(Relaxed)
+        self.loaded().not_after()
     }
 
     pub(crate) fn reloads(&self, result: Reload) -> u64 {
@@ -95,23 +159,22 @@ impl Termination {
         self.up_to_date.load(Relaxed)
     }
 
-    /// Uses a new certificate, or keeps the old one.
+    /// Uses new files, or keeps the old ones.
     fn renew(&self, contents: &Result<Contents, String>) {
-        let certificate = match contents {
-            Ok(contents) => {
-                Certificate::new(contents, &self.settings).map_err(|error| error.to_string())
-            }
+        let loaded = match contents {
+            Ok(contents) => Loaded::new(contents, &self.settings, Some(&self.loaded()))
+                .map_err(|error| error.to_string()),
             Err(error) => Err(error.clone()),
         };
-        let result = match certificate {
-            Ok(certificate) if certificate.has_expired() => {
-                refuse(&format!("{}: has expired", self.settings.certificate.display()))
-            }
-            Ok(certificate) => {
-                announce(&certificate, &self.settings, "TLS certificate reloaded");
-                self.certificates.replace(certificate);
-                Reload::Success
-            }
+        let result = match loaded {
+            Ok(loaded) => match loaded.expired(&self.settings) {
+                Some(path) => refuse(&format!("{}: has expired", path.display())),
+                None => {
+                    announce(&loaded, &self.settings, "TLS certificate reloaded");
+                    *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(loaded);
+                    Reload::Success
+                }
+            },
             Err(error) => refuse(&error),
         };
         self.reloads[result as usize].fetch_add(1, Relaxed);
@@ -124,28 +187,13 @@ fn refuse(error: &str) -> Reload {
     Reload::Failure
 }
 
-fn announce(certificate: &Certificate, settings: &Tls, what: &'static str) {
-    let (file, not_after) = (settings.certificate.display(), certificate.not_after.as_secs());
-    match certificate.warning() {
+fn announce(loaded: &Loaded, settings: &Tls, what: &'static str) {
+    let (file, not_after) =
+        (settings.certificate.display(), loaded.certificate.not_after.as_secs());
+    match loaded.certificate.warning() {
         Some(warning) => tracing::warn!(%file, not_after, warning, "{what}"),
         None => tracing::info!(%file, not_after, "{what}"),
     }
-}
-
-fn config(certificates: Arc<Certificates>) -> Result<ServerConfig, Error> {
-    let refused =
-        |error| Error::System { what: "setting up TLS", source: std::io::Error::other(error) };
-    let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(refused)?
-        .with_no_client_auth()
-        .with_cert_resolver(certificates);
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    #[cfg(feature = "http2")]
-    config.alpn_protocols.insert(0, b"h2".to_vec());
-    // Tickets instead of a cache: lanes share no sessions and do not wait for each other.
-    config.ticketer = Ticketer::new().map_err(refused)?;
-    Ok(config)
 }
 
 /// The contents of the files when they were last read.
@@ -155,7 +203,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Replaces the certificate whenever the contents of the files change.
+    /// Replaces what is loaded whenever the contents of the files change.
     pub(crate) async fn run(mut self, tls: &Termination) {
         let every = tls.settings.reload;
         let mut ticks = interval_at(Instant::now() + every, every);

@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use corelane::Tls;
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd,
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
+    KeyPair, SanType, date_time_ymd,
 };
 use rustls::crypto::ring::default_provider;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::version::{TLS12, TLS13};
 use rustls::{
     ClientConfig, ClientConnection, HandshakeKind, ProtocolVersion, RootCertStore, StreamOwned,
@@ -34,7 +36,13 @@ pub(crate) struct Pair {
 
 impl Authority {
     pub(crate) fn new() -> Authority {
+        Authority::until(4000)
+    }
+
+    /// An issuer that is valid until the first day of `year`.
+    pub(crate) fn until(year: i32) -> Authority {
         let mut params = CertificateParams::default();
+        params.not_after = date_time_ymd(year, 1, 1);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.distinguished_name.push(DnType::CommonName, "the tests' own issuer");
         let key = KeyPair::generate().expect("a key");
@@ -44,9 +52,31 @@ impl Authority {
 
     /// A new certificate for `localhost`, valid until the first day of `year`.
     pub(crate) fn issue_until(&self, year: i32) -> Pair {
-        let key = KeyPair::generate().expect("a key");
         let mut params = CertificateParams::new(["localhost".to_owned()]).expect("a name");
         params.not_after = date_time_ymd(year, 1, 1);
+        self.sign(params)
+    }
+
+    /// A new certificate for a client with these identities, changed by `edit`.
+    pub(crate) fn issue_client(
+        &self,
+        identities: &[&str],
+        edit: impl FnOnce(&mut CertificateParams),
+    ) -> Pair {
+        let mut params = CertificateParams::default();
+        let names = identities.iter().map(|name| match name.contains(':') {
+            true => SanType::URI((*name).try_into().expect("a URI")),
+            false => SanType::DnsName((*name).try_into().expect("a name")),
+        });
+        params.subject_alt_names = names.collect();
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        params.not_after = date_time_ymd(4000, 1, 1);
+        edit(&mut params);
+        self.sign(params)
+    }
+
+    fn sign(&self, params: CertificateParams) -> Pair {
+        let key = KeyPair::generate().expect("a key");
         let certificate = params.signed_by(&key, &self.issuer).expect("a certificate");
         Pair {
             certificate: certificate.pem(),
@@ -57,6 +87,11 @@ impl Authority {
 
     pub(crate) fn issue(&self) -> Pair {
         self.issue_until(4000)
+    }
+
+    /// The issuer's own certificate.
+    pub(crate) fn pem(&self) -> String {
+        self.issuer.pem()
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -98,6 +133,16 @@ impl Authority {
 
     /// A client that offers these protocols, and TLS 1.2 alone or 1.3 alone if told.
     pub(crate) fn client(&self, alpn: &[&str], version: Option<ProtocolVersion>) -> ClientConfig {
+        self.client_with(alpn, version, None)
+    }
+
+    /// As [`Authority::client`], with a certificate of the client.
+    pub(crate) fn client_with(
+        &self,
+        alpn: &[&str],
+        version: Option<ProtocolVersion>,
+        pair: Option<&Pair>,
+    ) -> ClientConfig {
         let mut roots = RootCertStore::empty();
         roots.add(self.issuer.der().clone()).expect("a root");
         let versions = match version {
@@ -105,11 +150,17 @@ impl Authority {
             Some(ProtocolVersion::TLSv1_3) => vec![&TLS13],
             _ => vec![&TLS12, &TLS13],
         };
-        let mut config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
             .with_protocol_versions(&versions)
             .expect("versions")
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+            .with_root_certificates(roots);
+        let mut config = match pair {
+            None => config.with_no_client_auth(),
+            Some(pair) => {
+                let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).expect("a key");
+                config.with_client_auth_cert(vec![pair.der.clone()], key).expect("a pair")
+            }
+        };
         config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
         config
     }
