@@ -12,12 +12,12 @@ from dashboards.drill.verdict import DrillError
 from stack import eventually
 
 NAME = "corelane-drill-"
-"""Prefix, followed by the id of the process that created it."""
+"""Prefix of a name; the ID of the process that created the cgroup follows."""
 
 MOUNTS = Path("/proc/self/mounts")
 
 PERIOD = 100_000
-"""Microseconds; the kernel's default."""
+"""Period in microseconds, the kernel's default."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Limited:
 
     @property
     def enters(self) -> tuple[str, ...]:
-        """A command that runs another one in the cgroup."""
+        """Returns a command that runs another one in the cgroup."""
         return ("sh", "-ec", f'echo $$ > {self.folder}/cgroup.procs && exec "$@"', "sh")
 
 
@@ -90,7 +90,7 @@ class Freezer:
         (below / "cgroup.freeze").write_text("1")
 
     def thaw(self) -> None:
-        """Lets it continue."""
+        """Resumes the thread."""
         _thaw(self.folder)
 
 
@@ -102,7 +102,7 @@ def freezer() -> Iterator[Freezer]:
 
 
 def sweep() -> None:
-    """Removes cgroups of a drill that was killed."""
+    """Removes cgroups that a killed drill left behind."""
     for mounted in filter(
         None, (_mounted("cgroup", "cpu"), _mounted("cgroup", "memory"), _mounted("cgroup2"))
     ):
@@ -124,7 +124,7 @@ def _cgroup(above: Path | None) -> Iterator[Path]:
 
 
 def _mounted(kind: str, controller: str = "") -> Path | None:
-    """Mount point of cgroups of this version, with v1 for a controller (proc(5))."""
+    """Returns the mount point of cgroups of this version, with v1 for a controller (proc(5))."""
     for line in MOUNTS.read_text().splitlines():
         _, where, found, options, *_ = line.split()
         if found == kind and (not controller or controller in options.split(",")):

@@ -25,7 +25,7 @@ USAGE = 64
 """EX_USAGE of sysexits.h."""
 
 INTERRUPTED = 130
-"""As shells have it: 128 and SIGINT."""
+"""128 plus SIGINT, as in shells."""
 
 
 def main(arguments: list[str]) -> int:

@@ -9,8 +9,9 @@ from dashboards.drill.verdict import split
 Labels = Mapping[str, str]
 
 Cause = Callable[[Place], Iterator[Labels]]
-"""Starts healthy parts, makes the condition true, and yields the labels that the alert must have. Then it ends the
-cause. The parts keep running until the alert is resolved."""
+"""Starts healthy parts, makes the condition true, and yields the labels that the alert must have. Afterwards it
+ends the cause. The parts keep running until the alert has resolved.
+"""
 
 
 @dataclass(frozen=True)
@@ -19,20 +20,22 @@ class Drill:
 
     name: str
     alerts: tuple[str, ...]
-    """As `alert` or, if a name has several severities, `alert/severity`."""
+    """Names of alerts: `alert`, or `alert/severity` if a name has several severities."""
     how: str
     cause: Cause
     fires: float
     resolves: float
-    """Longest time in seconds until each."""
+    """Maximum seconds until each alert has resolved."""
     whole: bool = False
-    """Runs on the whole platform of the quiet period, which has an API server; one at a time."""
+    """Whether the drill uses the whole platform of the quiet period, which has an API server; one such drill at
+    a time.
+    """
     busy: bool = False
-    """Keeps a CPU busy; one at a time."""
+    """Whether the drill keeps a CPU busy; one such drill at a time."""
 
     @property
     def longest(self) -> float:
-        """Longest time in seconds."""
+        """Returns the maximum duration in seconds."""
         return self.fires + self.resolves
 
 
@@ -58,7 +61,7 @@ def drill(
 
 
 def chosen(names: list[str], table: dict[str, Drill]) -> dict[str, Drill]:
-    """The drills of these alerts; all without names."""
+    """Returns the drills of these alerts; without names, all drills."""
     if not names:
         return table
     return {
@@ -69,5 +72,5 @@ def chosen(names: list[str], table: dict[str, Drill]) -> dict[str, Drill]:
 
 
 def known(table: dict[str, Drill]) -> set[str]:
-    """The alerts that have a drill."""
+    """Returns the alerts that have a drill."""
     return {split(alert)[0] for each in table.values() for alert in each.alerts}

@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 
 FACTOR = 20
-"""At 20 a window of a minute still holds three scrapes, and three days are under four hours."""
+"""With 20, a window of one minute still contains three scrapes, and three days take less than four hours."""
 
 UNITS = {
     "ms": 1,
@@ -18,7 +18,7 @@ UNITS = {
     "w": 604_800_000,
     "y": 31_536_000_000,
 }
-"""Milliseconds of the units of PromQL (prometheus.io/docs, "Time durations")."""
+"""PromQL's units in milliseconds (prometheus.io/docs, "Time durations")."""
 
 DURATION = r"(?:\d+(?:ms|[smhdwy]))+"
 
@@ -34,7 +34,7 @@ COUNTED = re.compile(r"(\d+)(?=\s*\*\s*sum_over_time\()")
 """Seconds between two samples of a recorded rate whose sum is a number of requests."""
 
 APPEARED = re.compile(r"(?<=/ )(\d+)(?=\s+or\s+rate\()")
-"""Seconds of a window that make a rate of what appeared in it: see "Late series" in docs/metrics.md."""
+"""Seconds of a window in the rate of series that appeared in it: see "Late series" in docs/metrics.md."""
 
 SET_OPERATOR = re.compile(r"\b(?:and|or|unless)\b")
 
@@ -42,7 +42,7 @@ CLOCK = "time()"
 
 
 def milliseconds(duration: str) -> int:
-    """A duration of PromQL in milliseconds."""
+    """Converts a PromQL duration to milliseconds."""
     if not re.fullmatch(DURATION, duration):
         raise ValueError(f"{duration!r} is not a duration such as 5m or 1h30m")
     parts = re.findall(r"(\d+)(ms|[smhdwy])", duration)
@@ -50,12 +50,12 @@ def milliseconds(duration: str) -> int:
 
 
 def divided(duration: str, factor: int) -> str:
-    """A duration divided by the factor, to the millisecond."""
+    """Divides a duration by the factor, to the millisecond."""
     return f"{max(1, round(milliseconds(duration) / factor))}ms"
 
 
 def expression(text: str, factor: int) -> str:
-    """An expression with its windows, offsets and bounds of `time()` divided; strings stay."""
+    """Divides the windows, offsets and bounds of `time()` in an expression; strings do not change."""
     strings: list[str] = []
 
     def hide(match: re.Match[str]) -> str:
@@ -81,7 +81,7 @@ def _bounds(text: str, factor: int) -> str:
 
 
 def _left(text: str) -> str:
-    """The operand that ends here: from the opening bracket, or from `and`, `or` or `unless`."""
+    """Returns the operand that ends here: from the opening bracket, or from `and`, `or` or `unless`."""
     depth = 0
     for at in range(len(text) - 1, -1, -1):
         depth += {")": 1, "(": -1}.get(text[at], 0)
@@ -91,7 +91,7 @@ def _left(text: str) -> str:
 
 
 def rules(document: dict, factor: int) -> dict:
-    """A file of rules with every duration divided."""
+    """Divides every duration in a file of rules."""
     return {**document, "groups": [_group(group, factor) for group in document["groups"]]}
 
 
@@ -111,13 +111,13 @@ def _fields(entry: dict, factor: int) -> dict:
 
 
 def read(folder: Path) -> dict[str, dict]:
-    """The rule files of a folder by name."""
+    """Returns the rule files of a folder by name."""
     files = sorted(folder.glob("*.rules.yaml"))
     return {file.name: yaml.safe_load(file.read_text()) for file in files}
 
 
 def alerts(documents: dict[str, dict]) -> Iterator[dict]:
-    """Every alerting rule."""
+    """Returns every alerting rule."""
     for document in documents.values():
         for group in document["groups"]:
             yield from (rule for rule in group["rules"] if "alert" in rule)

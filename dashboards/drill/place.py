@@ -27,16 +27,16 @@ class Server(replica.Server):
     """A replica."""
 
     def start(self, *more: object, wait: bool = False) -> "Server":
-        """Starts or restarts it; the drill waits for it, because only the drill can be interrupted."""
+        """Starts or restarts the replica; the drill waits for it, because only the drill can be interrupted."""
         return super().start(*more, wait=wait)
 
     def fault(self, route: str, share: float = 1, **kind: object) -> None:
-        """Injects one fault, which expires after 30 minutes; `faults()` ends it."""
+        """Injects one fault, which expires after 30 minutes; `faults()` clears it."""
         self.faults({"route": route, "share": share, "expires_in": "30m", **kind})
 
 
 UP = 60.0
-"""Longest wait in seconds for a part that starts while all CPUs are busy."""
+"""Maximum seconds for a part to start while all CPUs are busy."""
 
 
 @dataclass
@@ -50,20 +50,20 @@ class Place:
     """The whole platform, if the drill runs on it."""
     stack: ExitStack = field(default_factory=ExitStack)
     begins: Callable[[], None] = lambda: None
-    """Called when everything is healthy, right before the cause."""
+    """Called when everything is healthy, directly before the cause."""
 
     def until(self, check: Callable[[], object], what: str, seconds: float = UP) -> None:
         """Waits until the check returns something true."""
         self.watch.until(check, seconds, what)
 
     def scraped(self, job: str, port: int, pod: str, **labels: str) -> None:
-        """Has Prometheus scrape a part, and waits until it has."""
+        """Makes Prometheus scrape a part, and waits until it has."""
         self.watch.add(job, port, namespace=self.namespace, pod=pod, **labels)
         up = f'up{{namespace="{self.namespace}", job="{job}", pod="{pod}"}} == 1'
         self.until(lambda: self.watch.query(up), f"{job} {pod} is scraped")
 
     def unscraped(self, pod: str) -> None:
-        """Ends the scrapes of a pod, and waits until its series are gone."""
+        """Stops the scrapes of a pod, and waits until its series are gone."""
         self.watch.remove(self.namespace, pod=pod)
         up = f'up{{namespace="{self.namespace}", pod="{pod}"}}'
         self.until(lambda: not self.watch.query(up), f"{pod} is no longer scraped")
@@ -75,7 +75,9 @@ class Place:
         tls: bool = False,
         within: Sequence[str] = (),
     ) -> Server:
-        """A replica that is ready and scraped; it ends with the drill. `within` is a command that runs it."""
+        """Starts a replica that is scraped, and waits until it is ready; it ends with the drill. `within` is a
+        command that runs it.
+        """
         first = free_ports(2)
         ports = first, first + 1
         argv = [*within, *replica.command(program("corelane-server"), pod, ports, *flags)]
@@ -94,7 +96,7 @@ class Place:
         stack: ExitStack | None = None,
         reaches: bool = True,
     ) -> Gateway:
-        """A gateway for these replicas that is scraped; it ends with `stack`."""
+        """Starts a gateway for these replicas that is scraped; it ends with `stack`."""
         own = Path(mkdtemp(prefix=f"{pod}-", dir=self.folder))
         endpoints = [endpoint(each.url, each.admin) for each in servers]
         made = (stack or self.stack).enter_context(gateway_to(endpoints, own, values))
@@ -104,7 +106,7 @@ class Place:
         return made
 
     def routed(self, routes: str, pod: str) -> None:
-        """A gateway whose agent, which is scraped, follows the routes of a ConfigMap."""
+        """Starts a gateway whose agent follows the routes of a ConfigMap; Prometheus scrapes the agent."""
         own = Path(mkdtemp(prefix=f"{pod}-", dir=self.folder))
         admin, port = free_ports(1), free_ports(1)
         argv = [program("gateway-agent"), "endpoints", f"--routes={routes}"]
@@ -122,7 +124,7 @@ class Place:
         self.scraped("gateway-agent", port, pod)
 
     def tuner(self, node: str, *flags: str | Path, within: Sequence[str] = ()) -> Process:
-        """An agent of the node tuner that is scraped; `within` is a command that runs it."""
+        """Starts an agent of the node tuner that is scraped; `within` is a command that runs it."""
         port = free_ports(1)
         argv = [*within, program("node-tuner"), "agent", f"--agent.listen={HOST}:{port}"]
         argv += ["--agent.interval=1s", *flags]
@@ -134,7 +136,7 @@ class Place:
         return made
 
     def shown(self, resources: str) -> None:
-        """A kube-state-metrics that is scraped, for these objects of the platform's API server."""
+        """Starts a kube-state-metrics that is scraped, for these objects of the platform's API server."""
         program = resolve.tool("kube-state-metrics")
         pod, port, own = "kube-state-metrics", free_ports(1), free_ports(1)
         argv = [program, f"--kubeconfig={self.platform.cluster.api.kubeconfig}"]
@@ -166,18 +168,18 @@ class Place:
 
     @contextmanager
     def load(self, url: str, path: str = "/hello", **more: Any) -> Iterator[Load]:
-        """Clients that send one request after another."""
+        """Runs clients that send one request at a time."""
         with Load(url, path, **more) as load:
             yield load
 
     def fired(self) -> set[str]:
-        """The alerts that fired in this namespace at any time of the run, as `alert/severity`."""
+        """Returns the alerts that fired in this namespace at any time of the run, as `alert/severity`."""
         alerts = f'ALERTS{{alertstate="firing", namespace="{self.namespace}"}}'
         found = [each["labels"] for each in self.watch.query(f"count_over_time({alerts}[1h])")]
         return {f"{each['alertname']}/{each['severity']}" for each in found}
 
     def leave(self) -> None:
-        """Ends its own processes."""
+        """Ends the drill's own processes."""
         if self.platform is None:
             self.watch.remove(self.namespace)
         self.stack.close()

@@ -14,7 +14,7 @@ FILE = REPOSITORY / "docs" / "results" / "drill.md"
 
 
 def text(quiet: Quiet | None, outcomes: Sequence[Outcome], seconds: float) -> str:
-    """The report as Markdown."""
+    """Returns the report as Markdown."""
     rows = [_row(outcome, track) for outcome in outcomes for track in outcome.tracks]
     good = sum(track.verdict == OK for outcome in outcomes for track in outcome.tracks)
     names = {track.alert.partition("/")[0] for outcome in outcomes for track in outcome.tracks}

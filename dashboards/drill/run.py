@@ -1,6 +1,6 @@
 """Runs drills in parallel, each in its own namespace, after a quiet period.
 
-In that period a healthy platform is under load, and no alert may fire.
+In that period, a healthy platform is under load and no alert may fire.
 """
 
 import itertools
@@ -29,13 +29,14 @@ NAME = "quiet"
 LASTS = 90.0
 
 BEAT = 3.0
-"""Seconds between two changes in the API server, so that the gateway's agent gets updates: without changes the
-API server answers once a minute, which the factor does not divide."""
+"""Seconds between two changes in the API server, so that the gateway's agent receives updates. Without changes,
+the API server responds once a minute, an interval that the factor does not divide.
+"""
 
 
 @dataclass(frozen=True)
 class Quiet:
-    """The result."""
+    """The result of the quiet period."""
 
     seconds: float
     fired: tuple[str, ...]
@@ -50,8 +51,8 @@ class Quiet:
 
 @contextmanager
 def whole_platform(watch: Watch) -> Iterator[Platform]:
-    """A platform with all parts, scraped by the watch."""
-    # Its own Prometheus is a target as well, and evaluates no rules.
+    """Starts a platform with all parts, which the watch scrapes."""
+    # The platform's own Prometheus is also a target, and evaluates no rules.
     with live_stage(Options(name=NAME, rules=(), interval=5.0)) as platform:
         place = Place(watch, NAME, watch.folder)
         beats = itertools.count()
@@ -104,21 +105,21 @@ def _beat(platform: Platform, number: int) -> None:
 
 
 WORKERS = 6
-"""Drills at once. They mostly wait, but their processes must not starve each other on few CPUs."""
+"""Maximum concurrent drills. Drills mostly wait, but their processes must not starve each other on few CPUs."""
 
 
 @dataclass
 class Outcome:
-    """The outcome of a drill."""
+    """The result of a drill."""
 
     drill: Drill
     tracks: list[Track]
     also: list[str] = field(default_factory=list)
-    """Other alerts that its cause fired."""
+    """Other alerts that the drill's cause fired."""
 
 
 def run_all(watch: Watch, drills: Iterable[Drill], platform: Platform | None) -> list[Outcome]:
-    """Runs them in parallel; the outcomes are in the order of the drills."""
+    """Runs the drills in parallel; returns their outcomes in the same order."""
     asked = list(drills)
     with ThreadPoolExecutor(WORKERS) as pool:
         found = [pool.submit(_run_in_turn, watch, job, platform) for job in jobs(asked)]
@@ -132,7 +133,7 @@ def run_all(watch: Watch, drills: Iterable[Drill], platform: Platform | None) ->
 
 
 def jobs(drills: list[Drill]) -> list[list[Drill]]:
-    """Groups of drills that run one after another, the longest first."""
+    """Returns groups of drills that run one after another, the longest first."""
     busy = [each for each in drills if each.busy]
     whole = [each for each in drills if each.whole]
     others = [[each] for each in drills if not (each.busy or each.whole)]
@@ -173,7 +174,7 @@ def _run(drill: Drill, place: Place) -> Outcome:
 
 
 def others(fired: Iterable[str], drill: Drill) -> list[str]:
-    """Fired alerts that are not the drill's own."""
+    """Returns fired alerts that are not the drill's own."""
     return sorted(each for each in fired if not {each, each.partition("/")[0]} & set(drill.alerts))
 
 
@@ -195,7 +196,7 @@ def _drill(place: Place, drill: Drill, tracks: list[Track]) -> None:
         def all_fired() -> bool:
             firing, told = watch.firing(), watch.webhook.told()
             after = time.monotonic() - begun[0]
-            # A list, because `all` would stop at the first that has not fired.
+            # Use a list, because `all` would stop at the first alert that has not fired.
             looked = [each.look(firing, told, labels, after) for each in tracks]
             return all(looked)
 

@@ -1,4 +1,4 @@
-"""The outcome of a drill: what happened to each alert, or the error that ended the drill."""
+"""The outcome of a drill: the history of each alert, or the error that ended the drill."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -16,22 +16,22 @@ OK = "ok"
 
 
 def split(alert: str) -> tuple[str, dict[str, str]]:
-    """The name of an alert, and its severity if the name has several."""
+    """Splits the name of an alert from its severity, if the name has several."""
     name, _, severity = alert.partition("/")
     return name, {"severity": severity} if severity else {}
 
 
 @dataclass(frozen=True)
 class Firing:
-    """A firing alert of Alertmanager."""
+    """An active alert in Alertmanager."""
 
     labels: Mapping[str, str]
     quiet: bool = False
-    """Another alert inhibits it."""
+    """Whether another alert inhibits it."""
 
 
 def matches(found: Mapping[str, str], alert: str, labels: Mapping[str, str]) -> bool:
-    """Whether a firing alert is this one."""
+    """Whether an active alert is this one."""
     name, severity = split(alert)
     wanted = {"alertname": name, **severity, **labels}
     return wanted.items() <= found.items()
@@ -43,19 +43,19 @@ class Track:
 
     alert: str
     fires: float
-    """Longest time until it fires."""
+    """Maximum seconds until it fires."""
     resolves: float
     told: bool = False
-    """The webhook was notified."""
+    """Whether the webhook was notified."""
     quiet: bool = False
-    """It was inhibited by another alert."""
+    """Whether another alert inhibited it."""
     early: bool = False
-    """It fired before its cause."""
+    """Whether it fired before its cause."""
     fired: float | None = None
     resolved: float | None = None
     error: str = ""
     others: list[Mapping[str, str]] = field(default_factory=list)
-    """The labels with which it fired instead."""
+    """The unexpected labels with which it fired."""
 
     def fires_in(self, firing: Iterable[Firing], namespace: str) -> bool:
         """Whether it fires in a namespace."""
@@ -69,7 +69,7 @@ class Track:
         labels: Mapping[str, str],
         after: float,
     ) -> bool:
-        """Records the state after this time; whether it has fired and was notified or inhibited."""
+        """Records the state after this time; returns whether it has fired and was notified or inhibited."""
         found = [each for each in firing if matches(each.labels, self.alert, {})]
         right = [each for each in found if matches(each.labels, self.alert, labels)]
         if self.fired is None and right:
@@ -83,7 +83,7 @@ class Track:
         return self.told or self.quiet
 
     def gone(self, firing: Iterable[Firing], labels: Mapping[str, str], after: float) -> bool:
-        """Records whether it has resolved after this time."""
+        """Records the state after this time; returns whether the alert has resolved."""
         if self.resolved is None and not any(
             matches(each.labels, self.alert, labels) for each in firing
         ):
@@ -92,7 +92,7 @@ class Track:
 
     @property
     def verdict(self) -> str:
-        """`ok`, or the failure."""
+        """Returns `ok`, or the failure."""
         if self.error:
             return self.error
         if self.early:

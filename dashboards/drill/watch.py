@@ -1,6 +1,6 @@
 """A real Prometheus and Alertmanager with the rules of the drill, which watch the processes of all drills.
 
-Alertmanager has its own configuration with its durations divided, and a webhook receives the alerts.
+Alertmanager's own configuration has divided durations, and a webhook receives the alerts.
 """
 
 import json
@@ -30,7 +30,7 @@ FIELDS = ("group_wait", "group_interval", "repeat_interval")
 
 
 def write(file: Path, url: str, by: int) -> None:
-    """Writes it, with this address for every webhook."""
+    """Writes Alertmanager's configuration, with this address for every webhook."""
     document = yaml.safe_load(CONFIGURATION.read_text())
     receivers = [
         {
@@ -44,7 +44,7 @@ def write(file: Path, url: str, by: int) -> None:
 
 
 def route(entry: dict, by: int) -> dict:
-    """A route and those below it, their durations divided."""
+    """Returns a route and its subroutes with divided durations."""
     made = {
         name: factor.divided(value, by) if name in FIELDS else value
         for name, value in entry.items()
@@ -55,14 +55,14 @@ def route(entry: dict, by: int) -> dict:
 
 @dataclass
 class Webhook:
-    """Keeps the notifications of Alertmanager."""
+    """Stores the notifications of Alertmanager."""
 
     url: str = ""
     _told: list[Mapping[str, str]] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def told(self) -> list[Mapping[str, str]]:
-        """The labels of all alerts that were notified as firing."""
+        """Returns the labels of all alerts that were notified as firing."""
         with self._lock:
             return list(self._told)
 
@@ -75,7 +75,7 @@ class Webhook:
 
 @contextmanager
 def listening() -> Iterator[Webhook]:
-    """A webhook on loopback."""
+    """Starts a webhook on loopback."""
     webhook = Webhook()
 
     def answer(request: Request) -> None:
@@ -88,25 +88,25 @@ def listening() -> Iterator[Webhook]:
 
 
 SCRAPE = "1s"
-"""Not divided by the factor, because a late scrape on a busy machine leaves a gap."""
+"""Not divided by the factor, because a late scrape on a busy machine would leave a gap."""
 
 LOOKBACK = "5m"
-"""Lookback delta of Prometheus; divided as well."""
+"""Prometheus' lookback delta, which is also divided."""
 
 JOBS = {
     "service": {},
     "gateway": {"metrics_path": "/stats/prometheus"},
     "gateway-agent": {},
-    # Its labels `namespace` and `pod` are those of the checked pod.
+    # The labels `namespace` and `pod` identify the pod that it checks.
     "node-tuning": {"honor_labels": True},
-    # The same of the autoscaler.
+    # The same labels of the autoscaler.
     "kube-state-metrics": {"honor_labels": True},
     "prometheus": {},
     "alertmanager": {},
 }
 
 NAMESPACE = "drill"
-"""Of Prometheus and Alertmanager themselves."""
+"""Namespace of Prometheus and Alertmanager themselves."""
 
 START = 60.0
 
@@ -126,7 +126,7 @@ class Watch:
     _firing: tuple[float, list[Firing]] = (0.0, [])
 
     def add(self, job: str, port: int, **labels: str) -> None:
-        """Has Prometheus scrape a port of this machine."""
+        """Makes Prometheus scrape a port of this machine."""
         with self._lock:
             labels = {"service": SERVICES.get(job, job), **labels}
             target = {"targets": [f"{HOST}:{port}"], "labels": labels}
@@ -134,7 +134,7 @@ class Watch:
             self._write(job)
 
     def remove(self, namespace: str, pod: str = "") -> None:
-        """Ends the scrapes of a namespace, or of one pod of it."""
+        """Stops the scrapes of a namespace, or of one of its pods."""
         wanted = {"namespace": namespace, **({"pod": pod} if pod else {})}
         with self._lock:
             for job, targets in self._targets.items():
@@ -148,7 +148,7 @@ class Watch:
         fresh.replace(self.folder / "targets" / f"{job}.json")
 
     def query(self, expression: str) -> list[dict]:
-        """The result of an instant query: label sets with a value."""
+        """Returns the result of an instant query: label sets, each with a value."""
         reply = ask(self.prometheus, f"/api/v1/query?{urlencode({'query': expression})}")
         answer = json.loads(reply.body)
         if answer["status"] != "success":
@@ -159,7 +159,7 @@ class Watch:
         ]
 
     def firing(self) -> list[Firing]:
-        """Every active alert of Alertmanager."""
+        """Returns every active alert of Alertmanager."""
         with self._lock:
             taken, found = self._firing
             if time.monotonic() - taken > 0.2:
@@ -190,7 +190,7 @@ class Watch:
 
 @contextmanager
 def running_watch(folder: Path, rules: dict[str, dict], by: int) -> Iterator[Watch]:
-    """Prometheus and Alertmanager with these rules, their durations divided by a factor."""
+    """Starts Prometheus and Alertmanager with these rules, their durations divided by a factor."""
     first = free_ports(2)
     watch = Watch(folder, by, f"http://{HOST}:{first}", f"http://{HOST}:{first + 1}")
     (folder / "targets").mkdir(parents=True)
@@ -234,12 +234,12 @@ def _prometheus(folder: Path, alertmanager: int) -> dict:
 
 
 def prometheus_argv(folder: Path, port: int, by: int) -> list[str]:
-    """The command line of a Prometheus with its files in a folder."""
+    """Returns the command line of a Prometheus with its files in a folder."""
     return prometheus.command(
         tool("prometheus"),
         folder,
         port,
         f"--query.lookback-delta={factor.divided(LOOKBACK, by)}",
-        # Firing alerts are sent again; the default is a minute.
+        # Interval after which firing alerts are sent again; the default is a minute.
         f"--rules.alert.resend-delay={factor.divided('1m', by)}",
     )

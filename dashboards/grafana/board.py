@@ -24,11 +24,11 @@ DEFAULTED = (
     model.VariableModel,
     stat.Options,
 )
-"""Types whose missing members Grafana takes from its schema, as the SDK does."""
+"""Types for whose missing members Grafana uses its schema's defaults, like the SDK."""
 
 
 class _Encoder(JSONEncoder):
-    """Leaves out values that Grafana assumes anyway."""
+    """Omits values that Grafana assumes anyway."""
 
     def default(self, o: object) -> object:
         members = super().default(o)
@@ -38,7 +38,7 @@ class _Encoder(JSONEncoder):
         return {
             name: value
             for name, value in members.items()
-            # A type is not a default: it says how to read the rest.
+            # Keep the type, which is no default: it determines how the rest is read.
             if name == "type" or _plain(value) != assumed.get(name)
         }
 
@@ -55,7 +55,7 @@ class Board:
     title: str
     description: str
     variables: tuple[Variable, ...] = ()
-    """In addition to those of every dashboard."""
+    """Variables in addition to the common ones."""
     start: str = "now-1h"
     _panels: list[model.Panel | model.RowPanel] = field(default_factory=list)
     _folded: model.RowPanel | None = None
@@ -63,7 +63,7 @@ class Board:
     _ids: int = 0
 
     def row(self, height: int, *panels: Builder[model.Panel], widths: tuple[int, ...] = ()) -> None:
-        """Puts panels side by side, of equal width unless `widths` are given."""
+        """Places panels side by side, with equal widths unless `widths` are given."""
         widths = widths or (WIDTH // len(panels),) * len(panels)
         if sum(widths) != WIDTH:
             raise ValueError(f"{self.uid}: a row is {sum(widths)} wide, not {WIDTH}")
@@ -79,7 +79,7 @@ class Board:
     def folded(self, title: str) -> None:
         """Starts a collapsed row that takes all further panels."""
         if self._folded:
-            # Collapsed, its panels take no room; Grafana moves what is below when it is opened.
+            # Collapsed panels take no room; Grafana moves the rows below when the row is opened.
             self._next_row = self._folded.grid_pos.y + 1
         head = model.RowPanel(title=title, collapsed=True, id_val=self._id(), panels=[])
         head.grid_pos = model.GridPos(h=1, w=WIDTH, x=0, y=self._next_row)
@@ -88,7 +88,7 @@ class Board:
         self._next_row += 1
 
     def text(self) -> str:
-        """The file that Grafana reads."""
+        """Returns the file that Grafana reads."""
         built = (
             dashboard.Dashboard(self.title)
             .uid(self.uid)
@@ -109,7 +109,9 @@ class Board:
         return short_json.text(plain) + "\n"
 
     def _built_variables(self) -> list[Builder[model.VariableModel]]:
-        """All of them; hidden are those that change neither a panel nor the values of one that does."""
+        """Returns all variables. Hides those that affect no panel, neither directly nor through another
+        variable's values.
+        """
         variables = (*COMMON, *self.variables)
         text = json.dumps(self._panels, cls=_Encoder)
         shown: set[str] = set()
@@ -128,7 +130,7 @@ class Board:
 
 
 def _others() -> dashboard.DashboardLink:
-    """All of Corelane's dashboards, with the same time range and variables."""
+    """Links to all of Corelane's dashboards, with the same time range and variables."""
     return (
         dashboard.DashboardLink("Corelane")
         .type(model.DashboardLinkType.DASHBOARDS)
@@ -140,7 +142,7 @@ def _others() -> dashboard.DashboardLink:
 
 
 def link(title: str, variables: str = "") -> model.DashboardLink:
-    """From a value to another dashboard; `variables` selects what it shows there."""
+    """Links a value to another dashboard; `variables` selects the data shown there."""
     kept = [it.name for it in COMMON if f"var-{it.name}=" not in variables]
     query = [*(f"${{{name}:queryparam}}" for name in kept), "${__url_time_range}"]
     query += [variables] if variables else []

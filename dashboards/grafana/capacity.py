@@ -16,7 +16,7 @@ MEASURED = f"""
   sum(pod:corelane_requests:rate1m{{{SERVICE}}})
     / (avg(pod_lane:corelane_lane_busy:ratio_rate1m{{{SERVICE}}}) > 0.02)
 """
-"""Request rate with lanes that are always busy, at the present cost of a request."""
+"""Request rate with always busy lanes, at the current cost of a request."""
 
 PREDICTED_BUSY = f"""
   pod:corelane_requests:rate1m{{{POD}}} * pod:corelane_request_lane_seconds:mean_rate5m{{{POD}}}
@@ -37,13 +37,13 @@ OBSERVATIONS = sum_rate("corelane_load_table_observations_total", ROUTE, "route,
 
 
 def limit_used(series: str, setting: str, how: str = "max") -> str:
-    """Use of a limit on the fullest pod."""
+    """Returns the use of a limit on the fullest pod."""
     used = f"{how} by (pod) ({series}{{{POD}}})"
     return f"max({used} / on (pod) max by (pod) ({setting}{{{POD}}}))"
 
 
 def needed(factor: int) -> str:
-    """Replicas for a multiple of the load."""
+    """Returns the replicas needed for a multiple of the load."""
     return (
         f"ceil({factor} * sum(pod:corelane_requests:rate1m{{{SERVICE}}})"
         f" / avg(pod:corelane_capacity_requests:rate{{{SERVICE}}})"

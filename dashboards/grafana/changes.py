@@ -8,14 +8,14 @@ from grafana.queries import DATASOURCE, SERVICE, firing
 
 
 class _Query(model.AnnotationQuery):
-    """With the members of Grafana's Prometheus data source, which the SDK's type does not have."""
+    """An annotation query with members of Grafana's Prometheus data source that the SDK's type lacks."""
 
     def __init__(self, mark: "Mark") -> None:
         super().__init__()
         self._mark = mark
 
     def to_json(self) -> dict[str, object]:
-        """As Grafana reads it."""
+        """Returns the JSON that Grafana reads."""
         mark = self._mark
         return {
             "name": mark.name,
@@ -32,8 +32,9 @@ class _Query(model.AnnotationQuery):
 
 @dataclass(frozen=True)
 class Mark:
-    """An annotation. `at_value`: its time is the value, in milliseconds, not that of the sample. `shown`: without a
-    click; what each pod does would cover the panels."""
+    """An annotation. With `at_value`, its time is the value in milliseconds instead of the sample's time. With
+    `shown`, it is on by default; one for every pod would cover the panels.
+    """
 
     name: str
     color: str
@@ -44,12 +45,12 @@ class Mark:
     shown: bool = False
 
     def build(self) -> model.AnnotationQuery:
-        """As Grafana has it."""
+        """Builds the annotation for Grafana."""
         return _Query(self)
 
 
 def _new(labels: str, series: str) -> str:
-    """For one minute after a combination of labels appears that did not exist in the hour before."""
+    """Marks label combinations that did not exist in the previous hour, for one minute after they appear."""
     of = f"{series}{{{SERVICE}}}"
     return f"group by ({labels}) ({of}) unless group by ({labels}) (last_over_time({of}[1h] offset 1m))"
 

@@ -34,7 +34,7 @@ ACTIONS = (
     '__name__=~"envoy_overload_envoy_(overload_actions|load_shed_points)_.+_scale_percent",'
     ' __name__!~".+_shrink_heap_.+"'
 )
-"""Without shrink_heap, which clients do not notice."""
+"""Overload actions except shrink_heap, which clients do not notice."""
 
 CIRCUITS = "|".join(
     f"{STATS}_circuit_breakers_default_{circuit}_open"
@@ -60,10 +60,11 @@ WEIGHT = f"""
       0.02
     )
 """
-"""As Envoy's client_side_weighted_round_robin: requests per second over utilisation, to which the share of errors
-is added. A load report never says less than 0.02."""
+"""Same formula as Envoy's client_side_weighted_round_robin: requests per second divided by utilisation plus the
+share of errors. A load report never contains less than 0.02.
+"""
 
-# Over 15 minutes, because the node tuner looks every 5 minutes at the latest.
+# Use 15 minutes, because the node tuner checks at least every 5 minutes.
 GATEWAY_CPU = f"""
   (
     sum(rate(corelane_node_pod_cpu_seconds_total{{{ENVOY}}}[15m]))
@@ -74,7 +75,7 @@ GATEWAY_CPU = f"""
 
 
 def upstream(counter: str) -> str:
-    """Rate of a counter of the replicas' cluster."""
+    """Returns the rate of a counter of the replicas' cluster."""
     return sum_rate(f"{STATS}_{counter}", UPSTREAM)
 
 
@@ -420,7 +421,7 @@ BOARD.row(
         "When does a certificate expire? Days until the first certificate of each gateway expires; "
         "only with TLS. Below a week nobody has renewed it: dashboards/runbooks/certificate.md.",
         "d",
-        # Without a certificate Envoy shows the largest number of 32 bits.
+        # Without a certificate, Envoy shows the largest 32-bit number.
         {
             "{{pod}}": "min by (pod) "
             f"(envoy_server_days_until_first_cert_expiring{{{GATEWAY}}} < 4294967295)"

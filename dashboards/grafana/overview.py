@@ -26,7 +26,7 @@ BOARD = Board(
 )
 
 BURN = Limits(1, 14.4)
-"""At 1 the budget lasts exactly its window; at 14.4 an hour uses 2% of 30 days."""
+"""At 1, the budget lasts exactly for its window; at 14.4, one hour uses 2% of 30 days."""
 
 TARGETS = f'{CLUSTER}, namespace="$namespace", service=~"$service|$gateway"'
 
@@ -61,13 +61,13 @@ NODE_PROBLEMS = f"""
 
 
 def objective_met(objective: str) -> str:
-    """Share of good requests at the worst gateway."""
+    """Returns the share of good requests at the worst gateway."""
     errors = f'service_slo:corelane_slo_errors:ratio_rate5m{{{GATEWAY}, slo="{objective}"}}'
     return f"1 - max({errors})"
 
 
 def burn_rate(window: str) -> str:
-    """Errors of each objective as a multiple of what it allows, at the worst gateway."""
+    """Returns the errors of each objective at the worst gateway, as a multiple of the budgeted rate."""
     return (
         f"max by (slo) (service_slo:corelane_slo_errors:ratio_rate{window}{{{GATEWAY}}}"
         f" / (1 - service_slo:corelane_slo_objective:ratio{{{GATEWAY}}}))"
@@ -75,12 +75,12 @@ def burn_rate(window: str) -> str:
 
 
 def targets(series: str) -> str:
-    """A series of this platform's targets, and of the node tuners in their own namespace."""
+    """Returns a series of this platform's targets, and of the node tuners in their own namespace."""
     return f'({series}{{{TARGETS}}} or {series}{{{CLUSTER}, job="node-tuning"}})'
 
 
 def alert_rows(alerts: str) -> str:
-    """An alert each, with one label for what it is about and one for its runbook."""
+    """Returns one row per alert, with one label for its subject and one for its runbook."""
     about = f'label_join({alerts}, "where", " ", "route", "pod", "node")'
     named = f'label_join({about}, "runbook", "", "alertname")'
     return f"max by (alertname, severity, where, runbook) ({named})"

@@ -22,14 +22,14 @@ from grafana.queries import DATASOURCE, Queries, at_end, heat, over_time, table_
 
 @dataclass(frozen=True)
 class Limits:
-    """Values from which on a panel is orange and red; with `falling`, values below which it is."""
+    """Values from which a panel is orange and red; with `falling`, values below which it is."""
 
     orange: float
     red: float
     falling: bool = False
 
     def build(self) -> dashboard.ThresholdsConfig:
-        """As Grafana has them: steps upwards, the first without a value."""
+        """Builds Grafana's thresholds: ascending steps, of which the first has no value."""
         steps = [(None, "green"), (self.orange, "orange"), (self.red, "red")]
         if self.falling:
             steps = [(None, "red"), (self.red, "orange"), (self.orange, "green")]
@@ -43,7 +43,7 @@ class Above:
     red: float
 
     def build(self) -> dashboard.ThresholdsConfig:
-        """As Grafana has them."""
+        """Builds Grafana's thresholds."""
         return _steps((None, "green"), (self.red, "red"))
 
 
@@ -67,7 +67,7 @@ def number(
     decimals: int | None = None,
     link: model.DashboardLink | None = None,
 ) -> stat.Panel:
-    """The current value, coloured by its limits; `empty` is shown without data."""
+    """Shows the current value, coloured by its limits; without data, it shows `empty`."""
     panel = _common(stat.Panel(), title, about, unit, at_end({"": expression}), limits)
     panel = (
         panel.no_value(empty)
@@ -98,11 +98,11 @@ def lines(
     traces: bool = False,
     past: str = "",
 ) -> timeseries.Panel:
-    """Series over time by their legend, with the limits as dashed lines.
+    """Shows series over time by their legend, with the limits as dashed lines.
 
     `ranked`: the legend is a table that starts with the highest series. `top`: the highest possible value.
-    `red`: a regular expression for the names of series that are always red. `traces`: shows exemplars.
-    `past`: a series of another time, which is dashed and on no stack.
+    `red`: a regular expression for the names of series that are always red. `traces`: shows exemplars. `past`:
+    a series of another time, which is dashed and not stacked.
     """
     panel = _common(
         timeseries.Panel(), title, about, unit, over_time(expressions, traces=traces), limits
@@ -113,7 +113,7 @@ def lines(
         )
         .line_width(1)
         .fill_opacity(25 if stacked else 5)
-        # A value without neighbours has no line; without points it would not be visible.
+        # A value without neighbours has no line, so it is only visible as a point.
         .show_points(option.VisibilityMode.AUTO)
         .axis_soft_min(0)
         .tooltip(
@@ -158,7 +158,7 @@ def bars(
     empty: str = "none",
     link: model.DashboardLink | None = None,
 ) -> bargauge.Panel:
-    """A bar for the current value of each series; a click opens `link`."""
+    """Shows a bar for the current value of each series; a click opens `link`."""
     panel = _common(bargauge.Panel(), title, about, unit, at_end(expressions), limits)
     panel = (
         panel.no_value(empty)
@@ -174,7 +174,7 @@ def bars(
 def heat_map(
     title: str, about: str, unit: str, expression: str, *, traces: bool = False
 ) -> heatmap.Panel:
-    """How many requests fell into each bucket of a histogram over time; with `traces`, single ones."""
+    """Shows how many requests fell into each histogram bucket over time; with `traces`, also single requests."""
     colors = (
         heatmap.HeatmapColorOptions()
         .mode(heatmap_model.HeatmapColorMode.SCHEME)
@@ -203,7 +203,7 @@ def states(
     *,
     empty: str = "no data",
 ) -> statetimeline.Panel:
-    """The state of each series over time; `values` gives each value its text and colour."""
+    """Shows the state of each series over time; `values` gives each value its text and colour."""
     panel = _common(statetimeline.Panel(), title, about, "none", over_time(expressions), None)
     return (
         panel.no_value(empty)
@@ -219,7 +219,7 @@ def states(
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table: the label or result that it shows, and how."""
+    """A column of a table: the label or result that it shows, and its format."""
 
     field: str
     title: str
@@ -229,7 +229,7 @@ class Column:
     values: Mapping[str, tuple[str, str]] | None = None
 
     def properties(self) -> list[model.DynamicConfigValue]:
-        """Overrides of Grafana's field, under its new name."""
+        """Returns overrides of Grafana's field, under its new name."""
         found: dict[str, object] = {}
         if self.unit:
             found["unit"] = self.unit
@@ -253,7 +253,7 @@ def cells(
     falling: bool = True,
     empty: str = "none",
 ) -> table.Panel:
-    """A table of labels and results; rows of several queries are merged by their labels."""
+    """Shows a table of labels and results; rows of several queries are merged by their labels."""
     panel = _common(table.Panel(), title, about, "none", table_rows(expressions), None)
     if len(expressions) > 1:
         panel.with_transformation(model.DataTransformerConfig("merge", options={}))
@@ -271,7 +271,7 @@ def cells(
 
 
 def _texts(values: Mapping[str, tuple[str, str]]) -> model.ValueMap:
-    """What Grafana shows instead of each value, and in which colour."""
+    """Returns the text and colour that Grafana shows for each value."""
     return model.ValueMap(
         {
             value: model.ValueMappingResult(text=text, color=color, index=index)
@@ -281,13 +281,13 @@ def _texts(values: Mapping[str, tuple[str, str]]) -> model.ValueMap:
 
 
 class Built:
-    """A finished object where a builder is expected."""
+    """A finished object, for calls that expect a builder."""
 
     def __init__(self, built: object) -> None:
         self._built = built
 
     def build(self) -> object:
-        """The object."""
+        """Returns the object."""
         return self._built
 
 

@@ -35,32 +35,32 @@ LATE = {name: it for name, it in catalogue.by_name(catalogue.read()).items() if 
 """Series that appear with their first event."""
 
 SECONDS = {"$__rate_interval": "($__rate_interval_ms / 1000)", "1m": "60", "5m": "300"}
-"""The windows of rates as numbers."""
+"""Lengths of rate windows in seconds."""
 
 
 def over_time(expressions: Queries, *, traces: bool = False) -> Iterator[prometheus.Dataquery]:
-    """Range queries; with `traces`, the exemplars of their series as well."""
+    """Returns range queries; with `traces`, also the exemplars of their series."""
     for legend, expression in expressions.items():
         yield _query(expression, legend, traces=traces).range()
 
 
 def at_end(expressions: Queries) -> Iterator[prometheus.Dataquery]:
-    """Queries for the value at the end of the time range."""
+    """Returns queries for the value at the end of the time range."""
     return (_query(expression, legend).instant() for legend, expression in expressions.items())
 
 
 def table_rows(expressions: Iterable[str]) -> Iterator[prometheus.Dataquery]:
-    """Queries for the value at the end of the time range, each series a row of a table."""
+    """Returns queries for the value at the end of the time range, with each series as a row of a table."""
     return (_query(each).instant().format(PromQueryFormat.TABLE) for each in expressions)
 
 
 def heat(expression: str, *, traces: bool) -> Iterator[prometheus.Dataquery]:
-    """The query of a heat map; with `traces`, its exemplars as well."""
+    """Returns the query of a heat map; with `traces`, also its exemplars."""
     yield _query(expression, "{{le}}", traces=traces).range().format(PromQueryFormat.HEATMAP)
 
 
 def quantile(share: float, histogram: str, matchers: str, by: str = "", offset: str = "") -> str:
-    """A quantile of a histogram; `by` are labels to keep, such as "pod, ". `offset`: so long ago."""
+    """Returns a quantile of a histogram; `by` are labels to keep, such as "pod, ". `offset` is a time in the past."""
     series = f"{histogram}_bucket"
     plain = f"rate({series}{{{matchers}}}[$__rate_interval] offset {offset})"
     buckets = plain if offset else rate(series, matchers)
@@ -68,21 +68,22 @@ def quantile(share: float, histogram: str, matchers: str, by: str = "", offset: 
 
 
 def rate(counter: str, matchers: str, window: str = "$__rate_interval") -> str:
-    """The rate of each series of a counter."""
+    """Returns the rate of each series of a counter."""
     plain = f"rate({counter}{{{matchers}}}[{window}])"
     new = _appeared(counter, matchers, window)
     return f"({new} / {SECONDS[window]} or {plain})" if new else plain
 
 
 def _appeared(counter: str, matchers: str, window: str) -> str:
-    """The values of series that appeared in the window, where this is due to an event; "" for other counters.
+    """Returns the values of series that appeared in the window because of an event; "" for other counters.
 
-    As in the rules: what the scrape at the beginning of the window did not have, or a process that has started since.
+    Like the rules, selects series that the scrape at the start of the window lacked, or whose process started
+    later.
     """
     series = f"{counter}{{{matchers}}}"
     new = f"max_over_time({series}[{window}]) unless {series} offset {window}"
     if counter.startswith("k6_"):
-        # It writes from its start on.
+        # k6 writes a series from the start of the run.
         return f"({new})"
     if counter not in LATE:
         return ""
@@ -96,49 +97,51 @@ def _appeared(counter: str, matchers: str, window: str) -> str:
 
 
 def sum_rate(counter: str, matchers: str, by: str = "", window: str = "$__rate_interval") -> str:
-    """The rate of a counter, summed; `by` are labels to keep."""
+    """Returns the rate of a counter, summed; `by` are labels to keep."""
     return f"sum{_by(by)}({rate(counter, matchers, window)})"
 
 
 def sum_increase(
     counter: str, matchers: str, by: str = "", window: str = "$__rate_interval"
 ) -> str:
-    """The increase of a counter, summed; `by` are labels to keep."""
+    """Returns the increase of a counter, summed; `by` are labels to keep."""
     plain = f"increase({counter}{{{matchers}}}[{window}])"
     new = _appeared(counter, matchers, window)
     return f"sum{_by(by)}({new} or {plain})" if new else f"sum{_by(by)}({plain})"
 
 
 def threshold(matchers: str) -> str:
-    """That of the latency objective of a service or gateway."""
+    """Returns the threshold of a service's or gateway's latency objective."""
     return f"max(service_slo:corelane_slo_latency_threshold:seconds{{{matchers}}})"
 
 
 def gateway_quantile(share: float, offset: str = "") -> str:
-    """A quantile of the request latency at the gateways, in seconds. `offset`: so long ago."""
+    """Returns a quantile of the request latency at the gateways, in seconds. `offset` is a time in the past."""
     return f"({quantile(share, 'envoy_http_downstream_rq_time', GATEWAY, offset=offset)}) / 1000"
 
 
 def gateway_error_rate() -> str:
-    """Share of 5xx in the gateways' responses."""
+    """Returns the share of 5xx in the gateways' responses."""
     responses = "envoy_http_downstream_rq_xx"
     errors = sum_rate(responses, GATEWAY + ', envoy_response_code_class="5"')
     return f"{errors} / ({sum_rate(responses, GATEWAY)} > 0)"
 
 
 def error_rate(matchers: str) -> str:
-    """Share of 5xx in the servers' responses."""
+    """Returns the share of 5xx in the servers' responses."""
     errors = sum_rate("corelane_requests_total", matchers + ', code=~"5.."')
     return f"({errors} or vector(0)) / ({sum_rate('corelane_requests_total', matchers)} > 0)"
 
 
 def firing(more: str = "") -> str:
-    """Firing alerts of this service and its gateway, and of nodes and Prometheus; `more` are further matchers."""
+    """Returns firing alerts of this service and its gateway, and of nodes and Prometheus; `more` are additional
+    matchers.
+    """
     return _alerts(f'ALERTS{{alertstate="firing", {more}')
 
 
 def active_since() -> str:
-    """When the condition of each alert became true: Unix time in seconds."""
+    """Returns the time at which the condition of each alert became true, as Unix time in seconds."""
     return _alerts("ALERTS_FOR_STATE{")
 
 
@@ -154,7 +157,7 @@ def _alerts(series: str) -> str:
 
 
 def raised(label: str, expression: str) -> str:
-    """The series above 0, so that the legend shows only those; without any, one called none."""
+    """Returns the series above 0, so that the legend shows only those; if there are none, one series called none."""
     nothing = f'label_replace(0 * sum({expression}), "{label}", "none", "", "")'
     return f"({expression}) > 0 or on () {nothing}"
 

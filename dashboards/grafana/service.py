@@ -19,7 +19,7 @@ BOARD = Board(
 )
 
 PHASES = f'{POD_ROUTE}, phase!="accept"'
-"""The phase accept belongs to a connection, not to a request."""
+"""Excludes the phase accept, which belongs to a connection, not to a request."""
 
 # The records of routes keep no pod, but these panels show the selected pods.
 REQUESTS = sum_rate("corelane_requests_total", POD_ROUTE, "route", "5m")
@@ -42,13 +42,13 @@ DATABASE = "corelane_database"
 
 
 def mean(histogram: str, matchers: str, by: str = "") -> str:
-    """The mean of a histogram's observations."""
+    """Returns the mean of a histogram's observations."""
     count = sum_rate(f"{histogram}_count", matchers, by)
     return f"{sum_rate(f'{histogram}_sum', matchers, by)} / ({count} > 0)"
 
 
 def quantiles(histogram: str, matchers: str) -> dict[str, str]:
-    """Median and 99th percentile."""
+    """Returns the median and the 99th percentile."""
     return {f"p{share * 100:g}": quantile(share, histogram, matchers) for share in (0.5, 0.99)}
 
 

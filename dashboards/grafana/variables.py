@@ -14,7 +14,7 @@ from grafana.queries import SERVICE as OF_SERVICE
 
 @dataclass(frozen=True)
 class Variable:
-    """The values of a label. `many`: several can be selected; all are by default."""
+    """A variable with the values of a label. With `many`, several can be selected, and all are by default."""
 
     name: str
     label: str
@@ -23,7 +23,9 @@ class Variable:
     many: bool = False
 
     def build(self, hide: bool = False) -> Builder[model.VariableModel]:
-        """As Grafana has it; without a query, the data source. A hidden one still goes along with links."""
+        """Builds the variable for Grafana; without a query, it is the data source. Links pass on hidden
+        variables too.
+        """
         if not self.query:
             source = dashboard.DatasourceVariable(self.name).type("prometheus")
             return source.label(self.label).description(self.description)

@@ -1,6 +1,6 @@
-"""The whole platform from real parts for a while, and what the dashboards show of it.
+"""Runs the whole platform from real parts for a while, and checks the data that the dashboards show.
 
-Entry point of `python3 dashboards/live`: runs every query of every dashboard on a platform under load.
+Entry point of `python3 dashboards/live`, which runs every query of every dashboard on a platform under load.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Makes the parts of a platform: files in the run folder, command lines, readiness checks, scrapes."""
+"""Creates the parts of a platform: files in the run folder, command lines, readiness checks, scrapes."""
 
 import json
 import re
@@ -22,15 +22,17 @@ from tools import resolve
 from tools.resolve import tool
 
 TARGETS = {"gateway": {"metrics_path": "/stats/prometheus"}, "node-tuning": {"honor_labels": True}}
-"""Further settings of jobs. The label `pod` of a node's agent is the checked pod."""
+"""Additional settings of jobs. The label `pod` of a node's agent is the checked pod."""
 
 
 SERVICES = {"service": "server", "gateway-agent": "gateway"}
-"""Label `service` of the targets of a job; the name of the job for any other."""
+"""Label `service` of a job's targets; for other jobs, the name of the job."""
 
 
 def scrape_configuration(options: Options, jobs: Mapping[str, Mapping[str, int]]) -> str:
-    """Scrapes the `jobs`, each with the ports of its pods, as often as the options say."""
+    """Returns a configuration that scrapes the `jobs`, each with the ports of its pods, as often as the options
+    require.
+    """
     every = _duration(options.interval)
     scrapes = [
         {
@@ -54,7 +56,7 @@ def scrape_configuration(options: Options, jobs: Mapping[str, Mapping[str, int]]
 
 
 def paced(folder: Path, files: Sequence[Path], seconds: float) -> list[Path]:
-    """Copies of rules with another evaluation interval."""
+    """Copies rules with another evaluation interval."""
     folder.mkdir()
     for pattern in files:
         for file in pattern.parent.glob(pattern.name):
@@ -64,7 +66,7 @@ def paced(folder: Path, files: Sequence[Path], seconds: float) -> list[Path]:
 
 
 def _target(namespace: str, job: str, name: str, port: int) -> dict:
-    """An agent has the label of its node, every other part that of its pod."""
+    """Returns a target; an agent has its node's label, every other part has its pod's label."""
     agent = job == "node-tuning"
     labels = {"node": name} if agent else {"node": node.NAME, "pod": name}
     labels |= {"namespace": namespace, "service": SERVICES.get(job, job)}
@@ -82,17 +84,17 @@ ENDPOINTS = "/run/corelane"
 TOOLS = ("helm", "envoy", "prometheus", "supervisord", "k6", "openssl")
 
 LIMIT = 20
-"""Endpoints of the agent's file. It keeps four times as many."""
+"""Endpoints in the agent's file. The agent accepts four times as many."""
 
 
 def assemble(options: Options, run: Path) -> Platform:
-    """All parts, none of them started."""
+    """Assembles all parts without starting them."""
     resolve.ensure([*TOOLS, *apiserver.PROGRAMS])
     plan = draw()
     render.make_token(run)
     certificate(run, "tls", "ec")
     env = processes.make(run, program("corelane-server"))
-    # A proxy of the environment is not for loopback.
+    # Proxies from the environment must not apply to loopback.
     env = {name: value for name, value in env.items() if "proxy" not in name.lower()}
     tree = node.make(run / node.NAME, cpus=REPLICAS + 6)
     api, servers = apiserver.make(run / "kubernetes", plan.kubernetes)
@@ -114,7 +116,7 @@ def _part(platform: Platform, name: str, argv: list, url: str) -> Process:
 
 
 def _database(platform: Platform) -> list[Process]:
-    """The replicas, and PostgreSQL before them."""
+    """Returns the replicas, and PostgreSQL in front of them."""
     options, run, plan = platform.options, platform.run, platform.plan
     address = apiserver.own_address()
     postgres = database.make(plan.topology, run)
@@ -135,7 +137,7 @@ def _postgres(platform: Platform, postgres: database.Postgres) -> Process:
         lambda: database.ready(platform.run, made.pid),
         env,
         cwd=postgres.home,
-        # SIGTERM would wait for the end of all connections (PostgreSQL, Shutting Down the Server).
+        # SIGTERM would wait until all connections close (PostgreSQL, Shutting Down the Server).
         ending=signal.SIGINT,
         **postgres.account.popen(),
     )
@@ -151,7 +153,7 @@ def _server(
 
 
 def _gateway(platform: Platform) -> list[Process]:
-    """Envoy as its chart configures it; with an API server its agent finds the replicas."""
+    """Returns Envoy with its chart's configuration; with an API server, its agent discovers the replicas."""
     run, plan = platform.run, platform.plan
     found = resolve.ensure(TOOLS)
     values, file = run / "gateway-values.json", run / "envoy.yaml"
@@ -167,7 +169,7 @@ def _gateway(platform: Platform) -> list[Process]:
         f"--kubeconfig={platform.cluster.api.kubeconfig}",
         f"--service=server={platform.options.name}/{node.SERVICE}:http:admin",
         f"--folder={folder}",
-        # Low, so that one slice of a drill is above it.
+        # Low, so that one slice of a drill exceeds it.
         f"--limit={LIMIT}",
         f"--listen={HOST}:{plan.gateway_agent}",
         "--log-format=json",
@@ -180,7 +182,7 @@ def _values(platform: Platform) -> dict:
     run = platform.run
     values = render.gateway_values(platform.plan.topology)
     values["upstream"] |= {"discovery": "eds", "endpoints": []}
-    # A line for each request would be a large file.
+    # A log line for each request would fill a large file.
     values["accessLog"] = {"percent": 1}
     files = {"certificate": run / "tls.crt", "key": run / "tls.key"}
     files["sds"] = run / "certificate.yaml"
@@ -194,7 +196,7 @@ def _values(platform: Platform) -> dict:
 
 
 def _tuners(platform: Platform) -> list[Process]:
-    """The agents of two nodes, on disposable trees and nothing else: one applies, one only looks."""
+    """Returns the agents of two nodes, which access only disposable trees: one applies settings, one only audits."""
     tree, other = platform.tree, node.make(platform.run / node.OTHER, platform.tree.cpus)
     apply = [
         *("--agent.mode=apply", f"--housekeeping={tree.housekeeping}"),
@@ -220,7 +222,7 @@ def _tuner(platform: Platform, name: str, tree: node.Tree, port: int, more: list
 
 
 def _prometheus(platform: Platform) -> Process:
-    """Prometheus with the rules, which takes what k6 writes too."""
+    """Returns Prometheus with the rules; it also accepts k6's series."""
     plan, run, options = platform.plan, platform.run, platform.options
     topology = plan.topology
     servers = [*topology.replicas, plan.edge]
@@ -250,16 +252,16 @@ def _scrapes_all(url: str) -> bool:
 
 
 def _gated(replica: Replica, plan: Plan, options: Options, program: Path, run: Path) -> list[str]:
-    """A replica behind the gateway: one pinned lane, and the SQLite file that all share."""
+    """Returns a replica behind the gateway: one pinned lane, and the shared SQLite file."""
     own = ["--database.path", str(run / "projects.db"), *_common(plan, run)]
     argv = commands.server(replica, plan.topology.pinned, program, own)
-    # An EndpointSlice may not hold a loopback address.
+    # An EndpointSlice must not contain a loopback address.
     own = ["--listen", f"0.0.0.0:{replica.port}", "--admin.listen", f"0.0.0.0:{replica.admin_port}"]
     return with_flags(argv, [*own, *_chosen(options, replica.name)])
 
 
 def _edge(plan: Plan, options: Options, program: Path, run: Path, server: Postgres) -> list[object]:
-    """The replica for direct clients: TLS, two lanes that an acceptor fills, PostgreSQL."""
+    """Returns the replica for direct clients: TLS, two lanes that an acceptor fills, PostgreSQL."""
     replica = plan.edge
     ports = replica.port, replica.admin_port
     flags = [

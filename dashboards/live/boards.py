@@ -44,12 +44,12 @@ class Dashboard:
 
 
 def load(folder: Path = FOLDER) -> list[Dashboard]:
-    """All dashboards of a folder."""
+    """Reads all dashboards of a folder."""
     return [read(json.loads(file.read_text())) for file in sorted(folder.glob("*.json"))]
 
 
 def read(raw: dict) -> Dashboard:
-    """One dashboard."""
+    """Reads one dashboard."""
     return Dashboard(
         uid=raw["uid"],
         title=raw["title"],
@@ -72,7 +72,9 @@ def _panels(raw: list[dict]) -> Iterator[Panel]:
 
 
 def empty_by_nature(file: Path = EMPTY) -> dict[tuple[str, str, str], str]:
-    """Why a query may be empty, by dashboard, panel and query; "" is every query of the panel."""
+    """Returns the reasons why queries may be empty, by dashboard, panel and query; "" means every query of the
+    panel.
+    """
     listed = tomllib.loads(file.read_text()).get("panel", [])
     return {
         (each["dashboard"], each["panel"], each.get("query", "")): each["why"] for each in listed
@@ -82,7 +84,7 @@ def empty_by_nature(file: Path = EMPTY) -> dict[tuple[str, str, str], str]:
 REFERENCE = re.compile(r"\$\{?(\w+)\}?")
 
 BUILT_IN = {"__rate_interval": f"{4 * STEP}s", "__rate_interval_ms": str(4000 * STEP)}
-"""Grafana's: at least four scrapes, so that a rate always has two samples."""
+"""Grafana's built-in variables: at least four scrapes, so that a rate always has two samples."""
 
 LABEL_VALUES = re.compile(r"label_values\((?P<series>.+), (?P<label>\w+)\)", re.DOTALL)
 
@@ -97,7 +99,7 @@ class Offer:
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
-    """The text with every variable replaced by its value."""
+    """Returns the text with every variable replaced by its value."""
 
     def value(match: re.Match[str]) -> str:
         try:
@@ -111,7 +113,7 @@ def fill(text: str, values: Mapping[str, str]) -> str:
 def choose(
     dashboard: Dashboard, prometheus: Prometheus, over: Range, preferred: Mapping[str, str]
 ) -> tuple[dict[str, str], list[Offer]]:
-    """The value of each variable: all, the preferred one, or the first; and what each offers."""
+    """Returns the value of each variable (all, the preferred one, or the first) and the values that it offers."""
     values: dict[str, str] = {}
     offers = []
     for variable in dashboard.variables:

@@ -17,11 +17,11 @@ SCRIPT = Path(__file__).with_name("load.js")
 TESTID = "stage"
 
 TRENDS = "p(50),p(95),p(99),max"
-"""The series of each time that k6 measures: k6_http_req_duration_p50 and so on."""
+"""k6's statistics of each time, which become series such as k6_http_req_duration_p50."""
 
 
 def load(platform: Platform, rate: int = 60, duration: str = "10m") -> Process:
-    """Starts requests each second until the time is over or `stop` is called."""
+    """Starts requests every second until the time is over or `stop` is called."""
     variables = {
         "BASE_URL": platform.gateway,
         "DIRECT_URL": platform.servers[EDGE].url,
@@ -47,14 +47,14 @@ def load(platform: Platform, rate: int = 60, duration: str = "10m") -> Process:
 INTERVAL = 2.0
 
 DRAIN = ("--drain.settle", "10s")
-"""Five scrapes, so that at least one sees it on a busy machine."""
+"""Duration of five scrapes, so that at least one succeeds on a busy machine."""
 
 CHEAP = ("--slow-lanes.cheap", "/hello")
-"""Its faults keep the lane busy, not the slow lane: panels of imbalance have data from 30% on."""
+"""Setting that keeps faults on the lane, not on the slow lane: imbalance panels have data from 30% on."""
 
 NORMAL = 30
 RATE = 40
-"""Requests each second: possible on two busy CPUs with an unoptimised build."""
+"""Requests per second: possible on two busy CPUs with an unoptimised build."""
 
 FAULTS = (
     {"route": "/div/{n}", "share": 0.3, "latency": {"fixed": "150ms", "jitter": "200ms"}},
@@ -63,7 +63,7 @@ FAULTS = (
     {"route": "/work", "share": 0.3, "cpu": {"burn": "30ms"}},
 )
 STALL = {"route": "/work", "share": 1, "cpu": {"burn": "1500ms"}}
-"""Longer than `timeouts.stall`."""
+"""A fault that lasts longer than `timeouts.stall`."""
 
 DRIFT = ("fs.file-max", "4096")
 
@@ -71,13 +71,13 @@ LASTING = "10m"
 
 
 def options(name: str) -> Options:
-    """A stage whose rules are evaluated at each scrape."""
+    """Returns the options of a stage whose rules are evaluated at each scrape."""
     made = Options(name=name, interval=INTERVAL, pace=INTERVAL)
     return replace(made, servers={f"server-{index}": (*DRAIN, *CHEAP) for index in range(REPLICAS)})
 
 
 def play(platform: Platform) -> None:
-    """Plays it; the load continues afterwards."""
+    """Plays the story; the load continues afterwards."""
     load(platform, rate=RATE)
     _say("normal load")
     time.sleep(NORMAL)
@@ -117,7 +117,7 @@ class Finding:
 
 
 def wrong(result: Result) -> str:
-    """What is wrong with a result; "" if it has a number."""
+    """Returns the fault of a result; "" if it contains a number."""
     if result.error:
         return result.error
     if not result.series:
@@ -128,7 +128,7 @@ def wrong(result: Result) -> str:
 
 
 class Judge:
-    """Collects the findings of one dashboard; knows which queries may be empty."""
+    """Collects the findings of one dashboard, and excuses queries that may be empty."""
 
     def __init__(self, dashboard: Dashboard, empty: dict[tuple[str, str, str], str]) -> None:
         self.dashboard = dashboard
@@ -136,7 +136,7 @@ class Judge:
         self.notes: list[Finding] = []
         self.queries = 0
         self.idle = 0
-        """Queries that are empty and may be."""
+        """Number of queries that are empty and may be."""
         self._empty = {(panel, ref) for uid, panel, ref in empty if uid == dashboard.uid}
         self._used: set[tuple[str, str]] = set()
 
@@ -156,7 +156,7 @@ class Judge:
         self.other(name, expression, reason)
 
     def other(self, name: str, expression: str, reason: str) -> None:
-        """Counts a query; `reason` is what is wrong with it, or ""."""
+        """Counts a query; `reason` is its fault, or ""."""
         self.queries += 1
         if reason:
             self.failures.append(Finding(self._at(name), expression, reason))
@@ -172,11 +172,11 @@ class Judge:
 
 
 FALLBACK = " or vector(0)"
-"""Shows 0 where there is no data, also where a label is misspelt. It is removed before a query is judged."""
+"""Shows 0 without data, even if a label is misspelt. It is removed before a query is judged."""
 
 
 def main() -> int:
-    """Plays the story, runs all queries, and reports those without data; 1 if there are any."""
+    """Plays the story, runs all queries, and reports those without data; returns 1 if there are any."""
     dashboards = boards.load()
     with stage(options("check-dashboards")) as platform:
         started = time.time()
@@ -212,7 +212,7 @@ def judge(dashboard: Dashboard, platform: Platform, over: Range) -> Judge:
 def evidence(
     prometheus: Prometheus, query: Query, values: dict[str, str], over: Range
 ) -> tuple[str, Result]:
-    """A panel's query and its result; without a fallback to 0, and then over the whole range."""
+    """Returns a panel's query and its result, without a fallback to 0 and, if necessary, over the whole range."""
     expression = fill(query.expression, values)
     ask = prometheus.instant if query.instant else prometheus.range
     result = ask(expression, over)
@@ -223,7 +223,7 @@ def evidence(
 
 
 def report(judges: list[Judge], broken: dict[str, str]) -> int:
-    """Prints a line for each dashboard, then each query and each rule that failed."""
+    """Prints a line for each dashboard, then each failed query and rule."""
     for each in judges:
         counts = f"{len(each.dashboard.panels):>3} panels  {each.queries:>3} queries"
         ends = f"{each.idle} empty as listed  {len(each.failures)} failed"

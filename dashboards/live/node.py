@@ -1,8 +1,8 @@
-"""A node: its objects at the API server, and a disposable tree of its files, which its agent changes.
+"""A simulated node: its objects at the API server, and a disposable file tree that its agent changes.
 
-No kubelet and no controller acts on the API server, so the platform itself says which pods run and are ready. In the
-tree, each pod has one or two CPUs; the last two are for the system and the interrupts of its one device, eth0. Values are
-kernel defaults.
+No kubelet and no controller acts on the API server, so the platform itself reports which pods run and are
+ready. In the tree, each pod has one or two CPUs; the last two are for the system and the interrupts of its one
+device, eth0. Values are kernel defaults.
 """
 
 import secrets
@@ -15,13 +15,13 @@ from stack import node
 from stack.apiserver import Api, own_address
 
 NAME = "node-0"
-"""The node that has all pods."""
+"""The node that runs all pods."""
 
 OTHER = "node-1"
 """A node without pods in mode audit: it differs from its profile."""
 
 INTERRUPTS = (40, 41)
-"""Of eth0; the last two CPUs serve one each."""
+"""Interrupts of eth0; each of the last two CPUs serves one."""
 
 LIMITS = """\
 Limit                     Soft Limit           Hard Limit           Units
@@ -31,7 +31,7 @@ Max open files            1048576              1048576              files
 
 @dataclass(frozen=True)
 class Container:
-    """A container of the node: the pod's name and uid, its own id, its CPUs and its process."""
+    """A container of the node: the pod's name and UID, its own ID, its CPUs and its process."""
 
     pod: str
     uid: str
@@ -42,22 +42,22 @@ class Container:
 
 @dataclass(frozen=True)
 class Tree(node.Tree):
-    """The tree, the agent's journal and the cgroups."""
+    """The node's files, the agent's journal and the cgroups."""
 
     cpus: int
 
     @property
     def housekeeping(self) -> str:
-        """CPUs without a pod."""
+        """Returns the CPUs without a pod."""
         return f"{self.cpus - 2}-{self.cpus - 1}"
 
     @property
     def cgroups(self) -> Path:
-        """The hierarchies of cgroup v1 of a kubelet whose driver is cgroupfs."""
+        """Returns the cgroup v1 hierarchies of a kubelet whose driver is cgroupfs."""
         return self.root.parent / "cgroups"
 
     def put(self, container: Container, quota: int = -1, throttled: int = 0) -> None:
-        """A container on its CPUs, with a CFS quota in microseconds or none."""
+        """Adds a container on its CPUs, with a CFS quota in microseconds or none."""
         pod = Path("kubepods", f"pod{container.uid}")
         for level in (pod, pod / container.id):
             node.write(
@@ -79,7 +79,7 @@ class Tree(node.Tree):
     def use(self, container: Container, nanoseconds: int) -> None:
         """Sets the total CPU time of a container (cpuacct.rst)."""
         folder = self.cgroups / "cpuacct" / "kubepods" / f"pod{container.uid}" / container.id
-        # Atomic for a reader.
+        # Atomic for readers.
         fresh = self.root.parent / "usage"
         fresh.write_text(f"{nanoseconds}\n")
         fresh.replace(folder / "cpuacct.usage")
@@ -92,7 +92,7 @@ class Tree(node.Tree):
 
 
 def make(folder: Path, cpus: int) -> Tree:
-    """Makes the tree of an unprepared node."""
+    """Creates the tree of an unprepared node."""
     files = node.node(cpus=cpus)
     for cpu in range(cpus):
         files[f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"] = f"{cpu}\n"
@@ -117,12 +117,12 @@ class Cluster:
     namespace: str
 
     def prepare(self) -> None:
-        """Makes the namespace and the node."""
+        """Creates the namespace and the node."""
         self.api.create("/api/v1/namespaces", {"metadata": {"name": self.namespace}})
         self.api.create("/api/v1/nodes", {"metadata": {"name": NAME}})
 
     def pod(self, name: str, cpus: str, pid: int) -> Container:
-        """A pod that runs on the node, with whole CPUs, and a process for its container."""
+        """Creates a pod that runs on the node with whole CPUs, and with a process for its container."""
         count = len(cpus.split(","))
         amount = {"cpu": str(count), "memory": "64Mi"}
         kind, main = ("gateway", "envoy") if name == "gateway" else ("server", "server")
@@ -156,22 +156,22 @@ class Cluster:
         return container
 
     def endpoint(self, name: str, ports: Sequence[int], *, serving: bool, ending: bool) -> None:
-        """Says of a replica whether it serves, and whether it has begun to end."""
+        """Reports whether a replica is serving, and whether it is terminating."""
         conditions = {"ready": serving and not ending, "serving": serving, "terminating": ending}
         one = {"addresses": [own_address()], "conditions": conditions, "nodeName": NAME}
         self._slice(name, [one], ports)
 
     def slice(self, name: str, addresses: Sequence[str]) -> None:
-        """Writes a slice of replicas that are ready, at these addresses."""
+        """Writes an EndpointSlice of ready replicas at these addresses."""
         self._slice(name, [{"addresses": [address]} for address in addresses], (8080, 8081))
 
     def touch(self, name: str, number: int) -> None:
-        """Changes nothing of a slice but an annotation."""
+        """Changes only an annotation of an EndpointSlice."""
         change = {"metadata": {"annotations": {"beat": str(number)}}}
         self.api.change(f"{self._slices}/{name}", change)
 
     def remove(self, name: str) -> None:
-        """Deletes a slice."""
+        """Deletes an EndpointSlice."""
         self.api.call("DELETE", f"{self._slices}/{name}")
 
     @property

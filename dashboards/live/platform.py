@@ -1,4 +1,4 @@
-"""A platform: its options, its ports, its parts by name, and operations on them.
+"""A platform: its options, ports, parts by name, and operations.
 
 TEST_PORTS=LOW-HIGH is the range of ports.
 """
@@ -19,7 +19,7 @@ from stack.replica import Server
 RULES = REPOSITORY / "dashboards" / "rules"
 
 REPLICAS = 2
-"""Behind the gateway, each with one lane."""
+"""Number of replicas behind the gateway, each with one lane."""
 
 
 @dataclass(frozen=True)
@@ -27,15 +27,15 @@ class Options:
     """The options of a stage."""
 
     name: str
-    """Of the instance; also the label `namespace` of all its targets."""
+    """Name of the instance, and the label `namespace` of all its targets."""
     interval: float
     """Seconds between two scrapes, and between two evaluations of groups without their own interval."""
     rules: Sequence[Path] = (RULES / "*.rules.yaml",)
-    """Files of rules; the last part of a path may be a pattern."""
+    """Rule files; the last part of a path may be a pattern."""
     pace: float | None = None
-    """Seconds between two evaluations of every group of rules, instead of each group's own interval."""
+    """Seconds between two evaluations of every rule group, instead of each group's own interval."""
     servers: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Further flags of replicas, by name; they come last."""
+    """Additional flags of replicas by name; they come last."""
 
 
 EDGE = "edge-0"
@@ -57,7 +57,7 @@ class Plan:
 
 
 def draw() -> Plan:
-    """Selects free ports, and distributes the replicas over the CPUs."""
+    """Draws free ports, and distributes the replicas over the CPUs."""
     cpus = sorted(os.sched_getaffinity(0))
     count = REPLICAS + 1
     first = free_ports(2 * count + 14, "0.0.0.0")
@@ -81,12 +81,12 @@ def draw() -> Plan:
 
 
 FIRST = ("etcd", "kube-apiserver", "postgres")
-"""Parts that others need, in addition to the replicas."""
+"""Parts that others require, in addition to the replicas."""
 
 GATEWAY, AGENT = "gateway", "gateway-agent"
 
 CPUS = {"server-0": "0", "server-1": "1", EDGE: "2,3", GATEWAY: "4,5"}
-"""The node's CPUs that each pod has for itself, as cpuset(7) writes lists."""
+"""The node's exclusive CPUs of each pod, in the format of cpuset(7)."""
 
 
 @dataclass
@@ -104,32 +104,32 @@ class Platform:
 
     @property
     def gateway(self) -> str:
-        """Where requests go."""
+        """The URL for requests."""
         return f"http://{HOST}:{self.plan.topology.gateway_port}"
 
     @property
     def prometheus(self) -> str:
-        """Where queries go."""
+        """The URL for queries."""
         return f"http://{HOST}:{self.plan.topology.prometheus_port}"
 
     @property
     def servers(self) -> dict[str, Server]:
-        """All replicas by name."""
+        """Returns all replicas by name."""
         return {name: part for name, part in self.parts.items() if isinstance(part, Server)}
 
     @property
     def gated(self) -> dict[str, Server]:
-        """The replicas behind the gateway."""
+        """Returns the replicas behind the gateway."""
         names = [replica.name for replica in self.plan.topology.replicas]
         return {name: self.servers[name] for name in names}
 
     @property
     def token(self) -> str:
-        """The bearer token that may write projects."""
+        """Returns the bearer token that may write projects."""
         return render.clear_token(self.run).read_text()
 
     def start(self) -> None:
-        """Starts everything, and waits until all of it answers."""
+        """Starts everything, and waits until all parts respond."""
         names = {*FIRST, *self.servers}
         first = [part for part in self.parts.values() if part.name in names]
         for part in first:
@@ -171,12 +171,12 @@ class Platform:
         self.cluster.endpoint(name, ports, serving=serving, ending=ending)
 
     def restart(self, name: str, *more: object) -> None:
-        """Starts a replica that was killed or stopped, this time with more flags."""
+        """Restarts a replica that was killed or stopped, with additional flags."""
         self.servers[name].start(*more)
         self._announce(name)
 
     def drain(self, name: str) -> None:
-        """Drains a replica, as when its pod is deleted."""
+        """Drains a replica like the deletion of its pod."""
         self.endpoint(name, ending=True)
         self.servers[name].stop()
         self.endpoint(name, serving=False, ending=True)

@@ -21,14 +21,14 @@ EVERY = 1.0
 
 @contextmanager
 def accounting(platform: Platform) -> Iterator[None]:
-    """Does so until the end."""
+    """Updates the CPU time of the containers until the context ends."""
     ended = threading.Event()
 
     def account() -> None:
         while not ended.wait(EVERY):
             for container in list(platform.containers.values()):
-                # Between two lives of a process there is none to read, and one that ends while its
-                # file is open is no such process (ESRCH).
+                # Between two lives of a process there is no file to read. A process that ends while its file is
+                # open results in "no such process" (ESRCH).
                 with suppress(FileNotFoundError, ProcessLookupError):
                     platform.tree.use(container, cpu_time(container.pid))
 
@@ -42,17 +42,17 @@ def accounting(platform: Platform) -> Iterator[None]:
 
 
 def cpu_time(pid: int) -> int:
-    """Nanoseconds of CPU time of a process: user and system, fields 14 and 15 of proc_pid_stat(5)."""
+    """Returns a process's CPU time in nanoseconds: user and system, fields 14 and 15 of proc_pid_stat(5)."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     ticks = int(fields[11]) + int(fields[12])
     return ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
 
 def collector(port: int) -> AbstractContextManager[str]:
-    """A collector that keeps nothing."""
+    """Runs a collector that discards all spans."""
 
     def answer(request: Request) -> None:
-        """An empty ExportTraceServiceResponse: all spans were taken (OTLP 1.0, Full Success)."""
+        """Sends an empty ExportTraceServiceResponse: all spans were accepted (OTLP 1.0, Full Success)."""
         request.body()
         request.reply(200, ("content-type", "application/x-protobuf"))
 
@@ -61,9 +61,9 @@ def collector(port: int) -> AbstractContextManager[str]:
 
 @contextmanager
 def stage(options: Options) -> Iterator[Platform]:
-    """A platform that serves; at the end nothing of it is left but its logs in `.run/<name>`.
+    """Yields a running platform; at the end, only its logs in `.run/<name>` remain.
 
-    A part that has ended by itself meanwhile is an error that names it.
+    If a part has ended by itself, an error names it.
     """
     run = REPOSITORY / ".run" / options.name
     with pids.lock(run), _unwound(), ExitStack() as stack:
@@ -83,7 +83,7 @@ def stage(options: Options) -> Iterator[Platform]:
 
 
 def _clear(run: Path) -> None:
-    """Ends and removes what a stage left that could not end by itself."""
+    """Ends and removes the remains of a stage that could not end by itself."""
     if processes.find(run):
         down.stop(run)
     for entry in run.iterdir():
@@ -93,9 +93,9 @@ def _clear(run: Path) -> None:
 
 @contextmanager
 def _unwound() -> Iterator[None]:
-    """SIGTERM, and the end of the terminal, end a stage as Ctrl-C does."""
+    """Makes SIGTERM and the end of the terminal end a stage like Ctrl-C."""
     numbers = (signal.SIGTERM, signal.SIGHUP)
-    # One that is ignored, as under nohup, stays so.
+    # An ignored signal, as under nohup, stays ignored.
     caught = [each for each in numbers if signal.getsignal(each) is not signal.SIG_IGN]
     before = {each: signal.signal(each, signal.default_int_handler) for each in caught}
     try:

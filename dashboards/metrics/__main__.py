@@ -20,7 +20,7 @@ def main(arguments: list[str]) -> int:
     try:
         options = parser.parse_args(arguments)
     except SystemExit as ended:
-        # Bad usage is 64 everywhere here (EX_USAGE of sysexits.h); argparse says 2.
+        # The exit status for bad usage is 64 in all commands (EX_USAGE of sysexits.h), but 2 in argparse.
         return 64 if ended.code else 0
     wanted = page.texts(catalogue.read())
     written = {file.name: file.read_text() for file in DOCS.glob("metrics*.md")}

@@ -78,7 +78,7 @@ records, such as `route:corelane_requests:rate5m`, in your own rules.
 
 
 def texts(parts: Mapping[str, Part]) -> dict[str, str]:
-    """The text of each page, by its name."""
+    """Returns the text of each page by its name."""
     rows = [
         (f"[{part.title}](metrics-{name}.md)", _listed(part.jobs), _of_example(part), *_adds(part))
         for name, part in parts.items()
@@ -93,7 +93,7 @@ def _of_example(part: Part) -> str:
 
 
 def _adds(part: Part) -> tuple[str]:
-    """What one more of each figure adds to the example."""
+    """Returns the series that one more of each figure adds to the example."""
     more = {
         name: part.total({**part.example, name: figure + 1}) - part.total()
         for name, figure in part.example.items()
@@ -171,7 +171,7 @@ def _listed(values: Iterable[str]) -> str:
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:
     lines = [head, ("---",) * len(head), *rows]
-    # Without spaces round the rule, as in the other pages.
+    # No spaces around the rule, as in the other pages.
     shown = ["|" + "|".join(lines[1]) + "|" if line is lines[1] else _line(line) for line in lines]
     return "\n".join(shown) + "\n"
 

@@ -1,4 +1,4 @@
-"""Agents: of nodes with changed or rejected settings, of gateways, and without an API server."""
+"""Causes at agents: node settings that are changed or rejected, gateways, and a missing API server."""
 
 import itertools
 import json
@@ -29,7 +29,7 @@ def _tree(place: Place) -> Tree:
 
 
 def _prepared(place: Place, tree: Tree, *flags: str, within: Sequence[str] = ()) -> Process:
-    """An agent with a prepared node; `within` is a command that runs it."""
+    """Starts an agent with a prepared node; `within` is a command that runs the agent."""
     told = ["--agent.mode=apply", f"--root={tree.root}", f"--journal={tree.journal}", *flags]
     agent = place.tuner(NODE, *WANTED, *told, within=within)
     place.until(agent.ready, "the node is prepared")
@@ -43,7 +43,7 @@ def _prepared(place: Place, tree: Tree, *flags: str, within: Sequence[str] = ())
 def knob_drift(place: Place) -> Iterator[Labels]:
     tree = _tree(place)
     _prepared(place, tree)
-    # The first sample of a series is not an increase.
+    # Prometheus does not count the first sample of a series as an increase.
     seen = f'corelane_node_knob_drift_total{{namespace="{place.namespace}", knob="{BACKLOG}"}}'
     place.until(lambda: place.watch.query(seen), "the setting is scraped")
     place.begins()
@@ -75,7 +75,7 @@ def knob_failed(place: Place) -> Iterator[Labels]:
     file = tree.root / node.sysctl(BACKLOG)
     place.begins()
     _mount(agent, 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1"', file)
-    # In place, because a new file would not be the mounted one.
+    # Write in place, because a new file would not be the mounted one.
     file.write_text("300\n")
     yield {"node": NODE, "knob": BACKLOG}
     _mount(agent, 'umount "$1"', file)
@@ -162,7 +162,7 @@ def routes_rejected(place: Place) -> Iterator[Labels]:
 )
 def slice_above_limit(place: Place) -> Iterator[Labels]:
     cluster = place.platform.cluster
-    # Nobody's addresses (RFC 5737), which Envoy never gets.
+    # Unassigned addresses (RFC 5737), which never reach Envoy.
     addresses = [f"198.51.100.{number}" for number in range(4 * LIMIT + 1)]
     place.begins()
     cluster.slice("large", addresses)

@@ -1,6 +1,6 @@
-"""An autoscaler at its limit, without metrics, and one that cannot decide.
+"""Causes: an autoscaler at its limit, one without metrics, and one that cannot decide.
 
-No controller runs: the status is what one would write, and kube-state-metrics shows it.
+No controller runs: the drill writes the status as a controller would, and kube-state-metrics shows it.
 """
 
 import itertools
@@ -15,7 +15,7 @@ Report = Callable[..., None]
 
 
 def _autoscaler(place: Place) -> Report:
-    """An autoscaler of the replicas that kube-state-metrics shows; what it returns changes its status."""
+    """Yields a function that changes the status of the replicas' autoscaler, which kube-state-metrics shows."""
     api, namespace = place.platform.cluster.api, place.namespace
     objects = f"/apis/autoscaling/v2/namespaces/{namespace}/horizontalpodautoscalers"
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "server"}
@@ -55,7 +55,7 @@ def autoscaler_at_limit(place: Place) -> Iterator[Labels]:
 @drill(
     "CorelaneAutoscalerOscillating",
     how="an autoscaler alternately wants more and fewer replicas; it wants a constant number",
-    # As long as the window, from which the changes have to go.
+    # Wait for the length of the window, so that the changes have left it.
     resolves=300,
     whole=True,
 )

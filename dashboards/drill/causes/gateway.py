@@ -62,7 +62,7 @@ def replica_unhealthy(place: Place) -> Iterator[Labels]:
 def retries(place: Place) -> Iterator[Labels]:
     small = ("--faults", "on", "--lanes", "1", "--limits.slots", "1", "--limits.queue", "0")
     taken = place.server(*small)
-    # A different route than the gateway's requests.
+    # This route differs from the gateway's requests.
     taken.fault("/div/{n}", latency={"fixed": "1s", "jitter": "0s"})
     gateway = place.gateway(taken, place.server(pod="server-1"))
     with place.load(gateway.url, clients=4, rate=60):
@@ -96,7 +96,7 @@ def gateway_overloaded(place: Place) -> Iterator[Labels]:
     server = place.server()
     with ExitStack() as stack:
         place.gateway(server, stack=stack)
-        # As when a pod is replaced: the old one is no longer a target.
+        # Like the replacement of a pod: the old pod is no longer a target.
         place.unscraped("gateway")
     place.begins()
     with ExitStack() as stack:
@@ -130,7 +130,7 @@ def gateway_full(place: Place) -> Iterator[Labels]:
 
 @contextmanager
 def _held(gateway: Gateway, count: int) -> Iterator[None]:
-    """Open connections."""
+    """Opens connections and keeps them open."""
     with ExitStack() as stack:
         for _ in range(count):
             address = (HOST, urlsplit(gateway.url).port)

@@ -28,14 +28,14 @@ def port_of(url: str) -> int:
 
 
 def wait_for_history(place: Place, job: str) -> None:
-    """Waits until the targets have existed for as long as the alert looks back."""
+    """Waits until the targets have existed for the entire window of the alert."""
     past = f'up{{namespace="{place.namespace}", job="{job}"}} offset 35s'
     place.until(lambda: place.watch.query(past), f"{job} is there for 35 s", 120)
 
 
 @dataclass
 class Watcher:
-    """A Prometheus of a drill, with the same rules."""
+    """The Prometheus of a drill, with the same rules."""
 
     process: Process
     url: str
@@ -43,7 +43,7 @@ class Watcher:
     configuration: dict
 
     def federate(self, url: str) -> None:
-        """Lets it scrape the records of another one; "" ends that."""
+        """Makes it scrape the records of another Prometheus; "" stops this."""
         extra = [_federation(url)] if url else []
         jobs = [*self.configuration["scrape_configs"], *extra]
         self.file.write_text(json.dumps({**self.configuration, "scrape_configs": jobs}))
@@ -61,7 +61,7 @@ def _federation(url: str) -> dict:
 
 
 def prometheus(place: Place, alertmanager: int = 0, absent: int = 0) -> Watcher:
-    """A second Prometheus, scraped by the first one; `absent` is a target that does not exist."""
+    """Starts a second Prometheus that the first one scrapes; `absent` is a target that does not exist."""
     folder = place.folder / "prometheus"
     folder.mkdir()
     number = port()
@@ -92,7 +92,7 @@ def prometheus(place: Place, alertmanager: int = 0, absent: int = 0) -> Watcher:
 
 
 def alertmanager(place: Place, number: int) -> None:
-    """A second Alertmanager at a port."""
+    """Starts a second Alertmanager at a port."""
     folder = place.folder / "alertmanager"
     folder.mkdir()
     (folder / "alertmanager.yml").write_text((place.watch.folder / "alertmanager.yml").read_text())
@@ -115,7 +115,7 @@ def prometheus_stopped(place: Place) -> Iterator[Labels]:
 )
 def notifications_fail(place: Place) -> Iterator[Labels]:
     to = port()
-    # A missing replica: an alert that it has to send.
+    # A missing replica triggers an alert, which Prometheus has to send.
     prometheus(place, alertmanager=to, absent=port())
     place.begins()
     yield {"service": "prometheus", "pod": "prometheus"}

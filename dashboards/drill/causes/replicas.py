@@ -52,7 +52,7 @@ def replica_restarts(place: Place) -> Iterator[Labels]:
 
 def _restart(place: Place, server: Server) -> None:
     begun = _started(place)
-    # It has whole seconds, of a clock that may be one behind.
+    # The start time is in whole seconds, from a clock that may be one second behind.
     place.until(lambda: time.time() > begun + 2, "two seconds")
     server.kill()
     server.start()
@@ -60,7 +60,7 @@ def _restart(place: Place, server: Server) -> None:
 
 
 def _started(place: Place) -> float:
-    """The last start time of the replica in Prometheus; 0 without one."""
+    """Returns the replica's last start time in Prometheus; 0 if there is none."""
     series = f'process_start_time_seconds{{namespace="{place.namespace}", job="service"}}'
     return max((each["value"] for each in place.watch.query(series)), default=0.0)
 
@@ -75,7 +75,7 @@ def drain_stuck(place: Place) -> Iterator[Labels]:
     place.stack.callback(freezer.thaw)
     place.begins()
     server.signal(signal.SIGTERM)
-    # A frozen thread does not handle the signal, so the drain starts first.
+    # The first thread has the ID of the process. The others continue, including the admin port's.
     place.until(lambda: b'"settling"' in ask(server.admin, "/lanes").body, "the drain begins")
     # The first thread has the id of the process. The others, including the admin port's, continue.
     freezer.freeze(server.pid, thread=server.pid)
@@ -140,7 +140,9 @@ def memory_high(place: Place) -> Iterator[Labels]:
 
 
 FILES = 2048
-"""A replica with one lane keeps about 300 from connections: with fewer, these cannot be 80% of all."""
+"""Limit of open files. A replica with one lane keeps about 300 from connections: with a lower limit,
+connections could not use 80%.
+"""
 
 
 @drill(
@@ -151,7 +153,7 @@ def files_high(place: Place) -> Iterator[Labels]:
     few = ("sh", "-ec", f'ulimit -n {FILES} && exec "$@"', "sh")
     flags = ("--lanes", "1", "--limits.connections", "1700", "--timeouts.idle", "10m")
     server = place.server(*flags, within=few)
-    # For its own ends of the connections.
+    # This process also needs descriptors for its ends of the connections.
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     place.begins()
@@ -207,7 +209,7 @@ def lane_full(place: Place) -> Iterator[Labels]:
 )
 def slow_lane_starves(place: Place) -> Iterator[Labels]:
     routes = ("--slow-lanes.cheap", "/hello", "--slow-lanes.expensive", "/work")
-    # On its lane's CPU: an idle one would leave it nothing to wait for.
+    # Share the lane's CPU: on an idle CPU, the slow lane would have nothing to wait for.
     own = ("--faults", "on", "--lanes", "1", "--pin", "on", "--slow-lanes.mode", "on")
     server = place.server(*own, *routes)
     place.begins()
@@ -240,7 +242,7 @@ def lanes_uneven(place: Place) -> Iterator[Labels]:
 
 
 def _client_of(server: Server, lane: int) -> Client:
-    """A connection that the kernel's hash assigned to this lane."""
+    """Opens a connection that the kernel's hash assigns to this lane."""
     while True:
         client = Client(server.url)
         if json.loads(client.ask("/").body)["lane"] == lane:
@@ -280,7 +282,7 @@ def throttled(place: Place) -> Iterator[Labels]:
 
 
 BOTH = {"latency": {"fixed": "400ms", "jitter": "0s"}}
-"""Above the latency threshold."""
+"""Faults above the latency threshold."""
 
 
 @drill(
@@ -325,7 +327,7 @@ def _burn(place: Place, share: float, fault: dict) -> Iterator[Labels]:
 
 @contextmanager
 def _good(place: Place, url: str) -> Iterator[None]:
-    """Good requests on two connections."""
+    """Sends good requests on two connections."""
     argv = ["nice", tool("ab"), "-k", "-q", "-c", "2", "-t", "600", "-n", "5000000", url]
     with running("ab", argv, place.folder):
         yield
