@@ -8,9 +8,9 @@ use tower::{Layer, Service};
 
 use crate::request::current::{connection, set_route};
 
-/// Makes axum's extractor `ConnectInfo<SocketAddr>` work, with the address of
-/// [`ConnectionInfo::peer`](crate::ConnectionInfo::peer), and `ConnectInfo<ConnectionInfo>` for all
-/// that is known. A client of a Unix socket has only the second.
+/// A layer that makes axum's extractor `ConnectInfo<SocketAddr>` return the address in
+/// [`ConnectionInfo::peer`](crate::ConnectionInfo::peer), and `ConnectInfo<ConnectionInfo>` all
+/// facts about the connection. For a client of a Unix socket only the second extractor works.
 ///
 /// ```
 /// use std::net::SocketAddr;
@@ -35,7 +35,7 @@ impl<S> Layer<S> for ConnectInfoLayer {
     }
 }
 
-/// The service of [`ConnectInfoLayer`].
+/// The service that [`ConnectInfoLayer`] creates.
 #[derive(Clone, Copy, Debug)]
 pub struct AddConnectInfo<S> {
     inner: S,
@@ -65,12 +65,12 @@ where
     }
 }
 
-/// A layer that passes the template of each request's route to [`set_route`]. The templates of a
-/// `Router` need not be repeated in [`Builder::routes`](crate::Builder::routes) then. Add it after the
-/// routes.
+/// A layer that passes the template of each request's route to [`set_route`]. You then need not
+/// repeat the templates of a `Router` in [`Builder::routes`](crate::Builder::routes). Add the layer
+/// after the routes.
 ///
-/// A request that no route matches counts as `other`. So does one of a nested service that is not a
-/// `Router`, such as a folder of files: list the template of that one.
+/// A request that no route matches counts as `other`. So does a request to a nested service that is
+/// not a `Router`, such as a folder of files: list the template of that service.
 ///
 /// ```
 /// use axum::Router;
@@ -92,7 +92,7 @@ impl<S> Layer<S> for LearnRoutes {
     }
 }
 
-/// A service whose requests are named by their routes; made by [`LearnRoutes`].
+/// A service whose requests are named by their routes. [`LearnRoutes`] creates it.
 #[derive(Clone, Copy, Debug)]
 pub struct RouteLearner<S> {
     inner: S,

@@ -14,34 +14,34 @@ use crate::message::trace_context::TraceContext;
 use crate::os::cpu::Throttling;
 use crate::os::cpu::cgroup::{self, Weight};
 
-/// A list of CPUs, such as `cpuset.cpus`.
+/// Parses a list of CPUs, such as `cpuset.cpus`.
 pub fn cpu_list(text: &str) -> Option<Vec<usize>> {
     cgroup::cpu_list(text)
 }
 
-/// The CPUs that `cpu.max` of cgroup v2 allows.
+/// The number of CPUs that `cpu.max` of cgroup v2 allows.
 pub fn cpu_max(text: &str) -> Option<f64> {
     cgroup::cpu_max(text)
 }
 
-/// The CPUs that the two files of a quota of cgroup v1 allow.
+/// The number of CPUs that the two quota files of cgroup v1 allow.
 pub fn cfs_quota(quota: &str, period: &str) -> Option<f64> {
     cgroup::cfs_quota(quota, period)
 }
 
-/// Whether `cpuset.cpus.partition` names a valid partition.
+/// Whether `cpuset.cpus.partition` contains a valid partition.
 pub fn is_partition(text: &str) -> bool {
     cgroup::is_partition(text)
 }
 
-/// Periods, throttled periods and throttled nanoseconds of `cpu.stat`.
+/// Returns periods, throttled periods and throttled nanoseconds from `cpu.stat`.
 pub fn throttling(text: &str) -> Option<(u64, u64, u128)> {
     let counted = Throttling::parse(text)?;
     Some((counted.periods, counted.throttled_periods, counted.throttled.as_nanos()))
 }
 
-/// The numbers of CPUs, from 1 to `most`, for which `text` could be the `cpu.weight`, and the
-/// `cpu.shares`, of a container that requests them.
+/// The numbers of CPUs, from 1 to `most`, for which `text` could be the `cpu.weight` or the
+/// `cpu.shares` of a container that requests that many CPUs.
 pub fn requests(text: &str, most: usize) -> [Vec<usize>; 2] {
     [Weight::read_weight(text), Weight::read_shares(text)].map(|weight| {
         let fits = |&cpus: &usize| weight.is_some_and(|weight| weight.requests(cpus));
@@ -62,8 +62,8 @@ pub fn load_reports(samples: impl Iterator<Item = [u64; 7]>) -> Vec<[String; 2]>
     report::of_one_lane(samples)
 }
 
-/// Tracks a connection of HTTP/1 whose bytes arrive in these non-empty pieces. Where the input ends,
-/// if it does: the number of bytes that may pass, the bytes that follow them, and why.
+/// Tracks an HTTP/1 connection whose bytes arrive in these non-empty pieces. If the input ends,
+/// returns the number of bytes that may pass, the bytes that follow them, and the reason.
 pub fn follow<'a>(
     pieces: impl Iterator<Item = &'a [u8]>,
 ) -> Option<(usize, &'static [u8], String)> {
@@ -83,8 +83,8 @@ pub fn follow<'a>(
     None
 }
 
-/// The trace context of a request with a `traceparent` and any number of `tracestate`, as a
-/// handler passes it on.
+/// The trace context of a request with a `traceparent` field and any number of `tracestate` fields,
+/// as a handler passes it on.
 pub fn trace_context<'a>(
     parent: &str,
     states: impl Iterator<Item = &'a str>,
@@ -99,18 +99,19 @@ pub fn trace_context<'a>(
     Some((text(&context.traceparent()), context.tracestate().map(text)))
 }
 
-/// The header of the PROXY protocol at the start of `bytes`, as far as it has arrived.
+/// The PROXY protocol header at the start of `bytes`, as far as it has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProxyHeader {
-    /// More belongs to it.
+    /// The header continues.
     Partial,
-    /// Its length, and the addresses of the client and of what it connected to.
+    /// The length of the header, and the addresses of the client and of the server that it
+    /// connected to.
     Whole(usize, Option<[SocketAddr; 2]>),
-    /// There is none.
+    /// There is no valid header.
     Invalid,
 }
 
-/// Reads the header of the PROXY protocol.
+/// Parses the PROXY protocol header.
 pub fn proxy_header(bytes: &[u8]) -> ProxyHeader {
     match proxy_header::parse(bytes) {
         Parsed::Partial => ProxyHeader::Partial,
@@ -123,7 +124,7 @@ pub fn proxy_header(bytes: &[u8]) -> ProxyHeader {
 }
 
 /// The client of a request that `peer` sent with these lines of `Forwarded`, or of
-/// `X-Forwarded-For`, where 10.0.0.0/8 is trusted. `None` if a line cannot be a field.
+/// `X-Forwarded-For`, if 10.0.0.0/8 is trusted. `None` if a line cannot be a field value.
 pub fn client_addr<'a>(
     peer: IpAddr,
     forwarded: bool,

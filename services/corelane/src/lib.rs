@@ -1,11 +1,12 @@
 //! A thread-per-core HTTP server.
 //!
-//! A *lane* is one core's worth of server: a thread with its own event loop, its own connections, its
-//! own instance of the service and its own counters. It is pinned to a CPU where the process has its
-//! CPUs to itself. A cheap request stays on its lane, so its memory stays in that core's cache, and
-//! serving it takes no lock. A request that would hold the lane for long runs on a second thread, which
-//! each pinned lane has ([`Builder::slow_lanes`]). While a handler holds a lane, other lanes serve
-//! the requests on its connections; so a connection claims its socket by one atomic operation.
+//! A *lane* is one core's worth of server: a thread with its own event loop, its own connections,
+//! its own instance of the service and its own counters. It is pinned to a CPU if the process has
+//! its CPUs to itself. A cheap request stays on its lane, so its memory stays in that core's cache,
+//! and serving it takes no lock. A request that would hold the lane for long runs on a second
+//! thread, which each pinned lane has ([`Builder::slow_lanes`]). While a handler holds a lane,
+//! other lanes serve the requests on its connections. For that reason a connection claims its
+//! socket with one atomic operation.
 //!
 //! ```
 //! use std::{cell::Cell, convert::Infallible, rc::Rc};
@@ -32,44 +33,45 @@
 //! # }
 //! ```
 //!
-//! Any `tower::Service<Request<Incoming>>` that is `Clone` works, an axum `Router` included. With the
-//! cargo feature `axum`, the module `axum` has layers for extractors of axum.
+//! Any `tower::Service<Request<Incoming>>` that is `Clone` works, including an axum `Router`. With
+//! the cargo feature `axum`, the module `axum` provides layers for axum extractors.
 //!
 //! # Upgrades and streams
 //!
-//! A handler that replies with status 101 to an HTTP/1.1 request takes over its connection, through
-//! [`hyper::upgrade::on`]. Over HTTP/2, a successful reply to an extended CONNECT (RFC 8441) does the
-//! same for one stream. axum's `WebSocketUpgrade` works with both, on a route for `any` method.
-//! `examples/websocket.rs` has a chat room, and `examples/sse.rs` an endless reply.
+//! A handler that responds with status 101 to an HTTP/1.1 request takes over its connection,
+//! through [`hyper::upgrade::on`]. Over HTTP/2, a successful response to an extended CONNECT (RFC
+//! 8441) does the same for one stream. axum's `WebSocketUpgrade` works with both, on a route for
+//! `any` method. `examples/websocket.rs` contains a chat room, and `examples/sse.rs` an endless
+//! response.
 //!
-//! - A stream of HTTP/1.1 can be used only on the thread of its lane, where `tokio::spawn` runs tasks.
-//!   On another thread every operation returns an error. It may be dropped anywhere: the lane closes
-//!   it at its next sweep, within half a second.
-//! - Its request ends with the head of the reply: for [`Timeouts::request`], [`deadline`], metrics,
-//!   observers and the load table. From then on, the time that it takes counts only towards the busy
-//!   share of the lane.
+//! - An upgraded HTTP/1.1 stream can be used only on the thread of its lane, where `tokio::spawn`
+//!   runs tasks. On another thread every operation returns an error. The stream may be dropped
+//!   anywhere: the lane closes it at its next sweep, within half a second.
+//! - The upgraded request ends with the head of the response: for [`Timeouts::request`],
+//!   [`deadline`], metrics, observers and the load table. From then on, the time that the stream
+//!   takes counts only towards the busy share of the lane.
 //! - [`Timeouts::write`] still applies, except to an HTTP/2 stream whose client keeps only its own
-//!   window closed. No other timeout does. The end of the client is the end of the stream's input. The
+//!   window closed. No other timeout applies. When the client ends, so does the stream's input. The
 //!   connection counts towards [`Limits::connections`], and neither parks nor moves.
-//! - A drain waits for it until [`Drain::deadline`]. [`Lane::draining`] tells the handler, so that it
-//!   can end the protocol properly before that.
+//! - A drain waits for the stream until [`Drain::deadline`]. [`Lane::draining`] notifies the
+//!   handler, so that it can end the protocol properly before that.
 //!
-//! Upgrade is ignored, as RFC 9110 allows, if Connection does not name it, and where the request has a
-//! body. A reply with status 101 is then answered with 500.
+//! Upgrade is ignored, as RFC 9110 allows, if Connection does not name it, or if the request has a
+//! body. A response with status 101 is then replaced by a 500.
 //!
 //! # Items
 //!
-//! Cargo features: `http2` and `tls` are on by default; `axum` adds layers for axum, and `testing` a
-//! server for tests.
+//! Cargo features: `http2` and `tls` are on by default; `axum` adds layers for axum, and `testing`
+//! adds a server for tests.
 //!
 //! | items | purpose |
 //! |---|---|
-//! | [`Server`], [`Builder`], [`Error`] | configure and run a server; errors of the start |
+//! | [`Server`], [`Builder`], [`Error`] | configure and run a server; errors at the start |
 //! | [`Lanes`], [`Pin`], [`Placement`] | number of lanes, their CPUs, and how connections are assigned to lanes |
 //! | [`Moving`] | whether a connection may move to another lane between two requests |
-//! | [`Lane`], [`HttpService`] | the lane that a service is created for, and what a service must be |
+//! | [`Lane`], [`HttpService`] | the lane that a service is created for, and the requirements for a service |
 //! | [`SlowLanes`], [`Cost`], [`turn`] | requests that would hold their lane for long |
-//! | [`Listen`] | where a server listens: TCP, Unix sockets, inherited sockets, PROXY protocol |
+//! | [`Listen`] | the addresses of a server: TCP, Unix sockets, inherited sockets, PROXY protocol |
 //! | [`Limits`], [`Timeouts`] | limits and timeouts for clients |
 //! | [`RouteLimits`] | limits of one route |
 //! | [`set_route`], `axum::LearnRoutes`, [`LearnCalls`] | the route of a request, for metrics and the load table |
@@ -81,15 +83,15 @@
 //! | [`deadline`] | the deadline of the current request |
 //! | [`request_id`], [`RequestId`] | request ids |
 //! | [`Traces`], [`trace_context`], [`TraceContext`] | distributed tracing |
-//! | [`Finished`], [`Times`], [`Span`], [`Cut`] | what an observer receives for each finished request |
-//! | [`Dependency`] | health of what the service depends on, such as a database |
+//! | [`Finished`], [`Times`], [`Span`], [`Cut`] | the data that an observer receives for each finished request |
+//! | [`Dependency`] | health of the service's dependencies, such as a database |
 //! | [`Tls`], [`TlsClients`], [`ClientIdentity`] | certificates and how they are reloaded; which clients may connect |
 //! | [`LoadReports`] | load reports for a load balancer in front |
 //! | `testing::TestServer` | a server for the tests of a service (feature `testing`) |
-//! | [`Problem`] | error replies (RFC 9457) |
+//! | [`Problem`] | error responses (RFC 9457) |
 //! | [`BRIEF`], [`HANDICAP`] | how lanes order requests that wait |
 
-// Without a protocol, what only it uses is unused.
+// Without one of the protocols, the code that only it uses is unused.
 #![cfg_attr(not(all(feature = "http2", feature = "tls")), allow(dead_code))]
 
 #[cfg(feature = "axum")]

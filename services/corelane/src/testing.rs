@@ -12,13 +12,14 @@ use crate::server::control::ServerHandle;
 use crate::server::run::Server;
 use crate::server::threads::Drained;
 
-/// Interval between two looks at a server that starts.
+/// Interval between two checks of a server that is starting.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
-/// A server on free ports of `127.0.0.1`, on threads of its own, that is drained when it is dropped.
+/// A server on free ports of `127.0.0.1`, on its own threads. It is drained when it is dropped.
 ///
-/// It has the settings of its [`Builder`], except for addresses, signals, which it leaves to the test
-/// runner, and [`Drain::settle`](crate::Drain::settle), which is 0. Several of them run side by side.
+/// It uses the settings of its [`Builder`], except for addresses, signals, which it leaves to the
+/// test runner, and [`Drain::settle`](crate::Drain::settle), which is 0. Several test servers can
+/// run side by side.
 ///
 /// ```
 /// use std::convert::Infallible;
@@ -64,7 +65,7 @@ impl TestServer {
     ///
     /// # Errors
     ///
-    /// Those of [`Builder::build`] and [`Server::serve`].
+    /// Returns the errors of [`Builder::build`] and [`Server::serve`].
     pub fn start<F, S>(builder: Builder, factory: F) -> Result<TestServer, Error>
     where
         F: Fn(&Lane) -> S + Send + Sync + 'static,
@@ -77,7 +78,7 @@ impl TestServer {
     ///
     /// # Errors
     ///
-    /// Those of [`Builder::build`] and [`Server::try_serve`].
+    /// Returns the errors of [`Builder::build`] and [`Server::try_serve`].
     pub fn try_start<F, T, S, E>(builder: Builder, factory: F) -> Result<TestServer, Error>
     where
         F: Fn(Lane) -> T + Send + Sync + 'static,
@@ -117,7 +118,7 @@ impl TestServer {
         self.admin
     }
 
-    /// A handle of the server, for its phase or its dependencies.
+    /// A handle of the server, for its phase and its dependencies.
     pub fn handle(&self) -> &ServerHandle {
         &self.handle
     }
@@ -126,7 +127,7 @@ impl TestServer {
     ///
     /// # Errors
     ///
-    /// Those of [`Server::serve`].
+    /// Returns the errors of [`Server::serve`].
     pub fn drain(mut self) -> Result<Drained, Error> {
         self.end()
     }

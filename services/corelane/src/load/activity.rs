@@ -1,4 +1,5 @@
-//! What a lane does now, readable by other threads: its current work, its stalls, its blocking calls.
+//! What a lane is doing, readable by other threads: its current work, its stalls, its blocking
+//! calls.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -7,8 +8,8 @@ use crate::base::clock::Tick;
 use crate::metrics::kind::KindIndex;
 use crate::metrics::{Count, Rows};
 
-/// The request whose handler a lane is polling, and since when. It is one word, so a reader never
-/// mixes two requests.
+/// The request whose handler a lane is polling, and since when. It fits in one word, so a reader
+/// never mixes two requests.
 #[derive(Debug)]
 pub(crate) struct Running {
     word: AtomicU64,
@@ -22,14 +23,14 @@ impl Running {
         Running { word: AtomicU64::new(0) }
     }
 
-    /// The lane starts to poll a handler.
+    /// Records that the lane starts to poll a handler.
     pub(crate) fn begin(&self, kind: KindIndex, now: Tick) {
         let kind = u64::from(kind.bits()) + 1; // 0 is nothing
         self.word
             .store(kind << TIME_BITS | now.micros() & ((1 << TIME_BITS) - 1), Ordering::Relaxed);
     }
 
-    /// The handler that is being polled has named its route.
+    /// Records that the handler being polled has named its route.
     pub(crate) fn rename(&self, kind: KindIndex) {
         let word = self.word.load(Ordering::Relaxed);
         if word != 0 {
@@ -38,12 +39,12 @@ impl Running {
         }
     }
 
-    /// The poll has ended.
+    /// Records that the poll has ended.
     pub(crate) fn end(&self) {
         self.word.store(0, Ordering::Relaxed);
     }
 
-    /// The kind of the request that is being polled, and for how long.
+    /// The kind of the request that is being polled, and how long the poll has taken.
     pub(crate) fn get(&self, now: Instant) -> Option<(KindIndex, Duration)> {
         let word = self.word.load(Ordering::Relaxed);
         let kind = (word >> TIME_BITS).checked_sub(1)?;
@@ -60,7 +61,7 @@ pub(crate) const NO_ROUTE: &str = "none";
 /// The stalls of a lane. Only the watchdog writes them.
 #[derive(Debug)]
 pub(crate) struct Stalls {
-    /// By route.
+    /// Number of stalls by route.
     counts: Rows<Count>,
     without_route: Count,
     stalled: Count,
@@ -72,17 +73,17 @@ impl Stalls {
         Stalls { counts: Rows::new(routes, 1), without_route, stalled }
     }
 
-    /// Stalls in handlers of a route.
+    /// Number of stalls in handlers of a route.
     pub(crate) fn of(&self, route: usize) -> u64 {
         self.counts.get(route).map_or(0, Count::get)
     }
 
-    /// Stalls of [`NO_ROUTE`].
+    /// Number of stalls of [`NO_ROUTE`].
     pub(crate) fn without_route(&self) -> u64 {
         self.without_route.get()
     }
 
-    /// All stalls.
+    /// Number of all stalls.
     pub(crate) fn total(&self) -> u64 {
         self.counts.iter().map(Count::get).sum::<u64>() + self.without_route.get()
     }
@@ -102,12 +103,12 @@ impl Stalls {
     }
 }
 
-/// The blocking calls of a lane.
+/// Counters of a lane's blocking calls.
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
-    /// Calls that run or wait for a thread.
+    /// Number of calls that run or wait for a thread.
     unfinished: AtomicU64,
-    /// Running calls whose futures were dropped.
+    /// Number of running calls whose futures were dropped.
     abandoned: AtomicU64,
 }
 
@@ -120,7 +121,7 @@ impl Calls {
         self.abandoned.load(Ordering::Relaxed)
     }
 
-    /// Counts a call, unless `allowed` are unfinished.
+    /// Counts a call, unless `allowed` calls are unfinished.
     pub(crate) fn try_begin(&self, allowed: u64) -> bool {
         if self.unfinished.fetch_add(1, Ordering::Relaxed) < allowed {
             return true;
@@ -129,17 +130,17 @@ impl Calls {
         false
     }
 
-    /// A call has returned or will not run.
+    /// Records that a call has returned or will not run.
     pub(crate) fn end(&self) {
         self.unfinished.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// The future of a running call was dropped.
+    /// Records that the future of a running call was dropped.
     pub(crate) fn abandon(&self) {
         self.abandoned.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// An abandoned call has returned.
+    /// Records that an abandoned call has returned.
     pub(crate) fn end_abandoned(&self) {
         self.abandoned.fetch_sub(1, Ordering::Relaxed);
     }
@@ -152,7 +153,7 @@ mod tests {
     #[test]
     fn one_word_holds_both() {
         let running = Running::new();
-        // The clock counts from its first use, which may be in this test.
+        // The clock counts from its first use, which this may be.
         Tick::now().micros();
         let begun = Instant::now();
         assert_eq!(running.get(begun), None);

@@ -1,4 +1,4 @@
-//! The lanes of a server, as all its threads see them.
+//! The lanes of a server, as seen by all its threads.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -27,7 +27,7 @@ pub(crate) struct LaneShared {
     pub(crate) cpu: LaneCpu,
     pub(crate) stalls: Stalls,
     pub(crate) calls: Arc<Calls>,
-    /// Nanoseconds for which the lane waited so that its slow lane got its share of the CPU.
+    /// Nanoseconds for which the lane waited so that its slow lane received its share of the CPU.
     pub(crate) yielded: Count,
     /// Set when the event loop ends. The thread may then still wait for blocking calls.
     pub(crate) left: OnceLock<Left>,
@@ -35,7 +35,7 @@ pub(crate) struct LaneShared {
     pub(crate) runtime: OnceLock<RuntimeMetrics>,
     /// Set when the lane accepts connections; required for readiness.
     listening: AtomicBool,
-    /// Cancelled when a drain begins. One for each lane, so that lanes share no lock.
+    /// Cancelled when a drain begins. Each lane has its own token, so that lanes share no lock.
     draining: CancellationToken,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct LaneShared {
 #[derive(Debug)]
 pub(crate) struct Left {
     pub(crate) requests: u64,
-    /// Blocking calls that do not belong to these requests.
+    /// Number of blocking calls that do not belong to these requests.
     pub(crate) calls: u64,
 }
 
@@ -74,12 +74,12 @@ impl LaneShared {
         }
     }
 
-    /// Requests in flight, and upgraded connections and streams.
+    /// Number of requests in flight, and of upgraded connections and streams.
     fn open_exchanges(&self) -> u64 {
         self.metrics.in_flight.get() + self.metrics.upgraded.get()
     }
 
-    /// Asserts that nothing is left of a lane that has ended.
+    /// Asserts that a lane that has ended left nothing behind.
     pub(crate) fn check_empty(&self) {
         let LaneMetrics { open, upgraded, in_flight, queued, expected, unsent, .. } = &self.metrics;
         for (name, left) in [
@@ -108,13 +108,13 @@ impl LaneShared {
         self.runtime.get().map_or(Duration::ZERO, |runtime| runtime.worker_total_busy_duration(0))
     }
 
-    /// [`LaneShared::loop_busy`], and the CPU time of the slow lane, which the lane's CPU has less
-    /// for others. The time for which the lane yielded to it counts once.
+    /// [`LaneShared::loop_busy`] plus the CPU time of the slow lane, which takes it from the lane's
+    /// CPU. The time for which the lane yielded to the slow lane counts once.
     pub(crate) fn busy(&self) -> Duration {
         (self.loop_busy() + self.cpu.slow_time()).saturating_sub(self.yielded())
     }
 
-    /// Time for which the lane waited so that its slow lane got its share of the CPU.
+    /// Time for which the lane waited so that its slow lane received its share of the CPU.
     pub(crate) fn yielded(&self) -> Duration {
         Duration::from_nanos(self.yielded.get())
     }
@@ -125,7 +125,7 @@ impl LaneShared {
     }
 
     /// Time that the lane is expected to need for its queued and running requests: the sum of the
-    /// load table's estimates, less the elapsed time of the running handler.
+    /// load table's estimates, minus the elapsed time of the running handler.
     pub(crate) fn expected_work(&self, now: Instant) -> Duration {
         let all = Duration::from_nanos(self.metrics.expected.get());
         let had = self.running.get(now).map_or(Duration::ZERO, |(kind, since)| {
@@ -135,19 +135,20 @@ impl LaneShared {
     }
 }
 
-/// All lanes of a server, and what they share: the number of open connections.
+/// All lanes of a server and the state that they share: the number of open connections.
 #[derive(Debug)]
 pub(crate) struct LaneGroup {
     lanes: Box<[Arc<LaneShared>]>,
     /// Whether each lane has a slow lane.
     has_slow_lanes: bool,
-    /// Open connections over all lanes, for the limit. Changed only on accept and close.
+    /// Number of open connections across all lanes, for the limit. It changes only on accept and
+    /// close.
     open: Open,
-    /// Those of each address, if they are limited.
+    /// Open connections of each address, if they are limited.
     peers: Option<Arc<Peers>>,
 }
 
-/// On its own cache lines, because requests read its neighbor.
+/// A counter on its own cache lines, because requests read its neighbour.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Open(AtomicUsize);
@@ -161,9 +162,9 @@ impl Deref for LaneGroup {
 }
 
 impl LaneGroup {
-    /// A lane for each entry of `cpus`, pinned to it if it is set, with counters for these
-    /// [`Rows`](crate::metrics::Rows) of routes. `of_address`: limit of the connections of one
-    /// address. `bound`: the time from which a poll is long; `None` without slow lanes.
+    /// Creates a lane for each entry of `cpus`, pinned to that CPU if it is set, with counters for
+    /// these [`Rows`](crate::metrics::Rows) of routes. `of_address`: limit of connections per
+    /// address. `bound`: the time above which a poll is long; `None` without slow lanes.
     pub(crate) fn new(
         cpus: &[Option<usize>],
         routes: (usize, usize),
@@ -183,8 +184,8 @@ impl LaneGroup {
         self.has_slow_lanes
     }
 
-    /// Reserves one of the `limit` open connections, and one of those of its address, unless there
-    /// are too many.
+    /// Reserves one of the `limit` open connections, and a place among the connections of its
+    /// address, unless there are too many.
     pub(crate) fn admit(
         &self,
         limit: usize,
@@ -205,43 +206,43 @@ impl LaneGroup {
         self.open.0.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Unfinished blocking calls over all lanes.
+    /// Number of unfinished blocking calls across all lanes.
     pub(crate) fn blocking_calls(&self) -> u64 {
         self.iter().map(|lane| lane.calls.unfinished()).sum()
     }
 
-    /// Requests in flight over all lanes.
+    /// Number of requests in flight across all lanes.
     pub(crate) fn in_flight(&self) -> u64 {
         self.iter().map(|lane| lane.metrics.in_flight.get()).sum()
     }
 
-    /// Bytes of replies that wait for their clients, over all lanes.
+    /// Bytes of responses that wait for their clients, across all lanes.
     pub(crate) fn unsent(&self) -> u64 {
         self.iter().map(|lane| lane.metrics.unsent.get()).sum()
     }
 
-    /// Upgraded connections and streams over all lanes.
+    /// Number of upgraded connections and streams across all lanes.
     pub(crate) fn upgraded(&self) -> u64 {
         self.iter().map(|lane| lane.metrics.upgraded.get()).sum()
     }
 
-    /// Tells the services that a drain has begun.
+    /// Notifies the services that a drain has begun.
     pub(crate) fn begin_drain(&self) {
         self.iter().for_each(|lane| lane.draining.cancel());
     }
 
-    /// Connections that have left a lane and not arrived at another.
+    /// Number of connections that have left a lane and not yet arrived at another.
     pub(crate) fn in_transit(&self) -> u64 {
-        // In this order, so that a connection which departs and arrives in between does not make
-        // the result negative.
+        // Read in this order, so that a connection that departs and arrives in between does not
+        // make the result negative.
         let arrived: u64 = self.iter().map(|lane| lane.metrics.arrived.get()).sum();
         let departed: u64 = self.iter().map(|lane| lane.metrics.departed()).sum();
         departed.saturating_sub(arrived)
     }
 }
 
-/// The lane that a service is created for, passed to the closure of
-/// [`Server::serve`](crate::Server::serve), once on the thread of each lane and of each slow lane.
+/// The lane that a service is created for. The closure of [`Server::serve`](crate::Server::serve)
+/// receives it, once on the thread of each lane and of each slow lane.
 ///
 /// ```
 /// use std::convert::Infallible;
@@ -276,7 +277,7 @@ pub struct Lane {
     pub(crate) index: usize,
     pub(crate) lanes: Arc<LaneGroup>,
     is_slow: bool,
-    /// Its part of `lanes`, which each request reads a dozen times.
+    /// This lane's part of `lanes`, which each request reads a dozen times.
     shared: Arc<LaneShared>,
 }
 
@@ -289,13 +290,13 @@ impl fmt::Debug for Lane {
 }
 
 impl Lane {
-    /// The lane with this index.
+    /// Returns the lane with this index.
     pub(crate) fn new(index: usize, lanes: &Arc<LaneGroup>) -> Self {
         let (lanes, shared) = (Arc::clone(lanes), Arc::clone(&lanes[index]));
         Lane { index, lanes, is_slow: false, shared }
     }
 
-    /// The slow lane of this lane.
+    /// Returns the slow lane of this lane.
     pub(crate) fn slow(&self) -> Self {
         Lane { is_slow: true, ..self.clone() }
     }
@@ -305,13 +306,13 @@ impl Lane {
         self.index
     }
 
-    /// Number of lanes of the server, without slow lanes.
+    /// Number of the server's lanes, without slow lanes.
     pub fn lanes(&self) -> usize {
         self.lanes.len()
     }
 
-    /// Number of instances of the service: one per lane, and one per slow lane. Divide by it what the
-    /// instances share, such as the connections that a database allows.
+    /// Number of instances of the service: one per lane, and one per slow lane. Divide resources
+    /// that the instances share by it, such as the connections that a database allows.
     pub fn instances(&self) -> usize {
         self.lanes() * if self.lanes.has_slow_lanes() { 2 } else { 1 }
     }
@@ -326,18 +327,18 @@ impl Lane {
         &self.shared
     }
 
-    /// The CPU that the lane is currently pinned to; `None` when lanes are not pinned. It changes with
-    /// the cpuset of the process.
+    /// The CPU that the lane is currently pinned to; `None` if lanes are not pinned. It changes
+    /// with the process's cpuset.
     pub fn cpu(&self) -> Option<usize> {
         self.shared().cpu.get()
     }
 
     /// Waits until a drain begins; ready at once if one has begun.
     ///
-    /// For handlers, streamed replies and WebSockets that otherwise last as long as their clients
-    /// like. They can then end properly before [`Drain::deadline`](crate::Drain::deadline) cuts them.
-    /// Waiting costs nothing until then, and takes no lock that lanes share. A clone of the `Lane` in
-    /// the state of a service serves all requests.
+    /// Use it in handlers, streamed responses and WebSockets that otherwise last as long as their
+    /// clients like. They can then end properly before [`Drain::deadline`](crate::Drain::deadline)
+    /// cuts them. Waiting costs nothing until then, and takes no lock that lanes share. One clone
+    /// of the `Lane` in the state of a service is enough for all requests.
     ///
     /// ```
     /// use std::convert::Infallible;
@@ -368,9 +369,9 @@ impl Lane {
     }
 }
 
-/// The begin of a drain, as a future; see [`Lane::draining`].
+/// A future that completes when a drain begins; see [`Lane::draining`].
 ///
-/// It stays ready once it is, so a loop may poll it by reference again and again.
+/// It stays ready once it is ready, so a loop may poll it by reference again and again.
 #[must_use = "futures do nothing unless polled"]
 #[derive(Debug)]
 pub struct Draining(Pin<Box<WaitForCancellationFutureOwned>>);

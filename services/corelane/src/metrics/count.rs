@@ -1,4 +1,4 @@
-//! Numbers with one writer, and tables of them by route.
+//! Numbers with one writer, and tables of them, with rows by route.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub(crate) struct Count(AtomicU64);
 
 impl Count {
-    /// Only the thread of the owning lane may call this.
+    /// Adds `n`. Only the thread of the owning lane may call this.
     pub(crate) fn add(&self, n: u64) {
         self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
     }
 
-    /// Only the thread of the owning lane may call this.
+    /// Subtracts `n`. Only the thread of the owning lane may call this.
     #[track_caller]
     pub(crate) fn sub(&self, n: u64) {
         let before = self.0.load(Relaxed);
@@ -21,7 +21,7 @@ impl Count {
         self.0.store(before.saturating_sub(n), Relaxed);
     }
 
-    /// Only the thread of the owning lane may call this.
+    /// Sets the number. Only the thread of the owning lane may call this.
     pub(crate) fn set(&self, n: u64) {
         self.0.store(n, Relaxed);
     }
@@ -31,8 +31,8 @@ impl Count {
     }
 }
 
-/// A table by route. The rows of learnt routes are made with the first of them, so that a service
-/// without any does not pay for their memory.
+/// A table with rows by route. The rows of learnt routes are allocated with the first learnt route,
+/// so that a service without learnt routes does not pay for their memory.
 #[derive(Debug)]
 pub(crate) struct Rows<T> {
     first: Box<[T]>,
@@ -41,7 +41,7 @@ pub(crate) struct Rows<T> {
 }
 
 impl<T: Default> Rows<T> {
-    /// `(first, more)` routes, with so many rows each.
+    /// Creates a table for `(first, more)` routes, with `each` rows per route.
     pub(crate) fn new((first, more): (usize, usize), each: usize) -> Self {
         Rows { first: rows(first * each), more: OnceLock::new(), most: more * each }
     }
@@ -58,13 +58,13 @@ impl<T: Default> Rows<T> {
         &self.more.get_or_init(|| rows(self.most))[index - self.first.len()]
     }
 
-    /// `None` for rows that were not made yet.
+    /// Returns a row; `None` if it was not allocated yet.
     pub(crate) fn get(&self, index: usize) -> Option<&T> {
         let more = || self.more.get()?.get(index.checked_sub(self.first.len())?);
         self.first.get(index).or_else(more)
     }
 
-    /// The rows that were made, in order.
+    /// The allocated rows, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.first.iter().chain(self.more.get().into_iter().flatten())
     }

@@ -1,4 +1,4 @@
-//! The last traced request of each bucket of a histogram, so that a latency leads to a trace.
+//! The last traced request in each bucket of a histogram, so that a latency leads to a trace.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, fence};
@@ -9,11 +9,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub(crate) struct Exemplar {
     pub(crate) trace: u128,
     pub(crate) seconds: f64,
-    /// Seconds since the Unix epoch.
+    /// Time in seconds since the Unix epoch.
     pub(crate) at: f64,
 }
 
-/// One for each of `N` buckets. Only the thread of the owning lane writes.
+/// One exemplar for each of `N` buckets. Only the thread of the owning lane writes.
 #[derive(Debug)]
 pub(crate) struct Exemplars<const N: usize>([ExemplarCell; N]);
 
@@ -24,7 +24,7 @@ impl<const N: usize> Default for Exemplars<N> {
 }
 
 impl<const N: usize> Exemplars<N> {
-    /// Only the thread of the owning lane may call this.
+    /// Stores an exemplar. Only the thread of the owning lane may call this.
     pub(crate) fn put(&self, bucket: usize, trace: [u8; 16], nanos: u64) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let trace = u128::from_be_bytes(trace);
@@ -32,7 +32,7 @@ impl<const N: usize> Exemplars<N> {
         self.0[bucket].write([(trace >> 64) as u64, trace as u64, nanos, at]);
     }
 
-    /// `None` if the bucket has none, or while one is written.
+    /// Reads an exemplar; `None` if the bucket has none, or while one is being written.
     pub(crate) fn read(&self, bucket: usize) -> Option<Exemplar> {
         let [high, low, nanos, at] = self.0[bucket].read()?;
         Some(Exemplar {
@@ -46,7 +46,7 @@ impl<const N: usize> Exemplars<N> {
 /// Words that are read together or not at all: a sequence lock with one writer.
 #[derive(Debug, Default)]
 struct ExemplarCell {
-    /// Odd while a write is in progress; 0 before the first.
+    /// Odd while a write is in progress; 0 before the first write.
     version: AtomicU64,
     words: [AtomicU64; 4],
 }

@@ -1,4 +1,4 @@
-//! Metric families: name, type and help, and the encoding of their series.
+//! Metric families: their name, type and help, and the encoding of their series.
 
 use std::fmt;
 use std::time::Duration;
@@ -56,7 +56,7 @@ impl From<f64> for Value {
 }
 
 impl From<Duration> for Value {
-    /// In seconds, as is usual in Prometheus.
+    /// Converts to seconds, the usual unit in Prometheus.
     fn from(value: Duration) -> Self {
         Value::Real(value.as_secs_f64())
     }
@@ -65,12 +65,12 @@ impl From<Duration> for Value {
 /// Name and value of each label.
 pub(crate) type Labels<'a> = &'a [(&'static str, &'a str)];
 
-/// A counter, and what reads it.
+/// A counter, and the function that reads it.
 pub(crate) const fn counter<R>(name: &'static str, help: &'static str, read: R) -> (Family, R) {
     (Family::counter(name, help), read)
 }
 
-/// A gauge, and what reads it.
+/// A gauge, and the function that reads it.
 pub(crate) const fn gauge<R>(name: &'static str, help: &'static str, read: R) -> (Family, R) {
     (Family::gauge(name, help), read)
 }
@@ -118,7 +118,7 @@ impl Family {
     }
 }
 
-/// The series of a family whose header was written.
+/// Writes the series of a family whose header was written.
 pub(crate) struct Series<'a> {
     kind: FamilyKind,
     encoder: MetricEncoder<'a>,

@@ -2,7 +2,7 @@
 
 use http::Method;
 
-/// Methods with their own label. Others count as `other`.
+/// Methods with their own label. Other methods count as `other`.
 pub(crate) const METHODS: [&str; 10] =
     ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "CONNECT", "TRACE", "other"];
 
@@ -22,7 +22,7 @@ impl KindIndex {
         KindIndex((route * METHODS.len() + method) as u16)
     }
 
-    /// The same method of another route.
+    /// The kind with the same method on another route.
     pub(crate) fn on_route(self, route: usize) -> Self {
         KindIndex::new(route, self.method())
     }

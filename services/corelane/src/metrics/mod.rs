@@ -1,4 +1,4 @@
-//! Counters of lanes, and the families that they are exported as.
+//! Counters of lanes, and the metric families in which they are exported.
 //!
 //! Each lane counts in its own shard ([`LaneMetrics`]), which only its thread writes, so the hot
 //! path has no locked instruction. Readers on the admin thread add labels and render them

@@ -1,6 +1,6 @@
 //! The reasons and results that label counters.
 
-/// Why a connection was rejected or closed.
+/// The reason why a connection was rejected or closed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Refusal {
     /// There were [`Limits::connections`](crate::Limits::connections) open connections.
@@ -25,26 +25,27 @@ pub(crate) enum Refusal {
     /// The client of the connection, or of one of its streams, read nothing while the server was
     /// above [`Limits::unsent_bytes`](crate::Limits::unsent_bytes).
     UnsentBytes,
-    /// Its address had
+    /// The client's address had
     /// [`Limits::connections_per_address`](crate::Limits::connections_per_address) connections.
     AddressLimit,
     /// An HTTP/2 client reset too many streams, or sent too many CONTINUATION frames.
     Flood,
-    /// It reached its [`Timeouts::connection_age`](crate::Timeouts::connection_age). Not a failure.
+    /// The connection reached its [`Timeouts::connection_age`](crate::Timeouts::connection_age).
+    /// Not a failure.
     Age,
-    /// It reached [`Limits::connection_requests`](crate::Limits::connection_requests). Not a
-    /// failure.
+    /// The connection reached [`Limits::connection_requests`](crate::Limits::connection_requests).
+    /// Not a failure.
     Requests,
     /// The end of an HTTP/1.1 message was ambiguous.
     AmbiguousFraming,
-    /// A TLS handshake failed: the client disconnected, supports none of our versions or ciphers,
-    /// rejected our certificate, or has no certificate that we accept.
+    /// A TLS handshake failed: the client disconnected, supports none of the server's versions or
+    /// ciphers, rejected the server's certificate, or has no certificate that the server accepts.
     Handshake,
     /// [`Timeouts::header`](crate::Timeouts::header) expired before the TLS handshake was complete.
     HandshakeTimeout,
     /// A request without TLS arrived on the TLS port: answered 400.
     PlainHttp,
-    /// A connection had no valid header of the PROXY protocol.
+    /// A connection had no valid PROXY protocol header.
     ProxyHeader,
 }
 
@@ -105,15 +106,15 @@ impl Handshake {
     pub(crate) const WITHOUT_CLIENTS: usize = 3;
 }
 
-/// Why a parked connection left the lane's parking lot.
+/// The reason why a parked connection left the lane's parking lot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Woken {
-    /// Its socket is readable: input, or the client closed it.
+    /// The socket is readable: input arrived, or the client closed the connection.
     Bytes,
     /// [`Timeouts::idle`](crate::Timeouts::idle), [`Timeouts::header`](crate::Timeouts::header) or
-    /// its age expired. It is closed.
+    /// the connection's age expired. The connection is closed.
     Deadline,
-    /// The server drains. It is closed.
+    /// The server drains. The connection is closed.
     Drain,
 }
 
@@ -122,14 +123,14 @@ impl Woken {
         [(Woken::Bytes, "bytes"), (Woken::Deadline, "deadline"), (Woken::Drain, "drain")];
 }
 
-/// Why a connection moved to another lane.
+/// The reason why a connection moved to another lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moved {
-    /// It was parked and woke, and the other lane has less work.
+    /// The connection was parked and woke, and the other lane has less work.
     Wake,
-    /// Its lane was busy, the other was not.
+    /// The connection's lane was busy, and the other lane was not.
     Busy,
-    /// Both lanes were saturated, and its lane had more active connections.
+    /// Both lanes were saturated, and the connection's lane had more active connections.
     Saturated,
 }
 
@@ -145,7 +146,7 @@ pub(crate) enum PlanOutcome {
     Helped,
     /// No connection moved.
     Futile,
-    /// Connections moved, but the lanes are as uneven as they were.
+    /// Connections moved, but the lanes are as uneven as before.
     NoHelp,
 }
 
@@ -157,14 +158,14 @@ impl PlanOutcome {
     ];
 }
 
-/// Why a request was answered without its service, or instead of it.
+/// The reason why the server responded without the service, or instead of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RequestRefusal {
     /// The lane's queue was full ([`Limits::queue`](crate::Limits::queue)), or the request could
     /// not have started before its deadline.
     QueueFull,
     /// The threads for [`blocking`](crate::blocking) calls were busy and their queue was full.
-    /// Counts each rejected call, whatever the handler replied.
+    /// Counts each rejected call, whatever the handler's response.
     PoolFull,
     /// [`Timeouts::request`](crate::Timeouts::request) expired.
     Timeout,
@@ -172,11 +173,12 @@ pub(crate) enum RequestRefusal {
     BodyTooLarge,
     /// The target was longer than [`Limits::uri_bytes`](crate::Limits::uri_bytes).
     UriTooLong,
-    /// It violated HTTP.
+    /// The request violated HTTP.
     Invalid,
-    /// The next bytes of its body did not arrive within [`Timeouts::body`](crate::Timeouts::body).
+    /// The next bytes of the request body did not arrive within
+    /// [`Timeouts::body`](crate::Timeouts::body).
     BodyTimeout,
-    /// Its body arrived at less than [`Limits::receive_rate`](crate::Limits::receive_rate).
+    /// The request body arrived at less than [`Limits::receive_rate`](crate::Limits::receive_rate).
     SlowBody,
     /// The server was above [`Limits::unsent_bytes`](crate::Limits::unsent_bytes).
     UnsentBytes,
@@ -210,10 +212,10 @@ pub(crate) enum RequestPhase {
     Accept,
     /// From the header to the start of the handler.
     Queue,
-    /// From the start of the handler to the head of the reply.
+    /// From the start of the handler to the head of the response.
     Handler,
-    /// From the head of the reply until the socket has accepted its last byte; 0 if it accepted all
-    /// of an HTTP/1.1 reply at once.
+    /// From the head of the response until the socket has accepted its last byte; 0 if it accepted
+    /// a whole HTTP/1.1 response at once.
     Write,
 }
 

@@ -1,4 +1,4 @@
-//! One lane's counters: written only by its thread, readable by all.
+//! One lane's counters. Only its thread writes them, and all threads may read them.
 
 use std::sync::OnceLock;
 
@@ -63,15 +63,15 @@ fn bucket(nanos: u64) -> usize {
 /// Exemplars of a histogram.
 pub(crate) type DurationExemplars = Exemplars<{ BOUNDS.len() + 1 }>;
 
-/// Codes with their own label, ascending. Others count as `other`.
+/// Status codes with their own label, in ascending order. Other codes count as `other`.
 ///
-/// 499 is nginx's code for a client that disconnected before its reply.
+/// 499 is nginx's code for a client that disconnected before the response.
 pub(crate) const CODES: [u16; 38] = [
     101, 200, 201, 202, 204, 206, 301, 302, 303, 304, 307, 308, 400, 401, 403, 404, 405, 406, 408,
     409, 410, 411, 412, 413, 414, 415, 416, 417, 421, 422, 429, 431, 499, 500, 501, 502, 503, 504,
 ];
 
-/// The index of each code in [`CODES`], or the one after the last.
+/// The index of each code in [`CODES`], or the index after the last for other codes.
 const INDICES: [u8; 1000] = {
     let mut indices = [CODES.len() as u8; 1000];
     let mut index = 0;
@@ -82,61 +82,65 @@ const INDICES: [u8; 1000] = {
     indices
 };
 
-/// The code of a request whose client disconnected before the reply began.
+/// The code of a request whose client disconnected before the response began.
 pub(crate) const CLIENT_GONE: u16 = 499;
 
-/// The counters of one lane. Aligned to two cache lines, which the CPU prefetches as a pair.
+/// The counters of one lane. They are aligned to two cache lines, which the CPU prefetches as a
+/// pair.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct LaneMetrics {
     pub(crate) accepted: Count,
     pub(crate) open: Count,
     pub(crate) in_flight: Count,
-    /// Open connections and HTTP/2 streams that were upgraded.
+    /// Number of open connections and HTTP/2 streams that were upgraded.
     pub(crate) upgraded: Count,
     pub(crate) panics: Count,
-    /// Requests that ended, whatever the result.
+    /// Number of requests that ended, whatever the result.
     pub(crate) finished: Count,
-    /// Those answered with 5xx.
+    /// Number of requests that were answered with 5xx.
     pub(crate) failed: Count,
     /// Expected lane time of the queued and running requests, in nanoseconds, according to the load
     /// table.
     pub(crate) expected: Count,
-    /// Requests that wait for a slot or their turn.
+    /// Number of requests that wait for a slot or their turn.
     pub(crate) queued: Count,
     /// Incremented while the event loop turns.
     pub(crate) beats: Count,
-    /// Connections that this lane stole from the inbox of another.
+    /// Number of connections that this lane stole from the inboxes of other lanes.
     pub(crate) stolen: Count,
-    /// Connections of this lane that others borrowed while it was held. Written by the admin thread.
+    /// Number of this lane's connections that other lanes borrowed while it was held. Written by
+    /// the admin thread.
     pub(crate) lent: Count,
-    /// How often a connection was parked in this lane's parking lot.
+    /// Number of times that a connection was parked in this lane's parking lot.
     pub(crate) parkings: Count,
-    /// Connections that arrived from another lane, or returned because it did not accept them.
+    /// Number of connections that arrived from another lane, or returned because that lane did not
+    /// accept them.
     pub(crate) arrived: Count,
-    /// Connections with a request since the last sweep.
+    /// Number of connections with a request since the last sweep.
     pub(crate) active: Count,
-    /// Bytes of replies that wait for their clients.
+    /// Bytes of responses that wait for their clients.
     pub(crate) unsent: Count,
     /// Busy share of the time between the last two sweeps, in millionths.
     pub(crate) busy: Count,
-    /// Blocking calls of the slow lane's handlers that found the pool full. Written by the slow lane.
+    /// Number of blocking calls of the slow lane's handlers that found the pool full. Written by
+    /// the slow lane.
     pub(crate) slow_pool_full: Count,
     woken: [Count; Woken::ALL.len()],
     moved: [Count; Moved::ALL.len()],
     refused: [Count; Refusal::ALL.len()],
     refused_requests: [Count; RequestRefusal::ALL.len()],
     handshakes: [Count; Handshake::ALL.len()],
-    /// By route, then method, then code.
+    /// Number of requests by route, then method, then code.
     requests: Rows<Count>,
     durations: Rows<Histogram>,
-    /// Of the durations; those of a route are made with its first traced request.
+    /// Exemplars of the durations. A route's exemplars are allocated with its first traced request.
     exemplars: Rows<OnceLock<Box<DurationExemplars>>>,
     phases: [Rows<Histogram>; RequestPhase::ALL.len()],
 }
 
 impl LaneMetrics {
-    /// For these [`Rows`] of routes.
+    /// Creates counters for these [`Rows`] of routes.
     pub(crate) fn new(routes: (usize, usize)) -> Self {
         LaneMetrics {
             accepted: Count::default(),
@@ -194,7 +198,7 @@ impl LaneMetrics {
     /// [`LaneMetrics::arrived`]: its target, or this lane if the target rejects it.
     pub(crate) fn depart(&self, reason: Moved) {
         self.moved[reason as usize].add(1);
-        // A parked connection has had no request for long. The next sweep counts again.
+        // A parked connection has had no request for a long time. The next sweep counts again.
         if reason != Moved::Wake {
             self.active.set(self.active.get().saturating_sub(1));
         }
@@ -206,20 +210,20 @@ impl LaneMetrics {
         self.active.add(1);
     }
 
-    /// Connections in the lane's parking lot.
+    /// Number of connections in the lane's parking lot.
     pub(crate) fn parked(&self) -> u64 {
-        // In this order, so that a connection which is parked and woken in between does not make
-        // the result negative.
+        // Read in this order, so that a connection that is parked and woken in between does not
+        // make the result negative.
         let left: u64 = self.woken.iter().map(Count::get).sum();
         self.parkings.get().saturating_sub(left)
     }
 
-    /// Connections that departed from this lane.
+    /// Number of connections that departed from this lane.
     pub(crate) fn departed(&self) -> u64 {
         self.moved.iter().map(Count::get).sum()
     }
 
-    /// Counts a finished request. `None`: the client disconnected before the reply began.
+    /// Counts a finished request. `None`: the client disconnected before the response began.
     pub(crate) fn finish(&self, kind: KindIndex, status: Option<StatusCode>) {
         self.finished.add(1);
         if status.is_some_and(|status| status.is_server_error()) {
@@ -231,7 +235,7 @@ impl LaneMetrics {
         self.requests.at(row * (CODES.len() + 1) + code).add(1);
     }
 
-    /// Counts the nanoseconds from a request's header to the head of its reply.
+    /// Counts the nanoseconds from a request's header to the head of its response.
     pub(crate) fn observe_duration(&self, kind: KindIndex, nanos: u64) {
         self.durations.at(kind.route()).observe(nanos);
     }
@@ -242,7 +246,7 @@ impl LaneMetrics {
         exemplars.put(bucket(nanos), trace, nanos);
     }
 
-    /// Those of a route, if a request of it was traced.
+    /// The exemplars of a route, if one of its requests was traced.
     pub(crate) fn exemplars(&self, route: usize) -> Option<&DurationExemplars> {
         self.exemplars.get(route)?.get().map(Box::as_ref)
     }
@@ -274,7 +278,7 @@ impl LaneMetrics {
     }
 
     /// Requests with a count above 0: kind, index of the code, number. The index after the last of
-    /// [`CODES`] is that of all other codes.
+    /// [`CODES`] is for all other codes.
     pub(crate) fn requests(&self) -> impl Iterator<Item = (KindIndex, usize, u64)> {
         let columns = CODES.len() + 1;
         let cells = self.requests.iter().map(Count::get).enumerate();
@@ -283,12 +287,12 @@ impl LaneMetrics {
         })
     }
 
-    /// Finished requests of every kind.
+    /// Number of finished requests of all kinds.
     pub(crate) fn finished(&self) -> u64 {
         self.requests.iter().map(Count::get).sum()
     }
 
-    /// Requests that were answered without their service for `reason`.
+    /// Number of requests that were rejected for `reason` without their service.
     pub(crate) fn refused_for(&self, reason: RequestRefusal) -> u64 {
         let of_slow = match reason {
             RequestRefusal::PoolFull => self.slow_pool_full.get(),
@@ -297,12 +301,12 @@ impl LaneMetrics {
         self.refused_requests[reason as usize].get() + of_slow
     }
 
-    /// Durations of each route that had a request.
+    /// Durations for each route that had a request.
     pub(crate) fn durations(&self) -> impl Iterator<Item = (usize, &Histogram)> {
         self.durations.iter().enumerate().filter(|(_, histogram)| !histogram.is_empty())
     }
 
-    /// Phases of each route that had one: (phase, route, histogram).
+    /// Phases for each route that had a request: (phase, route, histogram).
     pub(crate) fn phases(&self) -> impl Iterator<Item = (&'static str, usize, &Histogram)> {
         RequestPhase::ALL.iter().flat_map(|(phase, name)| {
             let histograms = self.phases[*phase as usize].iter().enumerate();
@@ -312,17 +316,17 @@ impl LaneMetrics {
     }
 }
 
-/// Finished plans by outcome. Written only by the thread that makes the plans.
+/// Finished plans by outcome. Written only by the thread that creates the plans.
 #[derive(Debug, Default)]
 pub(crate) struct PlanCounts([Count; PlanOutcome::ALL.len()]);
 
 impl PlanCounts {
-    /// Only the thread that makes the plans may call this.
+    /// Counts a finished plan. Only the thread that creates the plans may call this.
     pub(crate) fn end(&self, outcome: PlanOutcome) {
         self.0[outcome as usize].add(1);
     }
 
-    /// Finished plans with this outcome.
+    /// Number of finished plans with this outcome.
     pub(crate) fn get(&self, outcome: PlanOutcome) -> u64 {
         self.0[outcome as usize].get()
     }

@@ -1,4 +1,4 @@
-//! What the operating system provides: CPUs and cgroups, sockets and listeners.
+//! Access to the operating system: CPUs and cgroups, sockets and listeners.
 
 pub(crate) mod cpu;
 pub(crate) mod listener;

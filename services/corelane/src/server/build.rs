@@ -20,16 +20,16 @@ use crate::server::shared::Shared;
 use crate::slow::settings::SlowLanes;
 use crate::transport::tls::Termination;
 
-/// Maximum places to listen. Each takes descriptors on every lane.
+/// Maximum number of places to listen. Each listener needs descriptors on every lane.
 const MAX_LISTENS: usize = 64;
 
 impl Builder {
-    /// Checks bounds and route templates, without looking at the machine. [`Tls::check`](crate::Tls::check) checks the
-    /// files of TLS.
+    /// Checks bounds and route templates, without looking at the machine.
+    /// [`Tls::check`](crate::Tls::check) checks the TLS files.
     ///
     /// # Errors
     ///
-    /// Names every setting that is out of bounds, in a line each.
+    /// Names every setting that is out of bounds, one per line.
     pub fn validate(&self) -> Result<(), Error> {
         let Settings { lane, moving, placement, listens, backlog, lanes, .. } = &self.0;
         let mut wrong =
@@ -81,8 +81,8 @@ impl Builder {
         if wrong.is_empty() { Ok(()) } else { Err(Error::Setting(wrong.join("\n"))) }
     }
 
-    /// How many lanes the server would have on this machine: the number of [`Builder::lanes`], or what
-    /// [`Lanes::Auto`] makes of the CPUs that affinity, cpuset and quota allow now.
+    /// The number of lanes that the server would have on this machine. [`Builder::lanes`] sets it,
+    /// or [`Lanes::Auto`] derives it from the CPUs that affinity, cpuset and quota currently allow.
     ///
     /// ```
     /// use corelane::{Lanes, Pin, Server};

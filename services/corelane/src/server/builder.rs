@@ -25,7 +25,7 @@ use crate::slow::settings::{Cost, SlowLanes};
 #[cfg(feature = "tls")]
 use crate::transport::tls::Tls;
 
-/// Collects the settings of a [`Server`]; made by [`Server::builder`].
+/// Collects the settings of a [`Server`]. [`Server::builder`] creates it.
 ///
 /// ```
 /// use std::time::Duration;
@@ -47,24 +47,24 @@ use crate::transport::tls::Tls;
 pub struct Builder(pub(super) Settings);
 
 impl Server {
-    /// A builder with default settings.
+    /// Creates a builder with default settings.
     pub fn builder() -> Builder {
         Builder(Settings::default())
     }
 }
 
 impl Builder {
-    /// Adds a TCP address to listen on, as [`Builder::listen`] with [`Listen::tcp`].
+    /// Adds a TCP address to listen on, like [`Builder::listen`] with [`Listen::tcp`].
     pub fn bind(self, address: SocketAddr) -> Self {
         self.listen(Listen::tcp(address))
     }
 
-    /// Adds a place to listen: a TCP address, a Unix socket, or an inherited socket. At most 64.
-    /// Without any, the server listens on `127.0.0.1:8080`.
+    /// Adds a place to listen: a TCP address, a Unix socket, or an inherited socket. At most 64. If
+    /// none is added, the server listens on `127.0.0.1:8080`.
     ///
-    /// Everything else is the same for all: lanes, limits, TLS, and the drain. With
-    /// [`Placement::Hashed`] each lane has its own socket for each TCP address; Unix and inherited
-    /// sockets are common to the lanes, and an idle lane accepts.
+    /// Everything else is the same for all listeners: lanes, limits, TLS, and the drain. With
+    /// [`Placement::Hashed`] each lane has its own socket for each TCP address. The lanes share
+    /// Unix and inherited sockets, and an idle lane accepts their connections.
     pub fn listen(mut self, listen: Listen) -> Self {
         self.0.listens.push(listen);
         self
@@ -73,30 +73,31 @@ impl Builder {
     /// The proxies in front that are trusted to name the address of their client. Default none.
     /// [`client_addr`](crate::client_addr) uses them.
     ///
-    /// List every proxy that a request may pass, and nothing else: a client at a trusted address can
-    /// claim any address.
+    /// List every proxy that a request may pass through, and nothing else: a client at a trusted
+    /// address can claim any address.
     pub fn trusted_proxies(mut self, proxies: impl IntoIterator<Item = TrustedProxy>) -> Self {
         self.0.trust.proxies = proxies.into_iter().collect();
         self
     }
 
-    /// The only header in which trusted proxies name their client. Choose the one that all of them
-    /// write: a client may send the other with any content. Default
+    /// The only header in which trusted proxies name their client. Choose the header that all of
+    /// them write, because a client may send the other header with any content. Default
     /// [`ForwardedHeader::XForwardedFor`].
     pub fn forwarded_header(mut self, header: ForwardedHeader) -> Self {
         self.0.trust.header = header;
         self
     }
 
-    /// Whether observers receive the address of the client ([`Finished::client`]). Default false,
-    /// which costs nothing.
+    /// Whether observers receive the client's address ([`Finished::client`]). Default false, which
+    /// costs nothing.
     pub fn client_addresses(mut self, wanted: bool) -> Self {
         self.0.lane.requests.client_addresses = wanted;
         self
     }
 
-    /// Serves `/healthz`, `/readyz`, `/metrics`, `/lanes` and links to all pages on this address, on a thread that is
-    /// never pinned. There is no authentication: do not expose it to clients. Default: no admin port.
+    /// Serves `/healthz`, `/readyz`, `/metrics`, `/lanes` and an index of all pages on this
+    /// address, on a thread that is never pinned. There is no authentication: do not expose it to
+    /// clients. Default: no admin port.
     pub fn admin(mut self, address: SocketAddr) -> Self {
         self.0.admin = Some(address);
         self
@@ -156,15 +157,15 @@ impl Builder {
     /// The templates of the service's routes, such as `/div/{n}` or `/static/{*path}`. At most 64.
     /// A path that matches no template counts as `other`, like every path if there are no templates.
     ///
-    /// The load table learns the cost of a request by its method and route. It determines the order
-    /// in which queued requests start (cheap ones first), the lane that [`Placement::LeastLoaded`]
-    /// chooses, and which requests are rejected at once because they would wait for longer than
-    /// [`Timeouts::request`]. Where every route is `other`, cheap and expensive requests of a method
-    /// are assumed to cost the same. Metrics, logs and `/lanes` also name requests by route.
-    ///
-    /// This setting does not route requests. A service that names its routes itself does not need it:
-    /// with axum by the layer `corelane::axum::LearnRoutes` (feature `axum`), otherwise by
-    /// [`set_route`](crate::set_route). A template that is listed here takes precedence.
+    /// The load table learns the cost of a request by its method and route. This cost determines
+    /// the order in which queued requests start (cheap ones first) and the lane that
+    /// [`Placement::LeastLoaded`] chooses. It also determines which requests are rejected at once
+    /// because they would wait longer than [`Timeouts::request`]. If every route is `other`, cheap
+    /// and expensive requests of a method are assumed to cost the same. Metrics, logs and `/lanes`
+    /// also name requests by route.
+    /// This setting does not route requests. A service that names its routes itself does not need
+    /// it: with axum through the layer `corelane::axum::LearnRoutes` (feature `axum`), otherwise
+    /// through [`set_route`](crate::set_route). A template that is listed here takes precedence.
     pub fn routes<I>(mut self, templates: I) -> Self
     where
         I: IntoIterator,
@@ -174,29 +175,30 @@ impl Builder {
         self
     }
 
-    /// How many templates the server learns from [`set_route`](crate::set_route), beyond those of
-    /// [`Builder::routes`]. The requests of further templates count as `other`, and a warning names
-    /// the first. Each template needs about 4 KiB in each lane, which are reserved together with the first.
-    /// Default 64; 0 to 512.
+    /// How many templates the server learns from [`set_route`](crate::set_route), in addition to
+    /// those of [`Builder::routes`]. Requests with more templates count as `other`, and a warning
+    /// names the first such template. Each template needs about 4 KiB in each lane; the memory for
+    /// all is reserved with the first. Default 64; 0 to 512.
     pub fn learnt_routes(mut self, most: usize) -> Self {
         self.0.learnt_routes = most;
         self
     }
 
-    /// Whether each lane has a slow lane: a thread on the same CPU, of a lower priority, with its own
-    /// event loop and its own instance of the service. It serves the kinds of requests that would hold
-    /// their lane for long, so that they do not delay others. The lane learns which those are. `None`: no
-    /// slow lanes. Default [`SlowLanes::default`]: slow lanes where lanes are pinned.
+    /// Whether each lane has a slow lane: a thread with a lower priority on the same CPU, with its
+    /// own event loop and its own instance of the service. It serves the kinds of requests that
+    /// would hold their lane for long, so that they do not delay others. The lane learns which
+    /// kinds those are. `None`: no slow lanes. Default [`SlowLanes::default`]: slow lanes if lanes
+    /// are pinned.
     ///
-    /// Handlers behave the same on both. Offers to upgrade a connection stay on the lane.
+    /// Handlers behave the same on both. Requests that offer an upgrade stay on the lane.
     pub fn slow_lanes(mut self, slow_lanes: Option<SlowLanes>) -> Self {
         self.0.lane.slow_lanes = slow_lanes;
         self
     }
 
-    /// Says what the requests of a route cost, by its template, where the lanes need not learn it. A
-    /// template that is not one of [`Builder::routes`] counts as learnt. Without slow lanes this has no
-    /// effect.
+    /// Declares what the requests of a route cost, by its template, so that the lanes need not
+    /// learn it. A template that is not one of [`Builder::routes`] counts as learnt. Without slow
+    /// lanes this has no effect.
     ///
     /// ```
     /// use corelane::{Cost, Server};
@@ -209,23 +211,23 @@ impl Builder {
         self
     }
 
-    /// Adds two headers to each reply: `corelane-replica` with this name and `corelane-lane` with the
-    /// index of the lane that served the request. Default: neither.
+    /// Adds two headers to each response: `corelane-replica` with this name and `corelane-lane`
+    /// with the index of the lane that served the request. Default: neither.
     pub fn replica(mut self, name: HeaderValue) -> Self {
         self.0.lane.requests.replica = Some(name);
         self
     }
 
-    /// Whether replies carry load reports for a load balancer in front. Default
+    /// Whether responses carry load reports for a load balancer in front. Default
     /// [`LoadReports::Off`], which costs nothing.
     pub fn load_reports(mut self, form: LoadReports) -> Self {
         self.0.lane.requests.load_reports = form;
         self
     }
 
-    /// Whether plain HTTP/1.1 requests take the plain path: those without a body or with a
-    /// `Content-Length`, and without anything that two parsers could read differently. The first
-    /// other request moves its connection to hyper. Replies are the same either way; only the cost
+    /// Whether plain HTTP/1.1 requests take the plain path. A plain request has no body or a
+    /// `Content-Length`, and nothing that two parsers could read differently. The first other
+    /// request moves its connection to hyper. Responses are the same either way; only the cost
     /// differs. Default true; with false hyper serves every request.
     pub fn plain_requests(mut self, plain: bool) -> Self {
         self.0.lane.plain_requests = plain;
@@ -250,7 +252,7 @@ impl Builder {
         self
     }
 
-    /// Makes connections park and move at random points where they are idle.
+    /// Makes connections park and move at random moments when they are idle.
     #[cfg(feature = "chaos")]
     #[doc(hidden)]
     pub fn chaos(mut self, chaos: crate::Chaos) -> Self {
@@ -258,11 +260,11 @@ impl Builder {
         self
     }
 
-    /// Whether each request has an id: its `x-request-id` header if that is 1 to 128 printable ASCII
-    /// characters without spaces, otherwise a random UUID. The reply carries it in the same header,
-    /// and [`request_id`](crate::request_id) returns it to handlers. Input that is rejected before it
-    /// is a request, such as a header that is too large, has no id. Default false, which costs
-    /// nothing.
+    /// Whether each request has an id: its `x-request-id` header if that consists of 1 to 128
+    /// printable ASCII characters without spaces, otherwise a random UUID. The response carries the
+    /// id in the same header, and [`request_id`](crate::request_id) returns it to handlers. Input
+    /// that is rejected before it becomes a request, such as a header that is too large, has no id.
+    /// Default false, which costs nothing.
     pub fn request_ids(mut self, ids: bool) -> Self {
         self.0.lane.requests.ids = ids;
         self
@@ -298,12 +300,12 @@ impl Builder {
         self
     }
 
-    /// Adds a page to the admin port: `handler` serves exactly `path`. The page `/` links to it and says
-    /// what it shows: `about`. [`Builder::validate`] rejects paths of the server's own pages, such as
-    /// `/metrics`.
+    /// Adds a page to the admin port: `handler` serves exactly `path`. The page `/` links to it and
+    /// shows `about` as its description. [`Builder::validate`] rejects paths of the server's own
+    /// pages, such as `/metrics`.
     ///
     /// The handler runs on the admin thread, which also serves the probes: it must not block. It
-    /// receives every method, with the whole body; a body over 64 KiB is answered `413`.
+    /// receives every method, with the whole body; a body over 64 KiB is answered with `413`.
     pub fn admin_route<F>(mut self, path: &'static str, about: &'static str, handler: F) -> Self
     where
         F: Fn(Request<Bytes>) -> Response<Full<Bytes>> + Send + Sync + 'static,
@@ -312,20 +314,21 @@ impl Builder {
         self
     }
 
-    /// Adds the service's own metrics to `/metrics`, after those of the server. The collector runs at
-    /// each scrape, on the admin thread: it must not block. Its metric names must differ from those
-    /// of the server.
+    /// Adds the service's own metrics to `/metrics`, after the server's metrics. The collector runs
+    /// at each scrape, on the admin thread: it must not block. Its metric names must differ from
+    /// the server's.
     pub fn collector(mut self, collector: impl Collector) -> Self {
         self.0.collectors.push(Arc::new(collector));
         self
     }
 
     /// Adds the metrics of a registry to `/metrics`, after those of the server and of each
-    /// [`Builder::collector`]. It is locked and read at each scrape, on the admin thread, so the service
-    /// may register more while it runs. Can be called for several registries.
+    /// [`Builder::collector`]. The registry is locked and read at each scrape, on the admin thread,
+    /// so the service may register more metrics while it runs. Can be called for several
+    /// registries.
     ///
-    /// Names that begin with `corelane_` are reserved: [`Builder::validate`] rejects them, and a scrape
-    /// leaves those out that are registered later.
+    /// Names that begin with `corelane_` are reserved: [`Builder::validate`] rejects them, and a
+    /// scrape omits such metrics if they are registered later.
     ///
     /// ```
     /// use std::sync::{Arc, Mutex};
@@ -345,7 +348,7 @@ impl Builder {
         self
     }
 
-    /// Free ports of this machine, no signals, and a drain that waits for no load balancer.
+    /// Uses free ports of this machine, no signals, and a drain that waits for no load balancer.
     #[cfg(feature = "testing")]
     pub(crate) fn for_test(mut self) -> Self {
         let free = SocketAddr::from(([127, 0, 0, 1], 0));

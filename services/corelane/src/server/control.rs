@@ -53,7 +53,7 @@ pub(crate) enum Stop {
 }
 
 impl ServerHandle {
-    /// Starts the drain, as SIGTERM does. Has no effect when a drain has started.
+    /// Starts the drain, as SIGTERM does. Has no effect if a drain has already started.
     pub fn drain(&self) {
         // If the server has ended, no drain is needed.
         let _ = self.requests.send(Stop::Drain("the program"));
@@ -64,8 +64,8 @@ impl ServerHandle {
         let _ = self.requests.send(Stop::Now("the program"));
     }
 
-    /// A new user's view of the dependency `name`, such as `database`. Each name is a label of
-    /// `corelane_dependency_up`, so the set of names must be bounded.
+    /// Creates a new user's view of the dependency `name`, such as `database`. Each name is a label
+    /// of `corelane_dependency_up`, so the set of names must be bounded.
     pub fn dependency(&self, name: &'static str) -> Dependency {
         self.shared.dependencies.add(name)
     }
@@ -137,7 +137,7 @@ async fn asked_to_stop(requests: &mut UnboundedReceiver<Stop>) -> &'static str {
     }
 }
 
-/// Logs periodically which lanes are held by a handler. The other lanes log their own state.
+/// Periodically logs which lanes are held by a handler. The other lanes log their own state.
 async fn report(shared: &Shared, every: Duration) {
     let beats = || shared.lanes.iter().map(|lane| lane.metrics.beats.get()).collect::<Vec<_>>();
     let mut ticks = interval_at(Instant::now() + every, every);
@@ -165,7 +165,7 @@ async fn report(shared: &Shared, every: Duration) {
     }
 }
 
-/// Requests after which a service has shown its routes.
+/// Number of requests after which a service has shown its routes.
 const MANY: u64 = 1000;
 
 /// Warns once if none of many requests has a route.
@@ -250,7 +250,7 @@ impl Controller {
         };
         let drain = async {
             walk(&self.shared, &self.settings.lane.drain, self.requests).await;
-            // Send this first: the lanes end as soon as the phase changes.
+            // Sent first, because the lanes end as soon as the phase changes.
             let _ = self.events.send(Event::CutShort);
             self.shared.advance(Phase::Stopped);
             pending::<()>().await;
@@ -261,7 +261,7 @@ impl Controller {
         let held = Some(self.settings.slow_lanes().map_or(stall, SlowLanes::backlog));
         #[cfg(feature = "chaos")]
         let held = held.filter(|_| !self.settings.lane.chaos.is_some_and(|chaos| chaos.lend));
-        // A task of its own: it runs far more often than the others.
+        // A separate task, because it runs far more often than the others.
         if let Some(lending) = parts.lending.clone() {
             let (lanes, lifecycle) = (Arc::clone(&shared.lanes), Arc::clone(&parts.lifecycle));
             spawn_local(async move { held::run(&lanes, &lending, &lifecycle, held).await });

@@ -5,15 +5,16 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// One user's view of a dependency, such as a lane's view of a database. Created by
-/// [`ServerHandle::dependency`](crate::ServerHandle::dependency); up until reported otherwise.
+/// One user's view of a dependency, such as a lane's view of a database.
+/// [`ServerHandle::dependency`](crate::ServerHandle::dependency) creates it. It is up until
+/// reported otherwise.
 ///
 /// Views with the same name are one dependency. It is down while any view is down: `/readyz` shows
 /// since when and why, and `corelane_dependency_up` is 0. A server whose dependency is down stays
-/// ready: it still answers requests that do not need it. Otherwise all replicas would become unready at
-/// once when a shared dependency fails. [`Dependency::required`] is for
-/// services that cannot work without it. Until the state is known, [`Dependency::pending`] keeps the
-/// server unready, so that it receives no requests that would only wait.
+/// ready and still serves requests that do not need it. Otherwise all replicas would become unready
+/// at once when a shared dependency fails. [`Dependency::required`] is for services that cannot
+/// work without it. Until the state is known, [`Dependency::pending`] keeps the server unready, so
+/// that it receives no requests that would only wait.
 ///
 /// A dropped view no longer counts.
 ///
@@ -32,14 +33,14 @@ pub struct Dependency {
     all: Arc<Dependencies>,
 }
 
-/// The state that one user reports.
+/// The state that one user of a dependency reports.
 struct DependencyView {
     name: &'static str,
     required: AtomicBool,
     down: Mutex<Option<Down>>,
 }
 
-/// Since when, and why.
+/// The time and the reason of a failure.
 #[derive(Clone)]
 struct Down {
     since: Instant,
@@ -106,7 +107,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// All dependencies of the service. Probes and changes lock it, requests never do.
+/// All dependencies of the service. Probes and state changes lock it; requests never do.
 #[derive(Default)]
 pub(crate) struct Dependencies(Mutex<Vec<Arc<DependencyView>>>);
 
@@ -133,7 +134,7 @@ impl Dependencies {
         !lock(&self.0).iter().any(missing)
     }
 
-    /// Each name, and whether the dependency is up.
+    /// The name of each dependency, and whether it is up.
     pub(crate) fn each(&self) -> Vec<(&'static str, bool)> {
         let mut each: Vec<(&'static str, bool)> = Vec::new();
         for view in lock(&self.0).iter() {
@@ -146,8 +147,8 @@ impl Dependencies {
         each
     }
 
-    /// One line for each dependency that is down or pending, with the reason of the view that was
-    /// first.
+    /// One line for each dependency that is down or pending, with the reason from the view that
+    /// reported it first.
     pub(crate) fn describe(&self, now: Instant) -> String {
         let mut each: Vec<(&'static str, Down)> = Vec::new();
         for view in lock(&self.0).iter() {

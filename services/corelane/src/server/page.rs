@@ -21,11 +21,11 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(crate) type Handler = dyn Fn(Request<Bytes>) -> Response<Full<Bytes>> + Send + Sync;
 
-/// A path of the admin port that the service serves.
+/// A path on the admin port that the service serves.
 #[derive(Clone)]
 pub(crate) struct Page {
     pub(crate) path: &'static str,
-    /// What it shows, for the page `/`.
+    /// The description on the page `/`.
     pub(crate) about: &'static str,
     pub(crate) handler: Arc<Handler>,
 }
@@ -64,7 +64,8 @@ fn too_large() -> Response<Full<Bytes>> {
     refused(problem.detail(format!("a request body may have at most {BODY_BYTES} bytes")))
 }
 
-/// Closes the connection: the rest of the body is indistinguishable from a next request.
+/// Rejects a request and closes the connection: the rest of the body and the next request look the
+/// same.
 fn refused(problem: Problem) -> Response<Full<Bytes>> {
     let close = HeaderValue::from_static("close");
     problem.header(http::header::CONNECTION, close).into_response()

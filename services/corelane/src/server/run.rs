@@ -30,13 +30,14 @@ use crate::transport::tls::Watch;
 /// A server with bound listeners.
 ///
 /// When a client disconnects, its requests are cancelled. If an HTTP/1.1 client closes the
-/// connection, or only its side of it, a request that waits in the queue or in its handler is dropped.
-/// It is counted with status 499, as nginx does. This happens within two seconds while no handler
-/// holds the lane. It does not happen before the request has waited for 0.4 s: a client that closes
-/// its side early still receives a reply that is soon ready. A reset takes effect at once. A reply that
-/// is being sent is finished. HTTP/2 streams are dropped when the client resets them or their
-/// connection ends. Dropping a handler drops what it holds, so a guard in it observes the
-/// cancellation. A close behind more than 2 KiB of unread input is noticed only when the request ends.
+/// connection, or only its side of it, a request that waits in the queue or in its handler is
+/// dropped. It is counted with status 499, as in nginx. This happens within two seconds while no
+/// handler holds the lane, but not before the request has waited for 0.4 s. A client that closes
+/// its side early still receives a response that is soon ready. A reset takes effect at once. A
+/// response that is being sent is finished. HTTP/2 streams are dropped when the client resets them
+/// or their connection ends. Dropping a handler drops everything that it holds, so a guard in it
+/// observes the cancellation. A close behind more than 2 KiB of unread input is noticed only when
+/// the request ends.
 ///
 /// ```no_run
 /// use corelane::{Incoming, Lanes, Server};
@@ -74,7 +75,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// The server listens on Unix sockets only, or the system call failed.
+    /// The server listens only on Unix sockets, or the system call failed.
     pub fn local_addr(&self) -> Result<SocketAddr, Error> {
         let none = || Error::System {
             what: "reading the TCP address of a server without one",
@@ -83,8 +84,8 @@ impl Server {
         self.local_addrs()?.into_iter().next().ok_or_else(none)
     }
 
-    /// The TCP addresses that the server listens on, in the order of their settings, with those of
-    /// inherited sockets.
+    /// The TCP addresses that the server listens on, in the order of their settings, including
+    /// those of inherited sockets.
     ///
     /// # Errors
     ///
@@ -99,8 +100,9 @@ impl Server {
         self.admin.as_ref().and_then(|listener| listener.local_addr().ok())
     }
 
-    /// Renders what `/metrics` shows, in the OpenMetrics text format, on the thread that calls the result: for
-    /// metrics that are pushed. It works also after the server has ended.
+    /// Returns a function that renders the content of `/metrics`, in the OpenMetrics text format,
+    /// on the thread that calls it. Use it to push metrics. It still works after the server has
+    /// ended.
     pub fn metrics(&self) -> impl Fn() -> String + Send + use<> {
         let exposition = Exposition::new(Arc::clone(&self.handle.shared), &self.settings);
         move || exposition.render().unwrap_or_default()
@@ -114,9 +116,10 @@ impl Server {
     /// Serves until the drain has ended; blocks the calling thread.
     ///
     /// `factory` is called once on the thread of each lane and of each slow lane
-    /// ([`Builder::slow_lanes`](crate::Builder::slow_lanes)), so the service it creates need not be `Send`
-    /// and may hold `Rc` and `RefCell`. A clone of the service handles each connection, and a clone of
-    /// that handles each request. A request whose handler panics is answered 500; the lane continues.
+    /// ([`Builder::slow_lanes`](crate::Builder::slow_lanes)), so the service it creates need not be
+    /// `Send` and may hold `Rc` and `RefCell`. A clone of the service handles each connection, and
+    /// a clone of that clone handles each request. A request whose handler panics is answered with
+    /// 500; the lane continues.
     ///
     /// Each lane is a single-threaded tokio runtime with local tasks: `tokio::time`, `tokio::net`,
     /// `tokio::spawn` and `tokio::task::spawn_local` work in `factory` and in handlers, and everything
@@ -124,11 +127,11 @@ impl Server {
     /// deadline; a drain does not wait for it, and it is dropped when the lane ends.
     ///
     /// Nothing may block in `factory` or a handler, because it holds the lane and all its clients.
-    /// `tokio::runtime::Handle::block_on` and `tokio::task::block_in_place` panic there, so that the
-    /// request is answered `500`; `block_on` of another runtime waits forever if its future needs this
-    /// lane. Await instead, or use [`blocking`](crate::blocking).
+    /// `tokio::runtime::Handle::block_on` and `tokio::task::block_in_place` panic there, so that
+    /// the request is answered with `500`; `block_on` of another runtime waits forever if its
+    /// future needs this lane. Await instead, or use [`blocking`](crate::blocking).
     ///
-    /// [`Server::try_serve`] takes a factory that awaits or fails.
+    /// [`Server::try_serve`] accepts a factory that awaits or fails.
     ///
     /// # Errors
     ///
@@ -141,15 +144,16 @@ impl Server {
         self.try_serve(move |lane| ready(Ok::<_, Infallible>(factory(&lane))))
     }
 
-    /// As [`Server::serve`], with a factory that may await and fail.
+    /// Serves like [`Server::serve`], with a factory that may await and fail.
     ///
-    /// The future of `factory` runs on the lane's own event loop, with its local tasks, so what it
-    /// connects or spawns belongs to the lane. It need not be `Send`. No lane serves, and `/readyz` is
-    /// not ready, before the futures of all lanes are ready. Until then clients wait in the accept
-    /// queues. There is no timeout: use `tokio::time::timeout` for what may hang.
+    /// The future of `factory` runs on the lane's own event loop, with its local tasks, so
+    /// everything that it connects or spawns belongs to the lane. It need not be `Send`. Until the
+    /// futures of all lanes are ready, no lane serves, `/readyz` is not ready, and clients wait in
+    /// the accept queues. There is no timeout: use `tokio::time::timeout` for operations that may
+    /// hang.
     ///
-    /// A drain that begins meanwhile, by SIGTERM for instance, drops the futures that still wait, and
-    /// the server returns without having served.
+    /// A drain that begins in the meantime, for example by SIGTERM, drops the futures that still
+    /// wait, and the server returns without having served.
     ///
     /// ```
     /// use std::io;
@@ -177,8 +181,8 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// [`Error::Factory`] if `factory` failed or panicked: the first such error, with the index of its
-    /// lane. Otherwise as [`Server::serve`].
+    /// Returns [`Error::Factory`] if `factory` failed or panicked: the first such error, with the
+    /// index of its lane. Otherwise as for [`Server::serve`].
     pub fn try_serve<F, T, S, E>(self, factory: F) -> Result<Drained, Error>
     where
         F: Fn(Lane) -> T + Send + Sync + 'static,
@@ -250,7 +254,7 @@ impl Server {
             shared.advance(Phase::Stopped);
         }
         let outcome = wait_for_end(&inbox, &shared, started);
-        // It may have ended already and so have ended the lanes.
+        // The admin thread may have ended already and so have ended the lanes.
         let _ = finish.send(());
         let _ = controller.join();
         // The acceptor thread ends with the lanes and closes its listener.
@@ -263,7 +267,7 @@ impl Server {
         if let Some(reason) = &shared.plan.unpinned_because {
             tracing::warn!(reason, "lanes are not pinned");
         }
-        // The address of a socket, or what was set.
+        // The address of a socket, or the setting.
         let address = |port: &Port| match port.address() {
             Ok(Some(address)) => address.to_string(),
             _ => port.listen.to_string(),
@@ -281,7 +285,7 @@ impl Server {
     }
 }
 
-/// Starts a thread per lane. Returns their number, and the error if one could not be started.
+/// Starts a thread per lane. Returns how many were started, and the error if one could not be.
 fn start_lanes<F, T, S, E>(
     sources: Vec<ConnectionSource>,
     settings: &Settings,

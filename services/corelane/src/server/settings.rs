@@ -1,4 +1,4 @@
-//! The settings of a server as plain data.
+//! The settings of a server, as plain data.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,7 @@ use crate::server::page::Page;
 use crate::slow::settings::SlowLanes;
 use crate::transport::tls::Tls;
 
-/// What [`Builder`](crate::Builder) collects.
+/// The settings that [`Builder`](crate::Builder) collects.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     /// Empty means the default of [`Settings::listens`].
@@ -64,7 +64,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Where the server listens.
+    /// The places where the server listens.
     pub(crate) fn listens(&self) -> Vec<Listen> {
         match self.listens.as_slice() {
             [] => vec![Listen::tcp(SocketAddr::from(([127, 0, 0, 1], 8080)))],

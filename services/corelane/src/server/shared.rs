@@ -1,4 +1,4 @@
-//! What the threads of a server share.
+//! State that the threads of a server share.
 
 use std::sync::Arc;
 
@@ -23,11 +23,11 @@ use crate::transport::tls::Termination;
 
 #[derive(Debug)]
 pub(crate) struct Shared {
-    /// The plan at the start. [`Lane::cpu`](crate::Lane::cpu) is the current state.
+    /// The plan at the start. [`Lane::cpu`](crate::Lane::cpu) shows the current state.
     pub(crate) plan: CpuPlan,
     pub(crate) cpus: Cpus,
     pub(crate) lanes: Arc<LaneGroup>,
-    /// What the lanes use.
+    /// State that the lanes share.
     pub(crate) parts: ServerParts,
     pub(crate) listeners: ListenerGroup,
     /// Counters of finished plans to move connections between lanes.
@@ -114,7 +114,7 @@ impl Shared {
         self.lanes.begin_drain();
     }
 
-    /// Advances to `to`. Ignored if that would go backwards.
+    /// Advances to `to`. Ignored if the server is already past that phase.
     pub(crate) fn advance(&self, to: Phase) {
         if to >= Phase::Closing {
             self.listeners.release();

@@ -32,7 +32,7 @@ impl fmt::Display for Thread {
 
 /// Messages from the threads of a server to the caller of [`Server::serve`](crate::Server::serve).
 pub(crate) enum Event {
-    /// A thread ended, with the number of requests that it cut. Without a result it panicked.
+    /// A thread ended, with the number of requests that it cut. Without a result, it panicked.
     Ended { thread: Thread, result: Option<Result<u64, Error>> },
     /// The remaining requests are being cut.
     CutShort,
@@ -57,11 +57,12 @@ impl Drop for Ended {
 #[must_use = "requests may have been cut"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drained {
-    /// What the deadline or a second signal cut: requests in flight, replies that were not fully sent,
-    /// and upgraded connections and HTTP/2 streams. [`blocking`](crate::blocking) calls count too if
-    /// they outlived their requests and did not return within another second. A call of a request in flight counts with its request. 0 means a clean shutdown.
-    /// The exception is a handler that held its lane to the end: input that no lane had read by then is
-    /// lost too and cannot be counted.
+    /// What the deadline or a second signal cut: requests in flight, responses that were not fully
+    /// sent, and upgraded connections and HTTP/2 streams. [`blocking`](crate::blocking) calls also
+    /// count if they outlived their requests and did not return within another second. A call of a
+    /// request in flight counts with its request. 0 means a clean shutdown, with one exception. If
+    /// a handler held its lane to the end, input that no lane had read by then is lost too and
+    /// cannot be counted.
     pub cut: u64,
 }
 
@@ -85,7 +86,7 @@ pub(crate) fn spawn(
 /// calls.
 const STOP_GRACE: Duration = Duration::from_secs(1);
 
-/// Waits until the first `started` lanes have ended, or the rest was cut.
+/// Waits until the first `started` lanes have ended, or the rest has been cut.
 pub(crate) fn wait_for_end(
     inbox: &mpsc::Receiver<Event>,
     shared: &Shared,

@@ -1,4 +1,4 @@
-//! The body of a reply that a slow lane made.
+//! The body of a response that a slow lane produced.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -12,11 +12,11 @@ use tokio::sync::mpsc;
 
 use crate::base::error::BoxError;
 
-/// A part of a body, for the lane.
+/// A part of a body, sent to the lane.
 pub(crate) enum BodyPart {
     Frame {
         frame: Frame<Bytes>,
-        /// Nothing follows.
+        /// Whether this is the last part.
         is_last: bool,
     },
     End,
@@ -24,13 +24,13 @@ pub(crate) enum BodyPart {
     Panicked(Box<dyn Any + Send>),
 }
 
-/// A body that comes from a slow lane. It ends as the service's body did, panics included.
+/// A body that comes from a slow lane. It ends as the service's body did, including panics.
 pub(crate) struct SentBody {
-    /// What was ready with the head.
+    /// The parts that were ready with the head.
     pub(crate) ready: VecDeque<BodyPart>,
-    /// What follows.
+    /// The parts that follow.
     pub(crate) rest: Option<mpsc::Receiver<BodyPart>>,
-    /// Of what is not given yet.
+    /// Size of the parts that are not yet passed on.
     pub(crate) hint: SizeHint,
     pub(crate) has_ended: bool,
 }

@@ -1,4 +1,4 @@
-//! The counters of a slow lane, and how its lane yields to it.
+//! Counters of a slow lane, and how its lane yields to it.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -7,24 +7,24 @@ use std::time::Duration;
 use crate::metrics::Count;
 use crate::slow::priority::Priority;
 
-/// The counters of a slow lane, readable by all threads, on cache lines of their own.
+/// The counters of a slow lane, readable by all threads, on their own cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct SlowCounters {
-    /// Requests that the lane handed over. Written by the lane.
+    /// Number of requests that the lane handed over. Written by the lane.
     pub(crate) handed_over: Count,
-    /// Requests of other lanes that the slow lane took over. Written by the slow lane.
+    /// Number of requests that the slow lane took over from other lanes. Written by the slow lane.
     pub(crate) stolen: Count,
-    /// Requests of the lane that wait.
+    /// Number of the lane's requests that wait.
     pub(crate) waiting: AtomicU64,
-    /// Requests that run on the slow lane.
+    /// Number of requests that run on the slow lane.
     pub(crate) running: AtomicU64,
-    /// Expected time of both in nanoseconds.
+    /// Expected time of waiting and running requests in nanoseconds.
     pub(crate) expected: AtomicU64,
     priority: AtomicU8,
-    /// Its event loop does not wait.
+    /// Whether the slow lane's event loop is not waiting.
     awake: AtomicBool,
-    /// The lane waits for the slow lane.
+    /// Whether the lane waits for the slow lane.
     yields: AtomicBool,
     lock: Mutex<()>,
     waits: Condvar,
@@ -40,7 +40,7 @@ impl SlowCounters {
         Priority::NAMES[usize::from(self.priority.load(Ordering::Relaxed))]
     }
 
-    /// Whether it has no work that it was given.
+    /// Whether the slow lane has no requests.
     pub(crate) fn is_idle(&self) -> bool {
         self.running.load(Ordering::Relaxed) == 0 && self.waiting.load(Ordering::Relaxed) == 0
     }
@@ -52,17 +52,17 @@ impl SlowCounters {
         debug_assert_eq!(left, [0; 3], "slow lane {lane}: waiting, running, expected nanoseconds");
     }
 
-    /// Whether its event loop has something to do.
+    /// Whether the slow lane's event loop has work.
     pub(crate) fn is_awake(&self) -> bool {
         self.awake.load(Ordering::Acquire)
     }
 
-    /// Its event loop stops waiting.
+    /// Records that the slow lane's event loop stops waiting.
     pub(crate) fn wake_up(&self) {
         self.awake.store(true, Ordering::Release);
     }
 
-    /// Its event loop begins to wait.
+    /// Records that the slow lane's event loop begins to wait.
     pub(crate) fn fall_asleep(&self) {
         self.awake.store(false, Ordering::SeqCst);
         if self.yields.load(Ordering::SeqCst) {
@@ -71,7 +71,7 @@ impl SlowCounters {
         }
     }
 
-    /// Blocks the calling thread, which is the lane's, until the slow lane waits, but for at most
+    /// Blocks the calling thread, which must be the lane's, until the slow lane waits, for at most
     /// `time`.
     pub(crate) fn yield_for(&self, time: Duration) {
         self.yields.store(true, Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! What a handler on a slow lane can learn and change of its request.
+//! What a handler on a slow lane may read and change of its request.
 
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
@@ -15,12 +15,12 @@ use crate::request::client::ConnectionInfo;
 use crate::request::current::CurrentRequest;
 use crate::request::offload::Facts;
 
-/// What the lane and the slow lane share of a request.
+/// State of a request that the lane and the slow lane share.
 #[derive(Debug)]
 pub(crate) struct Link {
-    /// Longest time from the header to the head of the reply, in milliseconds.
+    /// Longest time from the header to the head of the response, in milliseconds.
     allowed: AtomicU64,
-    /// The task of the lane that waits for the answer.
+    /// The lane's task, which waits for the result.
     pub(crate) lane: AtomicWaker,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct FarRequest {
     pub(super) link: Arc<Link>,
     /// When the handler's current poll began.
     pub(super) polled: Cell<Tick>,
-    /// The template that the handler named, if it differs from that of the kind.
+    /// The template that the handler named, if it differs from the kind's template.
     route: RefCell<Option<Box<str>>>,
     refused: Cell<Option<RequestRefusal>>,
 }
@@ -62,12 +62,13 @@ impl FarRequest {
         }
     }
 
-    /// What the handler changed: the template of its route, and why the limits of that reject it.
+    /// The handler's changes: the route template, and why the limits of that route reject the
+    /// request.
     pub(super) fn changes(&self) -> (Option<Box<str>>, Option<RequestRefusal>) {
         (self.route.take(), self.refused.get())
     }
 
-    /// The template of the kind.
+    /// The template of the request's kind.
     fn known_route(&self) -> &str {
         self.facts.routes.name(self.facts.kind.route())
     }

@@ -1,15 +1,16 @@
-//! Slow lanes: each lane has a second thread of low priority on the same CPU, which serves the requests that
-//! would hold the lane for long. Which those are, the load table learns (`load::table`).
+//! Slow lanes: each lane has a second, low-priority thread on the same CPU. It serves the requests
+//! that would hold the lane for long. The load table learns which requests those are
+//! (`load::table`).
 //!
 //! | part | does |
 //! |---|---|
-//! | [`settings`] | the settings |
-//! | [`handover`] | hands the requests of a lane over, and waits for their answers |
-//! | [`queue`], [`job`] | what waits for each slow lane, and what an idle one takes of others |
-//! | [`thread`], [`priority`] | the thread of a slow lane |
-//! | [`serve`], [`current`] | calls the service there, with the request as the current one |
-//! | [`body`] | the body of a reply in transit to the lane |
-//! | [`counters`], [`yielding`] | the share of the CPU that a slow lane gets |
+//! | [`settings`] | defines the settings |
+//! | [`handover`] | hands over the requests of a lane, and waits for the results |
+//! | [`queue`], [`job`] | hold the waiting jobs of each slow lane, and let an idle slow lane take jobs from others |
+//! | [`thread`], [`priority`] | run the thread of a slow lane |
+//! | [`serve`], [`current`] | call the service on that thread, with the request as the current one |
+//! | [`body`] | carries the body of a response to the lane |
+//! | [`counters`], [`yielding`] | control the share of the CPU that a slow lane receives |
 
 pub(crate) mod body;
 pub(crate) mod counters;

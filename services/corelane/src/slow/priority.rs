@@ -7,18 +7,19 @@ use thread_priority::unix::{
     thread_native_id,
 };
 
-/// The lowest priority by nice(2).
+/// The lowest priority in terms of nice(2).
 const NICEST: i32 = 19;
 
 /// How the priority of a thread is lowered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Priority {
-    /// It is not.
+    /// The priority is not lowered.
     #[default]
     Normal,
-    /// By `nice`: the thread gets a small share while others run, and delays them by a slice.
+    /// Lowered by `nice`: the thread receives a small share of the CPU while other threads run, and
+    /// delays them by a time slice.
     Nice,
-    /// By the policy `SCHED_IDLE`: others interrupt the thread at once.
+    /// Lowered by the policy `SCHED_IDLE`: other threads interrupt this thread at once.
     Idle,
 }
 
@@ -30,15 +31,15 @@ impl Priority {
     }
 }
 
-/// Lowers the priority of the calling thread as far as the system allows. It needs no privilege, but a
-/// filter of system calls (seccomp) may reject it. The threads that this one starts inherit it, and only
-/// a privileged process can raise it again.
+/// Lowers the priority of the calling thread as far as the system allows. This needs no privilege,
+/// but a system call filter (seccomp) may reject it. Threads that this thread starts inherit the
+/// priority, and only a privileged process can raise it again.
 pub(crate) fn lower_own() -> Priority {
     let idle = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
     if set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, idle).is_ok() {
         return Priority::Idle;
     }
-    // On Linux the priority of this call is that of a thread.
+    // On Linux this call sets the priority of a thread.
     match setpriority_process(None, NICEST) {
         Ok(()) => Priority::Nice,
         Err(_) => Priority::Normal,

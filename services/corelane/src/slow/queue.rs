@@ -1,7 +1,7 @@
-//! The jobs that wait for the slow lanes of a server.
+//! The jobs that wait for a server's slow lanes.
 //!
-//! Locks are held for some instructions only: a thread of low priority may be interrupted while it has
-//! one.
+//! Locks are held only for a few instructions, because a low-priority thread may be interrupted
+//! while it holds one.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -26,7 +26,7 @@ pub(crate) struct SlowQueues {
     queues: Box<[JobQueue]>,
     lanes: Arc<LaneGroup>,
     slots: usize,
-    /// Jobs of a lane that wait or run, at most.
+    /// Maximum number of a lane's jobs that wait or run.
     most: usize,
     /// Longest expected wait of a job that is admitted.
     timeout: Duration,
@@ -40,9 +40,9 @@ struct JobQueue {
     waiting: Mutex<WaitingJobs>,
     /// Notified when a job arrives, a slot is released, or the queue is closed.
     changed: Notify,
-    /// Notified when the slow lane gets work, for the lane.
+    /// Notifies the lane when its slow lane receives work.
     begun: Notify,
-    /// Notified when the slow lane has ended, for the lane.
+    /// Notifies the lane when its slow lane has ended.
     ended: Notify,
 }
 
@@ -53,14 +53,14 @@ struct WaitingJobs {
     state: QueueState,
 }
 
-/// What a queue still does.
+/// The state of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum QueueState {
     #[default]
     Open,
-    /// It takes no further jobs.
+    /// The queue accepts no further jobs.
     Closed,
-    /// Nor does it start those that it has.
+    /// The queue no longer starts the jobs that it holds, either.
     Ended,
 }
 
@@ -92,8 +92,8 @@ impl SlowQueues {
         &self.queues[lane].counters
     }
 
-    /// Queues a job that arrived at `now` for the slow lane of `lane`. The job comes back if it would
-    /// wait for too long, or the slow lane ends.
+    /// Queues a job that arrived at `now` for the slow lane of `lane`. Returns the job if it would
+    /// wait too long, or the slow lane is ending.
     pub(crate) fn push(
         self: &Arc<Self>,
         lane: usize,
@@ -148,14 +148,15 @@ impl SlowQueues {
         Some(job)
     }
 
-    /// A job does not wait any more.
+    /// Subtracts a job that no longer waits from the counters.
     fn forget(&self, lane: usize, job: &Job) {
         let counters = self.counters(lane);
         counters.waiting.fetch_sub(1, Relaxed);
         counters.expected.fetch_sub(job.expected, Relaxed);
     }
 
-    /// The next job for a slow lane, and its slot: its own, or one of a lane whose slow lane is busy.
+    /// The next job for a slow lane, and its slot. It is one of its own jobs, or a job of a lane
+    /// whose slow lane is busy.
     pub(crate) fn next(self: &Arc<Self>, lane: usize) -> Option<(Box<Job>, SlowSlot)> {
         let running = self.counters(lane).running.load(Relaxed) as usize;
         if running >= self.slots {
@@ -187,12 +188,12 @@ impl SlowQueues {
         self.queues[lane].changed.notified().await;
     }
 
-    /// Waits until a slow lane gets work.
+    /// Waits until a slow lane receives work.
     pub(crate) async fn begun(&self, lane: usize) {
         self.queues[lane].begun.notified().await;
     }
 
-    /// The slow lane gets no further jobs, and ends once it has none.
+    /// Closes the queue: the slow lane receives no further jobs, and ends once it has none.
     pub(crate) fn close(&self, lane: usize) {
         let queue = &self.queues[lane];
         let mut inside = queue.waiting();
@@ -201,7 +202,7 @@ impl SlowQueues {
         queue.changed.notify_one();
     }
 
-    /// The slow lane serves nothing more; what waits is dropped.
+    /// Ends the queue: the slow lane serves nothing more, and waiting jobs are dropped.
     pub(crate) fn end(&self, lane: usize) {
         let queue = &self.queues[lane];
         let mut inside = queue.waiting();
@@ -213,26 +214,26 @@ impl SlowQueues {
         queue.ended.notify_one();
     }
 
-    /// What the queue of a slow lane still does.
+    /// The state of a slow lane's queue.
     pub(crate) fn state(&self, lane: usize) -> QueueState {
         self.queues[lane].waiting().state
     }
 
-    /// Waits until [`SlowQueues::close`].
+    /// Waits for [`SlowQueues::close`].
     pub(crate) async fn closed(&self, lane: usize) {
         while self.state(lane) == QueueState::Open {
             self.changed(lane).await;
         }
     }
 
-    /// Waits until [`SlowQueues::end`].
+    /// Waits for [`SlowQueues::end`].
     pub(crate) async fn ended(&self, lane: usize) {
         while self.state(lane) != QueueState::Ended {
             self.queues[lane].ended.notified().await;
         }
     }
 
-    /// A lane other than `home` that has nothing to do, and neither has its slow lane.
+    /// A lane other than `home` that is idle and whose slow lane is idle.
     pub(crate) fn idle_lane(&self, home: usize) -> Option<usize> {
         let now = Instant::now();
         let mut others = (home + 1..self.queues.len()).chain(0..home);
@@ -246,8 +247,8 @@ impl SlowQueues {
 
 impl Drop for SlowQueues {
     fn drop(&mut self) {
-        // Tickets and slots keep the queues, so all of them are gone.
-        // After a panic, that says what is wrong.
+        // Tickets and slots keep the queues alive, so all of them are gone now. After a panic, the
+        // panic message shows what is wrong.
         if thread::panicking() {
             return;
         }

@@ -31,14 +31,14 @@ use crate::slow::queue::{QueueState, SlowQueues, SlowSlot};
 /// Bytes of a body that are sent with the head, if they are ready.
 const FIRST: usize = 64 * 1024;
 
-/// As many parts at most.
+/// Maximum number of parts sent with the head.
 const FIRST_PARTS: usize = 64;
 
-/// Parts of a body that may wait for the lane.
+/// Number of parts of a body that may wait for the lane.
 const AHEAD: usize = 2;
 
-/// Starts the requests of a slow lane one at a time, until its queue is closed and they have ended. Some
-/// may be of other lanes, whose connections live on.
+/// Starts the requests of a slow lane one at a time, until its queue is closed and all have ended.
+/// Some requests may belong to other lanes, whose connections continue.
 pub(crate) async fn run<S: HttpService>(queues: Arc<SlowQueues>, lane: usize, service: S) {
     let requests = TaskTracker::new();
     requests.close();
@@ -100,7 +100,7 @@ async fn serve<S: HttpService>(service: S, job: Box<Job>, slot: SlowSlot) {
         }
     })
     .await;
-    // Everything that the handler holds is released before the answer.
+    // Everything that the handler holds is released before the result is sent.
     handler = None;
     drop((handler, slot));
     let Some(outcome) = outcome else { return };
@@ -123,7 +123,7 @@ async fn serve<S: HttpService>(service: S, job: Box<Job>, slot: SlowSlot) {
 
 type Rest<B> = Option<(Pin<Box<B>>, mpsc::Sender<BodyPart>)>;
 
-/// Takes what is ready of a body, and makes the channel for the rest.
+/// Takes the ready parts of a body, and creates the channel for the rest.
 async fn begin<B>(
     response: Response<B>,
     is_head: bool,
@@ -135,7 +135,7 @@ where
     let (head, body) = response.into_parts();
     let (hint, has_ended) = (body.size_hint(), body.is_end_stream());
     let mut sent = SentBody { ready: VecDeque::new(), rest: None, hint, has_ended };
-    // The body of a reply to HEAD is not sent.
+    // The body of a response to HEAD is not sent.
     if has_ended || is_head {
         return (Response::from_parts(head, Box::new(sent) as FarBody), None);
     }
@@ -162,7 +162,7 @@ where
     (Response::from_parts(head, Box::new(sent) as FarBody), Some((body, sender)))
 }
 
-/// Sends the rest of a body, at the speed of its client.
+/// Sends the rest of a body at its client's pace.
 async fn stream<B>(
     mut body: Pin<Box<B>>,
     parts: mpsc::Sender<BodyPart>,
@@ -195,7 +195,7 @@ impl BodyPart {
         }
     }
 
-    /// Whether nothing follows.
+    /// Whether this is the last part.
     fn is_end(&self) -> bool {
         !matches!(self, BodyPart::Frame { is_last: false, .. })
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// How slow lanes work; see [`Builder::slow_lanes`](crate::Builder::slow_lanes).
+/// The settings of slow lanes; see [`Builder::slow_lanes`](crate::Builder::slow_lanes).
 ///
 /// ```
 /// use corelane::SlowLanes;
@@ -16,12 +16,12 @@ pub struct SlowLanes {
     /// Longest time for which a handler may hold its lane without waiting before its kind of request
     /// counts as slow. Time in which the handler waits does not count. Default 500 µs; 20 µs to 1 s.
     pub bound: Duration,
-    /// Least share of a CPU that a slow lane gets while it has work and its lane is busy. Default 0.15;
-    /// 0.01 to 0.5. It is doubled while a request has used half of its time limit.
+    /// Minimum share of a CPU that a slow lane receives while it has work and its lane is busy.
+    /// Default 0.15; 0.01 to 0.5. It is doubled while a request has used half of its time limit.
     pub share: f64,
-    /// Whether lanes that are not pinned have slow lanes, too. Default `false`: on CPUs that other
-    /// processes use, they take the time that a lane leaves to its slow lane, whose requests may then wait
-    /// until their deadline.
+    /// Whether lanes that are not pinned have slow lanes, too. Default `false`. On CPUs that are
+    /// shared with other processes, those processes use the time that a lane leaves to its slow
+    /// lane. Requests of the slow lane may then wait until their deadline.
     pub unpinned: bool,
 }
 
@@ -32,16 +32,17 @@ impl Default for SlowLanes {
 }
 
 impl SlowLanes {
-    /// Largest share of a slow lane, also where it is doubled.
+    /// Maximum share of a slow lane, even while it is doubled.
     pub(crate) const MOST: f64 = 0.5;
 
-    /// Work of a lane from which its requests go to idle lanes, if it is expected, or if one handler has
-    /// taken it. Less is done before a thread of low priority has surely begun.
+    /// Work from which a lane's requests go to idle lanes, whether it is expected or one handler
+    /// has already taken it. A lane finishes less work than this before a low-priority thread is
+    /// certain to have begun.
     pub(crate) fn backlog(&self) -> Duration {
         4 * self.bound
     }
 
-    /// An error for each setting that is out of bounds.
+    /// Returns an error for each setting that is out of bounds.
     pub(crate) fn check(&self) -> Vec<String> {
         let bounds = Duration::from_micros(20)..=Duration::from_secs(1);
         let bound = (!bounds.contains(&self.bound)).then_some("slow_lanes.bound: 20us to 1s");
@@ -51,15 +52,15 @@ impl SlowLanes {
     }
 }
 
-/// What is known of the requests of a route before they are served; see
+/// The cost of a route's requests, as known before they are served; see
 /// [`Builder::cost`](crate::Builder::cost).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cost {
-    /// The lane learns it.
+    /// The lane learns the cost.
     #[default]
     Auto,
-    /// They are served on the lane, whatever they cost.
+    /// The requests are served on the lane, whatever they cost.
     Cheap,
-    /// They are served on the slow lane, from the first.
+    /// The requests are served on the slow lane, beginning with the first.
     Expensive,
 }

@@ -18,7 +18,7 @@ use crate::slow::handover::Handover;
 use crate::slow::queue::SlowQueues;
 use crate::slow::{priority, serve, yielding};
 
-/// What the thread of a slow lane needs of its server.
+/// The parts of the server that the thread of a slow lane needs.
 #[derive(Clone, Debug)]
 pub(crate) struct SlowParts {
     pub(crate) queues: Arc<SlowQueues>,
@@ -27,12 +27,12 @@ pub(crate) struct SlowParts {
     pub(crate) start: Arc<StartGate>,
 }
 
-/// The slow lane of a lane, as that has it. It ends when this is dropped.
+/// A slow lane as its lane holds it. The slow lane ends when this is dropped.
 pub(crate) struct SlowLane {
     lane: usize,
     queues: Arc<SlowQueues>,
     thread: Option<JoinHandle<Result<(), Error>>>,
-    /// Blocking calls of its handlers.
+    /// Blocking calls of the slow lane's handlers.
     calls: Option<UnboundedReceiver<RelayedCall>>,
 }
 
@@ -60,7 +60,7 @@ impl SlowLane {
         Ok(SlowLane { lane: lane.index, queues, thread, calls })
     }
 
-    /// Starts what the lane does for it.
+    /// Starts the tasks that the lane runs for its slow lane.
     pub(crate) fn accompany(&mut self, handover: &Rc<Handover>) {
         if let Some(calls) = self.calls.take() {
             spawn_local(blocking::relay(calls));
@@ -68,13 +68,15 @@ impl SlowLane {
         spawn_local(yielding::run(Rc::clone(handover)));
     }
 
-    /// Gives it no further requests, and waits until those of other lanes that it serves have ended.
+    /// Closes the slow lane to new requests, and waits until the requests of other lanes that it
+    /// serves have ended.
     pub(crate) async fn finish(&self) {
         self.queues.close(self.lane);
         self.queues.ended(self.lane).await;
     }
 
-    /// Ends it, and waits for that: a handler that is being polled may take any time.
+    /// Ends the slow lane and waits for its thread. A handler that is being polled may take any
+    /// time.
     pub(crate) fn join(mut self) -> Result<(), Error> {
         self.queues.end(self.lane);
         let thread = self.thread.take().expect("it is joined once");

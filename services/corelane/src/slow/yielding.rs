@@ -1,8 +1,8 @@
-//! The share of the CPU that a slow lane gets while its lane is busy.
+//! The share of the CPU that a slow lane receives while its lane is busy.
 //!
-//! A thread of the policy `SCHED_IDLE` runs only while its CPU has nothing else to do, and cannot leave
-//! that policy without a privilege. So the lane itself waits for a while, if the slow lane got less than
-//! its share.
+//! A thread with the policy `SCHED_IDLE` runs only while its CPU has nothing else to do, and cannot
+//! leave that policy without a privilege. Therefore the lane itself waits for a while if the slow
+//! lane received less than its share.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -13,23 +13,23 @@ use crate::base::clock::Tick;
 use crate::slow::handover::Handover;
 use crate::slow::settings::SlowLanes;
 
-/// Interval between looks at a slow lane that has work. A lane that is held, or whose turns are long, looks
-/// later, and then waits for longer.
+/// Interval between checks of a slow lane that has work. A lane that is held, or whose turns are
+/// long, checks later and then waits longer.
 const EVERY: Duration = Duration::from_millis(4);
 
-/// The longest interval that counts for the length of a wait.
+/// The longest interval that counts when the length of a wait is computed.
 const LONGEST: Duration = Duration::from_millis(20);
 
-/// Less than this is not worth the switch between the threads.
+/// A shorter wait is not worth the switch between the threads.
 const LEAST: f64 = 50e-6;
 
-/// The CPU time that a slow lane got too little, in seconds.
+/// The CPU time in seconds by which a slow lane fell short of its share.
 #[derive(Debug, Default)]
 struct Debt(f64);
 
 impl Debt {
-    /// Adds what the slow lane was due in `elapsed` and what it `got`. What it got too much counts for
-    /// as long as what it got too little.
+    /// Adds the slow lane's share of `elapsed`, and subtracts the time that it `got`. A surplus is
+    /// remembered for as long as a deficit.
     fn add(&mut self, share: f64, elapsed: Duration, got: Duration) {
         let most = longest_wait(share, elapsed);
         let owed = self.0 + share * elapsed.as_secs_f64() - got.as_secs_f64();
@@ -42,13 +42,13 @@ impl Debt {
     }
 }
 
-/// What the slow lane is due of the time between two looks and of the wait itself, and half as much
-/// again to catch up.
+/// The longest wait: the slow lane's share of the time between two checks and of the wait itself,
+/// plus half as much to catch up.
 fn longest_wait(share: f64, elapsed: Duration) -> f64 {
     elapsed.clamp(EVERY, LONGEST).as_secs_f64() * share / (1.0 - share) * 1.5
 }
 
-/// Runs for as long as the lane runs.
+/// Yields to the slow lane for as long as the lane runs.
 pub(super) async fn run(handover: Rc<Handover>) {
     let Handover { queues, lane, half_times } = &*handover;
     let (shared, slow) = (lane.shared(), queues.counters(lane.index));
@@ -66,7 +66,7 @@ pub(super) async fn run(handover: Rc<Handover>) {
                 let share = if is_urgent { (2.0 * share).min(SlowLanes::MOST) } else { share };
                 debt.add(share, now - looked, now_got.saturating_sub(got));
             } else {
-                // It waits, so it lacks nothing.
+                // The slow lane is idle, so it is owed nothing.
                 debt = Debt::default();
             }
             (looked, got) = (now, now_got);
@@ -89,7 +89,7 @@ mod tests {
         let mut debt = Debt::default();
         debt.add(0.15, millis(4), Duration::ZERO);
         assert_eq!(debt.due(), Some(Duration::from_micros(600)));
-        // The wait gave it as much.
+        // The wait gave the slow lane just as much.
         debt.add(0.15, millis(4), Duration::from_micros(600));
         assert_eq!(debt.due(), Some(Duration::from_micros(600)));
         debt.add(0.15, millis(4), millis(2));

@@ -1,7 +1,7 @@
-//! Load reports: replies report to the load balancer in front how busy this server is.
+//! Load reports: responses tell the load balancer in front how busy this server is.
 //!
 //! The admin thread reads the lanes' counters ten times a second ([`sampler`]) and publishes one
-//! header value. Each lane adds it to the replies of its connections ([`publish`]).
+//! header value. Each lane adds it to the responses of its connections ([`publish`]).
 
 mod sampler;
 
@@ -21,31 +21,31 @@ use crate::load::lane::LaneShared;
 /// Interval between reports.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// Whether replies carry load reports, and in which format.
+/// Whether responses carry load reports, and in which format.
 ///
 /// A report is the response header `endpoint-load-metrics` of ORCA (Open Request Cost
 /// Aggregation, `xds.data.orca.v3.OrcaLoadReport`), which Envoy's
 /// `client_side_weighted_round_robin` and gRPC's `weighted_round_robin` turn into weights:
 /// requests per second divided by utilization (gRFC A58).
 ///
-/// Enable it for many gateways that share the replicas, or for replicas of uneven capacity. A single
-/// gateway that counts its own requests in flight (least request) balances better without. The
-/// gateway should strip the header: it is not for clients.
+/// Enable it if many gateways share the replicas, or if replicas have uneven capacity. A single
+/// gateway that counts its own requests in flight (least request) balances better without it. The
+/// gateway should strip the header, because it is not for clients.
 ///
 /// | key | value |
 /// |---|---|
 /// | `application_utilization` | share of wall-clock time in which lanes and slow lanes ran tasks. It is the mean over the lanes, at least 0.02. A task that waits for its CPU counts, so CPU contention shows |
 /// | `rps_fractional` | requests finished per second, whatever their status; above 0 |
-/// | `eps` | replies with a status of 5xx per second |
+/// | `eps` | responses with a 5xx status per second |
 /// | `named_metrics.expected_wait` | expected remaining lane time of queued and running requests in seconds, the mean over the lanes |
-/// | `named_metrics.in_flight` | requests in flight over all lanes |
+/// | `named_metrics.in_flight` | requests in flight across all lanes |
 ///
 /// The first three are smoothed over one second: the weight of a value falls to `1/e` in a second. The
 /// named metrics are current values.
 ///
-/// A report is made every 100 ms, and each connection carries it once, in its first reply after that.
-/// While fewer than 0.1 requests per second finish, there is no report: an idle server has no data
-/// about the cost of a request.
+/// A report is created every 100 ms, and each connection carries it once, in its first response
+/// after that. While fewer than 0.1 requests per second finish, there is no report: an idle server
+/// has no data about the cost of a request.
 ///
 /// Envoy 1.40 ignores a whole report if it contains an unknown key. Its `error_utilization_penalty`
 /// defaults to 0, so `eps` has no effect unless it is set. While all replicas are below 2%, their
@@ -93,8 +93,8 @@ pub(crate) async fn run(
     }
 }
 
-/// The reports of one lane in TEXT and JSON, from `(elapsed, busy, waits, finished, failed,
-/// in_flight, expected)` with times in nanoseconds.
+/// The reports of one lane in TEXT and JSON. Each sample is `(elapsed, busy, waits, finished,
+/// failed, in_flight, expected)` with times in nanoseconds.
 #[cfg(feature = "fuzzing")]
 pub(crate) fn of_one_lane(samples: impl Iterator<Item = [u64; 7]>) -> Vec<[String; 2]> {
     let mut sampler = Sampler::new(1);
@@ -150,12 +150,12 @@ fn header_value(report: &Report, form: LoadReports) -> Option<HeaderValue> {
 
 const NAME: HeaderName = HeaderName::from_static("endpoint-load-metrics");
 
-/// The latest report, for all lanes. On its own cache lines, so that a lane, which checks it for
-/// each reply, has a cache miss only if it changed.
+/// The latest report, for all lanes. It is on its own cache lines, so that a lane, which checks it
+/// for each response, has a cache miss only if it changed.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Published {
-    /// Incremented with each report.
+    /// Incremented with each new report.
     generation: AtomicU32,
     /// `None` while there is no report.
     report: Mutex<Option<HeaderValue>>,
@@ -185,7 +185,7 @@ impl LatestReport {
         LatestReport { published, generation: Cell::new(0), copy: RefCell::default() }
     }
 
-    /// Adds the latest report to a reply, unless its connection has received it. `reported`: the
+    /// Adds the latest report to a response, unless its connection has received it. `reported`: the
     /// generation of the last report sent on the connection.
     pub(crate) fn sign(&self, reported: &Cell<u32>, headers: &mut HeaderMap) {
         if self.published.generation.load(Ordering::Acquire) != self.generation.get() {
@@ -200,7 +200,7 @@ impl LatestReport {
     }
 
     fn refresh(&self) {
-        // Lanes do not block on the lock: the slot is free again before the next reply.
+        // Lanes do not block on the lock: the slot is free again before the next response.
         let Ok(slot) = self.published.report.try_lock() else { return };
         // A copy instead of a clone, because lanes must not share a reference count.
         let copy = slot.as_ref().and_then(|value| HeaderValue::from_bytes(value.as_bytes()).ok());

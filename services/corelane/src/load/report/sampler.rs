@@ -12,20 +12,20 @@ const LEAST_UTILIZATION: f64 = 0.02;
 /// Below this rate there is no report, because the utilization is noise.
 const LEAST_RPS: f64 = 0.1;
 
-/// The counters of a lane at one time.
+/// The counters of a lane at one moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reading {
-    /// Busy time of its event loop. It is updated at the end of a turn.
+    /// Busy time of the event loop, updated at the end of a turn.
     pub(super) busy: Duration,
-    /// CPU time of its slow lane, without what the event loop waited for.
+    /// CPU time of the slow lane, without the time for which the event loop waited.
     pub(super) slow: Duration,
-    /// How often the event loop started or ended a wait: odd while it waits.
+    /// Number of times that the event loop started or ended a wait: odd while it waits.
     pub(super) waits: u64,
-    /// Requests finished.
+    /// Number of finished requests.
     pub(super) finished: u64,
-    /// Those answered with 5xx.
+    /// Number of requests answered with 5xx.
     pub(super) failed: u64,
-    /// Requests in flight now.
+    /// Number of requests that are in flight.
     pub(super) in_flight: u64,
     /// Expected lane time of the queued and running requests.
     pub(super) expected: Duration,
@@ -55,7 +55,8 @@ impl Sampler {
         Sampler { lanes: vec![LaneUse::default(); lanes], utilization: 0.0, rps: 0.0, eps: 0.0 }
     }
 
-    /// Adds the readings of all lanes, `elapsed` after the last. `None` while the server is idle.
+    /// Adds the readings of all lanes, taken `elapsed` after the last. `None` while the server is
+    /// idle.
     pub(super) fn sample(&mut self, elapsed: Duration, readings: &[Reading]) -> Option<Report> {
         let elapsed = elapsed.max(Duration::from_millis(1));
         let (mut busy, mut finished, mut failed) = (Duration::ZERO, 0, 0);
@@ -82,7 +83,7 @@ impl Sampler {
 }
 
 /// Moves `old` towards `new` for `elapsed`: `old·e + new·(1 − e)`, `e = exp(−elapsed/τ)`, like the
-/// kernel's load average (kernel/sched/loadavg.c). Late samples weigh more.
+/// kernel's load average (kernel/sched/loadavg.c). Late samples have more weight.
 fn smooth(old: f64, new: f64, elapsed: Duration) -> f64 {
     let kept = (-elapsed.div_duration_f64(SMOOTHED_OVER)).exp();
     old * kept + new * (1.0 - kept)
@@ -91,15 +92,15 @@ fn smooth(old: f64, new: f64, elapsed: Duration) -> f64 {
 #[derive(Clone, Copy, Debug, Default)]
 struct LaneUse {
     last: Reading,
-    /// Time counted as busy that the lane's counter does not contain yet.
+    /// Time counted as busy that is not in the lane's counter yet.
     ahead: Duration,
 }
 
 impl LaneUse {
     /// The part of `elapsed` for which the lane was busy.
     ///
-    /// A lane in a long turn updates its counter only at the end and would look idle until then. It
-    /// has not waited since the last reading, so the whole interval counts now, and is subtracted
+    /// A lane in a long turn updates its counter only at the end and would look idle until then. If
+    /// it has not waited since the last reading, the whole interval counts now, and is subtracted
     /// from the later update.
     fn busy(&mut self, elapsed: Duration, now: &Reading) -> Duration {
         let added = now.busy.saturating_sub(self.last.busy);

@@ -10,8 +10,8 @@ use crate::metrics::{Count, Rows};
 const MEAN_SHARE: i64 = 8;
 const DEVIATION_SHARE: i64 = 4;
 
-/// An exponentially weighted mean and mean deviation of a duration in nanoseconds. Written by one
-/// thread, readable by all.
+/// An exponentially weighted mean and mean deviation of a duration in nanoseconds. One thread
+/// writes it, and all threads may read it.
 #[derive(Debug, Default)]
 pub(crate) struct Estimate {
     mean: Count,
@@ -37,14 +37,14 @@ impl Estimate {
         self.observations.add(1);
     }
 
-    /// `None` before the first observation.
+    /// The mean; `None` before the first observation.
     fn mean(&self) -> Option<u64> {
         (self.observations.get() > 0).then(|| self.mean.get())
     }
 }
 
-/// Sums of a duration and of its square over all observations. The difference of two readings gives
-/// the exact mean and variance between them. Written by one thread, readable by all.
+/// Sums of a duration and of its square over all observations. The difference of two reads gives
+/// the exact mean and variance between them. One thread writes it, and all threads may read it.
 #[derive(Debug, Default)]
 struct Sums {
     /// A u64 of nanoseconds holds 584 years of request time.
@@ -84,26 +84,26 @@ struct KindTimes {
 /// One kind of request: a method and a route.
 #[derive(Debug, Default)]
 struct KindCosts {
-    /// Next to the mean, because both are read for each request.
+    /// Stored next to the mean, because both are read for each request.
     tail: Tail,
-    /// Time for which its handler was being polled.
+    /// Time for which the handler was being polled.
     lane: KindTimes,
-    /// From the start of its handler to the head of its reply, including waits.
+    /// Time from the start of the handler to the head of the response, including waits.
     service: KindTimes,
 }
 
 /// The load table of one lane: the expected cost of each kind of request.
 #[derive(Debug)]
 pub(crate) struct LoadTable {
-    /// Ordered by route, then method.
+    /// Costs, ordered by route, then method.
     kinds: Rows<KindCosts>,
-    /// Lane time over all kinds.
+    /// Lane time across all kinds.
     overall: Estimate,
     /// Nanoseconds above which a poll is long; `None` without slow lanes.
     bound: Option<u64>,
 }
 
-/// What the load table expects of a request.
+/// The load table's forecast for a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Forecast {
     /// Lane time in nanoseconds.
@@ -111,7 +111,7 @@ pub(crate) struct Forecast {
     pub(crate) kind: Expectation,
 }
 
-/// A row of the load table, merged over lanes.
+/// A row of the load table, merged across lanes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Row {
     pub(crate) route: usize,
@@ -122,12 +122,12 @@ pub(crate) struct Row {
     pub(crate) service: (Duration, Duration),
     pub(crate) lane_sums: Moments,
     pub(crate) service_sums: Moments,
-    /// Lanes that serve it on their slow lane.
+    /// Number of lanes that serve this kind on their slow lane.
     pub(crate) slow_on: usize,
 }
 
 impl LoadTable {
-    /// `bound`: the time from which a poll is long; `None` without slow lanes.
+    /// Creates a table. `bound`: the time above which a poll is long; `None` without slow lanes.
     pub(crate) fn new(routes: (usize, usize), bound: Option<Duration>) -> Self {
         LoadTable {
             kinds: Rows::new(routes, METHODS.len()),
@@ -136,8 +136,8 @@ impl LoadTable {
         }
     }
 
-    /// The service has said whether the requests of a route are slow. Only the lane's thread may call
-    /// this.
+    /// Records the service's statement whether requests of a route are slow. Only the lane's thread
+    /// may call this.
     pub(crate) fn fix(&self, route: usize, slow: bool) {
         for method in 0..METHODS.len() {
             let kind = KindIndex::new(route, method);
@@ -145,7 +145,7 @@ impl LoadTable {
         }
     }
 
-    /// What is expected of a request.
+    /// Returns the forecast for a request of this kind.
     #[inline]
     pub(crate) fn foresee(&self, kind: KindIndex) -> Forecast {
         let row = self.kinds.get(usize::from(kind.bits()));
@@ -198,7 +198,7 @@ impl LoadTable {
         self.overall.observe(lane_nanos);
     }
 
-    /// Merges the tables of several lanes: means weighted by their observations.
+    /// Merges the tables of several lanes. Means are weighted by their number of observations.
     pub(crate) fn merge<'a>(tables: impl Iterator<Item = &'a LoadTable> + Clone) -> Vec<Row> {
         let kinds = tables.clone().map(|table| table.kinds.iter().count()).max().unwrap_or(0);
         let rows = (0..kinds).filter_map(|index| {
@@ -240,40 +240,41 @@ fn add_up<'a>(sums: impl Iterator<Item = &'a Sums>) -> Moments {
     })
 }
 
-/// Weight of a new observation once there are as many; before, the share is the plain mean.
+/// Weight of a new observation once there are this many; until then, the share is the plain mean.
 const WINDOW: u64 = 128;
 
-/// Share of requests with a long poll from which a kind is slow, and below which it is not any more.
-/// Two bounds, so that a kind near one does not change with each request.
+/// Share of requests with a long poll at which a kind becomes slow, and below which it is no longer
+/// slow. There are two bounds, so that a kind near one of them does not change with each request.
 const SLOW_FROM: u64 = ONE / 100;
 const SLOW_UNTIL: u64 = ONE / 400;
 
-/// Requests that are measured by the clock of the thread after a long poll.
+/// Number of requests that are measured with the thread's CPU clock after a long poll.
 const WATCHED: u64 = 256;
 
 /// A share of 1.
 const ONE: u64 = (1 << SHARE_BITS) - 1;
 const SHARE_BITS: u32 = 32;
-/// A share so small that it counts as none.
+/// A share so small that it counts as zero.
 const NONE: u64 = ONE >> 20;
-/// The first long poll of a kind that was not measured by the clock of the thread, as it may have been
-/// interrupted: slow for a few requests, which decide.
+/// Share for the first long poll of a kind that was not measured with the thread's CPU clock,
+/// because the thread may have been interrupted. The kind counts as slow for a few requests, and
+/// these decide.
 const DOUBTFUL: u64 = ONE / 50;
 
 const WATCH_BITS: u32 = 16;
 const SLOW: u64 = 1 << (SHARE_BITS + WATCH_BITS);
 const FIXED: u64 = SLOW << 1;
 
-/// What polls a request is expected to have.
+/// The expected polls of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expectation {
-    /// Short ones.
+    /// Only short polls.
     Short,
-    /// Short ones, but a recent one of its kind was long.
+    /// Only short polls, but a recent request of its kind had a long one.
     Doubtful,
-    /// A long one.
+    /// A long poll.
     Long,
-    /// No request of its kind was observed.
+    /// Unknown, because no request of its kind was observed.
     Unknown,
 }
 
@@ -281,18 +282,18 @@ pub(crate) enum Expectation {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LongestPoll {
     pub(crate) nanos: u64,
-    /// By the CPU clock of the thread. Otherwise by the wall clock, which also runs while the thread is
-    /// interrupted.
+    /// Whether the CPU clock of the thread measured it. Otherwise it was the wall clock, which also
+    /// runs while the thread is interrupted.
     pub(crate) is_cpu: bool,
 }
 
-/// The share of requests of one kind with a long poll, and what follows from it, in one word: a lane
-/// reads it for every request. 0 for a kind without long polls. Written by one thread.
+/// The share of requests of one kind with a long poll, and the resulting state, in one word that a
+/// lane reads for every request. 0 for a kind without long polls. Only one thread writes it.
 #[derive(Debug, Default)]
 struct Tail(Count);
 
 impl Tail {
-    /// What the next request of this kind is expected to do. Most kinds never had a long poll.
+    /// The expectation for the next request of this kind. Most kinds never had a long poll.
     #[inline]
     fn expectation(&self) -> Expectation {
         if self.0.get() >> SHARE_BITS == 0 { Expectation::Short } else { self.of_long() }
@@ -312,7 +313,7 @@ impl Tail {
         self.0.get() & SLOW != 0
     }
 
-    /// Whether the service has said what the kind costs.
+    /// Whether the service has set the cost of the kind.
     fn is_fixed(&self) -> bool {
         self.0.get() & FIXED != 0
     }
@@ -321,7 +322,7 @@ impl Tail {
         self.0.set(FIXED | if slow { SLOW } else { 0 });
     }
 
-    /// Adds an observation, after so many others.
+    /// Adds an observation after `before` others.
     #[inline]
     fn observe(&self, before: u64, longest: LongestPoll, bound: u64) {
         let word = self.0.get();

@@ -1,5 +1,5 @@
-//! Parsers of the kernel's files on cgroups and CPUs. They access no files and accept any text:
-//! unreadable input means unknown.
+//! Parsers of the kernel's files on cgroups and CPUs. The parsers access no files and accept any
+//! text: unreadable input means unknown.
 
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
@@ -17,8 +17,8 @@ pub(crate) fn cpu_list(text: &str) -> Option<Vec<usize>> {
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last) = (number(first)?, number(last)?);
-        // Ascending without overlap, as the kernel writes it. Otherwise a short text could expand
-        // to a long list.
+        // The kernel writes the list in ascending order without overlap. Otherwise a short text
+        // could expand to a long list.
         if first > last || last >= MAX_CPUS || cpus.last().is_some_and(|&before| first <= before) {
             return None;
         }
@@ -32,7 +32,7 @@ fn number(text: &str) -> Option<usize> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
-/// The CPUs that `cpu.max` allows, such as `150000 100000`; `None` for `max`, no limit.
+/// The number of CPUs that `cpu.max` allows, such as `150000 100000`; `None` for `max`, no limit.
 pub(crate) fn cpu_max(text: &str) -> Option<f64> {
     let mut words = text.split_ascii_whitespace();
     let quota = words.next()?;
@@ -40,14 +40,15 @@ pub(crate) fn cpu_max(text: &str) -> Option<f64> {
     cfs_quota(quota, words.next()?)
 }
 
-/// The CPUs that `cpu.cfs_quota_us` and `cpu.cfs_period_us` allow; `None` for -1, no limit.
+/// The number of CPUs that `cpu.cfs_quota_us` and `cpu.cfs_period_us` allow; `None` for -1, no
+/// limit.
 pub(crate) fn cfs_quota(quota: &str, period: &str) -> Option<f64> {
     let (quota, period) = (number(quota.trim())?, number(period.trim())?);
     (quota > 0 && period > 0).then(|| quota as f64 / period as f64)
 }
 
-/// Whether `cpuset.cpus.partition` names a valid partition: `root` or `isolated`, as opposed to
-/// `member` and to `root invalid (...)`.
+/// Whether `cpuset.cpus.partition` contains a valid partition: `root` or `isolated`, as opposed to
+/// `member` and `root invalid (...)`.
 pub(crate) fn is_partition(text: &str) -> bool {
     matches!(text.trim(), "root" | "isolated")
 }
@@ -70,8 +71,8 @@ impl Weight {
         number(text.trim()).map(|n| Weight::Weight(n as u64))
     }
 
-    /// Whether this is the value of a container that requests exactly `cpus` CPUs from Kubernetes:
-    /// 1024 shares each. For cgroup v2 the container runtime converts them: linearly at first
+    /// Whether a container that requests exactly `cpus` CPUs from Kubernetes has this value: 1024
+    /// shares per CPU. For cgroup v2 the container runtime converts the shares: linearly at first
     /// (KEP-2254), and by a curve through 1024 -> 100 since runc 1.3.2 and crun 1.23.
     pub(crate) fn requests(self, cpus: usize) -> bool {
         let shares = cpus as f64 * 1024.0;
@@ -87,7 +88,7 @@ impl Weight {
         }
     }
 
-    /// Whether it may be unset.
+    /// Whether the value may be unset.
     pub(crate) fn is_default(self) -> bool {
         matches!(self, Weight::Shares(1024) | Weight::Weight(100))
     }
@@ -130,7 +131,7 @@ pub(crate) struct Mount {
     /// The cgroup that is visible at the mount point.
     root: String,
     point: String,
-    /// `None` for v2; for v1 the options, which name the controllers.
+    /// Mount options, which name the controllers, for v1; `None` for v2.
     options: Option<Vec<String>>,
 }
 
@@ -184,7 +185,7 @@ pub(crate) fn locate(
     };
     let path = Path::new(&member.path);
     let shows = |mount: &&Mount| path.starts_with(&mount.root);
-    // A container may see other hierarchies too, such as the host's in another directory.
+    // A container may also see other hierarchies, such as the host's in another directory.
     let mount = mounts.iter().filter(fits).find(shows).or_else(|| mounts.iter().find(fits))?;
     let directories = below(path, &mount.root).into_iter().map(|directory| {
         let point = Path::new(&mount.point);
@@ -194,9 +195,9 @@ pub(crate) fn locate(
     Some(Location { v1: v1.is_some(), directories: directories.collect() })
 }
 
-/// `path` relative to `root`, and its ancestors: for `/a/b/c` and `/a` they are `b/c`, `b` and the
-/// empty path. A path outside of `root` gives the mount point itself. An example is `/../x` of a
-/// process that was moved out of its cgroup namespace (cgroup_namespaces(7)).
+/// Returns `path` relative to `root`, and its ancestors: for `/a/b/c` and `/a` these are `b/c`, `b`
+/// and the empty path. A path outside of `root` gives the mount point itself. An example is `/../x`
+/// of a process that was moved out of its cgroup namespace (cgroup_namespaces(7)).
 fn below<'a>(path: &'a Path, root: &str) -> Vec<&'a Path> {
     let relative = path.strip_prefix(root).unwrap_or(Path::new(""));
     let plain = |part: Component<'_>| matches!(part, Component::Normal(_));
@@ -316,7 +317,7 @@ mod tests {
         let (_, cpuset) = located(V1_MEMBERS, V1_MOUNTS, "cpuset");
         assert_eq!(cpuset, ["/sys/fs/cgroup/cpuset/c", "/sys/fs/cgroup/cpuset"]);
 
-        // Controllers that v1 does not have are in v2.
+        // Controllers that v1 lacks are in v2.
         let (v1, memory) = located(V1_MEMBERS, V1_MOUNTS, "memory");
         assert!(!v1);
         assert_eq!(memory[0], "/sys/fs/cgroup/unified/system.slice/a:b.service");
@@ -325,7 +326,7 @@ mod tests {
                   2 0 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup rw";
         assert_eq!(located("0::/\n", v2, "cpu").1, ["/sys/fs/cgroup"]);
         assert_eq!(located("0::/a\n", v2, "cpu").1, ["/sys/fs/cgroup/a", "/sys/fs/cgroup"]);
-        // Moved out of its cgroup namespace: the mount point shows no path to it.
+        // The process was moved out of its cgroup namespace: the mount point shows no path to it.
         assert_eq!(located("0::/../x\n", v2, "cpu").1, ["/sys/fs/cgroup"]);
         let escaped = v2.lines().next().expect("a line");
         assert_eq!(located("0::/\n", escaped, "cpu").1, ["/mnt/a b"]);

@@ -1,4 +1,4 @@
-//! Reads what limits the server in its cgroup: CPU time, and memory.
+//! Reads the cgroup limits of the server: CPU time and memory.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,17 +8,18 @@ use super::view::Files;
 /// The kernel's throttling counters of a cgroup and its ancestors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Throttling {
-    /// Periods of the quotas in which the cgroup with the quota ran.
+    /// Number of periods in which a cgroup with a quota ran.
     pub(crate) periods: u64,
-    /// Periods in which a quota was used up.
+    /// Number of periods in which a quota was used up.
     pub(crate) throttled_periods: u64,
-    /// Total time for which runnable threads were throttled, over all CPUs.
+    /// Total time for which runnable threads were throttled, across all CPUs.
     pub(crate) throttled: Duration,
 }
 
 impl Throttling {
-    /// The sum over this process's cgroup and its visible ancestors; `None` if none has quota
-    /// counters. A quota of any of them stops the server, and a cgroup without one counts nothing.
+    /// The sum over this process's cgroup and its visible ancestors; `None` if none of them has
+    /// quota counters. A quota of any of them stops the server, and a cgroup without a quota counts
+    /// nothing.
     pub(crate) fn read() -> Option<Self> {
         Self::read_below(Path::new("/"))
     }
@@ -50,11 +51,11 @@ impl Throttling {
     }
 }
 
-/// From here on there is no limit: cgroup v1 shows the largest multiple of a page.
+/// Values from here on mean no limit: cgroup v1 shows the largest multiple of a page.
 const NO_LIMIT: u64 = 1 << 62;
 
-/// The smallest limit of this process's cgroup and its visible ancestors, in bytes; `None` without
-/// one.
+/// The smallest limit of this process's cgroup and its visible ancestors, in bytes; `None` if there
+/// is no limit.
 pub(crate) fn memory_limit() -> Option<u64> {
     limit_below(Path::new("/"))
 }

@@ -18,7 +18,7 @@ pub(crate) use view::CpuView;
 
 use crate::base::settings::words;
 
-/// How many lanes a server has.
+/// The number of lanes of a server.
 ///
 /// ```
 /// use corelane::Lanes;
@@ -36,11 +36,11 @@ pub enum Lanes {
     Count(usize),
 }
 
-/// Most lanes a server may have: the size of the kernel's usual CPU mask.
+/// Maximum number of lanes of a server: the size of the kernel's usual CPU mask.
 pub(crate) const MAX_LANES: usize = 1024;
 
 impl Lanes {
-    /// The most lanes that a server may have.
+    /// Maximum number of lanes of a server.
     pub const MAX: usize = MAX_LANES;
 }
 
@@ -67,20 +67,20 @@ impl fmt::Display for Lanes {
     }
 }
 
-/// Whether each lane is pinned to a CPU of its own.
+/// Whether each lane is pinned to its own CPU.
 ///
 /// Pinning to CPUs that other processes use is worse than not pinning. Two processes that pin to the
 /// first CPU of a shared mask halve each other's speed while another CPU idles.
 ///
 /// If there are fewer lanes than CPUs, lanes are placed on separate cores rather than SMT siblings
-/// where possible, and on as few NUMA nodes as possible. When the cpuset of a running server changes,
-/// as the kubelet may do, lanes are pinned again within about a second. While the new cpuset does not
-/// allow it, they run unpinned.
+/// where possible, and on as few NUMA nodes as possible. When the cpuset of a running server
+/// changes, for example because the kubelet rewrites it, lanes are pinned again within about a
+/// second. While the new cpuset does not allow it, they run unpinned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pin {
-    /// Pin only where the CPUs evidently belong to this process alone (the default). There must be one
-    /// lane for each CPU of the mask, more CPUs in the machine, and no CFS quota below them. In
-    /// addition, one of these must hold:
+    /// Pin only if the CPUs evidently belong to this process alone (the default). There must be one
+    /// lane for each CPU of the mask, more CPUs in the machine, and no CFS quota below the number
+    /// of lanes. In addition, one of these must hold:
     ///
     /// - The cgroup requests exactly that many CPUs (1,024 `cpu.shares` each, or the equivalent
     ///   `cpu.weight`), as a container with whole CPUs under the kubelet's static CPU manager does.

@@ -9,7 +9,8 @@ use super::{Lanes, MAX_LANES, Pin};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CpuPlan {
     pub(crate) lanes: Vec<Option<usize>>,
-    /// Why lanes are not pinned, for the log. `None` if they are pinned, or configured not to be.
+    /// The reason why lanes are not pinned, for the log. `None` if they are pinned, or configured
+    /// not to be.
     pub(crate) unpinned_because: Option<String>,
 }
 
@@ -33,8 +34,8 @@ pub(crate) fn plan(view: &CpuView, lanes: Lanes, pin: Pin) -> Result<CpuPlan, St
     Ok(assign(view, count, lanes, pin))
 }
 
-/// Decides the CPUs again for running lanes. Their number does not change. A lane whose CPU is
-/// chosen again keeps it, with its cache.
+/// Decides the CPUs again for running lanes. The number of lanes does not change. A lane whose CPU
+/// is chosen again keeps that CPU, with its cache.
 pub(crate) fn replan(view: &CpuView, lanes: Lanes, pin: Pin, present: &[Option<usize>]) -> CpuPlan {
     let mut plan = assign(view, present.len(), lanes, pin);
     let mut free: BTreeSet<usize> = plan.lanes.iter().copied().flatten().collect();
@@ -51,7 +52,7 @@ fn lanes_for(cpus: usize, quota: Option<f64>) -> usize {
     quota.map_or(cpus, |quota| cpus.min(quota.floor() as usize)).max(1)
 }
 
-/// Pins `count` lanes, or gives the reason not to.
+/// Pins `count` lanes, or returns the reason not to.
 fn assign(view: &CpuView, count: usize, lanes: Lanes, pin: Pin) -> CpuPlan {
     let cpus = view.cpus();
     let because = match pin {
@@ -74,12 +75,12 @@ fn share(lanes: usize, cpus: usize) -> String {
     format!("{lanes} lane(s) for {cpus} CPU(s)")
 }
 
-/// The reason why the CPUs may not be exclusive; `None` if all evidence says that they are.
+/// The reason why the CPUs may not be exclusive; `None` if all evidence shows that they are.
 ///
-/// A container cannot see for certain what the kubelet's static CPU manager assigned. The evidence
-/// is a cpuset smaller than the machine, no quota below it (none at all since Kubernetes 1.33), and
-/// a request of exactly its CPUs. Containers in the shared pool have a cpuset too, but their
-/// requests add up to less than the pool, which always holds CPUs reserved for the system.
+/// A container cannot see for certain which CPUs the kubelet's static CPU manager assigned. The
+/// evidence is a cpuset smaller than the machine, no quota below it (none at all since Kubernetes
+/// 1.33), and a request for exactly its CPUs. Containers in the shared pool have a cpuset too, but
+/// their requests add up to less than the pool, which always holds CPUs reserved for the system.
 fn shared_because(view: &CpuView, cpus: &[usize], count: usize, lanes: Lanes) -> Option<String> {
     let n = cpus.len();
     if let Some(quota) = view.quota.filter(|&quota| quota < n as f64) {
@@ -113,9 +114,9 @@ fn shared_because(view: &CpuView, cpus: &[usize], count: usize, lanes: Lanes) ->
     }
 }
 
-/// Chooses `count` of `cpus`, in ascending order. No two share a core while there are other cores,
-/// then they are on as few NUMA nodes as possible. A lane loses more to a busy SMT sibling than to
-/// other lanes on another node, whose memory it does not read.
+/// Chooses `count` of `cpus`, in ascending order. Lanes share a core only if no other cores are
+/// left; among such choices they use as few NUMA nodes as possible. A lane loses more to a busy SMT
+/// sibling than to other lanes on another node, whose memory it does not read.
 fn choose(view: &CpuView, cpus: &[usize], count: usize) -> Vec<usize> {
     // Node, then core, then the CPUs of the core.
     let mut nodes = BTreeMap::<usize, BTreeMap<usize, Vec<usize>>>::new();
@@ -124,7 +125,7 @@ fn choose(view: &CpuView, cpus: &[usize], count: usize) -> Vec<usize> {
         nodes.entry(at.node).or_default().entry(at.core).or_default().push(cpu);
     }
     let mut nodes: Vec<_> = nodes.into_values().collect();
-    // The smallest node that is large enough, otherwise the largest ones.
+    // The smallest node that is large enough, otherwise the largest nodes.
     nodes.sort_by_key(|cores| match cores.len() {
         enough if enough >= count => (false, enough),
         short => (true, usize::MAX - short),
@@ -221,7 +222,7 @@ mod tests {
         check([
             (on("0-1", "0-1"), AUTO, Off, "- -", None),
             (on("4-5,9", "0-15"), AUTO, Off, "- - -", None),
-            // The kernel limits the mask to the cpuset; both are checked anyway.
+            // The kernel limits the mask to the cpuset, but both are checked.
             (on("0-7", "0-7").cpuset("2-4"), AUTO, Off, "- - -", None),
             (on("0-1", "0-7").cpuset("1-4"), AUTO, Off, "-", None),
             // A cpuset without any CPU of the mask belongs to another cgroup.
@@ -245,16 +246,17 @@ mod tests {
         use Pin::Auto;
         let pod = || on("3,7", "0-7").cpuset("3,7");
         check([
-            // Static CPU manager: no quota since Kubernetes 1.33, one as large as the CPUs before.
+            // Static CPU manager: no quota since Kubernetes 1.33; before, a quota as large as the
+            // CPUs.
             (pod().shares(2048), AUTO, Auto, "3 7", None),
             (pod().shares(2048).quota(2.0), AUTO, Auto, "3 7", None),
             (pod().shares(2048), n(2), Auto, "3 7", None),
-            // cgroup v2, old and new conversion of the request.
+            // cgroup v2, with the old and the new conversion of the request.
             (pod().weight(79), AUTO, Auto, "3 7", None),
             (pod().weight(174), AUTO, Auto, "3 7", None),
             (on("5", "0-7").weight(39), AUTO, Auto, "5", None),
             (on("5", "0-7").weight(100), AUTO, Auto, "5", None),
-            // The kernel guarantees it, whatever the request.
+            // The kernel guarantees the CPUs, whatever the request.
             (pod().exclusive(), AUTO, Auto, "3 7", None),
             (pod().exclusive().weight(20), AUTO, Auto, "3 7", None),
             // The number of lanes was set; the request is unknown or unset.
@@ -318,11 +320,11 @@ mod tests {
             (smt(), AUTO, On, "0 1 2 3 4 5 6 7", None),
             (on("0,4-5", "0-7").node(0, &["0,4", "1,5"]), n(2), On, "0 5", None),
             (two(), n(1), On, "0", None),
-            // One node while it has cores, then the other's cores before siblings.
+            // One node while it has cores, then the other node's cores before siblings.
             (two(), n(2), On, "0 2", None),
             (two(), n(3), On, "0 2 4", None),
             (two(), n(5), On, "0 1 2 4 6", None),
-            // The smallest node that is large enough; the largest first when none is.
+            // The smallest node that is large enough; the largest first if none is.
             (uneven(), n(2), On, "0 1", None),
             (uneven(), n(3), On, "2 3 4", None),
             (uneven(), n(5), On, "0 2 3 4 5", None),

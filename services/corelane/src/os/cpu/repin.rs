@@ -25,11 +25,11 @@ const EVERY: Duration = Duration::from_secs(1);
 /// [`LaneCpu::cpu`] of a lane that is not pinned.
 const UNPINNED: usize = usize::MAX;
 
-/// The CPU of a lane: written by the admin thread, readable by all.
+/// The CPU of a lane. The admin thread writes it, and all threads may read it.
 #[derive(Debug)]
 pub(crate) struct LaneCpu {
     thread: OwnThread,
-    /// That of its slow lane.
+    /// The thread of its slow lane.
     slow_thread: OwnThread,
     cpu: AtomicUsize,
     repins: AtomicU64,
@@ -50,7 +50,7 @@ impl LaneCpu {
         Some(self.cpu.load(Relaxed)).filter(|&cpu| cpu != UNPINNED)
     }
 
-    /// How often the lane was pinned again.
+    /// Number of times that the lane was pinned again.
     pub(crate) fn repins(&self) -> u64 {
         self.repins.load(Relaxed)
     }
@@ -65,8 +65,8 @@ impl LaneCpu {
         self.slow_thread.time()
     }
 
-    /// Time for which its slow lane's thread could run and another thread ran instead; 0 if there is
-    /// none, or if the kernel does not say.
+    /// Time for which its slow lane's thread could have run while another thread ran instead; 0
+    /// without such a thread, or if the kernel does not report it.
     pub(crate) fn slow_wait(&self) -> Duration {
         let stat = self.slow_thread.id().and_then(|thread| {
             let thread = thread.as_raw_nonzero();
@@ -82,7 +82,7 @@ impl LaneCpu {
         self.occupy(&self.thread)
     }
 
-    /// As [`LaneCpu::enter`], for the slow lane.
+    /// Like [`LaneCpu::enter`], for the slow lane.
     pub(crate) fn enter_slow(&self) -> io::Result<Occupied<'_>> {
         self.occupy(&self.slow_thread)
     }
@@ -96,7 +96,7 @@ impl LaneCpu {
         Ok(occupied)
     }
 
-    /// The threads that run on its CPU.
+    /// The threads that run on this CPU.
     fn threads(&self) -> impl Iterator<Item = Pid> {
         self.thread.id().into_iter().chain(self.slow_thread.id())
     }
@@ -110,9 +110,9 @@ impl LaneCpu {
 /// A thread, and its CPU time after it has ended.
 #[derive(Debug, Default)]
 struct OwnThread {
-    /// 0 if there is none.
+    /// The thread's id; 0 if there is none.
     id: AtomicI32,
-    /// Nanoseconds of CPU time of the last one.
+    /// Nanoseconds of CPU time of the last thread that ended.
     ended_at: AtomicU64,
 }
 
@@ -121,7 +121,7 @@ impl OwnThread {
         Pid::from_raw(self.id.load(Acquire))
     }
 
-    /// CPU time of the thread; 0 if there was none.
+    /// CPU time of the thread; 0 if there was no thread.
     fn time(&self) -> Duration {
         // The thread may end in between.
         self.id().and_then(time_of).unwrap_or(Duration::from_nanos(self.ended_at.load(Relaxed)))
@@ -136,7 +136,7 @@ fn time_of(thread: Pid) -> Option<Duration> {
     clock.now().ok().map(Duration::from)
 }
 
-/// Marks that the lane has a thread. The id of a thread that has ended may be reused.
+/// Shows that the lane has a thread. The id of a thread that has ended may be reused.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Occupied<'a>(&'a OwnThread);
@@ -153,7 +153,7 @@ impl Drop for Occupied<'_> {
 pub(crate) struct Cpus {
     lanes: Lanes,
     pin: Pin,
-    /// As of the last check.
+    /// The view at the last check.
     view: Mutex<CpuView>,
 }
 
@@ -162,13 +162,13 @@ impl Cpus {
         Cpus { lanes, pin, view: Mutex::new(view) }
     }
 
-    /// The CPUs as of the start, or of the last change of a mask, the quota or the weight.
+    /// The CPUs at the start, or after the last change of a mask, the quota or the weight.
     pub(crate) fn view(&self) -> CpuView {
         self.view.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// Checks the masks, the quota and the weight periodically. Must run on a thread that is not pinned.
+/// Checks the masks, the quota and the weight periodically. Must run on an unpinned thread.
 pub(crate) async fn watch(cpus: &Cpus, lanes: Vec<&LaneCpu>) {
     let mut watch = CpuWatch::new(cpus, lanes);
     let mut ticks = interval(EVERY);
@@ -222,7 +222,7 @@ impl<'a> CpuWatch<'a> {
         self.lanes.iter().map(|lane| lane.get()).collect()
     }
 
-    /// Whether a lane may run on other CPUs than configured.
+    /// Whether a lane may run on CPUs other than configured.
     fn has_strayed(&self, lane: usize) -> bool {
         let Some(wanted) = self.masks[lane] else { return false };
         // The call fails for a thread that has ended.

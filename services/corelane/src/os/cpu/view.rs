@@ -20,9 +20,9 @@ pub(crate) struct CpuView {
     /// CPUs of the cgroup's cpuset, if it can be read.
     pub(crate) cpuset: Option<Vec<usize>>,
     /// Whether the kernel reserves the CPUs of the cpuset for this cgroup. The kubelet does not use
-    /// that, so false means nothing.
+    /// such a partition, so false means nothing.
     pub(crate) exclusive: bool,
-    /// The tightest CFS quota in CPUs; `None` without one.
+    /// The tightest CFS quota in CPUs; `None` without a quota.
     pub(crate) quota: Option<f64>,
     /// The cgroup's share under contention, if it can be read.
     pub(crate) weight: Option<Weight>,
@@ -33,9 +33,9 @@ pub(crate) struct CpuView {
 /// The position of a CPU in the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Position {
-    /// Its core, named by the lowest of the CPUs (SMT siblings) that share it.
+    /// The core, named by the lowest of the CPUs (SMT siblings) that share it.
     pub(crate) core: usize,
-    /// Its NUMA node.
+    /// The NUMA node.
     pub(crate) node: usize,
 }
 
@@ -45,8 +45,8 @@ impl CpuView {
         Ok(Self::read_below(Path::new("/"), affinity_of_this_thread()?))
     }
 
-    /// Reads the files below `root`, for a thread with this affinity. What cannot be read is
-    /// unknown and not an error, because a container may hide any of it.
+    /// Reads the files below `root`, for a thread with this affinity. A value that cannot be read
+    /// is unknown and not an error, because a container may hide any of the files.
     pub(crate) fn read_below(root: &Path, affinity: Vec<usize>) -> Self {
         let files = Files { root };
         let cgroups = files.cgroups();
@@ -64,8 +64,8 @@ impl CpuView {
         }
     }
 
-    /// Whether the quota and the weight are still those of this view. Unlike the affinity mask, which
-    /// follows the cpuset, nothing shows their changes but the files.
+    /// Whether the quota and the weight still match this view. Unlike the affinity mask, which
+    /// follows the cpuset, their changes are visible only in the files.
     pub(super) fn has_present_share(&self) -> bool {
         let files = Files { root: Path::new("/") };
         files.share(&files.cgroups()) == (self.quota, self.weight)
@@ -79,7 +79,7 @@ impl CpuView {
         if cpus.is_empty() { self.affinity.clone() } else { cpus }
     }
 
-    /// The number of CPUs by each known source, with the labels of the metric.
+    /// The number of CPUs according to each known source, with the labels of the metric.
     pub(crate) fn counts(&self) -> impl Iterator<Item = (&'static str, f64)> {
         let known = |cpus: &Vec<usize>| (!cpus.is_empty()).then_some(cpus.len() as f64);
         let counts = [
@@ -118,7 +118,7 @@ impl Cgroups {
     }
 }
 
-/// The root file system, or a tree of a test.
+/// The root file system, or the tree of a test.
 pub(super) struct Files<'a> {
     pub(super) root: &'a Path,
 }
@@ -144,17 +144,18 @@ impl Files<'_> {
 
     /// The CPUs of the cpuset, and whether they are exclusive.
     fn cpuset(&self, location: &Location) -> (Option<Vec<usize>>, bool) {
-        // Effective CPUs first. The configured ones are often unset in v2, and may be offline in v1
+        // Effective CPUs first. The configured CPUs are often unset in v2, and may be offline in v1
         // (cpusets.rst, cgroup-v2.rst of the kernel's admin guide).
         let names: &[&str] = match location.v1 {
             true => &["cpuset.effective_cpus", "cpuset.cpus"],
             false => &["cpuset.cpus.effective"],
         };
-        // A v2 cgroup without the controller has the cpuset of the nearest ancestor with it.
+        // A v2 cgroup without the controller has the cpuset of the nearest ancestor with the
+        // controller.
         let files =
             location.directories.iter().flat_map(|at| names.iter().map(|name| at.join(name)));
         let cpus = files.filter_map(|file| self.list(file)).find(|cpus| !cpus.is_empty());
-        // Of this cgroup only: all cgroups below an ancestor share its CPUs.
+        // Read only from this cgroup: all cgroups below an ancestor share its CPUs.
         let own = |name: &str| self.text(location.directories.first()?.join(name));
         let exclusive = match location.v1 {
             true => own("cpuset.cpu_exclusive").is_some_and(|text| text.trim() == "1"),
@@ -209,7 +210,7 @@ impl Files<'_> {
 
     fn core(&self, cpu: usize) -> usize {
         let file = |name| format!("/sys/devices/system/cpu/cpu{cpu}/topology/{name}");
-        // The second is the name before Linux 5.3.
+        // The second name was used before Linux 5.3.
         let siblings = ["core_cpus_list", "thread_siblings_list"];
         let siblings = siblings.into_iter().find_map(|name| self.list(file(name)));
         siblings.and_then(|cpus| cpus.first().copied()).unwrap_or(cpu)

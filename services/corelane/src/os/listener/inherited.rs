@@ -1,4 +1,4 @@
-//! Listening sockets that the process was started with (sd_listen_fds(3)).
+//! Listening sockets that the process inherited at its start (sd_listen_fds(3)).
 
 use std::io::{self, ErrorKind};
 use std::net::TcpListener;
@@ -9,10 +9,10 @@ use libc::{AF_INET, AF_UNIX, SOCK_STREAM};
 use listenfd::ListenFd;
 use socket2::SockRef;
 
-/// The sockets that were not taken yet, and the names of all. The environment is read once.
+/// The sockets that were not taken yet, and the names of all sockets. The environment is read once.
 static INHERITED: Mutex<Option<(ListenFd, Vec<String>)>> = Mutex::new(None);
 
-/// Takes the listening socket with this name or index; the first, if the name is empty.
+/// Takes the listening socket with this name or index; the first socket if the name is empty.
 pub(super) fn take(name: &str) -> io::Result<TcpListener> {
     let mut inherited = INHERITED.lock().unwrap_or_else(PoisonError::into_inner);
     let (sockets, names) = inherited.get_or_insert_with(|| {
@@ -44,7 +44,7 @@ fn index(name: &str, names: &[String]) -> Option<usize> {
     names.iter().position(|it| it == name).or_else(|| name.parse().ok())
 }
 
-/// A stream socket of either family; `None` if it was taken before.
+/// Takes a stream socket of either family; `None` if it was taken before.
 fn socket(sockets: &mut ListenFd, index: usize) -> io::Result<Option<OwnedFd>> {
     let tcp = sockets.take_custom(index, AF_INET, SOCK_STREAM, "TCP socket");
     tcp.or_else(|_| sockets.take_custom(index, AF_UNIX, SOCK_STREAM, "TCP or Unix stream socket"))

@@ -1,8 +1,8 @@
 //! Listening sockets and the process's limit of open files.
 //!
-//! Sockets of every family have the types of TCP from the standard library. Both own a descriptor
-//! and nothing else: accept, recv, send, shutdown and poll are the same for each stream socket, and
-//! options of TCP fail on others, without effect.
+//! Sockets of every family use the TCP types of the standard library. Both own a descriptor and
+//! nothing else: accept, recv, send, shutdown and poll are the same for each stream socket, and TCP
+//! options fail on other sockets without effect.
 
 mod inherited;
 mod unix;
@@ -25,7 +25,7 @@ use crate::base::error::Error;
 use crate::base::listen::{Endpoint, Listen};
 pub(crate) use unix::SocketFile;
 
-/// An open place to listen.
+/// The open sockets of one place to listen.
 #[derive(Debug)]
 pub(crate) struct Port {
     pub(crate) listen: Listen,
@@ -35,9 +35,10 @@ pub(crate) struct Port {
     pub(crate) file: Option<SocketFile>,
 }
 
-/// Bytes of a reply that the kernel takes beyond those that it may send at once (`TCP_NOTSENT_LOWAT` of
-/// tcp(7)). Otherwise it takes up to 4 MiB for a client that reads nothing, and a lane spends a
-/// millisecond of copying on it. With less than a piece of a file, a lane would wake up more often.
+/// Bytes of a response that the kernel accepts beyond those that it may send at once
+/// (`TCP_NOTSENT_LOWAT` in tcp(7)). Otherwise it accepts up to 4 MiB for a client that reads
+/// nothing, and a lane spends a millisecond on copying them. With less than a piece of a file, a
+/// lane would wake up more often.
 const UNSENT: u32 = 64 << 10;
 
 /// Opens a place to listen, with as many sockets as a TCP address should have.
@@ -53,20 +54,21 @@ pub(crate) fn open(listen: Listen, backlog: u32, sockets: usize) -> Result<Port,
         Endpoint::Inherited(name) => (vec![inherited::take(name).map_err(failed)?], None),
     };
     for socket in &sockets {
-        // Connections have what their listener has. A Unix socket has no such option.
+        // Connections inherit the option from their listener. A Unix socket does not have this
+        // option.
         let _ = SockRef::from(socket).set_tcp_notsent_lowat(UNSENT);
     }
     Ok(Port { listen, sockets, file })
 }
 
 impl Port {
-    /// The bound address, if it is one of TCP.
+    /// The bound address, if it is a TCP address.
     pub(crate) fn address(&self) -> io::Result<Option<SocketAddr>> {
         let address = SockRef::from(&self.sockets[0]).local_addr()?;
         Ok(address.as_socket())
     }
 
-    /// Whether other processes may have this socket too. Filters would affect them.
+    /// Whether other processes may also hold this socket. Filters would affect them.
     pub(crate) fn is_inherited(&self) -> bool {
         matches!(self.listen.endpoint, Endpoint::Inherited(_))
     }
@@ -110,21 +112,21 @@ fn bounded(backlog: u32) -> i32 {
 #[derive(Debug)]
 pub(crate) struct Listener {
     pub(crate) socket: TcpListener,
-    /// Connections start with a header of the PROXY protocol.
+    /// Whether connections start with a PROXY protocol header.
     pub(crate) proxied: bool,
-    /// Other lanes accept from it too.
+    /// Whether other lanes also accept from the listener.
     pub(crate) common: bool,
 }
 
-/// A connection that was accepted.
+/// An accepted connection.
 #[derive(Debug)]
 pub(crate) struct Accepted {
     pub(crate) socket: TcpStream,
-    /// The other end; `None` for a Unix socket.
+    /// The peer address; `None` for a Unix socket.
     pub(crate) peer: Option<SocketAddr>,
-    /// It starts with a header of the PROXY protocol.
+    /// Whether the connection starts with a PROXY protocol header.
     pub(crate) proxied: bool,
-    /// Other lanes accept from the same listener.
+    /// Whether other lanes accept from the same listener.
     pub(crate) common: bool,
 }
 
@@ -132,9 +134,9 @@ pub(crate) struct Accepted {
 #[derive(Debug)]
 pub(crate) struct Listeners {
     listeners: Vec<AsyncFd<Listener>>,
-    /// The one that is asked first, so that a busy listener does not starve the others.
+    /// The listener that is polled first, so that a busy listener does not starve the others.
     next: Cell<usize>,
-    /// Connections that [`Listeners::accept_now`] may still take.
+    /// Number of connections that [`Listeners::accept_now`] may still accept.
     queued: Cell<usize>,
 }
 
@@ -163,9 +165,9 @@ impl Listeners {
         Poll::Pending
     }
 
-    /// Accepts a connection that waits, even if the event loop has not reported it yet. `None` if
-    /// there is none, or if more were accepted so than queues hold: they come to an inherited
-    /// socket, which others serve too.
+    /// Accepts a waiting connection, even if the event loop has not reported it yet. `None` if
+    /// there is none, or if this has accepted more than the queues hold: further connections come
+    /// to an inherited socket, which other processes serve too.
     pub(crate) fn accept_now(&self) -> Option<io::Result<Accepted>> {
         self.queued.set(self.queued.get().checked_sub(1)?);
         self.order().find_map(|at| match self.listeners[at].get_ref().accept() {
@@ -196,7 +198,7 @@ fn poll_accept(listener: &AsyncFd<Listener>, cx: &mut Context<'_>) -> Poll<io::R
 }
 
 impl Listener {
-    /// Accepts a connection that waits.
+    /// Accepts a waiting connection.
     fn accept(&self) -> io::Result<Accepted> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (socket, peer) = acceptfrom_with(&self.socket, flags)?;
@@ -222,13 +224,14 @@ pub(crate) const MAX_BACKLOG: u32 = 65_535;
 /// Files reserved for logs, the admin port and the files a service serves.
 const RESERVED_FILES: u64 = 256;
 
-/// Files that a lane opens itself: its event loop and its parking lot.
+/// Number of files that a lane opens itself: its event loop and its parking lot.
 const LANE_FILES: u64 = 6;
 
-/// Files of a lane for each place where the server listens.
+/// Number of a lane's files for each place where the server listens.
 const LISTENER_FILES: u64 = 2;
 
-/// Maximum connections that a lane rejects with a reply at the same time. Others are closed.
+/// Maximum number of connections that a lane rejects with a response at the same time. Others are
+/// closed.
 pub(crate) const REFUSING: usize = 32;
 
 /// Raises the soft limit of open files to the hard limit, and rejects a connection limit that does
@@ -253,7 +256,7 @@ pub(crate) fn raise_file_limit(
 /// Keeps a listener from spinning while the system is out of files or memory.
 #[derive(Debug, Default)]
 pub(crate) struct BackOff {
-    /// Whether the last accept failed because of missing resources.
+    /// Whether the last accept failed because resources were missing.
     short: bool,
 }
 
@@ -262,7 +265,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 impl BackOff {
     /// Records a failed accept. Returns the pause: the queue is still readable, so accepting again
-    /// at once would spin. `None` if the error affects one connection only (accept(2)).
+    /// at once would spin. `None` if the error affects only one connection (accept(2)).
     pub(crate) fn failed(&mut self, error: &io::Error) -> Option<Duration> {
         if error.kind() == io::ErrorKind::ConnectionAborted {
             return None;

@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
-/// The file of a Unix socket of this process. It is removed when this is dropped, unless it is
-/// another file by then.
+/// The file of this process's Unix socket. It is removed when this is dropped, unless another file
+/// has replaced it.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
-    /// Device and inode.
+    /// Device and inode of the file.
     identity: (u64, u64),
 }
 

@@ -1,5 +1,5 @@
-//! The listening sockets of a server as a group, which rejects new handshakes before the sockets are
-//! closed.
+//! The listening sockets of a server as a group. The group rejects new handshakes before the
+//! sockets are closed.
 
 mod program;
 
@@ -12,9 +12,9 @@ use tokio::time::{Instant, sleep_until};
 
 use super::listener::{Port, SocketFile};
 
-/// Second descriptors of the listening sockets of TCP. A socket closes with its last descriptor, so they
-/// are dropped before the lanes close theirs. Inherited sockets are not among them: another process would get
-/// their filters too.
+/// Duplicate descriptors of the listening TCP sockets. A socket closes with its last descriptor, so
+/// they are dropped before the lanes close theirs. Inherited sockets are not among them, because
+/// their filters would also affect other processes.
 #[derive(Debug, Default)]
 pub(crate) struct ListenerGroup {
     sockets: Mutex<Vec<TcpListener>>,
@@ -50,7 +50,7 @@ impl ListenerGroup {
     /// `deadline`. After that nothing is added to the accept queues. Has no effect if the kernel
     /// rejects the filter.
     pub(crate) async fn finish_handshakes(&self, deadline: Instant) {
-        // A client of a Unix socket connects in one step, and waits in the accept queue.
+        // A client of a Unix socket connects in one step and then waits in the accept queue.
         lock(&self.files).clear();
         match self.refuse_handshakes() {
             Ok(()) => sleep_until(deadline.min(Instant::now() + HANDSHAKE_GRACE)).await,
@@ -76,7 +76,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Time for current handshakes: a round trip across a continent. It is not shortened if there are
-/// none, because their list (proc(5), /proc/net/tcp) takes as long to read with many connections.
+/// none, because reading their list (proc(5), /proc/net/tcp) takes as long when there are many
+/// connections.
 const HANDSHAKE_GRACE: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
@@ -100,7 +101,7 @@ mod tests {
     fn take(listeners: &[TcpListener], n: usize) -> Vec<(TcpStream, SocketAddr)> {
         let mut taken = Vec::new();
         let begun = Instant::now();
-        // A connection is open for the client a moment before it is in a queue.
+        // A client sees its connection as open a moment before it is in a queue.
         while taken.len() < n {
             assert!(begun.elapsed() < Duration::from_secs(60), "{taken:?}");
             let accepted = listeners.iter().flat_map(|listener| from_fn(|| listener.accept().ok()));
@@ -111,7 +112,7 @@ mod tests {
 
     #[test]
     fn closing_keeps_what_has_begun_and_lets_nothing_begin() {
-        // Nobody else uses it: the port is expected to be closed in the end.
+        // An address that nothing else uses: the port is expected to be closed in the end.
         let (listeners, address) = bind_on(Ipv4Addr::new(127, 255, 0, 1), 2);
         let group = ListenerGroup::default();
         group.copy(&listeners).expect("descriptors");

@@ -3,7 +3,7 @@
 use libc::sock_filter;
 use libc::{BPF_ABS, BPF_ALU, BPF_AND, BPF_B, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET};
 
-/// Offset of the flags in a TCP header (RFC 9293 section 3.1), and two of them.
+/// Offset of the flags in a TCP header (RFC 9293 section 3.1), and two of the flags.
 const TCP_FLAGS: u32 = 13;
 const SYN: u32 = 0x02;
 const ACK: u32 = 0x10;
@@ -14,7 +14,7 @@ pub(super) fn no_new_handshake() -> Vec<sock_filter> {
     vec![
         instruction(BPF_LD | BPF_B | BPF_ABS, 0, TCP_FLAGS),
         instruction(BPF_ALU | BPF_AND | BPF_K, 0, SYN | ACK),
-        // Skips the next instruction unless they are equal.
+        // Skips the next instruction unless the values are equal.
         instruction(BPF_JMP | BPF_JEQ | BPF_K, 1, SYN),
         give(0),
         give(u32::MAX),

@@ -32,7 +32,7 @@ pub(crate) enum StillSocket {
 
 impl StillSocket {
     /// Registers with the event loop of the calling lane. Bytes that arrived in between are
-    /// reported like new ones, because `EPOLL_CTL_ADD` reports what is ready (epoll_ctl(2)).
+    /// reported like new bytes, because `EPOLL_CTL_ADD` reports what is ready (epoll_ctl(2)).
     pub(crate) fn wake(self) -> io::Result<Socket> {
         Ok(match self {
             StillSocket::Plain(tcp) => Socket::Plain(TcpStream::from_std(tcp)?),
@@ -44,7 +44,7 @@ impl StillSocket {
         })
     }
 
-    /// The address of the other end; `None` for a Unix socket.
+    /// The peer address; `None` for a Unix socket.
     pub(crate) fn peer(&self) -> io::Result<Option<net::SocketAddr>> {
         Ok(SockRef::from(&self.as_fd()).peer_addr()?.as_socket())
     }
@@ -71,13 +71,14 @@ mod tests;
 #[cfg(feature = "tls")]
 pub(crate) use tcp::Tcp;
 
-/// A socket after its TLS handshake, if there is one.
+/// A socket, after its TLS handshake if there is one.
 #[derive(Debug)]
 pub(crate) enum Socket {
     Plain(TcpStream),
-    /// As `Plain`, and other lanes may borrow it.
+    /// Like `Plain`, but other lanes may borrow the socket.
     Shared(Arc<SharedSocket>),
-    /// Boxed: the TLS state is larger than a kilobyte, which plain connections should not pay for.
+    /// Boxed, because the TLS state is larger than a kilobyte, which plain connections should not
+    /// pay for.
     #[cfg(feature = "tls")]
     Tls(Box<TlsStream<Tcp>>),
 }
@@ -105,21 +106,21 @@ macro_rules! each {
 }
 
 impl Socket {
-    /// Lets other lanes borrow it, unless it has TLS, whose state stays with its lane.
+    /// Lets other lanes borrow the socket, unless it uses TLS, whose state stays with its lane.
     pub(crate) fn share(self) -> (Socket, Option<Arc<SharedSocket>>) {
         match self {
             Socket::Plain(tcp) => {
                 let shared = Arc::new(SharedSocket::new(tcp));
                 (Socket::Shared(Arc::clone(&shared)), Some(shared))
             }
-            // A lane that gave it back has not dropped it yet.
+            // A lane that gave the socket back has not dropped it yet.
             Socket::Shared(shared) => (Socket::Shared(Arc::clone(&shared)), Some(shared)),
             #[cfg(feature = "tls")]
             Socket::Tls(_) => (self, None),
         }
     }
 
-    /// Undoes [`Socket::share`], if nobody else has it any more.
+    /// Undoes [`Socket::share`], if no other lane holds the socket any more.
     pub(crate) fn unshare(self) -> Socket {
         match self {
             Socket::Shared(shared) => Arc::try_unwrap(shared)
@@ -128,7 +129,7 @@ impl Socket {
         }
     }
 
-    /// Its lane is about to use it.
+    /// Claims the socket, because its lane is about to use it.
     pub(crate) fn claim(&self) -> Claim {
         match self {
             Socket::Shared(shared) => shared.claim(),
@@ -136,7 +137,7 @@ impl Socket {
         }
     }
 
-    /// Whether other lanes may borrow it: `None` never, false not now.
+    /// Whether other lanes may borrow the socket: `None` never, false not now.
     pub(crate) fn is_released(&self) -> Option<bool> {
         match self {
             Socket::Shared(shared) => Some(!shared.is_in_use()),
@@ -144,7 +145,7 @@ impl Socket {
         }
     }
 
-    /// It waits for a request.
+    /// Releases the socket, because it waits for a request.
     pub(crate) fn release(&self) {
         if let Socket::Shared(shared) = self {
             shared.release();
@@ -179,8 +180,8 @@ impl Socket {
         }
     }
 
-    /// Removes it from the lane's event loop, with its TLS state. A socket that is not quiet must
-    /// be woken at once.
+    /// Removes the socket from the lane's event loop, together with its TLS state. A socket that is
+    /// not quiet must be woken at once.
     pub(crate) fn rest(self) -> io::Result<StillSocket> {
         Ok(match self {
             Socket::Plain(tcp) => StillSocket::Plain(tcp.into_std()?),
@@ -273,7 +274,7 @@ impl AsyncWrite for Socket {
         each!(self, io => io.poll_flush(cx))
     }
 
-    /// Closes our side, with TLS after a `close_notify` (RFC 8446 section 6.1).
+    /// Closes the server's side, with TLS after a `close_notify` (RFC 8446 section 6.1).
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         each!(self, io => io.poll_shutdown(cx))
     }

@@ -12,18 +12,18 @@ use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
-/// Its lane uses it. Only its lane leaves this state, and only its lane enters it.
+/// The socket's own lane uses it. Only that lane enters and leaves this state.
 const IN_USE: u8 = 0;
-/// It waits for a request.
+/// The socket waits for a request.
 const IDLE: u8 = 1;
-/// Another lane has it.
+/// Another lane has the socket.
 const LENT: u8 = 2;
-/// It was lent, and waits for a request again.
+/// The socket was lent, and waits for a request again.
 const BACK: u8 = 3;
-/// It was lent, and its lane has to continue with it.
+/// The socket was lent, and its own lane has to continue with it.
 const DUE: u8 = 4;
 
-/// A plain socket, registered with the event loop of its lane. Another thread can duplicate it.
+/// A plain socket that is registered with its lane's event loop. Another thread can duplicate it.
 ///
 /// ```text
 ///   in use ──release──► idle ──lend──► lent ──give back──► back, due ──claim──► in use
@@ -35,12 +35,12 @@ pub(crate) struct SharedSocket {
     state: AtomicU8,
 }
 
-/// What its lane finds.
+/// The state of the socket that its lane finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Claim {
     /// The lane may use it.
     Own,
-    /// As `Own`, and it was lent since.
+    /// The lane may use it, and it was lent in the meantime.
     Back,
     /// Another lane has it.
     Lent,
@@ -55,7 +55,7 @@ impl SharedSocket {
         self.tcp
     }
 
-    /// Its lane is about to use it. Only the lane may call this.
+    /// Claims the socket for its lane, which is about to use it. Only the lane may call this.
     pub(crate) fn claim(&self) -> Claim {
         if self.is_in_use() {
             return Claim::Own;
@@ -70,24 +70,24 @@ impl SharedSocket {
         }
     }
 
-    /// It waits for a request: all input is read, and all output is written. Only the lane may call
-    /// this.
+    /// Releases the socket, which waits for a request: all input is read, and all output is
+    /// written. Only the lane may call this.
     pub(crate) fn release(&self) {
         debug_assert!(self.is_in_use(), "its lane uses it");
         self.state.store(IDLE, Ordering::Release);
     }
 
-    /// Whether its lane uses it. No other thread changes that.
+    /// Whether its own lane uses the socket. No other thread changes that.
     pub(crate) fn is_in_use(&self) -> bool {
         self.state.load(Ordering::Relaxed) == IN_USE
     }
 
-    /// Whether it waits for a request.
+    /// Whether the socket waits for a request.
     pub(crate) fn is_idle(&self) -> bool {
         matches!(self.state.load(Ordering::Relaxed), IDLE | BACK)
     }
 
-    /// Lends an idle socket: a duplicate, for the event loop of another thread.
+    /// Lends an idle socket. Returns a duplicate for the event loop of another thread.
     pub(crate) fn lend(&self) -> Option<net::TcpStream> {
         let before = self.state.load(Ordering::Relaxed);
         if !matches!(before, IDLE | BACK) {
@@ -99,7 +99,8 @@ impl SharedSocket {
         taken.is_ok().then(|| duplicate.into())
     }
 
-    /// The borrower has ended with it. `waits`: for a request, so that it can be lent again.
+    /// Records that the borrower is done. `waits`: the socket waits for a request, so it can be
+    /// lent again.
     pub(crate) fn give_back(&self, waits: bool) {
         debug_assert_eq!(self.state.load(Ordering::Relaxed), LENT, "another lane has it");
         self.state.store(if waits { BACK } else { DUE }, Ordering::Release);
@@ -116,8 +117,8 @@ impl AsFd for SharedSocket {
     }
 }
 
-/// The socket of a lane. As that of tokio, which cannot be read and shared: reading part of a buffer
-/// shows that the socket is empty, which saves a system call.
+/// Reads and writes for the owning lane, like tokio's type, which cannot be read and shared.
+/// Reading less than a full buffer shows that the socket is empty, which saves a system call.
 impl AsyncRead for &SharedSocket {
     fn poll_read(
         self: Pin<&mut Self>,

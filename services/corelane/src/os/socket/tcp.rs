@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// A TCP stream that can move between the event loops of lanes, without changes to the TLS state
+/// A TCP stream that can move between the event loops of lanes without changes to the TLS state
 /// above it.
 #[derive(Debug)]
 pub(crate) struct Tcp(Option<TcpStream>);
@@ -18,12 +18,12 @@ impl Tcp {
         Tcp(Some(stream))
     }
 
-    /// Removes it from the lane's event loop. Every use fails until [`Tcp::enter`].
+    /// Removes the stream from the lane's event loop. Every use fails until [`Tcp::enter`].
     pub(super) fn leave(&mut self) -> io::Result<net::TcpStream> {
         self.0.take().ok_or_else(absent)?.into_std()
     }
 
-    /// Registers with the event loop of the calling lane.
+    /// Registers the stream with the event loop of the calling lane.
     pub(super) fn enter(&mut self, stream: net::TcpStream) -> io::Result<()> {
         self.0 = Some(TcpStream::from_std(stream)?);
         Ok(())

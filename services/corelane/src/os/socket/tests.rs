@@ -22,7 +22,7 @@ fn lane<T: Send + 'static>(part: impl AsyncFnOnce() -> T + Send + 'static) -> T 
     thread::spawn(run).join().expect("the part ends well")
 }
 
-/// A socket and its client's socket, which blocks.
+/// Creates a socket and its client's socket, which blocks.
 fn plain() -> (Socket, std::net::TcpStream) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let client = std::net::TcpStream::connect(listener.local_addr().expect("its address"));
@@ -32,7 +32,7 @@ fn plain() -> (Socket, std::net::TcpStream) {
     (Socket::Plain(server), client.expect("a connection"))
 }
 
-/// A TLS socket and its client's socket, after the handshake.
+/// Creates a TLS socket and its client's socket, after the handshake.
 async fn secure() -> (Socket, client::TlsStream<TcpStream>) {
     let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a pair");
     let key = PrivateKeyDer::try_from(pair.signing_key.serialize_der()).expect("a key");

@@ -1,4 +1,4 @@
-//! Which of two formats of metrics a client prefers (RFC 9110 section 12.5.1).
+//! Chooses which of two metrics formats a client prefers (RFC 9110 section 12.5.1).
 
 use http::HeaderMap;
 use http::header::ACCEPT;
@@ -16,7 +16,8 @@ const OPENMETRICS: MediaType =
 
 const CLASSIC: MediaType = MediaType { kind: "text", subtype: "plain", versions: &["0.0.4"] };
 
-/// Whether the client prefers the older text format to OpenMetrics, which is also for clients that accept neither.
+/// Whether the client prefers the older text format to OpenMetrics. A client that accepts neither
+/// receives OpenMetrics.
 pub(super) fn prefers_classic(headers: &HeaderMap) -> bool {
     let values = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let ranges: Vec<_> = values.flat_map(|value| value.split(',')).collect();

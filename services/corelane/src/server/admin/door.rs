@@ -1,5 +1,5 @@
-//! Who may stay connected to the admin port. One client must not keep the probes of others out, so
-//! an address has few places, and a newcomer replaces a connection that waits.
+//! Decides who may stay connected to the admin port. One client must not lock out the probes of
+//! others, so an address has few places, and a new connection replaces one that waits.
 
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
@@ -10,10 +10,10 @@ use tokio::sync::Notify;
 
 use crate::load::peers::client_of;
 
-/// Maximum connections to the admin port.
+/// Maximum number of connections to the admin port.
 const CONNECTIONS: usize = 256;
 
-/// Maximum connections of one address.
+/// Maximum number of connections from one address.
 const OF_ADDRESS: usize = 32;
 
 /// The connections of the admin port.
@@ -27,20 +27,20 @@ pub(super) struct Door {
 #[derive(Debug)]
 struct AdminClient {
     address: IpAddr,
-    /// When it connected or had a request.
+    /// When the connection was opened or last had a request.
     active: Cell<u64>,
-    /// It has a request.
+    /// Whether the connection has a request.
     is_busy: Cell<bool>,
-    /// It has to leave.
+    /// Notified when the connection has to close.
     leave: Notify,
 }
 
-/// A connection among those of the admin port, until it is dropped.
+/// The place of a connection at the admin port, released when dropped.
 #[derive(Debug)]
 pub(super) struct DoorPlace {
     door: Rc<Door>,
     client: Rc<AdminClient>,
-    /// Unset once another connection has replaced it.
+    /// Invalid once another connection has taken the place.
     key: usize,
 }
 
@@ -50,8 +50,8 @@ impl Door {
         self.moment.get()
     }
 
-    /// A place for a connection of `address`; `None` if there is none, because all connections that
-    /// it could replace have a request.
+    /// Takes a place for a connection from `address`; `None` if there is none, because all
+    /// connections that it could replace have a request.
     pub(super) fn enter(self: &Rc<Self>, address: IpAddr) -> Option<DoorPlace> {
         let address = client_of(address);
         let crowd = match self.of(address) {
@@ -70,7 +70,7 @@ impl Door {
         Some(DoorPlace { door: Rc::clone(self), client, key })
     }
 
-    /// Connections of an address.
+    /// Number of connections from an address.
     fn of(&self, address: IpAddr) -> usize {
         self.inside.borrow().iter().filter(|(_, client)| client.address == address).count()
     }
@@ -82,7 +82,7 @@ impl Door {
         addresses.max_by_key(|&address| self.of(address))
     }
 
-    /// The connection of an address that has waited longest without a request.
+    /// The connection from an address that has waited longest without a request.
     fn longest_idle(&self, address: IpAddr) -> Option<usize> {
         let inside = self.inside.borrow();
         let idle = inside.iter().filter(|(_, c)| c.address == address && !c.is_busy.get());
@@ -96,7 +96,7 @@ impl DoorPlace {
         self.client.leave.notified().await;
     }
 
-    /// A request begins or ends.
+    /// Records that a request begins or ends.
     pub(super) fn set_busy(&self, is_busy: bool) {
         self.client.is_busy.set(is_busy);
         self.client.active.set(self.door.next());

@@ -35,7 +35,7 @@ pub(super) struct ServerView {
     pub(super) busy_window_ms: f64,
     pub(super) connections_in_transit: u64,
     pub(super) lanes: Vec<LaneView>,
-    /// The load tables of all lanes as one, for the page.
+    /// The merged load tables of all lanes, for the page.
     #[serde(skip)]
     pub(super) costs: Vec<CostView>,
 }
@@ -75,14 +75,14 @@ pub(super) struct LaneView {
     pub(super) cpu: Option<usize>,
     pub(super) pinned: bool,
     pub(super) busy: f64,
-    /// The part of the slow lane, for the page.
+    /// The slow lane's part of the busy share, for the page.
     #[serde(skip)]
     pub(super) slow_busy: f64,
     pub(super) stalled: bool,
     pub(super) polling: Option<Polling>,
     pub(super) connections: u64,
     pub(super) connections_parked: u64,
-    /// Connections in its inbox; `None` without an acceptor.
+    /// Number of connections in the lane's inbox; `None` without an acceptor.
     pub(super) connections_queued: Option<usize>,
     pub(super) in_flight: u64,
     pub(super) upgraded: u64,
@@ -149,7 +149,7 @@ pub(super) struct Totals {
 pub(super) struct RouteView {
     pub(super) route: String,
     pub(super) method: &'static str,
-    /// Whether the slow lane serves it.
+    /// Whether the slow lane serves the kind.
     pub(super) slow: bool,
     pub(super) observations: u64,
     pub(super) share: f64,
@@ -157,11 +157,11 @@ pub(super) struct RouteView {
     pub(super) service_ms: Spread,
 }
 
-/// A row of the load table of all lanes.
+/// A row of the merged load tables.
 #[derive(Debug)]
 pub(super) struct CostView {
     pub(super) row: RouteView,
-    /// Lanes that serve it on their slow lane.
+    /// Number of lanes that serve the kind on their slow lane.
     pub(super) slow_on: usize,
 }
 
@@ -260,20 +260,20 @@ impl LaneView {
     }
 }
 
-/// Those of a lane with the most lane time.
+/// The kinds of a lane with the most lane time.
 fn top(table: &LoadTable, route: impl Fn(usize) -> String) -> Vec<RouteView> {
     let rows = LoadTable::merge([table].into_iter());
     views(&rows, route).take(TOP).map(|(_, view)| view).collect()
 }
 
-/// The load tables of all lanes as one.
+/// The merged load tables of all lanes.
 fn costs(shared: &Shared) -> Vec<CostView> {
     let rows = LoadTable::merge(shared.lanes.iter().map(|lane| &lane.load_table));
     let views = views(&rows, |index| shared.routes().name(index).to_owned());
     views.take(COSTS).map(|(row, view)| CostView { row: view, slow_on: row.slow_on }).collect()
 }
 
-/// The kinds of request, those with the most lane time (number times mean) first.
+/// The kinds of requests, beginning with those with the most lane time (number times mean).
 fn views(rows: &[Row], route: impl Fn(usize) -> String) -> impl Iterator<Item = (&Row, RouteView)> {
     let held = |row: &Row| row.lane.0.as_secs_f64() * row.observations as f64;
     let mut rows: Vec<_> = rows.iter().collect();
@@ -299,12 +299,12 @@ impl Spread {
     }
 }
 
-/// In milliseconds, rounded to the microsecond.
+/// Converts to milliseconds, rounded to the microsecond.
 fn millis(duration: Duration) -> f64 {
     duration.as_micros() as f64 / 1e3
 }
 
-/// Rounded to a thousandth.
+/// Rounds to a thousandth.
 fn rounded(share: f64) -> f64 {
     (share * 1e3).round() / 1e3
 }

@@ -1,6 +1,6 @@
-//! The admin port: probes, metrics and `/lanes`, on a separate thread that is never pinned.
+//! The admin port: serves probes, metrics and `/lanes` on a separate thread that is never pinned.
 //!
-//! So a lane that is saturated, or stuck in a handler, does not fail a probe or a scrape.
+//! A lane that is saturated, or stuck in a handler, therefore does not fail a probe or a scrape.
 
 mod accept;
 mod door;
@@ -43,13 +43,13 @@ pub(crate) fn is_own(path: &str) -> bool {
     PATHS.contains(&path) || pages::FILES.iter().any(|(file, ..)| *file == path)
 }
 
-/// For a whole header, and between two requests.
+/// Time for a whole header, and between two requests.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum age of a connection, so that no client occupies the port: probes must get through.
 const CONNECTION_AGE: Duration = Duration::from_secs(60);
 
-/// For the request in flight when a connection reaches its age.
+/// Time for the request in flight when a connection reaches its maximum age.
 const LAST_REQUEST: Duration = Duration::from_secs(5);
 
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -91,7 +91,7 @@ pub(crate) async fn run(
     }
 }
 
-/// Serves a connection, if there is a place for it, until another takes that.
+/// Serves a connection, if there is a place for it, until another connection takes the place.
 fn admit(admin: &Rc<Admin>, door: &Rc<Door>, socket: TcpStream, peer: SocketAddr) {
     let Some(place) = door.enter(peer.ip()) else { return };
     let admin = Rc::clone(admin);
@@ -155,7 +155,7 @@ impl Admin {
         only_read(request, || answer(self))
     }
 
-    /// Links to every page, also to those of the service.
+    /// Links to every page, including those of the service.
     fn index(&self) -> Response<Full<Bytes>> {
         let pages = self.settings.pages.iter().map(|page| (page.path, page.about));
         page(pages::index(self.shared.phase().name(), self.shared.ready(), pages))

@@ -1,11 +1,12 @@
-//! The text format of Prometheus before OpenMetrics, version 0.0.4, for scrapers that know no other.
+//! The Prometheus text format that preceded OpenMetrics, version 0.0.4, for scrapers that support
+//! no other.
 
 use std::fmt::Write;
 
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// OpenMetrics text in the older format: a counter is named as its series, which end in `_total`, and there are no
-/// exemplars.
+/// Converts OpenMetrics text to the older format: a counter has the name of its series, which end
+/// in `_total`, and there are no exemplars.
 pub(crate) fn from_openmetrics(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut help = "";
@@ -20,7 +21,7 @@ pub(crate) fn from_openmetrics(text: &str) -> String {
                     family(&mut out, rest, std::mem::take(&mut help));
                     continue;
                 }
-                // Units and the end.
+                // Units and the end marker.
                 _ => continue,
             },
             _ => without_exemplar(line),
@@ -47,7 +48,7 @@ fn family(out: &mut String, declared: &str, help: &str) {
     let _ = writeln!(out, "# TYPE {name}{suffix} {kind}");
 }
 
-/// A series without the exemplar after its value. A label may contain a `#`.
+/// A series without the exemplar after its value. A label value may contain a `#`.
 fn without_exemplar(line: &str) -> &str {
     let (mut quoted, mut escaped) = (false, false);
     for (at, byte) in line.bytes().enumerate() {

@@ -1,4 +1,4 @@
-//! Settings of the server as series, for rules to compare with.
+//! Settings of the server as series, with which rules can compare.
 
 use std::fmt;
 

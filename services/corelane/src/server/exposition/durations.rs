@@ -1,5 +1,5 @@
-//! The histogram of requests' durations. Written as text, because `prometheus_client` takes exemplars
-//! from its own histograms only.
+//! The histogram of request durations. It is written as text, because `prometheus_client` accepts
+//! exemplars only from its own histograms.
 
 use std::fmt::{self, Write};
 
@@ -11,7 +11,7 @@ const DURATION: Family = Family::histogram(
     "Time from a request's header to the head of its response, without the phase write",
 );
 
-/// Appends the family.
+/// Appends the metric family.
 pub(super) fn append(out: &mut String, shared: &Shared) -> fmt::Result {
     let (name, help) = DURATION.text();
     writeln!(out, "# HELP {name} {help}\n# TYPE {name} histogram")?;

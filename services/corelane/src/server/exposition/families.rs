@@ -109,7 +109,8 @@ pub(super) const OF_LANES: &[OfLane] = &[
 
 pub(super) type ByReason = (Family, fn(&LaneMetrics) -> Vec<(&'static str, u64)>);
 
-/// Families with one value for each lane and reason, and for what the acceptor rejected before there was a lane.
+/// Families with one value for each lane and reason. One more value per reason counts connections
+/// that the acceptor rejected before they had a lane.
 pub(super) const REFUSED: &[ByReason] = &[
     counter(
         "corelane_connections_refused",
@@ -149,7 +150,7 @@ pub(super) const PLANS: Family = Family::counter(
 
 pub(super) type OfRow = (Family, fn(&Row) -> Value);
 
-/// Families with one value for each row of the load table, merged over lanes.
+/// Families with one value for each row of the load table, merged across lanes.
 pub(super) const OF_LOAD_TABLE: &[OfRow] = &[
     counter("corelane_load_table_observations", "Requests observed by the load table", |row| {
         row.observations.into()

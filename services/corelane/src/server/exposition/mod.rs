@@ -1,7 +1,7 @@
-//! Renders the shards as OpenMetrics text, on the admin thread.
+//! Renders the lanes' counters as OpenMetrics text, on the admin thread.
 //!
 //! Rendering takes no locks and no lane time: counters are read while lanes write them. Its cost
-//! depends on the number of lanes and routes, not of connections or requests.
+//! depends on the number of lanes and routes, not on the number of connections or requests.
 
 pub(crate) mod classic;
 mod config;
@@ -45,7 +45,7 @@ pub(crate) struct Exposition {
     registry: Registry,
     shared: Arc<Shared>,
     registered: Vec<Registered>,
-    /// Length of the last output, as an estimate for the next.
+    /// Length of the last output, as an estimate for the next output.
     length: Cell<usize>,
 }
 
@@ -93,7 +93,7 @@ struct LaneCollector {
     shared: Arc<Shared>,
     /// Index of each lane, as a label.
     lanes: Vec<String>,
-    /// Codes with their own label, then the label for others.
+    /// Status codes with their own label, then the label for other codes.
     codes: Vec<String>,
 }
 
@@ -177,7 +177,8 @@ impl LaneCollector {
         }
         let mut series = STALLS.begin(out)?;
         for (lane, shared) in self.each() {
-            // Includes those without requests, because a rate needs the 0 before the first.
+            // Includes routes without requests, because a rate needs the 0 before the first
+            // request.
             for (index, route) in self.shared.routes().names().enumerate() {
                 series.add(&[("lane", lane), ("route", route)], shared.stalls.of(index))?;
             }

@@ -1,4 +1,5 @@
-//! Metrics of the process, read from procfs(5), and of its cgroup: CPUs, throttling and the limit of memory.
+//! Metrics of the process, read from procfs(5), and of its cgroup: CPUs, throttling and the memory
+//! limit.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ const MEMORY_LIMIT: Family =
 
 type OfThrottling = (Family, fn(&Throttling) -> Value);
 
-/// Families that are omitted where the cgroup has no quota counters. Without a quota they stay 0.
+/// Families that are omitted if the cgroup has no quota counters. Without a quota they stay 0.
 const OF_THROTTLING: &[OfThrottling] = &[
     counter(
         "corelane_cpu_periods",
@@ -72,7 +73,7 @@ const MOST_FILES: Family = Family::gauge("process_max_fds", "Maximum open files"
 pub(crate) struct ProcessCollector;
 
 impl Collector for ProcessCollector {
-    /// Values that cannot be read are omitted.
+    /// Omits values that cannot be read.
     fn encode(&self, mut out: DescriptorEncoder) -> fmt::Result {
         let Ok(process) = Process::myself() else { return Ok(()) };
         if let Ok(stat) = process.stat() {

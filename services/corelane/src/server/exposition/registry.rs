@@ -1,4 +1,4 @@
-//! Metrics that the service registered itself.
+//! Metrics that the service itself registered.
 
 use std::fmt::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
 
-/// Begins the names of the server's own families.
+/// Prefix of the server's own families.
 const RESERVED: &str = "corelane_";
 
-/// Begins the lines of a family.
+/// Prefix of the first line of a family.
 const HELP: &str = "# HELP ";
 
 /// A registry of the service.
@@ -21,20 +21,20 @@ fn read(registry: &Registered) -> Result<String, fmt::Error> {
     text::encode_registry(&mut text, &registry).map(|()| text)
 }
 
-/// The name that a line begins a family with.
+/// The name of the family that begins with this line.
 fn family(line: &str) -> Option<&str> {
     line.strip_prefix(HELP)?.split(' ').next()
 }
 
-/// The first family whose name is the server's.
+/// The first family whose name is reserved for the server.
 pub(crate) fn reserved(registry: &Registered) -> Option<String> {
     let text = read(registry).ok()?;
     let mut names = text.lines().filter_map(family);
     names.find(|name| name.starts_with(RESERVED)).map(str::to_owned)
 }
 
-/// Appends the metrics of a registry. Those that have got a name of the server's since the start are
-/// left out, because a scrape with two families of one name is rejected as a whole.
+/// Appends the metrics of a registry. Metrics that were registered after the start under a reserved
+/// name are omitted, because a scrape with two families of the same name is rejected as a whole.
 pub(super) fn append(out: &mut String, registry: &Registered) -> fmt::Result {
     let text = read(registry)?;
     let mut is_ours = false;

@@ -1,4 +1,4 @@
-//! Metrics of TLS: handshakes and the certificate.
+//! TLS metrics: handshakes and the certificate.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,11 +1,11 @@
-//! Renders `/lanes` as HTML. The script only fetches it again, and adds rates and charts.
+//! Renders `/lanes` as HTML. The script only fetches the page again, and adds rates and charts.
 
 use std::fmt::{self, Display, Write};
 
 use super::{Bytes, Escaped, Grouped, HEAD, PhaseLabel, Time, facts};
 use crate::server::admin::lanes::{CostView, LaneView, ServerView, Spread};
 
-/// The whole page.
+/// Renders the whole page.
 pub(in crate::server::admin) fn render(view: &ServerView) -> Result<String, fmt::Error> {
     let mut out = String::with_capacity(16 * 1024);
     let phase = PhaseLabel { phase: view.phase, ready: view.ready };
@@ -46,7 +46,7 @@ impl Display for Counter<'_> {
     }
 }
 
-/// A bar over the whole width: the part of the lane, then that of its slow lane.
+/// A bar across the whole width: the lane's part, then its slow lane's part.
 struct Bar<'a> {
     label: &'a str,
     lane: f64,
@@ -199,7 +199,7 @@ fn lane_facts(out: &mut String, lane: &LaneView) -> fmt::Result {
     Ok(())
 }
 
-/// The load tables of all lanes as one.
+/// Renders the merged load tables of all lanes.
 fn costs(out: &mut String, view: &ServerView) -> fmt::Result {
     out.push_str(
         "<section aria-labelledby=\"costs\">\n<h2 id=\"costs\">Expected cost of each route</h2>\n",

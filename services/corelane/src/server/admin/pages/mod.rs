@@ -1,4 +1,4 @@
-//! The pages of the admin port for people. They load nothing from elsewhere, and need no script.
+//! The pages of the admin port for people. They load nothing from other sites and need no script.
 
 pub(super) mod lanes;
 
@@ -10,12 +10,12 @@ pub(super) const FILES: [(&str, &str, &str); 2] = [
     ("/live.js", "text/javascript; charset=utf-8", include_str!("live.js")),
 ];
 
-/// Only the files of the admin port, and what its pages fetch from it.
+/// Allows only the files of the admin port, and the data that its pages fetch from it.
 pub(super) const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; \
      img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// Links are relative, so that pages work behind a proxy that adds a prefix, such as that of `kubectl proxy`.
-/// The icon: four lanes.
+/// Links are relative, so that pages work behind a proxy that adds a prefix, such as `kubectl
+/// proxy`. The icon shows four lanes.
 const HEAD: &str = "<!doctype html>
 <html lang=\"en\">
 <head>
@@ -45,7 +45,7 @@ impl<T: Display> Display for Escaped<T> {
     }
 }
 
-/// Whether the replica serves, for the top of a page.
+/// Shows whether the replica serves, at the top of a page.
 struct PhaseLabel<'a> {
     phase: &'a str,
     ready: bool,
@@ -58,7 +58,7 @@ impl Display for PhaseLabel<'_> {
     }
 }
 
-/// Terms and what they are.
+/// Renders terms and their values.
 fn facts<'a>(out: &mut String, facts: impl IntoIterator<Item = (&'a str, String)>) -> fmt::Result {
     out.push_str("<dl class=\"facts\">\n");
     for (name, fact) in facts {
@@ -68,7 +68,7 @@ fn facts<'a>(out: &mut String, facts: impl IntoIterator<Item = (&'a str, String)
     Ok(())
 }
 
-/// The pages of the server, and what each shows.
+/// The server's pages, and what each page shows.
 const PAGES: [(&str, &str); 4] = [
     (
         "/lanes",
@@ -119,7 +119,7 @@ impl Display for Grouped {
     }
 }
 
-/// Milliseconds, in the unit that suits them.
+/// Milliseconds, in a suitable unit.
 struct Time(f64);
 
 impl Display for Time {
@@ -138,7 +138,7 @@ impl Display for Time {
     }
 }
 
-/// A time in a unit and the next smaller one.
+/// Renders a time in a unit and the next smaller one.
 fn two(
     f: &mut fmt::Formatter<'_>,
     seconds: u64,
@@ -152,7 +152,7 @@ fn two(
     }
 }
 
-/// Bytes, in the largest binary unit that has a whole number of them, or about so many.
+/// Bytes, in the largest suitable binary unit.
 struct Bytes(u64);
 
 impl Display for Bytes {
@@ -165,7 +165,7 @@ impl Display for Bytes {
     }
 }
 
-/// About three digits, without zeros at the end.
+/// Renders about three digits, without trailing zeros.
 fn digits(value: f64) -> String {
     let places = if value < 10.0 { 2 } else { usize::from(value < 100.0) };
     let text = format!("{value:.places$}");
