@@ -10,46 +10,46 @@ HEAD = f"""\
 {WRITTEN}
 # Metrics
 
-*Reference.* This page describes what all series that Corelane exposes have in common; each part has a page that lists its
-series. Tests compare this catalogue with the running parts, in both directions: names, types,
-labels, help texts, and the number of series. They also check that dashboards and rules use nothing else.
+*Reference.* This page describes the common properties of all series that Corelane exposes. A separate page lists the series of
+each part. Tests compare the names, types, labels, help texts and number of series in this catalogue with the running parts,
+in both directions. The tests also check that dashboards and rules use no other series.
 
-Units are base units, and counters end in `_total`, as Prometheus recommends. Without a unit a value is a count, or 1 for
-true. The type of a series names its unit if its name does not. A histogram is the three series `_bucket` (with the label `le`), `_sum` and `_count`. [Alerts](../dashboards/alerts.md)
-describes their use.
+Units are base units, and counters end in `_total`, as Prometheus recommends. A value without a unit is a count, or 1 for
+true. If the name of a series does not contain the unit, the type column does. A histogram consists of the three series
+`_bucket` (with the label `le`), `_sum` and `_count`. [Alerts](../dashboards/alerts.md) describes how to use the series.
 
 ## Targets
 
-Every series has the labels of its target as well:
+Every series also has the labels of its target:
 
 | label | value |
 |---|---|
-| `job` | the kind of target: second column of the next table; also `prometheus`, `alertmanager` |
-| `service` | the service or gateway that the pod belongs to, by the pod label `corelane/service` |
-| `namespace` | the namespace of the pod; locally the instance of `make up` |
-| `pod` | the pod; locally the process, such as `server-0` |
-| `node` | the node of the pod; only on a cluster |
-| `cluster` | the cluster, only where series of several are kept together (external label of Prometheus) |
-| `instance` | the address that is scraped |
+| `job` | target type: `prometheus`, `alertmanager`, or a value from the second column of the next table |
+| `service` | the service or gateway named by the pod label `corelane/service` |
+| `namespace` | the pod's namespace, or the instance of a local `make up` |
+| `pod` | the pod, or the local process, such as `server-0` |
+| `node` | the pod's node (only on a cluster) |
+| `cluster` | the cluster, if one store holds the series of several clusters (external label of Prometheus) |
+| `instance` | the scraped address |
 
-k6 writes its series `k6_` into Prometheus itself, without `job`.
+k6 writes its `k6_` series directly to Prometheus, without the label `job`.
 
 ## Cost
 
-The number of series in the example of each part, which its page describes. Most are histogram buckets: one for each bound, `+Inf`, `_sum` and `_count`.
-A sample takes [1 to 2 bytes](https://prometheus.io/docs/prometheus/latest/storage/) on disk: 2,500 series scraped every
-15 s are 14 to 29 MB a day.
+The table counts the series in the example that the page of each part describes. Most of them belong to histograms, with one
+series for each bound, `+Inf`, `_sum` and `_count`. A sample uses
+[1 to 2 bytes](https://prometheus.io/docs/prometheus/latest/storage/) on disk, so 2,500 series scraped every 15 s use 14 to 29 MB a day.
 """
 
 LATE = """
 ## Late series
 
-A counter is *late* if its series appear with their first event, such as the first 500 of a route on a lane. `rate` and
-`increase` see only steps between two values, so they miss the step from no series to its first value: a burst of errors
-within one scrape would count as none. All other counters are exposed at 0 from the start, with every combination of their
-labels, so only what precedes the first scrape of a process is missed.
+A counter is *late* if each of its series appears only with the first event, such as the first 500 of a route on a lane. `rate` and
+`increase` detect only steps between two values, so they miss the step from no series to the first value. A burst of errors
+within one scrape interval would go unnoticed. All other counters are exposed at 0 from the start, with every combination of
+their labels, so `rate` misses only the events before the first scrape of a process.
 
-Rules and dashboards count what appeared in a window from 0, before they sum:
+Before they sum, rules and dashboards therefore count series that appeared within a window from 0:
 
 ```promql
 (
@@ -61,19 +61,19 @@ Rules and dashboards count what appeared in a window from 0, before they sum:
 rate(SERIES[5m])
 ```
 
-LABELS are the labels that the series has in addition to the labels of its target. The inner `unless` excludes a
-target if its process started before the window and no scrape succeeded at the beginning of the window, because the
-counters of that moment are unknown. Therefore old requests do not count again after a failed scrape or in a new Prometheus. If you
-change a relabeling so that it begins to keep series of running replicas, their old requests count once.
+LABELS are the labels of the series except for the labels of its target. The inner `unless` excludes a target whose counter
+values at the beginning of the window are unknown, because its process started earlier and no scrape succeeded at that time.
+Old requests are therefore not counted again after a failed scrape or in a new Prometheus. If you change
+relabeling so that Prometheus starts to keep series of running replicas, their old requests are counted once.
 
-The alternative is to expose every route, method and class of codes at 0. That would add up to 5 × `lanes` × `kinds` counters
-and 95 × `lanes` × `routes` series of histograms to each replica. Learnt routes and the responses that Envoy counts would still
-be late. Counting from 0 adds no series to a replica; Prometheus evaluates it in about three times the time of `rate` alone.
-Prometheus can also take the start of a series from its target (`created-timestamp-zero-ingestion`), but that is experimental
-and off by default, and Envoy does not expose it.
+The alternative is to expose every route, method and status class at 0. That would add up to 5 × `lanes` × `kinds` counters
+and 95 × `lanes` × `routes` histogram series to each replica. Series of learnt routes and Envoy's response counters would still
+be late. Counting from 0 adds no series to a replica, but the expression takes Prometheus about three times as long as `rate` alone.
+Prometheus can also read the start time of a series from its target (`created-timestamp-zero-ingestion`). That feature is
+experimental and off by default, and Envoy does not expose start times.
 
-Tests compare the mark *Late* with the running parts, and check that every rule and panel reads late series in this way. Use the
-records, such as `route:corelane_requests:rate5m`, in your own rules.
+Tests compare the mark *Late* with the running parts and check that every rule and panel reads late series with this
+expression. In your own rules, use the recorded series, such as `route:corelane_requests:rate5m`.
 """
 
 
@@ -98,8 +98,8 @@ def _adds(part: Part) -> tuple[str]:
         name: part.total({**part.example, name: figure + 1}) - part.total()
         for name, figure in part.example.items()
     }
-    words = [f"one more of `{name}`: {added:,}" for name, added in more.items()]
-    return ("; ".join(words) or "nothing",)
+    words = [f"{added:,} per additional `{name}`" for name, added in more.items()]
+    return (", ".join(words) or "none",)
 
 
 def _part(part: Part) -> str:
@@ -119,7 +119,7 @@ def _part(part: Part) -> str:
     if part.prefixes:
         rows = [(f"`{it.name}`", f"`{it.pattern}`", it.meaning) for it in part.prefixes]
         table = _table(("prefix of the series", "pattern of the stats_matcher", "subject"), rows)
-        most = f"In the example these are at most {part.most:,} series in total.\n"
+        most = f"In the example, these prefixes cover at most {part.most:,} series.\n"
         sections.append(f"## {part.title}: included prefixes\n\n{most}\n{table}")
     return "\n".join(sections)
 
@@ -130,7 +130,7 @@ def _figures(part: Part) -> list[str]:
         return [f"{example}\n"]
     rows = [(f"`{name}`", what, part.example[name]) for name, what in part.figures.items()]
     return [
-        f"The number of series depends on these figures. {example}\n",
+        f"The number of series depends on the following figures. {example}\n",
         _table(("figure", "meaning", "e.g."), rows),
     ]
 
