@@ -1,4 +1,4 @@
-//! The whole of a service's process: from its command line to its exit code.
+//! A service's whole process, from its command line to its exit code.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -18,18 +18,18 @@ use crate::settings::Config;
 use crate::start::{BoxError, Logged, Ready, Start};
 use crate::telemetry;
 
-/// Environment variables with this prefix are settings.
+/// Prefix of the environment variables that are settings.
 const PREFIX: &str = "CORELANE_";
 
-/// Variables of the command `corelane` and of the local cluster.
+/// Variables that belong to the command `corelane` and to the local cluster.
 const OTHERS: &[&str] =
     &["CORELANE_CAPACITY_", "CORELANE_CHECK_", "CORELANE_CLUSTER_STATE", "CORELANE_HOME"];
 
-/// With this variable, a service prints the schema of its settings instead of running, as with `--schema`. A program
-/// with flags of its own may not know that flag.
+/// If this variable is set, a service prints the schema of its settings instead of running, as with
+/// `--schema`. A program with its own flags may not know that flag.
 const PRINT_SCHEMA: &str = "CORELANE_PRINT_SCHEMA";
 
-/// A service, before it is run. `C` is the type of its own settings, made by
+/// A service before it runs. `C` is the type of its own settings, created by
 /// [`settings!`](crate::settings); `()` has none.
 ///
 /// The [crate](crate) has an example with settings and metrics.
@@ -72,13 +72,14 @@ impl<C> fmt::Debug for App<C> {
 }
 
 impl<C: Keys> App<C> {
-    /// A service with the name of its program, its version, usually `env!("CARGO_PKG_VERSION")`, and a line
-    /// about it for the help. Name and version are also those of its spans.
+    /// Creates a service with the name of its program, its version, usually
+    /// `env!("CARGO_PKG_VERSION")`, and a line that describes it in the help. Its spans also carry
+    /// the name and version.
     ///
     /// # Panics
     ///
-    /// A key of the service's own settings is one of the platform's, or has the name of another flag. `--help`
-    /// lists those.
+    /// A key of the service's own settings is also a key of the platform, or has the name of
+    /// another flag. `--help` lists these.
     pub fn new(name: &'static str, version: &'static str, about: &'static str) -> Self {
         let keys = Config::<C>::keys();
         for (at, key) in keys.iter().enumerate() {
@@ -101,51 +102,53 @@ impl<C: Keys> App<C> {
         }
     }
 
-    /// The arguments after the name of the program. The default are those of the process. A program with
-    /// flags or subcommands of its own passes what is left of them.
+    /// Sets the arguments after the program's name. By default they are the arguments of the
+    /// process. A program with its own flags or subcommands passes the remaining arguments.
     pub fn arguments<A: Into<OsString>>(mut self, arguments: impl IntoIterator<Item = A>) -> Self {
         self.arguments = Some(arguments.into_iter().map(Into::into).collect());
         self
     }
 
-    /// The default of a key in this service, in place of the platform's: such as `listen` from a variable
-    /// that the service has had before.
+    /// Sets the default of a key in this service, which replaces the platform's default. For
+    /// example, `listen` may come from a variable that the service used before.
     ///
     /// # Panics
     ///
-    /// There is no such key.
+    /// The key does not exist.
     pub fn preset(mut self, key: &'static str, value: impl Into<String>) -> Self {
         let known = Config::<C>::keys().iter().any(|known| known.name == key);
         assert!(known, "there is no key {key}");
-        // As long as the other defaults.
+        // Lives as long as the other defaults.
         self.presets.push((key, Box::leak(value.into().into_boxed_str())));
         self
     }
 
-    /// The templates of the routes, such as `/orders/{id}`: for metrics, the load table and faults. See
-    /// [`Builder::routes`]. A service that names its routes itself, as with `corelane::axum::LearnRoutes`,
-    /// needs them only for faults.
+    /// Sets the route templates, such as `/orders/{id}`, for metrics, the load table and faults.
+    /// See [`Builder::routes`]. A service that names its routes itself, for example with
+    /// `corelane::axum::LearnRoutes`, needs them only for faults.
     pub fn routes(mut self, templates: impl IntoIterator<Item = &'static str>) -> Self {
         self.routes = templates.into_iter().collect();
         self
     }
 
-    /// Checks the service's own settings beyond what their parsers do, such as two that contradict each
-    /// other. The second argument is the name of the replica. Also `--check` calls it.
+    /// Checks the service's own settings beyond what their parsers do, for example two settings
+    /// that contradict each other. The second argument is the name of the replica. `--check` calls
+    /// it too.
     pub fn check(mut self, check: fn(&C, &str) -> Result<(), ConfigErrors>) -> Self {
         self.check = check;
         self
     }
 
-    /// Changes the server's builder, after the settings of the platform: for pages of the admin port, or
-    /// collectors. The observer of requests is the platform's own and replaces another.
+    /// Changes the server's builder after the platform's settings are applied, to add pages to the
+    /// admin port, or collectors. The platform's own observer of requests replaces any other.
     pub fn extend(mut self, extend: impl FnOnce(Builder) -> Builder + 'static) -> Self {
         self.extend = Box::new(extend);
         self
     }
 
-    /// Runs the process with its command line and environment, and returns its exit code. Errors are lines on
-    /// standard error. With `log.format = json` they are JSON, except for those of the settings.
+    /// Runs the process with its command line and environment, and returns its exit code. Errors
+    /// are printed as lines on standard error. With `log.format = json` they are JSON, except for
+    /// errors in the settings.
     ///
     /// | code | meaning |
     /// |---|---|
@@ -153,14 +156,14 @@ impl<C: Keys> App<C> {
     /// | 1 | the drain cut a request, or something failed |
     /// | 64 | the command line or a setting is wrong |
     ///
-    /// The variable `CORELANE_PRINT_SCHEMA` has the effect of `--schema`. `corelane up` sets it to determine whether a
-    /// program is such a service, and which settings it has.
+    /// The variable `CORELANE_PRINT_SCHEMA` has the effect of `--schema`. `corelane up` sets it to
+    /// determine whether a program is such a service, and which settings it has.
     ///
-    /// `serve` gets the service's own settings and a [`Start`] whose sockets are open. It calls
-    /// [`Start::serve`], and may work before and after it.
+    /// `serve` receives the service's own settings and a [`Start`] whose sockets are open. It calls
+    /// [`Start::serve`], and may do other work before and after it.
     ///
-    /// This blocks the thread. It may be called within `#[tokio::main]`, whose tasks then need other threads:
-    /// the flavour `multi_thread`, which is tokio's default.
+    /// This blocks the thread. It may be called within `#[tokio::main]`, whose tasks then need
+    /// other threads: the flavour `multi_thread`, which is tokio's default.
     pub fn run<F>(self, serve: F) -> ExitCode
     where
         F: FnOnce(C, Start) -> Result<Drained, BoxError>,
@@ -192,7 +195,7 @@ impl<C: Keys> App<C> {
         Program { name, version, about, prefix: PREFIX, others: OTHERS, keys: self.keys() }
     }
 
-    /// All keys with the defaults of this service.
+    /// All keys, with the defaults of this service.
     fn keys(&self) -> Vec<Key> {
         let mut keys = Config::<C>::keys();
         for (name, default) in &self.presets {
@@ -268,8 +271,8 @@ impl<C: Keys> App<C> {
         })
     }
 
-    /// For `services/fuzz`: the output of `--check` without effective values and every value, or `None` for
-    /// help or the version. `open` returns the text of a file.
+    /// For `services/fuzz`: returns every value and the output of `--check` without effective
+    /// values, or `None` for help or the version. `open` returns the text of a file.
     #[cfg(feature = "fuzzing")]
     #[doc(hidden)]
     pub fn accepted(
@@ -322,7 +325,7 @@ mod tests {
         let ours = runtime.builder().traces(telemetry::traces(&otlp, runtime.request_ids));
         let library = Server::builder().bind("127.0.0.1:8080".parse().expect("an address"));
         let library = library.admin(runtime.admin_listen);
-        // These two cost something, which a library leaves to its user.
+        // These two features cost something, so the library leaves them to its user.
         let library = library.request_ids(true).traces(corelane::Traces::PassOn);
         assert_eq!(format!("{ours:#?}"), format!("{library:#?}"));
         assert_eq!(runtime.tls_reload, corelane::Tls::new("", "").reload);

@@ -15,8 +15,8 @@ use crate::{config, process};
 /// `--version`, 64 after errors, all of which are printed.
 ///
 /// Variables with one of `prefixes` that belong to no flag are errors, because they are probably
-/// misspelt. Those that Kubernetes sets for a Service are ignored, and an empty variable is unset. Words are
-/// not case-sensitive.
+/// misspelt. Variables that Kubernetes sets for a Service are ignored, and an empty variable counts
+/// as unset. Words are not case-sensitive.
 ///
 /// ```no_run
 /// use std::process::ExitCode;
@@ -44,7 +44,7 @@ pub fn parse<T: Parser>(prefixes: &[&str]) -> Result<T, ExitCode> {
     T::from_arg_matches(&matches).map_err(|error| exit_all(vec![error], command))
 }
 
-/// Like [`parse`], for a command that is not derived.
+/// Reads like [`parse`], for a command that is not derived.
 pub fn read(command: &Command, prefixes: &[&str]) -> Result<ArgMatches, ExitCode> {
     let misspelt = unknown(command, prefixes, std::env::vars_os());
     let mut errors = match parse_all(tolerant(command.clone()), std::env::args_os().collect()) {
@@ -57,13 +57,14 @@ pub fn read(command: &Command, prefixes: &[&str]) -> Result<ArgMatches, ExitCode
     Err(exit_all(errors, command.clone()))
 }
 
-/// Parses a command line. After a wrong value or an unknown flag it continues without it, to find all errors.
+/// Parses a command line. After a wrong value or an unknown flag it continues without that
+/// argument, to find all errors.
 fn parse_all(
     mut command: Command,
     mut arguments: Vec<OsString>,
 ) -> Result<ArgMatches, Vec<clap::Error>> {
     let (mut errors, mut seen) = (Vec::new(), HashSet::new());
-    // Only then can flags be compared as errors show them.
+    // Flags can be compared with the form in which errors show them only after this call.
     command.build();
     loop {
         let error = match command.clone().try_get_matches_from(&arguments) {
@@ -86,7 +87,7 @@ fn parse_all(
             }
             _ => true,
         };
-        // What follows an unknown flag may be its value.
+        // The argument after an unknown flag may be its value.
         let is_value = !errors.is_empty()
             && matches!(error.kind(), ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand)
             && !wrong.starts_with('-');
@@ -100,7 +101,7 @@ fn parse_all(
     }
 }
 
-/// The command without the bounds of one flag.
+/// The command without the bounds of this flag.
 fn with_any_value(command: Command, wrong: &str) -> Command {
     let of_flag = |flag: Arg| match flag.to_string() == wrong {
         true => flag.value_parser(ValueParser::os_string()),
@@ -109,7 +110,7 @@ fn with_any_value(command: Command, wrong: &str) -> Command {
     command.mut_args(of_flag).mut_subcommands(|command| with_any_value(command, wrong))
 }
 
-/// Prints errors, and after them the usage of the subcommand.
+/// Prints errors, followed by the usage of the subcommand.
 fn exit_all(errors: Vec<clap::Error>, command: Command) -> ExitCode {
     if let [message] = &*errors
         && !message.use_stderr()
@@ -143,7 +144,8 @@ fn selected(mut command: Command, arguments: impl Iterator<Item = OsString>) -> 
     command
 }
 
-/// Adds the subcommand that was probably meant. clap finds none for short words with two letters swapped.
+/// Adds the subcommand that was probably meant. clap finds none for short words in which two
+/// letters are swapped.
 fn suggest(error: &mut clap::Error, command: &Command) {
     let Some(ContextValue::String(wrong)) = error.get(ContextKind::InvalidSubcommand) else {
         return;
@@ -158,8 +160,8 @@ fn suggest(error: &mut clap::Error, command: &Command) {
     }
 }
 
-/// A command that ignores empty variables and whose words are not case-sensitive. Its help does not show the values of variables,
-/// which may be secrets.
+/// Makes a command ignore empty variables and letter case. Its help does not show the values of
+/// variables, which may be secrets.
 fn tolerant(command: Command) -> Command {
     let of_flag = |flag: Arg| {
         let flag = flag.hide_env_values(true);
@@ -179,14 +181,14 @@ pub fn reject(mut command: Command, message: impl std::fmt::Display) -> ExitCode
     exit_all(vec![command.error(ErrorKind::ValueValidation, message)], command)
 }
 
-/// A value parser of clap whose errors say what is expected.
+/// Creates a clap value parser whose errors describe the expected value.
 pub fn allowed<T, E: std::fmt::Display>(
     parse: impl Fn(&str) -> Result<T, E> + Clone + Send + Sync + 'static,
 ) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static {
     move |text| parse(text).map_err(|allowed| format!("expected {allowed}"))
 }
 
-/// The errors for variables with one of these prefixes that belong to no flag.
+/// Returns errors for variables with one of these prefixes that belong to no flag.
 fn unknown(
     command: &Command,
     prefixes: &[&str],

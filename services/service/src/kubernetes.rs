@@ -1,4 +1,4 @@
-//! The client of Kubernetes' API server.
+//! A client for the Kubernetes API server.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use kube::{Client, Config};
 /// Maximum time to connect to the API server.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// Why there is no client.
+/// The reason why there is no client.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The program does not run in a pod.
@@ -18,7 +18,7 @@ pub enum ClientError {
     /// The kubeconfig is invalid.
     #[error("{0}")]
     File(#[from] KubeconfigError),
-    /// Neither has what a client needs.
+    /// The configuration lacks something that a client needs.
     #[error("{0}")]
     Client(#[from] kube::Error),
 }
@@ -42,8 +42,9 @@ pub fn message(error: &kube::Error) -> String {
     }
 }
 
-/// A client for the API server of the pod's own cluster, or of a kubeconfig, without a request. `silence` is the
-/// maximum pause within a reply. It retries nothing: its callers know when a retry is useful.
+/// Creates a client for the API server of the pod's own cluster, or of a kubeconfig, without
+/// sending a request. `silence` is the maximum pause within a response. The client retries nothing,
+/// because its callers know when a retry is useful.
 ///
 /// # Errors
 ///

@@ -1,7 +1,7 @@
 //! The chassis of a service on Corelane.
 //!
-//! [`App`] is the whole of a process around a `tower::Service`: an axum `Router`, tonic, or anything that takes
-//! `Request<corelane::Incoming>`. It brings
+//! [`App`] is the whole process around a `tower::Service`: an axum `Router`, tonic, or anything
+//! that accepts `Request<corelane::Incoming>`. It provides
 //!
 //! - configuration from a TOML file, environment variables and flags: the keys of the platform, such as
 //!   `listen`, `lanes`, `limits.connections` or `tls.certificate`, and the service's own. `--help` lists them,
@@ -49,21 +49,21 @@
 //!
 //! # Cargo features
 //!
-//! | feature | brings |
+//! | feature | adds |
 //! |---|---|
-//! | `server` (default) | [`App`]; without it there are the parts for programs without lanes, below |
+//! | `server` (default) | [`App`]; without it, only the parts below, for programs without lanes |
 //! | `auth` | bearer tokens: `auth` |
 //! | `jwt` | JSON Web Tokens as bearer tokens: `auth` |
 //! | `faults` | faults for drills: `faults` |
-//! | `kubernetes` | a client of Kubernetes' API server: `kubernetes` |
+//! | `kubernetes` | a client for the Kubernetes API server: `kubernetes` |
 //! | `openapi` | an OpenAPI document and its page: `openapi` |
-//! | `openapi-viewer` | that page is Swagger UI, from the program itself |
+//! | `openapi-viewer` | Swagger UI as that page, from the program itself |
 //!
 //! # Parts
 //!
 //! - [`config`]: a table of keys, filled from a TOML file, the environment and flags;
 //! - [`flags`]: flags and environment variables of programs without a file;
-//! - [`value`]: parsers of values with units and bounds, for both;
+//! - [`value`]: parsers of values with units and bounds, for keys and flags;
 //! - [`log`]: log lines as text or JSON;
 //! - [`http`]: probes and metrics on a small server, and one HTTP/1.1 request;
 //! - [`process`]: exit codes, signals, output, the runtime of a small program.
@@ -79,7 +79,7 @@ struct Readme;
 #[doc = include_str!("../../../docs/large-and-slow.md")]
 struct Guides;
 
-// Before the modules that use its macro.
+// Declared before the modules that use its macro.
 #[macro_use]
 pub mod config;
 

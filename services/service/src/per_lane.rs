@@ -1,4 +1,4 @@
-//! Per-lane counters, which the admin thread adds up.
+//! Per-lane counters, which the admin thread sums.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,8 +17,8 @@ impl Count {
     }
 }
 
-/// The counters of all lanes. `T` is on its own pair of cache lines, because processors prefetch
-/// them in pairs.
+/// The counters of all lanes. Each `T` is on its own pair of cache lines, because processors
+/// prefetch cache lines in pairs.
 #[derive(Debug)]
 pub(crate) struct PerLane<T>(Mutex<Vec<Arc<Apart<T>>>>);
 
@@ -49,7 +49,7 @@ impl<T> PerLane<T> {
         lane
     }
 
-    /// The sum of one counter over all lanes.
+    /// The sum of one counter across all lanes.
     pub(crate) fn sum(&self, count: impl Fn(&T) -> u64) -> u64 {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().map(|lane| count(lane)).sum()
     }

@@ -28,9 +28,9 @@ pub fn report(program: &str, error: &dyn Display) {
     }
 }
 
-/// Runs a future on a new runtime of this thread.
+/// Runs a future on a new runtime on this thread.
 ///
-/// It then waits for running blocking tasks, unless `detach` is set.
+/// When the future has ended, it waits for running blocking tasks, unless `detach` is set.
 ///
 /// # Errors
 ///
@@ -44,7 +44,7 @@ pub fn block_on<F: Future>(future: F, detach: bool) -> io::Result<F::Output> {
     Ok(output)
 }
 
-/// Receives SIGTERM and SIGINT once created.
+/// Receives SIGTERM and SIGINT from its creation on.
 ///
 /// ```no_run
 /// use corelane_service::process::{self, Termination};
@@ -77,7 +77,7 @@ impl Termination {
         Ok(Self { terminate, interrupt })
     }
 
-    /// Waits for the next of the signals.
+    /// Waits for the next signal.
     pub async fn wait(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}

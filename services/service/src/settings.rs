@@ -1,4 +1,4 @@
-//! Every setting of a process: those of the library, of the chassis, and the service's own.
+//! Every setting of a process: those of the library, of the platform, and of the service itself.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -24,13 +24,13 @@ use crate::value::{
     optional, size, switch, unless, word,
 };
 
-/// As in humantime: 365.25 days.
+/// The same length as in humantime: 365.25 days.
 const YEAR: Duration = Duration::from_secs(31_557_600);
 
-/// When lanes have slow lanes.
+/// The choice whether lanes have slow lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SlowMode {
-    /// Where they are pinned.
+    /// Only if the lanes are pinned.
     Auto,
     On,
     Off,
@@ -159,7 +159,7 @@ settings! {
 }
 
 impl Runtime {
-    /// The name of this replica, in replies, spans and logs.
+    /// The name of this replica, in responses, spans and logs.
     pub(crate) fn replica_name(&self) -> String {
         match self.replica.as_str() {
             "" => rustix::system::uname().nodename().to_string_lossy().into_owned(),
@@ -167,7 +167,7 @@ impl Runtime {
         }
     }
 
-    /// TLS, if both of its files are set.
+    /// The TLS settings, if both files are set.
     pub(crate) fn tls(&self) -> Result<Option<Tls>, ConfigErrors> {
         let shown = |file: &Option<PathBuf>| file.as_ref().map(|file| format!("{file:?}"));
         let (certificate, key) = (&shown(&self.tls_certificate), &shown(&self.tls_key));
@@ -199,7 +199,7 @@ impl Runtime {
         }))
     }
 
-    /// A server with these settings, without TLS.
+    /// Creates a server builder with these settings, without TLS.
     pub(crate) fn builder(&self) -> Builder {
         let listening = self.listen.iter().cloned().fold(Server::builder(), |builder, place| {
             builder.listen(place.proxy_protocol(self.proxy_protocol))
@@ -263,7 +263,7 @@ impl Runtime {
     }
 }
 
-/// Parses where to listen: at least one place.
+/// Parses the places to listen, of which there must be at least one.
 fn places(text: &str) -> Result<Vec<Listen>, Allowed> {
     let places = list(word::<Listen>)(text)?;
     // An empty text gives the message for one place.
@@ -320,7 +320,8 @@ impl<C: Keys> Config<C> {
         .concat()
     }
 
-    /// Parses every setting. `None` if one is invalid. The errors name each of them and each unknown key.
+    /// Parses every setting. Returns `None` if any is invalid. The errors name each invalid setting
+    /// and each unknown key.
     pub(crate) fn parse(settings: &Settings) -> (Option<Self>, ConfigErrors) {
         let mut errors = settings.problems.clone();
         let runtime = Runtime::parse(settings, &mut errors);
@@ -350,7 +351,8 @@ impl<C: Keys> Config<C> {
         (whole(), errors.into())
     }
 
-    /// The values that this machine gives to settings such as `auto`, for `--check` and `/config`.
+    /// The values that this machine determines for settings such as `auto`, for `--check` and
+    /// `/config`.
     pub(crate) fn effective(&self, builder: &Builder) -> Vec<(&'static str, String)> {
         let lanes = builder.planned_lanes().map(|lanes| ("lanes", lanes.to_string()));
         lanes.into_iter().chain([("replica", self.runtime.replica_name())]).collect()

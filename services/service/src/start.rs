@@ -24,10 +24,10 @@ use crate::log::{self, Control, Format};
 use crate::settings::Config;
 use crate::telemetry::{self, Source};
 
-/// An error of any type, as services and their start have it.
+/// An error of any type, as services and their start return it.
 pub type BoxError = Box<dyn Error + Send + Sync>;
 
-/// An error that is a line of the log.
+/// An error that has been written to the log.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub(crate) struct Logged(pub(crate) BoxError);
@@ -41,9 +41,9 @@ pub(crate) struct Ready<C> {
     pub(crate) version: &'static str,
     pub(crate) config: Config<C>,
     pub(crate) builder: Builder,
-    /// What the log says at the start about the environment.
+    /// The warning about the environment that is logged at the start.
     pub(crate) warning: Option<String>,
-    /// What `--check` and `/config` show.
+    /// The text that `--check` and `/config` show.
     pub(crate) shown: String,
     #[cfg(feature = "auth")]
     pub(crate) auth: Arc<Auth>,
@@ -52,8 +52,8 @@ pub(crate) struct Ready<C> {
 }
 
 impl<C> Ready<C> {
-    /// Logs, and runs the service. With lines of JSON an error is one, too, because other text on standard error
-    /// is lost in a collector of logs.
+    /// Starts the log and runs the service. If log lines are JSON, an error is JSON too, because a
+    /// log collector loses other text on standard error.
     pub(crate) fn run<F>(self, serve: F) -> Result<Drained, BoxError>
     where
         F: FnOnce(C, Start) -> Result<Drained, BoxError>,
@@ -149,7 +149,7 @@ fn with_tokens(builder: Builder, auth: &Arc<Auth>) -> Builder {
     builder.collector(AuthCollector(Arc::clone(auth)))
 }
 
-/// A service whose sockets are open, and whose log and traces work.
+/// A service whose sockets are open, and whose log and traces are running.
 ///
 /// ```no_run
 /// use axum::Router;
@@ -178,11 +178,12 @@ pub struct Start {
 }
 
 impl Start {
-    /// Runs a future before the lanes start: one that migrates a database, for instance, or connects a pool
-    /// that all lanes share. What it spawns and connects continues on a thread of its own until the service
-    /// has ended. What each lane has for itself belongs to the factory of [`Start::try_serve`].
+    /// Runs a future before the lanes start, for example one that migrates a database or connects a
+    /// pool that all lanes share. Tasks and connections that it starts continue on a separate
+    /// thread until the service has ended. State that each lane has for itself belongs in the
+    /// factory of [`Start::try_serve`].
     ///
-    /// This works within `#[tokio::main]`, too.
+    /// This also works within `#[tokio::main]`.
     ///
     /// # Errors
     ///
@@ -194,10 +195,11 @@ impl Start {
         block_on(&self.aside, future)
     }
 
-    /// Runs a future when the drain has ended and before the process exits: one that flushes a queue, for
-    /// instance, or releases a lease. Those of several calls run at the same time, on the thread of
-    /// [`Start::block_on`], whose tasks still run. After 4 s what is left of them is dropped, with a warning:
-    /// the grace period of a pod ends 5 s after `drain.deadline`. They also run where the lanes could not start.
+    /// Runs a future after the drain has ended and before the process exits, for example one that
+    /// flushes a queue or releases a lease. Futures of several calls run at the same time, on the
+    /// thread of [`Start::block_on`], whose tasks still run. After 4 s the unfinished futures are
+    /// dropped, with a warning: the grace period of a pod ends 5 s after `drain.deadline`. They
+    /// also run if the lanes could not start.
     ///
     /// ```no_run
     /// # async fn flush() {}
@@ -216,12 +218,12 @@ impl Start {
         self.hooks.0.lock().unwrap_or_else(PoisonError::into_inner).push(Box::pin(future));
     }
 
-    /// Serves until the drain has ended, which SIGTERM and SIGINT start. `factory` makes the service of each
-    /// lane, on the lane's thread. See [`Server::serve`].
+    /// Serves until the drain has ended, which SIGTERM and SIGINT start. `factory` creates the
+    /// service of each lane, on the lane's thread. See [`Server::serve`].
     ///
     /// # Errors
     ///
-    /// As [`Server::serve`].
+    /// Returns the errors of [`Server::serve`].
     pub fn serve<F, S>(self, factory: F) -> Result<Drained, corelane::Error>
     where
         F: Fn(&Lane) -> S + Send + Sync + 'static,
@@ -233,11 +235,12 @@ impl Start {
         drained
     }
 
-    /// As [`Start::serve`], with a factory that awaits and may fail. See [`Server::try_serve`].
+    /// Serves like [`Start::serve`], with a factory that awaits and may fail. See
+    /// [`Server::try_serve`].
     ///
     /// # Errors
     ///
-    /// As [`Server::try_serve`].
+    /// Returns the errors of [`Server::try_serve`].
     pub fn try_serve<F, T, S, E>(self, factory: F) -> Result<Drained, corelane::Error>
     where
         F: Fn(Lane) -> T + Send + Sync + 'static,
@@ -251,7 +254,8 @@ impl Start {
         drained
     }
 
-    /// The server: its addresses, and a handle to its drain and to the health of what the service depends on.
+    /// The server, with its addresses, and with a handle to its drain and to the health of its
+    /// dependencies.
     pub fn server(&self) -> &Server {
         &self.server
     }
@@ -261,8 +265,8 @@ impl Start {
         &self.replica
     }
 
-    /// The registry of the service's own metrics. `/metrics` shows them after those of the platform, whose
-    /// names begin with `corelane_`.
+    /// The registry of the service's own metrics. `/metrics` shows them after the platform's
+    /// metrics, whose names begin with `corelane_`.
     pub fn registry(&self) -> MutexGuard<'_, Registry> {
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -273,15 +277,15 @@ impl Start {
         Arc::clone(&self.auth)
     }
 
-    /// The faults of a drill. The layer that [`Faults::lane`] makes applies them; without `faults = on` there
-    /// are none.
+    /// The faults of a drill. The layer that [`Faults::lane`] creates applies them. Without `faults
+    /// = on` there are none.
     #[cfg(feature = "faults")]
     pub fn faults(&self) -> Arc<Faults> {
         Arc::clone(&self.faults)
     }
 }
 
-/// What is to run after the drain.
+/// The futures to run after the drain.
 #[derive(Default)]
 struct Hooks(Mutex<Vec<Pin<Box<dyn Future<Output = ()> + Send>>>>);
 
@@ -292,14 +296,14 @@ impl fmt::Debug for Hooks {
 }
 
 impl Hooks {
-    /// Runs all of them, for `limit` at most.
+    /// Runs all futures, for at most `limit`.
     fn run(self, aside: &OnceLock<Aside>, limit: Duration) {
         let hooks = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
         if hooks.is_empty() {
             return;
         }
         let ended = block_on(aside, async move {
-            // Tasks, so that a panic of one does not end the others.
+            // Run as tasks, so that a panic in one does not end the others.
             let tasks: Vec<_> = hooks.into_iter().map(tokio::spawn).collect();
             let all = async {
                 for task in tasks {
@@ -316,17 +320,18 @@ impl Hooks {
     }
 }
 
-/// Runs a future on the runtime of what belongs to no lane, which it starts if there is none.
+/// Runs a future on the runtime for work that belongs to no lane. Starts that runtime if it does
+/// not exist.
 fn block_on<F>(aside: &OnceLock<Aside>, future: F) -> io::Result<F::Output>
 where
     F: Future<Output: Send> + Send,
 {
     if aside.get().is_none() {
-        // Another one that was started meanwhile ends at once.
+        // If another runtime was started in the meantime, this one ends at once.
         let _ = aside.set(Aside::start()?);
     }
     let aside = aside.get().ok_or(io::ErrorKind::NotFound)?;
-    // Not on this thread, which may be one of a runtime.
+    // Not on this thread, which may belong to a runtime.
     let ended = thread::scope(|scope| {
         let waiting = thread::Builder::new().name("start".to_owned());
         Ok(waiting.spawn_scoped(scope, || aside.runtime.block_on(future))?.join())
@@ -334,7 +339,7 @@ where
     ended.map(|ended: thread::Result<_>| ended.unwrap_or_else(|panic| resume_unwind(panic)))
 }
 
-/// The runtime of what belongs to no lane.
+/// The runtime for work that belongs to no lane.
 #[derive(Debug)]
 struct Aside {
     runtime: tokio::runtime::Handle,

@@ -1,7 +1,8 @@
 //! Parsers of values with units and bounds.
 //!
-//! A parser is a function from text to a value. Its error is what is [`Allowed`]: as text, such as "a whole number
-//! from 1 to 5", without a period, and as a JSON Schema. A parser of your own may return the text only:
+//! A parser is a function from text to a value. Its error describes what is [`Allowed`]: as text,
+//! such as "a whole number from 1 to 5", without a period, and as a JSON Schema. Your own parser
+//! may return only the text:
 //!
 //! ```
 //! use corelane_service::{settings, value};
@@ -20,7 +21,7 @@
 //! }
 //! ```
 //!
-//! [`flags::allowed`](crate::flags::allowed) makes them parsers of clap.
+//! [`flags::allowed`](crate::flags::allowed) converts them to clap parsers.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -37,14 +38,15 @@ use serde_json::{Value, json};
 pub struct Allowed {
     /// As text.
     pub text: String,
-    /// As a JSON Schema. Text that the parser accepts is valid, and so is a number of TOML with that text; only
-    /// words have one spelling. Some other values are valid too, because a schema cannot express the bounds of
-    /// durations, for instance. A `writeOnly` value is a secret, and is not shown.
+    /// As a JSON Schema. Text that the parser accepts is valid, and so is a TOML number with that
+    /// text; words are valid only in one spelling. Some other values are valid too, because a
+    /// schema cannot express the bounds of durations, for instance. A `writeOnly` value is a secret
+    /// and is not shown.
     pub schema: Value,
 }
 
 impl Allowed {
-    /// What is allowed, as text and as a JSON Schema.
+    /// Creates a description of the allowed values, as text and as a JSON Schema.
     pub fn new(text: impl Into<String>, schema: Value) -> Self {
         Allowed { text: text.into(), schema }
     }
@@ -57,7 +59,7 @@ impl fmt::Display for Allowed {
 }
 
 impl From<String> for Allowed {
-    /// Any text, as far as a schema is concerned.
+    /// The schema allows any text.
     fn from(text: String) -> Self {
         Allowed::new(text, json!({"type": "string"}))
     }
@@ -66,22 +68,22 @@ impl From<String> for Allowed {
 /// No value contains this, so that every parser with restrictions rejects it.
 const IMPOSSIBLE: &str = "\0";
 
-/// What a parser accepts. `None` if it accepts any text.
+/// Returns the values that a parser accepts. `None` if it accepts any text.
 pub fn allowed<T, E: Into<Allowed>>(parse: impl Fn(&str) -> Result<T, E>) -> Option<Allowed> {
     parse(IMPOSSIBLE).err().map(Into::into)
 }
 
-/// A frequent bound of durations.
+/// A common bound of durations.
 pub const MILLISECOND: Duration = Duration::from_millis(1);
 
-/// A frequent bound of durations.
+/// A common bound of durations.
 pub const HOUR: Duration = Duration::from_secs(3600);
 
 /// An IP address and a port.
 ///
 /// # Errors
 ///
-/// What is allowed.
+/// Describes the allowed values.
 pub fn address(text: &str) -> Result<SocketAddr, Allowed> {
     let words = "an IP address and a port, such as 0.0.0.0:8080 or [::]:8080";
     let schema = || json!({"type": "string", "pattern": r"^[0-9A-Fa-f.:%\[\]]+:[0-9]{1,5}$"});
@@ -92,7 +94,7 @@ pub fn address(text: &str) -> Result<SocketAddr, Allowed> {
 ///
 /// # Errors
 ///
-/// What is allowed.
+/// Describes the allowed values.
 pub fn name(text: &str) -> Result<String, Allowed> {
     if text.len() <= 253 && text.bytes().all(|b| b.is_ascii_graphic()) {
         return Ok(text.to_owned());
@@ -105,7 +107,7 @@ pub fn name(text: &str) -> Result<String, Allowed> {
 ///
 /// # Errors
 ///
-/// What is allowed.
+/// Describes the allowed values.
 pub fn word<T: FromStr<Err = String>>(text: &str) -> Result<T, String> {
     text.parse()
 }
@@ -114,13 +116,13 @@ pub fn word<T: FromStr<Err = String>>(text: &str) -> Result<T, String> {
 ///
 /// # Errors
 ///
-/// What is allowed.
+/// Describes the allowed values.
 pub fn switch(text: &str) -> Result<bool, Allowed> {
     choice(&[("on", true), ("off", false)])(text)
 }
 
-/// Whether text is this word, whatever its case. `true` and `false` are `on` and `off`, which YAML reads as
-/// booleans.
+/// Whether text is this word, in any case. `true` and `false` count as `on` and `off`, because YAML
+/// reads those as booleans.
 fn is_word(text: &str, word: &str) -> bool {
     let boolean = BOOLEANS.iter().find(|(_, of)| *of == word);
     text.eq_ignore_ascii_case(word)
@@ -163,7 +165,7 @@ pub fn choice<T: Copy>(
     }
 }
 
-/// A whole number, in bounds.
+/// Parses a whole number within bounds.
 pub fn number(
     min: u64,
     max: u64,
@@ -182,7 +184,8 @@ pub fn number(
     }
 }
 
-/// A quantity with its unit: text of this form, and 0, which needs no unit, if the bounds include it.
+/// The schema of a quantity with its unit: text of this form, and 0 without a unit if the bounds
+/// include it.
 fn quantity(form: &str, with_zero: bool) -> Value {
     match with_zero {
         true => json!({
@@ -197,7 +200,7 @@ fn has_unit(text: &str) -> bool {
     text == "0" || text.ends_with(|c: char| c.is_ascii_alphabetic())
 }
 
-/// A number of bytes with its unit, in bounds.
+/// Parses a number of bytes with its unit, within bounds.
 pub fn size(
     min: u64,
     max: u64,
@@ -215,7 +218,7 @@ pub fn size(
     }
 }
 
-/// A duration with its unit, in bounds.
+/// Parses a duration with its unit, within bounds.
 pub fn duration(
     min: Duration,
     max: Duration,
@@ -233,14 +236,14 @@ pub fn duration(
     }
 }
 
-/// A value, or `off`.
+/// Parses a value, or `off`.
 pub fn optional<T, E: Into<Allowed>>(
     parse: impl Fn(&str) -> Result<T, E>,
 ) -> impl Fn(&str) -> Result<Option<T>, Allowed> {
     unless("off", parse)
 }
 
-/// A value, or a word for none.
+/// Parses a value, or a word that means none.
 pub fn unless<T, E: Into<Allowed>>(
     word: &'static str,
     parse: impl Fn(&str) -> Result<T, E>,
@@ -254,7 +257,7 @@ pub fn unless<T, E: Into<Allowed>>(
     }
 }
 
-/// Values separated by commas, possibly none. In a file, they may be an array.
+/// Parses values separated by commas, possibly none. In a file, they may be an array.
 pub fn list<T, E: Into<Allowed>>(
     parse: impl Fn(&str) -> Result<T, E>,
 ) -> impl Fn(&str) -> Result<Vec<T>, Allowed> {
@@ -274,14 +277,14 @@ pub fn list<T, E: Into<Allowed>>(
     }
 }
 
-/// What a list allows, with the schema of one value.
+/// Describes the values that a list allows, with the schema of one value.
 fn listed(text: String, schema: Value) -> Allowed {
     let kind = schema.get("type").cloned().unwrap_or_else(|| "string".into());
     Allowed::new(text, json!({"anyOf": [{"type": kind}, {"type": "array", "items": schema}]}))
 }
 
-/// A secret, such as a password or a token. It is never shown: not by `--check`, `/config`, the help, errors, logs or
-/// `Debug`. [`ExposeSecret::expose_secret`] has its text.
+/// Parses a secret, such as a password or a token. It is never shown: not by `--check`, `/config`,
+/// the help, errors, logs or `Debug`. [`ExposeSecret::expose_secret`] returns its text.
 ///
 /// ```
 /// use corelane_service::config::{Keys, Settings};
@@ -302,7 +305,7 @@ fn listed(text: String, schema: Value) -> Allowed {
 ///
 /// # Errors
 ///
-/// What is allowed.
+/// Describes the allowed values.
 pub fn secret(text: &str) -> Result<SecretString, Allowed> {
     match text.contains(IMPOSSIBLE) {
         false => Ok(text.into()),
@@ -314,7 +317,7 @@ pub fn secret(text: &str) -> Result<SecretString, Allowed> {
 ///
 /// # Errors
 ///
-/// What is allowed.
+/// Describes the allowed values.
 pub fn text(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
@@ -323,7 +326,7 @@ pub fn text(text: &str) -> Result<String, String> {
 ///
 /// # Errors
 ///
-/// What is allowed.
+/// Describes the allowed values.
 pub fn ratio(text: &str) -> Result<f64, Allowed> {
     match text.parse() {
         Ok(ratio) if (0.0..=1.0).contains(&ratio) => Ok(ratio),
@@ -338,7 +341,7 @@ pub fn ratio(text: &str) -> Result<f64, Allowed> {
 ///
 /// # Errors
 ///
-/// What is allowed.
+/// Describes the allowed values.
 pub fn file(text: &str) -> Result<Option<PathBuf>, Allowed> {
     match text.contains(IMPOSSIBLE) {
         false => Ok((!text.is_empty()).then(|| PathBuf::from(text))),
@@ -350,7 +353,7 @@ pub fn file(text: &str) -> Result<Option<PathBuf>, Allowed> {
 ///
 /// # Errors
 ///
-/// What is allowed.
+/// Describes the allowed values.
 pub fn folder(text: &str) -> Result<Option<PathBuf>, Allowed> {
     let path = PathBuf::from(text);
     match text {

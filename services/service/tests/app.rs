@@ -1,4 +1,4 @@
-//! Each example runs as a process: its settings, its replies, its metrics, its drain.
+//! Each example runs as a process: its settings, its responses, its metrics, its drain.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -63,7 +63,7 @@ impl Running {
         Running { process, log, address, admin }
     }
 
-    /// The status and the whole text of a reply.
+    /// The status and the whole text of a response.
     fn ask(&self, address: SocketAddr, request: &str, headers: &str) -> (u16, String) {
         let mut socket = TcpStream::connect(address).expect("it listens");
         let head = format!("{request} HTTP/1.1\r\nHost: t\r\nConnection: close\r\n{headers}\r\n");
@@ -258,7 +258,7 @@ fn metrics_of_the_service_are_pushed_too() {
         let _ = socket.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
         request
     });
-    // From the first reply on, a signal starts the drain.
+    // From the first response on, a signal starts the drain.
     assert_eq!(shop.ask(shop.address, "GET /", "").0, 200);
     assert_eq!(shop.terminate().0, Some(0));
     let request = String::from_utf8_lossy(&received.join().expect("no panic")).into_owned();

@@ -4,19 +4,19 @@ use corelane::Problem;
 use http::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
 use http::{HeaderMap, StatusCode};
 
-/// Why a request was rejected.
+/// The reason why a request was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// It has no bearer token.
+    /// The request has no bearer token.
     Missing,
-    /// Its token does not have write access.
+    /// The token does not have write access.
     Invalid,
-    /// It has several Authorization fields.
+    /// The request has several Authorization fields.
     Ambiguous,
 }
 
 impl Refusal {
-    /// The reply. Section 3.1: without a token there is no error code.
+    /// The response. Section 3.1: without a token there is no error code.
     pub(crate) fn problem(self) -> Problem {
         let status = match self {
             Refusal::Missing | Refusal::Invalid => StatusCode::UNAUTHORIZED,
@@ -43,7 +43,7 @@ impl Refusal {
     }
 }
 
-/// The bearer token of a request.
+/// Returns the bearer token of a request.
 pub(crate) fn token(headers: &HeaderMap) -> Result<&[u8], Refusal> {
     let mut fields = headers.get_all(AUTHORIZATION).iter();
     let field = fields.next().ok_or(Refusal::Missing)?.as_bytes();
@@ -60,7 +60,7 @@ pub(crate) fn token(headers: &HeaderMap) -> Result<&[u8], Refusal> {
     if is_b64token(token) { Ok(token) } else { Err(Refusal::Invalid) }
 }
 
-/// Whether this has the form of a token (RFC 6750 section 2.1).
+/// Whether the bytes have the form of a token (RFC 6750 section 2.1).
 fn is_b64token(token: &[u8]) -> bool {
     let padding = token.iter().rev().take_while(|&&b| b == b'=').count();
     let body = &token[..token.len() - padding];

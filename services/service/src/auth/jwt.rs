@@ -17,7 +17,7 @@ use crate::config::ConfigErrors;
 use crate::value::{file, text};
 
 settings! {
-    /// Which JSON Web Tokens are valid.
+    /// The settings that determine which JSON Web Tokens are valid.
     pub(crate) struct JwtKeys {
         "auth.jwt.keys" => jwt_keys: Option<PathBuf> = "", file,
             "File of the JWK set whose keys sign JSON Web Tokens; checked every auth.reload; empty accepts none";
@@ -28,7 +28,7 @@ settings! {
     }
 }
 
-/// The valid tokens, as the configuration names them.
+/// The current keys, and the claims that a valid token must have.
 #[derive(Debug)]
 pub(super) struct Jwt {
     file: PathBuf,
@@ -47,7 +47,7 @@ struct Key {
 }
 
 impl Jwt {
-    /// Reads the keys, if the configuration names a file.
+    /// Loads the keys, if the configuration names a file.
     pub(super) fn load(config: &JwtKeys) -> Result<Option<Arc<Jwt>>, ConfigErrors> {
         let Some(file) = config.jwt_keys.clone() else { return Ok(None) };
         for (key, text) in
@@ -58,13 +58,13 @@ impl Jwt {
                 return Err(ConfigErrors(vec![error]));
             }
         }
-        // Only once per process, and all callers choose the same.
+        // Only the first call in a process succeeds, and all callers install the same provider.
         let _ = RING.install_default();
         let read = read(&file).and_then(|text| Ok((parse(&text)?, text)));
         let (keys, text) = read.map_err(|error| {
             ConfigErrors(vec![format!("auth.jwt.keys: {}: {error}", file.display())])
         })?;
-        // The algorithms are those of each key.
+        // Each key determines its own algorithms.
         let mut validation = Validation::new(Algorithm::RS256);
         validation.validate_nbf = true;
         validation.set_issuer(&[&config.jwt_issuer]);
@@ -74,7 +74,8 @@ impl Jwt {
         Ok(Some(Arc::new(Jwt { file, text, validation, current })))
     }
 
-    /// Reads the file again and again, on a separate thread. Keys that cannot be read change nothing.
+    /// Reads the file again periodically, on a separate thread. If the keys cannot be read, nothing
+    /// changes.
     pub(super) fn watch(self: &Arc<Self>, every: Duration) -> std::io::Result<()> {
         let jwt = Arc::clone(self);
         let mut seen = Ok(jwt.text.clone());
@@ -109,7 +110,7 @@ impl Jwt {
     /// The sender of a valid token.
     pub(super) fn caller(&self, token: &[u8]) -> Option<Caller> {
         let header = decode_header(token).ok()?;
-        // RFC 7515 section 4.1.11: what must be understood here is nothing.
+        // RFC 7515 section 4.1.11: this parser supports no critical header parameters.
         if header.crit.is_some() {
             return None;
         }
@@ -130,7 +131,7 @@ fn read(file: &Path) -> Result<String, String> {
     text.ok_or_else(|| "No such file".to_owned())
 }
 
-/// The keys that sign. Others of the set, such as those for encryption, are ignored.
+/// The signing keys. Other keys of the set, such as those for encryption, are ignored.
 fn parse(text: &str) -> Result<Vec<Key>, String> {
     let set: JwkSet = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let keys: Vec<_> = set.keys.iter().filter_map(key).collect();
@@ -152,7 +153,7 @@ fn key(jwk: &Jwk) -> Option<Key> {
             _ => return None,
         },
         AlgorithmParameters::OctetKeyPair(_) => &[Algorithm::EdDSA],
-        // Who has the secret of a symmetric key can make tokens.
+        // Anyone with the secret of a symmetric key can create tokens.
         _ => return None,
     };
     let named = jwk.common.key_algorithm.map(|named| named.to_string().parse());
@@ -173,14 +174,14 @@ const RSA: [Algorithm; 6] = [
     Algorithm::PS512,
 ];
 
-/// Checks signatures with ring. Nothing here signs.
+/// Checks signatures with ring. The service signs nothing.
 static RING: CryptoProvider = CryptoProvider {
     signer_factory: |_, _| Err(ErrorKind::InvalidAlgorithm.into()),
     verifier_factory: verifier,
     key_utils: KeyUtils::new_unimplemented(),
 };
 
-/// The check of one algorithm with one key.
+/// Checks signatures of one algorithm with one key.
 struct Check(Algorithm, DecodingKey);
 
 fn verifier(algorithm: &Algorithm, key: &DecodingKey) -> Checked<Box<dyn JwtVerifier>> {
@@ -238,7 +239,7 @@ mod tests {
     use super::*;
     use crate::auth::Auth;
 
-    /// The modulus of a key of OpenSSL's, and a token that it signed with RS256.
+    /// The modulus of an OpenSSL key, and a token signed with it by RS256.
     const N: &str = "09qfdwBfKAmXBRZ1WwULByzLy3O9-9yiEnQRzq-a6SS3LsRKi71l2cls9R8BuRIP1PMTGOApmRujN3MLUlhcu56ngsKd\
     34UMlhEU0hmMiUZTOLE1eejcfhJQG9ndmxgoZOlU30xxoJoVwkWdZj2NIEDR5KdBL3DG6luduVQ0uKXJxF9xR0mxGdNr\
     QFPlm5RGrpl4WW03RdizB2AZbYyq1DC8-ba3B5RolQzb0jZEKpFmaPVzUqkfuL1ebs1-Fmjx0FX74c4_TCk78dOZCPNN\
@@ -254,7 +255,7 @@ mod tests {
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
-    /// A token with this header and these claims.
+    /// Creates a token with this header and these claims.
     fn token(header: &Value, claims: &Value, sign: impl Fn(&[u8]) -> Vec<u8>) -> String {
         let message = format!("{}.{}", encode(header.to_string()), encode(claims.to_string()));
         let signed = sign(message.as_bytes());
@@ -281,7 +282,7 @@ mod tests {
         jwt.caller(token.as_bytes()).map(|caller| caller.name().to_owned())
     }
 
-    /// A key pair of Ed25519, and its public part.
+    /// Creates an Ed25519 key pair, and its public part.
     fn pair(id: &str) -> (Ed25519KeyPair, Value) {
         let pair = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).expect("random numbers");
         let pair = Ed25519KeyPair::from_pkcs8(pair.as_ref()).expect("a pair");

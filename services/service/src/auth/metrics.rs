@@ -1,4 +1,4 @@
-//! Metrics of tokens.
+//! Metrics of authentication.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,12 +1,14 @@
 //! Bearer tokens (RFC 6750) whose hashes are in a file. Cargo feature `auth`.
 //!
 //! The keys `auth.tokens` and `auth.reload` name the file, which may change while the service runs.
-//! [`Start::auth`](crate::Start::auth) has the tokens, [`Auth::lane`] the [`Guard`] of a lane. It is a
-//! `tower::Layer` for the routes that need a token, and [`Guard::check`] serves those that decide themselves.
+//! [`Start::auth`](crate::Start::auth) returns the tokens, and [`Auth::lane`] returns the [`Guard`]
+//! of a lane. The guard is a `tower::Layer` for the routes that need a token. Routes that decide
+//! themselves call [`Guard::check`].
 //!
-//! With the Cargo feature `jwt`, a JSON Web Token (RFC 7519) is valid, too, if a key of `auth.jwt.keys` signed
-//! it. That file is a JWK set, with public keys of RSA, P-256, P-384 and Ed25519. The token must have the claims `exp`, `sub`,
-//! `iss` (`auth.jwt.issuer`) and `aud` (`auth.jwt.audience`). Clocks may differ by a minute.
+//! With the Cargo feature `jwt`, a JSON Web Token (RFC 7519) is also valid if a key of
+//! `auth.jwt.keys` signed it. That file is a JWK set with public keys of RSA, P-256, P-384 and
+//! Ed25519. The token must have the claims `exp`, `sub`, `iss` (`auth.jwt.issuer`) and `aud`
+//! (`auth.jwt.audience`). Clocks may differ by a minute.
 
 mod credentials;
 #[cfg(feature = "jwt")]
@@ -41,7 +43,7 @@ use metrics::{Attempts, Outcome};
 use tokens::Tokens;
 
 settings! {
-    /// Where tokens are.
+    /// The settings of the token file.
     pub(crate) struct AuthKeys {
         "auth.tokens" => auth_tokens: Option<PathBuf> = "", file,
             "File of the hashed bearer tokens that may write; empty disables writes";
@@ -51,7 +53,7 @@ settings! {
 }
 
 impl AuthKeys {
-    /// The tokens of the file.
+    /// Loads the tokens of the file.
     pub(crate) fn load(&self, #[cfg(feature = "jwt")] jwt: &JwtKeys) -> Result<Auth, ConfigErrors> {
         let auth = Auth::load(self.auth_tokens.clone(), self.auth_reload)
             .map_err(|error| ConfigErrors(vec![format!("auth.tokens: {error}")]))?;
@@ -80,12 +82,13 @@ impl AuthKeys {
 #[derive(Debug, Default)]
 pub struct Auth {
     current: RwLock<Arc<Tokens>>,
-    /// Incremented with each change of the tokens, so that a lane takes the lock only after one.
+    /// Incremented with each change of the tokens, so that a lane takes the lock only after a
+    /// change.
     generation: AtomicU64,
     attempts: PerLane<Attempts>,
-    /// The source of tokens. Without one, nobody has write access.
+    /// The source of tokens. Without a source, nobody has write access.
     source: Option<Source>,
-    /// Which JSON Web Tokens are valid, and the interval between reads of their keys.
+    /// The keys of JSON Web Tokens, and the interval between reads of their file.
     #[cfg(feature = "jwt")]
     jwt: Option<(Arc<Jwt>, Duration)>,
 }
@@ -102,7 +105,7 @@ struct Source {
 }
 
 impl Auth {
-    /// Reads the token file, if there is one. An error names the file, and never a token.
+    /// Reads the token file, if there is one. An error names the file but never a token.
     fn load(file: Option<PathBuf>, every: Duration) -> Result<Self, String> {
         let Some(file) = file else { return Ok(Auth::default()) };
         // At start, a missing file is more likely a wrong path than a revocation.
@@ -124,7 +127,7 @@ impl Auth {
         self.generation.fetch_add(1, Ordering::Release);
     }
 
-    /// The guard of one lane: call it once for each.
+    /// Creates the guard of one lane. Call this once for each lane.
     pub fn lane(self: &Arc<Self>) -> Guard {
         let generation = self.generation.load(Ordering::Acquire);
         Guard(Arc::new(Inner {
@@ -135,7 +138,7 @@ impl Auth {
     }
 }
 
-/// Who sent a request. [`Guard`], as a layer, puts it into the extensions of the request.
+/// The sender of a request. [`Guard`], as a layer, adds it to the extensions of the request.
 #[derive(Clone, Debug)]
 pub struct Caller {
     name: Arc<str>,
@@ -149,17 +152,19 @@ impl Caller {
         &self.name
     }
 
-    /// The claims of a JSON Web Token: an object.
+    /// The claims of a JSON Web Token, as an object.
     #[cfg(feature = "jwt")]
     pub fn claims(&self) -> Option<&serde_json::Value> {
         self.claims.as_deref()
     }
 }
 
-/// Checks the tokens of requests on one lane. As a `tower::Layer` it answers requests without a valid token
-/// with a problem document and status 401, or 400 for more than one `Authorization` field.
+/// Checks the tokens of requests on one lane. As a `tower::Layer` it responds to requests without a
+/// valid token with a problem document and status 401, or 400 for more than one `Authorization`
+/// field.
 ///
-/// It may be sent to another thread, as axum requires, but the counters of its metrics are exact only on one.
+/// It may be sent to another thread, as axum requires, but its metrics are exact only if it is used
+/// on one thread.
 #[derive(Clone, Debug)]
 pub struct Guard(Arc<Inner>);
 
@@ -172,11 +177,11 @@ struct Inner {
 }
 
 impl Guard {
-    /// Who sent a request, by its token.
+    /// Identifies the sender of a request by its token.
     ///
     /// # Errors
     ///
-    /// The reply for a request without a valid token.
+    /// Returns the response for a request without a valid token.
     pub fn check(&self, headers: &HeaderMap) -> Result<Caller, Problem> {
         let found = credentials::token(headers)
             .and_then(|token| self.caller(token).ok_or(Refusal::Invalid));
@@ -219,14 +224,14 @@ impl<S> Layer<S> for Guard {
     }
 }
 
-/// A service that only requests with a valid token reach; made by [`Guard`].
+/// A service that receives only requests with a valid token. [`Guard`] creates it.
 #[derive(Clone, Debug)]
 pub struct Guarded<S> {
     inner: S,
     guard: Guard,
 }
 
-/// The reply of the service, or the one that rejects the request.
+/// The response of the service, or the response that rejects the request.
 type Reply<B> = Response<Body<B, Full<Bytes>>>;
 
 impl<S, A, B> Service<Request<A>> for Guarded<S>
@@ -269,7 +274,7 @@ impl Reload {
 /// The state of the watch.
 #[derive(Debug)]
 struct Seen {
-    /// What was last applied or rejected; `None` is a missing file.
+    /// The content that was last applied or rejected; `None` for a missing file.
     read: Result<Option<String>, String>,
     /// Whether the last read found no file.
     missing: bool,
@@ -304,8 +309,8 @@ impl Auth {
     fn look(&self, seen: &mut Seen) {
         let Some(source) = &self.source else { return };
         let read = tokens::read(&source.file);
-        // A file that is missing once may be between the removal and the creation by an editor.
-        // Kubernetes swaps a symlink atomically, so there it is never missing for a moment.
+        // If a file is missing once, an editor may have removed it and not created it again yet.
+        // Kubernetes swaps a symlink atomically, so the file is never missing there.
         let missing = read == Ok(None);
         let was_missing = std::mem::replace(&mut seen.missing, missing);
         if (missing && !was_missing) || read == seen.read {
@@ -350,11 +355,11 @@ mod tests {
 
     use super::*;
 
-    /// SHA-256 of "abc" (FIPS 180-4's example).
+    /// SHA-256 of "abc" (the example in FIPS 180-4).
     const ABC: &str =
         "ci sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\n";
 
-    /// A token file, and a lane that uses it. The file is read only when a test does so.
+    /// A token file, and a lane that uses it. The file is read only when a test reads it.
     struct Watched {
         _folder: tempfile::TempDir,
         file: PathBuf,

@@ -1,4 +1,4 @@
-//! The hashes of a file's tokens.
+//! Hashes of the tokens in a file.
 
 use std::collections::HashSet;
 use std::io::{ErrorKind, Read};
@@ -11,7 +11,7 @@ use subtle::ConstantTimeEq;
 /// Maximum size of the file.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Maximum number of tokens: each is compared with that of every request.
+/// Maximum number of tokens. Each of them is compared with the token of every request.
 const MAX_TOKENS: usize = 1000;
 
 const MAX_NAME: usize = 64;
@@ -21,7 +21,7 @@ const MAX_NAME: usize = 64;
 pub(crate) struct Tokens(Vec<Token>);
 
 /// A token's name and hash. A fast hash without salt is sufficient for long random tokens: NIST SP
-/// 800-63B section 5.1.2.2 has no further requirements from 112 bits of entropy.
+/// 800-63B section 5.1.2.2 requires nothing else from 112 bits of entropy on.
 #[derive(Debug, PartialEq, Eq)]
 struct Token {
     name: Arc<str>,
@@ -44,8 +44,8 @@ pub(crate) fn read(file: &Path) -> Result<Option<String>, String> {
 }
 
 impl Tokens {
-    /// Parses the text of a file, which may contain no token. An error names the line and what is
-    /// allowed there, but not its content, which may be a token.
+    /// Parses the text of a file, which may contain no token. An error names the line and the
+    /// expected format, but does not quote the line, which may be a token.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut tokens = Vec::new();
         let (mut names, mut hashes) = (HashSet::new(), HashSet::new());
@@ -79,8 +79,8 @@ impl Tokens {
         self.0.len()
     }
 
-    /// The name of a token. Every entry is compared in constant time, so that the time of a
-    /// rejection reveals nothing about a hash.
+    /// The name of a token. The token is compared with every entry in constant time, so that the
+    /// time of a rejection reveals nothing about a hash.
     pub(crate) fn name_of(&self, token: &[u8]) -> Option<Arc<str>> {
         let hash = digest(&SHA256, token);
         let mut found = None;
@@ -117,7 +117,7 @@ impl Token {
 mod tests {
     use super::*;
 
-    /// SHA-256 of "abc" (FIPS 180-4's example).
+    /// SHA-256 of "abc" (the example in FIPS 180-4).
     const ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 
     #[test]

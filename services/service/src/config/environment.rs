@@ -1,4 +1,4 @@
-//! Which environment variables are settings, and which come from elsewhere.
+//! Decides which environment variables are settings, and which have another source.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::{Origin, Problem, Program, unknown};
 
-/// Variables that have the prefix of a program.
+/// Variables that have a program's prefix.
 #[derive(Debug, Default)]
 pub(super) struct Variables {
     pub(super) values: BTreeMap<String, String>,
@@ -16,8 +16,8 @@ pub(super) struct Variables {
 }
 
 impl Program {
-    /// Sorts the environment. An empty variable is unset, as for other programs: manifests and Compose files
-    /// cannot leave one out.
+    /// Sorts the environment. An empty variable counts as unset, as in other programs, because
+    /// manifests and Compose files cannot leave one out.
     pub(super) fn variables(
         &self,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
@@ -32,7 +32,8 @@ impl Program {
                 continue;
             }
             match value.into_string() {
-                // A setting keeps its name, whatever Services are called; but no setting is such a URL.
+                // A setting keeps its name whatever Services are called, but no setting has such a
+                // URL as its value.
                 Ok(value) if is_link_url(&name, &value) => found.links.push(name),
                 Ok(value) if self.is_known(&name) => drop(found.values.insert(name, value)),
                 Ok(value) if is_service_link(&name, &value) => found.links.push(name),
@@ -54,7 +55,7 @@ impl Program {
         self.known().iter().any(|known| known == name)
     }
 
-    /// All variables that are settings.
+    /// Names of all variables that are settings.
     fn known(&self) -> Vec<String> {
         let keys = self.keys.iter().map(|key| key.variable(self.prefix));
         keys.chain([self.file_variable()]).collect()
@@ -62,7 +63,7 @@ impl Program {
 }
 
 impl Variables {
-    /// What to tell the operator.
+    /// The warning for the operator.
     pub(super) fn warning(&self) -> Option<String> {
         (!self.links.is_empty()).then(|| {
             let mut links = self.links.clone();
@@ -76,15 +77,15 @@ impl Variables {
     }
 }
 
-/// Whether a variable is one of another program's, or has its prefix, which ends in `_`.
+/// Whether a variable belongs to another program, or has that program's prefix, which ends in `_`.
 fn is_of(name: &str, other: &str) -> bool {
     name == other || (other.ends_with('_') && name.starts_with(other))
 }
 
 const PROTOCOLS: [&str; 3] = ["tcp", "udp", "sctp"];
 
-/// Whether Kubernetes sets this variable in every container, for a Service of the pod's namespace: a Service
-/// called `corelane` gives `CORELANE_PORT=tcp://10.0.0.1:80` and six more.
+/// Whether Kubernetes sets this variable in every container, for a Service in the pod's namespace.
+/// A Service called `corelane` results in `CORELANE_PORT=tcp://10.0.0.1:80` and six more variables.
 pub(crate) fn is_service_link(name: &str, value: &str) -> bool {
     let is_number = value.parse::<u16>().is_ok();
     if name.ends_with("_SERVICE_HOST") {
@@ -101,14 +102,15 @@ pub(crate) fn is_service_link(name: &str, value: &str) -> bool {
     }
 }
 
-/// Whether this is `NAME_PORT=tcp://ADDRESS:PORT` or `NAME_PORT_80_TCP` with the same value.
+/// Whether the variable is `NAME_PORT=tcp://ADDRESS:PORT` or `NAME_PORT_80_TCP` with the same
+/// value.
 fn is_link_url(name: &str, value: &str) -> bool {
     let address = value.split_once("://").filter(|(scheme, _)| PROTOCOLS.contains(scheme));
     let is_url = address.is_some_and(|(_, address)| address.parse::<SocketAddr>().is_ok());
     is_url && (name.ends_with("_PORT") || port(name) == Some(""))
 }
 
-/// What follows `_PORT_80_TCP` in a name: nothing, `PROTO`, `PORT` or `ADDR`.
+/// The suffix that follows `_PORT_80_TCP` in a name: nothing, `PROTO`, `PORT` or `ADDR`.
 fn port(name: &str) -> Option<&str> {
     let (number, rest) = name.rsplit_once("_PORT_")?.1.split_once('_')?;
     let (protocol, rest) = rest.split_once('_').unwrap_or((rest, ""));

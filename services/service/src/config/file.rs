@@ -1,4 +1,4 @@
-//! Values of a TOML file as the text that parsers read.
+//! Converts the values of a TOML file to the text that parsers read.
 
 use std::io;
 
@@ -21,13 +21,13 @@ impl Reader<'_> {
         };
         let file = File { path, text: &text };
         let (table, errors) = DeTable::parse_recoverable(&text);
-        // What was recovered would give errors that are none.
+        // Values recovered after a syntax error would cause false errors.
         if errors.is_empty() {
             return self.add_table(&file, "", table.get_ref());
         }
         for error in errors {
             let origin = file.line(error.span().map_or(0, |span| span.start));
-            // The first error of a line causes the others.
+            // The first error in a line causes the others.
             if self.errors.last().is_some_and(|last| last.origin == origin) {
                 continue;
             }
@@ -49,7 +49,7 @@ impl Reader<'_> {
                     self.add_table(file, &format!("{name}."), inner);
                     continue;
                 }
-                // Its values may be secrets, so they are not shown.
+                // The values may be secrets, so they are not shown.
                 (None, Some(_)) => {
                     let tables = keys.iter().filter_map(|key| key.name.rsplit_once('.'));
                     let tables: Vec<_> = tables.map(|(table, _)| table.to_owned()).collect();
@@ -89,27 +89,27 @@ struct File<'a> {
 }
 
 impl File<'_> {
-    /// The line of an offset.
+    /// The line at an offset.
     fn line(&self, offset: usize) -> Origin {
         let before = self.text.as_bytes().iter().take(offset);
         let line = before.filter(|&&byte| byte == b'\n').count() + 1;
         Origin::File { path: self.path.to_owned(), line }
     }
 
-    /// A value as it was written, or a text without its quotes.
+    /// A value as it was written, or text without its quotes.
     fn shown(&self, value: &Spanned<DeValue<'_>>) -> String {
         let written = || self.text.get(value.span()).unwrap_or_default();
         value.get_ref().as_str().unwrap_or_else(written).to_owned()
     }
 }
 
-/// A value without its place. A number may be out of bounds.
+/// Converts a value without its position. A number may be out of bounds.
 fn read(value: &Spanned<DeValue<'_>>) -> Result<Value, String> {
     let value = Value::deserialize(ValueDeserializer::from(value.clone()));
     value.map_err(|error| error.message().to_owned())
 }
 
-/// The text of a key's value. A list is separated by commas.
+/// The text of a key's value. List items are separated by commas.
 fn text(key: &Key, value: &Value) -> Result<String, String> {
     let Value::Array(values) = value else {
         return scalar(value).ok_or_else(|| "expected one value, not a table".to_owned());

@@ -1,8 +1,9 @@
 //! The configuration of a service: a table of keys, filled from a TOML file, the environment and flags.
 //!
-//! [`settings!`](crate::settings) declares keys and the struct of their values. A [`Program`] has the keys of
-//! one or more such tables, and reads what was given for them with [`Program::read`]. [`Keys::parse`] makes
-//! the struct. Every error names the key, its value, where that came from and what is expected.
+//! [`settings!`](crate::settings) declares keys and the struct of their values. A [`Program`]
+//! contains the keys of one or more such tables, and [`Program::read`] reads the values that were
+//! given for them. [`Keys::parse`] creates the struct. Every error names the key, its value, the
+//! source of the value and what is expected.
 
 mod environment;
 mod file;
@@ -26,7 +27,7 @@ use secrets::NOT_SHOWN;
 pub struct ConfigErrors(pub Vec<String>);
 
 impl ConfigErrors {
-    /// The value of a result. Its errors are added to these.
+    /// Returns the value of a result, and adds its errors to these.
     #[cfg(feature = "server")]
     pub(crate) fn take<T>(&mut self, result: Result<T, ConfigErrors>) -> Option<T> {
         result.map_err(|errors| self.0.extend(errors.0)).ok()
@@ -34,7 +35,7 @@ impl ConfigErrors {
 }
 
 impl From<Vec<Problem>> for ConfigErrors {
-    /// Sorts problems: those of the file by their lines, then those of the environment and of flags.
+    /// Sorts problems: first those of the file by line, then those of the environment and of flags.
     fn from(mut problems: Vec<Problem>) -> Self {
         problems.sort_by_key(|problem| match problem.origin {
             Origin::Default => (0, 0),
@@ -49,13 +50,13 @@ impl From<Vec<Problem>> for ConfigErrors {
 /// One error of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Where the wrong name or value came from.
+    /// The source of the wrong name or value.
     pub origin: Origin,
     /// The whole error.
     pub text: String,
 }
 
-/// Where a setting came from.
+/// The source of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// No value was given.
@@ -84,7 +85,8 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A value in an error. One that may hold a password is not shown, because errors are logged.
+/// The form of a value in an error. A value that may hold a password is not shown, because errors
+/// are logged.
 fn shown(text: &str) -> String {
     let secret = text.contains('@') || secrets::without_passwords(text) != text;
     if secret { NOT_SHOWN.to_owned() } else { format!("{text:?}") }
@@ -93,29 +95,30 @@ fn shown(text: &str) -> String {
 /// One key of the configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
-    /// Its name in the file. A dot separates the table.
+    /// The key's name in the file. A dot separates the table.
     pub name: &'static str,
     /// The value if none is given.
     pub default: &'static str,
     /// A one-line description.
     pub help: &'static str,
-    /// What its parser accepts, from [`value::allowed`](crate::value::allowed).
+    /// Returns what the key's parser accepts, from [`value::allowed`](crate::value::allowed).
     pub allowed: fn() -> Option<Allowed>,
 }
 
 impl Key {
-    /// `limits.header_bytes` is `--limits.header-bytes`.
+    /// Returns the flag: `limits.header_bytes` becomes `--limits.header-bytes`.
     pub fn flag(&self) -> String {
         self.name.replace('_', "-")
     }
 
-    /// Its value in an error.
+    /// The key's value in an error.
     fn shown(&self, text: &str) -> String {
         if self.is_secret() { NOT_SHOWN.to_owned() } else { shown(text) }
     }
 
-    /// Whether its value is a secret: by its parser, as with [`value::secret`](crate::value::secret), or by its
-    /// name, as with `api_token`, unless it is a number, a word or the path of a file.
+    /// Whether the key's value is a secret. The parser decides this, for example
+    /// [`value::secret`](crate::value::secret), or the name, for example `api_token`, unless the
+    /// value is a number, a word or the path of a file.
     pub fn is_secret(&self) -> bool {
         let schema = (self.allowed)().map(|allowed| allowed.schema);
         let possible = schema.as_ref().is_none_or(secrets::may_be_secret);
@@ -123,37 +126,39 @@ impl Key {
             || (possible && secrets::is_sensitive(self.name))
     }
 
-    /// Its default, for the help and the schema. A service may have taken it from elsewhere.
+    /// The key's default, for the help and the schema. A service may have taken it from elsewhere.
     fn shown_default(&self) -> &'static str {
         let secret = !self.default.is_empty() && self.is_secret();
         if secret { NOT_SHOWN } else { self.default }
     }
 
-    /// Whether it has values separated by commas.
+    /// Whether the value is a list, separated by commas.
     fn is_list(&self) -> bool {
         let schema = (self.allowed)().map(|allowed| allowed.schema);
         schema.is_some_and(|schema| secrets::has(&schema, "type", &"array".into()))
     }
 
-    /// A value for `Debug`, without what is secret.
+    /// Formats a value for `Debug`, without secret parts.
     #[doc(hidden)]
     pub fn debug(&self, value: &dyn fmt::Debug) -> String {
         let text = || secrets::without_passwords(&format!("{value:?}")).into_owned();
         if self.is_secret() { NOT_SHOWN.to_owned() } else { text() }
     }
 
-    /// With the prefix `CORELANE_`, `limits.header_bytes` is `CORELANE_LIMITS_HEADER_BYTES`.
+    /// Returns the variable: with the prefix `CORELANE_`, `limits.header_bytes` becomes
+    /// `CORELANE_LIMITS_HEADER_BYTES`.
     pub fn variable(&self, prefix: &str) -> String {
         format!("{prefix}{}", self.name.replace('.', "_").to_ascii_uppercase())
     }
 }
 
-/// Keys and the type of their values, made by [`settings!`](crate::settings). `()` has no keys.
+/// Keys and the type of their values, created by [`settings!`](crate::settings). `()` has no keys.
 pub trait Keys: Sized {
     /// The keys, in the order of the help.
     const KEYS: &'static [Key];
 
-    /// Parses every setting. `None` if one is invalid: `errors` then names each that is.
+    /// Parses every setting. Returns `None` if any is invalid: `errors` then names each invalid
+    /// setting.
     fn parse(settings: &Settings, errors: &mut Vec<Problem>) -> Option<Self>;
 }
 
@@ -165,11 +170,12 @@ impl Keys for () {
     }
 }
 
-/// Declares a struct of settings. Each field has its key in the file, its type, its default as text, a parser
-/// such as those of [`value`](crate::value), and its help, which is one line. A dot in the key separates the
-/// table of the file. The struct implements [`Keys`](crate::config::Keys) and `Debug`. Secrets belong in
-/// [`value::secret`](crate::value::secret): they are not shown, and neither are texts whose key ends in a word such
-/// as `token`, `key` or `dsn`, or contains `password` or `secret`.
+/// Declares a struct of settings. Each field declares its key in the file, its type, its default as
+/// text, a parser such as those in [`value`](crate::value), and a one-line help text. A dot in the
+/// key separates the table of the file. The struct implements [`Keys`](crate::config::Keys) and
+/// `Debug`. Secrets belong in [`value::secret`](crate::value::secret), which are never shown. Text
+/// is not shown either if its key ends in a word such as `token`, `key` or `dsn`, or contains
+/// `password` or `secret`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -262,18 +268,20 @@ macro_rules! settings {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// Its name on the command line.
+    /// The program's name on the command line.
     pub name: &'static str,
-    /// What `--version` prints.
+    /// The version that `--version` prints.
     pub version: &'static str,
     /// A one-line description.
     pub about: &'static str,
-    /// Environment variables with this prefix are settings. Others with it are errors, because they are probably
-    /// misspelt. Variables that Kubernetes sets for a Service are ignored.
+    /// Environment variables with this prefix are settings. Unknown variables with it are errors,
+    /// because they are probably misspelt. Variables that Kubernetes sets for a Service are
+    /// ignored.
     pub prefix: &'static str,
-    /// Variables with the prefix that are not the program's: names, and prefixes that end in `_`.
+    /// Variables with the prefix that do not belong to the program: names, and prefixes that end in
+    /// `_`.
     pub others: &'static [&'static str],
-    /// The keys, in the order of the help. Each has a name of its own.
+    /// The keys, in the order of the help. Each key has a unique name.
     pub keys: Vec<Key>,
 }
 
@@ -305,7 +313,7 @@ impl Program {
                 .help_heading(table.unwrap_or_else(|| "General".to_owned()))
                 .long(key.flag())
                 .value_name("VALUE")
-                // So that the error names the key's bounds, not an unknown flag `-1`.
+                // With this, the error names the key's bounds, not an unknown flag `-1`.
                 .allow_negative_numbers(true)
                 .help(format!("{help} [default: {default}] [environment: {variable}]"))
         });

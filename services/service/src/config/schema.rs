@@ -4,12 +4,12 @@ use serde_json::{Map, Value, json};
 
 use super::{Key, Program};
 
-/// The version of JSON Schema. Its keywords here mean the same since draft 6.
+/// The version of JSON Schema. The keywords used here have had the same meaning since draft 6.
 const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
 
 impl Program {
-    /// The JSON Schema of the file: tables and keys with their descriptions, their defaults, and what the parser
-    /// of each key accepts.
+    /// The JSON Schema of the file: tables and keys with their descriptions, their defaults, and
+    /// the values that the parser of each key accepts.
     pub fn schema(&self) -> Value {
         let mut root = table(&format!("Configuration of {}", self.name));
         for key in &self.keys {

@@ -1,4 +1,4 @@
-//! What is never shown: values of secret keys, and passwords in URLs and connection strings.
+//! Values that are never shown: those of secret keys, and passwords in URLs and connection strings.
 
 use std::borrow::Cow;
 
@@ -6,10 +6,10 @@ use serde_json::Value;
 
 pub(super) const NOT_SHOWN: &str = "(not shown)";
 
-/// Words that say a secret when a name contains them.
+/// Words that mark a secret anywhere in a name.
 const ANYWHERE: [&str; 4] = ["password", "passwd", "passphrase", "secret"];
 
-/// Words that say a secret at the end of a name: `api_token` is one, `token_lifetime` is not.
+/// Words that mark a secret at the end of a name: `api_token` is a secret, `token_lifetime` is not.
 const LAST: [&str; 11] = [
     "token",
     "tokens",
@@ -24,7 +24,8 @@ const LAST: [&str; 11] = [
     "pat",
 ];
 
-/// Whether the name of a key or parameter says that its value is a secret, and not a file with it.
+/// Whether the name of a key or parameter shows that its value is a secret, and not a file that
+/// contains it.
 pub(super) fn is_sensitive(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let last = name.rsplit(['.', '_', '-']).next().unwrap_or_default();
@@ -32,7 +33,7 @@ pub(super) fn is_sensitive(name: &str) -> bool {
     named && !["file", "path"].contains(&last)
 }
 
-/// Whether a schema or a part of it has this keyword.
+/// Whether a schema, or a part of it, has this keyword.
 pub(super) fn has(schema: &Value, keyword: &str, value: &Value) -> bool {
     match schema {
         Value::Object(map) => {
@@ -43,14 +44,14 @@ pub(super) fn has(schema: &Value, keyword: &str, value: &Value) -> bool {
     }
 }
 
-/// Whether a parser accepts a secret: not if it is for numbers, words or paths of files.
+/// Whether a parser may accept a secret: not if it accepts numbers, words or paths of files.
 pub(super) fn may_be_secret(schema: &Value) -> bool {
     let is_number = schema["type"] != "string" && !schema["type"].is_null();
     !is_number && schema["format"] != "path" && schema.get("enum").is_none()
 }
 
-/// Text without passwords: in URLs (`scheme://user:password@host`), and in the parameters of a URL or of a
-/// connection string (`host=a password=b`).
+/// Removes passwords from text: in URLs (`scheme://user:password@host`), and in the parameters of a
+/// URL or of a connection string (`host=a password=b`).
 pub(super) fn without_passwords(text: &str) -> Cow<'_, str> {
     if !text.contains(['@', '=']) {
         return Cow::Borrowed(text);
@@ -61,7 +62,7 @@ pub(super) fn without_passwords(text: &str) -> Cow<'_, str> {
     if hidden == text { Cow::Borrowed(text) } else { Cow::Owned(hidden) }
 }
 
-/// A part with a password, without it.
+/// Returns a part without its password, if it has one.
 fn without_password(part: &str) -> Option<String> {
     if let Some((name, value)) = part.split_once('=')
         && is_sensitive(name)
@@ -73,7 +74,7 @@ fn without_password(part: &str) -> Option<String> {
     let (user, host) = part.rsplit_once('@')?;
     let (scheme, user) =
         user.split_once("://").map_or(("", user), |(_, of)| user.split_at(user.len() - of.len()));
-    // `https://TOKEN@host` has a token in place of the user.
+    // `https://TOKEN@host` contains a token in place of the user.
     let is_token = scheme.ends_with("http://") || scheme.ends_with("https://");
     let hides = user.contains(':') || (is_token && !user.contains('/'));
     hides.then(|| format!("{scheme}{NOT_SHOWN}@{host}"))

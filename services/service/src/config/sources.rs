@@ -1,4 +1,4 @@
-//! Where settings come from: a TOML file, then the environment, then flags; the last wins.
+//! The sources of settings: a TOML file, then the environment, then flags. The last one wins.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -14,9 +14,9 @@ use crate::value::Allowed;
 /// One setting as text, before it is parsed.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// The value as it was given.
+    /// The value, as it was given.
     pub text: String,
-    /// Where it was given.
+    /// The source of the value.
     pub origin: Origin,
 }
 
@@ -25,7 +25,7 @@ pub struct Setting {
 pub struct Settings {
     pub(super) values: BTreeMap<&'static str, Setting>,
     warning: Option<String>,
-    /// Unknown keys, and a file that could not be read.
+    /// Unknown keys, and an error for a file that could not be read.
     pub(crate) problems: Vec<Problem>,
 }
 
@@ -41,11 +41,11 @@ pub enum Invocation {
 }
 
 impl Program {
-    /// Reads the command line, the environment and the file that they name.
+    /// Reads the command line, the environment, and the file that they name.
     ///
     /// # Errors
     ///
-    /// All unknown keys, and a file that cannot be read.
+    /// Returns all unknown keys, and the error for a file that cannot be read.
     pub fn read(
         &self,
         arguments: impl IntoIterator<Item = OsString>,
@@ -54,11 +54,11 @@ impl Program {
         self.read_with(arguments, environment, |path| std::fs::read_to_string(path))
     }
 
-    /// As [`Program::read`], with `open` to get the text of a file.
+    /// Reads like [`Program::read`], with `open` to read the text of a file.
     ///
     /// # Errors
     ///
-    /// As [`Program::read`].
+    /// Returns the errors of [`Program::read`].
     pub fn read_with(
         &self,
         arguments: impl IntoIterator<Item = OsString>,
@@ -75,7 +75,8 @@ impl Program {
         }
     }
 
-    /// As [`Program::read_with`], but the settings contain the errors, so that values are checked as well.
+    /// Reads like [`Program::read_with`], but the settings contain the errors, so that values are
+    /// checked as well.
     pub(crate) fn read_all(
         &self,
         arguments: impl IntoIterator<Item = OsString>,
@@ -93,7 +94,7 @@ impl Program {
             if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
                 return Ok(Invocation::Print(text));
             }
-            // Without an unknown flag, and without its value, others are found, too.
+            // Parsing without the unknown flag, and without its value, finds other errors, too.
             let flag = error.get(ContextKind::InvalidArg).map(ToString::to_string);
             if wrong.is_empty() || flag.as_ref().is_none_or(|flag| flag.starts_with('-')) {
                 wrong.push(of_flags(&text));
@@ -142,12 +143,13 @@ impl Settings {
         self.values.entry(key).or_insert_with(preset);
     }
 
-    /// What the operator should know although every setting is valid: variables that were ignored.
+    /// The warning for the operator although every setting is valid: it names the variables that
+    /// were ignored.
     pub fn warning(&self) -> Option<&str> {
         self.warning.as_deref()
     }
 
-    /// The setting of a key: what was given last, or its default.
+    /// The setting of a key: the value that was given last, or its default.
     pub fn get(&self, key: &Key) -> Setting {
         self.values
             .get(key.name)
@@ -155,8 +157,8 @@ impl Settings {
             .unwrap_or_else(|| Setting { text: key.default.to_owned(), origin: Origin::Default })
     }
 
-    /// Parses the setting of a key, or adds an error to `errors`. The error of `parse` says what is
-    /// expected, like those of [`value`](crate::value).
+    /// Parses the setting of a key, or adds an error to `errors`. The error of `parse` describes
+    /// the expected value, like those in [`value`](crate::value).
     pub fn parse<T, E: Into<Allowed>>(
         &self,
         key: &Key,
@@ -178,8 +180,8 @@ impl Settings {
     }
 
     /// The active settings with their origins, for `--check`, in the form of a configuration file.
-    /// `effective` has, by key, the values that were chosen for settings such as `auto`. A value with a secret is
-    /// shown without it, in a comment.
+    /// `effective` contains, by key, the values that were chosen for settings such as `auto`. A
+    /// value that contains a secret is shown without it, in a comment.
     pub fn describe(&self, keys: &[Key], effective: &[(&str, String)]) -> String {
         let mut out = String::new();
         for key in keys {
@@ -195,7 +197,7 @@ impl Settings {
             let chosen =
                 effective.iter().find(|(name, to)| *name == key.name && *to != setting.text);
             let chosen = chosen.map_or(String::new(), |(_, to)| format!(", in effect {to}"));
-            // TOML's escapes are not those of Rust.
+            // TOML's escapes differ from Rust's.
             let text = toml::Value::String(setting.text);
             let _ = writeln!(out, "{} = {text}  # {}{chosen}", key.name, setting.origin);
         }
@@ -203,7 +205,7 @@ impl Settings {
     }
 }
 
-/// An error of clap in one line, without the usage.
+/// Converts a clap error to one line, without the usage.
 fn of_flags(text: &str) -> Problem {
     let text = text.split("\n\nUsage:").next().unwrap_or(text).trim_start_matches("error: ");
     let text = text.split("\n\n").map(str::trim).collect::<Vec<_>>().join("; ");
@@ -232,10 +234,10 @@ impl Reader<'_> {
     }
 }
 
-/// From this likeness on (Jaro-Winkler), one name is suggested for another, as by clap.
+/// Likeness (Jaro-Winkler) from which one name is suggested for another, the same as in clap.
 const SIMILAR: f64 = 0.7;
 
-/// The known name that a misspelt one probably means, or how to see all of them.
+/// The known name that a misspelt name probably means, or how to list all of them.
 pub(super) fn suggestion(name: &str, known: &[String]) -> String {
     let likeness = |other: &String| strsim::jaro_winkler(name, other);
     let nearest = known.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
@@ -245,8 +247,8 @@ pub(super) fn suggestion(name: &str, known: &[String]) -> String {
     }
 }
 
-/// The error of an unknown key, with the nearest of the known ones. The value is not shown if it may be a secret,
-/// because errors are logged.
+/// The error for an unknown key, with the most similar known key. The value is not shown if it may
+/// be a secret, because errors are logged.
 pub fn unknown(name: &str, text: &str, origin: &str, known: &[String]) -> String {
     let lower = name.to_ascii_lowercase();
     let words = ["pass", "secret", "token", "key", "cred", "auth", "dsn", "url"];
@@ -284,7 +286,7 @@ mod tests {
         }
     }
 
-    /// The result for a command line, an environment and a file of any name.
+    /// Reads a command line, an environment and a file of any name.
     fn read(
         flags: &[&str],
         variables: &[(&str, &str)],
@@ -367,7 +369,7 @@ mod tests {
 
     #[test]
     fn the_description_is_a_file_that_sets_the_same() {
-        // Durations allow a wide space before the unit.
+        // Durations may have a wide space before the unit.
         let flags = ["--check", "--drain.settle", "75\u{2003}s"];
         let Ok(Invocation::Check(settings)) = read(&flags, &[], "") else {
             panic!("the flags are valid")

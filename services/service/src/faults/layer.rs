@@ -20,7 +20,7 @@ impl<S> Layer<S> for Injector {
     }
 }
 
-/// A service some of whose requests have faults; made by [`Injector`].
+/// A service in which some requests have faults. [`Injector`] creates it.
 #[derive(Clone, Debug)]
 pub struct Faulty<S> {
     inner: S,

@@ -1,9 +1,9 @@
 //! Faults for drills: latency, errors and held lanes, for a share of the requests of a route. Cargo feature
 //! `faults`.
 //!
-//! Requires `faults = on`; `/faults` on the admin port sets the faults. [`Start::faults`](crate::Start::faults)
-//! has those of the process, [`Faults::lane`] the [`Injector`] of a lane. It is a `tower::Layer` for the whole
-//! service.
+//! Faults require `faults = on`; `/faults` on the admin port sets them.
+//! [`Start::faults`](crate::Start::faults) returns the faults of the process, and [`Faults::lane`]
+//! the [`Injector`] of a lane. It is a `tower::Layer` for the whole service.
 
 mod layer;
 mod metrics;
@@ -28,18 +28,18 @@ pub(crate) use metrics::FaultCollector;
 use metrics::Injected;
 use set::{Effect, MAX_BURN, MAX_LATENCY, Set};
 
-/// The reply header that names the injected faults.
+/// The response header that names the injected faults.
 const FAULT: HeaderName = HeaderName::from_static("corelane-fault");
 
 settings! {
-    /// Whether there are faults.
+    /// The setting that enables faults.
     pub(crate) struct FaultKeys {
         "faults" => faults: bool = "off", switch,
             "Whether faults may be injected on the admin port: on or off";
     }
 }
 
-/// The active faults of the process. The default ones are disabled, as without `faults = on`.
+/// The active faults of the process. By default they are disabled, as without `faults = on`.
 ///
 /// ```no_run
 /// use axum::Router;
@@ -62,13 +62,13 @@ pub struct Faults {
     /// The index of a path's route.
     matcher: matchit::Router<usize>,
     current: RwLock<Arc<Set>>,
-    /// Incremented with each change, so that a lane takes the lock only after one.
+    /// Incremented with each change, so that a lane takes the lock only after a change.
     generation: AtomicU64,
     injected: PerLane<Injected>,
 }
 
 impl Faults {
-    /// Faults for these routes. An invalid template never matches.
+    /// Creates faults for these routes. An invalid template never matches.
     pub(crate) fn new(routes: Vec<&'static str>, enabled: bool) -> Self {
         let mut matcher = matchit::Router::new();
         for (index, route) in routes.iter().enumerate() {
@@ -98,7 +98,7 @@ impl Faults {
         self.generation.fetch_add(1, Ordering::Release);
     }
 
-    /// The injector of the lane with this index: call it once for each.
+    /// Creates the injector of the lane with this index. Call this once for each lane.
     pub fn lane(self: &Arc<Self>, lane: usize) -> Injector {
         let generation = self.generation.load(Ordering::Acquire);
         Injector(Arc::new(Inner {
@@ -113,7 +113,8 @@ impl Faults {
 
 /// Chooses requests and their faults on one lane. As a `tower::Layer` it applies them, too.
 ///
-/// It may be sent to another thread, as axum requires, but the counters of its metrics are exact only on one.
+/// It may be sent to another thread, as axum requires, but its metrics are exact only if it is used
+/// on one thread.
 #[derive(Clone, Debug)]
 pub struct Injector(Arc<Inner>);
 
@@ -137,7 +138,7 @@ struct Seen {
 
 impl Seen {
     fn new(generation: u64, set: Arc<Set>, lane: usize) -> Self {
-        // The same seed and requests give the same faults, with other ones on each lane.
+        // The same seed and requests lead to the same faults, which differ between lanes.
         let chance = Rng::with_seed(set.seed.wrapping_add(lane as u64));
         Seen { generation, set, chance }
     }
@@ -183,8 +184,8 @@ pub struct Injection {
 }
 
 impl Injection {
-    /// Faults add up to at most the limit of a single one. Of several errors, the first is the
-    /// reply.
+    /// Adds an effect. Faults add up to at most the limit of a single fault. If there are several
+    /// errors, the first is the response.
     fn add(&mut self, effect: Effect, chance: &mut Rng) {
         self.effects[effect.index()] = true;
         match effect {
@@ -197,8 +198,8 @@ impl Injection {
         }
     }
 
-    /// Waits, and then holds the lane. Returns the reply that replaces the handler's, if there is
-    /// one.
+    /// Waits, and then holds the lane. Returns the response that replaces the handler's, if there
+    /// is one.
     pub async fn inject(&self) -> Option<Response<Full<Bytes>>> {
         if !self.wait.is_zero() {
             tokio::time::sleep(self.wait).await;
@@ -208,7 +209,7 @@ impl Injection {
         Some(problem.detail("this error was injected on the admin port").into_response())
     }
 
-    /// Names the injected faults in the reply.
+    /// Names the injected faults in the response.
     pub fn sign(&self, headers: &mut HeaderMap) {
         let names = Effect::NAMES.iter().zip(self.effects).filter(|(_, done)| *done);
         for (name, _) in names {
@@ -217,7 +218,7 @@ impl Injection {
     }
 }
 
-/// Computes for this time: nothing else runs on the lane.
+/// Computes for this time, so that nothing else runs on the lane.
 fn hold(time: Duration) {
     let begun = Instant::now();
     while begun.elapsed() < time {

@@ -17,12 +17,12 @@ pub(super) const MAX_BURN: Duration = Duration::from_secs(10);
 /// The active faults.
 #[derive(Debug, Default)]
 pub(super) struct Set {
-    /// Each lane derives its random numbers from this and its index.
+    /// Seed from which each lane, with its index, derives its random numbers.
     pub(super) seed: u64,
     pub(super) faults: Vec<Fault>,
 }
 
-/// A fault of a share of the requests of a route.
+/// A fault that affects a share of a route's requests.
 #[derive(Debug)]
 pub(super) struct Fault {
     pub(super) route: usize,
@@ -35,16 +35,16 @@ pub(super) struct Fault {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Effect {
-    /// Wait for `fixed` and up to `jitter` more. The lane serves others meanwhile.
+    /// Wait for `fixed` and up to `jitter` more. The lane serves other requests in the meantime.
     Latency { fixed: Duration, jitter: Duration },
-    /// Answer with this status instead of the handler.
+    /// Respond with this status instead of calling the handler.
     Error(StatusCode),
     /// Hold the lane.
     Cpu(Duration),
 }
 
 impl Effect {
-    /// Names of the effects in metrics and replies, indexed by [`Effect::index`].
+    /// Names of the effects in metrics and responses, indexed by [`Effect::index`].
     pub(super) const NAMES: [&'static str; 3] = ["latency", "error", "cpu"];
 
     pub(super) fn index(self) -> usize {
@@ -105,7 +105,7 @@ fn duration<'de, D: Deserializer<'de>>(input: D) -> Result<Duration, D::Error> {
 }
 
 impl Set {
-    /// Parses a set from JSON. `routes` are those of the server.
+    /// Parses a set from JSON. `routes` are the server's routes.
     pub(super) fn parse(body: &[u8], routes: &[&str], now: Instant) -> Result<Self, Problem> {
         let document: Document = serde_json::from_slice(body).map_err(|error| {
             let (status, slug) = match error.is_data() {
@@ -128,7 +128,7 @@ impl Set {
         Ok(Set { seed: document.seed.unwrap_or_else(|| fastrand::u64(..)), faults })
     }
 
-    /// The active faults.
+    /// Shows the active faults.
     pub(super) fn show(&self, now: Instant) -> Value {
         let faults: Vec<_> = self
             .faults
@@ -146,7 +146,7 @@ fn invalid(pointer: &str, allowed: &str) -> Problem {
         .member("pointer", pointer)
 }
 
-/// The invalid member, and what is allowed.
+/// The invalid member, and the values that are allowed.
 type Wrong = (&'static str, String);
 
 impl Fault {
@@ -156,7 +156,7 @@ impl Fault {
             known.ok_or_else(|| ("/route", format!("must be one of {}", routes.join(" "))))?;
         let method = entry.method.map(|method| Method::from_bytes(method.as_bytes())).transpose();
         let method = method.map_err(|_| ("/method", "must be a method of HTTP".to_owned()))?;
-        // NaN is in no range, and JSON has none.
+        // NaN is in no range, and JSON does not have it.
         if !(entry.share > 0.0 && entry.share <= 1.0) {
             return Err(("/share", "must be above 0 and at most 1".to_owned()));
         }
@@ -195,7 +195,7 @@ impl Fault {
     }
 }
 
-/// Rounded to the millisecond.
+/// Formats a duration, rounded to the millisecond.
 fn text(duration: Duration) -> String {
     let duration = Duration::from_millis(duration.as_millis() as u64);
     humantime::format_duration(duration).to_string()

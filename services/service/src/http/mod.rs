@@ -38,27 +38,27 @@ use tokio::net::{TcpStream, lookup_host};
 
 pub use serve::{Answer, serve, serve_requests};
 
-/// Maximum size of a reply. These programs request short ones.
+/// Maximum size of a response. These programs request short responses.
 const BODY_BYTES: usize = 1024 * 1024;
 
-/// Why there is no complete reply.
+/// The reason why there is no complete response.
 #[derive(Debug, thiserror::Error)]
 pub enum ExchangeError {
     /// The connection failed.
     #[error("cannot connect to {0}: {1}")]
     Connect(SocketAddr, io::Error),
-    /// The connection ended early, or the reply is not HTTP.
+    /// The connection ended early, or the response is not HTTP.
     #[error("no whole reply from {0}: {1}")]
     Reply(SocketAddr, Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// Sends a request over HTTP/1.1 and reads the reply, of at most 1 MiB.
+/// Sends a request over HTTP/1.1 and reads the response, of at most 1 MiB.
 ///
 /// It has no time limit. Dropping the future closes the connection.
 ///
 /// # Errors
 ///
-/// There is no complete reply.
+/// There is no complete response.
 pub async fn exchange<B>(
     address: SocketAddr,
     request: Request<B>,
@@ -130,7 +130,7 @@ impl Url {
 impl FromStr for Url {
     type Err = String;
 
-    /// Parses a URL; the error says what is allowed.
+    /// Parses a URL. The error describes the expected form.
     fn from_str(text: &str) -> Result<Self, String> {
         read(text).ok_or_else(|| "http://HOST[:PORT][/PATH]".to_owned())
     }

@@ -21,7 +21,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
-/// Maximum connections: for the kubelet, a few scrapers and people.
+/// Maximum number of connections: enough for the kubelet, a few scrapers and people.
 const CONNECTIONS: usize = 64;
 
 /// Maximum connections per address, so that one client does not block the kubelet's probes.
@@ -33,13 +33,13 @@ const HEADERS: Duration = Duration::from_secs(5);
 /// Maximum age of a connection. A client with more requests opens another.
 const LIFE: Duration = Duration::from_secs(120);
 
-/// For the request in flight when a connection reaches its age.
+/// Time limit of the request in flight when a connection reaches its maximum age.
 const LAST_REQUEST: Duration = Duration::from_secs(5);
 
-/// A reply: its status, media type and text.
+/// A response: its status, media type and text.
 pub type Answer = (StatusCode, &'static str, String);
 
-/// Answers every GET by its path until the future is dropped.
+/// Responds to every GET by its path, until the future is dropped.
 pub async fn serve<A>(listener: TcpListener, answer: A)
 where
     A: Fn(&str) -> Answer + Send + Sync + 'static,
@@ -47,7 +47,7 @@ where
     serve_requests(listener, move |request| ready(reply(&request, &answer))).await;
 }
 
-/// Answers every request until the future is dropped.
+/// Responds to every request, until the future is dropped.
 pub async fn serve_requests<A, R>(listener: TcpListener, answer: A) -> Infallible
 where
     A: Fn(Request<Incoming>) -> R + Send + Sync + 'static,
@@ -60,7 +60,7 @@ where
         let place = Arc::clone(&places).acquire_owned().await;
         match listener.accept().await {
             Ok((stream, peer)) => {
-                // Closed at once if the address has too many.
+                // Closed at once if the address has too many connections.
                 let Some(of_peer) = peers.enter(peer.ip()) else { continue };
                 let answer = Arc::clone(&answer);
                 tokio::spawn(async move {
@@ -117,7 +117,7 @@ where
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEADERS);
     let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
-    // Clients that leave are no error.
+    // Clients that leave are not an error.
     if timeout(LIFE, connection.as_mut()).await.is_err() {
         connection.as_mut().graceful_shutdown();
         let _ = timeout(LAST_REQUEST, connection).await;

@@ -12,7 +12,7 @@ use http_body_util::Full;
 use super::Level;
 use crate::value::duration;
 
-/// Its path.
+/// The path on the admin port.
 pub(crate) const PATH: &str = "/log-level";
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -32,7 +32,7 @@ struct Inner {
 struct State {
     now: Level,
     until: Option<Instant>,
-    /// Whether a thread waits for the end of a temporary level.
+    /// Whether a thread waits for a temporary level to end.
     watched: bool,
 }
 
@@ -52,7 +52,7 @@ impl Control {
         Control(Arc::new(Inner { start, apply, state, changed }))
     }
 
-    /// Answers a request to [`PATH`].
+    /// Responds to a request for [`PATH`].
     pub(crate) fn answer(&self, request: &Request<Bytes>) -> Response<Full<Bytes>> {
         match *request.method() {
             Method::GET | Method::HEAD => self.show(),

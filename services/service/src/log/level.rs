@@ -31,7 +31,7 @@ impl Level {
 }
 
 impl Default for Level {
-    /// Messages of level info and more severe ones.
+    /// Logs messages of level info and more severe ones.
     fn default() -> Self {
         Level { text: "info".to_owned(), rest: LevelFilter::INFO, parts: Vec::new() }
     }

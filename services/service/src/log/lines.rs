@@ -65,7 +65,7 @@ where
 }
 
 impl Lines {
-    /// One object, its fields side by side.
+    /// Writes one object, with all its fields at the top level.
     fn json(
         &self,
         event: &Event<'_>,
@@ -75,7 +75,8 @@ impl Lines {
         let mut timestamp = String::new();
         // Writing to a string does not fail.
         let _ = SystemTime.format_time(&mut Writer::new(&mut timestamp));
-        // That of a record of the crate `log`: the event itself has a target and fields of the bridge.
+        // For a record of the crate `log`, this is the metadata of the record: the event itself has
+        // the target and fields of the bridge.
         let record = event.normalized_metadata();
         let metadata = record.as_ref().unwrap_or_else(|| event.metadata());
         let mut line = Vec::with_capacity(256);
@@ -107,7 +108,7 @@ impl Lines {
     }
 }
 
-/// The spans around an event, from the outermost, as the text format writes them.
+/// The spans around an event, from the outermost, in the text format.
 fn spans<S, N>(context: &FmtContext<'_, S, N>) -> String
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
@@ -154,7 +155,7 @@ mod tests {
         }
     }
 
-    /// The line of one message.
+    /// Returns the line of one message.
     fn logged(format: Format, targets: bool) -> String {
         lines_of(format, targets, || tracing::info!(n = 1, "begun"))
     }

@@ -41,7 +41,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Its words.
+    /// The formats by their words.
     pub const WORDS: &[(&str, Self)] = &[("text", Format::Text), ("json", Format::Json)];
 }
 
@@ -61,7 +61,7 @@ pub struct Log {
     pub level: Level,
     /// The format of a line.
     pub format: Format,
-    /// A file that receives the lines too. A failure to open it is a warning.
+    /// A file that also receives the lines. A failure to open it is only a warning.
     pub file: Option<PathBuf>,
     /// Whether lines name their module.
     pub targets: bool,
@@ -72,14 +72,15 @@ pub struct Log {
 }
 
 impl Log {
-    /// Starts logging, once per process. Dropping [`Flush`] writes the remaining lines. Records of the crate
-    /// `log` are lines, too, unless the program has installed a logger for them. So is each panic, with its message
-    /// and its place, and with its backtrace if `RUST_BACKTRACE` is set.
+    /// Starts logging, once per process. Dropping [`Flush`] writes the remaining lines. Records of
+    /// the crate `log` are logged too, unless the program has installed a logger for them. So is
+    /// each panic, with its message and location, and with its backtrace if `RUST_BACKTRACE` is
+    /// set.
     ///
     /// # Errors
     ///
-    /// The thread that writes lines cannot be started. [`io::ErrorKind::AlreadyExists`]: the program has
-    /// installed a subscriber of `tracing`, which remains.
+    /// The thread that writes lines cannot be started. [`io::ErrorKind::AlreadyExists`]: the
+    /// program has installed its own `tracing` subscriber, which remains.
     pub fn start(&self) -> io::Result<(Flush, Handle)> {
         let (filter, handle) = reload::Layer::new(self.level.targets());
         let opened = self.file.as_deref().map(append).transpose();
@@ -92,7 +93,7 @@ impl Log {
         let (writer, flush) = writer::start(out)?;
         let lines = tracing_subscriber::fmt::layer()
             .with_writer(writer)
-            // Also for the fields of spans.
+            // This setting also applies to the fields of spans.
             .with_ansi(ansi)
             // By default a failed write is reported by `eprintln!`, which panics.
             .log_internal_errors(false)
@@ -100,7 +101,7 @@ impl Log {
         let subscriber = tracing_subscriber::registry().with(lines.with_filter(filter));
         tracing::subscriber::set_global_default(subscriber)
             .map_err(|error| io::Error::new(io::ErrorKind::AlreadyExists, error))?;
-        // Its error is that of a second logger.
+        // Fails only if there is already a logger.
         let _ = tracing_log::LogTracer::init();
         panics::log(flush.written(), self.route);
         if let Some(error) = failed {
@@ -127,7 +128,7 @@ fn append(path: &Path) -> io::Result<File> {
     opened.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
 }
 
-/// Writes to a file and to standard error. An error of one does not affect the other.
+/// Writes to a file and to standard error. An error in one of them does not affect the other.
 struct Both(File);
 
 impl Write for Both {

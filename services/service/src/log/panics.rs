@@ -1,4 +1,4 @@
-//! Panics as lines of the log, in place of text on standard error.
+//! Logs panics, instead of writing text to standard error.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::panic::PanicHookInfo;
@@ -6,10 +6,11 @@ use std::thread;
 
 use super::writer::Written;
 
-/// The route of the current request of this thread.
+/// Returns the route of the current request on this thread.
 pub type Route = fn() -> Option<String>;
 
-/// Logs every panic of the process where it happens, because whatever catches it does not know its place.
+/// Logs every panic of the process where it happens, because the code that catches it does not know
+/// the location.
 pub(super) fn log(lines: Written, route: Option<Route>) {
     std::panic::set_hook(Box::new(move |panic| {
         line(panic, route.and_then(|route| route()));
@@ -19,7 +20,7 @@ pub(super) fn log(lines: Written, route: Option<Route>) {
 }
 
 fn line(panic: &PanicHookInfo<'_>, route: Option<String>) {
-    // As for the default hook, RUST_BACKTRACE enables it.
+    // As in the default hook, RUST_BACKTRACE enables it.
     let backtrace = Backtrace::capture();
     let captured = backtrace.status() == BacktraceStatus::Captured;
     let backtrace = captured.then(|| backtrace.to_string());

@@ -1,4 +1,4 @@
-//! The log of a service: its keys, and lines with the ID of their request.
+//! The log of a service: its keys, and lines with their request's ID.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use super::{Control, Flush, Format, Level, Log};
 use crate::value::{choice, switch, word};
 
 settings! {
-    /// The log.
+    /// The settings of the log.
     pub(crate) struct Logging {
         "log.level" => log_level: Level = "info", word::<Level>,
             "Level of the log: off, error, warn, info, debug or trace, and target=level for modules: info,corelane::request=debug";
@@ -18,7 +18,7 @@ settings! {
 }
 
 /// Starts logging. Dropping [`Flush`] writes the remaining lines. The level can be changed from now
-/// on. `None` if the program logs by a subscriber of its own.
+/// on. `None` if the program has its own `tracing` subscriber.
 pub(crate) fn start(config: &Logging) -> io::Result<Option<(Flush, Control)>> {
     let level = &config.log_level;
     let log = Log {

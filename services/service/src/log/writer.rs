@@ -8,19 +8,19 @@ use std::time::Duration;
 
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Maximum lines in the queue. Others are dropped. Its memory grows with its contents:
-/// preallocating a queue of this length would take 4 MB in every server.
+/// Maximum number of lines in the queue. More lines are dropped. The queue's memory grows with its
+/// contents: preallocating a queue of this length would take 4 MB in every server.
 const MOST: usize = 128_000;
 
-/// Maximum wait for the last lines.
+/// Maximum time to wait for the last lines.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Maximum wait for the line of a panic.
+/// Maximum time to wait for the line of a panic.
 const SOON: Duration = Duration::from_millis(100);
 
 enum Message {
     Line(Vec<u8>),
-    /// Its sender is dropped when everything before it is written.
+    /// A marker. Its sender is dropped when everything before it is written.
     Reached(Sender<()>),
     /// The last message. Its sender is dropped when everything before it is written, which ends the
     /// wait.
@@ -58,7 +58,7 @@ fn write_all(mut out: impl Write, lines: &Receiver<Message>, waiting: &AtomicUsi
     for message in lines {
         match message {
             Message::Line(line) => {
-                // An error of the log cannot be logged.
+                // An error of the log itself cannot be logged.
                 let _ = out.write_all(&line);
                 waiting.fetch_sub(1, Relaxed);
             }

@@ -1,4 +1,5 @@
-//! An OpenAPI document (3.1) and an HTML page of it. Cargo feature `openapi`, and `openapi-viewer` for Swagger UI.
+//! An OpenAPI document (3.1) and its HTML page. Cargo feature `openapi`, and `openapi-viewer` for
+//! Swagger UI.
 
 mod page;
 #[cfg(feature = "openapi-viewer")]
@@ -17,8 +18,8 @@ use http_body_util::Full;
 use ring::digest::{SHA256, digest};
 use serde_json::Value;
 
-/// A document and its page, for all lanes. Not generated at the start, because few clients request them and a
-/// start should be short.
+/// A document and its page, for all lanes. They are not generated at the start, because few clients
+/// request them and a start should be short.
 ///
 /// ```
 /// use corelane_service::openapi::Documents;
@@ -59,7 +60,8 @@ struct Document {
 }
 
 impl Documents {
-    /// Documents of what `document` returns, which is called at the first request.
+    /// Creates the documents from the value that `document` returns. It is called at the first
+    /// request.
     pub fn new(document: impl Fn() -> Value + Send + Sync + 'static) -> Self {
         Documents { document: Arc::new(document), made: Arc::default() }
     }
@@ -78,13 +80,15 @@ impl Documents {
         })
     }
 
-    /// The reply to `GET /openapi.json` with these headers: the document, or 304 if the client has it.
+    /// The response to `GET /openapi.json` with these headers: the document, or 304 if the client
+    /// has it.
     pub fn json(&self, asked: &HeaderMap) -> Response<Full<Bytes>> {
         self.made().json.reply(asked)
     }
 
-    /// The reply to `GET /docs` with these headers: the page, or 304 if the client has it. Without scripts, and
-    /// without the Cargo feature `openapi-viewer`, it is plain HTML, with a link to `/openapi.json`.
+    /// The response to `GET /docs` with these headers: the page, or 304 if the client has it.
+    /// Without scripts, and without the Cargo feature `openapi-viewer`, it is plain HTML, with a
+    /// link to `/openapi.json`.
     pub fn page(&self, asked: &HeaderMap) -> Response<Full<Bytes>> {
         let mut reply = self.made().page.reply(asked);
         let policy = HeaderValue::from_static(page::POLICY);
@@ -92,8 +96,8 @@ impl Documents {
         reply
     }
 
-    /// The reply to `GET /docs/{name}`: a file of the page. `None` if it has no such file, as is always so without
-    /// the Cargo feature `openapi-viewer`.
+    /// The response to `GET /docs/{name}`: a file of the page. `None` if the page has no such file,
+    /// which is always so without the Cargo feature `openapi-viewer`.
     pub fn file(&self, name: &str, asked: &HeaderMap) -> Option<Response<Full<Bytes>>> {
         let files = &self.made().files;
         files.iter().find(|(file, _)| *file == name).map(|(_, file)| file.reply(asked))

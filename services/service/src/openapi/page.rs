@@ -1,20 +1,20 @@
-//! Renders the document as HTML. Swagger UI takes its place where it is built in and scripts run.
+//! Renders the document as HTML. Swagger UI replaces this page if it is built in and scripts run.
 
 use std::fmt::{self, Display, Write};
 
 use serde_json::Value;
 
-/// Only files of this server, and the pictures that Swagger UI has in its style.
+/// Allows only files of this server, and the pictures in Swagger UI's style sheet.
 #[cfg(feature = "openapi-viewer")]
 pub(super) const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
      img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// Blocks scripts and external resources: the page has none.
+/// Blocks scripts and external resources, because the page has none.
 #[cfg(not(feature = "openapi-viewer"))]
 pub(super) const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; \
      frame-ancestors 'none'";
 
-/// The light colours of Swagger UI are too faint for text; those of the dark mode are not.
+/// The light colours of Swagger UI are too faint for text; the dark colours are not.
 #[cfg(feature = "openapi-viewer")]
 const VIEWER: &str = "<link rel=\"stylesheet\" href=\"docs/swagger-ui.css\">
 <style>
@@ -56,7 +56,7 @@ body { margin: 0; }
 </style>
 ";
 
-/// Text with the markup characters of HTML escaped.
+/// Escapes the markup characters of HTML in text.
 struct Escaped<'a>(&'a str);
 
 impl Display for Escaped<'_> {
@@ -75,7 +75,7 @@ impl Display for Escaped<'_> {
     }
 }
 
-/// The whole page.
+/// Renders the whole page.
 pub(super) fn render(document: &Value) -> String {
     let mut out = HEAD.to_owned();
     // Writing into a string cannot fail.
@@ -104,7 +104,7 @@ fn body(out: &mut String, document: &Value) -> fmt::Result {
     operations(out, document, |of| of.is_none())
 }
 
-/// Those whose first tag is accepted.
+/// Renders the operations whose first tag is accepted.
 fn operations(
     out: &mut String,
     document: &Value,
@@ -193,7 +193,8 @@ fn example(out: &mut String, content: &Value) -> fmt::Result {
     }
 }
 
-/// What a value must be. A pattern is for programs: the description says the same to people.
+/// The expected form of a value. A pattern is for programs; the description gives people the same
+/// information.
 fn wanted(schema: &Value) -> String {
     let name = schema["format"].as_str().or(schema["type"].as_str()).unwrap_or_default();
     let mut words = vec![name.to_owned()];

@@ -1,4 +1,5 @@
-//! Swagger UI, whose files `build.rs` takes from its crate. Only browsers request them, so they are always compressed.
+//! Swagger UI, whose files `build.rs` copies from its crate. Only browsers request them, so they
+//! are always compressed.
 
 use super::Document;
 
@@ -8,7 +9,7 @@ macro_rules! vendored {
     };
 }
 
-/// Names, and what each is.
+/// The files by their names.
 pub(super) fn files() -> Vec<(&'static str, Document)> {
     let (script, style) = ("text/javascript; charset=utf-8", "text/css; charset=utf-8");
     let gzip = |text, media_type| Document { is_gzip: true, ..Document::new(text, media_type) };

@@ -15,7 +15,8 @@ use tokio::time::{Instant, sleep, timeout};
 use super::Endpoint;
 use crate::http::exchange;
 
-/// Attempts to send a request before it is dropped, with a pause that doubles in between.
+/// Maximum number of attempts to send a request before it is dropped. The pause between attempts
+/// doubles.
 const TRIES: u32 = 5;
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
@@ -23,19 +24,19 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// Maximum time to send the rest at the end.
 const FLUSH: Duration = Duration::from_secs(3);
 
-/// What is sent: spans or metrics.
+/// A signal to send: spans or metrics.
 pub(super) trait Signal: Send + 'static {
     /// Its name in the log.
     const NAME: &'static str;
 
-    /// The next request, if there is something to send.
+    /// The next request, if there is data to send.
     fn next(&mut self) -> Option<Batch>;
 
-    /// Counts the result of so many spans or points.
+    /// Counts the result for this many spans or points.
     fn count(&self, items: u64, fate: Fate);
 }
 
-/// The result of what was to be sent.
+/// The result of sending spans or points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Exported,
@@ -47,23 +48,23 @@ pub(super) enum Fate {
 
 /// An encoded request.
 pub(super) struct Batch {
-    /// Its spans, or points of metrics.
+    /// Number of its spans or points of metrics.
     pub(super) items: u64,
     pub(super) request: Bytes,
     /// Whether more can be sent at once.
     pub(super) more: bool,
 }
 
-/// Where and when a signal is sent.
+/// The destination and timing of a signal.
 pub(super) struct Target {
     pub(super) endpoint: Endpoint,
     /// Timeout of one request.
     pub(super) allowed: Duration,
-    /// Interval between checks for something to send.
+    /// Interval between checks for data to send.
     pub(super) every: Duration,
 }
 
-/// Sends until it is dropped, and then the rest within a few seconds.
+/// Sends until it is dropped, and then sends the rest within a few seconds.
 pub(crate) struct Exporter {
     stop: Option<watch::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -80,7 +81,7 @@ impl Exporter {
         let second = second.map(|(target, signal)| Sending::new(target, signal, &stopped));
         let thread = std::thread::Builder::new().name("otlp".to_owned()).spawn(move || {
             runtime.block_on(async { tokio::join!(run(first), run(second)) });
-            // A lookup of a collector's name may hang in its thread.
+            // Looking up a collector's name may hang in its thread.
             runtime.shutdown_background();
         })?;
         Ok(Exporter { stop: Some(stop), thread: Some(thread) })
@@ -100,7 +101,7 @@ impl Drop for Exporter {
     }
 }
 
-/// The reply of a collector to spans, and to metrics.
+/// A collector's response to spans and to metrics.
 #[derive(Clone, PartialEq, Message)]
 struct ExportResponse {
     #[prost(message, optional, tag = "1")]
@@ -109,7 +110,7 @@ struct ExportResponse {
 
 #[derive(Clone, PartialEq, Message)]
 struct PartialSuccess {
-    /// Spans, or points of metrics.
+    /// Number of rejected spans or points of metrics.
     #[prost(int64, tag = "1")]
     rejected: i64,
 }
@@ -120,14 +121,14 @@ struct Sending<S> {
     /// Notified at the end, after which `stopping` returns when to stop.
     stopped: watch::Receiver<()>,
     stopping: bool,
-    /// The last request failed, and that was logged.
+    /// Whether the last request failed, which was logged.
     failing: bool,
 }
 
-/// Why a request was not accepted.
+/// The reason why a request was not accepted.
 struct Failure {
     reason: String,
-    /// The minimum time before a retry, if one is allowed.
+    /// The minimum time before a retry, if a retry is allowed.
     again: Option<Duration>,
 }
 
@@ -152,7 +153,7 @@ impl<S: Signal> Sending<S> {
         }
     }
 
-    /// Sends until the end, and then the rest.
+    /// Sends until the end, and then sends the rest.
     async fn send_all(&mut self) {
         while !self.stopping {
             self.pause(self.target.every).await;
@@ -164,7 +165,7 @@ impl<S: Signal> Sending<S> {
         }
     }
 
-    /// Waits, but not beyond the end.
+    /// Waits, but not beyond the end of the exporter.
     async fn pause(&mut self, time: Duration) {
         if !self.stopping {
             self.stopping = timeout(time, self.stopped.changed()).await.is_ok();
@@ -219,7 +220,7 @@ impl<S: Signal> Sending<S> {
         };
         match reply.status() {
             status if status.is_success() => {
-                // An invalid reply does not mean that something was rejected.
+                // An invalid response does not mean that the collector rejected anything.
                 let reply = ExportResponse::decode(reply.into_body()).unwrap_or_default();
                 let rejected = reply.partial_success.map_or(0, |partial| partial.rejected);
                 Ok(u64::try_from(rejected).unwrap_or(0).min(batch.items))
@@ -247,7 +248,7 @@ impl<S: Signal> Sending<S> {
         let found = endpoint.url.addresses().await.map_err(|error| error.to_string())?;
         let mut failed = "its name has no address".to_owned();
         for (address, left) in found.iter().zip((1..=found.len() as u32).rev()) {
-            // An address that does not answer leaves the others their share of the time.
+            // An address that does not respond leaves the other addresses their share of the time.
             let share = until.saturating_duration_since(Instant::now()) / left;
             match timeout(share, exchange(*address, request()?)).await {
                 Ok(Ok(reply)) => return Ok(reply),

@@ -1,6 +1,7 @@
-//! The metrics of the process as OTLP messages, made from the text that `/metrics` shows. Numbers and names are
-//! those of opentelemetry/proto/metrics/v1/metrics.proto, and the rules those of OpenTelemetry's "Prometheus and
-//! OpenMetrics Compatibility". Names stay as in `/metrics`, so that queries and dashboards work on both.
+//! The metrics of the process as OTLP messages, created from the text that `/metrics` shows.
+//! Numbers and names are taken from opentelemetry/proto/metrics/v1/metrics.proto, and the rules
+//! from OpenTelemetry's "Prometheus and OpenMetrics Compatibility". Names are the same as in
+//! `/metrics`, so that queries and dashboards work on both.
 
 use std::time::SystemTime;
 
@@ -121,11 +122,11 @@ struct Buckets {
 /// `AGGREGATION_TEMPORALITY_CUMULATIVE`.
 const CUMULATIVE: i32 = 2;
 
-/// What `/metrics` shows, with the attributes that all series share.
+/// The content of `/metrics`, with the attributes that all series share.
 pub(super) struct Sent<F> {
     pub(super) page: F,
     pub(super) resource: Resource,
-    /// When the counters were 0.
+    /// The time when the counters were 0.
     pub(super) start: SystemTime,
 }
 
@@ -138,18 +139,20 @@ impl<F: Fn() -> String + Send + 'static> Signal for Sent<F> {
         Some(Batch { items, request: request.into(), more: false })
     }
 
-    /// The next request repeats what this one did not deliver, because values are cumulative.
+    /// Counts nothing, because values are cumulative: the next request repeats what this one did
+    /// not deliver.
     fn count(&self, _points: u64, _fate: Fate) {}
 }
 
-/// The start of the process, since when its counters count, and now.
+/// The start of the process, from which its counters count, and the current time.
 #[derive(Clone, Copy)]
 struct Times {
     start: SystemTime,
     now: SystemTime,
 }
 
-/// A request that sends what an OpenMetrics page shows, and the number of its points.
+/// Encodes a request that sends the content of an OpenMetrics page. Also returns the number of its
+/// points.
 fn request(resource: &Resource, page: &str, times: Times) -> (Vec<u8>, u64) {
     let families = families(page, times);
     let points: usize = families.iter().map(Family::points).sum();
@@ -167,7 +170,7 @@ struct Family<'a> {
     help: &'a str,
     kind: &'a str,
     unit: &'a str,
-    /// The name of its series, which may have a suffix, such as `_total`.
+    /// The name of the family's series, which may have a suffix, such as `_total`.
     series: &'a str,
     numbers: Vec<Number>,
     buckets: Vec<Buckets>,
@@ -214,7 +217,7 @@ fn sample(line: &str) -> Option<Sample<'_>> {
     (name != "#").then_some(Sample { name, labels, value })
 }
 
-/// Labels by name, and what follows their brace.
+/// Labels by name, and the text that follows their brace.
 fn labels(mut text: &str) -> Option<(Vec<(&str, String)>, &str)> {
     let mut found = Vec::new();
     loop {
@@ -243,7 +246,7 @@ impl<'a> Family<'a> {
         let attributes = || labels.iter().map(|(name, value)| text(name, value)).collect();
         let (start, now) = (nanos(times.start), nanos(times.now));
         match (self.kind, name.strip_prefix(self.name), self.buckets.last_mut()) {
-            // The first line of each series.
+            // This is the first line of each series.
             ("histogram", Some("_sum"), _) => self.buckets.push(Buckets {
                 attributes: attributes(),
                 start_time_unix_nano: start,
@@ -253,7 +256,7 @@ impl<'a> Family<'a> {
             }),
             ("histogram", Some("_count"), Some(last)) => last.count = value.parse().unwrap_or(0),
             ("histogram", Some("_bucket"), Some(last)) => {
-                // The page adds up the buckets, OTLP does not.
+                // The page accumulates the buckets, OTLP does not.
                 let below: u64 = last.counts.iter().sum();
                 last.counts.push(value.parse::<u64>().unwrap_or(0).saturating_sub(below));
                 last.bounds.extend(bound.and_then(Result::ok).filter(|at: &f64| at.is_finite()));
@@ -297,7 +300,8 @@ impl<'a> Family<'a> {
         Some(Metric { name: name.to_owned(), description, unit, data: Some(data) })
     }
 
-    /// The unit of the family, or the one that its name ends in, as in the Unified Code for Units of Measure.
+    /// The unit of the family, or the unit in which its name ends, in the Unified Code for Units of
+    /// Measure.
     fn ucum(&self) -> String {
         let (stem, last) = self.name.rsplit_once('_').unwrap_or(("", self.name));
         let unit = match if self.unit.is_empty() { last } else { self.unit } {

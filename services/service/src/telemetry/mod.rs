@@ -1,4 +1,4 @@
-//! The log line of each request, its span if the trace is recorded, and metrics that are pushed.
+//! The log line of each request, its span if the trace is recorded, and pushed metrics.
 
 mod exporter;
 mod metrics;
@@ -24,7 +24,7 @@ use crate::http::Url;
 use crate::value::{Allowed, HOUR, MILLISECOND, duration, ratio};
 
 settings! {
-    /// Where spans and metrics go.
+    /// The settings of the collectors for spans and metrics.
     pub(crate) struct Otlp {
         "otlp.endpoint" => otlp_endpoint: Option<Endpoint> = "", endpoint("v1/traces"),
             "URL of the OTLP/HTTP collector of spans, such as http://127.0.0.1:4318; empty sends none";
@@ -61,7 +61,7 @@ pub(crate) struct Source<'a> {
     pub(crate) tls: bool,
 }
 
-/// The server's part in traces: it records spans if they can be sent.
+/// The server's role in traces: it records spans if they can be sent.
 pub(crate) fn traces(config: &Otlp, request_ids: bool) -> Traces {
     match (&config.otlp_endpoint, request_ids) {
         (Some(_), _) => Traces::Record { ratio: config.otlp_ratio },
@@ -70,7 +70,7 @@ pub(crate) fn traces(config: &Otlp, request_ids: bool) -> Traces {
     }
 }
 
-/// What is sent once the server is built.
+/// The data to send once the server is built.
 pub(crate) struct Telemetry {
     spans: Option<(Target, otlp::Sent)>,
     metrics: Option<Target>,
@@ -109,8 +109,8 @@ pub(crate) fn prepare(
 }
 
 impl Telemetry {
-    /// Sends spans and metrics until the result is dropped after the server has ended. Dropping it sends the
-    /// remaining spans and the last values.
+    /// Sends spans and metrics until the result is dropped after the server has ended. Dropping it
+    /// sends the remaining spans and the last values.
     pub(crate) fn start(self, server: &Server) -> io::Result<Option<Exporter>> {
         let Telemetry { spans, metrics, resource, start } = self;
         if spans.is_none() && metrics.is_none() {
@@ -129,16 +129,16 @@ fn log_only(lane: &Lane) -> impl Fn(&Finished<'_>) + use<> {
 /// Interval between checks for spans.
 const SPANS_EVERY: Duration = Duration::from_millis(500);
 
-/// A collector with OTLP over HTTP.
+/// A collector that accepts OTLP over HTTP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Endpoint {
     pub(crate) url: Url,
-    /// With the part for the signal.
+    /// The path, including the part for the signal.
     pub(crate) path: String,
 }
 
-/// Parses a collector's URL; empty means none. `signal` is the path that the OTLP specification appends ("Endpoint
-/// URLs for OTLP/HTTP").
+/// Parses a collector's URL; empty means none. `signal` is the path that the OTLP specification
+/// appends ("Endpoint URLs for OTLP/HTTP").
 fn endpoint(signal: &'static str) -> impl Fn(&str) -> Result<Option<Endpoint>, Allowed> {
     move |text| {
         if text.is_empty() {

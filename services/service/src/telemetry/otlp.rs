@@ -1,5 +1,5 @@
-//! The OTLP messages for sending spans, and what those of metrics share with them. Numbers and names are those of
-//! opentelemetry/proto/trace/v1/trace.proto and its imports.
+//! The OTLP messages for spans, and the parts that they share with metrics. Numbers and names are
+//! taken from opentelemetry/proto/trace/v1/trace.proto and its imports.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -12,7 +12,7 @@ use super::spans::{Record, Spans};
 /// Maximum spans per request.
 const BATCH: usize = 512;
 
-/// Spans with the attributes that all share.
+/// Spans, with the attributes that all of them share.
 pub(super) struct Sent {
     pub(super) spans: Spans,
     pub(super) resource: Resource,
@@ -173,12 +173,12 @@ pub(super) fn resource(source: &Source<'_>) -> Resource {
     Resource { attributes }
 }
 
-/// What makes spans and metrics.
+/// The instrumentation scope that creates spans and metrics.
 pub(super) fn scope() -> Scope {
     Scope { name: "corelane".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() }
 }
 
-/// A request that sends these spans.
+/// Encodes a request that sends these spans.
 fn request(resource: &Resource, records: &[Record]) -> Vec<u8> {
     let spans = records.iter().map(span).collect();
     let scope_spans = vec![ScopeSpans { scope: Some(scope()), spans }];
@@ -211,7 +211,7 @@ fn span(record: &Record) -> Span {
     }
 }
 
-/// The semantic conventions of OpenTelemetry for HTTP servers, and our own attributes. The path and
+/// The attributes: OpenTelemetry's semantic conventions for HTTP servers, and our own. The path and
 /// the query of a request are omitted, because they may contain secrets.
 fn attributes(record: &Record) -> Vec<KeyValue> {
     let known = record.method != "other";

@@ -11,10 +11,11 @@ use crate::log::trace_id;
 /// The target of these lines, for `log.level`.
 const TARGET: &str = "corelane::request";
 
-/// Maximum failures that a lane logs per second, so that an overload does not overload the log.
+/// Maximum number of failures that a lane logs per second, so that overload of the server does not
+/// overload the log.
 const FAILURES: u32 = 10;
 
-/// The lines of one lane.
+/// The request lines of one lane.
 pub(super) struct RequestLog {
     lane: usize,
     second: Cell<Instant>,
@@ -33,7 +34,8 @@ macro_rules! log_line {
             client = request.client.map(tracing::field::display),
             method = request.method,
             route = request.route,
-            // As in metrics for a client that disconnected before the head of its reply.
+            // The status is 499, as in metrics, if the client disconnected before the head of its
+            // response.
             status = request.status.map_or(499, |status| status.as_u16()),
             complete = request.complete,
             cut = request.cut.map(Cut::as_str),
@@ -65,8 +67,8 @@ impl RequestLog {
         }
     }
 
-    /// Whether to log a failure now, and how many were suppressed since the last one. If every
-    /// request is logged, none is suppressed.
+    /// Whether to log a failure now, and how many failures were suppressed since the last one. If
+    /// every request is logged, none is suppressed.
     fn admit(&self, now: Instant) -> Option<u32> {
         let mut left_out = 0;
         if now.saturating_duration_since(self.second.get()) >= Duration::from_secs(1) {

@@ -1,7 +1,7 @@
 //! Passes spans from the lanes to the thread that sends them.
 //!
-//! Each lane has its own queue and does not wake the thread, which polls. So lanes share nothing,
-//! and if the thread is too slow, spans are dropped and counted.
+//! Each lane has its own queue and does not wake the thread, which polls. Lanes therefore share
+//! nothing, and if the thread is too slow, spans are dropped and counted.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -43,7 +43,7 @@ pub(super) struct Record {
     pub(super) ended: SystemTime,
 }
 
-/// The queues of all lanes, and the counters of their spans.
+/// The queues of all lanes, and their span counters.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Spans(Arc<Inner>);
 
@@ -73,7 +73,7 @@ pub(super) struct Input {
 }
 
 impl Spans {
-    /// The queue of a lane. `tls`: whether its port uses TLS.
+    /// Creates the queue of a lane. `tls`: whether its port uses TLS.
     pub(super) fn queue(&self, lane: usize, tls: bool) -> Input {
         let (sender, receiver) = sync_channel(QUEUE);
         let full = Arc::new(AtomicU64::new(0));
@@ -86,8 +86,8 @@ impl Spans {
         self.0.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes up to `most` spans. Each call starts with another lane, so that none is starved by a
-    /// slow collector.
+    /// Takes up to `most` spans. Each call starts with another lane, so that a slow collector
+    /// starves no lane.
     pub(super) fn take(&self, most: usize) -> Vec<Record> {
         let mut lanes = self.lanes();
         let next = lanes.len().min(1);
@@ -125,7 +125,7 @@ impl Input {
             span: trace.span_id(),
             parent: span.parent,
             flags: trace.flags(),
-            // Copied, because it would keep the whole read buffer alive.
+            // Copied, because a reference would keep the whole read buffer alive.
             state: trace.tracestate().and_then(|state| Some(state.to_str().ok()?.to_owned())),
             server: span.authority.and_then(server),
             id: request.id(),
