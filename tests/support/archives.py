@@ -1,4 +1,4 @@
-"""Images that tests write, read with skopeo, and run."""
+"""Creates images, inspects them with skopeo, and runs them."""
 
 import json
 import os
@@ -17,24 +17,24 @@ LABELS = {"org.opencontainers.image.title": "corelane-test"}
 
 
 def image(arch: str = "amd64", **changes: object) -> Image:
-    """An image's description; `changes` replace parts of it."""
+    """Returns an image's description; `changes` replace parts of it."""
     parts = {"name": "corelane-test", "tag": "1.2.3", "arch": arch, "created": 1_700_000_000}
     parts |= {"entrypoint": ("/program",), "ports": (8080,), "labels": LABELS}
     return Image(**{**parts, **changes})
 
 
 def write(file: Path, *layers: list[Entry], arch: str = "amd64") -> Archive:
-    """An archive of these layers."""
+    """Writes an archive of these layers."""
     return archive.write(image(arch), layers, file)
 
 
 def inspect(file: Path, *arguments: str, arch: str = "amd64") -> dict:
-    """skopeo's description of an archive."""
+    """Returns skopeo's description of an archive."""
     return json.loads(skopeo(arch, "inspect", *arguments, f"oci-archive:{file}"))
 
 
 def skopeo(arch: str, *arguments: str) -> str:
-    """Runs skopeo as on a machine of that architecture."""
+    """Runs skopeo as if on a machine of that architecture."""
     program = resolve.tool("skopeo")
     argv = [program, "--insecure-policy", "--override-arch", arch, *arguments]
     result = subprocess.run(argv, capture_output=True, text=True, check=False)
@@ -43,15 +43,16 @@ def skopeo(arch: str, *arguments: str) -> str:
 
 
 def unpack(file: Path, folder: Path) -> None:
-    """Lays the layers of an image over each other, as a runtime does."""
+    """Unpacks the layers of an image over one another, like a runtime."""
     folder.mkdir()
     for layer in archive.layers(file):
         layer.extractall(folder, filter="fully_trusted")
 
 
 def run(root: Path, *argv: str) -> subprocess.CompletedProcess[str]:
-    """Runs a program in a folder as its root, where nothing else of the machine is, as a container
-    does: as the image's user, with no environment."""
+    """Runs a program like a container: with a folder as its root and nothing else of the machine, as the
+    image's user and without environment variables.
+    """
     return subprocess.run(
         [*_isolated(root), *argv], capture_output=True, text=True, env={}, check=False
     )

@@ -1,6 +1,6 @@
 """Debian's Chromium without a window, driven by Playwright.
 
-Fixture: `browser` is one for a module of tests.
+Fixture: `browser` is shared by the tests of a module.
 """
 
 import json
@@ -24,18 +24,18 @@ LOOKS = {
     "phone-dark": (360, 740, "dark"),
     "4k": (3840, 2160, "light"),
 }
-"""Width, height and the colours that the reader prefers."""
+"""Width, height and preferred colour scheme."""
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator["Browser"]:
-    """A browser with its own profile."""
-    # Nightly tests alone take the package, which is larger than all others together.
+    """Yields a browser with its own profile."""
+    # Only nightly tests install the package, which is larger than all others together.
     sys.path.append(str(tool("playwright").parent.parent))
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        # Its sandbox does not work for root.
+        # Chromium's sandbox does not work for root.
         started = playwright.chromium.launch(
             executable_path=tool("chromium"), chromium_sandbox=False, args=["--disable-gpu"]
         )
@@ -44,7 +44,9 @@ def browser() -> Iterator["Browser"]:
 
 
 def complaints(page: "Page") -> list[str]:
-    """Errors of scripts and of the console from now on, such as what the Content-Security-Policy blocks."""
+    """Collects errors of scripts and of the console from now on, such as resources that the
+    Content-Security-Policy blocks.
+    """
     found: list[str] = []
     page.on("pageerror", lambda error: found.append(str(error)))
     page.on("console", lambda said: found.append(said.text) if said.type == "error" else None)
@@ -52,7 +54,9 @@ def complaints(page: "Page") -> list[str]:
 
 
 def flaws(page: "Page", look: str, picture: Path, but: Container[str] = ()) -> list[object]:
-    """What is wrong with the page in one of `LOOKS`, of which it takes a picture; `but` are rules of axe."""
+    """Returns the flaws of the page in one of `LOOKS`, and takes a picture of it; `but` contains axe rules to
+    ignore.
+    """
     width, height, colours = LOOKS[look]
     page.set_viewport_size({"width": width, "height": height})
     page.emulate_media(color_scheme=colours)
@@ -65,7 +69,7 @@ def flaws(page: "Page", look: str, picture: Path, but: Container[str] = ()) -> l
 
 
 def violations(page: "Page") -> list[dict]:
-    """What axe-core finds on the page, its best practices included."""
+    """Returns axe-core's findings on the page, including its best practices."""
     page.evaluate(tool("axe-core").read_text() + "; 0")
     found = json.loads(page.evaluate("axe.run().then(JSON.stringify)"))
     return [
@@ -75,16 +79,16 @@ def violations(page: "Page") -> list[dict]:
 
 
 def links(page: "Page") -> set[str]:
-    """Where the page leads, and what it loads."""
+    """Returns the targets of the page's links, and the resources that it loads."""
     found = page.evaluate(
         "[...document.querySelectorAll('[href], [src]')].map((each) => each.href || each.src)"
     )
-    # An icon in the page itself, and the names that SVG elements have for parts of it.
+    # Excludes an icon in the page itself, and the names that SVG elements use for their parts.
     return {each for each in found if isinstance(each, str) and not each.startswith("data:")}
 
 
 def loads(page: "Page") -> None:
-    """Starts the load of the dashboard unless it runs, and waits for its replies."""
+    """Starts the dashboard's load unless it is running, and waits for its responses."""
     if page.inner_text("#load") == "Start load":
         page.click("#load")
     eventually(

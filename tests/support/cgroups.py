@@ -1,4 +1,4 @@
-"""Cgroups: of this machine, that tests put a server into; and of a node in folders of a test, with what /proc and /sys say."""
+"""Cgroups of this machine for servers under test, and cgroups of a simulated node with its /proc and /sys."""
 
 import errno
 import os
@@ -17,7 +17,9 @@ MOUNTED = Path("/sys/fs/cgroup")
 
 
 def base(controller: str) -> Path:
-    """Where a cgroup with this controller can be made: v1 below this process's own, v2 beside it."""
+    """Returns the parent for cgroups with this controller: for v1 this process's own cgroup, for v2 that
+    cgroup's parent.
+    """
     lines = Path("/proc/self/cgroup").read_text().splitlines()
     paths = {names: path for _, names, path in (line.split(":", 2) for line in lines)}
     for names, path in paths.items():
@@ -30,7 +32,7 @@ def base(controller: str) -> Path:
 
 
 class Cgroup:
-    """A cgroup that is empty at first; its processes must have ended when it goes."""
+    """An initially empty cgroup; its processes must have ended before its removal."""
 
     def __init__(self, controller: str) -> None:
         self.controller = controller
@@ -42,15 +44,17 @@ class Cgroup:
         return (self.directory / name).exists()
 
     def read(self, name: str) -> str:
-        """What the kernel says in one of its files."""
+        """Returns the content of one of its files."""
         return (self.directory / name).read_text()
 
     def write(self, name: str, text: str) -> None:
-        """Sets what one of its files is about."""
+        """Writes one of its files."""
         (self.directory / name).write_text(text)
 
     def within(self) -> list[str]:
-        """What runs a command in it, to which it is the whole hierarchy, as in a container."""
+        """Returns a prefix that runs a command inside; the command sees the cgroup as the entire hierarchy, as
+        in a container.
+        """
         place = base(self.controller)
         while place.parent != MOUNTED.parent and not os.path.ismount(place):
             place = place.parent
@@ -58,11 +62,11 @@ class Cgroup:
         return ["unshare", "--mount", "sh", "-ec", script, "sh", str(self.directory), str(place)]
 
     def take(self, server: Server) -> None:
-        """Moves a server in."""
+        """Moves a server into the cgroup."""
         self.write("cgroup.procs", str(server.pid))
 
     def remove(self) -> bool:
-        """Whether it is gone; it is busy for a moment after its last process has ended."""
+        """Removes the cgroup; returns False while it is busy, shortly after its last process has ended."""
         try:
             self.directory.rmdir()
         except OSError as error:
@@ -74,7 +78,7 @@ class Cgroup:
 
 @contextmanager
 def cgroup(controller: str, *files: str) -> Iterator[Cgroup]:
-    """A cgroup with one of these files; where none can be made the test is skipped."""
+    """Yields a cgroup that has one of these files; skips the test if none can be created."""
     try:
         made = Cgroup(controller)
     except OSError as error:
@@ -89,13 +93,13 @@ def cgroup(controller: str, *files: str) -> Iterator[Cgroup]:
 
 @dataclass(frozen=True)
 class Cgroups:
-    """A disposable tree in one of the layouts of kubelets and kernels."""
+    """A disposable tree in one of the layouts that kubelets and kernels use."""
 
     mounted: Path
     unified: bool
-    """cgroup v2; else v1, with a hierarchy for each controller."""
+    """Whether it is cgroup v2, instead of v1 with a hierarchy for each controller."""
     systemd: bool
-    """The kubelet's cgroup driver is systemd; else cgroupfs."""
+    """Whether the kubelet's cgroup driver is systemd, instead of cgroupfs."""
     root: str = ""
     """The kubelet's cgroupRoot."""
 
@@ -111,7 +115,7 @@ class Cgroups:
         return [self.mounted / name for name in ("cpuset", "cpuacct", "cpu")]
 
     def put(self, pod: Pod, cpus: str, *pids: int, quality: str = "", below: str = "") -> None:
-        """A container on these CPUs, with these processes, some runtimes' in their own cgroup."""
+        """Adds a container on these CPUs with these processes. Some runtimes have their own cgroup."""
         folder = self._pod(pod, quality)
         container = f"cri-containerd-{pod.id}.scope" if self.systemd else pod.id
         for hierarchy in self._hierarchies():
@@ -125,13 +129,13 @@ class Cgroups:
             self._quota(level, -1, 0)
 
     def quota(self, pod: Pod, microseconds: int, throttled: int, of: str = "container") -> None:
-        """Sets the quota of the container or of its pod; -1 is none."""
+        """Sets the quota of the container or of its pod; -1 means none."""
         folder = self._pod(pod, "")
         container = f"cri-containerd-{pod.id}.scope" if self.systemd else pod.id
         self._quota(folder / container if of == "container" else folder, microseconds, throttled)
 
     def used(self, pod: Pod, microseconds: int) -> None:
-        """Sets the CPU time that the container has had."""
+        """Sets the CPU time that the container has used."""
         container = f"cri-containerd-{pod.id}.scope" if self.systemd else pod.id
         folder = self._pod(pod, "") / container
         if self.unified:
@@ -141,7 +145,7 @@ class Cgroups:
             usage.write_text(f"{microseconds * 1000}\n")
 
     def sandbox(self, pod: Pod, pid: int, quality: str = "") -> None:
-        """The process that holds a pod's namespaces, which the API does not name."""
+        """Adds the process that holds a pod's namespaces, which the API does not name."""
         name = "cri-containerd-sandbox.scope" if self.systemd else "5a4d0b0e"
         folder = self._hierarchies()[0] / self._pod(pod, quality) / name
         folder.mkdir(parents=True)
@@ -168,14 +172,14 @@ class Cgroups:
 
 @dataclass(frozen=True)
 class Machine:
-    """What /proc and /sys say, below a root of a test."""
+    """The /proc and /sys of a machine, below a test's root."""
 
     root: Path
 
     def process(
         self, pid: int, *threads: str, name: str = "server", files: str = "1048576"
     ) -> None:
-        """A process whose threads may run on these lists of CPUs."""
+        """Adds a process whose threads may run on these lists of CPUs."""
         folder = self.root / "proc" / str(pid)
         for number, cpus in enumerate(threads):
             task = folder / "task" / str(pid + number)
@@ -188,14 +192,14 @@ class Machine:
         )
 
     def cpus(self, siblings: dict[int, str]) -> None:
-        """CPUs, each with the list of those that share its core."""
+        """Sets the CPUs, each with the list of CPUs that share its core."""
         for cpu, each in siblings.items():
             folder = self.root / f"sys/devices/system/cpu/cpu{cpu}/topology"
             folder.mkdir(parents=True, exist_ok=True)
             (folder / "thread_siblings_list").write_text(f"{each}\n")
 
     def device(self, name: str, interrupts: dict[int, str]) -> None:
-        """A virtio device with interrupts that these CPUs serve; they belong to what carries it."""
+        """Adds a virtio device, and its transport's interrupts, which these CPUs serve."""
         carrier = self.root / "sys/devices/pci0/0000:00:03.0"
         (carrier / "virtio0").mkdir(parents=True, exist_ok=True)
         (carrier / "msi_irqs").mkdir(exist_ok=True)
@@ -212,7 +216,7 @@ class Machine:
             self.interrupt(number, cpus)
 
     def interrupt(self, number: int, cpus: str) -> None:
-        """Has these CPUs serve an interrupt."""
+        """Makes these CPUs serve an interrupt."""
         folder = self.root / "proc/irq" / str(number)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "effective_affinity_list").write_text(f"{cpus}\n")

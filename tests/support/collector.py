@@ -1,4 +1,4 @@
-"""A collector of spans and metrics: takes OTLP over HTTP, and keeps what tests look at."""
+"""A collector of spans and metrics, which accepts OTLP over HTTP and stores the data that tests check."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ Value = str | bool | int
 
 @dataclass(frozen=True)
 class Span:
-    """One span and the service it is of."""
+    """One span and its service."""
 
     service: str
     name: str
@@ -33,17 +33,17 @@ class Span:
     state: str
     failed: bool
     begun: int
-    """In nanoseconds since 1970, as all times here."""
+    """Start time in nanoseconds since 1970, like all times here."""
     ended: int
     attributes: dict[str, Value]
     resource: dict[str, Value]
     events: dict[str, int]
-    """Times by the name of the event."""
+    """Times of events by name."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """One point of a metric, and the service it is of."""
+    """One point of a metric, and its service."""
 
     name: str
     unit: str
@@ -56,20 +56,20 @@ class Point:
     begun: int
     at: int
     value: float
-    """Of a histogram, its sum."""
+    """The value; for a histogram, its sum."""
     buckets: dict[float, int]
-    """Observations of each bucket of a histogram by its upper bound."""
+    """Observations in each bucket of a histogram, by its upper bound."""
     count: int
 
 
 @dataclass
 class Collector:
-    """What has arrived so far."""
+    """The data received to date."""
 
     endpoint: str = ""
-    """Its address as `otlp.endpoint` names it."""
+    """The address for `otlp.endpoint`."""
     statuses: list[int] = field(default_factory=list)
-    """What the next requests are answered, without their spans; 200 when there is none left."""
+    """Statuses for the next requests, whose spans are discarded; 200 when the list is empty."""
     paths: list[str] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
     metrics: list[list[Point]] = field(default_factory=list)
@@ -82,12 +82,12 @@ class Collector:
 
 
 def attributes(pairs: Iterable[KeyValue]) -> dict[str, Value]:
-    """Attributes by their key: strings, booleans and integers."""
+    """Returns attributes by key: strings, booleans and integers."""
     return {each.key: getattr(each.value, each.value.WhichOneof("value")) for each in pairs}
 
 
 def read(request: bytes) -> Iterator[Span]:
-    """The spans of an ExportTraceServiceRequest."""
+    """Returns the spans of an ExportTraceServiceRequest."""
     for group in ExportTraceServiceRequest.FromString(request).resource_spans:
         resource = attributes(group.resource.attributes)
         for span in (span for scope in group.scope_spans for span in scope.spans):
@@ -109,7 +109,7 @@ def read(request: bytes) -> Iterator[Span]:
 
 
 def read_metrics(request: bytes) -> Iterator[Point]:
-    """The points of an ExportMetricsServiceRequest."""
+    """Returns the points of an ExportMetricsServiceRequest."""
     for group in ExportMetricsServiceRequest.FromString(request).resource_metrics:
         resource = attributes(group.resource.attributes)
         for metric in (metric for scope in group.scope_metrics for metric in scope.metrics):
@@ -147,13 +147,13 @@ def _point(
 
 @contextmanager
 def collector() -> Iterator[Collector]:
-    """A collector that listens."""
+    """Starts a collector."""
     running = Collector()
 
     def answer(request: Request) -> None:
         body = request.body()
         status = running.statuses.pop(0) if running.statuses else 200
-        # First, so that whoever sees a span or a metric sees the path of its request, too.
+        # Store the path first, so that a test that sees a span or metric also sees the path of its request.
         running.paths.append(request.path)
         if status == 200 and request.path.endswith("/v1/metrics"):
             running.metrics.append(list(read_metrics(body)))

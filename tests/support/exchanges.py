@@ -1,4 +1,4 @@
-"""Clients of all kinds at once, each in its own thread: what they got, and how it ended."""
+"""Concurrent clients of all kinds, each in its own thread, with their results."""
 
 import queue
 import threading
@@ -21,24 +21,24 @@ PAUSE = 0.1
 """Seconds between two messages of a client."""
 TEXT = b"still here"
 LINE = bytes([0x0A, len(TEXT)]) + TEXT
-"""The text as the first field of a message of Protocol Buffers."""
+"""The text as the first field of a Protocol Buffers message."""
 HEARTBEAT = b":\n\n"
-"""A comment in a stream of events."""
+"""A comment in an event stream."""
 
 
 @dataclass
 class Seen:
-    """What the clients of one kind saw."""
+    """The results of all clients of one kind."""
 
     got: int = 0
-    """Messages, events or replies."""
+    """Number of messages, events or responses."""
     begun: int = 0
-    """Sessions that got something."""
+    """Number of sessions that received something."""
     ends: Counter = field(default_factory=Counter)
-    """How sessions ended that their clients did not end."""
+    """Reasons for the end of sessions that their clients did not end."""
 
     def end(self, how: str) -> None:
-        """Notes an end."""
+        """Records the end of a session."""
         self.ends[how] += 1
 
 
@@ -46,7 +46,7 @@ Kind = Callable[[str, threading.Event, Seen], None]
 
 
 def messages(url: str, stop: threading.Event, seen: Seen) -> None:
-    """A WebSocket with an echo for each message, until it is closed."""
+    """Sends WebSocket messages and reads the echo of each, until the connection closes."""
     address = f"{url.replace('http', 'ws')}/mixed/echo"
     try:
         with websocket(address, open_timeout=PATIENCE, ping_interval=None, proxy=None) as session:
@@ -63,7 +63,7 @@ def messages(url: str, stop: threading.Event, seen: Seen) -> None:
 
 
 def events(url: str, stop: threading.Event, seen: Seen) -> None:
-    """A stream of events, until it ends."""
+    """Reads a stream of events until it ends."""
     with connect(url) as client:
         client.sendall(b"GET /mixed/events HTTP/1.1\r\nhost: gateway\r\n\r\n")
         received = client.recv(65536)
@@ -81,14 +81,14 @@ def events(url: str, stop: threading.Event, seen: Seen) -> None:
 
 @contextmanager
 def channel(url: str) -> Iterator[grpc.Channel]:
-    """A connection of its own, whose calls are not sent again."""
+    """Opens a separate connection, whose calls are not retried."""
     options = {"grpc.enable_retries": 0, "grpc.use_local_subchannel_pool": 1}
     with grpc.insecure_channel(urlsplit(url).netloc, list(options.items())) as opened:
         yield opened
 
 
 def calls(url: str, stop: threading.Event, seen: Seen) -> None:
-    """Unary calls on one connection."""
+    """Makes unary calls on one connection."""
     with channel(url) as opened:
         who = opened.unary_unary("/example.Talk/Who")
         seen.begun += 1
@@ -101,7 +101,7 @@ def calls(url: str, stop: threading.Event, seen: Seen) -> None:
 
 
 def talks(url: str, stop: threading.Event, seen: Seen) -> None:
-    """Calls with messages in both directions, one after the other on one connection, until a status ends them."""
+    """Makes bidirectional calls, one at a time on one connection, until a status ends each."""
     with channel(url) as opened:
         echo = opened.stream_stream("/example.Talk/Echo")
         while not stop.is_set():
@@ -120,7 +120,7 @@ def talks(url: str, stop: threading.Event, seen: Seen) -> None:
 
 
 class Exchanges:
-    """So many clients of each kind, until the end of the context."""
+    """Runs this many clients of each kind until the context ends."""
 
     def __init__(self, url: str, kinds: dict[Kind, int]) -> None:
         self._url = url
@@ -128,7 +128,7 @@ class Exchanges:
         self._clients = [
             (kind, list[Seen]()) for kind, count in kinds.items() for _ in range(count)
         ]
-        """The kind of each client, and its sessions: `+=` of two threads would lose some."""
+        """The kind of each client, and its sessions: `+=` from two threads would lose updates."""
 
     def __enter__(self) -> Self:
         self._threads = [threading.Thread(target=self._run, args=each) for each in self._clients]
@@ -142,13 +142,13 @@ class Exchanges:
             thread.join()
 
     def seen(self, kind: Kind) -> Seen:
-        """What all clients of a kind saw so far."""
+        """Returns the results of all clients of a kind to date."""
         found = [own for each, sessions in self._clients if each == kind for own in list(sessions)]
         ends = sum((own.ends for own in found), Counter())
         return Seen(sum(own.got for own in found), sum(own.begun for own in found), ends)
 
     def wait_for_each(self, more: int) -> None:
-        """Waits until each client got this much more."""
+        """Waits until each client has received this many more messages."""
 
         def got(sessions: list[Seen]) -> int:
             return sum(own.got for own in list(sessions))
@@ -168,5 +168,5 @@ class Exchanges:
                 kind(self._url, self._stop, own)
             except (AssertionError, OSError, WebSocketException) as error:
                 own.ends[repr(error)] += 1
-                # Whoever is turned away does not take all of a CPU.
+                # A rejected client must not keep a CPU busy.
                 self._stop.wait(PAUSE)

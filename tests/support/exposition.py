@@ -1,4 +1,4 @@
-"""Pages of series, as Prometheus reads them, and the catalogue of series against what a part shows."""
+"""Parses pages of series like Prometheus, and compares them with the catalogue of series."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -9,7 +9,7 @@ from dashboards.metrics.catalogue import Part, Series, cost_of
 
 @dataclass
 class Family:
-    """The series of one name; those of a histogram begin with it."""
+    """The series of one name; for a histogram, all series with that prefix."""
 
     name: str
     type: str
@@ -18,13 +18,13 @@ class Family:
     """The labels of each series."""
 
     def labels(self) -> set[str]:
-        """The names of all labels, without that of the buckets."""
+        """Returns the names of all labels, except that of the buckets."""
         return {label for sample in self.samples for label in sample} - {"le"}
 
 
 def families(text: str) -> dict[str, Family]:
-    """The families of a page by the names that queries have for them."""
-    # OpenMetrics names a counter without what its series end in.
+    """Returns the families of a page by their names in queries."""
+    # OpenMetrics omits the suffix from a counter's name.
     ending = {"counter": "_total"} if text.endswith("# EOF\n") else {}
     helps = dict(re.findall(r"^# HELP (\S+) (.+)$", text, re.MULTILINE))
     found: dict[str, Family] = {}
@@ -43,7 +43,7 @@ def families(text: str) -> dict[str, Family]:
 
 
 def differences(parts: list[Part], text: str) -> list[str]:
-    """Where a page of the example's target is other than the catalogue says."""
+    """Returns the differences between a page of the example's target and the catalogue."""
     shown = families(text)
     prefixes = tuple(prefix.name for part in parts for prefix in part.prefixes)
     listed = {each.name: (each, part.example) for part in parts for each in part.series()}
@@ -80,7 +80,9 @@ def _of_series(series: Series, family: Family, example: Mapping[str, int]) -> It
 
 
 def births(parts: list[Part], before: str, after: str) -> list[str]:
-    """Where counters whose series came between two pages of a target are other than the catalogue says."""
+    """Returns the differences between the catalogue and counters whose series appeared between two pages of a
+    target.
+    """
     shown = [families(text) for text in (before, after)]
     words = []
     for series in (each for part in parts for each in part.series()):
@@ -95,7 +97,7 @@ def births(parts: list[Part], before: str, after: str) -> list[str]:
 
 
 def _identities(family: Family | None) -> set[frozenset[tuple[str, str]]]:
-    """The labels of each of its series."""
+    """Returns the labels of each of its series."""
     return {frozenset(sample.items()) for sample in family.samples} if family else set()
 
 
@@ -106,10 +108,10 @@ _TOKEN = re.compile(
 )
 
 _WITH_LABELS = ("by", "without", "on", "ignoring", "group_left", "group_right")
-"""What is followed by names of labels."""
+"""Words that precede names of labels."""
 
 _AFTER_FUNCTIONS = ("(", "by", "without")
-"""What follows a function or an aggregation, and no name of a series."""
+"""Tokens that follow a function or an aggregation, but not the name of a series."""
 
 _WORDS = ("and", "or", "unless", "bool", "offset", "inf", "nan", "Inf", "NaN", *_WITH_LABELS)
 
@@ -123,7 +125,7 @@ class Matcher:
     value: str
 
     def takes(self, value: str) -> bool:
-        """Whether a series with this value passes."""
+        """Whether a series with this value matches."""
         if "~" in self.operator:
             same = re.fullmatch(self.value, value) is not None
         else:
@@ -133,21 +135,21 @@ class Matcher:
 
 @dataclass(frozen=True)
 class Selector:
-    """A name and conditions; the name may be a condition, too."""
+    """A name and conditions; a condition may also concern the name."""
 
     name: str
     matchers: tuple[Matcher, ...]
 
     def names(self) -> tuple[Matcher, ...]:
-        """What the name must be like."""
+        """Returns the conditions on the name."""
         own = (Matcher("__name__", "=", self.name),) if self.name else ()
         return own + tuple(each for each in self.matchers if each.label == "__name__")
 
 
 def selectors(expression: str) -> Iterator[Selector]:
-    """Every selector of an expression."""
+    """Yields every selector of an expression."""
     tokens = _TOKEN.findall(re.sub(r"#[^\n]*", "", expression))
-    # label_values(SELECTOR, label) of Grafana: the label is no series.
+    # In Grafana's label_values(SELECTOR, label), the label is not a series.
     if tokens[:1] == ["label_values"]:
         tokens = tokens[: -3 if tokens[-3:-2] == [","] else -1]
     at = 0
@@ -157,7 +159,7 @@ def selectors(expression: str) -> Iterator[Selector]:
         if token in _WITH_LABELS and following == "(":
             at = tokens.index(")", at) + 1
         elif token == "[":
-            # A range may be a variable; a subquery has nothing else inside.
+            # A range may be a variable; a subquery contains nothing else.
             at = tokens.index("]", at) + 1
         elif token == "{" or (_is_name(token) and following not in _AFTER_FUNCTIONS):
             name = "" if token == "{" else token

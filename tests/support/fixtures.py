@@ -28,33 +28,33 @@ def binary() -> Path:
 
 @pytest.fixture(scope="session")
 def command() -> Path:
-    """The command `corelane`."""
+    """Returns the program `corelane`."""
     return program("corelane")
 
 
 @pytest.fixture
 def start(binary: Path) -> Iterator[Callable[..., Server]]:
-    """Starts servers on free ports, which are killed at the end of a test."""
+    """Returns a function that starts servers on free ports, which are killed at the end of a test."""
     with servers(binary) as start:
         yield start
 
 
 @pytest.fixture(scope="module")
 def starter(binary: Path) -> Iterator[Callable[..., Server]]:
-    """As `start`, for fixtures that the tests of a module share."""
+    """Like `start`, for fixtures shared by the tests of a module."""
     with servers(binary) as start:
         yield start
 
 
 @pytest.fixture(scope="module")
 def server(starter: Callable[..., Server]) -> Server:
-    """One server for the tests of a module that leave it as it was."""
+    """Yields one server for the tests of a module that do not change it."""
     return starter()
 
 
 @pytest.fixture(scope="session")
 def new_postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Postgres]]:
-    """Makes servers that run: new_postgres(tls=True); all of them are removed at the end."""
+    """Returns a function that starts PostgreSQL servers: new_postgres(tls=True). All are removed at the end."""
     made: list[Postgres] = []
 
     def new(address: str = HOST, **settings: Any) -> Postgres:
@@ -70,24 +70,24 @@ def new_postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[
 
 @pytest.fixture(scope="session")
 def postgres(new_postgres: Callable[..., Postgres]) -> Postgres:
-    """The server that tests share; they leave it running."""
+    """Yields the server that tests share and must not stop."""
     return new_postgres()
 
 
 @pytest.fixture
 def database(postgres: Postgres) -> Database:
-    """A new database on the server that tests share."""
+    """Creates a database on the server that tests share."""
     return postgres.database()
 
 
 @pytest.fixture(scope="session")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[apiserver.Api]:
-    """An API server that every test may use, each with its own namespaces."""
+    """Yields an API server that all tests share, each in its own namespaces."""
     with apiserver.running(tmp_path_factory.mktemp("apiserver")) as api:
         yield api
 
 
 @pytest.fixture
 def tree(tmp_path: Path) -> node.Tree:
-    """A node before anything was tuned."""
+    """Creates a node's tree before any tuning."""
     return node.make(tmp_path, node.node())

@@ -1,4 +1,4 @@
-"""HTTP/2 (RFC 9113): connections that send any bytes and keep each frame that comes, and clients on them."""
+"""HTTP/2 (RFC 9113): connections that send any bytes and keep each received frame, and clients on top of them."""
 
 import itertools
 import ssl
@@ -32,28 +32,28 @@ Kind = TypeVar("Kind", bound=Frame)
 
 
 def get(path: bytes = b"/first", *more: tuple[bytes, bytes], method: bytes = b"GET") -> list:
-    """The fields of a request."""
+    """Returns the fields of a request."""
     pseudo = [(b":method", method), (b":scheme", b"http"), (b":path", path)]
     return [*pseudo, (b":authority", b"gateway"), *more]
 
 
 def websocket(path: bytes, protocol: bytes = b"websocket") -> list:
-    """The fields of a request for a WebSocket (RFC 8441)."""
+    """Returns the fields of a request for a WebSocket (RFC 8441)."""
     return get(path, (b":protocol", protocol), (b"sec-websocket-version", b"13"), method=b"CONNECT")
 
 
 def pack(fields: Fields) -> bytes:
-    """Fields of any content, which no table keeps."""
+    """Encodes fields with any content, without indexing them."""
     return Encoder().encode([NeverIndexedHeaderTuple(*each) for each in fields], huffman=False)
 
 
 def opened(stream: int, fields: Fields) -> bytes:
-    """The head of a request whose body is to come."""
+    """Returns the head of a request whose body follows."""
     return HeadersFrame(stream, pack(fields), flags=["END_HEADERS"]).serialize()
 
 
 def request(stream: int, fields: Fields, *data: bytes) -> bytes:
-    """HEADERS, and DATA for each of `data`; the last frame ends the stream."""
+    """Returns HEADERS, and DATA for each of `data`; the last frame ends the stream."""
     head = HeadersFrame(stream, pack(fields), flags=["END_HEADERS"])
     frames = [head, *(DataFrame(stream, each) for each in data)]
     frames[-1].flags.add("END_STREAM")
@@ -61,12 +61,12 @@ def request(stream: int, fields: Fields, *data: bytes) -> bytes:
 
 
 def reset(stream: int) -> bytes:
-    """RST_STREAM with CANCEL."""
+    """Returns RST_STREAM with CANCEL."""
     return RstStreamFrame(stream, error_code=8).serialize()
 
 
 class Connection:
-    """A connection with its preface sent. Frames are kept as they come."""
+    """A connection that has sent its preface, and stores received frames."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Connection:
             self.socket = tls.wrap_socket(self.socket, server_hostname=urlsplit(url).hostname)
         self.frames: list[Frame] = []
         self.fields: dict[int, list[dict[bytes, bytes]]] = defaultdict(list)
-        """The fields of each HEADERS by its stream."""
+        """The fields of each HEADERS frame by stream."""
         self.ended = False
         self._unread = b""
         self._decoder = Decoder()
@@ -98,14 +98,14 @@ class Connection:
         self.socket.close()
 
     def send(self, data: bytes) -> None:
-        """Sends bytes, as many as the other side takes before it ends the connection."""
+        """Sends as many bytes as the other side accepts before it ends the connection."""
         try:
             self.socket.sendall(data)
         except (BrokenPipeError, ConnectionResetError):
             self.ended = True
 
     def until(self, seen: Callable[[], object]) -> None:
-        """Reads frames until something was seen or the connection has ended."""
+        """Reads frames until a condition holds or the connection has ended."""
         while not self.ended and not seen():
             try:
                 data = self.socket.recv(65536)
@@ -132,17 +132,17 @@ class Connection:
             self.send(PingFrame(opaque_data=frame.opaque_data, flags=["ACK"]).serialize())
 
     def settle(self) -> None:
-        """Waits until the other side has read everything that was sent, or ended the connection."""
+        """Waits until the other side has read everything that was sent, or has ended the connection."""
         mark = next(self._pings).to_bytes(8, "big")
         self.send(PingFrame(opaque_data=mark).serialize())
         self.until(lambda: any(each.opaque_data == mark for each in self.of(PingFrame)))
 
     def of(self, *kinds: type[Kind], stream: int | None = None) -> list[Kind]:
-        """The frames received of some kinds, of one stream if it is given."""
+        """Returns the received frames of some kinds, from one stream if it is given."""
         return [x for x in self.frames if isinstance(x, kinds) and stream in (None, x.stream_id)]
 
     def outcome(self, stream: int = 1) -> int | str:
-        """How a request ended: its status, `reset`, or `ended` with the connection."""
+        """Returns the outcome of a request: its status, `reset`, or `ended` with the connection."""
 
         def over() -> bool:
             if self.of(RstStreamFrame, stream=stream):
@@ -156,12 +156,12 @@ class Connection:
         return "reset" if self.of(RstStreamFrame, stream=stream) else "ended"
 
     def status(self, stream: int = 1) -> int:
-        """The status of a reply that has begun."""
+        """Returns the status of a response that has begun."""
         return int(self.fields[stream][0][b":status"])
 
 
 class Http2Client(Connection):
-    """One request at a time. Replies show `connection: close` after a GOAWAY, and no other field."""
+    """Sends one request at a time. Responses contain `connection: close` after a GOAWAY, and no other field."""
 
     def __init__(self, url: str, tls: ssl.SSLContext | None = None) -> None:
         super().__init__(url, tls=tls)
@@ -172,7 +172,7 @@ class Http2Client(Connection):
         ]
 
     def ask(self, path: str) -> Reply:
-        """Sends one GET and reads its whole reply."""
+        """Sends one GET and reads the complete response."""
         stream = next(self._streams)
         fields = [(b":method", b"GET"), (b":path", path.encode()), *self._rest]
         self.send(request(stream, fields))
@@ -187,7 +187,7 @@ class Http2Client(Connection):
 
 
 class WebSocketOverHttp2:
-    """A WebSocket on a stream (RFC 8441), with the calls that tests make of `websockets.sync.client`."""
+    """A WebSocket on a stream (RFC 8441), with the methods of `websockets.sync.client` that tests use."""
 
     def __init__(self, url: str, path: str = "/echo") -> None:
         self._connection = Connection(url)
@@ -206,12 +206,12 @@ class WebSocketOverHttp2:
         self._connection.close()
 
     def send(self, text: str) -> None:
-        """Sends a message of text."""
+        """Sends a text message."""
         self._protocol.send_text(text.encode())
         self._flush()
 
     def recv(self, timeout: float = PATIENCE) -> str:
-        """The next message; `ConnectionClosed` after the last."""
+        """Returns the next message; raises `ConnectionClosed` after the last."""
         self._connection.socket.settimeout(timeout)
         while not self._messages:
             if self._protocol.state is CLOSED:

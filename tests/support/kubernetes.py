@@ -15,21 +15,21 @@ from stack import SLOWER, eventually
 from tools.resolve import tool
 
 ROLL_OUT = 180.0 * SLOWER
-"""Longest wait in seconds for pods to come or go."""
+"""Maximum seconds for pods to start or end."""
 
 COMMAND = 600.0 * SLOWER
-"""Longest time in seconds for one command: one that hangs must not end the run uncleaned."""
+"""Maximum seconds for one command: a hanging command must not prevent the cleanup."""
 
 PAUSE = 0.5
-"""Seconds between two questions to the API server, each of which takes a process."""
+"""Seconds between two queries of the API server, each of which starts a process."""
 
 KEPT = {"kube-root-ca.crt", "default"}
-"""What every namespace has: the cluster's certificate and the default service account."""
+"""Objects that every namespace has: the cluster's certificate and the default service account."""
 
 
 @dataclass(frozen=True)
 class Pod:
-    """What is asked of a pod."""
+    """The properties of a pod that tests use."""
 
     name: str
     uid: str
@@ -42,7 +42,7 @@ class Pod:
 
     @classmethod
     def of(cls, found: dict) -> "Pod":
-        """From what the API server says."""
+        """Parses a pod from the API server's response."""
         status = found["status"]
         containers = status.get("containerStatuses", [])
         return cls(
@@ -59,7 +59,7 @@ class Pod:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command in a pod ended, and what it said."""
+    """Exit status and output of a command in a pod."""
 
     succeeded: bool
     said: str
@@ -90,28 +90,28 @@ class Cluster:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment for programs that talk to the cluster."""
+        """Returns the environment for programs that connect to the cluster."""
         return {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
 
     def get(self, *arguments: str) -> dict:
-        """Objects as the API server has them."""
+        """Returns objects from the API server."""
         return json.loads(self.kubectl("get", *arguments, "--output", "json").stdout)
 
     def items(self, *arguments: str) -> list[dict]:
-        """The objects of a list."""
+        """Returns the objects of a list."""
         return self.get(*arguments)["items"]
 
     def pods(self, app: str) -> list[Pod]:
-        """The pods of the server or the gateway, those that end included."""
+        """Returns the pods of the server or the gateway, including terminating ones."""
         selector = f"app.kubernetes.io/name=corelane-{app}"
         return [Pod.of(found) for found in self.items("pods", "--selector", selector)]
 
     def ready_pods(self, app: str) -> list[Pod]:
-        """The pods that serve and stay."""
+        """Returns the pods that are ready and not terminating."""
         return [pod for pod in self.pods(app) if pod.ready and not pod.ending]
 
     def wait_for_pods(self, app: str, count: int) -> list[Pod]:
-        """Waits until exactly this many pods are left, all ready."""
+        """Waits until exactly this many pods remain, all ready."""
 
         def settled() -> list[Pod]:
             pods = self.pods(app)
@@ -121,7 +121,7 @@ class Cluster:
         return eventually(settled, f"{count} ready pods of {app}", patience=ROLL_OUT, pause=PAUSE)
 
     def evict(self, pod: str) -> subprocess.CompletedProcess[str]:
-        """Requests the eviction of a pod once, as the drain of a node does; the caller judges the result."""
+        """Requests the eviction of a pod once, like the drain of a node; the caller judges the result."""
         metadata = {"name": pod, "namespace": self.namespace}
         eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
         path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}/eviction"
@@ -129,18 +129,18 @@ class Cluster:
         return self.kubectl(*arguments, check=False, stdin=json.dumps(eviction))
 
     def nodes(self) -> list[str]:
-        """The nodes that run pods of the release, by name."""
+        """Returns the nodes that run pods of the release, by name."""
         return [node["metadata"]["name"] for node in self.items("nodes")]
 
     def address_of(self, service: str) -> str:
-        """URL of a NodePort Service, through the first node."""
+        """Returns the URL of a NodePort Service through the first node."""
         port = self.get("service", service)["spec"]["ports"][0]["nodePort"]
         addresses = self.items("nodes")[0]["status"]["addresses"]
         ip = next(each["address"] for each in addresses if each["type"] == "InternalIP")
         return f"http://{ip}:{port}"
 
     def run(self, image: str, *command: str) -> "Ended":
-        """Runs a command in its own pod to its end."""
+        """Runs a command in its own pod until the pod ends."""
         name = f"run-{uuid.uuid4().hex[:8]}"
         self.kubectl("apply", "--filename", "-", stdin=json.dumps(_lone_pod(name, image, command)))
         try:
@@ -160,11 +160,11 @@ class Cluster:
 
     @contextmanager
     def restricted(self, name: str) -> Iterator["Cluster"]:
-        """A namespace that takes restricted pods only, until the end of the block."""
+        """Creates a namespace that admits only restricted pods, until the end of the block."""
         labels = {"pod-security.kubernetes.io/enforce": "restricted"}
         made = {"apiVersion": "v1", "kind": "Namespace"}
         made["metadata"] = {"name": name, "labels": labels}
-        # That of a run before may still be on its way out.
+        # The namespace of an earlier run may still be terminating.
         self.kubectl("delete", "namespace", name, "--ignore-not-found")
         self.kubectl("apply", "--filename", "-", stdin=json.dumps(made))
         try:
@@ -173,7 +173,9 @@ class Cluster:
             self.kubectl("delete", "namespace", name, "--wait=false")
 
     def leftovers(self, *options: str) -> list[str]:
-        """Every object of the namespace that is not the cluster's own; `options` of kubectl select from them."""
+        """Returns every object of the namespace that the cluster did not create; kubectl's `options` select
+        some of them.
+        """
         kinds = self.kubectl(
             "api-resources", "--namespaced", "--verbs=list", "--output=name"
         ).stdout.split()
@@ -183,7 +185,7 @@ class Cluster:
 
     @contextmanager
     def last_words(self, pod: str, file: Path) -> Iterator[None]:
-        """Writes what a pod logs to a file, until its container has ended."""
+        """Writes a pod's log to a file until its container has ended."""
         argv = [tool("kubectl"), "--namespace", self.namespace, "logs", "--follow", pod]
         with (
             file.open("wb") as output,
@@ -197,7 +199,7 @@ class Cluster:
 
     @contextmanager
     def watched(self, take: Callable[[dict], None], *arguments: str) -> Iterator[None]:
-        """Calls `take` with each object that `kubectl get` finds, and again whenever one changes."""
+        """Calls `take` with each object that `kubectl get` finds, and again after each change."""
         argv = [tool("kubectl"), "--namespace", self.namespace, "get", *arguments]
         argv += ["--watch", "--output=json"]
         with subprocess.Popen(argv, env=self.environment, stdout=subprocess.PIPE) as process:
@@ -211,7 +213,7 @@ class Cluster:
 
     @contextmanager
     def forwarded(self, pod: str, port: int) -> Iterator[str]:
-        """URL of a port of a pod, by the kubelet: past Services and NetworkPolicies."""
+        """Yields the URL of a pod's port through the kubelet, bypassing Services and NetworkPolicies."""
         with subprocess.Popen(
             [tool("kubectl"), "--namespace", self.namespace, "port-forward", pod, f":{port}"],
             env=self.environment,
@@ -219,7 +221,7 @@ class Cluster:
             stderr=subprocess.STDOUT,
             text=True,
         ) as process:
-            # It writes a line for each connection, and stops once nobody has read 64 KiB of them.
+            # kubectl writes a line for each connection, and blocks once 64 KiB are unread.
             rest = threading.Thread(target=process.stdout.read, daemon=True)
             try:
                 said = process.stdout.readline()
@@ -247,7 +249,7 @@ def _read(process: subprocess.Popen[bytes], take: Callable[[dict], None]) -> Non
 
 
 def _lone_pod(name: str, image: str, command: tuple[str, ...]) -> dict:
-    """A pod that the standard "restricted" takes and that asks for no CPU."""
+    """Returns a pod that the standard "restricted" admits and that requests no CPU."""
     container = {
         "name": "run",
         "image": image,

@@ -1,8 +1,8 @@
-"""A load that changes by the second, and what an autoscaler makes of it.
+"""A load that changes every second, and the reaction of an autoscaler.
 
-Requests are sent when they are due, whether or not earlier ones are answered, as by many clients. Their latency counts
-from then, so that a queue in front of the platform is part of it. The first stage of a profile is not judged: the
-autoscaler finds the number of replicas that the profile begins with.
+Requests are sent when they are due, whether or not earlier ones are answered, as by many clients. Their latency
+counts from that time and therefore includes a queue in front of the platform. The first stage of a profile is
+not judged: in it, the autoscaler reaches the initial number of replicas.
 """
 
 import http.client
@@ -18,14 +18,14 @@ from typing import Self
 from stack.http import Client
 
 STEP = 0.1
-"""Seconds between two looks at a profile."""
+"""Seconds between two updates of the rate."""
 COST = 0.1
-"""Seconds that a request of cost 1 holds a lane."""
+"""Seconds for which a request of cost 1 occupies a lane."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A part of a profile: a rate that goes from `begin` to `end`, of requests that cost `cost` times as much."""
+    """A part of a profile: the rate changes from `begin` to `end`, and each request costs `cost` times as much."""
 
     seconds: float
     begin: float
@@ -36,41 +36,41 @@ class Stage:
 
 
 def slope(seconds: float, begin: float, end: float) -> Stage:
-    """From so many lanes that requests of cost 1 keep busy all the time to so many."""
+    """Returns a stage in which requests of cost 1 keep `begin` and then up to `end` lanes busy."""
     return Stage(seconds, begin / COST, end / COST)
 
 
 def level(seconds: float, lanes: float, cost: float = 1.0, *, slow: bool = False) -> Stage:
-    """The same rate throughout."""
+    """Returns a stage with a constant rate."""
     return Stage(seconds, lanes / COST, lanes / COST, cost, slow)
 
 
 WAVE = [1.5 - math.cos(math.pi * part / 5) for part in range(11)]
-"""1 to 5 times as much, and back."""
+"""Factors from 1 to 5 and back."""
 
 LOAD_PROFILES = {
     "ramp": [level(15, 0.5), slope(40, 0.5, 2.5), level(15, 2.5), level(30, 0.3)],
     "step": [level(20, 0.9), level(35, 2.7), level(30, 0.3)],
-    # The same rate of more expensive requests.
+    # Same rate, but more expensive requests.
     "mix": [level(20, 0.9), level(35, 0.9, cost=2.5), level(30, 0.9, cost=0.3)],
     "sawtooth": [level(15, 0.8), *3 * [slope(30, 0.8, 2.4)]],
     "night": [level(15, 0.5), *(slope(10, *pair) for pair in itertools.pairwise(WAVE))],
     "flash": [level(15, 0.3), level(6, 3.0), level(50, 0.3)],
     "slow": [slope(25, 0.5, 1.7), level(15, 1.7), level(40, 1.7, slow=True), level(15, 1.7)],
 }
-"""All are made for replicas of one lane."""
+"""Load profiles for replicas with one lane."""
 
 
 @dataclass(frozen=True)
 class Due:
-    """A request: when it is due, in seconds from the start, and what it costs."""
+    """A request with its due time, in seconds from the start, and its cost."""
 
     at: float
     cost: float
 
 
 def arrivals(stages: Sequence[Stage], seed: int = 1) -> Iterator[Due]:
-    """Poisson arrivals at the rates of the stages."""
+    """Yields Poisson arrivals at the rates of the stages."""
     draw = random.Random(seed)
     wanted, had, start = draw.expovariate(1), 0.0, 0.0
     for stage in stages:
@@ -85,9 +85,9 @@ def arrivals(stages: Sequence[Stage], seed: int = 1) -> Iterator[Due]:
 
 
 def fewest(stages: Sequence[Stage], carried: float, spare: int) -> float:
-    """Replica-seconds of one who knows the profile, with spare replicas.
+    """Returns the replica-seconds of an oracle that knows the profile, with spare replicas.
 
-    Each replica carries so much, in requests of cost 1 per second.
+    Each replica handles `carried` requests of cost 1 per second.
     """
     total = 0.0
     for stage in stages:
@@ -101,18 +101,18 @@ def fewest(stages: Sequence[Stage], carried: float, spare: int) -> float:
 
 @dataclass
 class LoadProfile:
-    """Sends the requests of the stages. As a context manager it ends with the last reply."""
+    """Sends the requests of the stages. As a context manager, it ends with the last response."""
 
     url: str
     stages: Sequence[Stage]
     ops: int
-    """Steps of arithmetic of a request of cost 1."""
+    """Arithmetic steps of a request of cost 1."""
     clients: int = 96
     latencies: list[tuple[float, float, str]] = field(default_factory=list)
-    """When each answered request was due, the seconds from then to its reply, and the replica."""
+    """Due time of each answered request, seconds from then to its response, and the replica."""
     failures: list[str] = field(default_factory=list)
     first: dict[str, float] = field(default_factory=dict)
-    """When each replica answered for the first time."""
+    """Time of each replica's first response."""
 
     def __enter__(self) -> Self:
         self._left = arrivals(self.stages)
@@ -134,7 +134,7 @@ class LoadProfile:
         self._stop.set()
 
     def begun(self) -> Iterator[Stage]:
-        """Each stage, when it begins."""
+        """Yields each stage when it begins."""
         at = self.started
         for stage in self.stages:
             if self._stop.wait(max(0.0, at - time.monotonic())):
@@ -144,7 +144,7 @@ class LoadProfile:
 
     @property
     def judged(self) -> tuple[float, float]:
-        """Begin and end of all stages but the first."""
+        """Returns start and end of all stages but the first."""
         seconds = [stage.seconds for stage in self.stages]
         return self.started + seconds[0], self.started + sum(seconds)
 
@@ -175,11 +175,11 @@ class LoadProfile:
             return next(self._left, None)
 
     def replies_of(self, pods: set[str]) -> int:
-        """How often these pods have answered."""
+        """Returns the number of responses from these pods."""
         return sum(replica in pods for _, _, replica in self.latencies)
 
     def took(self, pods: set[str], spans: list[tuple[float, float]]) -> list[float]:
-        """The latencies of what these pods answered that was due in these times."""
+        """Returns the latencies of requests that were due in this period and that these pods answered."""
         return [
             took
             for at, took, replica in self.latencies
@@ -187,7 +187,7 @@ class LoadProfile:
         ]
 
     def held(self, objective: float) -> float:
-        """The share of the judged requests that were answered within so many seconds; failures are late."""
+        """Returns the share of judged requests answered within this many seconds; failures count as late."""
         judged = [took for at, took, _ in self.latencies if at >= self.stages[0].seconds]
         good = sum(took <= objective for took in judged)
         return good / max(1, len(judged) + len(self.failures))
@@ -195,41 +195,41 @@ class LoadProfile:
 
 @dataclass
 class Replicas:
-    """How many pods a Deployment had when; `wanted` is what the autoscaler asked for."""
+    """The number of a Deployment's pods over time; `wanted` is the number that the autoscaler requested."""
 
     had: list[tuple[float, int]] = field(default_factory=list)
     wanted: list[int] = field(default_factory=list)
 
     def take(self, deployment: dict) -> None:
-        """Notes what the API server says."""
+        """Records the API server's state."""
         self.had.append((time.monotonic(), deployment["status"].get("replicas", 0)))
         wanted = deployment["spec"]["replicas"]
         if self.wanted[-1:] != [wanted]:
             self.wanted.append(wanted)
 
     def seconds(self, begin: float, end: float) -> float:
-        """Replica-seconds between two times."""
+        """Returns the replica-seconds between two times."""
         times = [min(max(begin, at), end) for at, _ in self.had] + [end]
         spans = zip(self.had, itertools.pairwise(times), strict=True)
         return sum(count * (after - before) for (_, count), (before, after) in spans)
 
     @property
     def reversals(self) -> int:
-        """How often the autoscaler turned round."""
+        """Returns how often the autoscaler changed direction."""
         signs = [after > before for before, after in itertools.pairwise(self.wanted)]
         return sum(after != before for before, after in itertools.pairwise(signs))
 
 
 @dataclass
 class Lives:
-    """When each pod reached what, as the API server said by `kubectl get pods --watch --output-watch-events`."""
+    """The times at which each pod reached its states, from `kubectl get pods --watch --output-watch-events`."""
 
     began: Callable[[str], float]
-    """When the process of the pod with this UID began."""
+    """Returns when the process of the pod with this UID began."""
     times: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def take(self, event: dict) -> None:
-        """Notes what the API server says."""
+        """Records the API server's state."""
         now, pod = time.monotonic(), event["object"]
         containers = pod["status"].get("containerStatuses", [])
         reached = {
@@ -246,12 +246,12 @@ class Lives:
             times["began"] = self.began(pod["metadata"]["uid"])
 
     def note(self, what: str, times: dict[str, float]) -> None:
-        """Adds what somebody else knows of pods."""
+        """Adds events of pods from another source."""
         for name, at in times.items():
             self.times.setdefault(name, {}).setdefault(what, at)
 
     def between(self, since: float, begin: str, end: str) -> list[tuple[float, float]]:
-        """Times of two events of each pod that reached both after a time."""
+        """Returns the times between two events, for each pod that reached both after a given time."""
         return [
             (times[begin], times[end])
             for times in self.times.values()

@@ -1,12 +1,12 @@
-"""Disposable machines for what is machine-wide: a real kernel in QEMU, with commands from the test.
+"""Disposable machines for tests of machine-wide state: a real kernel in QEMU that runs commands from the test.
 
     def test_something(machine):
         assert machine.run("uname -s").output == "Linux\\n"
 
-Nothing of the machine that runs the tests is changed, whatever they write there. A machine has cgroup v2 alone,
-a network device with a queue for each of two CPUs (eth1) and one with a single queue (eth0), and no disk. The
-machine `machine` has two CPUs; `booted_with` boots others. One with `host` has the file system of the tests, with
-the caches of tools, and keeps what is written to it in its memory.
+The tests do not change the machine that runs them. A virtual machine has only cgroup v2, a network device with a
+queue for each of two CPUs (eth1), one with a single queue (eth0), and no disk. The machine `machine` has two CPUs;
+`booted_with` boots others. A machine with `host` shares the file system of the tests, including the tool caches, and
+keeps its own writes in memory.
 """
 
 import json
@@ -28,15 +28,15 @@ from stack import eventually
 from stack.programs import program
 
 BOOT = 600.0
-"""Longest time in seconds for a boot; 4 s with two CPUs where nothing else runs."""
+"""Maximum seconds for a boot; with two idle CPUs it takes 4 s."""
 
 ANSWER = 300.0
-"""Longest time in seconds for the answer to a command."""
+"""Maximum seconds for the response to a command."""
 
 MACHINE = (
     *qemu.BARE,
     "-no-reboot",
-    # No backend of QEMU gives a virtio device two queues without a device of this machine; vmxnet3 has its own.
+    # QEMU's backends give a virtio device two queues only with a device of this machine; vmxnet3 has its own.
     *("-netdev", "user,id=eth0,restrict=on", "-device", "virtio-net-pci,netdev=eth0,romfile="),
     *("-netdev", "user,id=eth1,restrict=on", "-device", "vmxnet3,netdev=eth1,romfile="),
 )
@@ -44,7 +44,7 @@ MACHINE = (
 SMALL = Hardware()
 
 HOUSED = Hardware("4,sockets=2,cores=2", ("0-1", "2-3"), 6144, host=True)
-"""Room for a cluster whose two nodes have a socket each."""
+"""Enough room for a cluster with two nodes, each with its own socket."""
 
 LARGE = Hardware("8,sockets=2,cores=2,threads=2", ("0-3", "4-7"), 1024)
 """Two sockets, each a NUMA node, with two cores of two threads: CPU 0 and 1 are the first core."""
@@ -55,7 +55,7 @@ OTHERS = (
     "/proc/irq/*/smp_affinity*",
     "/sys/class/net/*/queues/*/?ps_*",
 )
-"""Files beside /proc/sys that a tuner may change."""
+"""Files outside /proc/sys that a tuner may change."""
 
 JOURNAL = "/var/lib/corelane/node-tuner/journal.json"
 
@@ -63,11 +63,11 @@ MOVING = re.compile(
     "/proc/sys/(fs/(aio-nr|dentry-state|file-nr|inode-(nr|state))|net/netfilter/nf_conntrack_count|"
     "kernel/(ns_last_pid|perf_event_max_sample_rate|pty/nr|random/.*)|vm/min_free_kbytes)$"
 )
-"""Sysctls that the kernel itself changes; the last one whenever huge pages are switched on."""
+"""Sysctls that the kernel itself changes; the last one changes whenever huge pages are switched on."""
 
 
 class Machine:
-    """One machine; `start` boots it anew."""
+    """One machine; `start` boots it again."""
 
     def __init__(
         self,
@@ -82,14 +82,14 @@ class Machine:
         self._process: subprocess.Popen[bytes] | None = None
         self._sharing: subprocess.Popen[bytes] | None = None
         self._channel: socket.socket | None = None
-        # Without what only debuggers read they are a third as large, and the kernel unpacks them sooner.
+        # Without debug data, modules are a third as large, and the kernel unpacks them sooner.
         for each in programs:
             subprocess.run(["strip", "-o", folder / each.name, each], check=True)
         stripped = [folder / each.name for each in programs]
         (folder / "initramfs").write_bytes(qemu.archive(hardware, stripped, files))
 
     def start(self) -> None:
-        """Boots; it answers commands then."""
+        """Boots the machine until it accepts commands."""
         if self._hardware.host:
             self._share_files()
         path = self._folder / qemu.COMMANDS
@@ -116,7 +116,7 @@ class Machine:
         self.run("true", patience=BOOT)
 
     def end(self) -> None:
-        """Switches it off."""
+        """Switches the machine off."""
         if self._channel:
             self._channel.close()
         for process in (self._process, self._sharing):
@@ -125,12 +125,12 @@ class Machine:
                 process.wait()
 
     def restart(self) -> None:
-        """Switches it off and on: all that it had in memory is gone."""
+        """Switches the machine off and on again, which clears its memory."""
         self.end()
         self.start()
 
     def _share_files(self) -> None:
-        """Starts what gives the machine the tests' file system, which is read-only there."""
+        """Starts the process that shares the tests' file system with the machine, read-only."""
         argv, environment = qemu.sharing(self._folder)
         with (self._folder / "files.log").open("wb") as log:
             self._sharing = subprocess.Popen(
@@ -152,22 +152,22 @@ class Machine:
             raise AssertionError(f"{error}, running {script!r}; its console:\n{said}") from error
 
     def good(self, script: str, patience: float = ANSWER) -> str:
-        """Runs lines of shell that must not fail; what they print."""
+        """Runs lines of shell that must succeed; returns their output."""
         result = self.run(f"set -e\n{script}", patience)
         assert result.status == 0, f"{script}: {result}"
         return result.output
 
     def read(self, path: str) -> str:
-        """The content of a file."""
+        """Returns the content of a file."""
         return self.good(f"cat {shlex.quote(path)}")
 
     def write(self, path: str, content: str) -> None:
-        """Writes a file, as `echo` does."""
+        """Writes a file, like `echo`."""
         self.good(f"printf %s {shlex.quote(content)} >{shlex.quote(path)}")
 
     @contextmanager
     def loaded(self, module: str) -> Iterator[None]:
-        """With a module of `LATER` and what it needs."""
+        """Loads a module of `LATER` and its dependencies for the context."""
         names = initramfs.in_order(qemu.modules_of_kernel(), [module])
         absent = [name for name in names if self.run(f"[ -d /sys/module/{name} ]").status]
         try:
@@ -180,7 +180,7 @@ class Machine:
 
 
 def snapshot(machine: Machine) -> dict[str, str]:
-    """Every line of the files that a tuner may change, and of all sysctls beside them."""
+    """Returns every line of the files that a tuner may change, and of all sysctls."""
     found = machine.run(f"grep -rs '' /proc/sys; grep -s '' {' '.join(OTHERS)}").output
     lines = [line.partition(":")[::2] for line in found.splitlines()]
     files: dict[str, str] = {}
@@ -199,13 +199,13 @@ def tuner(machine: Machine, *words: str, status: int) -> Result:
 
 
 def rows(machine: Machine, *words: str, status: int) -> dict[str, dict]:
-    """The settings that it reports, by name and target."""
+    """Returns the settings that the node tuner reports, by name and target."""
     report = json.loads(tuner(machine, "--output=json", *words, status=status).output)
     return {f"{row['name']} {row['target']}".strip(): row for row in report["knobs"]}
 
 
 def journal(machine: Machine) -> dict | None:
-    """The journal, if there is one."""
+    """Returns the journal, or None."""
     found = machine.run(f"cat {JOURNAL}")
     return json.loads(found.output) if found.status == 0 else None
 
@@ -214,7 +214,7 @@ def journal(machine: Machine) -> dict | None:
 def booted_with(
     folder: Path, *programs: str, hardware: Hardware = SMALL, files: Iterable[Path] = ()
 ) -> Iterator[Machine]:
-    """A machine with these programs and copies of files, which runs until the end."""
+    """Boots a machine with these programs and copies of files, which runs until the end of the context."""
     if not qemu.usable():
         pytest.skip(
             "its kernel is Debian's for x86-64, which only root on such a system can obtain"
@@ -229,14 +229,14 @@ def booted_with(
 
 @pytest.fixture(scope="session")
 def booted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    """The machine that tests share: each leaves it as it was."""
+    """Yields the machine that tests share and must not change."""
     with booted_with(tmp_path_factory.mktemp("machine"), "node-tuner") as machine:
         yield machine
 
 
 @pytest.fixture
 def machine(booted: Machine) -> Iterator[Machine]:
-    """The machine, which has to be as it was when the journal's originals are back."""
+    """Yields that machine; after the test, restoring the journal's originals must lead to its previous state."""
     before = snapshot(booted)
     yield booted
     tuner(booted, "restore", status=0)
@@ -246,7 +246,9 @@ def machine(booted: Machine) -> Iterator[Machine]:
 
 @pytest.fixture(scope="session")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    """A machine with `LARGE`, our programs, and Python with what makes the nodes' cgroups; tests share it."""
+    """Yields a shared machine with `LARGE`, our programs, and Python with the modules that create the nodes'
+    cgroups.
+    """
     files = initramfs.python("cluster.cgroups", "socket")
     folder = tmp_path_factory.mktemp("large")
     programs = ("corelane-server", "node-tuner")

@@ -1,6 +1,7 @@
-"""Monitoring of mode standalone on a cluster, beside the platform.
+"""Monitoring in mode standalone on a cluster, next to the platform.
 
-Fixture: `monitored` is the release of the platform with it, and with agents on the nodes, for a module of tests.
+Fixture: `monitored` is the platform's release with monitoring and with agents on the nodes, for a module of
+tests.
 """
 
 import json
@@ -21,19 +22,19 @@ from support.tuning import NAMESPACE as NODES
 from support.tuning import Tuning, namespace_for_agents
 
 KNOBS = {"net.netfilter.nf_conntrack_tcp_timeout_time_wait": "30"}
-"""A setting of the nodes' own network, which anybody may change by hand."""
+"""A setting of the nodes' own network, which anyone may change by hand."""
 
 PORTS = {"prometheus": 9090, "alertmanager": 9093}
 
 
 @dataclass(frozen=True)
 class Api:
-    """The HTTP API of a part that runs in the cluster, reached past its policy."""
+    """The HTTP API of a part in the cluster, reached without its NetworkPolicy."""
 
     url: str
 
     def get(self, path: str) -> dict | list:
-        """What a path answers."""
+        """Returns the response to a path."""
         reply = ask(self.url, path)
         assert reply.status == 200, reply.body
         return json.loads(reply.body)
@@ -45,17 +46,17 @@ class Api:
         assert reply.status == 200, reply.body
 
     def data(self, path: str) -> dict | list:
-        """What a path of Prometheus answers."""
+        """Returns Prometheus' response to a path."""
         return self.get(path)["data"]
 
     def query(self, expression: str) -> list[dict]:
-        """The series that an expression has now."""
+        """Returns the current series of an expression."""
         return self.data(f"/api/v1/query?query={quote(expression)}")["result"]
 
 
 @dataclass
 class Webhook:
-    """Where Alertmanager posts to: a server of this machine, which pods reach."""
+    """The receiver of Alertmanager's notifications: a server on this machine that pods can reach."""
 
     url: str
     alerts: list[dict] = field(default_factory=list)
@@ -71,12 +72,12 @@ class Monitored:
 
     @property
     def cluster(self) -> Cluster:
-        """The cluster of the release."""
+        """Returns the cluster of the release."""
         return self.release.cluster
 
     @contextmanager
     def api(self, part: str) -> Iterator[Api]:
-        """The API of Prometheus or of Alertmanager."""
+        """Returns the API of Prometheus or of Alertmanager."""
         pod = f"{self.release.name}-monitoring-{part}-0"
         with self.cluster.forwarded(pod, PORTS[part]) as url:
             yield Api(url)
@@ -84,7 +85,7 @@ class Monitored:
 
 @pytest.fixture(scope="session")
 def monitoring_images(cluster: Cluster) -> tuple[str, ...]:
-    """Values that name the images of monitoring, which the nodes have then."""
+    """Loads the monitoring images into the nodes; returns the values that name them."""
     del cluster
     built = {name: images.build(name) for name in PORTS}
     images.bring([image.archive for image in built.values()])
@@ -95,7 +96,9 @@ def monitoring_images(cluster: Cluster) -> tuple[str, ...]:
 def monitored(
     deployed: Release, tuner_tag: str, monitoring_images: tuple[str, ...]
 ) -> Iterator[Monitored]:
-    """Everything that can be scraped, under some load, and a Prometheus that does so every two seconds."""
+    """Yields a platform with everything that can be scraped, under some load, and a Prometheus that scrapes it
+    every two seconds.
+    """
     cluster = deployed.cluster
     with namespace_for_agents(cluster, tuner_tag) as tuning, webhook() as received:
         tuning.install(mode="apply", profile="custom", interfaces=["eth0"], knobs=KNOBS)
@@ -107,15 +110,15 @@ def monitored(
             f"monitoring.alertmanager.webhook={received.url}",
             strings=monitoring_images,
         )
-        # Traffic all the time: what counts requests has something to count.
+        # Constant traffic, so that request counters have data.
         with deployed.load(clients=2, rate=20.0):
             yield Monitored(deployed, tuning, received)
-    # The next test upgrades to the values that it takes, or the end of the run does.
+    # The next test, or the end of the run, upgrades to other values.
 
 
 @contextmanager
 def webhook() -> Iterator[Webhook]:
-    """A webhook, at the address by which pods reach this machine."""
+    """Starts a webhook at the address by which pods reach this machine."""
 
     def answer(request: Request) -> None:
         received.alerts += json.loads(request.body())["alerts"]

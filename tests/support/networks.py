@@ -1,4 +1,4 @@
-"""Network namespaces that this machine reaches by a link. They need root."""
+"""Network namespaces that this machine reaches by a link, which require root."""
 
 import os
 import subprocess
@@ -18,23 +18,23 @@ ALONE = ("unshare", "--net")
 
 @dataclass(frozen=True)
 class Network:
-    """The network of a process, and its address there."""
+    """The network of a process, and its address in that network."""
 
     pid: int
     address: str
 
     @property
     def inside(self) -> list[str]:
-        """The command prefix that runs a command there."""
+        """Returns the command prefix that runs a command in the network."""
         return ["nsenter", f"--net=/proc/{self.pid}/ns/net"]
 
     def ip(self, *words: str) -> None:
-        """Runs a command of ip(8) there."""
+        """Runs an ip(8) command in the network."""
         subprocess.run([*self.inside, tool("ip"), *words], check=True)
 
 
 def connect(pid: int, name: str, number: int) -> Network:
-    """Gives a process that `ALONE` runs an address, by a link of this name."""
+    """Gives an address to a process started with `ALONE`, by a link with this name."""
     place = Path(f"/proc/{pid}/ns/net")
     own = Path("/proc/self/ns/net").readlink()
     eventually(lambda: place.readlink() != own, "a network namespace")
@@ -54,15 +54,15 @@ def connect(pid: int, name: str, number: int) -> Network:
 
 @contextmanager
 def network() -> Iterator[Network]:
-    """A network without anything, until the end of the block; the test is skipped where none can be made."""
+    """Yields an empty network until the end of the block; skips the test if none can be created."""
     if subprocess.run([*ALONE, "true"], check=False, capture_output=True).returncode:
         pytest.skip("no network namespace can be made here")
-    # Of this process alone: another run may be under way on the machine.
+    # The name contains this process's pid, because another run may use the machine.
     name, number = f"corelane{os.getpid()}", 1 + os.getpid() % 250
     with subprocess.Popen([*ALONE, "sleep", "infinity"]) as process:
         try:
             yield connect(process.pid, name, number)
         finally:
-            # Not left to the end of the namespace, which the kernel does later.
+            # Removed here, because the kernel would remove it only some time after the namespace.
             subprocess.run([tool("ip"), "link", "delete", name], check=False)
             process.kill()

@@ -18,52 +18,52 @@ from stack.programs import program
 PREFIX = "corelane_node_"
 
 PAUSE = 1
-"""Seconds between two passes: the shortest pause that agents accept."""
+"""Seconds between two passes, the shortest pause that agents accept."""
 
 
 class NodeAgent(Agent):
-    """An agent of a node under way."""
+    """A running agent of a node."""
 
     def json(self, path: str) -> dict:
-        """What it has found."""
+        """Returns the agent's findings."""
         reply = self.ask(path)
         assert reply.status == 200, reply.body
         return json.loads(reply.body)
 
     def metrics(self) -> dict[str, float]:
-        """Every series by its name without the prefix, all at one moment.
+        """Returns every series by its name without the prefix, all from one moment.
 
-        A pass sets its series at once, after it has written its files and the journal, and together
-        with what `/readyz` and `/audit` report. `api_errors_total` and the series of pods follow
-        when the API server has replied, and the log is written by its own thread: `said`.
+        A pass updates its series together with `/readyz` and `/audit`, after it has written its files and the
+        journal. `api_errors_total` and the series of pods follow once the API server has responded. A separate
+        thread writes the log: `said`.
         """
         lines = self.ask("/metrics").body.decode().splitlines()
         pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
         return {series.removeprefix(PREFIX): float(value) for series, value in pairs}
 
     def passes(self) -> None:
-        """Waits until a pass that has begun after this call has ended."""
+        """Waits for the end of a pass that began after this call."""
         called, last = time.time(), self.metrics()["last_pass_timestamp_seconds"]
-        # The next pass begins after the pause. Once the pause may be over, it may have begun.
+        # The next pass begins after the pause, and may begin as soon as the pause could be over.
         for _ in range(1 if called < last + PAUSE else 2):
             last = eventually(lambda last=last: self._pass_after(last), "another pass")
 
     def _pass_after(self, last: float) -> float:
-        """The end of the last pass, if it is a later one."""
+        """Returns the end of the last pass if it is later than the given one."""
         found = self.metrics()["last_pass_timestamp_seconds"]
         return found if found > last else 0
 
     def said(self, message: str, **fields: str) -> list[dict]:
-        """The log lines that begin with this message and have these fields; waits for the first."""
+        """Returns the log lines that begin with this message and contain these fields; waits for the first."""
         return eventually(lambda: self.said_so_far(message, **fields), f"{message!r} {fields}")
 
     def said_so_far(self, message: str, **fields: str) -> list[dict]:
-        """The same without the wait, so that no line proves nothing before the agent has ended."""
+        """Like `said`, but does not wait: until the agent has ended, a missing line proves nothing."""
         found = [line for line in self.lines() if line["message"].startswith(message)]
         return [line for line in found if fields.items() <= line.items()]
 
     def checks(self, pod: str, container: str = "main") -> dict[str, tuple[str, str]]:
-        """State and detail of each check of a container; none before it was looked at."""
+        """Returns state and detail of each check of a container; none before the first check."""
         reply = self.ask("/proof.json")
         pods = json.loads(reply.body)["pods"] if reply.status == 200 else []
         found = {
@@ -76,7 +76,7 @@ class NodeAgent(Agent):
         return {each["check"]: (each["state"], each["detail"]) for each in checks}
 
     def states(self, pod: str, container: str = "main") -> dict[str, str]:
-        """The state of each check."""
+        """Returns the state of each check."""
         return {name: state for name, (state, _) in self.checks(pod, container).items()}
 
 
@@ -95,7 +95,7 @@ class Agents:
         address: str = HOST,
         port: int = 0,
     ) -> Iterator[NodeAgent]:
-        """One agent, which is killed at the end; what is `before` its name runs it."""
+        """Starts one agent, which is killed at the end; `before` is a prefix that runs it."""
         port = port or free_ports(1)
         argv = [*before, program("node-tuner"), "agent", f"--agent.listen={address}:{port}"]
         argv += [f"--agent.interval={PAUSE}s", "--log.format=json"]
@@ -111,24 +111,24 @@ class Agents:
 
 @dataclass(frozen=True)
 class Node:
-    """A Node of the API server, which no kubelet keeps."""
+    """A Node object of the API server, which no kubelet updates."""
 
     api: Api
     name: str
 
     def get(self) -> dict:
-        """As the API server has it."""
+        """Returns the object from the API server."""
         return self.api.get("node", self.name)
 
     @property
     def taints(self) -> list[tuple[str, str, str]]:
-        """Key, value and effect of each taint but the API server's own for a node without a kubelet."""
+        """Returns key, value and effect of each taint, except the API server's own for nodes without a kubelet."""
         taints = self.get()["spec"].get("taints", [])
         found = [(each["key"], each.get("value", ""), each["effect"]) for each in taints]
         return [taint for taint in found if taint[0] != "node.kubernetes.io/not-ready"]
 
     def events(self) -> dict[str, dict]:
-        """The events of the node, by reason and subject."""
+        """Returns the events of the node, by reason and subject."""
         selector = f"involvedObject.kind=Node,involvedObject.name={self.name}"
         found = self.api.get("events", "--namespace=default", f"--field-selector={selector}")
         return {
@@ -138,7 +138,7 @@ class Node:
 
 @contextmanager
 def node(api: Api, *taints: dict) -> Iterator[Node]:
-    """A Node of its own, registered with these taints."""
+    """Creates a Node object, registered with these taints."""
     name = f"node-{secrets.token_hex(4)}"
     create(
         api,
@@ -156,7 +156,7 @@ def node(api: Api, *taints: dict) -> Iterator[Node]:
 
 
 def create(api: Api, described: dict) -> dict:
-    """Creates an object; as the API server has it."""
+    """Creates an object; returns it from the API server."""
     result = api.kubectl("create", "--filename=-", "--output=json", text=json.dumps(described))
     assert result.returncode == 0, result.stderr
     return json.loads(result.stdout)
@@ -164,12 +164,12 @@ def create(api: Api, described: dict) -> dict:
 
 @dataclass(frozen=True)
 class Pod:
-    """A pod on a node, said to run."""
+    """A pod on a node, reported as running."""
 
     name: str
     uid: str
     id: str
-    """The container's, at the runtime."""
+    """The container's ID at the runtime."""
 
 
 def pod(
@@ -184,7 +184,7 @@ def pod(
     account: str = "",
     port: int = 0,
 ) -> Pod:
-    """Makes a pod with one container in a namespace and on a node, and says that it runs.
+    """Creates a pod with one container in a namespace and on a node, and reports it as running.
 
     With an admin `port`, it is on loopback and ready.
     """
@@ -234,7 +234,7 @@ def pod(
 def state(
     api: Api, namespace: str, of: Pod, container: dict, phase: str = "Running", **more: str | list
 ) -> None:
-    """Says how the container of a pod is, and more of its status, as a kubelet does."""
+    """Reports the state of the pod's container, and more of its status, like a kubelet."""
     status = {
         "name": "main",
         "containerID": f"containerd://{of.id}",

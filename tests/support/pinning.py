@@ -1,7 +1,7 @@
-"""What the kernel says of the processes of pods.
+"""The kernel's view of the processes of pods.
 
-A node may be its own machine, so this is a program, too, which runs there: for the uid of a pod it prints a list of
-its processes.
+Nodes may be separate machines, so this module is also a program that runs there: it prints a list of the
+processes of the pod with a given UID.
 """
 
 import json
@@ -14,7 +14,7 @@ from pathlib import Path
 CGROUPS = Path("/sys/fs/cgroup")
 
 OTHERS = ("pause", "runc", "runc:[2:INIT]")
-"""What holds the namespaces of a pod, and what starts or enters a container for a moment."""
+"""Processes that hold the namespaces of a pod, and those that briefly start or enter a container."""
 
 
 @dataclass(frozen=True)
@@ -24,22 +24,22 @@ class Process:
     pid: int
     name: str
     cpus: frozenset[int]
-    """The CPUs on which the process may run, as its main thread has them."""
+    """The CPUs on which the process may run, from its main thread."""
 
     threads: dict[str, frozenset[int]]
-    """The CPUs of each thread, by its name and id."""
+    """The CPUs of each thread, by name and ID."""
 
     quotas: list[str]
-    """The CFS quotas of the container and of its pod, as the kernel writes them."""
+    """The CFS quotas of the container and its pod, as the kernel writes them."""
 
     nice: int
-    """The nice value, which is that of the cluster's programs: 0 unless somebody started them with another."""
+    """The nice value, which is inherited from the cluster's programs: 0 unless they were started with another."""
 
     machine: str | None = None
-    """The node whose pid it is; `None` for one of this machine."""
+    """The node to which the pid belongs; `None` for this machine."""
 
     def kill(self) -> None:
-        """Ends it as the kernel does when memory runs out."""
+        """Kills the process like the kernel when memory runs out."""
         if self.machine:
             from support.tuning import inside
 
@@ -49,7 +49,7 @@ class Process:
 
 
 def processes_of(pod_uid: str) -> list[Process]:
-    """The processes of a pod's containers; not the one that holds its namespaces open."""
+    """Returns the processes of a pod's containers, except the one that holds its namespaces open."""
     from cluster import settings
     from cluster.plan import NODES
 
@@ -73,7 +73,7 @@ def _process(found: dict, machine: str | None) -> Process:
 
 
 def parse_cpus(text: str) -> frozenset[int]:
-    """A list of CPUs in the kernel's form, such as 0-1,4 (cpuset(7), "List format")."""
+    """Parses a list of CPUs in the kernel's format, such as 0-1,4 (cpuset(7), "List format")."""
     cpus: set[int] = set()
     for part in filter(None, text.strip().split(",")):
         first, _, last = part.partition("-")
@@ -82,8 +82,8 @@ def parse_cpus(text: str) -> frozenset[int]:
 
 
 def look(pod_uid: str) -> list[dict]:
-    """The processes of a pod on this machine."""
-    # The two cgroup drivers of the kubelet write the uid with dashes and with underscores.
+    """Returns the processes of a pod on this machine."""
+    # The kubelet's two cgroup drivers write the UID with dashes and with underscores.
     names = (f"pod{pod_uid}", f"pod{pod_uid.replace('-', '_')}")
     found = []
     for pid in filter(str.isdecimal, os.listdir("/proc")):
@@ -135,7 +135,7 @@ def _allowed(task: Path) -> str:
 
 
 def _quota(folder: Path) -> str:
-    """`none` where there is no quota, by cgroup v1 (-1) or v2 (max)."""
+    """Returns `none` if there is no quota, which is -1 in cgroup v1 and max in v2."""
     v1 = folder / "cpu.cfs_quota_us"
     text = v1.read_text().strip() if v1.exists() else (folder / "cpu.max").read_text().split()[0]
     return "none" if text in ("-1", "max") else text

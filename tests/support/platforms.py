@@ -1,6 +1,6 @@
 """Instances of the platform for tests: real processes on their own ports.
 
-Fixtures: `platform` is one instance for the whole run, `new_platform` makes others.
+Fixtures: `platform` is one instance for the entire run; `new_platform` creates others.
 """
 
 import os
@@ -29,44 +29,44 @@ class Replica:
 
 @dataclass
 class Platform:
-    """One instance of `hack/local`, beside any that the user has up."""
+    """One instance of `hack/local`, independent of the user's instances."""
 
     instance: str
     variables: dict[str, str] = field(default_factory=dict)
 
     @property
     def run(self) -> Path:
-        """The run folder, with the logs and rendered configurations."""
+        """Returns the run folder, with the logs and rendered configurations."""
         return REPOSITORY / ".run" / self.instance
 
     @property
     def gateway(self) -> str:
-        """URL of the gateway."""
+        """Returns the gateway's URL."""
         return self._url("GATEWAY_PORT")
 
     @property
     def stats(self) -> str:
-        """URL of the gateway stats."""
+        """Returns the URL of the gateway's stats."""
         return self._url("GATEWAY_STATS_PORT")
 
     @property
     def dashboard(self) -> str:
-        """URL of the dashboard."""
+        """Returns the dashboard's URL."""
         return self._url("DASHBOARD_PORT")
 
     @property
     def envoy_admin(self) -> str:
-        """URL of Envoy's admin interface."""
+        """Returns the URL of Envoy's admin interface."""
         return self._url("ENVOY_ADMIN_PORT")
 
     @property
     def prometheus(self) -> str:
-        """URL of Prometheus."""
+        """Returns Prometheus' URL."""
         return self._url("PROMETHEUS_PORT")
 
     @property
     def replicas(self) -> list[Replica]:
-        """The replicas that are up."""
+        """Returns the running replicas."""
         running = topology.read(self.run)
         assert running, f"instance {self.instance} is not up"
         return [
@@ -80,11 +80,11 @@ class Platform:
         ]
 
     def pid(self, name: str) -> int:
-        """The pid of a process as supervisord knows it; 0 while it does not run."""
+        """Returns the pid of a process from supervisord; 0 while it is not running."""
         return supervisor.states(self.run).get(name, {}).get("pid", 0)
 
     def pids(self) -> list[int]:
-        """The pids of supervisord and of all that it started."""
+        """Returns the pids of supervisord and of all processes that it started."""
         return processes.find(self.run)
 
     def command(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -113,7 +113,7 @@ class Platform:
         )
 
     def up(self) -> None:
-        """Starts the instance; the error shows what `up` said."""
+        """Starts the instance; the error shows the output of `up`."""
         result = self.command("up")
         assert result.returncode == 0, result.stdout + result.stderr
 
@@ -123,7 +123,7 @@ class Platform:
 
 @pytest.fixture(scope="session")
 def new_platform() -> Iterator[Callable[[int], Platform]]:
-    """Makes instances that are not up yet; all of them are taken down at the end."""
+    """Returns a function that creates stopped instances, all of which are taken down at the end."""
     made: list[Platform] = []
 
     def make(replicas: int) -> Platform:
@@ -145,7 +145,7 @@ def new_platform() -> Iterator[Callable[[int], Platform]]:
 
 @pytest.fixture(scope="session")
 def platform(new_platform: Callable[[int], Platform]) -> Platform:
-    """Two replicas, gateway and Prometheus, up for the whole test run."""
+    """Yields two replicas, gateway and Prometheus, which are up for the entire test run."""
     instance = new_platform(2)
     instance.up()
     return instance

@@ -1,6 +1,6 @@
-"""Projects over HTTP: servers that keep them in SQLite, a client that may change them, and streams of saves.
+"""Projects over HTTP: servers that store them in SQLite, a client that may change them, and streams of saves.
 
-A stream remembers what was acknowledged.
+A stream remembers the acknowledged saves.
 """
 
 import http.client
@@ -23,7 +23,9 @@ from stack.replica import Server
 TOKEN = credentials.token()
 
 PATIENT = ("--database.wait", "1h", "--database.statement-timeout", "1h")
-"""For servers whose requests wait for a lock of the test: no time limit ends the wait, however slow the machine is."""
+"""Flags for servers whose requests wait for a lock of the test: no time limit ends the wait, however slow the
+machine is.
+"""
 
 
 @dataclass(frozen=True)
@@ -34,18 +36,18 @@ class Database:
 
     @property
     def path(self) -> Path:
-        """The database file."""
+        """Returns the database file."""
         return self.folder / "projects.db"
 
     def flags(self) -> list[str]:
-        """What makes a server keep its projects here, and take `TOKEN`."""
+        """Returns flags with which a server stores its projects here and accepts `TOKEN`."""
         file = self.folder / "tokens"
         file.write_text(credentials.line("tests", TOKEN))
         return ["--database.path", str(self.path), "--auth.tokens", str(file)]
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keeps every other writer waiting."""
+        """Makes every other writer wait."""
         connection = self.connect()
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -54,11 +56,11 @@ class Database:
             connection.close()
 
     def connect(self) -> sqlite3.Connection:
-        """A connection of the test's own."""
+        """Opens a connection of the test."""
         return sqlite3.connect(self.path, isolation_level=None, timeout=PATIENCE)
 
     def rows(self) -> dict[str, dict]:
-        """Every document by its id, as the file holds it; the file must be sound."""
+        """Returns every document in the file by its ID; checks that the file is sound."""
         connection = self.connect()
         try:
             assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
@@ -82,7 +84,7 @@ class Projects:
         body: object = None,
         headers: Mapping[str, str] | None = None,
     ) -> Reply:
-        """Sends one request; a body that is no bytes is sent as JSON."""
+        """Sends one request; a body other than bytes is sent as JSON."""
         all_headers = self._headers | dict(headers or {})
         if body is not None:
             all_headers = {"Content-Type": "application/json"} | all_headers
@@ -92,13 +94,13 @@ class Projects:
         return self._client.ask(path, method, body=body, headers=all_headers)
 
     def create(self, document: Mapping[str, object]) -> dict:
-        """Makes a project; the project as the server tells it."""
+        """Creates a project; returns it from the server's response."""
         reply = self.ask("/projects", "POST", document)
         assert reply.status == 201, reply
         return json.loads(reply.body)
 
     def page(self, **query: object) -> dict:
-        """A page of the list."""
+        """Returns a page of the list."""
         reply = self.ask(f"/projects?{urlencode(query)}")
         assert reply.status == 200, reply
         return json.loads(reply.body)
@@ -109,17 +111,17 @@ class Projects:
 
 
 def path(project: Mapping[str, object]) -> str:
-    """Where a project is."""
+    """Returns a project's path."""
     return f"/projects/{project['id']}"
 
 
 def key(project: Mapping[str, object]) -> str:
-    """A project's id as `Database.rows` has it."""
+    """Returns a project's ID in the format of `Database.rows`."""
     return str(project["id"]).replace("-", "")
 
 
 def whole(name: str = "whole") -> dict:
-    """A document with every member, of about 5 kB."""
+    """Returns a document with every member, of about 5 kB."""
     tasks = [{"title": f"task {n}", "done": n % 2 == 0, "notes": "n" * 150} for n in range(22)]
     return {
         "name": name,
@@ -131,7 +133,7 @@ def whole(name: str = "whole") -> dict:
 
 
 def problem(reply: Reply, status: int, slug: str) -> dict:
-    """The members of a problem document, which is of this status and type."""
+    """Returns the members of a problem document, and checks its status and type."""
     assert reply.status == status, reply
     assert reply.headers["content-type"] == "application/problem+json"
     members = json.loads(reply.body)
@@ -142,69 +144,69 @@ def problem(reply: Reply, status: int, slug: str) -> dict:
 
 @dataclass(frozen=True)
 class Writer:
-    """Somebody with a token that may write."""
+    """A user whose token allows writing."""
 
     token: str
     file: Path
 
     @classmethod
     def new(cls, folder: Path) -> Self:
-        """One whose token is in a new file in this folder."""
+        """Creates a writer whose token is in a new file in this folder."""
         made = cls(token(), folder / "tokens")
         made.file.write_text(line("writer", made.token))
         return made
 
     def flags(self) -> list[str]:
-        """What tells the server of the token."""
+        """Returns the flags that configure the server with the token."""
         return ["--auth.tokens", str(self.file)]
 
     def headers(self, **more: str) -> dict[str, str]:
-        """What a write needs: `if_match` becomes If-Match."""
+        """Returns the headers of a write: `if_match` becomes If-Match."""
         named = {name.replace("_", "-"): value for name, value in more.items()}
         sent = {"authorization": f"Bearer {self.token}", "content-type": "application/json"}
         return sent | named
 
     def save(self, server: Server, document: dict, path: str = "/projects") -> Reply:
-        """Creates a project, or replaces the one at the path."""
+        """Creates a project, or replaces the project at the path."""
         method = "POST" if path == "/projects" else "PUT"
         body = json.dumps(document).encode()
         return ask(server.url, path, method, body=body, headers=self.headers())
 
 
 def database_line(server: Server) -> str:
-    """What the readiness page says of the database; empty while it is up."""
+    """Returns the database line of the readiness page; empty while the database is up."""
     lines = ask(server.admin, "/readyz").body.decode().splitlines()
     return "".join(each for each in lines if each.startswith("database:"))
 
 
 def connected(server: Server) -> None:
-    """Waits until every lane finds the database up: the line is shown while it is down for any."""
+    """Waits until every lane considers the database up: the page shows the line while it is down for any lane."""
     eventually(lambda: not database_line(server), "a database that is up")
 
 
 def lists(server: Server) -> int:
-    """The status of a read."""
+    """Returns the status of a read."""
     return ask(server.url, "/projects").status
 
 
 def document(random_source: random.Random, size: int = 5000) -> dict:
-    """A project of about this many bytes as JSON, unlike any other."""
+    """Returns a unique project of about this many bytes as JSON."""
     notes = "".join(random_source.choices("abcdefghij klmnop", k=size // 10))
     tasks = [{"title": f"{n} {notes[:100]}", "done": n % 2 == 0} for n in range(size // 150)]
     return {"name": f"p{random_source.getrandbits(64)}", "description": notes, "tasks": tasks}
 
 
 PAUSE = 0.02
-"""Seconds before a client that was refused tries again: it leaves the CPUs to whoever starts."""
+"""Seconds before a rejected client retries, which leaves the CPUs to starting processes."""
 
 
 @dataclass
 class Saves:
-    """Clients that save one after the other, each time a new document.
+    """Clients that save one document at a time, always a new one.
 
-    `stored` holds for each project that was acknowledged what it may hold now: the document of the
-    last acknowledgement, and those of later saves that were not acknowledged, which may have taken
-    place or not. As a context manager it ends with every client's last save.
+    `stored` contains the possible documents of each acknowledged project. These are the last acknowledged
+    document, and those of later saves without acknowledgement, which may or may not have happened. As a context
+    manager, it ends with every client's last save.
     """
 
     url: Callable[[], str]
@@ -236,12 +238,12 @@ class Saves:
             thread.join()
 
     def fail(self) -> None:
-        """Waits until one more save is refused, or ends with its connection."""
+        """Waits until one more save is rejected, or ends with its connection."""
         wanted = self.refused + 1
         eventually(lambda: self.refused >= wanted, "a save that fails")
 
     def more(self, count: int) -> None:
-        """Waits for so many acknowledgements beyond those so far."""
+        """Waits for this many additional acknowledgements."""
         wanted = self.acknowledged + count
         what = f"{count} more acknowledged saves"
         eventually(lambda: self.acknowledged >= wanted, what, patience=3 * PATIENCE)
@@ -256,7 +258,7 @@ class Saves:
             try:
                 reply = client.ask(path, method, body, self.writer.headers())
             except (OSError, http.client.HTTPException):
-                # The server was killed: whether this was saved is not known.
+                # The server was killed, so this save may or may not have happened.
                 self._note(path, saved, None)
                 client.close()
                 client = Client(self.url())
@@ -266,7 +268,7 @@ class Saves:
             self._note(path, saved, reply)
             path = reply.headers.get("location", path)
             refused = reply.status not in (200, 201)
-            # Every third save or so is of a new project.
+            # About every third save creates a project.
             if refused or source.random() < 0.3:
                 path = "/projects"
             self._stop.wait(max(self.pause, PAUSE) if refused else self.pause)
@@ -285,7 +287,7 @@ class Saves:
                 self.unexpected.append(f"{reply.status} {reply.body[:200]!r}")
 
     def check(self, server: Server) -> None:
-        """Every acknowledged project is there, with a document that it may hold."""
+        """Asserts that every acknowledged project exists with one of its possible documents."""
         assert self.unexpected == []
         client = Client(server.url)
         for path, allowed in self.stored.items():

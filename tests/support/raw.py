@@ -1,4 +1,4 @@
-"""HTTP/1.1 written by hand: any bytes go out, and every reply comes back until the end."""
+"""Handwritten HTTP/1.1: sends any bytes, and reads every response until the end."""
 
 import errno
 import re
@@ -12,16 +12,16 @@ from stack import PATIENCE
 from stack.http import Reply
 
 PIECE = 1024 * 1024
-"""Bytes that are sent within PATIENCE: it is for each wait, however much there is to send."""
+"""Bytes sent within PATIENCE, which applies to each wait, regardless of the total size."""
 
 
 def connect(url: str, receive_bytes: int | None = None) -> socket.socket:
-    """A connection to the address of a URL, with a receive buffer of so many bytes."""
+    """Connects to the address of a URL, with a receive buffer of this size."""
     address = urlsplit(url)
     connection = socket.socket()
     if receive_bytes:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
-    # What is sent goes out at once, and not with what is sent next.
+    # Send each write immediately, without merging it with the next.
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.settimeout(PATIENCE)
     connection.connect((address.hostname, address.port))
@@ -29,7 +29,7 @@ def connect(url: str, receive_bytes: int | None = None) -> socket.socket:
 
 
 def read_until(connection: socket.socket, end: bytes) -> bytes:
-    """What comes, until it contains `end`."""
+    """Reads until the data contain `end`."""
     received = b""
     while end not in received:
         data = connection.recv(65536)
@@ -39,36 +39,36 @@ def read_until(connection: socket.socket, end: bytes) -> bytes:
 
 
 def exchange(url: str, data: bytes) -> list[Reply]:
-    """Sends the bytes on its own connection; the replies until the other side ends it."""
+    """Sends the bytes on a separate connection; returns the responses until the other side closes it."""
     with connect(url) as connection:
         try:
             for start in range(0, len(data), PIECE):
                 connection.sendall(data[start : start + PIECE])
         except (BrokenPipeError, ConnectionResetError):
-            # Refused before all was sent; the reply may still be there.
+            # Rejected before everything was sent; the response may still be readable.
             pass
         return replies(until_end(connection))
 
 
 def until_end(connection: socket.socket) -> bytes:
-    """What comes until the other side ends the connection, or resets it."""
+    """Returns the data until the other side closes or resets the connection."""
     received = bytearray()
     try:
         while data := connection.recv(65536):
             received += data
-            # What is longer is no reply of Envoy's own.
+            # Envoy's own responses are shorter.
             if len(received) < 65536 and _closes(bytes(received)):
                 # Envoy reads no more, and gives the client a second to close first.
                 connection.shutdown(socket.SHUT_WR)
     except OSError as error:
-        # ENOTCONN comes of closing what was reset.
+        # Closing a connection that was reset results in ENOTCONN.
         if error.errno not in (errno.ECONNRESET, errno.ENOTCONN):
             raise
     return bytes(received)
 
 
 def _closes(received: bytes) -> bool:
-    """Whether the last reply says that it is, and is whole."""
+    """Whether the last response is complete and announces the close."""
     head, end, body = received[received.rfind(b"HTTP/1.") :].partition(b"\r\n\r\n")
     size = re.search(rb"\r\ncontent-length: (\d+)", head)
     last = end and b"\r\nconnection: close" in head
@@ -76,7 +76,7 @@ def _closes(received: bytes) -> bool:
 
 
 def replies(data: bytes) -> list[Reply]:
-    """The replies, one after the other; each has a length, as all replies in these tests do."""
+    """Splits the data into responses, each of which has a length in these tests."""
     found = []
     while data:
         head, end, data = data.partition(b"\r\n\r\n")
@@ -105,7 +105,7 @@ UPGRADE = (
 
 @contextmanager
 def upgrading(address: str = "127.0.0.1") -> Iterator[int]:
-    """The port of a replica that takes one WebSocket, and sends back what comes over it."""
+    """Yields the port of a replica that accepts one WebSocket, and echoes the data on it."""
     head = b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
 
     def echo() -> None:

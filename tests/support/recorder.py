@@ -1,4 +1,4 @@
-"""A back end that keeps every byte it is sent, and answers each request plainly."""
+"""A back end that stores every received byte, and answers each request plainly."""
 
 import re
 import selectors
@@ -15,12 +15,12 @@ FOR_ONE_CONNECTION = {b"connection", b"keep-alive", b"proxy-connection", b"upgra
 
 
 class Unclear(Exception):
-    """What was sent is not one well-formed request after the other."""
+    """The received data are not a sequence of well-formed requests."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """One request as it came over the wire."""
+    """One request as it was transmitted."""
 
     line: bytes
     fields: tuple[tuple[bytes, bytes], ...]
@@ -28,7 +28,7 @@ class Request:
     data: bytes
 
     def values(self, name: bytes) -> list[bytes]:
-        """What the fields of this name say, in lower case."""
+        """Returns the values of fields with this name, in lower case."""
         return [value for key, value in self.fields if key == name]
 
 
@@ -44,7 +44,7 @@ class _Peer:
 
 @dataclass
 class Record:
-    """What has come since the last look."""
+    """The data received since the last record."""
 
     data: bytearray = field(default_factory=bytearray)
     requests: list[Request] = field(default_factory=list)
@@ -54,8 +54,8 @@ class Record:
 class Recorder:
     """Listens on two ports: one records, the other is for health checks and does not.
 
-    One thread does all. In each round it first reads whatever has come on any connection, then it
-    answers: when the reply to a request is out, everything sent before that request is recorded.
+    A single thread does everything. In each round, it first reads all available data from all connections and
+    then responds. Once a request is answered, everything sent before it is therefore recorded.
     """
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class Recorder:
         self._thread.start()
 
     def take(self) -> Record:
-        """What has come since the last call."""
+        """Returns the data received since the last call."""
         with self._lock:
             taken, self._record = self._record, Record()
             return taken
@@ -146,11 +146,10 @@ class Recorder:
 
 
 def parsed(data: bytearray) -> Iterator[Request | None]:
-    """Takes each request off `data`, to which more is added; nothing while the next is not whole.
+    """Parses the complete requests in `data`, which the caller extends.
 
-    It goes on where it stopped, so that a long body is not read again with each of its parts.
-    Stricter than RFC 9112 asks of a server: whatever two readers could understand in two ways
-    is `Unclear`.
+    It resumes where it stopped, so that each part of a long body is read only once. It is stricter than RFC
+    9112 requires of a server: data that two readers could interpret differently are `Unclear`.
     """
     while True:
         while (end := data.find(b"\r\n\r\n")) < 0:
@@ -166,7 +165,7 @@ def parsed(data: bytearray) -> Iterator[Request | None]:
 
 
 def _field(line: bytes) -> tuple[bytes, bytes]:
-    # Names are tokens in lower case, as Envoy writes them; values have no control characters.
+    # Names are tokens in lower case, like Envoy's; values contain no control characters.
     match = re.fullmatch(rb"([!#$%&'*+.^`|~0-9a-z-]+): ([\t -~\x80-\xff]*)", line)
     if not match:
         raise Unclear(f"field {line!r}")
@@ -176,11 +175,11 @@ def _field(line: bytes) -> tuple[bytes, bytes]:
 
 
 Body = Generator[None, None, tuple[bytes, int]]
-"""Yields while the body is not whole; gives it, and where it ends."""
+"""Yields while the body is incomplete; returns the body and its end."""
 
 
 def _body(fields: tuple[tuple[bytes, bytes], ...], data: bytearray, start: int) -> Body:
-    """The body that begins at `start`."""
+    """Returns the body that begins at `start`."""
     request = Request(b"", fields, b"", b"")
     if len(request.values(b"host")) != 1:
         raise Unclear("not one Host")
@@ -201,7 +200,7 @@ def _chunks(data: bytearray, start: int) -> Body:
     parts = []
     while True:
         while not (match := CHUNK.match(data, start)):
-            # Ten bytes are the longest line of a chunk.
+            # A chunk's size line has at most ten bytes.
             if len(data) - start >= 10:
                 raise Unclear("size of a chunk")
             yield

@@ -1,7 +1,7 @@
 """The platform as a Helm release on a cluster.
 
-Fixtures: `cluster` is the cluster that is up; `release` is the platform on it with the values of
-`make deploy`, whatever the test before it has left.
+Fixtures: `cluster` is the running cluster; `release` is the platform on it with the values of `make deploy`,
+regardless of earlier tests.
 """
 
 import json
@@ -26,12 +26,12 @@ CHART = REPOSITORY / "charts" / "corelane"
 SERVICE = REPOSITORY / "charts" / "service"
 
 AT_ONCE = ("service.rollout.maxUnavailable=2", "gateway.rollout.maxUnavailable=2")
-"""A roll-out for which pods do not wait for each other."""
+"""Values for a roll-out in which pods do not wait for one another."""
 
 
 @dataclass
 class Release:
-    """A release of a chart, by default the umbrella chart."""
+    """A release of a chart, which defaults to the umbrella chart."""
 
     cluster: Cluster
     name: str
@@ -39,7 +39,7 @@ class Release:
     settings: list[str] = field(default_factory=list)
     chart: Path = CHART
     served: tuple[object, ...] = ()
-    """The last wish that `serve` fulfilled, and what was released and ran then."""
+    """The last request that `serve` fulfilled, with the release and pods at that time."""
 
     def helm(self, *arguments: str | Path, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Runs Helm in the namespace of the release."""
@@ -65,7 +65,7 @@ class Release:
     ) -> subprocess.CompletedProcess[str]:
         """Installs or upgrades to the values of `make deploy` and these settings, and waits.
 
-        `strings` are values that Helm would take for numbers.
+        `strings` are values that Helm would parse as numbers.
         """
         arguments: list[str | Path] = ["upgrade", "--install", self.name, chart or self.chart]
         for file in self.values:
@@ -79,7 +79,9 @@ class Release:
         return self.helm(*arguments, check=check)
 
     def serve(self, *settings: str, strings: tuple[str, ...] = ()) -> None:
-        """The platform on all nodes with these settings, whatever was before, answering."""
+        """Deploys the platform on all nodes with these settings, regardless of its earlier state, until it
+        responds.
+        """
         wanted = self._wish(*settings, strings=strings)
         released, running = self._state()
         if self.served == (wanted, released, running):
@@ -87,7 +89,7 @@ class Release:
         for node in self.cluster.nodes():
             self.cluster.kubectl("uncordon", node)
         if self.served[:2] != (wanted, released):
-            # Nobody asks for anything meanwhile, so that all pods may go at once.
+            # There is no traffic at this point, so all pods may end at once.
             self.upgrade(*settings, *AT_ONCE, strings=strings, wait=False)
             self.upgrade(*settings, strings=strings)
         self.cluster.wait_for_pods("server", 2)
@@ -96,16 +98,16 @@ class Release:
         self.served = (wanted, *self._state())
 
     def installed(self) -> Self:
-        """The release after `make deploy`: the first `serve` without settings only waits for its pods."""
+        """Returns the release after `make deploy`: the first `serve` without settings only waits for its pods."""
         self.served = (self._wish(), self._state()[0], [])
         return self
 
     def _wish(self, *settings: str, strings: tuple[str, ...] = ()) -> tuple[object, ...]:
-        # With the values, in which releases that `replace` makes differ.
+        # Includes the values, in which releases created by `replace` differ.
         return settings, strings, [file.read_text() for file in self.values]
 
     def _state(self) -> tuple[list[object], list[object]]:
-        """What a test changes if it changes anything: revisions and what they deploy; nodes, and the pods on them."""
+        """Returns all state that a test may change: revisions and their content; nodes, and the pods on them."""
         released: list[object] = []
         running: list[object] = []
         for found in self.cluster.items("nodes,secrets,deployments,statefulsets,pods"):
@@ -121,18 +123,18 @@ class Release:
         return released, running
 
     def pods(self) -> set[str]:
-        """The names of the replicas of a release of charts/service, those that end included."""
+        """Returns the names of the replicas of a charts/service release, including terminating ones."""
         chosen = f"corelane/service,app.kubernetes.io/instance={self.name}"
         found = self.cluster.items("pods", "--selector", chosen)
         return {pod["metadata"]["name"] for pod in found}
 
     def rollback(self, revision: int) -> None:
-        """Goes back to a revision, and waits."""
+        """Rolls back to a revision, and waits."""
         self.helm("rollback", self.name, str(revision), "--wait", "--timeout", f"{ROLL_OUT:.0f}s")
 
     @property
     def revision(self) -> int:
-        """The revision that is in force; 0 where nothing is installed."""
+        """Returns the current revision; 0 if nothing is installed."""
         found = self.helm("status", self.name, "--output", "json", check=False)
         if found.returncode == 0:
             return json.loads(found.stdout)["version"]
@@ -141,34 +143,38 @@ class Release:
 
     @property
     def program(self) -> str:
-        """The image with the program corelane, as helm test uses it."""
+        """Returns the image with the program corelane that helm test uses."""
         setting = "service.test.image.tag="
         (tag,) = (each.removeprefix(setting) for each in self.settings if each.startswith(setting))
         return f"docker.io/library/corelane-cli:{tag}"
 
     @cached_property
     def gateway(self) -> str:
-        """URL of the gateway, as clients outside of the cluster reach it; the values fix its port."""
+        """Returns the gateway's URL for clients outside the cluster; the values determine its port."""
         return self.cluster.address_of(f"{self.name}-gateway")
 
     @property
     def url(self) -> str:
-        """The gateway again: what asks a server by its URL may ask the whole platform."""
+        """Returns the gateway's URL, so that code for a server also works with the entire platform."""
         return self.gateway
 
     def load(self, **options: object) -> Load:
-        """A constant load on keep-alive connections through the gateway, which slower CPUs can carry, too."""
+        """Returns a constant load on keep-alive connections through the gateway, which slower CPUs can also
+        sustain.
+        """
         return Load(self.gateway, **{"clients": 16, "rate": 200.0 / SLOWER, **options})
 
     @contextmanager
     def each_gateway(self) -> Iterator[list[str]]:
-        """A URL of each ready pod of the gateway."""
+        """Yields a URL of each ready gateway pod."""
         with ExitStack() as stack:
             pods = self.cluster.ready_pods("gateway")
             yield [stack.enter_context(self.cluster.forwarded(pod.name, 8080)) for pod in pods]
 
     def wait_until_it_answers(self) -> None:
-        """Waits until every ready replica has answered through each gateway: they find replicas independently."""
+        """Waits until every ready replica has responded through each gateway, because gateways discover
+        replicas independently.
+        """
         wanted = {pod.name for pod in self.cluster.ready_pods("server")}
 
         def all_seen(url: str, seen: set[str | None]) -> bool:
@@ -185,12 +191,14 @@ class Release:
 
 
 def beside(platform: Release, own: Cluster, name: str, folder: Path, values: dict) -> Release:
-    """A service in another namespace, for the gateway of the platform. It requests no CPU: the nodes have none to spare."""
+    """Installs a service in another namespace for the platform's gateway. It requests no CPU, because the nodes
+    have none to spare.
+    """
     tags = dict(setting.split("=") for setting in platform.settings)
     common = {
         "global": {"registry": "docker.io/library"},
         "resources": {"requests": {"memory": "64Mi"}, "limits": {"memory": "128Mi"}},
-        # The gateway knows a new replica before an old one goes.
+        # The gateway discovers a new replica before an old one terminates.
         "minReadySeconds": 3,
         "routes": {"gateway": {"namespace": platform.cluster.namespace}},
         "test": {"image": {"tag": tags["service.test.image.tag"], "pullPolicy": "Never"}},
@@ -202,13 +210,13 @@ def beside(platform: Release, own: Cluster, name: str, folder: Path, values: dic
 
 @pytest.fixture(scope="session")
 def cluster() -> Cluster:
-    """The cluster that is up."""
+    """Returns the running cluster."""
     return Cluster(run.kubeconfig(), run.namespace())
 
 
 @pytest.fixture(scope="session")
 def deployed(cluster: Cluster, pytestconfig: pytest.Config) -> Iterator[Release]:
-    """The release with this tree's images; it stays deployed, as `make deploy` leaves it, if its cluster stays."""
+    """Deploys this tree's images; if the cluster stays, the release stays too, as `make deploy` leaves it."""
     built = images.load()
     releases.install(built)
     yield Release(cluster, run.release(), run.values(), images.settings_of(built)).installed()
@@ -218,6 +226,6 @@ def deployed(cluster: Cluster, pytestconfig: pytest.Config) -> Iterator[Release]
 
 @pytest.fixture
 def release(deployed: Release) -> Release:
-    """The release as `make deploy` installs it, serving."""
+    """Returns the release as `make deploy` installs it, once it responds."""
     deployed.serve()
     return deployed

@@ -1,4 +1,4 @@
-"""Runs of k6 scenarios as in a container, from a folder with `scenarios` and `lib` alone; servers that fail."""
+"""Runs k6 scenarios like in a container, from a folder with only `scenarios` and `lib`; also servers that fail."""
 
 import hashlib
 import json
@@ -18,7 +18,7 @@ from stack.replica import Server
 from tools import resolve
 
 THRESHOLDS_FAILED = 99
-"""k6's exit status when a threshold does not hold."""
+"""k6's exit status for a failed threshold."""
 
 SMALL = {
     "smoke": {"RATE": "45", "DURATION": "1s"},
@@ -34,16 +34,16 @@ SMALL = {
     "s3-c10k-20000": {"VUS": "150", "ROUNDS": "1"},
     "s4-keepalive-div": {"RATE": "20", "DURATION": "3s"},
 }
-"""Settings with which each scenario is over in seconds, whatever else the machine does."""
+"""Settings with which each scenario ends within seconds, even on a busy machine."""
 
 PATIENT = {"P99_MS": "20000"}
-"""An objective that a busy machine meets, too."""
+"""An objective that a busy machine also meets."""
 
 TOKEN = "scenarios-0123456789abcdef"
-"""Lets its bearer write projects of a failing server."""
+"""The token that allows writing projects of a failing server."""
 
 ROUTES = ("/", "/hello", "/div/{n}", "/work", "/static/", "/static/{*path}", "/projects/{id}")
-"""Those that scenarios ask, but for the one that makes projects."""
+"""Routes that scenarios request, except the one that creates projects."""
 
 AT_ONCE = 6
 LONGEST = 180
@@ -51,7 +51,7 @@ LONGEST = 180
 
 @dataclass(frozen=True)
 class Ended:
-    """A run that ended: k6's exit status, its summary, and what it said."""
+    """A completed run: k6's exit status, summary and output."""
 
     exit_code: int
     data: dict
@@ -59,18 +59,18 @@ class Ended:
 
     @property
     def failed(self) -> list[str]:
-        """The thresholds that did not hold."""
+        """Returns the failed thresholds."""
         return failed_thresholds(self.data)
 
     def value(self, metric: str, key: str) -> float:
-        """A statistic of a metric."""
+        """Returns a statistic of a metric."""
         return self.data["metrics"][metric]["values"][key]
 
 
 class Container:
-    """A folder with the scripts, and nothing else in the environment than what a run is given.
+    """A folder with the scripts, and an environment with only a run's variables.
 
-    Runs wait more than they work, so some are under way at a time.
+    Runs mostly wait, so several run concurrently.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -81,7 +81,7 @@ class Container:
             shutil.copytree(REPOSITORY / "loadtests" / name, folder / name)
 
     def run(self, scenario: str, **variables: str) -> Ended:
-        """Runs one scenario to its end; the summary comes on standard output."""
+        """Runs one scenario to its end; it prints the summary on standard output."""
         argv = [self.k6, "run", "--address", "", "--quiet", "--no-usage-report", "--no-color"]
         result = subprocess.run(
             [*argv, f"scenarios/{scenario}.js"],
@@ -96,11 +96,11 @@ class Container:
         return Ended(result.returncode, json.loads(lines[-1]) if lines else {}, result.stderr)
 
     def begin(self, scenario: str, **variables: str) -> Future[Ended]:
-        """As `run`, beside other runs."""
+        """Like `run`, concurrently with other runs."""
         return self.pool.submit(self.run, scenario, **variables)
 
     def begin_all(self, **variables: str) -> dict[str, Future[Ended]]:
-        """Every scenario in its small form."""
+        """Starts every scenario in its small form."""
         return {
             name: self.begin(name, **PATIENT, **small, **variables) for name, small in SMALL.items()
         }
@@ -109,7 +109,7 @@ class Container:
 def failing_server(
     run: Callable[..., Server], folder: Path, routes: Sequence[str], share: float, **effect: dict
 ) -> Server:
-    """Starts a server of one lane with projects that has this fault on these routes."""
+    """Starts a server with one lane and projects, and with this fault on these routes."""
     tokens = folder / "tokens"
     tokens.write_text(f"test sha256:{hashlib.sha256(TOKEN.encode()).hexdigest()}\n")
     flags = ["--database.path", str(folder / "projects.db"), "--auth.tokens", str(tokens)]

@@ -1,6 +1,6 @@
-"""A program some of whose system calls fail, as under the filter of a container (seccomp(2)).
+"""Runs a program some of whose system calls fail, like under a container's filter (seccomp(2)).
 
-As a command: the numbers of the system calls with commas between, and the program with its arguments.
+As a command, it takes the numbers of the system calls, separated by commas, and the program with its arguments.
 """
 
 import ctypes
@@ -10,7 +10,7 @@ import struct
 import sys
 
 NUMBERS = {
-    # One number on every architecture (openat2 is of Linux 5.6).
+    # All architectures use the same number (openat2 was added in Linux 5.6).
     "openat2": {"x86_64": 437, "aarch64": 437},
     "setpriority": {"x86_64": 141, "aarch64": 140},
     "sched_setscheduler": {"x86_64": 144, "aarch64": 119},
@@ -25,16 +25,16 @@ PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, FILTER = 38, 22, 2
 
 
 def without(*calls: str) -> tuple[str, ...]:
-    """The command that runs another one without these system calls."""
+    """Returns a command that runs another one without these system calls."""
     numbers = ",".join(str(NUMBERS[call][platform.machine()]) for call in calls)
     return (sys.executable, __file__, numbers)
 
 
 def deny(numbers: list[int]) -> None:
-    """Lets these system calls fail in this process from now on, also after it runs another program."""
+    """Makes these system calls fail in this process from now on, even after it executes another program."""
     code = [(LOAD_NUMBER, 0, 0, 0)]
     for at, number in enumerate(numbers):
-        # To the last line, over the other comparisons and the line that allows.
+        # Jump to the last line, over the other comparisons and the line that allows the call.
         code.append((EQUAL, len(numbers) - at, 0, number))
     code += [(RETURN, 0, 0, ALLOWED), (RETURN, 0, 0, FAILS)]
     text = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in code))

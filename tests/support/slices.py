@@ -32,7 +32,7 @@ ACCOUNT = "gateway"
 
 @dataclass(frozen=True)
 class Slices:
-    """The slices of Services in a namespace, of one unless another is named."""
+    """The slices of Services in a namespace; the Service has a default name."""
 
     api: Api
     namespace: str
@@ -45,7 +45,7 @@ class Slices:
         service: str = SERVICE,
         names: tuple[str, ...] = ("http", "admin"),
     ) -> None:
-        """Writes a slice: each endpoint an address, its conditions, and a zone or none."""
+        """Writes a slice; each endpoint has an address, its conditions, and a zone or none."""
         described = [
             {
                 "addresses": [address],
@@ -70,19 +70,19 @@ class Slices:
         self._kubectl("delete", "endpointslice", name)
 
     def account(self) -> str:
-        """A service account of the namespace without rights: its token."""
+        """Creates a service account of the namespace without rights; returns its token."""
         self._kubectl("create", "serviceaccount", ACCOUNT)
         return self._kubectl("create", "token", ACCOUNT)
 
     def permit(self, account: str) -> None:
-        """Lets the account of a namespace read the slices of this one."""
+        """Allows the account of another namespace to read the slices of this one."""
         verbs = ("--verb=list,watch", "--resource=endpointslices.discovery.k8s.io")
         self._kubectl("create", "role", ACCOUNT, *verbs)
         subject = f"--serviceaccount={account}:{ACCOUNT}"
         self._kubectl("create", "rolebinding", ACCOUNT, f"--role={ACCOUNT}", subject)
 
     def forbid(self) -> None:
-        """Takes that right back."""
+        """Revokes that right."""
         self._kubectl("delete", "rolebinding", ACCOUNT)
 
     def _kubectl(self, *arguments: str, text: str = "") -> str:
@@ -92,7 +92,7 @@ class Slices:
 
 
 class _Sockets:
-    """Sockets that end together."""
+    """Sockets that are closed together."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -100,14 +100,14 @@ class _Sockets:
         self._ended = False
 
     def add(self, *sockets: socket.socket) -> None:
-        """Keeps these for the end; after it, they end at once."""
+        """Adds sockets to close at the end; after the end, closes them immediately."""
         with self._lock:
             self._sockets += sockets
             if self._ended:
                 self._close()
 
     def end(self) -> None:
-        """Ends those that are kept, and those still to come."""
+        """Closes all sockets, including those added later."""
         with self._lock:
             self._ended = True
             self._close()
@@ -120,10 +120,10 @@ class _Sockets:
 
 
 class Wire:
-    """The only way of an agent to the API server; it can be cut."""
+    """An agent's only path to the API server, which a test can cut."""
 
     def __init__(self, api: Api, folder: Path, token: str = "") -> None:
-        """With the token of an account, its rights; else those of an administrator."""
+        """Uses the rights of the account with this token, or an administrator's."""
         kubeconfig = json.loads(api.kubeconfig.read_text())
         if token:
             kubeconfig["users"][0]["user"] = {"token": token}
@@ -136,14 +136,14 @@ class Wire:
         self._sockets = _Sockets()
 
     def join(self) -> None:
-        """Lets connections through."""
+        """Starts to forward connections."""
         listener = socket.create_server(("127.0.0.1", self._port), reuse_port=True)
         self._sockets = _Sockets()
         self._sockets.add(listener)
         threading.Thread(target=self._accept, args=(listener, self._sockets), daemon=True).start()
 
     def cut(self) -> None:
-        """Ends every connection; new ones are refused."""
+        """Closes every connection and rejects new ones."""
         self._sockets.end()
 
     def _accept(self, listener: socket.socket, sockets: _Sockets) -> None:
@@ -165,7 +165,7 @@ class Wire:
 
 @pytest.fixture
 def wire(api: Api, tmp_path: Path) -> Iterator[Wire]:
-    """The way to the API server, open."""
+    """Yields an open path to the API server."""
     way = Wire(api, tmp_path)
     way.join()
     yield way
@@ -173,22 +173,22 @@ def wire(api: Api, tmp_path: Path) -> Iterator[Wire]:
 
 
 class EndpointsAgent(Agent):
-    """`gateway-agent endpoints` under way."""
+    """A running `gateway-agent endpoints`."""
 
     folder: Path
-    """Where it writes Envoy's files."""
+    """The folder for Envoy's files."""
 
     @property
     def file(self) -> Path:
-        """The file of the cluster "server"."""
+        """Returns the file of the cluster "server"."""
         return self.file_of(CLUSTER)
 
     def file_of(self, cluster: str) -> Path:
-        """The file of a cluster."""
+        """Returns the file of a cluster."""
         return self.folder / f"{cluster}.json"
 
     def metrics(self, cluster: str = CLUSTER) -> dict[str, float]:
-        """Every series of a cluster by its name without the prefix, and other labels if any."""
+        """Returns every series of a cluster by its name without the prefix, with other labels if any."""
         lines = ask(self.url, "/metrics").body.decode().splitlines()
         series = rf'corelane_gateway_agent_(\w+){{envoy_cluster_name="{cluster}",?(.*)}} (\S+)'
         found = filter(None, (re.fullmatch(series, line) for line in lines))
@@ -198,11 +198,11 @@ class EndpointsAgent(Agent):
         }
 
     def missing(self) -> str:
-        """What it says that Envoy lacks."""
+        """Returns what Envoy lacks according to the agent."""
         return ask(self.url, "/readyz").body.decode()
 
     def logged(self, words: str) -> list[dict]:
-        """The log lines with these words, waited for."""
+        """Waits for log lines with these words, and returns them."""
 
         return eventually(
             lambda: [
@@ -212,7 +212,7 @@ class EndpointsAgent(Agent):
         )
 
     def endpoints(self, cluster: str = CLUSTER) -> dict[str, str] | None:
-        """The addresses in a file with their health; none where there is no file."""
+        """Returns the addresses in a file with their health; none without a file."""
         file = self.file_of(cluster)
         if not file.exists():
             return None
@@ -225,13 +225,13 @@ class EndpointsAgent(Agent):
         }
 
     def wait_for(self, wanted: dict[str, str], cluster: str = CLUSTER) -> None:
-        """Waits until the file has these addresses."""
+        """Waits until the file contains these addresses."""
         becomes(lambda: self.endpoints(cluster), wanted)
 
 
 @dataclass
 class Agents:
-    """Starts agents that write to the same folder, and watch the same Service unless others are named."""
+    """Starts agents that write to the same folder, and by default watch the same Service."""
 
     folder: Path
     namespace: str
@@ -246,7 +246,7 @@ class Agents:
         services: tuple[str, ...] = (),
         within: tuple[str, ...] = (),
     ) -> Iterator[EndpointsAgent]:
-        """One agent, which is killed at the end; its files are in the test's folder or in another.
+        """Starts one agent, which is killed at the end; its files are in the test's folder or in another.
 
         `within` is a command that becomes the agent.
         """

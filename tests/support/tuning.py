@@ -1,6 +1,6 @@
 """The agents of node tuning on a cluster, as a Helm release in their own namespace.
 
-Fixture: `tuning` is that release, gone again afterwards with everything it has done.
+Fixture: `tuning` is that release, which is removed afterwards with all of its changes.
 """
 
 import json
@@ -35,13 +35,13 @@ MACHINE = (
     "/sys/kernel/mm/transparent_hugepage/enabled",
     "/sys/class/net/lo/queues",
 )
-"""Settings of the machine itself, which the tests must leave alone."""
+"""Settings of the machine itself, which the tests must not change."""
 
 MOVING = ("nf_conntrack_count", "spurious", "effective_affinity", "effective_affinity_list")
-"""What the kernel counts there, or decides."""
+"""Values that the kernel counts or decides."""
 
 OF_DEVICES = ("/conf/", "/neigh/")
-"""Parts of it that come and go with network devices."""
+"""Parts of paths that appear and disappear with network devices."""
 
 VALUES = {
     "global": {"registry": "docker.io/library"},
@@ -49,14 +49,14 @@ VALUES = {
     "minReadySeconds": 1,
     "interval": "1s",
     "cpu": "0",
-    # Shorter than that of `helm uninstall`.
+    # Shorter than the timeout of `helm uninstall`.
     "uninstall": {"timeout": f"{0.8 * ROLL_OUT:.0f}s"},
 }
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """The release, and the nodes as the kernel shows them."""
+    """The release, and the kernel's view of the nodes."""
 
     cluster: Cluster
     tag: str
@@ -88,27 +88,27 @@ class Tuning:
         return self.helm(*arguments, check=check)
 
     def uninstall(self) -> None:
-        """Uninstalls, and waits until all is gone."""
+        """Uninstalls the release, and waits until everything is gone."""
         self.helm("uninstall", RELEASE, "--wait", "--timeout", f"{ROLL_OUT:.0f}s")
 
     def agent(self, node: str) -> str:
-        """URL of the agent of a node."""
+        """Returns the URL of a node's agent."""
         addresses = self.cluster.get("node", node)["status"]["addresses"]
         ip = next(each["address"] for each in addresses if each["type"] == "InternalIP")
         return f"http://{ip}:{PORT}"
 
     def audit(self, node: str) -> dict[tuple[str, str], dict]:
-        """The rows of an agent's last pass, by knob and target."""
+        """Returns the rows of an agent's last pass, by knob and target."""
         found = json.loads(ask(self.agent(node), "/audit.json").body)
         return {(row["name"], row["target"]): row for row in found["knobs"]}
 
     def proof(self, node: str) -> dict:
-        """What an agent has found of the pods of its node; of none, before the API server has told of any."""
+        """Returns an agent's findings for the pods of its node; empty until the API server has listed pods."""
         reply = ask(self.agent(node), "/proof.json")
         return json.loads(reply.body) if reply.status == 200 else {"pods": []}
 
     def test(self) -> tuple[bool, str]:
-        """Whether the release's own test passes, and what it said if it does not."""
+        """Returns whether the release's own test passes, and its output if it fails."""
         result = self.helm("test", RELEASE, "--timeout", "60s", check=False)
         if result.returncode == 0:
             return True, ""
@@ -116,28 +116,28 @@ class Tuning:
         return False, f"{result.stdout}{result.stderr}{said.stdout}"
 
     def metrics(self, node: str) -> str:
-        """What Prometheus would be told."""
+        """Returns the metrics that Prometheus would scrape."""
         return ask(self.agent(node), "/metrics").body.decode()
 
     def pods(self) -> dict[str, dict]:
-        """The agents' pods by node."""
+        """Returns the agents' pods by node."""
         selector = "app.kubernetes.io/name=corelane-node-tuning"
         pods = self.cluster.items("pods", "--selector", selector)
         return {pod["spec"]["nodeName"]: pod for pod in pods}
 
     def events(self, node: str) -> set[str]:
-        """Reasons of the events that tell of a node."""
+        """Returns the reasons of a node's events."""
         everywhere = Cluster(self.cluster.kubeconfig, "default")
         found = everywhere.items("events", "--field-selector", f"involvedObject.name={node}")
         return {event["reason"] for event in found}
 
     def wait(self, condition: object, what: str) -> None:
-        """Waits for what the agents or the cluster do."""
+        """Waits for a change by the agents or the cluster."""
         eventually(condition, what, patience=ROLL_OUT, pause=PAUSE)
 
 
 def inside(node: str, *words: str) -> str:
-    """Runs a command in the network and the mounts of a node of `make cluster-up`."""
+    """Runs a command in the network and mount namespaces of a `make cluster-up` node."""
     argv = [sys.executable, REPOSITORY / "hack" / "cluster", "enter", node, *words]
     result = subprocess.run(argv, capture_output=True, text=True, timeout=COMMAND, check=False)
     assert result.returncode == 0, f"{node}: {words}: {result.stderr}"
@@ -145,7 +145,7 @@ def inside(node: str, *words: str) -> str:
 
 
 def machine() -> dict[str, bytes]:
-    """Every setting of this machine that the agents could reach."""
+    """Returns every setting of this machine that the agents could reach."""
     found = {}
     for place in map(Path, MACHINE):
         files = place.rglob("*") if place.is_dir() else [place]
@@ -153,7 +153,7 @@ def machine() -> dict[str, bytes]:
             moves = file.name in MOVING or any(part in str(file) for part in OF_DEVICES)
             if moves or not file.is_file():
                 continue
-            # Some can only be written, and some queues have none.
+            # Some files are write-only, and some queues have no such file.
             with suppress(OSError):
                 found[str(file)] = file.read_bytes()
     return found
@@ -161,28 +161,28 @@ def machine() -> dict[str, bytes]:
 
 @pytest.fixture(scope="session")
 def tuner_tag(cluster: Cluster) -> str:
-    """The tag under which the nodes have this tree's agent."""
+    """Returns the tag under which the nodes have this tree's agent."""
     del cluster
     return images.load_as("node-tuner", "")
 
 
 @pytest.fixture(scope="module")
 def agents_namespace(cluster: Cluster, tuner_tag: str) -> Iterator[Tuning]:
-    """One for all tests of a module: each would wait for its end."""
+    """Creates one namespace for all tests of a module, each of which would otherwise wait for its deletion."""
     with namespace_for_agents(cluster, tuner_tag) as tuning:
         yield tuning
 
 
 @pytest.fixture
 def tuning(agents_namespace: Tuning) -> Iterator[Tuning]:
-    """No release yet; the machine is as it was afterwards."""
+    """Yields an uninstalled release; afterwards, the machine must be unchanged."""
     with undone(agents_namespace):
         yield agents_namespace
 
 
 @contextmanager
 def namespace_for_agents(cluster: Cluster, tag: str) -> Iterator[Tuning]:
-    """A namespace that takes privileged pods; what they did is undone in the end."""
+    """Creates a namespace that admits privileged pods, whose changes are undone at the end."""
     own = Cluster(cluster.kubeconfig, NAMESPACE)
     labels = {"pod-security.kubernetes.io/enforce": "privileged"}
     namespace = {
@@ -201,7 +201,7 @@ def namespace_for_agents(cluster: Cluster, tag: str) -> Iterator[Tuning]:
 
 @contextmanager
 def undone(tuning: Tuning) -> Iterator[None]:
-    """What is installed meanwhile is gone afterwards, with all that it did."""
+    """Removes everything that is installed inside the context, with its changes."""
     before = machine()
     try:
         yield

@@ -15,7 +15,7 @@ from stack.ports import free_ports
 
 
 def blocks(page: str, heading: str = "") -> list[str]:
-    """The commands of a page, or of one section of it."""
+    """Returns the commands of a page, or of one of its sections."""
     text = (REPOSITORY / page).read_text()
     if heading:
         _, text = text.split(f"\n{heading}\n", 1)
@@ -24,14 +24,14 @@ def blocks(page: str, heading: str = "") -> list[str]:
 
 
 def answered(output: str) -> tuple[set[str], int]:
-    """The replicas in what section 2 of docs/own-service.md prints, and how many requests they answered."""
+    """Returns the replicas in the output of docs/own-service.md, section 2, and how many requests they answered."""
     rows = [line.split() for line in output.splitlines()]
     assert all(row[1] == "corelane-replica:" for row in rows), output
     return {row[2] for row in rows}, sum(int(row[0]) for row in rows)
 
 
 def two_replicas() -> dict[str, str]:
-    """The environment of a local platform of two replicas on its own ports."""
+    """Returns the environment of a local platform with two replicas on separate ports."""
     first = free_ports(9)
     names = [*VARIABLES][:-2]
     return {
@@ -44,17 +44,17 @@ def two_replicas() -> dict[str, str]:
 
 @dataclass
 class Reader:
-    """Types commands, one block after the other, in one shell and in others beside it."""
+    """Types commands, one block at a time, in one shell and in additional shells."""
 
     home: Path
     blocks: list[str]
     environment: dict[str, str]
     instead: dict[str, str] = field(default_factory=dict)
-    """What this reader types instead of names in the page."""
+    """Replacements for names in the page."""
 
     @property
     def gateway(self) -> str:
-        """URL of the local gateway."""
+        """Returns the URL of the local gateway."""
         return f"http://localhost:{self.environment['GATEWAY_PORT']}"
 
     def _next(self) -> str:
@@ -64,7 +64,7 @@ class Reader:
         return block
 
     def types(self) -> str:
-        """Runs the next block, in which no command fails; what it prints."""
+        """Runs the next block, in which no command may fail; returns its output."""
         state = self.home / "state"
         script = f"{self._next()}\nenv -0 >{state}"
         done = self._bash(script, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -77,7 +77,7 @@ class Reader:
 
     @contextmanager
     def elsewhere(self) -> Iterator[tuple[Path, subprocess.Popen]]:
-        """Runs the next block in another terminal; the file of what it prints, and its shell."""
+        """Runs the next block in another terminal; returns the file with its output, and its shell."""
         file = self.home / f"{len(self.blocks)}.log"
         with file.open("wb") as output:
             shell = self._bash(
@@ -86,7 +86,7 @@ class Reader:
         try:
             yield file, shell
         finally:
-            # A test that runs in the background passes on that it ignores SIGINT.
+            # A background test ignores SIGINT, which its children would inherit.
             os.killpg(shell.pid, signal.SIGTERM)
             shell.wait()
 

@@ -1,4 +1,4 @@
-"""The real Envoy's judgement of what the gateway chart renders."""
+"""Validates the gateway chart's configuration with the real Envoy."""
 
 import re
 import subprocess
@@ -11,7 +11,7 @@ from stack.credentials import certificate, issuer
 from stack.rendering import envoy_files
 from tools.resolve import tool
 
-# Without one of them Envoy's memory monitor refuses even to be validated (the root of cgroup v2 has none).
+# Without one of them, Envoy's memory monitor fails the validation (the root of cgroup v2 has none).
 CGROUP_FILES = (
     Path("/sys/fs/cgroup/memory.max"),
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
@@ -20,15 +20,16 @@ CGROUP_FILES = (
 
 @cache
 def _keys() -> str:
-    """Keys of some issuer, without which Envoy takes no configuration that checks tokens."""
+    """Returns an issuer's keys, without which Envoy rejects a configuration that checks tokens."""
     with tempfile.TemporaryDirectory() as folder:
         return issuer(Path(folder)).keys()
 
 
 def accepted(folder: Path, *settings: str, **options: Any) -> None:
-    """Fails unless Envoy takes the configuration of these values without a warning.
+    """Fails unless Envoy accepts the configuration of these values without a warning.
 
-    It warns of deprecated and unknown fields and of risky defaults. The files of the pod are in `folder`.
+    Envoy warns about deprecated and unknown fields and about risky defaults. The files of the pod are in
+    `folder`.
     """
     certificate(folder, "tls", "ec")
     (folder / "jwks.json").write_text(_keys())
@@ -36,7 +37,7 @@ def accepted(folder: Path, *settings: str, **options: Any) -> None:
     if not any(map(Path.exists, CGROUP_FILES)):
         settings = (*settings, "overload.monitor=heap")
     files = envoy_files(*settings, **options)
-    # Those that the agent writes, of Services without replicas.
+    # Files that the agent writes for Services without replicas.
     for file in re.findall("/run/corelane/([^ ]+[.]json)", files["envoy.yaml"]):
         (folder / file).write_text('{"resources": []}')
     for name, text in files.items():
