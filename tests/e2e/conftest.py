@@ -1,4 +1,4 @@
-"""Options of the tests of a running cluster, which of them CI runs on each change, and a database for its servers."""
+"""Options of the tests on a running cluster, the tests that CI runs on each change, and a database for servers."""
 
 import json
 import socket
@@ -14,16 +14,15 @@ from support.projects import Writer
 from support.releases import Release
 
 ESSENTIAL = {"test_pinning", "test_rollouts", "test_disruptions", "test_services"}
-"""Modules that CI runs on each change; the others are nightly."""
+"""Modules that CI runs on each change; all others are nightly."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--rounds 10` repeats upgrades of the server and load profiles of autoscalers ten times.
 
-    `--measure 5` scales up and down five times by EndpointSlices and five times by DNS.
-    `--random 3600` has faults of nodes for an hour.
-    `--whole-periods` has autoscalers with the periods of a cluster in use.
-    `--ends` is for a cluster that ends with the tests.
+    `--measure 5` scales up and down five times by EndpointSlices and five times by DNS. `--random 3600` injects
+    node faults for an hour. `--whole-periods` gives autoscalers the periods of a production cluster. `--ends`
+    is for a cluster that is deleted after the tests.
     """
     parser.addoption(
         "--rounds", type=int, default=1, metavar="N", help="upgrades and load profiles"
@@ -35,7 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test that uses `round` runs once for each of them."""
+    """Runs a test that uses `round` once for each round."""
     if "measured" in metafunc.fixturenames:
         rounds = metafunc.config.getoption("measure")
         ways = ["eds"] * (rounds or 1) + ["dns"] * rounds
@@ -45,25 +44,25 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks what is not essential as nightly."""
+    """Marks tests that are not essential as nightly."""
     for item in items:
         if item.path.parent.name == "e2e" and item.path.stem not in ESSENTIAL:
             item.add_marker(pytest.mark.nightly)
 
 
 NAME = "test-projects"
-"""Of the Secrets, and of the Service that gives PostgreSQL a name in the cluster."""
+"""Name of the Secrets, and of the Service that gives PostgreSQL a name in the cluster."""
 
 
 def address_towards(node: str) -> str:
-    """The address of this machine from which it reaches a node, and pods reach it."""
+    """Returns the address of this machine from which it reaches a node, and at which pods reach it."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((node, 9))
         return probe.getsockname()[0]
 
 
 def objects(postgres: Postgres, writer: Writer) -> list[dict]:
-    """What the release is told the names of; the Service leads out of the cluster."""
+    """Returns the objects that the release refers to by name; the Service leads out of the cluster."""
     settings = postgres.settings
     port = {"name": "postgres", "protocol": "TCP", "port": settings.port}
     secret = {
@@ -92,7 +91,7 @@ def objects(postgres: Postgres, writer: Writer) -> list[dict]:
 
 
 def apply(cluster: Cluster, made: list[dict]) -> None:
-    """Makes objects, or changes them."""
+    """Creates or changes objects."""
     listed = {"apiVersion": "v1", "kind": "List", "items": made}
     cluster.kubectl("apply", "--filename", "-", stdin=json.dumps(listed))
 
@@ -101,7 +100,9 @@ def apply(cluster: Cluster, made: list[dict]) -> None:
 def database(
     new_postgres: Callable[..., Postgres], release: Release, tmp_path: Path
 ) -> Iterator[tuple[Postgres, Writer, list[str]]]:
-    """A PostgreSQL with TLS on this machine that the pods reach by a name, a token, and the settings of a release for them."""
+    """Starts a PostgreSQL with TLS on this machine that the pods reach by name; creates a token, and a
+    release's settings for both.
+    """
     node = urlsplit(release.gateway).hostname
     server = new_postgres(tls=True, address=address_towards(node), names=[NAME])
     writer = Writer.new(tmp_path)
@@ -124,6 +125,6 @@ def database(
             f"service.networkPolicy.egress[0].ports[0].port={settings.port}",
         ],
     )
-    # The next test's release is another one again; until then its replicas have no database.
+    # The next test deploys another release; until then, its replicas have no database.
     for kind in ("secret", "service", "endpointslice"):
         release.cluster.kubectl("delete", kind, NAME, "--ignore-not-found")

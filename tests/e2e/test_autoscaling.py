@@ -1,10 +1,10 @@
-"""Replicas that a HorizontalPodAutoscaler adds and removes, by the metrics of a real path, under a changing load.
+"""A HorizontalPodAutoscaler adds and removes replicas based on real metrics, under a changing load.
 
-A replica has a tenth of a CPU, so that many of them, the gateway and the load have room on two CPUs. All periods are a
-fifth of those of a cluster in use: of the controller, of scrapes, of the rules' windows and of the HPA's behaviour.
-With `--whole-periods` all but those of the controller are whole, and load profiles take five times as long;
-the wait for the least replicas after them needs TEST_SLOWER=2.
-`make e2e TESTS="-k autoscaling -s --rounds 3"` prints what docs/results/autoscaling.md has.
+A replica has a tenth of a CPU, so that many of them, the gateway and the load have room on two CPUs. All
+periods are a fifth of those in production: of the controller, of scrapes, of the rules' windows and of the
+HPA's behaviour. With `--whole-periods`, all but the controller's are as long as in production, and load
+profiles take five times as long; the wait for the minimum of replicas after them then needs TEST_SLOWER=2.
+`make e2e TESTS="-k autoscaling -s --rounds 3"` prints the figures of docs/results/autoscaling.md.
 """
 
 import json
@@ -44,13 +44,13 @@ pytestmark = pytest.mark.skipif(
 )
 
 CPU = 0.1
-"""Of a replica."""
+"""CPUs of a replica."""
 TARGET = 0.6
-"""Busy share of lanes, and CPU utilisation."""
+"""Target for the busy share of lanes, and for CPU utilisation."""
 OBJECTIVE = 1.0
-"""Seconds within which a request is to be answered: ten times what it takes alone."""
+"""Seconds within which a request should be answered: ten times its duration without other load."""
 SPARE = 1
-"""Replicas that may be away, as `corelane capacity --hpa` has it."""
+"""Replicas that may be unavailable, as in `corelane capacity --hpa`."""
 LEAST, MOST = 1 + SPARE, 7
 REQUESTS = settings.FOLDER / "values-gateway-requests.yaml"
 STARTS = 6
@@ -59,17 +59,19 @@ SPANS = [
     *(("created", "scheduled"), ("scheduled", "began"), ("began", "ready"), ("ready", "replied")),
     *(("began", "replied"), ("created", "replied"), ("deleted", "gone")),
 ]
-"""What is printed of the life of replicas."""
+"""Printed spans in the life of a replica."""
 
 STABLE = 12
-"""Seconds that an autoscaler waits before it removes replicas, at pace 1."""
+"""Seconds before an autoscaler removes replicas, at pace 1."""
 
 AWAY = 60
 """Seconds without metrics, at pace 1: five minutes with whole periods."""
 
 
 def behavior(pace: int) -> dict:
-    """What `corelane capacity --hpa` writes, and what Kubernetes does by default: the same for all metrics."""
+    """Returns the behaviour that `corelane capacity --hpa` writes and Kubernetes defaults to, the same for all
+    metrics.
+    """
     percent = {"type": "Percent", "value": 100, "periodSeconds": 3 * pace}
     pods = {"type": "Pods", "value": 4, "periodSeconds": 3 * pace}
     down = {"type": "Percent", "value": 50, "periodSeconds": 12 * pace}
@@ -80,13 +82,13 @@ def behavior(pace: int) -> dict:
 
 
 def pods_metric(name: str, target: str) -> dict:
-    """A metric of replicas, by their mean."""
+    """Returns a metric of replicas, averaged across them."""
     metric = {"metric": {"name": name}, "target": {"type": "AverageValue", "averageValue": target}}
     return {"cpuPercent": 0, "metrics": [{"type": "Pods", "pods": metric}]}
 
 
 def external_metric(name: str, service: str) -> dict:
-    """A metric of the service, that counts replicas."""
+    """Returns a metric of the service whose unit is replicas."""
     selected = {"name": name, "selector": {"matchLabels": {"service": service}}}
     metric = {"metric": selected, "target": {"type": "AverageValue", "averageValue": "1"}}
     return {"cpuPercent": 0, "metrics": [{"type": "External", "external": metric}]}
@@ -94,7 +96,7 @@ def external_metric(name: str, service: str) -> dict:
 
 POLICIES = {
     "busy": pods_metric("corelane_lane_busy_ratio", f"{TARGET * 1000:.0f}m"),
-    # A queue of one request.
+    # The wait behind a queue of one request.
     "wait": pods_metric("corelane_expected_wait_seconds", f"{COST * 1000:.0f}m"),
     "required": external_metric("corelane_replicas_required", "corelane-server"),
     "cpu": {"cpuPercent": round(TARGET * 100), "metrics": []},
@@ -103,32 +105,34 @@ POLICIES = {
 
 @dataclass
 class Scaled:
-    """The platform with a server that an autoscaler scales, and its monitoring."""
+    """The platform with an autoscaled server, and its monitoring."""
 
     release: Release
     file: Path
     pace: int
-    """Factor of all periods: 1 makes them a fifth of those in use, 5 as long as those."""
+    """Factor of all periods: at 1 they are a fifth of those in production, at 5 the same."""
     ops: int = 0
     policy: str = ""
-    """What the autoscaler follows."""
+    """The metric that the autoscaler follows."""
     spans: dict[str, list[float]] = field(default_factory=dict)
-    """Seconds that replicas of all load profiles took from one event to another."""
+    """Seconds of each span in the life of replicas, for all load profiles."""
     figures: dict[str, list[tuple[float, ...]]] = field(default_factory=dict)
-    """What `drive` prints, of all rounds of a profile."""
+    """Figures that `drive` prints, for all rounds of a profile."""
 
     @property
     def server(self) -> str:
-        """The Deployment and its HorizontalPodAutoscaler."""
+        """Names of the Deployment and its HorizontalPodAutoscaler."""
         return f"{self.release.name}-server"
 
     @property
     def prometheus(self) -> str:
-        """The StatefulSet of Prometheus, and its Service."""
+        """Names of Prometheus' StatefulSet and its Service."""
         return f"{self.release.name}-monitoring-prometheus"
 
     def follow(self, policy: str) -> None:
-        """Scales by a metric from here on, and waits until the autoscaler has it and the least replicas."""
+        """Scales by a metric from now on; waits until the autoscaler receives it and the minimum of replicas
+        remains.
+        """
         if policy != self.policy:
             self._install(policy)
         eventually(self.active, f"metrics of {policy}", patience=ROLL_OUT, pause=PAUSE)
@@ -151,8 +155,8 @@ class Scaled:
             "alertmanager": {"enabled": False},
             "scrape": {"interval": f"{2 * self.pace}s", "timeout": "2s"},
             "networkPolicy": {"clients": [adapter]},
-            # The latency allows more than the target, so that all policies have the same one. Of the lead only the part
-            # of metrics shrinks.
+            # The latency objective allows more than the target, so that all policies have the same target. Only
+            # the part of the lead that metrics cause shrinks.
             "objectives": {
                 "capacityUsed": TARGET,
                 "latencyThreshold": "2500ms",
@@ -165,17 +169,17 @@ class Scaled:
         self.policy = policy
 
     def active(self) -> bool:
-        """Whether the autoscaler has what it scales by."""
+        """Whether the autoscaler receives its metric."""
         status = self.release.cluster.get("hpa", self.server)["status"]
         found = {each["type"]: each["status"] for each in status.get("conditions", [])}
         return found.get("ScalingActive") == "True"
 
     def settle(self, count: int) -> None:
-        """Waits for a number of replicas."""
+        """Waits for this number of replicas."""
         self.release.cluster.wait_for_pods("server", count)
 
     def calibrate(self) -> None:
-        """Finds what holds a lane for `COST` by CPU time, whatever the machine."""
+        """Measures the work that occupies a lane for `COST` of CPU time on this machine."""
         trial, number = 5_000_000, 10
         with ExitStack() as open_ports:
             admins = [
@@ -197,12 +201,12 @@ class Scaled:
         return sum(float(line.split()[1]) for line in lines if line.startswith(name))
 
     def profile(self, stages: Sequence[Stage], ops: int = 0) -> LoadProfile:
-        """A load through the gateway."""
+        """Returns a load profile through the gateway."""
         return LoadProfile(self.release.gateway, stages, ops or self.ops)
 
     @contextmanager
     def replicas(self) -> Iterator[Replicas]:
-        """What the autoscaler does meanwhile."""
+        """Records the autoscaler's decisions during the context."""
         found = Replicas()
         with self.release.cluster.watched(found.take, "deployment", self.server):
             eventually(lambda: found.had, "the Deployment")
@@ -210,7 +214,7 @@ class Scaled:
 
     @contextmanager
     def lives(self) -> Iterator[Lives]:
-        """What becomes of replicas meanwhile."""
+        """Records the life of replicas during the context."""
         found = Lives(began)
         chosen = ("--selector", "app.kubernetes.io/name=corelane-server", "--output-watch-events")
         with self.release.cluster.watched(found.take, "pods", *chosen):
@@ -219,7 +223,7 @@ class Scaled:
 
     @contextmanager
     def slowed(self, pod: Pod) -> Iterator[None]:
-        """Gives the container of a pod half of its CPU, of which Kubernetes knows nothing."""
+        """Limits a pod's container to half of its CPU, without Kubernetes' knowledge."""
         kept = {
             file: file.read_text()
             for name in ("cpu.cfs_period_us", "cpu.max")
@@ -230,7 +234,7 @@ class Scaled:
             *quota, period = text.split()
             file.write_text(" ".join([*quota, str(2 * int(period))]))
         yield
-        # The replica may be gone.
+        # The replica may no longer exist.
         for file, text in kept.items():
             with suppress(OSError):
                 file.write_text(text)
@@ -265,7 +269,7 @@ class Scaled:
         return begun, ended
 
     def collect(self, lives: Lives, profile: LoadProfile) -> None:
-        """Keeps how long replicas took to start and to go."""
+        """Records how long replicas took to start and to terminate."""
         lives.note("replied", profile.first)
         for begin, end in SPANS:
             took = [b - a for a, b in lives.between(profile.started, begin, end)]
@@ -273,13 +277,13 @@ class Scaled:
 
 
 def cgroups(uid: str, name: str) -> list[Path]:
-    """The files of this name of the containers of a pod, in cgroups of v1 or v2."""
+    """Returns the files with this name in the cgroups (v1 or v2) of a pod's containers."""
     mounted, below = settings.load().cgroups, f"corelane-*/kubepods/**/pod{uid}/*/{name}"
     return [file for version in ("cpu", ".") for file in (mounted / version).glob(below)]
 
 
 def began(uid: str) -> float:
-    """When the youngest process of a pod began: the sandbox has one, too."""
+    """Returns the start time of a pod's youngest process; the sandbox also has one."""
     pids = [pid for file in cgroups(uid, "cgroup.procs") for pid in file.read_text().split()]
     stats = [Path("/proc", pid, "stat").read_text().rpartition(")")[2].split() for pid in pids]
     since_boot = max(float(stat[19]) for stat in stats) / os.sysconf("SC_CLK_TCK")
@@ -293,13 +297,13 @@ def scaled(
     tmp_path_factory: pytest.TempPathFactory,
     pytestconfig: pytest.Config,
 ) -> Iterator[Scaled]:
-    """The platform with both servers of metrics, until the end of the module."""
+    """Yields the platform with both metrics servers, until the end of the module."""
     whole = pytestconfig.getoption("whole_periods")
     file = tmp_path_factory.mktemp("autoscaling") / "values.yaml"
     release = replace(
         deployed,
         chart=CHART if whole else fifth(file.parent),
-        # Without a request, gateways weigh next to nothing against the replicas.
+        # Without a CPU request, gateways have almost no weight against the replicas.
         values=[*deployed.values, REQUESTS, file],
         settings=[*deployed.settings, *monitoring_images],
     )
@@ -315,17 +319,17 @@ def scaled(
         for name, seconds in found.spans.items():
             print(f"\n| {name} | {len(seconds)} | {spread(seconds)} |", end="")
     finally:
-        # While an API is registered whose server is away, no namespace can be deleted.
+        # While an API is registered without its server, no namespace can be deleted.
         run.ours("cluster", "autoscaling", "--remove")
 
 
 def spread(values: Sequence[float]) -> str:
-    """Median, least and most."""
+    """Returns median, minimum and maximum."""
     return f"{median(values):.2f} ({min(values):.2f}–{max(values):.2f})"
 
 
 def fifth(folder: Path) -> Path:
-    """The platform's chart with the periods and windows of the rules of capacity at a fifth."""
+    """Copies the platform's chart, with the periods and windows of the capacity rules divided by five."""
     chart = vendored(CHART, folder)
     for name in ("capacity", "server"):
         file = chart / "charts" / "monitoring" / "rules" / f"{name}.rules.yaml"
@@ -341,7 +345,7 @@ def fifth(folder: Path) -> Path:
 
 
 def drive(scaled: Scaled, name: str, policy: str) -> tuple[LoadProfile, Replicas]:
-    """Runs a profile to its end and until the least replicas are left, and prints its figures."""
+    """Runs a profile until the minimum of replicas remains, and prints its figures."""
     stages = [replace(stage, seconds=stage.seconds * scaled.pace) for stage in LOAD_PROFILES[name]]
     with scaled.lives() as lives, scaled.replicas() as replicas:
         with scaled.profile(stages) as profile, ExitStack() as slow:
@@ -360,7 +364,7 @@ def drive(scaled: Scaled, name: str, policy: str) -> tuple[LoadProfile, Replicas
     return profile, replicas
 
 
-# At a low load the wait is zero, so it only says something about a step.
+# At a low load the wait is zero, so it only indicates a step.
 CASES = [(policy, name) for policy in ("busy", "required", "cpu") for name in LOAD_PROFILES]
 
 
@@ -372,15 +376,15 @@ def test_replicas_follow_the_load_and_no_request_fails(
     scaled.follow(policy)
     profile, replicas = drive(scaled, name, policy)
     assert not profile.failures, profile.failures[:10]
-    # metrics-server looks every 10 s, so it can miss the six seconds of the flash.
+    # metrics-server scrapes every 10 s, so it can miss the six seconds of the flash.
     assert max(replicas.wanted) > LEAST or (policy, name) == ("cpu", "flash")
 
 
 def test_a_start_and_an_end_leave_the_other_replicas_alone(scaled: Scaled) -> None:
-    """Prints the latency of what the others answer meanwhile, before, and while a pod starts that serves nobody."""
+    """Prints the latency of the other replicas before and during the start of a pod without traffic."""
     cluster = scaled.release.cluster
     scaled.follow("busy")
-    # The next one to follow makes it again.
+    # The next call of `follow` creates it again.
     scaled.policy = ""
     cluster.kubectl("delete", "hpa", scaled.server)
     cluster.kubectl("scale", "deployment", scaled.server, "--replicas=2")
@@ -388,7 +392,7 @@ def test_a_start_and_an_end_leave_the_other_replicas_alone(scaled: Scaled) -> No
     with scaled.lives() as lives, scaled.profile([level(600, 10)], ops=1000) as profile:
 
         def answered(count: int, pods: set[str]) -> None:
-            """Waits for so many replies of these pods."""
+            """Waits for this many responses of these pods."""
             got = partial(profile.replies_of, pods)
             eventually(lambda: got() >= count, f"replies of {pods}", patience=ROLL_OUT)
 
@@ -418,7 +422,7 @@ def test_a_start_and_an_end_leave_the_other_replicas_alone(scaled: Scaled) -> No
 
 
 def test_metrics_that_are_away_remove_no_replica(scaled: Scaled) -> None:
-    """Prometheus goes when three replicas are needed, and comes back when more are."""
+    """Prometheus stops when three replicas are needed, and returns when more are needed."""
     cluster = scaled.release.cluster
     scaled.follow("busy")
     stages = [level(40 * scaled.pace, 1.5), slope(200 * scaled.pace, 1.5, 3)]

@@ -1,6 +1,7 @@
 """The conformance tests of Gateway API with pods: each Gateway gets a release of the chart.
 
-The platform is not deployed meanwhile: its replicas have all CPUs, and the pods of these tests request some.
+The platform is not deployed during these tests: its replicas would occupy all CPUs, and the pods of these tests
+request some.
 """
 
 import json
@@ -38,7 +39,7 @@ CLASS = "corelane"
 REPORT = REPOSITORY / "docs/results/gateway-api-conformance.yaml"
 
 ACCEPTANCE = 120.0
-"""Longest time in seconds until the first agent has accepted the class."""
+"""Maximum seconds until the first agent has accepted the class."""
 
 VALUES = {"routeObjects": {"enabled": True}, "listener": {"address": "127.0.0.1"}}
 
@@ -56,19 +57,19 @@ CHART = {
     "agent": {"cpu": "5m"},
     "shutdown": {"settle": "1s"},
 }
-"""Dozens of such pods have room on the nodes."""
+"""Values with which dozens of such pods fit on the nodes."""
 
 
 @dataclass
 class World:
-    """A whole cluster, on which an operator installs a gateway for each Gateway."""
+    """An entire cluster, on which an operator installs a gateway for each Gateway."""
 
     api: Api
     folder: Path
     namespace: str
-    """That of the first Gateway."""
+    """Namespace of the first Gateway."""
     tag: str
-    """That of the gateway's image."""
+    """Tag of the gateway's image."""
     gateways: dict[str, tuple[ExitStack, Future]] = field(default_factory=dict)
     failures: list[BaseException] = field(default_factory=list)
     numbers: Iterator[int] = field(default_factory=lambda: iter(range(1, 250)))
@@ -76,7 +77,7 @@ class World:
 
     @contextmanager
     def following(self) -> Iterator[None]:
-        """Acts on what the suite creates, beginning with the class of the chart."""
+        """Handles the objects that the suite creates, beginning with the chart's class."""
         values = self.folder / "class.yaml"
         values.write_text(yaml.safe_dump(VALUES))
         (own,) = (it for it in documents("gateway", values=values) if it["kind"] == "GatewayClass")
@@ -85,7 +86,7 @@ class World:
         thread = threading.Thread(target=self._follow, args=(stop,))
         thread.start()
         try:
-            # Somebody must accept the class before the suite creates its Gateways.
+            # An agent must accept the class before the suite creates its Gateways.
             listener = {"name": "http", "protocol": "HTTP", "port": 80}
             spec = {"gatewayClassName": CLASS, "listeners": [listener]}
             kind = {"apiVersion": f"{GROUP}/v1", "kind": "Gateway", "metadata": {"name": "first"}}
@@ -118,7 +119,7 @@ class World:
                 self._end(uid)
 
     def _end(self, uid: str) -> None:
-        """Ends what serves a Gateway, once all of it has begun."""
+        """Ends the processes that serve a Gateway, after all of them have started."""
         stack, work = self.gateways.pop(uid)
         self._beside(lambda: (wait([work]), stack.close()))
 
@@ -128,7 +129,7 @@ class World:
         return work
 
     def all(self, kind: str) -> list[dict]:
-        """The objects of a kind; none as long as nobody has defined it."""
+        """Returns the objects of a kind; none until the kind is defined."""
         found = self.api.kubectl("get", kind, "--all-namespaces", "--output", "json")
         return json.loads(found.stdout)["items"] if found.returncode == 0 else []
 
@@ -140,13 +141,13 @@ class World:
         assert done.returncode == 0, done.stderr
 
     def serve(self, gateway: dict, stack: ExitStack) -> None:
-        """Installs the chart beside the Gateway."""
+        """Installs the chart for the Gateway."""
         metadata, number = gateway["metadata"], next(self.numbers)
         namespace, name = metadata["namespace"], f"gateway-{number}"
         folder = self.folder / name
         folder.mkdir()
         chain, key = (file.read_text() for file in certificate(folder, "tls", "ec"))
-        # Of the operator of the Gateways, for names that are none of theirs.
+        # Names that belong to the Gateways' operator, not to the Gateways.
         secret = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls"}
         secret |= {"metadata": {"name": name}, "stringData": {"tls.crt": chain, "tls.key": key}}
         self.apply(namespace, secret)
@@ -166,7 +167,7 @@ class World:
         self._helm("install", *where, CHARTS / "gateway", "--values", file)
 
     def _certificates(self, gateway: dict) -> list[dict]:
-        """The Secrets that a Gateway names, which its agent may read then."""
+        """Returns the Secrets that a Gateway names, which its agent may then read."""
         own = gateway["metadata"]["namespace"]
         found = [
             {"name": it["name"], "namespace": it.get("namespace", own)}
@@ -182,7 +183,9 @@ class World:
 
 
 def bring(folder: Path) -> None:
-    """Loads the images that the tests name into the nodes: all have the echo server, also that of CoreDNS, which only UDP asks."""
+    """Loads the images that the tests name into the nodes. The echo server replaces all of them, including
+    CoreDNS, which only UDP tests query.
+    """
     source = gateway_api.module("sigs.k8s.io/gateway-api/conformance")
     text = "".join(
         file.read_text() for it in ("base", "tests") for file in (source / it).glob("*.yaml")
@@ -198,10 +201,10 @@ def bring(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def api(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    """The API server of the cluster, which has no platform and afterwards nothing of the tests."""
+    """Returns the API server of the cluster, which has no platform, and afterwards no objects of the tests."""
     named = releases.images_named()
     was = releases.uninstall()
-    # Beside it, tools keep what they learn.
+    # Tools store discovered APIs next to it.
     file = tmp_path_factory.mktemp("cluster") / "kubeconfig"
     file.write_text(cluster.kubeconfig.read_text())
     try:
@@ -215,7 +218,7 @@ def api(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.fixture
 def world(api: Api, cluster: Cluster, definitions: None, tmp_path: Path) -> Iterator[World]:
-    """The cluster with its images, and the class of the chart."""
+    """Yields the cluster with its images and the chart's class."""
     built = images.build("gateway")
     images.bring([built.archive])
     bring(tmp_path)
@@ -247,7 +250,7 @@ def test_the_profiles_of_http_and_grpc(world: World, tmp_path: Path) -> None:
         subprocess.run(argv, stdout=log, stderr=log, env=env, check=False)
     found = yaml.safe_load(report.read_text())
     del found["date"]
-    # The suite writes its report before the tests that run at the same time have ended.
+    # The suite writes its report before its concurrent tests have ended.
     failed = re.findall(r"--- FAIL: Conformance/(\w+) ", (tmp_path / "suite.log").read_text())
     found["failedTests"] = sorted(set(failed))
     found["profiles"].sort(key=lambda it: it["name"])

@@ -1,4 +1,6 @@
-"""The contract of a replica (docs/contract.md), kept by services in Go, Node and Rust that have a release of charts/service each."""
+"""The contract of a replica (docs/contract.md): services in Go, Node and Rust meet it, each in its own
+charts/service release.
+"""
 
 import json
 import os
@@ -30,11 +32,11 @@ OTHER = {
     "probes": {"type": "http", "path": "/healthz"},
     "metrics": {"port": "http"},
 }
-"""Values of an image that has one port, with a health check and metrics on it."""
+"""Values of an image that has one port for traffic, health check and metrics."""
 
 
 def loaded(name: str, entrypoint: str, folder: Path, *files: str) -> dict:
-    """Loads an image of these files into the nodes, which keep nothing else under its tag; returns its values."""
+    """Loads an image of these files into the nodes, which delete other images with its tag; returns its values."""
     more = ("--entrypoint", entrypoint, "--tag", "{digest}", "--out", folder)
     reference, _, _, archive = (
         run.ours("images", "files", f"contract-{name}", *files, *more).strip().split("  ", 3)
@@ -45,7 +47,7 @@ def loaded(name: str, entrypoint: str, folder: Path, *files: str) -> dict:
 
 
 def image_of_go(folder: Path) -> dict:
-    """One static program."""
+    """Builds an image with one static program."""
     program = folder / "web"
     subprocess.run(
         ["go", "build", "-trimpath", "-o", program, "."],
@@ -57,7 +59,7 @@ def image_of_go(folder: Path) -> dict:
 
 
 def image_of_node(folder: Path) -> dict:
-    """The machine's own Node and the libraries that it is linked to, at their places."""
+    """Builds an image with the machine's own Node and its linked libraries, at their paths."""
     node = shutil.which("node")
     linked = subprocess.run(["ldd", node], capture_output=True, text=True, check=True).stdout
     libraries = {word for word in linked.split() if word.startswith("/")}
@@ -70,7 +72,7 @@ def image_of_node(folder: Path) -> dict:
 def services(
     deployed: Release, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Release]]:
-    """A release of each, installed at the same time; none in Node where there is no Node."""
+    """Yields a release of each service, installed concurrently; without Node, that release is missing."""
     folder = tmp_path_factory.mktemp("contract")
     tag = dict(setting.split("=") for setting in deployed.settings)["service.image.tag"]
     server = {"repository": "corelane-server", "tag": tag, "pullPolicy": "Never"}
@@ -87,7 +89,7 @@ def services(
 
 @pytest.fixture
 def service(services: dict[str, Release], name: str) -> Release:
-    """One of them."""
+    """Returns one of the services."""
     if name not in services:
         pytest.skip("there is no program node on PATH, of which an image could be made")
     return services[name]
@@ -97,7 +99,7 @@ def service(services: dict[str, Release], name: str) -> Release:
 def routed(
     deployed: Release, services: dict[str, Release], tmp_path_factory: pytest.TempPathFactory
 ) -> Release:
-    """The platform with a route to each, /go, /node and /rust."""
+    """Yields the platform with a route to each service: /go, /node and /rust."""
     routes = [
         {
             "name": name,
@@ -146,7 +148,7 @@ def test_metrics_are_where_the_pod_says(service: Release) -> None:
 
 
 def replace_all(services: dict[str, Release], change: Callable[[Release], object]) -> None:
-    """Changes all releases at the same time, until none of their old replicas is left."""
+    """Changes all releases at the same time, until none of their old replicas remains."""
 
     def one(release: Release) -> None:
         old = release.pods()
@@ -191,7 +193,9 @@ def test_a_roll_out_and_the_way_back_fail_no_request(
 def test_a_replica_that_ends_serves_first_and_then_drains(
     routed: Release, service: Release, tmp_path: Path
 ) -> None:
-    """The kubelet waits before SIGTERM: the images have no shell. Gateways know by then that the replica ends."""
+    """The kubelet delays SIGTERM, because the images have no shell. By then, gateways know that the replica is
+    terminating.
+    """
     (pod, *_) = service.pods()
     cluster = service.cluster
 
@@ -215,7 +219,7 @@ def test_a_replica_that_ends_serves_first_and_then_drains(
         eventually(
             lambda: [each["terminating"] for each in conditions()] == [True], "an end", pause=PAUSE
         )
-        # On a new connection.
+        # Uses a new connection.
         assert ask(url).replica == pod
     assert not load.failures, load.failures[:10]
     assert "drained" in (tmp_path / "log").read_text()
@@ -223,7 +227,7 @@ def test_a_replica_that_ends_serves_first_and_then_drains(
 
 def test_uninstalling_leaves_nothing_behind(routed: Release, services: dict[str, Release]) -> None:
     cluster = next(iter(services.values())).cluster
-    # The Role that lets the gateway read endpoints is the platform's.
+    # The platform owns the Role that lets the gateway read endpoints.
     others = ("--selector", f"app.kubernetes.io/instance!={routed.name}")
     assert cluster.leftovers(*others)
     with ThreadPoolExecutor() as pool:

@@ -1,4 +1,4 @@
-"""Requests from outside of the cluster, and replicas and nodes that go and come under a constant load."""
+"""Requests from outside the cluster, while replicas and nodes disappear and return under a constant load."""
 
 import json
 import os
@@ -18,7 +18,7 @@ def test_a_server_that_is_killed(release: Release) -> None:
     with release.load() as load:
         load.wait_for(100, victim.name)
         process.kill()
-        # The same pod, with a new container.
+        # The same pod with a new container.
         eventually(
             lambda: any(
                 pod.uid == victim.uid and pod.restarts > victim.restarts and pod.ready
@@ -32,7 +32,7 @@ def test_a_server_that_is_killed(release: Release) -> None:
 
 
 def test_scaling_down_and_up(release: Release) -> None:
-    """The gateways find the replica that joins; their own pods stay as they are."""
+    """The gateways discover the new replica; their own pods do not change."""
     cluster = release.cluster
     gateways = {(pod.uid, pod.restarts) for pod in cluster.ready_pods("gateway")}
     before = {pod.name for pod in cluster.ready_pods("server")}
@@ -53,7 +53,7 @@ def test_scaling_down_and_up(release: Release) -> None:
 
 
 def test_a_node_that_is_drained(release: Release) -> None:
-    """The budget keeps one replica: its node cannot be drained as well."""
+    """The disruption budget keeps one replica, so its node cannot be drained at the same time."""
     cluster = release.cluster
     drained = cluster.ready_pods("server")[0].node
     with release.load() as load:
@@ -75,7 +75,7 @@ def test_a_node_that_is_drained(release: Release) -> None:
 
 
 def test_requests_reach_every_replica(release: Release) -> None:
-    """On one connection. The fixture has waited until each gateway knows every replica."""
+    """Uses one connection. The fixture has waited until each gateway knows every replica."""
     wanted = {pod.name for pod in release.cluster.ready_pods("server")}
     assert len(wanted) == 2
     client = Client(release.gateway)
@@ -98,7 +98,7 @@ def test_errors_are_problem_documents(release: Release) -> None:
 
 
 def test_the_smoke_load_finds_no_fault(release: Release) -> None:
-    """Every route of the service, each reply checked in full, by k6."""
+    """k6 requests every route of the service and checks each response in full."""
     result = subprocess.run(
         [sys.executable, "loadtests", "smoke", "--rate", "100", "--duration", "3s"],
         cwd=REPOSITORY,

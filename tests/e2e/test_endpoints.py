@@ -1,4 +1,5 @@
-"""How soon the gateway knows of replicas that come and go, and that it does without the API server.
+"""The delay with which the gateway discovers added and removed replicas, and its operation without the API
+server.
 
 `make e2e TESTS="-k measured --measure 5 -s"` prints the figures of gateway/endpoints.md.
 """
@@ -20,18 +21,18 @@ from support.pinning import processes_of
 from support.releases import Release
 
 TIMES: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-"""Seconds from what the API server said to what clients saw, by the way of discovery."""
+"""Seconds from the API server's report to the effect at clients, by method of discovery."""
 
 
 class Conditions:
-    """When the API server said what of each replica, by a watch of the slices."""
+    """Times at which the API server reported each condition of a replica, from a watch of the slices."""
 
     def __init__(self) -> None:
         self.ready: dict[str, float] = {}
         self.ending: dict[str, float] = {}
 
     def take(self, slice_: dict) -> None:
-        """Notes what a slice says for the first time."""
+        """Records each condition that a slice reports for the first time."""
         now = time.monotonic()
         for endpoint in slice_.get("endpoints") or []:
             name = endpoint["targetRef"]["name"]
@@ -73,7 +74,7 @@ def test_replicas_that_come_and_go_measured(release: Release, measured: str) -> 
     assert not load.failures, load.failures[:10]
     TIMES[measured]["ready -> first request"].append(load.first[second] - said.ready[second])
     TIMES[measured]["ending -> last request"].append(load.last[gone] - said.ending[gone])
-    # Records of names may be kept for half a minute; the agent watches. A busy machine delays both.
+    # DNS records may be cached for half a minute; the agent watches. A busy machine delays both.
     if measured == "eds":
         assert load.first[second] - said.ready[second] < 30
         assert load.last[gone] - said.ending[gone] < 30
@@ -81,7 +82,7 @@ def test_replicas_that_come_and_go_measured(release: Release, measured: str) -> 
 
 @pytest.fixture(scope="module", autouse=True)
 def figures() -> Iterator[None]:
-    """Prints what was measured."""
+    """Prints the measurements."""
     yield
     for way, kinds in TIMES.items():
         for kind, seconds in kinds.items():
@@ -91,7 +92,7 @@ def figures() -> Iterator[None]:
 
 
 def test_the_agent_is_killed(release: Release) -> None:
-    """Envoy keeps what it knows, and the next agent goes on with it."""
+    """Envoy keeps its endpoints, and the next agent continues with them."""
     victim = release.cluster.ready_pods("gateway")[0]
     (agent,) = (each for each in processes_of(victim.uid) if each.name == "gateway-agent")
     with release.load() as load:
@@ -112,7 +113,7 @@ def test_the_agent_is_killed(release: Release) -> None:
 
 @pytest.mark.skipif(settings.kind() != "local", reason="the API server is a process of others")
 def test_an_api_server_that_is_away_for_a_minute(release: Release) -> None:
-    """It is stopped, so that what asks it gets no answer, not even a refusal."""
+    """The API server is stopped, so that its clients receive neither a response nor a rejection."""
     process = records.Record(settings.load().state).content["processes"]["control-kube-apiserver"][
         "pid"
     ]

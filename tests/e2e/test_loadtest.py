@@ -1,4 +1,4 @@
-"""Load tests from inside the cluster: several runners, their series in Prometheus, and runs that fail."""
+"""Load tests from inside the cluster: several runners, their series in Prometheus, and failing runs."""
 
 import json
 import os
@@ -25,7 +25,7 @@ PLACELESS, STRICT = "placeless", "strict"
 def platform_with_prometheus(
     deployed: Release, monitoring_images: tuple[str, ...]
 ) -> Iterator[Release]:
-    """The platform beside a Prometheus that takes series."""
+    """Yields the platform and a Prometheus that accepts remote writes."""
     deployed.serve(
         "monitoring.enabled=true",
         "monitoring.prometheus.remoteWriteReceiver=true",
@@ -35,7 +35,7 @@ def platform_with_prometheus(
         strings=monitoring_images,
     )
     yield deployed
-    # The next test upgrades to the values that it takes, or the end of the run does.
+    # The next test, or the end of the run, upgrades to other values.
 
 
 @dataclass(frozen=True)
@@ -46,23 +46,23 @@ class Started:
     out: Path
 
     def end(self) -> tuple[int, str]:
-        """Waits for the end: exit status, and what was said."""
+        """Waits for the end; returns exit status and output."""
         said, _ = self.process.communicate(timeout=ROLL_OUT)
         return self.process.returncode, said
 
     @property
     def record(self) -> dict:
-        """The record of the run."""
+        """Returns the record of the run."""
         return json.loads((self.out / "cluster-smoke-latest" / "run.json").read_text())
 
 
 @pytest.fixture
 def start(platform_with_prometheus: Release, tmp_path: Path) -> Iterator[Callable[..., Started]]:
-    """Starts a run of smoke; its release is gone at the end of the test."""
+    """Starts a run of smoke, whose release is removed at the end of the test."""
     begun: list[Started] = []
 
     def run(*arguments: str) -> Started:
-        # A folder for each: they run beside each other.
+        # Each run has its own folder, because runs are concurrent.
         out = tmp_path / str(len(begun))
         argv = [sys.executable, "loadtests", "cluster", "smoke", "--out", str(out), *arguments]
         process = subprocess.Popen(
@@ -86,7 +86,7 @@ def start(platform_with_prometheus: Release, tmp_path: Path) -> Iterator[Callabl
 
 
 def k6_queries() -> list[str]:
-    """What the dashboard Load test asks of k6's series."""
+    """Returns the queries for k6's series in the dashboard Load test."""
 
     def expressions(panels: list[dict]) -> Iterator[str]:
         for panel in panels:
@@ -108,12 +108,13 @@ def test_the_runners_share_a_run_and_their_series_add_up(
     assert status == 0, said
     record = started.record
     (part,) = record["parts"]
-    # What a busy machine could not start in time is counted too, and each runner may begin some at the very end.
+    # Requests that a busy machine could not start in time also count, and each runner may start a few at the
+    # very end.
     assert 480 <= part["requests"] + part["dropped"] <= 490
     assert part["failed"] == 0
     assert set(record["target"]["replicas"]) == replicas
     assert record["settings"]["runners"] == 2
-    # What the servers counted meanwhile, of the same Prometheus.
+    # The servers' counts for the same time, from the same Prometheus.
     assert record["server"]["requests_per_second"]
     of_run = f'testid="{record["settings"]["testid"]}"'
     pod = f"{platform_with_prometheus.name}-monitoring-prometheus-0"
@@ -124,9 +125,9 @@ def test_the_runners_share_a_run_and_their_series_add_up(
         )
         by_runner = {each["metric"]["runner"]: int(each["value"][1]) for each in counted}
         assert by_runner.keys() == {"0", "1"}
-        # No series of one runner stands for another's.
+        # Each runner has its own series.
         assert sum(by_runner.values()) == part["requests"]
-        # Its last second: later, the series have ended.
+        # Evaluate in its last second: later, the series have ended.
         seen = f"max(max_over_time(timestamp(k6_vus{{{of_run}}})[10m:1s]))"
         moment = float(prometheus.query(seen)[0]["value"][1])
         asked = k6_queries()
@@ -141,7 +142,7 @@ def test_the_runners_share_a_run_and_their_series_add_up(
 def test_a_run_fails_with_its_runners(
     start: Callable[..., Started], platform_with_prometheus: Release
 ) -> None:
-    """A runner that is lost, wrong replies and a runner without a place, beside each other: they mostly wait."""
+    """A lost runner, wrong responses and an unschedulable runner, concurrently: they mostly wait."""
     cluster = platform_with_prometheus.cluster
     of_job = f"batch.kubernetes.io/job-name={JOB}"
     started = start("--runners", "2", "--rate", "40", "--duration", "2m", "--keep")
@@ -153,7 +154,7 @@ def test_a_run_fails_with_its_runners(
     eventually(begun, "the start of all runners", patience=ROLL_OUT, pause=PAUSE)
     pods = cluster.items("pods", "--selector", of_job)
     uids = {pod["metadata"]["uid"] for pod in pods}
-    # Begun only now, so that no two runs build the image at once.
+    # Starts only now, so that no two runs build the image at once.
     placeless = start("--release", PLACELESS, "--set", "cpu=64", "--set", "start.deadline=3s")
     strict = start("--release", STRICT, "--rate", "20", "--set", "target.replicas={nobody}")
     cluster.kubectl("delete", "pod", pods[1]["metadata"]["name"])
@@ -162,7 +163,7 @@ def test_a_run_fails_with_its_runners(
     assert "PodFailurePolicy" in said
     record = started.record
     assert not record["passed"]
-    # What the runners had counted until then is kept.
+    # The counts of the runners until then are kept.
     assert record["parts"][0]["requests"] > 0
     assert {pod["metadata"]["uid"] for pod in cluster.items("pods", "--selector", of_job)} <= uids
     assert cluster.get("job", JOB)["status"].get("active", 0) == 0
@@ -171,7 +172,7 @@ def test_a_run_fails_with_its_runners(
     assert "no runner has sent a request" in said
     assert "not started: after 3 s not ready" in said
     assert "Insufficient cpu" in said
-    # A threshold that fails is told by k6's own status.
+    # k6's own status shows a failed threshold.
     status, said = strict.end()
     assert status == 99, said
     assert not strict.record["passed"]

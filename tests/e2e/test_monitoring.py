@@ -1,4 +1,6 @@
-"""Prometheus and Alertmanager of this tree beside the platform: targets, rules, alerts, rights. The last test uninstalls it."""
+"""Prometheus and Alertmanager of this tree, next to the platform: targets, rules, alerts, rights. The last test
+uninstalls them.
+"""
 
 from collections.abc import Iterable, Iterator
 
@@ -20,12 +22,12 @@ LABELS = {"job", "service", "namespace", "pod", "node", "instance"}
 
 
 def wait(condition: object, what: str) -> None:
-    """Waits for what Prometheus does every two seconds, and the kubelet every minute."""
+    """Waits for data that Prometheus scrapes every two seconds, and the kubelet every minute."""
     eventually(condition, what, patience=ROLL_OUT, pause=PAUSE)
 
 
 def wanted(monitored: Monitored) -> set[tuple[str, ...]]:
-    """Job, service, namespace, pod and node of every target that there is to be."""
+    """Returns job, service, namespace, pod and node of every expected target."""
     jobs = {"server": ["service"], "gateway": ["gateway", "gateway-agent"]}
     found = {
         (job, f"{monitored.release.name}-{app}", monitored.cluster.namespace, pod.name, pod.node)
@@ -45,12 +47,12 @@ def wanted(monitored: Monitored) -> set[tuple[str, ...]]:
 
 
 def labelled(target: dict) -> tuple[str, ...]:
-    """What `wanted` has of a target."""
+    """Returns a target's labels that `wanted` contains."""
     return tuple(target["labels"][name] for name in ("job", "service", "namespace", "pod", "node"))
 
 
 def targets(prometheus: Api) -> list[dict]:
-    """What Prometheus scrapes."""
+    """Returns Prometheus' targets."""
     return prometheus.data("/api/v1/targets?state=active")["activeTargets"]
 
 
@@ -63,7 +65,7 @@ def test_every_part_is_scraped_and_named_as_agreed(monitored: Monitored) -> None
         found: list[dict] = []
 
         def all_up() -> bool:
-            # Those of pods that end are there for a while, and down.
+            # Targets of terminating pods remain for a while, and are down.
             found[:] = targets(prometheus)
             up = {labelled(each) for each in found if each["health"] == "up"}
             return up == expected and len(found) == len(expected)
@@ -77,7 +79,7 @@ def test_every_part_is_scraped_and_named_as_agreed(monitored: Monitored) -> None
             pinned[:] = prometheus.query('corelane_node_pod_check{job="node-tuning"}')
             return servers <= {each["metric"]["pod"] for each in pinned}
 
-        # An agent's own labels, of the pod that it looked at, stand.
+        # An agent's own labels, which name the pod that it checks, stay.
         wait(looked_at, f"what agents found of {servers}")
         assert not any("exported_pod" in each["metric"] for each in pinned)
 
@@ -88,7 +90,7 @@ def test_what_somebody_changes_on_a_node_is_an_alert(monitored: Monitored) -> No
     file = f"/proc/sys/{knob.replace('.', '/')}"
     counted = f'corelane_node_knob_drift_total{{node="{node}", knob="{knob}"}}'
     wait(lambda: inside(node, "cat", file).strip() == value, f"{knob} of the agent's choice")
-    # An increase is seen only of what was scraped before.
+    # Prometheus recognises an increase only from a previous scrape.
     with monitored.api("prometheus") as prometheus:
         wait(lambda: prometheus.query(counted), "a scrape of the agent")
     inside(node, "sh", "-c", f"echo 77 >{file}")
@@ -102,7 +104,7 @@ def test_what_somebody_changes_on_a_node_is_an_alert(monitored: Monitored) -> No
 
 
 def test_alertmanager_posts_what_is_critical(monitored: Monitored) -> None:
-    """Of its own, because it waits ten seconds with these and a minute with warnings."""
+    """A separate test, because Alertmanager groups critical alerts for ten seconds and warnings for a minute."""
     labels = {"alertname": "Drill", "severity": "critical", "namespace": "drill"}
     with monitored.api("alertmanager") as alertmanager:
         alertmanager.post("/api/v2/alerts", [{"labels": labels}])
@@ -110,7 +112,7 @@ def test_alertmanager_posts_what_is_critical(monitored: Monitored) -> None:
 
 
 def test_helms_own_tests_pass(monitored: Monitored) -> None:
-    """Those of monitoring; test_disruptions.py runs the others."""
+    """Tests of the monitoring chart; test_disruptions.py runs the others."""
     name = f"{monitored.release.name}-monitoring"
     own = f"name={name}-prometheus-test-targets,name={name}-alertmanager-test-ready"
     said = monitored.release.helm("test", monitored.release.name, "--logs", "--filter", own).stdout
@@ -138,12 +140,14 @@ def test_it_may_look_for_pods_and_nothing_else(monitored: Monitored) -> None:
 
 
 def groups(prometheus: Api) -> dict[str, dict]:
-    """The groups of rules by name, as Prometheus has them."""
+    """Returns Prometheus' rule groups by name."""
     return {each["name"]: each for each in prometheus.data("/api/v1/rules")["groups"]}
 
 
 def expressions(groups: Iterable[dict]) -> Iterator[str]:
-    """Those of records, with the records of the same group that they use written out."""
+    """Returns the expressions of records, in which the expressions of other records of the group replace their
+    names.
+    """
     for group in groups:
         known: dict[str, str] = {}
         for rule in group["rules"]:
@@ -156,8 +160,8 @@ def expressions(groups: Iterable[dict]) -> Iterator[str]:
 
 
 def test_every_rule_is_evaluated_and_records_have_data_under_traffic(monitored: Monitored) -> None:
-    """Last, because records of records are there only after some rounds of 30 seconds."""
-    # These have a turn every two minutes: their expressions are asked here instead.
+    """Runs last, because records based on records need several rounds of 30 seconds."""
+    # These rules are evaluated every two minutes, so the test queries their expressions instead.
     slow = [group for group in RULES if group.get("interval") == "2m"]
     assert slow
     soon = [group for group in RULES if group not in slow]
@@ -180,7 +184,7 @@ def test_every_rule_is_evaluated_and_records_have_data_under_traffic(monitored: 
         wait(lambda: records <= recorded(), f"data of every record: {sorted(records)}")
         for expression in expressions(slow):
             wait(lambda expression=expression: prometheus.query(expression), expression)
-        # Over a minute, so that a scrape that failed hides nothing.
+        # A window of a minute, so that a failed scrape cannot hide a series.
         (failures,) = prometheus.query(
             "sum(max_over_time(prometheus_rule_evaluation_failures_total[1m]))"
         )

@@ -1,4 +1,4 @@
-"""The tutorial docs/own-service.md, command by command, and what the platform then shows of such a service."""
+"""The tutorial docs/own-service.md, command by command, and the platform's view of such a service."""
 
 import os
 import re
@@ -26,7 +26,7 @@ GATEWAY = "http://10.213.0.11:30080"
 """The gateway in the tutorial."""
 
 BUILDING = 900.0
-"""Seconds for a build whose dependencies may not be there."""
+"""Maximum seconds for a build that may have to compile its dependencies."""
 
 ROUTES = {"/", "/notes/{name}"}
 
@@ -38,7 +38,7 @@ IDLE = {
     "Replica imbalance",
     "Request rate and capacity",
 }
-"""Panels without data while lanes are idle and nothing drains."""
+"""Panels without data while lanes are idle and no replica is draining."""
 
 RECORDS = {
     "pod:corelane_requests:rate1m",
@@ -54,7 +54,7 @@ RECORDS = {
 
 @pytest.fixture(scope="module")
 def reader() -> Iterator[Reader]:
-    """A reader with an empty home folder, always at the same place, so that cargo builds the service once."""
+    """Returns a reader with an empty home folder, always at the same path, so that cargo builds the service once."""
     home = TARGET / "new" / "home"
     shutil.rmtree(home, ignore_errors=True)
     (home / "bin").mkdir(parents=True)
@@ -68,7 +68,7 @@ def reader() -> Iterator[Reader]:
         "CARGO_INSTALL_ROOT": str(home),
         "CARGO_TARGET_DIR": str(TARGET),
     }
-    # What a reader has, too: tools and what was built before.
+    # A reader also has the tools and earlier builds.
     for name, folder in {
         "CARGO_HOME": ".cargo",
         "RUSTUP_HOME": ".rustup",
@@ -81,16 +81,16 @@ def reader() -> Iterator[Reader]:
 
 @pytest.fixture(scope="module")
 def created(reader: Reader) -> Reader:
-    """After section 1."""
+    """The state after section 1."""
     reader.types()
-    # The versions that this repository is tested with.
+    # The versions with which this repository is tested.
     shutil.copy(REPOSITORY / "services" / "Cargo.lock", reader.environment["PWD"])
     return reader
 
 
 @pytest.fixture(scope="module")
 def rolled(created: Reader) -> list[str]:
-    """The replies that the loop of section 3 got, after it."""
+    """Returns the responses that the loop of section 3 received."""
     reader = created
     try:
         with reader.elsewhere() as (said, up):
@@ -120,7 +120,7 @@ def rolled(created: Reader) -> list[str]:
 
 @pytest.fixture(scope="module")
 def packed(created: Reader, rolled: list[str]) -> Reader:
-    """With an image."""
+    """The state after building an image."""
     del rolled
     created.types()
     return created
@@ -140,7 +140,7 @@ def shop(packed: Reader, deployed: Release) -> Iterator[Release]:
 
 
 def answers(url: str) -> bool:
-    """Whether there is a reply."""
+    """Whether the service responds."""
     try:
         return ask(url).status == 200
     except OSError:
@@ -148,7 +148,7 @@ def answers(url: str) -> bool:
 
 
 def only(replies: Path, text: str) -> bool:
-    """Whether the last replies are of every replica's new program."""
+    """Whether the last responses come from every replica's new program."""
     return set(replies.read_text().splitlines()[-20:]) == {text}
 
 
@@ -156,7 +156,7 @@ def only(replies: Path, text: str) -> bool:
 def prometheus(
     deployed: Release, shop: Release, monitoring_images: tuple[str, ...]
 ) -> Iterator[Prometheus]:
-    """That of the platform, which scrapes every two seconds; there is some load on the service."""
+    """Yields the platform's Prometheus, which scrapes every two seconds, under some load on the service."""
     values = [
         "monitoring.enabled=true",
         "monitoring.scrape.interval=2s",
@@ -209,7 +209,7 @@ def test_a_roll_out_and_its_rollback_fail_no_request(
 def test_helm_test_passes_or_names_the_image_that_is_missing(
     deployed: Release, shop: Release
 ) -> None:
-    """With the image that `make deploy` has loaded, as docs/another-language.md says."""
+    """Uses the image that `make deploy` has loaded, as docs/another-language.md describes."""
     names = {"RELEASE": "shop", "NAMESPACE": deployed.cluster.namespace}
 
     def tested() -> subprocess.CompletedProcess[str]:
@@ -227,13 +227,15 @@ def test_helm_test_passes_or_names_the_image_that_is_missing(
     failed = tested()
     assert failed.returncode == 1
     assert "corelane-cli:0.0.0 of pod" in failed.stderr
-    # This removes the pod of the failed one.
+    # This removes the failed pod.
     upgrade("")
     assert tested().returncode == 0
 
 
 def test_the_dashboards_show_it(deployed: Release, prometheus: Prometheus) -> None:
-    """Every query whose series the service has, with its routes; the boards of nodes and load tests are not of a service."""
+    """Runs every query whose series the service exposes, with its routes; the boards of nodes and load tests do
+    not concern a service.
+    """
     chosen = {
         "namespace": deployed.cluster.namespace,
         "service": "shop",

@@ -1,7 +1,7 @@
-"""Nodes that are lost, cut off, booted, or out of disk, under a constant load of idempotent requests.
+"""Nodes that are lost, cut off, rebooted, or out of disk, under a constant load of idempotent requests.
 
-Nodes are machines here: `make cluster-up deploy CLUSTER=vm`, then `make e2e CLUSTER=vm TESTS="-k node_faults -s"`, which
-prints a row for each fault. `--random 3600` of pytest has faults at random for an hour.
+Nodes are virtual machines here: `make cluster-up deploy CLUSTER=vm`, then `make e2e CLUSTER=vm TESTS="-k
+node_faults -s"`, which prints a row for each fault. pytest's `--random 3600` injects random faults for an hour.
 """
 
 import random
@@ -26,32 +26,32 @@ pytestmark = pytest.mark.skipif(settings.kind() != "vm", reason="nodes are no ma
 RATE = 20.0
 CLIENTS = 8
 SLOW = 2.0
-"""Seconds after which a reply shows that its request first went to a replica that does not answer."""
+"""Seconds from which a response shows that its request was first sent to an unresponsive replica."""
 
 RECOVERY = 900.0
-"""Seconds until a node that came back serves again. Emulated CPUs boot in one to two minutes."""
+"""Maximum seconds until a node that has returned serves again. Emulated CPUs boot in one to two minutes."""
 
 SEED = 20261127
 
 
 @dataclass
 class Site:
-    """The cluster, and a load through one gateway pod, as a balancer before the gateways would send it."""
+    """The cluster, and a load through one gateway pod, chosen like by a balancer in front of the gateways."""
 
     cluster: Cluster
     nodes: Faulty = field(default_factory=lambda: Faulty(settings.load()))
     gateways: dict[str, Pod] = field(default_factory=dict)
-    """By their nodes."""
+    """Gateway pods by node."""
 
     replicas: dict[str, Pod] = field(default_factory=dict)
     used: str = ""
-    """URL of the gateway pod that requests go through."""
+    """URL of the gateway pod that receives the requests."""
 
     def __post_init__(self) -> None:
         self.spread()
 
     def spread(self) -> None:
-        """Has the pods of each app on both nodes: a roll-out may leave two on one. The gateway that is used stays."""
+        """Places the pods of each app on both nodes: a roll-out may leave two on one. The gateway in use stays."""
         self.gateways, self.replicas = self._spread("gateway"), self._spread("server")
 
     def _spread(self, app: str) -> dict[str, Pod]:
@@ -64,7 +64,7 @@ class Site:
         found = two()
         while len({pod.node for pod in found}) < 2:
             goes = next(pod for pod in found if f"/{pod.ip}:" not in self.used)
-            # The scheduler may put it there again.
+            # The scheduler may choose the same node again.
             self.cluster.kubectl("cordon", goes.node)
             self.cluster.kubectl("delete", "pod", goes.name)
             found = two()
@@ -72,29 +72,29 @@ class Site:
         return {pod.node: pod for pod in found}
 
     def use(self, node: str) -> str:
-        """URL of the gateway's pod on a node, which is used from now on."""
+        """Uses the gateway pod on a node from now on; returns its URL."""
         self.used = f"http://{self.gateways[node].ip}:8080"
         return self.used
 
     def other(self, node: str) -> str:
-        """The other one of two nodes."""
+        """Returns the other of the two nodes."""
         (other,) = set(self.replicas) - {node}
         return other
 
     def is_whole(self) -> bool:
-        """Whether there are two of each again, and the replicas are on both nodes."""
+        """Whether two pods of each app exist again, with the replicas on both nodes."""
         replicas = {pod.node for pod in self.cluster.ready_pods("server")}
         return replicas == set(self.replicas) and len(self.cluster.ready_pods("gateway")) == 2
 
     def delete_what_began_ahead(self) -> None:
         """Deletes pods with a container that started while its node's clock was ahead, and prints which.
 
-        Their kubelet does not probe them before that time has come, an hour later: pkg/kubelet/prober/worker.go.
+        The kubelet does not probe them before that time, an hour later: pkg/kubelet/prober/worker.go.
         """
         latest = time.strftime("%FT%TZ", time.gmtime(time.time() + 300))
         for pod in self.cluster.items("pods"):
             status = pod["status"]
-            # The agent of a gateway is a sidecar, which counts as an init container.
+            # A gateway's agent is a sidecar, which counts as an init container.
             containers = status.get("containerStatuses", []) + status.get(
                 "initContainerStatuses", []
             )
@@ -105,14 +105,14 @@ class Site:
                 print(f"\n{name} started ahead of the time, and is deleted by hand", end="")
 
     def recovered(self, load: Load) -> None:
-        """Waits for all pods, and until both replicas are asked."""
+        """Waits for all pods, and until both replicas receive requests."""
 
         def whole() -> bool:
             self.delete_what_began_ahead()
             return self.is_whole()
 
         eventually(whole, "all pods", patience=RECOVERY, pause=1.0)
-        # Kubernetes keeps what was evicted, for its reader.
+        # Kubernetes keeps evicted pods for users to read.
         self.cluster.kubectl("delete", "pods", "--field-selector=status.phase=Failed")
         for pod in self.cluster.ready_pods("server"):
             answered(load, 20, pod.name)
@@ -120,7 +120,7 @@ class Site:
 
     @contextmanager
     def without_power(self, node: str) -> Iterator[None]:
-        """Switched off, and on again."""
+        """Switches a node off and on again."""
         self.nodes.kill(node)
         try:
             yield
@@ -129,13 +129,13 @@ class Site:
 
     @contextmanager
     def booted(self, node: str) -> Iterator[None]:
-        """Without an orderly end of anything."""
+        """Reboots a node without an orderly shutdown."""
         self.nodes.reboot(node)
         yield
 
     @contextmanager
     def without_dns(self, _node: str) -> Iterator[None]:
-        """No pod of CoreDNS is left."""
+        """Leaves no CoreDNS pod."""
         self.scale_dns(0)
         try:
             yield
@@ -150,7 +150,7 @@ class Site:
 
     @contextmanager
     def suffering(self, node: str, fault: str, undo: str) -> Iterator[None]:
-        """A node has a fault for a while; later tests have it without."""
+        """Injects a fault into a node for a while; later tests run without it."""
         self.nodes.run(node, fault)
         try:
             yield
@@ -159,7 +159,7 @@ class Site:
 
 
 def answered(load: Load, more: int, replica: str | None = None) -> None:
-    """Waits for this many more replies, whatever fails."""
+    """Waits for this many additional responses, whatever fails."""
 
     def count() -> int:
         return load.replies[replica] if replica else load.total
@@ -169,13 +169,13 @@ def answered(load: Load, more: int, replica: str | None = None) -> None:
 
 
 def lines(fault: str, undo: str) -> Callable[[Site, str], AbstractContextManager[None]]:
-    """A fault that lines of shell make and undo."""
+    """Returns a fault that shell commands inject and clear."""
     return lambda site, node: site.suffering(node, fault, undo)
 
 
 Fault = tuple[float, Callable[[Site, str], AbstractContextManager[None]]]
 
-# The kubelet removes images and pods from a full disk until there is room.
+# The kubelet removes images and pods from a full disk until enough is free.
 FILL = "fallocate -l $(df --output=avail -B1 /disk | tail -1) /disk/full || true"
 
 FAULTS: dict[str, Fault] = {
@@ -191,7 +191,7 @@ FAULTS: dict[str, Fault] = {
     "dns": (60, Site.without_dns),
     "api": (60, lambda site, _node: site.nodes.without_api()),
 }
-"""Seconds that each fault of a node lasts, and how it is made."""
+"""Duration in seconds of each node fault, and its function."""
 
 LONG: dict[str, Fault] = {
     "cut-off-5-min": (300, FAULTS["cut-off"][1]),
@@ -200,7 +200,7 @@ LONG: dict[str, Fault] = {
 
 
 def happens(site: Site, load: Load, name: str, node: str) -> None:
-    """A fault of a node, until both nodes serve again; prints what clients saw of it."""
+    """Injects a node fault until both nodes serve again; prints its effect on clients."""
     seconds, make = (FAULTS | LONG)[name]
     total, failures, began = load.total, len(load.failures), time.monotonic()
     with make(site, node):
@@ -218,7 +218,7 @@ def happens(site: Site, load: Load, name: str, node: str) -> None:
         f"| {len(slow)}, the last sent after {max(slow, default=0):.1f} s | {recovered:.0f} s |",
         end="",
     )
-    # Those in flight on the lost node, one per client.
+    # Requests in flight on the lost node, one per client.
     assert failed <= CLIENTS, load.failures[:10]
 
 
@@ -234,7 +234,7 @@ def test_idempotent_requests_outlive(release: Release, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["power", "cut-off"])
 def test_a_gateway_on_a_node_that_is_lost(release: Release, name: str) -> None:
-    """New connections go to the other gateway, as a balancer before them has it."""
+    """New connections reach the other gateway, like behind a balancer."""
     site = Site(release.cluster)
     node, other = site.gateways
     with Load(site.use(node), clients=CLIENTS, rate=RATE) as load:
@@ -248,7 +248,7 @@ def test_faults_at_random(
     database: tuple[Postgres, Writer, list[str]],
     request: pytest.FixtureRequest,
 ) -> None:
-    """No acknowledged save is lost either."""
+    """No acknowledged save is lost."""
     _, writer, kept = database
     release.upgrade(*kept, "service.rollout.maxUnavailable=2")
     site, source = Site(release.cluster), random.Random(SEED)
@@ -258,7 +258,7 @@ def test_faults_at_random(
     with saving as saves:
         while time.monotonic() < end:
             node = source.choice(sorted(site.gateways))
-            # Other connections for each fault: those of the last one may be on the node.
+            # Each fault uses new connections: those of the last fault may lead to the node.
             with Load(site.use(site.other(node)), clients=CLIENTS, rate=RATE) as load:
                 saves.more(5)
                 happens(site, load, source.choice(sorted(FAULTS)), node)

@@ -1,6 +1,7 @@
-"""Nodes are audited, tuned, kept so and put back; pods prove that their CPUs are theirs alone.
+"""Nodes are audited, tuned, kept tuned and restored; pods prove that their CPUs are exclusive.
 
-What is changed here is the nodes' own: their network namespaces keep it, and it ends with the cluster.
+The tests change only the nodes' own settings, which their network namespaces contain and which end with the
+cluster.
 """
 
 import contextlib
@@ -26,7 +27,7 @@ XPS = "net.xps_cpus"
 QUEUE = "eth0/rx-0"
 
 MACHINES = cluster_settings.kind() == "vm"
-"""Whether each node has a kernel of its own. That of Debian 12 has no default mask (Linux 6.3)."""
+"""Whether each node has its own kernel. Debian 12's has no default mask (Linux 6.3)."""
 
 KNOBS = {TIME_WAIT: "30", RPS: "0-1"} | ({} if MACHINES else {MASK: "0-1"})
 """Host settings that the kernel keeps for each network namespace, so each node has its own."""
@@ -40,32 +41,32 @@ def sysctl(name: str) -> str:
 
 
 def queue_file(node: str) -> str:
-    """The mask of the node's receive queue; where nodes are namespaces, /sys itself is the machine's."""
+    """Returns the mask of the node's receive queue; if nodes are namespaces, /sys is the machine's own."""
     own = "" if MACHINES else f"{cluster_settings.load().state}/{node}"
     return f"{own}/sys/class/net/eth0/queues/rx-0/rps_cpus"
 
 
 def own_settings(node: str) -> dict[str, str]:
-    """What the kernel has for the node."""
+    """Returns the kernel's values for the node."""
     files = {name: sysctl(name) for name in {*KNOBS, FIN_WAIT} - {RPS}}
     files[RPS] = queue_file(node)
     return {name: inside(node, "cat", file) for name, file in files.items()}
 
 
 def write(node: str, file: str, value: str) -> None:
-    """As an operator changes something by hand."""
+    """Writes a value by hand, like an operator."""
     inside(node, "sh", "-c", f"echo {value} >{file}")
 
 
 def apply(tuning: Tuning, **values: object) -> None:
-    """Mode apply with knobs of the nodes' own."""
+    """Returns values for mode apply with knobs of the nodes' own settings."""
     tuning.install(
         mode="apply", profile="custom", interfaces=["eth0"], **{"knobs": KNOBS, **values}
     )
 
 
 def is_tuned(node: str) -> bool:
-    """Whether the kernel has what `KNOBS` wants."""
+    """Whether the kernel has the values of `KNOBS`."""
     found = own_settings(node)
     masks = {int(found[name].replace(",", ""), 16) for name in {MASK, RPS} & KNOBS.keys()}
     return found[TIME_WAIT].strip() == "30" and masks == {3}
@@ -81,7 +82,7 @@ def test_an_audit_needs_no_privilege_and_finds_what_differs(tuning: Tuning) -> N
         assert not context.get("privileged")
         assert pod["spec"]["securityContext"]["runAsNonRoot"]
         rows = tuning.audit(node)
-        # The machine's own limit, which no network namespace has for itself.
+        # A limit of the entire machine, which no network namespace has separately.
         row = rows["fs.nr_open", ""]
         assert row["actual"] == inside(node, "cat", "/proc/sys/fs/nr_open").strip()
         assert row["wanted"] == "2097152"
@@ -89,7 +90,7 @@ def test_an_audit_needs_no_privilege_and_finds_what_differs(tuning: Tuning) -> N
         # kube-proxy runs on each node and sets this.
         assert rows["net.netfilter.nf_conntrack_max", ""]["state"] == "owned"
         assert "conntrack.min to 2097152" in rows["net.netfilter.nf_conntrack_max", ""]["reason"]
-        # Only the machine's first network namespace has it.
+        # Only the machine's first network namespace has this setting.
         backlog = rows["net.core.netdev_max_backlog", ""]
         assert backlog["state"] == ("differs" if MACHINES else "skipped")
         assert MACHINES or backlog["reason"]
@@ -106,7 +107,7 @@ def test_a_node_is_tuned_kept_so_and_put_back(tuning: Tuning) -> None:
     assert all(tuning.audit(node)[RPS, QUEUE]["state"] == "ok" for node in nodes)
     first, second = nodes
 
-    # Somebody changes a node by hand.
+    # An operator changes a node by hand.
     write(first, sysctl(TIME_WAIT), "77")
     tuning.wait(lambda: is_tuned(first), "a node that is repaired")
     drift = f'corelane_node_knob_drift_total{{knob="{TIME_WAIT}"}} 1'
@@ -122,7 +123,7 @@ def test_a_node_is_tuned_kept_so_and_put_back(tuning: Tuning) -> None:
     apply(tuning, drift="report")
     assert all(is_tuned(node) for node in nodes)
 
-    # Now drift is only told of.
+    # In audit mode, the agent only reports drift.
     write(second, queue_file(second), "1")
     tuning.wait(
         lambda: tuning.audit(second)[RPS, QUEUE]["state"] == "differs", "drift that is told of"
@@ -130,7 +131,7 @@ def test_a_node_is_tuned_kept_so_and_put_back(tuning: Tuning) -> None:
     assert inside(second, "cat", queue_file(second)).strip() == "1"
     write(second, queue_file(second), "3")
 
-    # What a new profile does not want gets back what it was; what it wants beside is noted anew.
+    # Values outside the new profile return to their originals; additional values of the profile are recorded.
     left = {name: value for name, value in KNOBS.items() if name == MASK}
     apply(tuning, knobs={FIN_WAIT: "60", **left})
     for node in nodes:
@@ -145,7 +146,7 @@ def test_a_node_is_tuned_kept_so_and_put_back(tuning: Tuning) -> None:
 
 
 def _kill(tuning: Tuning, node: str) -> None:
-    """Kills the agent of a node as the kernel does when memory runs out."""
+    """Kills a node's agent like the kernel when memory runs out."""
     (agent,) = processes_of(tuning.pods()[node]["metadata"]["uid"])
     agent.kill()
 
@@ -169,13 +170,13 @@ fcntl.ioctl(device, SIOCETHTOOL, request)
 
 
 def set_queues(node: str, count: int) -> None:
-    """Gives the device of a node as many queues, as `ethtool -L` does."""
+    """Sets the number of a device's queues on a node, like `ethtool -L`."""
     inside(node, sys.executable, "-c", CHANNELS, str(count))
 
 
 @pytest.fixture(scope="module", autouse=True)
 def one_queue(cluster: Cluster) -> Iterator[None]:
-    """As links of namespaces have it: RPS has nothing to do where each CPU has a queue."""
+    """Leaves one queue, like a link between namespaces: with a queue for each CPU, RPS has no effect."""
     nodes = cluster.nodes() if MACHINES else []
     for node in nodes:
         set_queues(node, 1)
@@ -215,7 +216,7 @@ def test_a_wrong_profile_stops_at_the_first_node(tuning: Tuning) -> None:
     assert result.returncode != 0
 
     def refusals() -> list[str]:
-        """What the agents that are not ready have logged about the profile."""
+        """Returns the log messages about the profile from agents that are not ready."""
         logs = [
             tuning.cluster.kubectl("logs", pod["metadata"]["name"], check=False).stdout
             for pod in tuning.pods().values()
@@ -226,7 +227,7 @@ def test_a_wrong_profile_stops_at_the_first_node(tuning: Tuning) -> None:
     tuning.wait(refusals, "an agent that refuses the profile")
     ready = [Pod.of(pod).ready for pod in tuning.pods().values()]
     assert sorted(ready) == [False, True]
-    # Nothing was changed, and nothing was restored.
+    # Nothing was changed or restored.
     assert all(is_tuned(node) for node in nodes)
 
 
@@ -247,8 +248,8 @@ def test_a_node_is_tainted_while_it_is_not_prepared(tuning: Tuning) -> None:
 
 @contextlib.contextmanager
 def locked(node: str) -> Iterator[None]:
-    """As if another program changed the same settings."""
-    # The shell takes the lock, and what it leaves behind keeps it.
+    """Locks the settings, as if another program were changing them."""
+    # The shell takes the lock, and the process that it leaves behind keeps it.
     holder = "setsid sleep 600 >/dev/null 2>&1 </dev/null"
     pid = inside(node, "sh", "-ec", f"exec 9>>{STATE}/lock; flock 9; {holder} & echo $!").strip()
     try:
@@ -264,7 +265,7 @@ def _taints(tuning: Tuning, node: str) -> list[tuple[str, str, str]]:
 
 
 def test_a_pod_sysctl_is_refused_for_nodes(tuning: Tuning) -> None:
-    # Were it taken, the program would refuse it, too, and no profile be there to apply.
+    # If it were free, the program would also reject it, and there would be no profile to apply.
     values = {"mode": "apply", "profile": "custom", "knobs": {"net.core.somaxconn": "65535"}}
     result = tuning.install(check=False, **values)
     assert result.returncode != 0
@@ -273,9 +274,9 @@ def test_a_pod_sysctl_is_refused_for_nodes(tuning: Tuning) -> None:
 
 @pytest.fixture
 def proven(tuning: Tuning, release: Release) -> Iterator[Tuning]:
-    """Agents that may look into pods, beside a platform whose replicas have sysctls of their own.
+    """Agents that may inspect pods, and a platform whose replicas have their own sysctls.
 
-    The standard "restricted" takes no pod with an unsafe one, and the nodes allow this one.
+    The standard "restricted" admits no pod with an unsafe sysctl, but the nodes allow this one.
     """
     label = "pod-security.kubernetes.io/enforce"
     namespace = ("namespace", release.cluster.namespace)
@@ -302,13 +303,13 @@ def test_the_pinning_of_each_pod_is_proven(proven: Tuning, release: Release) -> 
         )
         text = proven.metrics(pod.node)
         assert f'pod="{pod.name}"' in text
-    # For people, and for Helm.
+    # Output for users, and for Helm.
     shown = proven.cluster.kubectl("exec", f"daemonset/{NAME}", "--", "/node-tuner", "proof")
     assert any(pod.name in shown.stdout for pod in servers)
     passed, said = proven.test()
     assert passed, said
 
-    # More open files than anything on this machine may have.
+    # More open files than any process on this machine may have.
     apply(proven, nofile=1 << 29)
     for pod in servers:
         proven.wait(
@@ -320,13 +321,13 @@ def test_the_pinning_of_each_pod_is_proven(proven: Tuning, release: Release) -> 
 
 
 def _proof(tuning: Tuning, node: str, pod: str) -> dict:
-    """What the agent of a node says of a pod; of one that it has not seen yet, that it is not proven."""
+    """Returns an agent's report on a pod; a pod that it has not seen yet is not proven."""
     found = [each for each in tuning.proof(node)["pods"] if each["pod"] == pod]
     return found[0] if found else {"proven": None, "containers": []}
 
 
 def test_a_replica_with_connections_goes_last(tuning: Tuning, release: Release) -> None:
-    """Without costs, Kubernetes would remove the one that became ready last."""
+    """Without deletion costs, Kubernetes would remove the pod that became ready last."""
     release.serve()
     cluster = release.cluster
     tuning.install(deletionCost={"enabled": True, "interval": "1s"})
@@ -346,7 +347,7 @@ def test_a_replica_with_connections_goes_last(tuning: Tuning, release: Release) 
         return int(annotations.get("controller.kubernetes.io/pod-deletion-cost", 0))
 
     with contextlib.ExitStack() as stack:
-        # Only gateways reach it otherwise.
+        # Otherwise only gateways can reach it.
         url = stack.enter_context(cluster.forwarded(last.name, 8080))
         for _ in range(40):
             client = Client(url)

@@ -1,4 +1,4 @@
-"""Pods own whole CPUs, and nothing throttles them there."""
+"""Pods have exclusive CPUs, on which they are not throttled."""
 
 import json
 import os
@@ -14,16 +14,16 @@ from support.releases import Release
 
 
 def only_process(pod: Pod) -> Process:
-    """The process of a pod that serves requests: the agent of a gateway does not."""
+    """Returns the process of a pod that serves requests, not the agent of a gateway."""
     (process,) = (each for each in processes_of(pod.uid) if each.name != "gateway-agent")
     return process
 
 
 def wait_until_alone(cluster: Cluster, pod: Pod) -> None:
-    """Waits until no process of another pod, of any node of this machine, may run on the pod's CPUs.
+    """Waits until no process of another pod on any node of this machine may run on the pod's CPUs.
 
-    The kubelet takes the CPUs from the others a moment after it has given them to the pod. Nodes that
-    share their CPUs cannot keep each other's pods off them: then the pods of its own node count.
+    The kubelet revokes the CPUs from other pods a moment after it has assigned them. Nodes that share their
+    CPUs cannot keep each other's pods off them, in which case only the pods of the same node count.
     """
     cpus = only_process(pod).cpus
     capacity = [int(node["status"]["capacity"]["cpu"]) for node in cluster.items("nodes")]
@@ -42,13 +42,13 @@ def wait_until_alone(cluster: Cluster, pod: Pod) -> None:
 
 
 def lanes_of(cluster: Cluster, pod: Pod) -> list[dict]:
-    """The lanes as the server itself shows them."""
+    """Returns the lanes from the server's own report."""
     with cluster.forwarded(pod.name, 8081) as admin:
         return json.loads(ask(admin, "/lanes").body)["lanes"]
 
 
 def priorities(cluster: Cluster, pod: Pod) -> set[str]:
-    """How the slow lanes have lowered their priority."""
+    """Returns how the slow lanes have lowered their priority."""
     return {lane["slow"]["priority"] for lane in lanes_of(cluster, pod)}
 
 
@@ -85,10 +85,11 @@ def test_pods_with_cpus_of_their_own_are_guaranteed(release: Release) -> None:
         assert found["status"]["qosClass"] == "Guaranteed"
 
 
-# It replaces every pod twice. The chart's own tests have the requests; the kubelet does the rest as for the server.
+# This replaces every pod twice. The chart's own tests cover the requests; the kubelet treats the pods like the
+# server's.
 @pytest.mark.nightly
 def test_a_gateway_pod_owns_its_cpu_too_where_it_is_told_to(release: Release) -> None:
-    """One replica less makes room for a gateway with a CPU of its own, and its agent beside it."""
+    """One replica less makes room for a gateway with its own CPU, and for its agent."""
     first, second = sorted(
         release.cluster.items("nodes"), key=lambda node: len(node["status"]["allocatable"]["cpu"])
     )
@@ -109,7 +110,7 @@ def test_a_gateway_pod_owns_its_cpu_too_where_it_is_told_to(release: Release) ->
     assert len(process.cpus) == 1
     assert process.quotas == ["none", "none"]
     wait_until_alone(release.cluster, gateway)
-    # As many workers as CPUs: Envoy names them wrk:worker_N.
+    # There is one worker per CPU: Envoy names them wrk:worker_N.
     workers = [name for name in process.threads if name.startswith("wrk:worker")]
     assert len(workers) == len(process.cpus)
 

@@ -1,6 +1,6 @@
-"""Two services behind one gateway: the reference server, and one that somebody else could have written.
+"""Two services behind one gateway: the reference server, and a service that someone else could have written.
 
-That is services/examples/mixed.rs, two releases of charts/service in another namespace.
+The latter is services/examples/mixed.rs, with two charts/service releases in another namespace.
 """
 
 import json
@@ -29,7 +29,7 @@ from support.releases import Release, beside
 
 NAMESPACE = "corelane-services"
 IDLE = 5 * SLOWER
-"""Seconds after which the gateway ends a stream that is silent."""
+"""Seconds after which the gateway closes a silent stream."""
 MIXED = {"name": "mixed", "namespace": NAMESPACE}
 NEXT = {"name": "mixed-next", "namespace": NAMESPACE}
 CALLS = {"name": "mixed-calls", "namespace": NAMESPACE}
@@ -46,7 +46,7 @@ ROUTES = [
         "hosts": ["canary.test"],
         "services": [{**MIXED, "weight": 90}, {**NEXT, "weight": 10}],
     },
-    # A heartbeat in each second of it. On slower machines a stream takes longer to begin.
+    # One heartbeat in each second of the stream. On slower machines, a stream takes longer to begin.
     {
         "name": "events",
         "path": {"prefix": "/mixed/events"},
@@ -67,7 +67,7 @@ ROUTES = [
 ]
 
 
-# Calls have a Service of their own, because they go to replicas by another protocol.
+# Calls have a separate Service, because they use another protocol to replicas.
 CALLS_SERVICE = {
     "apiVersion": "v1",
     "kind": "Service",
@@ -81,7 +81,7 @@ CALLS_SERVICE = {
 
 @dataclass(frozen=True)
 class Begun:
-    """The releases of the other service, which are installed beside the platform's own upgrade."""
+    """The releases of the other service, installed concurrently with the platform's upgrade."""
 
     next: Release
     mixed: Release
@@ -90,7 +90,7 @@ class Begun:
 
 @pytest.fixture(scope="module")
 def begun(deployed: Release, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Begun]:
-    """The other service: two replicas, and one of its next version. The version is the name."""
+    """Installs the other service: two replicas, and one of its next version. The name shows the version."""
     image = {"repository": "corelane-mixed", "tag": images.load_as("mixed", "")}
     folder = tmp_path_factory.mktemp("mixed")
 
@@ -112,13 +112,13 @@ def begun(deployed: Release, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 def write(release: Release, routes: list[dict]) -> None:
-    """Writes the routes into the last file of values."""
+    """Writes the routes into the last values file."""
     release.values[-1].write_text(json.dumps({"gateway": {"routes": routes}}))
 
 
 @pytest.fixture(scope="module")
 def routed(deployed: Release, begun: Begun, tmp_path_factory: pytest.TempPathFactory) -> Release:
-    """The platform with routes to both services, which every gateway serves."""
+    """Yields the platform with routes to both services, which every gateway serves."""
     file = tmp_path_factory.mktemp("routes") / "routes.yaml"
     found = replace(deployed, values=[*deployed.values, file])
     write(found, ROUTES)
@@ -140,13 +140,13 @@ def routed(deployed: Release, begun: Begun, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture(scope="module")
 def mixed(routed: Release, begun: Begun) -> Release:
-    """The other service, which gateways know."""
+    """Returns the other service once gateways know it."""
     del routed
     return begun.mixed
 
 
 def answers_calls(url: str) -> bool:
-    """Whether a call gets a reply."""
+    """Whether a call gets a response."""
     with channel(url) as opened, suppress(grpc.RpcError):
         return opened.unary_unary("/example.Talk/Who")(b"", timeout=PATIENCE) is not None
     return False
@@ -160,7 +160,7 @@ def test_hosts_and_paths_lead_to_both_services(routed: Release, mixed: Release) 
         ("/", "mixed.test", replicas["mixed"]),
         ("/hello", "any.test", servers),
         ("/", "reference.test", servers),
-        # The order decides.
+        # The order of rules decides.
         ("/hello", "canary.test", replicas["mixed"] | replicas["mixed-next"]),
     ]:
         reply = ask(routed.gateway, path, headers={"host": host})
@@ -179,14 +179,14 @@ def test_a_canary_gets_its_share(routed: Release) -> None:
     )
     client.close()
     assert len(versions) == 2
-    # Seven standard deviations of a binomial distribution: once in 10^11 runs.
+    # Seven standard deviations of a binomial distribution, exceeded once in 10^11 runs.
     assert abs(versions[b"mixed-next"] - number * 0.1) < 7 * sqrt(number * 0.1 * 0.9)
 
 
-# It takes five minutes. Streams that outlive the gateway's limit are also in the test of routes that change.
+# This takes five minutes. The test of changing routes also covers streams that outlive the gateway's limit.
 @pytest.mark.nightly
 def test_a_stream_without_events_lives_by_its_heartbeats(routed: Release) -> None:
-    """There is one in each second."""
+    """Each second contains one heartbeat."""
     with connect(routed.gateway) as client:
         client.sendall(b"GET /mixed/events HTTP/1.1\r\nhost: gateway\r\n\r\n")
         received = b""
@@ -198,9 +198,9 @@ def test_a_stream_without_events_lives_by_its_heartbeats(routed: Release) -> Non
 
 
 def autoscale(mixed: Release, replicas: int) -> None:
-    """Has an autoscaler add or remove replicas of the other service, until there are so many."""
+    """Makes an autoscaler add or remove replicas of the other service until this number remains."""
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "mixed"}
-    # Outside of these bounds it needs no metric.
+    # At these bounds, the autoscaler needs no metric.
     spec = {"scaleTargetRef": target, "minReplicas": replicas, "maxReplicas": replicas}
     made = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "spec": spec}
     made["metadata"] = {"name": "mixed"}
@@ -213,21 +213,21 @@ def autoscale(mixed: Release, replicas: int) -> None:
 
 @dataclass(frozen=True)
 class Rolled:
-    """What clients saw while replicas of the other service went."""
+    """The view of clients while replicas of the other service terminated."""
 
     load: Load
     exchanges: Exchanges
     old: set[str]
     new: set[str]
     all_go: bool
-    """Whether none of the replicas was left that clients had at first."""
+    """Whether all initial replicas of the clients terminated."""
 
     def seen(self, kind: object) -> Seen:
-        """What those of one kind saw."""
+        """Returns the results of clients of one kind."""
         return self.exchanges.seen(kind)
 
     def least(self, clients: int) -> int:
-        """How many of so many sessions ended at least."""
+        """Returns the minimum number of these sessions that ended."""
         return clients if self.all_go else 1
 
 
@@ -235,14 +235,14 @@ class Rolled:
     scope="module", params=["roll out", pytest.param("scale", marks=pytest.mark.nightly)]
 )
 def rolled(routed: Release, mixed: Release, request: pytest.FixtureRequest) -> Iterator[Rolled]:
-    """A roll-out for clients of all kinds, or an autoscaler that removes two replicas of three."""
+    """Runs clients of all kinds during a roll-out, or while an autoscaler removes two replicas of three."""
     rolls = request.param == "roll out"
     if not rolls:
         autoscale(mixed, 3)
     old = mixed.pods()
     kinds = {messages: 8, events: 4, calls: 4, talks: 4}
-    # The gateway prefers the replica with the fewest open requests. Streams that are spread unevenly can
-    # keep plain requests from a replica for as long as they last, so replicas are counted without streams.
+    # The gateway prefers the replica with the fewest open requests. Unevenly spread streams can keep plain
+    # requests from a replica for as long as they last, so the test counts replicas without streams.
     with routed.load(path="/mixed", rate=100.0) as load:
         for pod in old:
             load.wait_for(1, pod)
@@ -281,7 +281,7 @@ def test_an_end_of_replicas_fails_no_plain_request(rolled: Rolled) -> None:
 def test_an_end_of_replicas_closes_websockets_and_others_open(rolled: Rolled) -> None:
     seen = rolled.seen(messages)
     assert set(seen.ends) == {"closed"}
-    # Each of them at least once, if none of their replicas is left.
+    # Each session ends at least once if none of its replicas remains.
     assert seen.ends["closed"] >= rolled.least(8)
     assert seen.begun > seen.ends["closed"]
 
@@ -303,7 +303,7 @@ def test_an_end_of_replicas_ends_calls_that_stream_with_a_status(rolled: Rolled)
 
 
 def gateways(release: Release) -> dict[str, list[str]]:
-    """The containers of the gateway's pods."""
+    """Returns the containers of the gateway's pods."""
     return {
         pod["metadata"]["uid"]: sorted(x["containerID"] for x in pod["status"]["containerStatuses"])
         for pod in release.cluster.items(
@@ -315,7 +315,7 @@ def gateways(release: Release) -> dict[str, list[str]]:
 def change(
     release: Release, routes: list[dict], followed: Callable[[str], bool], urls: list[str]
 ) -> str:
-    """Upgrades to routes, and waits until each gateway follows them: how long that took."""
+    """Upgrades to routes, and waits until each gateway follows them; returns the duration."""
 
     def wait(url: str) -> float:
         eventually(lambda: followed(url), "the new routes", patience=ROLL_OUT)
@@ -333,7 +333,7 @@ def change(
 
 @pytest.mark.parametrize("number", [3_000, pytest.param(20_000, marks=pytest.mark.nightly)])
 def test_routes_change_under_load_without_new_gateways(routed: Release, number: int) -> None:
-    # Of CoreDNS, in a namespace of which the gateway may read nothing before.
+    # A Service of CoreDNS, in a namespace that the gateway previously could not read.
     added = {"name": "added", "path": {"exact": "/ready"}, "health": {"tcp": True}}
     added["service"] = {"name": "kube-dns", "namespace": "kube-system", "port": 8181}
     turned = [{**MIXED, "weight": 0}, {**NEXT, "weight": 1}]
@@ -358,7 +358,7 @@ def test_routes_change_under_load_without_new_gateways(routed: Release, number: 
         for what, (routes, followed) in changes.items():
             print(f"\n{what}: {change(routed, routes, followed, urls)}", end="")
         exchanges.wait_for_each(1)
-        # These heartbeats take longer than the time after which the gateway ends a silent stream.
+        # The interval of these heartbeats exceeds the gateway's limit for silent streams.
         beats = kinds[events] * (IDLE + 2)
         eventually(lambda: exchanges.seen(events).got >= beats, "heartbeats", patience=ROLL_OUT)
         load.wait_for(max(0, number - load.total), patience=ROLL_OUT)
@@ -374,15 +374,15 @@ TEAM = "team.test"
 
 
 class TeamClient(Client):
-    """Asks for the host of the route of the team."""
+    """Sends requests to the host of the team's route."""
 
     def ask(self, path: str, *arguments: Any, **options: Any) -> Reply:
-        """One request."""
+        """Sends one request."""
         return super().ask(path, *arguments, headers={"host": TEAM}, **options)
 
 
 def team_route(release: Release, *names: str) -> str:
-    """The HTTPRoute of the other namespace, to one of its services or to several alike."""
+    """Returns the HTTPRoute of the other namespace, to one of its services or to several equivalent ones."""
     parent = {"name": f"{release.name}-gateway", "namespace": release.cluster.namespace}
     backends = [{"name": name, "port": 8080, "weight": 1} for name in names]
     rules = [{"backendRefs": backends}]
@@ -393,7 +393,7 @@ def team_route(release: Release, *names: str) -> str:
 
 @pytest.fixture
 def objects(routed: Release, mixed: Release) -> Iterator[Release]:
-    """The platform with routes of objects in all namespaces, beside those of its values."""
+    """Yields the platform with routes from objects in all namespaces, in addition to those of its values."""
     definitions = str(gateway_api.definitions())
     mixed.cluster.kubectl("apply", "--server-side", "--filename", definitions)
     mixed.cluster.kubectl("wait", "--for=condition=Established", "crd", "--all")
@@ -410,7 +410,7 @@ def objects(routed: Release, mixed: Release) -> Iterator[Release]:
 
 
 def team(url: str) -> str:
-    """The version that answers for the host of the team, or the status of the error."""
+    """Returns the version that responds at the team's host, or the status of the error."""
     reply = ask(url, "/", headers={"host": TEAM})
     return reply.body.split()[1].decode() if reply.status == 200 else str(reply.status)
 
