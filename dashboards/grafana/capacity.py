@@ -55,8 +55,8 @@ BOARD.row(
     3,
     number(
         "Capacity used",
-        "How full are the replicas? Request rate as a share of the rate that the capacity model "
-        "predicts. Above 90% queues grow without bound: scale to *Replicas needed*.",
+        "How full are the replicas? Request rate as a share of the rate that the capacity model predicts. Above 90%, "
+        "queues grow without bound: scale to *Replicas needed*.",
         "percentunit",
         f"max(service:corelane_capacity_used:ratio{{{SERVICE}}})",
         limits=USED,
@@ -65,9 +65,8 @@ BOARD.row(
     ),
     number(
         "Spare request rate",
-        "How much more load fits? Requests per second that can be added at the present mix until "
-        "the target utilisation (70% by default). At 0 add replicas, or make a route in *Lane "
-        "time by route* cheaper.",
+        "How much more load fits? Requests per second that can be added at the current mix until the target "
+        "utilisation (70% by default). At 0, add replicas or make a route in *Lane time by route* cheaper.",
         "reqps",
         f"max(service:corelane_capacity_requests:rate{{{SERVICE}}})"
         f" * scalar(max(slo:corelane_capacity_used_objective:ratio{{{CLUSTER}}}))"
@@ -77,16 +76,16 @@ BOARD.row(
     ),
     number(
         "Replicas needed",
-        "How many replicas does the present load need? For the target utilisation. If it is more "
-        "than there are, scale out, or raise the upper bound of the autoscaler.",
+        "How many replicas does the current load need? Replicas needed for the target utilisation. If more are "
+        "needed than are running, scale out or raise the autoscaler's maximum.",
         "none",
         f"max(service:corelane_capacity_replicas:needed{{{SERVICE}}})",
         empty="no traffic",
     ),
     number(
         "Missing replicas",
-        "Are there too few? Replicas needed minus ready replicas; below 0 some are spare. Above 0 "
-        "scale out. Pending pods mean that the cluster has no whole CPUs left.",
+        "Are there too few replicas? Replicas needed minus ready replicas; a value below 0 means spare replicas. "
+        "Above 0, scale out. Pending pods mean that the cluster has no whole CPUs left.",
         "none",
         f"max(service:corelane_capacity_replicas:needed{{{SERVICE}}}) - sum(corelane_ready{{{SERVICE}}})",
         limits=Limits(1, 2),
@@ -94,9 +93,8 @@ BOARD.row(
     ),
     number(
         "Predicted / measured capacity",
-        "Is the model right? 0.8 to 1.5 is normal: at low load each request wakes its lane, which "
-        "the model leaves out. Far above, lanes lose CPU time (*Lanes*), or spend it on new "
-        "connections and TLS handshakes.",
+        "Is the model right? 0.8 to 1.5 is normal, because the model omits wake-ups at low load. At a much higher "
+        "ratio, lanes lose CPU time (*Lanes*) or spend it on new connections and TLS handshakes.",
         "none",
         f"max(service:corelane_capacity_requests:rate{{{SERVICE}}}) / ({MEASURED})",
         limits=Limits(1.5, 3),
@@ -105,8 +103,9 @@ BOARD.row(
     ),
     number(
         "Replica imbalance",
-        "Is the load spread evenly? The busiest replica over the mean, in 5 minutes, once one is 30% "
-        "busy. Above 1.6 one is full before the others: *Request share by replica* in *Gateway*.",
+        "Is the load spread evenly? Load of the busiest replica relative to the mean, over 5 minutes, once a replica "
+        "is 30% busy. Above 1.6, one replica saturates before the others: see *Request share by replica* in "
+        "*Gateway*.",
         "none",
         f"max(service:corelane_lane_busy:imbalance_rate5m{{{SERVICE}}}) and on ()"
         f" max(pod:corelane_lane_busy:ratio_rate1m{{{SERVICE}}}) > 0.3",
@@ -120,8 +119,8 @@ BOARD.row(
     8,
     lines(
         "Request rate and capacity",
-        "How far is the load from the limit? Request rate, predicted capacity, and capacity "
-        "measured from busy time. Scale out before the rate reaches two thirds of it.",
+        "How far is the load from the limit? Request rate, predicted capacity, and capacity measured from busy time. "
+        "Scale out before the rate reaches two thirds of the capacity.",
         "reqps",
         {
             "request rate": f"sum(pod:corelane_requests:rate1m{{{SERVICE}}})",
@@ -132,9 +131,9 @@ BOARD.row(
     ),
     lines(
         "Utilisation by replica",
-        "Which replica is full? Busy share of its lanes, measured and predicted. Measured far "
-        "above predicted: see *Predicted / measured capacity*. One replica above the others: "
-        "*Gateway*.",
+        "Which replica is full? Busy share of each replica's lanes, measured and predicted. If the measured share is "
+        "far higher than the predicted share, see *Predicted / measured capacity*. If one replica is above the "
+        "others, see *Request share by replica* in *Gateway*.",
         "percentunit",
         {
             "{{pod}} measured": f"pod:corelane_lane_busy:ratio_rate1m{{{POD}}}",
@@ -146,9 +145,9 @@ BOARD.row(
     ),
     lines(
         "Replicas wanted, ready and allowed",
-        "Does the autoscaler follow the load? Replicas that the load requires with its trend and "
-        "spare ones, that are ready, that the autoscaler wants, and its maximum. The last two are "
-        "from kube-state-metrics. At the maximum: dashboards/runbooks/lanes.md.",
+        "Does the autoscaler follow the load? Replicas that the load requires (with trend and spares), ready "
+        "replicas, replicas that the autoscaler wants, and its maximum. kube-state-metrics provides the last two. If "
+        "the autoscaler is at its maximum, see dashboards/runbooks/lanes.md.",
         "none",
         {
             "required": f"max(service:corelane_replicas_required:count{{{SERVICE}}})",
@@ -164,8 +163,8 @@ BOARD.row(
     8,
     cells(
         "Lane time by route",
-        "Which route uses the capacity? Lanes that each route keeps busy: rate times lane time "
-        "per request. Long computations belong on blocking threads.",
+        "Which route uses the capacity? Number of lanes that each route keeps busy: rate times lane time per "
+        "request. Move long computations to blocking threads.",
         (
             Column("route", "Route"),
             Column("method", "Method"),
@@ -181,9 +180,9 @@ BOARD.row(
     ),
     lines(
         "Queue time: measured and predicted",
-        "Does queueing match the model? Measured 99th percentile and mean, and the mean for random "
-        "arrivals (Pollaczek–Khinchine). A measured mean above the prediction means bursts, or "
-        "requests on too few lanes: *Lanes*.",
+        "Does queueing match the model? Measured 99th percentile and mean, and the mean predicted for random "
+        "arrivals (Pollaczek–Khinchine). If the measured mean is higher, requests come in bursts or use too few "
+        "lanes: see *Lanes*.",
         "s",
         {
             "measured p99": f"max(pod_lane:corelane_request_phase_queue_seconds:p99_rate5m{{{SERVICE}}})",
@@ -194,9 +193,8 @@ BOARD.row(
     ),
     lines(
         "Other limits used",
-        "Is a limit other than CPU close? Connections, open files, queue and slots of the fullest "
-        "replica. At 100% the next one is rejected: raise limits.connections, nofile, limits.queue "
-        "or limits.slots.",
+        "Is a limit other than CPU close? Connections, open files, queue and slots of the fullest replica. At 100%, "
+        "the replica rejects new ones: raise limits.connections, nofile, limits.queue or limits.slots.",
         "percentunit",
         {
             "connections": limit_used(
@@ -216,9 +214,9 @@ BOARD.row(
     7,
     lines(
         "CPUs held and used",
-        "What do the replicas cost? CPUs of all lanes, those that are busy, and those that the "
-        "load requires, with queues and refused requests. Required above held: requests wait. Held "
-        "far above required: lower the autoscaler's minimum, or shorten its window for scaling down.",
+        "What do the replicas cost? CPUs of all lanes, busy CPUs, and CPUs required by the load, including queued "
+        "and refused requests. If required exceeds held, requests wait. If held is much higher, lower the "
+        "autoscaler's minimum or shorten its scale-down window.",
         "none",
         {
             "held": f"count(corelane_lane_info{{{SERVICE}}})",
@@ -228,9 +226,8 @@ BOARD.row(
     ),
     lines(
         "Replicas needed and ready",
-        "How many replicas are needed for the target utilisation and for the latency objective, "
-        "and how many are ready? If more are needed for longer than a start takes, see *Replicas "
-        "wanted, ready and allowed*.",
+        "How many replicas are needed for the target utilisation and for the latency objective, and how many are "
+        "ready? If more replicas are needed for longer than a start takes, see *Replicas wanted, ready and allowed*.",
         "none",
         {
             "needed": f"max(service:corelane_capacity_replicas:needed{{{SERVICE}}})",
@@ -240,8 +237,8 @@ BOARD.row(
     ),
     number(
         "Replica hours in 24 h",
-        "What did a day cost? Replicas times hours, of the last 24 hours or of what Prometheus has. "
-        "With the CPUs of a replica and the price of a CPU it is the bill.",
+        "What did a day cost? Replica hours of the last 24 hours, or of the data that Prometheus holds. Multiply the "
+        "value by the CPUs per replica and the CPU price to get the bill.",
         "none",
         f"sum(sum_over_time(corelane_ready{{{SERVICE}}}[1d:1m])) / 60",
         empty="no replicas",
@@ -254,15 +251,15 @@ BOARD.row(
     7,
     lines(
         "Replicas needed for more load",
-        "What would growth need? Replicas for one, two and four times the load. Check that the "
-        "cluster has as many whole CPUs; nodes take longest to add.",
+        "What would growth need? Replicas needed for one, two and four times the load. Check that the cluster has "
+        "enough whole CPUs, because new nodes take longest to add.",
         "none",
         {f"{factor} × the load": needed(factor) for factor in (1, 2, 4)},
     ),
     lines(
         "Capacity used in 4 hours",
-        "When is the platform full? The trend of 2 hours continued for 4 hours, at most 200%. "
-        "Above 100% requests will be shed: scale out now.",
+        "When is the platform full? Capacity used, with the 2-hour trend extrapolated for 4 hours, at most 200%. "
+        "Above 100%, replicas will shed requests: scale out now.",
         "percentunit",
         {
             "in 4 hours": "clamp(predict_linear("
@@ -273,9 +270,9 @@ BOARD.row(
     ),
     lines(
         "Utilisation limit for the latency objective",
-        "How full may a replica be? The utilisation up to which random arrivals of the present mix "
-        "meet the latency objective, and the present one. At a limit of 0 a single request takes "
-        "too long, and more replicas do not help.",
+        "How full may a replica be? Highest utilisation at which random arrivals of the current mix meet the latency "
+        "objective, and the current utilisation. At a limit of 0, a single request takes too long, and more replicas "
+        "do not help.",
         "percentunit",
         {
             "limit": f"min(pod:corelane_capacity_latency_used:ratio{{{SERVICE}}})",

@@ -23,15 +23,15 @@ def by_lane(gauge: str) -> str:
 BOARD = Board(
     uid="corelane-connections",
     title="Corelane / Connections",
-    description="Connections of each lane: how many, where they are placed, parked and moved, and which are rejected.",
+    description="Number of connections per lane, how lanes place, park and move them, and rejected connections.",
 )
 
 BOARD.row(
     3,
     number(
         "Connection limit used",
-        "Is there room for more clients? Open connections of the fullest replica as a share of "
-        "limits.connections. At 100% further ones are rejected with 503.",
+        "Is there room for more clients? Open connections of the fullest replica as a share of limits.connections. "
+        "At 100%, the replica rejects new connections with 503.",
         "percentunit",
         f"max(sum by (pod) (corelane_connections{{{POD}}})"
         f" / on (pod) group_left () max by (pod) (corelane_config_connections{{{POD}}}))",
@@ -40,15 +40,16 @@ BOARD.row(
     ),
     number(
         "Rejected connections",
-        "Are clients turned away? Connections per second that were rejected because of a limit or a "
-        "failed accept. *Lanes* shows all reasons.",
+        "Are clients turned away? Connections per second rejected because of a limit or a failed accept. *Lanes* "
+        "shows all reasons.",
         "cps",
         sum_rate("corelane_connections_refused_total", POD + ', reason=~"limit|accept_error"'),
         limits=NONZERO,
     ),
     number(
         "Parked share",
-        "How many connections are idle? Share of connections that are parked, which need little memory.",
+        "How many connections are idle? Share of connections that are parked. A parked connection needs little "
+        "memory.",
         "percentunit",
         f"sum(corelane_connections_parked{{{POD}}}) / (sum(corelane_connections{{{POD}}}) > 0)",
         empty="none open",
@@ -62,24 +63,24 @@ def _placement(board: Board) -> None:
         7,
         lines(
             "Connections by lane",
-            "Are connections spread evenly? Open connections, including parked ones. Alike with "
-            "least-loaded; at random with hashed. For a proxy in front of few pods choose least-loaded.",
+            "Are connections spread evenly? Open connections, including parked connections. The lines are close "
+            "together with least-loaded and random with hashed. Behind a proxy with few pods, choose least-loaded.",
             "none",
             {LANE: by_lane("corelane_connections")},
             ranked=True,
         ),
         lines(
             "Accepted connections by lane",
-            "Do clients keep their connections? Connections accepted per second. A rate close to the "
-            "request rate means that clients or a proxy disable keep-alive.",
+            "Do clients keep their connections? Connections accepted per second. If the rate is close to the request "
+            "rate, clients or a proxy disable keep-alive.",
             "cps",
             {LANE: sum_rate("corelane_connections_accepted_total", POD, "pod, lane")},
             ranked=True,
         ),
         lines(
             "Lane imbalance by pod",
-            "Which pod is uneven? The busiest lane over the mean, in 5 minutes, while a lane is over 30% "
-            "busy. Above 1.6 with few long-lived connections: placement least-loaded.",
+            "Which pod is uneven? Load of the busiest lane relative to the pod's mean over 5 minutes, while a lane "
+            "is over 30% busy. Above 1.6 with few long-lived connections, use placement least-loaded.",
             "none",
             {"{{pod}}": IMBALANCE},
             limits=UNEVEN,
@@ -90,22 +91,23 @@ def _placement(board: Board) -> None:
         7,
         lines(
             "Placed connections by lane",
-            "Where does the acceptor put connections? Per second; only with placement least-loaded. It "
-            "follows *Expected work by lane*.",
+            "Where does the acceptor place connections? Connections placed per second, only with placement "
+            "least-loaded. The placement follows *Expected work by lane*.",
             "cps",
             {LANE: sum_rate("corelane_connections_placed_total", POD, "pod, lane")},
         ),
         lines(
             "Stolen connections by lane",
-            "Do idle lanes take over work? Connections per second taken from the inbox of a busy lane; "
-            "only with least-loaded. As many as placed: costs differ from the load table.",
+            "Do idle lanes take over work? Connections per second taken from the inbox of a busy lane, only with "
+            "least-loaded. If almost all placed connections are stolen, requests cost more or less than the load "
+            "table expects.",
             "cps",
             {LANE: sum_rate("corelane_connections_stolen_total", POD, "pod, lane")},
         ),
         lines(
             "Connections waiting for a lane",
-            "Does a lane fail to accept? Connections in each lane's inbox; only with least-loaded. "
-            "Above 0 for long: look for a stall.",
+            "Does a lane fail to accept? Connections in each lane's inbox, only with least-loaded. If the value "
+            "stays above 0, look for a stall.",
             "none",
             {LANE: by_lane("corelane_connections_queued")},
             limits=Limits(10, 100),
@@ -119,9 +121,9 @@ def _idle(board: Board) -> None:
         7,
         lines(
             "Parked connections",
-            "How many connections are idle? Connections idle for longer than park_after, the others, and "
-            "those of WebSockets. Many unparked with few requests: HTTP/2, upgrades, or requests that "
-            "hang.",
+            "How many connections are idle? Connections idle for longer than park_after, other HTTP connections, and "
+            "WebSocket connections. Many unparked connections with few requests mean HTTP/2, upgrades, or requests "
+            "that hang.",
             "none",
             {
                 "{{pod}} parked": f"sum by (pod) (corelane_connections_parked{{{POD}}})",
@@ -133,8 +135,8 @@ def _idle(board: Board) -> None:
         ),
         lines(
             "Wakes by reason",
-            "Why do parked connections wake? Per second: bytes from the client, a deadline, or a drain. "
-            "Mostly deadlines: clients do not return before timeouts.idle.",
+            "Why do parked connections wake? Wakes per second because of client bytes, a deadline or a drain. If "
+            "most wakes are deadlines, clients do not return before timeouts.idle.",
             "cps",
             {
                 "{{reason}}": raised(
@@ -157,9 +159,9 @@ def _idle(board: Board) -> None:
         7,
         lines(
             "Moves by reason",
-            "Why do connections change lanes? Per second: after a wake, or in use from a busier lane "
-            "(busy, saturated). Constant busy or saturated moves do not help: see *Moving plans*; "
-            "moving = parked-only disables them.",
+            "Why do connections change lanes? Moves per second: after a wake, or of active connections away from a "
+            "busy lane (busy, saturated). Constant busy or saturated moves do not help: see *Moving plans*. Use "
+            "moving = parked-only to disable them.",
             "cps",
             {
                 "{{reason}}": raised(
@@ -169,17 +171,17 @@ def _idle(board: Board) -> None:
         ),
         lines(
             "Connections in transit",
-            "Are connections stuck between lanes? Left one lane and not yet on another. Above 0 for "
-            "long: the target lane stalls and its clients wait.",
+            "Are connections stuck between lanes? Connections that left a lane but have not arrived at another lane. "
+            "If the value stays above 0, the target lane stalls and its clients wait.",
             "none",
             {"{{pod}}": f"sum by (pod) (corelane_connections_in_transit{{{POD}}})"},
             limits=Limits(1, 100),
         ),
         lines(
             "Moving plans",
-            "Does moving connections in use help? Plans by outcome: lanes more even (helped), nothing "
-            "moved (futile), as uneven as before (no_help). One hot connection cannot be balanced: use "
-            "more connections. Only with moving = active.",
+            "Does moving active connections help? Plans by outcome: the lanes became more even (helped), nothing "
+            "moved (futile), or the lanes stayed uneven (no_help). A single hot connection cannot be balanced, so "
+            "use more connections. Requires moving = active.",
             "none",
             {
                 "{{outcome}}": raised(

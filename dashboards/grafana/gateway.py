@@ -90,8 +90,8 @@ BOARD.row(
     ),
     number(
         "Error rate",
-        "Do clients get errors? Share of 5xx responses. Above 0.1% compare with *Error rate* in "
-        "*Overview*: the replicas sent them, or the gateway itself.",
+        "Do clients get errors? Share of 5xx responses. Above 0.1%, compare it with *Error rate* in *Overview* to "
+        "see whether the replicas or the gateway itself sent the errors.",
         "percentunit",
         gateway_error_rate(),
         limits=Limits(0.001, 0.01),
@@ -100,8 +100,8 @@ BOARD.row(
     ),
     number(
         "Request latency p99",
-        "How slow is it for clients? From a request's first byte to its response's last. Above the "
-        "threshold see *Request latency: gateway and replicas*.",
+        "How slow is the platform for clients? Time from a request's first byte to its response's last byte. Above "
+        "the threshold, see *Request latency: gateway and replicas*.",
         "ms",
         quantile(0.99, "envoy_http_downstream_rq_time", GATEWAY),
         limits=Limits(100, 250),
@@ -109,8 +109,8 @@ BOARD.row(
     ),
     number(
         "Healthy replicas",
-        "Does the gateway use all replicas? Share of known replicas that are healthy, the worst "
-        "gateway. Below 50% Envoy sends to all of them (panic). See *Upstream membership*.",
+        "Does the gateway use all replicas? Share of known replicas that are healthy, at the worst gateway. Below "
+        "50%, Envoy sends requests to all replicas (panic). See *Upstream membership*.",
         "percentunit",
         f"min({STATS}_membership_healthy{{{UPSTREAM}}}"
         f" / ({STATS}_membership_total{{{UPSTREAM}}} > 0))",
@@ -119,17 +119,17 @@ BOARD.row(
     ),
     number(
         "Ejected replicas",
-        "Does a replica fail requests although its probe passes? Replicas that outlier detection "
-        "ejects, the worst gateway. Above 0 for over a minute: its status codes in *Service*, then "
-        "its log.",
+        "Does a replica fail requests although its probe passes? Replicas ejected by outlier detection, at the worst "
+        "gateway. If the value is above 0 for over a minute, check the replica's status codes in *Service* and its "
+        "log.",
         "none",
         f"max({EJECTIONS}_active{{{UPSTREAM}}})",
         limits=NONZERO,
     ),
     number(
         "Retry rate",
-        "How many requests are repeated? Retries as a share of requests to replicas. Above 1% "
-        "users do not notice yet, but replicas carry more: see *Retries*.",
+        "How many requests are retried? Retries as a share of requests to replicas. Above 1%, users do not notice "
+        "yet, but replicas get extra load: see *Retries*.",
         "percentunit",
         f"{upstream('upstream_rq_retry')} / ({upstream('upstream_rq_total')} > 0)",
         limits=Limits(0.001, 0.01),
@@ -138,17 +138,16 @@ BOARD.row(
     ),
     number(
         "Overload actions active",
-        "Is the gateway short of memory or connections? Active actions of the overload manager: "
-        "shorter timeouts, no keep-alive, rejected requests. See *Overload pressure*; add memory "
-        "or gateways.",
+        "Is the gateway short of memory or connections? Active actions of the overload manager: shorter timeouts, no "
+        "keep-alive, rejected requests. See *Overload pressure*, and add memory or gateways.",
         "none",
         f"count({{{ACTIONS}, {GATEWAY}}} > 0) or 0 * count({{{ACTIONS}, {GATEWAY}}})",
         limits=NONZERO,
     ),
     number(
         "Open circuit breakers",
-        "Is a limit to the replicas reached? Breakers for connections, pending requests, requests, "
-        "retries and pools. Above 0 the excess gets 503 at once: see *Upstream connections*.",
+        "Is a limit for the replicas reached? Open breakers for connections, pending requests, requests, retries and "
+        "pools. Above 0, excess requests get 503 immediately: see *Upstream connections*.",
         "none",
         f'sum({{__name__=~"{CIRCUITS}", {UPSTREAM}}})',
         limits=NONZERO,
@@ -159,8 +158,8 @@ BOARD.row(
     8,
     lines(
         "Request share by replica",
-        "Is the load spread evenly? With least-request and equal replicas the lines are alike. A "
-        "replica near 0 is new or not in the load balancing.",
+        "Is the load spread evenly? With least-request and equal replicas, the lines are close together. A replica "
+        "near 0 is new or excluded from load balancing.",
         "percentunit",
         {
             "{{pod}}": f"sum by (pod) (pod:corelane_requests:rate1m{{{POD}}})"
@@ -171,9 +170,9 @@ BOARD.row(
     ),
     lines(
         "Request share / share by load report",
-        "Does load go where there is room? Above 1.25 a replica gets more than its load report "
-        "(ORCA) would give it, below 0.8 less. If that lasts with least-request, the policy "
-        "load-aware evens it out: gateway/balancing.md.",
+        "Does load go to replicas with spare capacity? Above 1.25, a replica gets more requests than its load report "
+        "(ORCA) suggests; below 0.8, fewer. If the imbalance lasts with least-request, use the policy load-aware: "
+        "see gateway/balancing.md.",
         "none",
         {
             "{{pod}}": f"({SHARE}) / on (pod)"
@@ -184,8 +183,8 @@ BOARD.row(
     ),
     lines(
         "Request latency: gateway and replicas",
-        "What does the gateway add? Median and 99th percentile; the gateway's include the transfer "
-        "of the response. A large difference is waiting for connections, retries, or too little CPU.",
+        "What does the gateway add? Median and 99th percentile. The gateway's figures include the transfer of the "
+        "response. A large difference comes from waits for connections, retries or too little CPU.",
         "s",
         {
             "gateway p50": gateway_quantile(0.5),
@@ -203,9 +202,8 @@ BOARD.row(
     8,
     lines(
         "Retries",
-        "Do retries help? Retries per second, how many succeeded, and those not made because of "
-        "the retry budget or the limit of attempts. If the budget is exhausted, users get the "
-        "errors: *Upstream membership*, then *Service*.",
+        "Do retries help? Retries per second, successful retries, and retries prevented by the retry budget or the "
+        "attempt limit. If the budget is exhausted, users get the errors: see *Upstream membership*, then *Service*.",
         "reqps",
         {
             "retries": upstream("upstream_rq_retry"),
@@ -217,9 +215,8 @@ BOARD.row(
     ),
     lines(
         "Upstream membership",
-        "Which replicas can be used? Known, healthy, excluded and ejected replicas. Outside a "
-        "rollout all should be healthy. Ejected: requests fail. Unhealthy: /readyz of the replica "
-        "shows why.",
+        "Which replicas can be used? Known, healthy, excluded and ejected replicas. Outside a rollout, all should be "
+        "healthy. Ejected replicas failed requests. For unhealthy replicas, /readyz shows the reason.",
         "none",
         {
             "known": f"max({STATS}_membership_total{{{UPSTREAM}}})",
@@ -232,9 +229,8 @@ BOARD.row(
     ),
     lines(
         "Upstream connections",
-        "Are there enough connections? Connections, requests in flight and pending, and requests "
-        "rejected at a limit (overflow). If requests stay pending, raise upstream.limits, or "
-        "check why the replicas are slow.",
+        "Are there enough connections? Connections, requests in flight, pending requests, and requests rejected at a "
+        "limit (overflow). If requests stay pending, raise upstream.limits or check why the replicas are slow.",
         "none",
         {
             "connections": f"sum({STATS}_upstream_cx_active{{{UPSTREAM}}})",
@@ -249,9 +245,8 @@ BOARD.row(
     ),
     lines(
         "CPU time per request",
-        "Did a change make requests more expensive? CPU time of replicas and of gateways; Envoy's "
-        "comes from the node tuner or the kubelet (cAdvisor). About 26 µs at the gateway is normal: "
-        "gateway/cost.md.",
+        "Did a change make requests more expensive? CPU time of replicas and gateways. The node tuner or the kubelet "
+        "(cAdvisor) provides Envoy's CPU time. About 26 µs at the gateway is normal: see gateway/cost.md.",
         "s",
         {
             "replicas": sum_rate("process_cpu_seconds_total", SERVICE)
@@ -267,9 +262,9 @@ BOARD.row(
     7,
     lines(
         "Connection failures",
-        "Can the gateway reach the replicas? Failed connections per second, and connections that "
-        "a replica closed during a request. For longer than a minute: the gateway still knows a "
-        "replica that is gone, see *Endpoints*.",
+        "Can the gateway reach the replicas? Failed connections per second, and connections that a replica closed "
+        "during a request. If failures last longer than a minute, the gateway still uses a replica that is gone: see "
+        "*Endpoints*.",
         "cps",
         {
             "refused or unreachable": upstream("upstream_cx_connect_fail"),
@@ -280,8 +275,8 @@ BOARD.row(
     ),
     lines(
         "Request failures",
-        "Are requests cut off? Requests per second that timed out or were reset. Timeouts mean "
-        "that a replica is silent for longer than upstream.timeout: *Service*.",
+        "Are requests cut off? Requests per second that timed out or were reset. Timeouts mean that a replica sends "
+        "nothing for longer than upstream.timeout: see *Service*.",
         "reqps",
         {
             "timed out": sum_rate("envoy_http_downstream_rq_idle_timeout", GATEWAY),
@@ -293,8 +288,8 @@ BOARD.row(
     ),
     lines(
         "Health checks",
-        "Do replicas pass their health checks? Checks per second by result. If they fail for "
-        "longer than a rollout, /readyz on the replica's admin port shows the reason.",
+        "Do replicas pass their health checks? Checks per second by result. If checks fail for longer than a "
+        "rollout, /readyz on the replica's admin port shows the reason.",
         "ops",
         {
             "passed": upstream("health_check_success"),
@@ -308,8 +303,9 @@ BOARD.row(
     7,
     lines(
         "Ejections by reason",
-        "Why are replicas ejected? 5xx responses; or connection failures, resets and silence in a row; "
-        "and ejections not made because too many are out. See the replica's log and /lanes.",
+        "Why are replicas ejected? Ejections for 5xx responses, ejections for consecutive connection failures, "
+        "resets or timeouts, and ejections skipped because too many replicas are out. See the replica's log and "
+        "/lanes.",
         "none",
         {
             "failure percentage": sum_increase(
@@ -324,8 +320,8 @@ BOARD.row(
     ),
     lines(
         "Endpoints",
-        "Does the gateway know the replicas? Endpoints in the agent's files by cluster and state. Healthy "
-        "should equal the ready pods and follow a rollout: gateway/endpoints.md.",
+        "Does the gateway know the replicas? Endpoints in the agent's files by cluster and state. The healthy "
+        "endpoints should equal the ready pods and follow a rollout: see gateway/endpoints.md.",
         "none",
         {
             "{{envoy_cluster_name}} {{state}}": "max by (envoy_cluster_name, state) "
@@ -335,9 +331,9 @@ BOARD.row(
     ),
     lines(
         "Endpoint data age",
-        "Is the endpoint list current? Time since each agent last heard from the API server, of the service that it "
-        "has not heard of for longest. After minutes new pods get no requests: the agent's log, its RBAC rights, the "
-        "API server.",
+        "Is the endpoint list current? Time since each agent last received data from the API server, for the service "
+        "with the oldest data. After minutes, new pods get no requests: check the agent's log, its RBAC permissions "
+        "and the API server.",
         "s",
         {
             "{{pod}}": "time() - min by (pod) "
@@ -352,8 +348,8 @@ BOARD.row(
     7,
     lines(
         "Client connections",
-        "How many clients are there? Connections and requests in flight. If connections only "
-        "grow, see *Overload pressure*.",
+        "How many clients are there? Connections and requests in flight. If the number of connections keeps growing, "
+        "see *Overload pressure*.",
         "none",
         {
             "connections": f"sum(envoy_http_downstream_cx_active{{{GATEWAY}}})",
@@ -362,8 +358,8 @@ BOARD.row(
     ),
     lines(
         "Responses by status class",
-        "Which responses do clients get? Growing 4xx: a client changed. 5xx: *Overview*. The access "
-        "log has the path and the response flags.",
+        "Which responses do clients get? Responses per second by status class. If 4xx grows, a client changed. If "
+        "5xx grows, see *Overview*. The access log contains the path and the response flags.",
         "reqps",
         {
             "{{envoy_response_code_class}}xx": sum_rate(
@@ -375,8 +371,8 @@ BOARD.row(
     ),
     lines(
         "Client failures",
-        "Do clients misbehave? Connections and requests per second that ended early. Many protocol "
-        "errors or header timeouts come from broken or hostile clients: gateway/security.md.",
+        "Do clients misbehave? Connections and requests per second that ended early. Many protocol errors or header "
+        "timeouts come from broken or hostile clients: see gateway/security.md.",
         "ops",
         {
             "protocol error": sum_rate("envoy_http_downstream_cx_protocol_error", GATEWAY),
@@ -392,9 +388,8 @@ BOARD.row(
     7,
     lines(
         "Overload pressure",
-        "How close is the gateway to its limits? Memory and connections in use. Above 90% it "
-        "shortens timeouts, then disables keep-alive, then rejects requests: add memory or "
-        "gateways.",
+        "How close is the gateway to its limits? Memory and connections in use. Above 90%, the gateway shortens "
+        "timeouts, then disables keep-alive, then rejects requests: add memory or gateways.",
         "percent",
         # There is one series for memory, which overload.monitor of the chart selects.
         {
@@ -407,8 +402,8 @@ BOARD.row(
     ),
     lines(
         "Memory",
-        "Does Envoy leak memory? Allocated and resident memory. It should be level after an hour; "
-        "slow clients and many connections need buffers.",
+        "Does Envoy leak memory? Allocated and resident memory. Memory should be stable after an hour. Slow clients "
+        "and many connections need buffers.",
         "bytes",
         {
             "{{pod}} allocated": f"max by (pod) (envoy_server_memory_allocated{{{GATEWAY}}})",
@@ -418,8 +413,8 @@ BOARD.row(
     ),
     bars(
         "Certificate expiry",
-        "When does a certificate expire? Days until the first certificate of each gateway expires; "
-        "only with TLS. Below a week nobody has renewed it: dashboards/runbooks/certificate.md.",
+        "When does a certificate expire? Days until the first certificate of each gateway expires, only with TLS. "
+        "Below a week, the renewal failed: see dashboards/runbooks/certificate.md.",
         "d",
         # Without a certificate, Envoy shows the largest 32-bit number.
         {

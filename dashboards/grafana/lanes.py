@@ -8,7 +8,7 @@ from grafana.queries import POD, POD_ROUTE, quantile, raised, rate, sum_increase
 BOARD = Board(
     uid="corelane-lanes",
     title="Corelane / Lanes",
-    description="Utilisation and queue of each lane, and the routes that hold it.",
+    description="Utilisation and queue of each lane, and the routes that hold the lane.",
 )
 
 BUSY = Limits(0.7, 0.9)
@@ -32,8 +32,8 @@ BOARD.row(
     3,
     number(
         "Busiest lane",
-        "Is a core full? Busy share of the busiest lane in the last minute. Above 90% its queue "
-        "grows without bound: compare with the other lanes of its pod.",
+        "Is a core full? Busy share of the busiest lane in the last minute. Above 90%, its queue grows without "
+        "bound: compare the lane with the other lanes of its pod.",
         "percentunit",
         f"max({UTILISATION})",
         limits=BUSY,
@@ -41,9 +41,9 @@ BOARD.row(
     ),
     number(
         "Lane imbalance",
-        "Is the load of a pod spread evenly? The busiest lane over the mean, in 5 minutes, the "
-        "worst pod with a lane over 30% busy. Above 1.6 with few long-lived connections set "
-        "placement to least-loaded.",
+        "Is the load of a pod spread evenly? Load of the busiest lane relative to the mean over 5 minutes, in the "
+        "worst pod with a lane over 30% busy. Above 1.6 with few long-lived connections, set placement to "
+        "least-loaded.",
         "none",
         f"max({IMBALANCE})",
         limits=UNEVEN,
@@ -52,49 +52,49 @@ BOARD.row(
     ),
     number(
         "Highest expected work",
-        "How long does a new request wait? Expected time for the queued and running work of the "
-        "fullest lane, from its load table. At timeouts.request new requests get 503: see *Load "
-        "table*.",
+        "How long does a new request wait? Expected time for the queued and running work of the fullest lane, from "
+        "its load table. Once it reaches timeouts.request, new requests get 503: see *Load table*.",
         "s",
         f"max(corelane_lane_expected_seconds{{{POD}}})",
         limits=WAIT,
     ),
     number(
         "Queued requests",
-        "Do requests wait? Requests waiting for a slot on any lane. Near limits.queue the next one "
-        "gets 503: *Capacity* shows whether replicas help, *Stalled lanes* a single cause.",
+        "Do requests wait? Requests waiting for a slot on any lane. Near limits.queue, new requests get 503. "
+        "*Capacity* shows whether more replicas help, and *Stalled lanes* shows whether a single handler is the "
+        "cause.",
         "none",
         f"sum(corelane_requests_queued{{{POD}}})",
         limits=Limits(100, 1000),
     ),
     number(
         "Stalled lanes",
-        "Does a handler block a lane? Lanes held by one handler for longer than timeouts.stall; "
-        "all its other requests wait. *Stalls by route* names the route.",
+        "Does a handler block a lane? Lanes held by one handler for longer than timeouts.stall, while all other "
+        "requests on the lane wait. *Stalls by route* shows the route.",
         "none",
         f"sum(corelane_lane_stalled{{{POD}}})",
         limits=NONZERO,
     ),
     number(
         "Shed requests",
-        "Are requests rejected for overload? Requests per second that got 503 for a full queue. "
-        "All pods: *Capacity*. One pod: its lanes below, and its node in *Nodes*.",
+        "Are requests rejected because of overload? Requests per second that got 503 because a queue was full. If "
+        "all pods shed, see *Capacity*. If one pod does, check its lanes below and its node in *Nodes*.",
         "reqps",
         sum_rate("corelane_requests_refused_total", POD + ', reason=~"queue_full|pool_full"'),
         limits=NONZERO,
     ),
     number(
         "Unpinned lanes",
-        "Do lanes have their own CPU? Lanes that may run on any CPU of their pod. Above 0 with "
-        "whole CPUs, neighbours take time from them: see *Nodes*.",
+        "Do lanes have their own CPU? Lanes that may run on any CPU of their pod. Above 0 in pods with whole CPUs, "
+        "neighbours take CPU time from these lanes: see *Nodes*.",
         "none",
         f'count(corelane_lane_info{{{POD}, pinned="false"}}) or vector(0)',
         limits=Limits(1, 1e9),
     ),
     number(
         "CPU time / busy time",
-        "Do lanes get their CPU? About 100% is normal; other threads add to it. Well below, "
-        "neighbours, the hypervisor or a quota take CPU time: *Nodes*.",
+        "Do lanes get their CPU? About 100% is normal, and other threads can raise it. If the value is much lower, "
+        "neighbours, the hypervisor or a quota take CPU time: see *Nodes*.",
         "percentunit",
         f"sum(rate(process_cpu_seconds_total{{{POD}}}[5m]))"
         f" / (sum(rate(corelane_lane_busy_seconds_total{{{POD}}}[5m])) > 0)",
@@ -108,8 +108,8 @@ BOARD.row(
     7,
     lines(
         "Utilisation by lane",
-        "Which core is busy? Busy share of each lane. One lane far above the others: *Connections*. "
-        "All near 100%: *Capacity*.",
+        "Which core is busy? Busy share of each lane. If one lane is far above the others, see *Connections*. If all "
+        "lanes are near 100%, see *Capacity*.",
         "percentunit",
         {LANE: UTILISATION},
         limits=BUSY,
@@ -118,8 +118,8 @@ BOARD.row(
     ),
     lines(
         "Expected work by lane",
-        "Where does work pile up? Expected time for queued and running work, from the load table. "
-        "A rising line gets more work than it does.",
+        "Where does work pile up? Expected time for queued and running work, from the load table. A rising line "
+        "means that the lane gets more work than it can handle.",
         "s",
         {LANE: by_lane("corelane_lane_expected_seconds")},
         limits=WAIT,
@@ -127,8 +127,8 @@ BOARD.row(
     ),
     lines(
         "Queue time p99 by lane",
-        "How long did requests wait? 99th percentile of the phase queue in 5 minutes. Long waits "
-        "on a lane that is not busy are stalls or expensive requests.",
+        "How long did requests wait? 99th percentile of the phase queue in 5 minutes. Long waits on a lane that is "
+        "not busy come from stalls or expensive requests.",
         "s",
         {LANE: f"pod_lane:corelane_request_phase_queue_seconds:p99_rate5m{{{POD}}}"},
         limits=WAIT,
@@ -141,7 +141,7 @@ BOARD.row(
     9,
     cells(
         "Lanes",
-        "What does each lane do now? CPU, utilisation and work. Rows of a pod should be alike. Many "
+        "What does each lane do now? CPU, utilisation and work. The lanes of a pod should look alike. Many "
         "connections with little work are harmless.",
         (
             Column("pod", "Pod", link=link("Nodes")),
@@ -167,9 +167,9 @@ BOARD.row(
     ),
     cells(
         "Load table",
-        "Which requests hold the lanes? Lane time of each route, its deviation, and the rate; their "
-        "product is the cost. Look for a time that grew with the last version. Click a route for "
-        "its phases.",
+        "Which requests hold the lanes? Lane time of each route, its deviation, and the request rate. Lane time "
+        "multiplied by rate is the cost. Look for a lane time that grew with the last version. Click a route for its "
+        "phases.",
         (
             Column(
                 "route", "Route", link=link("Service", "var-route=${__value.text:percentencode}")
@@ -199,24 +199,24 @@ BOARD.row(
     7,
     lines(
         "Slow lane's share of the CPU",
-        "How much of each CPU do expensive requests use? At the configured share with a busy lane "
-        "they starve: more replicas, or a larger slow_lanes.share.",
+        "How much of each CPU do expensive requests use? If a busy lane leaves them only the configured share, they "
+        "starve: add replicas or raise slow_lanes.share.",
         "percentunit",
         {LANE: f"pod_lane:corelane_slow_cpu:ratio_rate1m{{{POD}}}"},
         ranked=True,
     ),
     lines(
         "Expensive requests by lane",
-        "How many requests go to slow lanes? Per second. The load table decides by route: "
-        "*Load table* shows which. None with expensive routes: see slow_lanes.bound.",
+        "How many requests go to slow lanes? Requests per second. The load table decides for each route: see *Load "
+        "table*. If expensive routes exist but the rate is 0, check slow_lanes.bound.",
         "reqps",
         {LANE: sum_rate("corelane_slow_requests_total", POD, "pod, lane")},
         ranked=True,
     ),
     lines(
         "Waiting expensive requests",
-        "Do expensive requests wait? Requests in the queue of each slow lane. A rising line is more "
-        "work than the CPU has left: *Utilisation by lane*.",
+        "Do expensive requests wait? Requests in the queue of each slow lane. A rising line means more work than the "
+        "CPU can absorb: see *Utilisation by lane*.",
         "none",
         {LANE: by_lane("corelane_slow_requests_waiting")},
         limits=Limits(10, 100),
@@ -227,8 +227,8 @@ BOARD.row(
     7,
     lines(
         "Run-queue time of slow lanes",
-        "Do cheap requests displace expensive ones? Seconds per second for which a slow lane could run "
-        "and its CPU was busy. Expensive requests take longer by it.",
+        "Do cheap requests displace expensive requests? Seconds per second for which a slow lane could run but its "
+        "CPU was busy. Expensive requests take longer by this time.",
         "percentunit",
         {LANE: sum_rate("corelane_slow_run_queue_seconds_total", POD, "pod, lane")},
         limits=Limits(0.5, 0.8),
@@ -236,17 +236,17 @@ BOARD.row(
     ),
     lines(
         "Time left to slow lanes",
-        "Do lanes wait for their slow lanes? Seconds per second. Above 0: cheap requests would "
-        "take the whole CPU, and expensive ones get their share.",
+        "Do lanes wait for their slow lanes? Seconds of waiting per second. Above 0, cheap requests would use the "
+        "whole CPU, and the lane pauses them so that expensive requests get their share.",
         "percentunit",
         {LANE: sum_rate("corelane_slow_yielded_seconds_total", POD, "pod, lane")},
         limits=NONZERO,
     ),
     lines(
         "Work for other lanes",
-        "Do idle lanes help busy ones of the pod? Requests per second that a slow lane took, and "
-        "connections per second that a lane lent while a handler held it. Many stolen: connections are "
-        "unevenly placed. Many lent: handlers hold lanes.",
+        "Do idle lanes help busy lanes of the same pod? Requests per second stolen by a slow lane, and connections "
+        "per second lent by a lane whose handler held it. Many stolen requests mean uneven placement. Many lent "
+        "connections mean that handlers hold lanes.",
         "ops",
         {
             f"{LANE} stolen": sum_rate("corelane_slow_requests_stolen_total", POD, "pod, lane"),
@@ -260,8 +260,8 @@ BOARD.row(
     7,
     lines(
         "Phase duration p99",
-        "In which phase is the time spent? Queue, handler, and write (until the socket took the "
-        "last byte). Queue above handler: too few lanes, see *Capacity*. Long writes: slow clients.",
+        "In which phase is the time spent? Queue, handler, and write (until the socket accepts the last byte). If "
+        "queue exceeds handler, there are too few lanes: see *Capacity*. Long writes mean slow clients.",
         "s",
         {
             "{{phase}}": quantile(
@@ -279,8 +279,8 @@ BOARD.row(
     ),
     heat_map(
         "Handler time",
-        "How long do handlers take? One band for each kind of request. A new or rising band: "
-        "*Service*, by route.",
+        "How long do handlers take? Each kind of request forms one band. For a new or rising band, see the routes in "
+        "*Service*.",
         "s",
         sum_rate("corelane_request_phase_seconds_bucket", POD + ', phase="handler"', "le"),
     ),
@@ -291,16 +291,16 @@ BOARD.row(
     7,
     lines(
         "Stalls by route",
-        "Which handler blocks its lane? Handlers that held a lane for longer than timeouts.stall. "
-        "Code that blocks or computes for long belongs in corelane::blocking.",
+        "Which handler blocks its lane? Handlers that held a lane for longer than timeouts.stall. Use "
+        "corelane::blocking for code that blocks or computes for long.",
         "none",
         {"{{route}}": raised("route", sum_increase("corelane_stalls_total", POD_ROUTE, "route"))},
         limits=NONZERO,
     ),
     lines(
         "Rejected requests by reason",
-        "Why are requests rejected? Per second. queue_full, pool_full and request_timeout are "
-        "overload; invalid and uri_too_long are client errors. docs/admin.md lists the reasons.",
+        "Why are requests rejected? Rejections per second. queue_full, pool_full and request_timeout mean overload; "
+        "invalid and uri_too_long are client errors. docs/admin.md lists the reasons.",
         "reqps",
         {
             "{{reason}}": raised(
@@ -311,7 +311,7 @@ BOARD.row(
     ),
     lines(
         "Closed connections by reason",
-        "Why are connections rejected or closed? Per second. idle_timeout, age and requests are "
+        "Why are connections rejected or closed? Closed connections per second. idle_timeout, age and requests are "
         "normal; limit and accept_error keep clients out. docs/admin.md lists the reasons.",
         "cps",
         {
@@ -326,24 +326,24 @@ BOARD.row(
     7,
     lines(
         "Panics",
-        "Does the service have a bug? Handlers and response bodies that panicked; each is a 500. The "
-        "log has the panic and its route.",
+        "Does the service have a bug? Handlers and response bodies that panicked. Each panic causes a 500, and the "
+        "log contains the panic and its route.",
         "none",
         {"{{pod}}": sum_increase("corelane_panics_total", POD, "pod")},
         limits=NONZERO,
     ),
     lines(
         "Lane repins",
-        "Does the kubelet change the CPUs? Lanes that were pinned again. If it repeats, use "
-        "Guaranteed pods with integer CPU requests.",
+        "Does the kubelet change the CPUs? Lanes that were pinned again. If this happens repeatedly, use Guaranteed "
+        "pods with integer CPU requests.",
         "none",
         {"{{pod}}": sum_increase("corelane_lane_repins_total", POD, "pod")},
         limits=Limits(1, 10),
     ),
     lines(
         "Drain duration",
-        "Do drains finish? Time since a replica started to drain. At drain.deadline requests are "
-        "cut off; the log names what still hangs.",
+        "Do drains finish? Time since a replica started to drain. At drain.deadline, the replica aborts the "
+        "remaining requests, and the log lists them.",
         "s",
         {"{{pod}}": f"(time() - (corelane_drain_started_timestamp_seconds{{{POD}}} > 0))"},
         limits=Limits(15, 30),

@@ -39,8 +39,8 @@ BOARD.row(
     3,
     number(
         "Request rate (k6)",
-        "Does k6 send the intended load? Requests per second. If it is below the scenario's rate, "
-        "see *Dropped iterations*.",
+        "Does k6 send the intended load? Requests per second. If the rate is below the scenario's rate, see *Dropped "
+        "iterations*.",
         "reqps",
         REQUESTS,
         empty="no test",
@@ -57,8 +57,8 @@ BOARD.row(
     ),
     number(
         "Checks passed",
-        "Are the responses correct? Share of passed checks, the worst check. Below 100% k6's summary "
-        "names the check.",
+        "Are the responses correct? Share of passed checks, for the worst check. Below 100%, k6's summary shows "
+        "which check failed.",
         "percentunit",
         f"min(k6_checks_rate{{{K6}}})",
         limits=Limits(1, 0.99, falling=True),
@@ -67,8 +67,8 @@ BOARD.row(
     ),
     number(
         "Request latency p99 (k6)",
-        "How slow is it for clients? The slowest request name of k6. " + SINCE_START + " Far above "
-        "the gateway: the network, or k6's own machine.",
+        "How slow is the platform for clients? 99th percentile of k6's slowest request name. If it is much higher "
+        "than at the gateway, check the network and k6's machine. " + SINCE_START,
         "s",
         f"max(k6_http_req_duration_p99{{{K6}}})",
         limits=Limits(0.1, 0.25),
@@ -76,17 +76,16 @@ BOARD.row(
     ),
     number(
         "Dropped iterations",
-        "Could k6 keep its rate? Iterations per second that were not started for lack of a virtual "
-        "user. Above 0 the test measures k6 and its latencies are too good: add virtual users, or "
-        "run k6 on its own machine.",
+        "Could k6 keep its rate? Iterations per second that k6 did not start because no virtual user was free. Above "
+        "0, the test measures k6 and underestimates latency: add virtual users or run k6 on its own machine.",
         "ops",
         DROPPED,
         limits=NONZERO,
     ),
     number(
         "Utilisation of the busiest lane",
-        "How busy are the replicas? Above 90% the test measures the queue. Up to 70% is normal, "
-        "unless the test looks for the limit.",
+        "How busy are the replicas? Above 90%, the test measures the queue. Values up to 70% are normal unless the "
+        "test searches for the limit.",
         "percentunit",
         f"max(pod_lane:corelane_lane_busy:ratio_rate1m{{{SERVICE}}})",
         limits=Limits(0.7, 0.9),
@@ -98,8 +97,9 @@ BOARD.row(
     9,
     lines(
         "Request rate: k6, gateway, replicas",
-        "Do all requests arrive? Gateway below k6: they are lost in transit. Replicas above the "
-        "gateway: retries. Replicas below: the gateway answers itself.",
+        "Do all requests arrive? If the gateway's rate is lower than k6's, requests are lost in transit. If the "
+        "replicas' rate is higher than the gateway's, the gateway retries requests. If it is lower, the gateway "
+        "itself sends some responses.",
         "reqps",
         {
             "k6": REQUESTS,
@@ -109,8 +109,8 @@ BOARD.row(
     ),
     lines(
         "Request latency p99: k6, gateway, replicas",
-        "Where is time lost? Between the two lines that diverge: k6 and gateway, the network or "
-        "k6; gateway and replicas, see *Gateway*. " + SINCE_START,
+        "Where is time lost? Find the two lines that diverge. For k6 and gateway, the network or k6 adds the time. "
+        "For gateway and replicas, see *Gateway*. " + SINCE_START,
         "s",
         {
             "k6, slowest name": f"max(k6_http_req_duration_p99{{{K6}}})",
@@ -127,15 +127,15 @@ BOARD.row(
     9,
     lines(
         "Error rate: k6, gateway, replicas",
-        "Who causes errors? k6 above the gateway: connections broke. Gateway above the replicas: "
-        "the gateway answered, see *Request failures* in *Gateway*.",
+        "Who causes errors? If k6 sees more errors than the gateway, connections broke. If the gateway sends more "
+        "errors than the replicas, see *Request failures* in *Gateway*.",
         "percentunit",
         {"k6": FAILED, "gateway": gateway_error_rate(), "replicas": error_rate(SERVICE)},
         limits=Limits(0.001, 0.01),
     ),
     lines(
         "Request latency p99 by name (k6)",
-        "Which request is slow? 99th percentile by k6's request name; *Service* shows the route. "
+        "Which request is slow? 99th percentile by k6's request name. *Service* shows the route. "
         + SINCE_START,
         "s",
         {"{{name}}": f"max by (name) (k6_http_req_duration_p99{{{K6}}})"},
@@ -145,8 +145,8 @@ BOARD.row(
     ),
     lines(
         "Virtual users",
-        "Is k6 the limit? Virtual users in use and at most, and dropped iterations per second. "
-        "When all are in use, requests start late: raise --max-vus.",
+        "Is k6 the limit? Virtual users in use, their maximum, and dropped iterations per second. When all virtual "
+        "users are in use, requests start late: raise --max-vus.",
         "none",
         {
             "in use": f"sum(k6_vus{{{K6}}})",
@@ -162,17 +162,17 @@ BOARD.row(
     8,
     lines(
         "Request phases p95 (k6)",
-        "Where does k6 spend its time? The slowest request name of each phase. Waiting should be "
-        "nearly all. Blocked or connecting: connections are not kept, or the accept queue is full "
-        "(*Nodes*, somaxconn). " + SINCE_START,
+        "Where does k6 spend its time? Slowest request name of each phase. Waiting should dominate. If blocked or "
+        "connecting is high, connections are not kept alive or the accept queue is full (*Nodes*, somaxconn). "
+        + SINCE_START,
         "s",
         {part: f"max(k6_http_req_{part}_p95{{{K6}}})" for part in PARTS},
         limits=Above(0.25),
     ),
     lines(
         "Request latency quantiles (k6)",
-        "How wide is the distribution? The slowest request name. A maximum of a hundred times the "
-        "median is a stall, a retry or a lost packet: *Lanes* at that time. " + SINCE_START,
+        "How wide is the distribution? Quantiles of the slowest request name. If the maximum is a hundred times the "
+        "median, check *Lanes* at that time for a stall, a retry or a lost packet. " + SINCE_START,
         "s",
         {
             "p50": f"max(k6_http_req_duration_p50{{{K6}}})",

@@ -8,7 +8,7 @@ from grafana.variables import NODE
 BOARD = Board(
     uid="corelane-nodes",
     title="Corelane / Nodes",
-    description="Pinning checks of each pod, kernel settings of each node, and who changed them.",
+    description="Pinning checks of each pod, kernel settings of each node, and changes by other programs.",
     variables=(NODE,),
     start="now-6h",
 )
@@ -58,8 +58,8 @@ BOARD.row(
     3,
     number(
         "Nodes with a working agent",
-        "Is every node checked? Share of agents that answer and checked within 15 minutes. Below "
-        "100%: dashboards/runbooks/nodes.md.",
+        "Is every node checked? Share of agents that respond and finished a pass within 15 minutes. Below 100%, see "
+        "dashboards/runbooks/nodes.md.",
         "percentunit",
         f"(count(time() - corelane_node_last_pass_timestamp_seconds{{{AT}}} < 900) or vector(0))"
         f' / count(up{{job="node-tuning", {AT}}})',
@@ -69,23 +69,23 @@ BOARD.row(
     ),
     number(
         "Unprepared nodes",
-        "Are nodes ready for pinned lanes? Nodes in mode apply with a setting that differs or "
-        "failed. Above 0 for longer than a rollout: *Settings that differ*.",
+        "Are nodes ready for pinned lanes? Nodes in mode apply with a differing or failed setting. If the value is "
+        "above 0 for longer than a rollout, see *Settings that differ*.",
         "none",
         f"sum(corelane_node_prepared{{{AT}}} == bool 0 and {APPLIED}) or vector(0)",
         limits=NONZERO,
     ),
     number(
         "Differing settings",
-        "Does something else change settings? Settings that differ from the profile, those of *Settings "
-        "that differ*. In mode audit they are only reported.",
+        "Does another program change settings? Number of settings that differ from the profile; *Settings that "
+        "differ* lists them. In mode audit, the agent only reports these settings.",
         "none",
         f'sum(corelane_node_knob_settings{{{AT}, state="differs"}}) or vector(0)',
         limits=Limits(1, 1e9),
     ),
     number(
         "Failed settings",
-        "Does the profile fit the kernel? Settings that the kernel rejects: "
+        "Does the profile fit the kernel? Settings that the kernel rejects. Above 0, see "
         "dashboards/runbooks/nodes.md.",
         "none",
         f'sum(corelane_node_knob_settings{{{AT}, state="failed"}}) or vector(0)',
@@ -93,7 +93,7 @@ BOARD.row(
     ),
     number(
         "Settings drift (6 h)",
-        "Did something else change a setting? Changes by others within 6 hours: "
+        "Did another program change a setting? Changes by other programs within 6 hours. Above 0, see "
         "dashboards/runbooks/nodes.md.",
         "none",
         f"{sum_increase('corelane_node_knob_drift_total', AT, window='6h')} or vector(0)",
@@ -102,8 +102,8 @@ BOARD.row(
     ),
     number(
         "Pods without proof",
-        "Do pods have what they were promised? Pods with a pinning check that failed or could not "
-        "be made: see *Pinning checks*.",
+        "Do pods have their guaranteed CPUs? Pods with a pinning check that failed or could not run: see *Pinning "
+        "checks*.",
         "none",
         f"sum(corelane_node_pods{{{AT}}} - corelane_node_pods_proven{{{AT}}})",
         limits=NONZERO,
@@ -111,8 +111,8 @@ BOARD.row(
     ),
     number(
         "CPU throttling",
-        "Does a quota stop lanes? Share of CFS periods in which a replica was throttled in 5 "
-        "minutes, the worst. Pinned lanes need no CPU limit, or Kubernetes 1.33 with whole CPUs.",
+        "Does a quota stop lanes? Share of CFS periods in which the worst replica was throttled, over 5 minutes. "
+        "Pinned lanes need pods without a CPU limit, or Kubernetes 1.33 with whole CPUs.",
         "percentunit",
         f"max(rate({THROTTLED}{{{POD}}}[5m])"
         f" / clamp_min(rate(corelane_cpu_periods_total{{{POD}}}[5m]), 1e-9))",
@@ -122,7 +122,7 @@ BOARD.row(
     ),
     number(
         "Failed agent passes (1 h)",
-        "Do agents work? Passes in an hour that changed or restored nothing because of an error: "
+        "Do agents work? Passes within an hour that changed or restored nothing because of an error. Above 0, see "
         "dashboards/runbooks/nodes.md.",
         "none",
         f"{sum_increase('corelane_node_failed_passes_total', AT, window='1h')} or vector(0)",
@@ -135,9 +135,9 @@ BOARD.row(
     9,
     cells(
         "Pinning checks",
-        "Which check fails? Each check of each container, failed ones first. Unknown could not be "
-        "read; for cpus-exclusive and no-cfs-quota that is as bad as failed. "
-        "dashboards/runbooks/nodes.md explains each check.",
+        "Which check fails? Checks of each container, failed checks first. Unknown means that the agent could not "
+        "read the value. For cpus-exclusive and no-cfs-quota, treat unknown as failed. dashboards/runbooks/nodes.md "
+        "explains each check.",
         (
             Column("node", "Node"),
             Column("namespace", "Namespace"),
@@ -152,9 +152,8 @@ BOARD.row(
     ),
     cells(
         "Settings that differ",
-        "Which settings are not as the profile says? Differing or failed settings, with present "
-        "and wanted value if it is one number. `node-tuner plan` on the node shows the difference; "
-        "docs/node-tuning.md.",
+        "Which settings do not match the profile? Differing or failed settings, with their current and desired value "
+        "if it is a single number. `node-tuner plan` on the node shows the difference: see docs/node-tuning.md.",
         (
             Column("node", "Node"),
             Column("knob", "Setting"),
@@ -172,7 +171,7 @@ BOARD.row(
         of_unwanted("corelane_node_knob_actual"),
         of_unwanted("corelane_node_knob_wanted"),
         sort="State",
-        empty="all settings are as wanted",
+        empty="all settings match the profile",
     ),
 )
 
@@ -180,8 +179,8 @@ BOARD.row(
     7,
     states(
         "Node state",
-        "Since when is a node not prepared? Red after green: a setting drifted. Yellow: mode audit, "
-        "where nothing is changed.",
+        "Since when is a node not prepared? Red after green means that a setting drifted. Yellow means mode audit, "
+        "in which the agent changes nothing.",
         {
             "1": ("prepared", "green"),
             "0": ("not prepared", "red"),
@@ -192,9 +191,8 @@ BOARD.row(
     ),
     lines(
         "Drift and repairs by setting (1 h)",
-        "What is changed by others? Changes, and repairs by the agent. A repair on every pass means "
-        "that another tool wants a different value: stop it, or remove the setting from the "
-        "profile.",
+        "What do other programs change? Changes by other programs, and repairs by the agent. A repair on every pass "
+        "means that another tool wants a different value: stop the tool or remove the setting from the profile.",
         "none",
         {
             "{{knob}} changed": raised(
@@ -208,9 +206,9 @@ BOARD.row(
     ),
     states(
         "Interrupts on lane CPUs",
-        "Do network interrupts stay away from lanes? The check interrupts-elsewhere of each pod. "
-        "Failed: use the setting for interrupts with housekeeping CPUs; irqbalance must leave the "
-        "lanes' CPUs alone.",
+        "Do network interrupts stay away from lanes? Result of the check interrupts-elsewhere for each pod. If the "
+        "check fails, use the setting for interrupts with housekeeping CPUs, and make sure that irqbalance ignores "
+        "the lanes' CPUs.",
         CHECK_STATES,
         {"{{namespace}}/{{pod}}": checks("namespace, pod", AT + ', check="interrupts-elsewhere"')},
         empty="no pods, or no node tuner",
@@ -222,24 +220,24 @@ BOARD.row(
     7,
     lines(
         "Throttled time by pod",
-        "How long does a quota stop a replica? Seconds per second. Pinned lanes need no CPU limit, "
-        "or Kubernetes 1.33 with whole CPUs.",
+        "How long does a quota stop a replica? Throttled seconds per second. Pinned lanes need pods without a CPU "
+        "limit, or Kubernetes 1.33 with whole CPUs.",
         "s",
         {"{{pod}}": f"max by (pod) ({rate('corelane_cpu_throttled_seconds_total', POD)})"},
         limits=NONZERO,
     ),
     lines(
         "CPU usage by pod",
-        "Do other threads compete with lanes? CPUs in use. More than the number of lanes: blocking "
-        "code takes their time, see limits.blocking_threads.",
+        "Do other threads compete with lanes? CPUs in use. If the value exceeds the number of lanes, blocking code "
+        "uses CPU time of the lanes: see limits.blocking_threads.",
         "none",
         {"{{pod}}": f"max by (pod) ({rate('process_cpu_seconds_total', POD)})"},
         ranked=True,
     ),
     cells(
         "CPUs by source",
-        "Which CPUs may a replica use? By online CPUs, cpuset, affinity and quota. A cpuset equal "
-        "to online shares all CPUs: use Guaranteed pods with whole CPUs and the static policy.",
+        "Which CPUs may a replica use? CPUs according to online CPUs, cpuset, affinity and quota. If the cpuset "
+        "equals the online CPUs, the pod shares all CPUs: use Guaranteed pods with whole CPUs and the static policy.",
         (Column("pod", "Pod"), Column("source", "Source"), Column("Value", "CPUs")),
         f"max by (pod, source) (corelane_cpus{{{POD}}})",
         sort="Pod",
@@ -252,8 +250,8 @@ BOARD.row(
     7,
     lines(
         "Memory used of the limit",
-        "Will the kernel kill a replica? Resident memory as a share of the pod's limit. Above 90% "
-        "for 5 minutes CorelaneMemoryHigh fires: dashboards/runbooks/server.md.",
+        "Will the kernel kill a replica? Resident memory as a share of the pod's limit. Above 90% for 5 minutes, "
+        "CorelaneMemoryHigh fires: see dashboards/runbooks/server.md.",
         "percentunit",
         {
             "{{pod}}": f"max by (pod) (process_resident_memory_bytes{{{POD}}}"
@@ -264,16 +262,16 @@ BOARD.row(
     ),
     lines(
         "Restarts (1 h)",
-        "Does a replica crash? Starts of its process within an hour, without the first. Repeated "
-        "outside a rollout: the log of the container before, `kubectl logs --previous`.",
+        "Does a replica crash? Restarts of the replica's process within an hour. If restarts repeat outside a "
+        "rollout, read the log of the previous container with `kubectl logs --previous`.",
         "none",
         {"{{pod}}": f"max by (pod) (changes(process_start_time_seconds{{{POD}}}[1h]))"},
         limits=Limits(1, 3),
     ),
     lines(
         "OOM kills",
-        "Was a replica killed for its memory? Containers whose last end was OOMKilled, from "
-        "kube-state-metrics; without it there is no data. Above 0 see *Memory used of the limit*.",
+        "Was a replica killed because of its memory? Containers whose last termination was OOMKilled, according to "
+        "kube-state-metrics; without it, the panel is empty. Above 0, see *Memory used of the limit*.",
         "none",
         {
             "{{pod}}": "sum by (pod) (kube_pod_container_status_last_terminated_reason"
@@ -289,7 +287,7 @@ BOARD.row(
     7,
     lines(
         "Time since last pass",
-        "Does an agent hang? A pass is due every interval, at most 5 minutes. Above 15 minutes: "
+        "Does an agent hang? A pass is due every interval, at most every 5 minutes. Above 15 minutes, see "
         "dashboards/runbooks/nodes.md.",
         "s",
         {"{{node}}": f"time() - max by (node) (corelane_node_last_pass_timestamp_seconds{{{AT}}})"},
@@ -297,8 +295,8 @@ BOARD.row(
     ),
     lines(
         "API server errors",
-        "Can agents use the API server? Failures per second by operation. They cause missing events "
-        "and taints, and an old list of pods: check the RBAC rights.",
+        "Can agents use the API server? Failures per second by operation. Failures cause missing events and taints "
+        "and an outdated pod list: check the RBAC permissions.",
         "ops",
         {
             "{{operation}}": f"sum by (operation) ({rate('corelane_node_api_errors_total', AT)})",
@@ -307,15 +305,15 @@ BOARD.row(
     ),
     lines(
         "Settings in the journal",
-        "What would restore write back? Settings that the profile changed. Above 0 in mode audit, "
-        "an earlier apply was not restored: docs/node-tuning.md.",
+        "What would restore write back? Settings that the profile changed. Above 0 in mode audit, an earlier apply "
+        "was not restored: see docs/node-tuning.md.",
         "none",
         {"{{node}}": f"max by (node) (corelane_node_journal_settings{{{AT}}})"},
     ),
     cells(
         "Agents",
-        "What is each agent configured to do? Two versions for a long time: the rollout of the "
-        "DaemonSet is stuck.",
+        "What is each agent configured to do? If two versions remain for a long time, the rollout of the DaemonSet "
+        "is stuck.",
         (
             Column("node", "Node"),
             Column("mode", "Mode"),

@@ -22,7 +22,7 @@ from grafana.queries import (
 BOARD = Board(
     uid="corelane-overview",
     title="Corelane / Overview",
-    description="Service level of the platform, what changed, and which route, pod, lane or node is at fault.",
+    description="Service level of the platform, recent changes, and the route, pod, lane or node at fault.",
 )
 
 BURN = Limits(1, 14.4)
@@ -90,17 +90,17 @@ BOARD.row(
     3,
     number(
         "Paging alerts firing",
-        "Is someone being paged? Critical alerts that are firing. Above 0 users are affected, or "
-        "will be within a day: open the runbook of the alert in *Firing alerts*.",
+        "Is someone being paged? Critical alerts that are firing. Above 0, users are affected or will be within a "
+        "day: open the runbook of the alert in *Firing alerts*.",
         "none",
         f"count({CRITICAL}) or vector(0)",
         limits=NONZERO,
     ),
     number(
         "Availability",
-        "Do requests succeed? Share of requests at the gateway in 5 minutes that did not end with "
-        "5xx; a request that a retry saved counts as good. Below the objective (99.9% by default) "
-        "see *Error rate by route*. If no route fails, the gateway itself answers: *Gateway*.",
+        "Do requests succeed? Share of requests at the gateway in 5 minutes without a 5xx response; a request that a "
+        "retry saved is good. Below the objective (99.9% by default), see *Error rate by route*. If no route fails, "
+        "the gateway itself sends the errors: see *Gateway*.",
         "percentunit",
         objective_met("availability"),
         limits=Limits(0.999, 0.99, falling=True),
@@ -110,9 +110,8 @@ BOARD.row(
     ),
     number(
         "Requests within threshold",
-        "Are requests fast enough? Share of requests at the gateway in 5 minutes answered within "
-        "the latency threshold (250 ms by default). Below 99% see *Slowest routes* and *Longest "
-        "queue times*.",
+        "Are requests fast enough? Share of requests at the gateway in 5 minutes answered within the latency "
+        "threshold (250 ms by default). Below 99%, see *Slowest routes* and *Longest queue times*.",
         "percentunit",
         objective_met("latency"),
         limits=Limits(0.99, 0.95, falling=True),
@@ -122,9 +121,9 @@ BOARD.row(
     ),
     number(
         "Error budget left (3 d)",
-        "How many more errors fit into 3 days at the objective? For the worse of availability and "
-        "latency. At 0 three days used what they may: 30 like them miss the objective. Avoid risky "
-        "changes until it recovers.",
+        "How many more errors fit into 3 days at the objective? Remaining budget for the worse of availability and "
+        "latency. At 0, the last 3 days used their whole share, and 30 such days miss the objective. Avoid risky "
+        "changes until the budget recovers.",
         "percentunit",
         f"min(service_slo:corelane_slo_budget_left:ratio{{{GATEWAY}}})",
         limits=Limits(0.25, 0, falling=True),
@@ -134,9 +133,9 @@ BOARD.row(
     ),
     number(
         "Burn rate (1 h)",
-        "How fast is the error budget spent? Errors of the last hour as a multiple of what the "
-        "objectives allow. 14.4 spends 2% of a month's budget in an hour. *Error budget burn "
-        "rate* shows whether it is still rising.",
+        "How fast is the error budget spent? Errors of the last hour as a multiple of the errors that the objectives "
+        "allow. 14.4 spends 2% of a month's budget in an hour. *Error budget burn rate* shows whether the rate is "
+        "still rising.",
         "none",
         f"max({burn_rate('1h')})",
         limits=BURN,
@@ -154,8 +153,8 @@ BOARD.row(
     ),
     number(
         "Ready replicas",
-        "Are the replicas available? Share of known replicas that are ready. Below 100% outside a "
-        "rollout, see *Replica phases*; a replica that Prometheus cannot reach is red there.",
+        "Are the replicas available? Share of known replicas that are ready. Below 100% outside a rollout, see "
+        "*Replica phases*, which shows replicas that Prometheus cannot reach in red.",
         "percentunit",
         f"(sum(corelane_ready{{{SERVICE}}}) or vector(0)) / count(up{{{SERVICE}}})",
         limits=Limits(1, 0.5, falling=True),
@@ -164,9 +163,9 @@ BOARD.row(
     ),
     number(
         "Capacity used",
-        "How close are the replicas to saturation? Request rate as a share of what they carry at "
-        "the present mix, from the load tables. Above 90% queues grow; at 100% requests are shed. "
-        "*Capacity* shows how many replicas are needed.",
+        "How close are the replicas to saturation? Request rate as a share of the capacity at the current mix, from "
+        "the load tables. Above 90%, queues grow. At 100%, replicas shed requests. *Capacity* shows how many "
+        "replicas are needed.",
         "percentunit",
         f"max(service:corelane_capacity_used:ratio{{{SERVICE}}})",
         limits=Limits(0.7, 0.9),
@@ -180,16 +179,16 @@ BOARD.row(
     6,
     lines(
         "Error budget burn rate",
-        "Is the budget burning now? Errors as a multiple of what each objective allows, over 5 "
-        "minutes and 1 hour. Both above 14.4 pages someone. The short window shows when it is over.",
+        "Is the budget burning now? Errors as a multiple of the errors that each objective allows, over 5 minutes "
+        "and 1 hour. If both are above 14.4, an alert pages someone. The short window shows when the problem ends.",
         "none",
         {"{{slo}}, 5 min": burn_rate("5m"), "{{slo}}, 1 h": burn_rate("1h")},
         limits=BURN,
     ),
     lines(
         "Request rate by route",
-        "Has the mix changed? Requests per second at the replicas. Look for a route that appears, "
-        "disappears or grows alone; *Service* shows that route.",
+        "Has the mix changed? Requests per second at the replicas. Look for a route that appears, disappears or "
+        "grows alone, and open it in *Service*.",
         "reqps",
         {
             "{{route}}": f"sum by (route) (route:corelane_requests:rate1m{{{ROUTE}}})",
@@ -201,8 +200,8 @@ BOARD.row(
     ),
     lines(
         "Error rate",
-        "Which errors do clients get? Share of 5xx responses of the gateway and of the replicas. "
-        "If the gateway is lower, retries hide errors; if it is higher, it answers itself: "
+        "Which errors do clients get? Share of 5xx responses from the gateway and from the replicas. If the "
+        "gateway's share is lower, retries hide errors. If it is higher, the gateway itself sends errors: see "
         "*Gateway*. If both rise, see *Error rate by route*.",
         "percentunit",
         {
@@ -218,18 +217,18 @@ BOARD.row(
     6,
     heat_map(
         "Request latency",
-        "How is latency distributed? Time from a request's header to the head of its response, at "
-        "the replicas. A second band is usually one route or pod; a rising band is queueing. A dot "
-        "is a request with a trace.",
+        "How is latency distributed? Time from a request's header to the head of its response, measured at the "
+        "replicas. A second band is usually one route or pod. A rising band means queueing. A dot is a request with "
+        "a trace.",
         "s",
         sum_rate("corelane_request_duration_seconds_bucket", SERVICE, "le"),
         traces=True,
     ),
     lines(
         "Request latency p99",
-        "Does the gateway add latency? 99th percentile at the gateway and at the replicas, with "
-        "the objective's threshold. Both high: a queue, see *Lanes*. Only the gateway: connections, "
-        "retries or its CPU, see *Gateway*.",
+        "Does the gateway add latency? 99th percentile at the gateway and at the replicas, with the objective's "
+        "threshold. If both are high, requests queue: see *Lanes*. If only the gateway's is high, check connections, "
+        "retries and CPU in *Gateway*.",
         "s",
         {
             "replicas": quantile(0.99, "corelane_request_duration_seconds", SERVICE),
@@ -242,9 +241,9 @@ BOARD.row(
     ),
     states(
         "Replica phases",
-        "What changed, and when? The phase of each replica. Red: not reachable for Prometheus. "
-        "Orange for minutes: a drain that hangs. Annotations on all panels mark versions, "
-        "configurations, starts, drains, scaling and alerts.",
+        "What changed, and when? Phase of each replica. Red means that Prometheus cannot reach the replica. Orange "
+        "for minutes means a stuck drain. Annotations on all panels mark versions, configurations, starts, drains, "
+        "scaling and alerts.",
         {
             "0": ("unreachable", "red"),
             "1": ("serving", "green"),
@@ -260,8 +259,8 @@ BOARD.row(
     6,
     cells(
         "Firing alerts",
-        "What is wrong, and since when? Alerts of Corelane that are firing, and how long their "
-        "condition has been true. Start with critical ones; a click opens the runbook.",
+        "What is wrong, and since when? Firing Corelane alerts, and how long their condition has been true. Start "
+        "with critical alerts. Click an alert to open its runbook.",
         (
             Column("alertname", "Alert"),
             Column(
@@ -281,8 +280,8 @@ BOARD.row(
     ),
     bars(
         "Error rate by route",
-        "Which route fails? Share of 5xx responses in 5 minutes, the five worst routes. Click a bar "
-        "for its status codes, phases and dependencies.",
+        "Which route fails? The five routes with the highest share of 5xx responses in 5 minutes. Click a bar for "
+        "the route's status codes, phases and dependencies.",
         "percentunit",
         {
             "{{route}}": "topk(5, route_slo:corelane_slo_errors:ratio_rate5m"
@@ -294,8 +293,8 @@ BOARD.row(
     ),
     bars(
         "Slowest routes",
-        "Which route is slow? 99th percentile of latency in 5 minutes, the five slowest routes. "
-        "Click a bar to see in which phase the time is spent.",
+        "Which route is slow? The five routes with the highest 99th percentile of latency in 5 minutes. Click a bar "
+        "to see the time per phase.",
         "s",
         {"{{route}}": f"topk(5, route:corelane_request_duration_seconds:p99_rate5m{{{ROUTE}}})"},
         limits=Limits(0.1, 0.25),
@@ -304,8 +303,8 @@ BOARD.row(
     ),
     bars(
         "Longest queue times",
-        "Which lane is overloaded? 99th percentile of the wait for a slot in 5 minutes, the five "
-        "longest. Above 50 ms the lane gets more work than it can do. Click a bar for its pod.",
+        "Which lane is overloaded? The five lanes with the longest wait for a slot (99th percentile over 5 minutes). "
+        "Above 50 ms, the lane gets more work than it can handle. Click a bar for its pod.",
         "s",
         {
             "{{pod}} lane {{lane}}": "topk(5, "
@@ -317,7 +316,7 @@ BOARD.row(
     ),
     bars(
         "Node problems: 0 is good",
-        "Which node is not as configured? Settings that failed or (in mode apply) differ from the "
+        "Which node does not match its configuration? Settings that failed or (in mode apply) differ from the "
         "profile, and pods without proven pinning. Click a bar for the setting or check.",
         "none",
         {"{{node}}": NODE_PROBLEMS},
@@ -333,24 +332,24 @@ BOARD.row(
     7,
     bars(
         "Unreachable targets: 0 is good",
-        "Is anything missing on this page? Targets that did not answer the last scrape, by job. "
-        "The runbook of CorelaneTargetDown shows the reason.",
+        "Is data missing on this page? Targets that did not respond to the last scrape, by job. The runbook of "
+        "CorelaneTargetDown helps to find the reason.",
         "none",
         {"{{job}}": f"count by (job) {targets('up')} - sum by (job) {targets('up')}"},
         limits=NONZERO,
     ),
     lines(
         "Rule evaluation failures",
-        "Are recording and alerting rules evaluated? Failed evaluations per second. Above 0 panels "
-        "and alerts are incomplete; the runbook of CorelaneRulesFail shows the error.",
+        "Are recording and alerting rules evaluated? Failed evaluations per second. Above 0, panels and alerts are "
+        "incomplete; the runbook of CorelaneRulesFail helps to find the error.",
         "ops",
         {"{{rule_group}}": raised("rule_group", RULE_FAILURES)},
         limits=NONZERO,
     ),
     lines(
         "Scrape duration",
-        "Will samples be missing? The slowest scrape of each job. Near the scrape timeout (10 s "
-        "by default, 4 s in `make up`) samples get lost when the replica is busy.",
+        "Will samples be missing? Slowest scrape of each job. Near the scrape timeout (10 s by default, 4 s in `make "
+        "up`), Prometheus loses samples when the replica is busy.",
         "s",
         {"{{job}}": f"max by (job) {targets('scrape_duration_seconds')}"},
         limits=Limits(1, 4),

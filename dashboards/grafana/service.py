@@ -64,8 +64,8 @@ BOARD.row(
     ),
     number(
         "Error rate",
-        "Do requests fail? Share of 5xx responses. Above 0.1% see *Requests by status*: 500 is a bug "
-        "or a panic; 503 is shedding or a missing dependency.",
+        "Do requests fail? Share of 5xx responses. Above 0.1%, see *Requests by status*: 500 means a bug or a panic; "
+        "503 means shedding or a missing dependency.",
         "percentunit",
         error_rate(POD_ROUTE),
         limits=Limits(0.001, 0.01),
@@ -74,8 +74,8 @@ BOARD.row(
     ),
     number(
         "Request latency p50",
-        "How long does a request take? Far above the route's lane time in the load table, requests "
-        "wait: see *Time by phase*.",
+        "How long does a request take? If the latency is much higher than the route's lane time in the load table, "
+        "requests wait: see *Time by phase*.",
         "s",
         quantile(0.5, "corelane_request_duration_seconds", POD_ROUTE),
         limits=Limits(0.05, 0.25),
@@ -83,7 +83,7 @@ BOARD.row(
     ),
     number(
         "Request latency p99",
-        "How slow are the slowest requests? Above the threshold of the latency objective see *Time "
+        "How slow are the slowest requests? If the value exceeds the threshold of the latency objective, see *Time "
         "by phase*.",
         "s",
         quantile(0.99, "corelane_request_duration_seconds", POD_ROUTE),
@@ -92,8 +92,8 @@ BOARD.row(
     ),
     number(
         "Error budget left (3 d)",
-        "Does the route meet its objective? What is left of the errors that 3 days allow, for the "
-        "worst selected route. At 0 thirty days like these miss the objective.",
+        "Does the route meet its objective? Remaining share of the errors that 3 days allow, for the worst selected "
+        "route. At 0, thirty days like these three miss the objective.",
         "percentunit",
         f"min(route_slo:corelane_slo_budget_left:ratio{{{ROUTE}}})",
         limits=Limits(0.25, 0, falling=True),
@@ -102,8 +102,8 @@ BOARD.row(
     ),
     number(
         "Replicas without database",
-        "Is the database reachable? Replicas that cannot use it; their /projects answers 503, "
-        "everything else works. Above 0: dashboards/runbooks/database.md.",
+        "Is the database reachable? Replicas that cannot use the database. Their /projects responds with 503, while "
+        "all other routes work. Above 0, see dashboards/runbooks/database.md.",
         "none",
         f'sum(1 - corelane_dependency_up{{{POD}, dependency="database"}})',
         limits=NONZERO,
@@ -111,8 +111,8 @@ BOARD.row(
     ),
     number(
         "Database latency p99",
-        "Is the database slow? Duration of an operation, including waits. Above 100 ms see the row "
-        "*Database*: the wait for a connection, or the operation.",
+        "Is the database slow? Duration of an operation, including waits. Above 100 ms, the row *Database* shows "
+        "whether the wait for a connection or the operation itself is slow.",
         "s",
         quantile(0.99, f"{DATABASE}_operation_duration_seconds", POD),
         limits=Limits(0.05, 0.1),
@@ -120,8 +120,8 @@ BOARD.row(
     ),
     number(
         "Injected faults",
-        "Is this a drill? Faults that are being injected; each ends within an hour. "
-        "`curl -X DELETE` on /faults of the admin port ends all; docs/faults.md.",
+        "Is this a drill? Injected faults that are active; each fault expires within an hour. `curl -X DELETE` on "
+        "/faults of the admin port removes all faults: see docs/faults.md.",
         "none",
         f"sum(corelane_faults_active{{{POD}}}) or vector(0)",
         limits=Limits(1, 1e9),
@@ -132,8 +132,8 @@ BOARD.row(
     7,
     lines(
         "Request rate by route",
-        "Has the mix changed? Requests per second. Compare a route that appears or disappears with "
-        "the annotations.",
+        "Has the mix changed? Requests per second. If a route appears or disappears, compare the time with the "
+        "annotations.",
         "reqps",
         {"{{route}}": sum_rate("corelane_requests_total", POD_ROUTE, "route")},
         stacked=True,
@@ -141,8 +141,8 @@ BOARD.row(
     ),
     lines(
         "Error rate by route",
-        "Which route fails? Share of 5xx responses in 5 minutes. One route: its handler or database. "
-        "All: the replicas, see *Lanes*.",
+        "Which route fails? Share of 5xx responses in 5 minutes. If one route fails, check its handler or database. "
+        "If all routes fail, check the replicas in *Lanes*.",
         "percentunit",
         {"{{route}}": ERRORS},
         limits=Limits(0.001, 0.01),
@@ -150,8 +150,8 @@ BOARD.row(
     ),
     lines(
         "Request latency p99 by route",
-        "Which route is slow? 99th percentile in 5 minutes. One route: its handler. All at once: "
-        "lanes are busy.",
+        "Which route is slow? 99th percentile in 5 minutes. If one route is slow, check its handler. If all routes "
+        "are slow at once, the lanes are busy.",
         "s",
         {"{{route}}": P99},
         limits=Limits(0.1, 0.25),
@@ -165,25 +165,25 @@ BOARD.row(
     7,
     lines(
         "Requests by status",
-        "Which status codes are sent? Requests per second, without 200. 500: a bug or a panic, see "
-        "the log. 503: overload, timeout or database, see *Rejected requests by reason* in *Lanes*. "
-        "499: clients leave.",
+        "Which status codes are sent? Requests per second, excluding 200. 500 means a bug or a panic: see the log. "
+        "503 means overload, a timeout or the database: see *Rejected requests by reason* in *Lanes*. 499 means that "
+        "clients disconnect.",
         "reqps",
         {"{{code}}": sum_rate("corelane_requests_total", POD_ROUTE + ', code!="200"', "code")},
         red="5..",
     ),
     lines(
         "Time by phase",
-        "In which phase is the time spent? Mean of each phase. Queue above handler: lanes are too "
-        "busy. Write: clients read slowly.",
+        "In which phase is the time spent? Mean of each phase. If queue exceeds handler, lanes are too busy. If "
+        "write is high, clients read slowly.",
         "s",
         {"{{phase}}": mean("corelane_request_phase_seconds", PHASES, "phase")},
         limits=Limits(0.1, 0.25),
     ),
     heat_map(
         "Request latency",
-        "How is latency distributed? One band for each kind of request. For a new or rising band "
-        "select one route, then one pod. A dot is a request with a trace.",
+        "How is latency distributed? Each kind of request forms one band. For a new or rising band, select one "
+        "route, then one pod. A dot is a request with a trace.",
         "s",
         sum_rate("corelane_request_duration_seconds_bucket", POD_ROUTE, "le"),
         traces=True,
@@ -195,15 +195,16 @@ BOARD.row(
     7,
     lines(
         "Operations",
-        "Which operations does the service use? Operations per second by kind; docs/projects.md.",
+        "Which operations does the service use? Operations per second by kind. docs/projects.md describes the "
+        "operations.",
         "ops",
         {"{{operation}}": sum_rate(f"{DATABASE}_operations_total", POD, "operation")},
         stacked=True,
     ),
     lines(
         "Unsuccessful operations",
-        "Do operations fail? Per second by result. missing and conflict are client errors; "
-        "unavailable, exhausted, timed_out and failed are not: dashboards/runbooks/database.md.",
+        "Do operations fail? Operations per second by result. missing and conflict are client errors. For "
+        "unavailable, exhausted, timed_out and failed, see dashboards/runbooks/database.md.",
         "ops",
         {
             "{{result}}": sum_rate(
@@ -214,8 +215,7 @@ BOARD.row(
     ),
     lines(
         "Operation latency p99",
-        "Which operation is slow? 99th percentile, including waits. Compare with *Wait for a "
-        "connection*.",
+        "Which operation is slow? 99th percentile, including waits. Compare it with *Wait for a connection*.",
         "s",
         {
             "{{operation}}": quantile(
@@ -229,16 +229,16 @@ BOARD.row(
     7,
     lines(
         "Wait for a connection",
-        "Is the pool too small? Time until an operation has a connection. Near the latency of the "
-        "operation itself: more connections, or fewer replicas.",
+        "Is the pool too small? Time until an operation gets a connection. If it is close to the latency of the "
+        "operation itself, use more connections or fewer replicas.",
         "s",
         quantiles(f"{DATABASE}_connection_wait_seconds", POD),
         limits=Limits(0.01, 0.05),
     ),
     lines(
         "Connection pool",
-        "Is the pool exhausted? Open connections, those in use, and waiting operations. All in use "
-        "with a queue: docs/postgresql.md.",
+        "Is the pool exhausted? Open connections, connections in use, and waiting operations. If all connections are "
+        "in use and operations queue, see docs/postgresql.md.",
         "none",
         {
             "open": f"sum({DATABASE}_connections{{{POD}}})",
@@ -249,16 +249,15 @@ BOARD.row(
     ),
     lines(
         "Commit latency (SQLite)",
-        "Is the disk slow? Transactions of the SQLite writer, including the wait for its lock. "
-        "Above 100 ms: a slow disk, or too many replicas on one file; use PostgreSQL.",
+        "Is the disk slow? Duration of SQLite writer transactions, including the wait for the lock. Above 100 ms, "
+        "the disk is slow or too many replicas share one file: use PostgreSQL.",
         "s",
         quantiles(f"{DATABASE}_commit_duration_seconds", POD),
         limits=Limits(0.05, 0.1),
     ),
     lines(
         "Saves per commit (SQLite)",
-        "Are writes grouped? Mean number of changes in a transaction: 1 with few clients, more "
-        "with many.",
+        "Are writes grouped? Mean number of changes per transaction: 1 with few clients, higher with many.",
         "none",
         {"saves per commit": mean(f"{DATABASE}_saves_per_commit", POD)},
     ),
@@ -269,8 +268,8 @@ BOARD.row(
     7,
     lines(
         "File requests by status",
-        "How are files answered? 200, 206 (range) and 304 (not modified) are normal. Growing 404: a "
-        "broken link or a scanner; docs/static-files.md.",
+        "What do file requests return? 200, 206 (range) and 304 (not modified) are normal. A growing rate of 404 "
+        "means a broken link or a scanner: see docs/static-files.md.",
         "reqps",
         {"{{code}}": sum_rate("corelane_requests_total", STATIC, "code")},
         stacked=True,
@@ -278,16 +277,16 @@ BOARD.row(
     ),
     lines(
         "File latency",
-        "Are files slow? Time to the head of the response; small files come from memory in under a "
-        "millisecond. Above 10 ms: the disk, or a busy lane.",
+        "Are files slow? Time to the head of the response. Small files come from memory in under a millisecond. "
+        "Above 10 ms, the disk is slow or a lane is busy.",
         "s",
         quantiles("corelane_request_duration_seconds", STATIC),
         limits=Limits(0.01, 0.1),
     ),
     lines(
         "File transfer time",
-        "Are clients slow? The phase write: until the socket took the last byte. Slow clients are "
-        "cut off at timeouts.write.",
+        "Are clients slow? Duration of the phase write, until the socket accepts the last byte. At timeouts.write, "
+        "the replica disconnects slow clients.",
         "s",
         quantiles("corelane_request_phase_seconds", STATIC + ', phase="write"'),
     ),
@@ -298,16 +297,16 @@ BOARD.row(
     7,
     lines(
         "Authentication attempts",
-        "Are tokens accepted? Requests per second that need a token, by result. Growing invalid: a "
-        "token was removed, or someone is guessing; docs/authentication.md.",
+        "Are tokens accepted? Requests per second that need a token, by result. If invalid grows, a token was "
+        "removed or someone is guessing tokens: see docs/authentication.md.",
         "reqps",
         {"{{result}}": sum_rate("corelane_auth_attempts_total", POD, "result")},
         red="invalid|ambiguous",
     ),
     lines(
         "Tokens and certificates up to date",
-        "Are the files in use? 1: the present file. 0: the new file cannot be used and the old one "
-        "is kept; dashboards/runbooks/server.md and certificate.md.",
+        "Are the files in use? 1 means that the replica uses the current file. 0 means that it rejected the new file "
+        "and kept the old one: see dashboards/runbooks/server.md and certificate.md.",
         "none",
         {
             "{{pod}} tokens": f"min by (pod) (corelane_auth_up_to_date{{{POD}}})",
@@ -317,17 +316,17 @@ BOARD.row(
     ),
     lines(
         "Certificate expiry",
-        "When does a certificate expire? Only with TLS. Below a day clients will soon fail to "
-        "connect; dashboards/runbooks/certificate.md.",
+        "When does a certificate expire? Time until expiry, only with TLS. Below one day, clients will soon fail to "
+        "connect: see dashboards/runbooks/certificate.md.",
         "s",
         {"{{pod}}": f"min by (pod) (corelane_tls_certificate_not_after_seconds{{{POD}}}) - time()"},
         limits=Limits(7 * 86400, 86400, falling=True),
     ),
     lines(
         "TLS handshakes",
-        "Do TLS handshakes succeed? Per second by result; only with TLS. Failures: old clients, or "
-        "a certificate that they do not trust; docs/conformance.md. client_: the client's "
-        "certificate was refused; docs/configuration.md.",
+        "Do TLS handshakes succeed? Handshakes per second by result, only with TLS. Failures come from old clients "
+        "or clients that do not trust the certificate: see docs/conformance.md. Results starting with client_ mean "
+        "that the server rejected the client's certificate: see docs/configuration.md.",
         "cps",
         {"{{result}}": sum_rate("corelane_tls_handshakes_total", POD, "result")},
         red="failure|timeout|client_.*",
@@ -337,7 +336,8 @@ BOARD.row(
     7,
     lines(
         "Injected faults by route",
-        "Which requests get a fault? Per second, by route and kind; only in a drill. docs/faults.md.",
+        "Which requests get a fault? Injected faults per second by route and kind, only in a drill: see "
+        "docs/faults.md.",
         "reqps",
         {
             "{{route}} {{fault}}": raised(
@@ -348,8 +348,8 @@ BOARD.row(
     ),
     lines(
         "Trace spans",
-        "Do traces arrive? Spans per second that were exported and dropped; only with a collector. "
-        "Dropped: it is unreachable or too slow; docs/logs.md.",
+        "Do traces arrive? Exported and dropped spans per second, only with a collector. If spans are dropped, the "
+        "collector is unreachable or too slow: see docs/logs.md.",
         "ops",
         {
             "exported": sum_rate("corelane_spans_exported_total", POD),
@@ -359,8 +359,8 @@ BOARD.row(
     ),
     lines(
         "Memory by pod",
-        "Does a replica leak memory? Resident memory; a parked connection takes 0.5 KiB, one with "
-        "hyper 11 KiB. Compare a rising line with *Connections by lane*.",
+        "Does a replica leak memory? Resident memory. A parked connection uses 0.5 KiB, a connection on hyper 11 "
+        "KiB. Compare a rising line with *Connections by lane*.",
         "bytes",
         {"{{pod}}": f"max by (pod) (process_resident_memory_bytes{{{POD}}})"},
         limits=Limits(2**30, 2 * 2**30),

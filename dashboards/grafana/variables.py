@@ -63,7 +63,7 @@ NAMESPACE = Variable(
 SERVICE = Variable(
     "service",
     "Service",
-    "Service whose replicas to show",
+    "Service whose replicas are shown",
     f'label_values(corelane_build_info{{{OF_CLUSTER}, namespace="$namespace"}}, service)',
 )
 GATEWAY = Variable(
@@ -75,7 +75,7 @@ GATEWAY = Variable(
 POD = Variable(
     "pod",
     "Pod",
-    "Replicas to show; panels for a whole route or gateway show all",
+    "Replicas to show; panels about a whole route or gateway show all replicas",
     f"label_values(corelane_build_info{{{OF_SERVICE}}}, pod)",
     many=True,
 )
@@ -89,7 +89,7 @@ ROUTE = Variable(
 UPSTREAM = Variable(
     "upstream",
     "Upstream",
-    "Envoy clusters: services behind the gateway; server without routes",
+    "Envoy clusters: the services behind the gateway, or server without routes",
     f"label_values(envoy_cluster_membership_total{{{OF_GATEWAY}}}, envoy_cluster_name)",
     many=True,
 )
