@@ -240,9 +240,9 @@ class Scaled:
                 file.write_text(text)
 
     def bystander(self, *, service: bool) -> tuple[float, float]:
-        """Starts a pod like a replica that no gateway knows, until it is ready; returns when.
+        """Starts a pod like a replica but unknown to gateways; returns the time at which it is ready.
 
-        With a Service of its own, the kube-proxy of each node writes rules for it, as for a replica.
+        It has a separate Service, so that the kube-proxy of each node writes rules for it, like for a replica.
         """
         cluster, name, labels = self.release.cluster, "bystander", {"app": "bystander"}
         template = cluster.get("deployment", self.server)["spec"]["template"]

@@ -265,7 +265,7 @@ def _taints(tuning: Tuning, node: str) -> list[tuple[str, str, str]]:
 
 
 def test_a_pod_sysctl_is_refused_for_nodes(tuning: Tuning) -> None:
-    # If it were free, the program would also reject it, and there would be no profile to apply.
+    # If the chart accepted it, the program would reject it, and there would be no profile to apply.
     values = {"mode": "apply", "profile": "custom", "knobs": {"net.core.somaxconn": "65535"}}
     result = tuning.install(check=False, **values)
     assert result.returncode != 0

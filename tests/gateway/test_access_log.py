@@ -1,4 +1,4 @@
-"""Which requests are logged, the spans that a collector gets, and whom the gateway takes a request to be from."""
+"""Logged requests, the spans that a collector receives, and the client addresses that the gateway determines."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -18,7 +18,7 @@ SAMPLED = {"traceparent": f"00-{'a' * 32}-{'b' * 16}-01", "x-client-trace-id": "
 
 @contextmanager
 def gateway_with(values: dict, server: Server, folder: Path) -> Iterator[Gateway]:
-    """A gateway whose replica is healthy."""
+    """Starts a gateway whose replica is healthy."""
     with gateway_to([endpoint(server.url, server.admin)], folder, values=values) as gateway:
         eventually(lambda: gateway.counted("cluster.server.membership_healthy") == 1)
         yield gateway
@@ -47,7 +47,7 @@ def test_what_took_long_is_logged(server: Server, tmp_path: Path) -> None:
 
 
 def test_a_percentage_of_the_rest_is_logged(server: Server, tmp_path: Path) -> None:
-    # Slow machines must not make every request a slow one.
+    # On slow machines, not every request may count as slow.
     values = {"accessLog": {"percent": 50, "slow": "1h"}}
     with gateway_with(values, server, tmp_path) as gateway:
         client = Client(gateway.url)
@@ -69,7 +69,7 @@ def test_a_request_is_a_span_and_each_attempt_another_if_wanted(
         with gateway_with(values, server, tmp_path) as gateway:
             assert ask(gateway.url, "/hello").status == 200
             trace = gateway.logged("/hello")["trace_id"]
-            # The span of the request is the last one.
+            # The request's span is the last one.
             eventually(lambda: len(spans.spans) == 1 + attempts, "the spans")
             (whole,) = (span for span in spans.spans if not span.parent)
             assert [span.parent for span in spans.spans if span.parent] == [
@@ -78,7 +78,7 @@ def test_a_request_is_a_span_and_each_attempt_another_if_wanted(
             assert {(span.service, span.trace) for span in spans.spans} == {
                 ("corelane-gateway", trace)
             }
-            # The collector notes the path after the spans.
+            # The collector stores the path after the spans.
             becomes(lambda: set(spans.paths), {"/v1/traces"})
 
 
@@ -88,7 +88,7 @@ def test_no_client_can_have_its_requests_traced(server: Server, tmp_path: Path) 
         values = {"tracing": {**tracing, "percent": 0}}
         with gateway_with(values, server, tmp_path) as gateway:
             client = Client(gateway.url)
-            # Envoy sends each span at once, so those of all but the last request would be there.
+            # Envoy sends each span immediately, so all spans but the last request's would have arrived.
             assert {client.ask("/hello", headers=SAMPLED).status for _ in range(5)} == {200}
             client.close()
             eventually(lambda: gateway.counted("http.ingress.tracing.not_traceable") == 5)
@@ -101,7 +101,7 @@ Start = Callable[[dict], Gateway]
 
 @pytest.fixture
 def gateway(server: Server, tmp_path: Path) -> Iterator[Start]:
-    """Starts a gateway with values of its listener, once its replica is healthy."""
+    """Returns a function that starts a gateway with listener values, and waits until its replica is healthy."""
     with ExitStack() as stack:
 
         def run(listener: dict) -> Gateway:

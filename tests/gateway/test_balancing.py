@@ -1,4 +1,6 @@
-"""The balancing policies in a real Envoy, each chosen by the one value, and the load reports that weigh replicas."""
+"""The balancing policies in a real Envoy, each selected by the one value, and the load reports that weight
+replicas.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -79,7 +81,7 @@ def test_the_default_passes_a_stuck_replica_by(
     start: Callable[..., Server], tmp_path: Path
 ) -> None:
     servers = replicas(start, 2)
-    # No health check finds out; in turns, each client would soon wait for the stuck replica.
+    # No health check detects this. With round robin, each client would soon wait for the stuck replica.
     upstream = {"health": {"interval": "1h"}, "timeout": "10m"}
     with gateway_to(endpoints(servers), tmp_path, {"upstream": upstream}) as gateway:
         client = Client(gateway.url)
@@ -118,13 +120,13 @@ def test_a_key_stays_on_its_replica_until_that_is_lost(
     moved = {key for key in before if before[key] != after[key]}
     lost = {key for key, name in before.items() if name == "replica-1"}
     assert "replica-1" not in after.values()
-    # Envoy gives each survivor more points on the ring, so about a ninth of the other keys move too; a
-    # plain remainder of the hash would move half of them.
+    # Envoy gives each survivor more points on the ring, so about a ninth of the other keys also move. A plain
+    # remainder of the hash would move half of them.
     assert len(moved - lost) < (len(before) - len(lost)) / 3
 
 
 def reporting(name: str, report: str) -> AbstractContextManager[str]:
-    """URL of a replica whose replies all carry this report."""
+    """Yields the URL of a replica whose responses all contain this report."""
     fields = (
         ("endpoint-load-metrics", f"TEXT rps_fractional=100,{report}"),
         ("corelane-replica", name),
@@ -171,7 +173,7 @@ def test_load_aware_weighs_by_the_chosen_metric(
 
 HEADERS = {"endpoint-load-metrics", "endpoint-load-metrics-bin"}
 
-# As soon and as often as Envoy allows.
+# As early and as often as Envoy allows.
 BY_LOAD_REPORT = {
     "upstream": {
         "balancing": {"policy": "load-aware", "loadAware": {"blackout": "0s", "update": "100ms"}}
@@ -183,9 +185,9 @@ BY_LOAD_REPORT = {
 def pair(
     start: Callable[..., Server], tmp_path: Path
 ) -> Iterator[Callable[[str], tuple[Server, Gateway]]]:
-    """Starts the replicas `busy` and `idle`, and Envoy, which weighs them by their load reports.
+    """Starts the replicas `busy` and `idle`, and Envoy, which weights them by their load reports.
 
-    The first of the two has so much to do for clients of its own that its lane never waits.
+    Other clients keep the lane of `busy` occupied all the time.
     """
     with ExitStack() as stack:
 
@@ -202,7 +204,7 @@ def pair(
 
 
 def share_of_idle(load: Load, requests: int) -> float:
-    """Which part of so many further requests the idle replica answers."""
+    """Returns the share of this many additional requests that the idle replica answers."""
     before = Counter(load.replies)
     load.wait_for(requests)
     assert not load.failures
@@ -221,7 +223,7 @@ def test_envoy_sends_more_to_the_replica_that_reports_less_load(
             "four of five requests at the idle one",
         )
     assert not load.failures
-    # What Envoy has acted on is what the client does not see.
+    # Envoy removes the headers that it uses.
     assert ask(busy.url, "/hello").headers["endpoint-load-metrics"].startswith(form.upper())
     client = Client(gateway.url)
     replies = [client.ask("/hello") for _ in range(100)]
@@ -234,7 +236,7 @@ def test_without_reports_the_split_is_even(
 ) -> None:
     busy, gateway = pair("off")
     with Load(gateway.url, clients=4) as load:
-        # Until both have passed a health check, one of them gets all.
+        # Until both have passed a health check, one of them gets all requests.
         eventually(
             lambda: share_of_idle(load, 400) == pytest.approx(0.5, abs=0.05),
             "an even split",
@@ -244,7 +246,7 @@ def test_without_reports_the_split_is_even(
 
 
 def any_report(request: Request) -> None:
-    """Answers health checks and requests alike, with each header of reports twice."""
+    """Answers health checks and requests in the same way, with each report header twice."""
     fields = [
         (name, value)
         for name in ("Endpoint-Load-Metrics", "endpoint-load-metrics-bin")

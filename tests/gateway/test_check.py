@@ -1,4 +1,4 @@
-"""`corelane check`, the client of `helm test` pods, on real servers and the real Envoy."""
+"""`corelane check`, the client in `helm test` pods, against real servers and the real Envoy."""
 
 import socket
 import subprocess
@@ -15,14 +15,14 @@ from stack.ports import free_ports
 from stack.replica import Server
 
 DEADLINE = "--deadline=3s"
-"""Of checks that fail: long enough for replies on a busy machine."""
+"""Deadline of failing checks: long enough for responses on a busy machine."""
 
 FAILING = {
     "another status": (
         ("{server}/none",),
         ("{server}/none did not reply as expected", "expected 200 OK; last: 404 Not Found"),
     ),
-    # A label of 64 letters is no name (RFC 1035 section 2.3.4), so nobody is asked for it.
+    # A label of 64 letters is not a valid name (RFC 1035 section 2.3.4), so no DNS server is queried for it.
     "no such name": ((f"http://{'x' * 64}.test/",), ("cannot resolve the name",)),
     "no such header": (("{server}/hello", "--header=x-other"), ("without x-other",)),
     "another text": (
@@ -39,7 +39,7 @@ FAILING = {
     ),
     "no reply": (("{silent}/hello",), ("last: no reply before the deadline",)),
 }
-"""The arguments of checks that fail, and what they say."""
+"""Arguments of failing checks, and their error messages."""
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -51,7 +51,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 def gateway(
     starter: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
-    """URL of a gateway to two replicas, which take turns."""
+    """Yields the URL of a gateway with two replicas that alternate."""
     replicas = [starter(replica=name) for name in ("one", "two")]
     values = {"upstream": {"balancing": {"policy": "round-robin"}}}
     endpoints = [endpoint(replica.url, replica.admin) for replica in replicas]
@@ -61,7 +61,7 @@ def gateway(
 
 @pytest.fixture(scope="module")
 def urls(server: Server, gateway: str) -> Iterator[dict[str, str]]:
-    """The places that are checked, by name; one of them accepts connections and does not reply."""
+    """Yields the checked URLs by name; one of them accepts connections and does not respond."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         yield {
             "server": server.url,
@@ -73,7 +73,7 @@ def urls(server: Server, gateway: str) -> Iterator[dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def failed(urls: dict[str, str]) -> dict[str, subprocess.CompletedProcess[str]]:
-    """What came of the checks that fail. All run at the same time, because each lasts until its deadline."""
+    """Returns the results of the failing checks. All run at the same time, because each lasts until its deadline."""
     with ThreadPoolExecutor(len(FAILING)) as pool:
         running = {
             name: pool.submit(run, *(each.format(**urls) for each in arguments), DEADLINE)
@@ -108,7 +108,7 @@ def test_a_header_is_demanded(server: Server) -> None:
 
 def test_a_text_of_the_body_is_demanded(server: Server) -> None:
     text = ask(server.url, "/work?ops=7").body.decode().strip()
-    # The query is sent as it was given: %37 is 7.
+    # The query is sent unmodified: %37 is 7.
     assert run(f"{server.url}/work?ops=%37", "--body", text).returncode == 0
 
 

@@ -1,4 +1,4 @@
-"""The end of a gateway: `gateway-agent drain` on the real Envoy, then SIGTERM."""
+"""The shutdown of a gateway: `gateway-agent drain` on the real Envoy, then SIGTERM."""
 
 import re
 import threading
@@ -20,26 +20,26 @@ from support.http2 import Http2Client
 from support.raw import connect
 
 LONG = "--deadline=10m"
-"""Of a drain that ends before, or is killed with its test."""
+"""Deadline of a drain that ends earlier, or is killed with its test."""
 
 
 @pytest.fixture
 def gateway(server: Server, tmp_path: Path) -> Iterator[Gateway]:
-    """One gateway to the replica, which a test may end."""
+    """Yields a gateway to the replica, which a test may end."""
     with gateway_to([endpoint(server.url, server.admin)], tmp_path) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def other(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    """Another gateway to the replica, which no test drains or ends."""
+    """Yields another gateway to the replica, which no test drains or ends."""
     folder = tmp_path_factory.mktemp("other")
     with gateway_to([endpoint(server.url, server.admin)], folder) as running:
         yield running
 
 
 def pre_stop(gateway: Gateway, values: Path, *settings: str) -> list[str]:
-    """The arguments of the chart's preStop, with this process in place of a container's first."""
+    """Returns the arguments of the chart's preStop, with this process in place of a container's first process."""
     hook = container(render("gateway", *settings, values=values))["lifecycle"]["preStop"]
     binary, *arguments = hook["exec"]["command"]
     assert binary == "/gateway-agent"
@@ -48,20 +48,20 @@ def pre_stop(gateway: Gateway, values: Path, *settings: str) -> list[str]:
 
 
 def end(gateway: Gateway) -> int:
-    """Ends Envoy as the kubelet does after the hook: its exit code."""
+    """Ends Envoy like the kubelet after the hook; returns its exit code."""
     gateway.process.terminate()
     return gateway.process.wait(PATIENCE)
 
 
 def connections(gateway: Gateway) -> int:
-    """The clients that are connected now."""
+    """Returns the number of connected clients."""
     shown = ask(gateway.admin, "/stats?filter=^listener.ingress.downstream_cx_active").body
     return int(shown.split()[-1])
 
 
 @contextmanager
 def request_in_flight(server: Server, gateway: Gateway) -> Iterator[list[Reply]]:
-    """A request whose replica does not answer until this ends; then its reply is in the list."""
+    """Sends a request whose replica does not respond until the context ends; then its response is in the list."""
     replies: list[Reply] = []
     asking = threading.Thread(target=lambda: replies.append(ask(gateway.url, "/hello")))
     server.freeze()
@@ -79,7 +79,7 @@ def request_in_flight(server: Server, gateway: Gateway) -> Iterator[list[Reply]]
 def test_no_request_fails_while_a_gateway_ends(
     gateway: Gateway, other: Gateway, tmp_path: Path, connect: Callable[[str], Client | Http2Client]
 ) -> None:
-    """Clients are sent to another gateway for new connections, as a Service does with them."""
+    """New connections of clients go to another gateway, like behind a Service."""
     settings = ("shutdown.settle=1s", "shutdown.deadline=10m")
     arguments = pre_stop(gateway, tmp_path / "values.yaml", *settings)
     with (
@@ -88,7 +88,7 @@ def test_no_request_fails_while_a_gateway_ends(
     ):
         load.wait_for(50)
         drain.wait_for("drain: begun")
-        # The Service still names the gateway, which has to serve for just that reason.
+        # The Service still names the gateway, which is the reason why it has to keep serving.
         load.wait_for(50)
         load.url = other.url
         eventually(lambda: connections(other) == load.clients, "every client at the other gateway")
@@ -110,7 +110,8 @@ def test_every_reply_asks_to_close_and_new_connections_are_served(
     assert "connection" not in over_http2.ask("/hello").headers
     with agents.drain(gateway, tmp_path, "--settle=10m", LONG) as drain:
         drain.wait_for("drain: begun")
-        # For 5 s, a GOAWAY leaves what the client has under way: the second may still come over its connection.
+        # For 5 s, a GOAWAY keeps the client's requests in flight: the second may still arrive over its
+        # connection.
         replies = [kept.ask("/hello"), over_http2.ask("/hello"), over_http2.ask("/hello")]
         replies += [ask(gateway.url, "/hello") for _ in range(20)]
         assert [(reply.status, reply.headers["connection"]) for reply in replies] == [
@@ -163,7 +164,7 @@ def test_an_idle_connection_is_waited_for_but_loses_nothing(
 def test_a_drain_goes_on_to_its_deadline_when_envoy_falls_silent(
     gateway: Gateway, tmp_path: Path
 ) -> None:
-    # Time enough for its begin, and for the end of Envoy after it.
+    # Enough time for the start of the drain, and for the end of Envoy after that.
     flags = ("--settle=0s", "--deadline=3s")
     with (
         Load(gateway.url),
@@ -181,12 +182,12 @@ def test_an_admin_that_never_answers_is_a_failure() -> None:
     flags = (f"--admin={admin}", "--settle=0s", "--deadline=300ms")
     result = programs.run("gateway-agent", "drain", *flags)
     assert result.returncode == 1
-    # The last attempt was refused, or cut by the deadline.
+    # The last attempt was rejected, or aborted by the deadline.
     assert re.search(f"drain: failed: (cannot connect to|no reply from) {admin}", result.stderr)
 
 
 def test_an_admin_that_refuses_is_a_failure(other: Gateway) -> None:
-    """Not what listens for Prometheus: that passes two paths only."""
+    """Uses the listener for Prometheus instead, which passes only two paths."""
     result = programs.run("gateway-agent", "drain", f"--admin={urlsplit(other.stats).netloc}")
     assert result.returncode == 1
     assert "replied 404 Not Found to /healthcheck/fail" in result.stderr

@@ -33,31 +33,31 @@ ONE, TWO, THREE = "192.0.2.1", "192.0.2.2", "192.0.2.3"
 
 @pytest.fixture
 def slices(api: Api) -> Iterator[Slices]:
-    """A namespace without slices."""
+    """Yields a namespace without slices."""
     with api.namespace() as namespace:
         yield Slices(api, namespace)
 
 
 @pytest.fixture
 def starter(slices: Slices, wire: Wire, tmp_path: Path) -> Agents:
-    """Starts agents in the test's folder."""
+    """Returns a function that starts agents in the test's folder."""
     return Agents(tmp_path, slices.namespace, wire)
 
 
 @pytest.fixture
 def elsewhere(api: Api) -> Iterator[Slices]:
-    """Another namespace without slices."""
+    """Yields another namespace without slices."""
     with api.namespace() as namespace:
         yield Slices(api, namespace)
 
 
 def in_front() -> dict:
-    """Values of a gateway that reads the file of the agent."""
+    """Returns values of a gateway that reads the agent's file."""
     return {"upstream": {"discovery": "eds"}}
 
 
 def replica(start: Callable[..., Server], name: str) -> tuple[Server, tuple[int, int]]:
-    """A server where slices may point to, and its two ports."""
+    """Starts a server as the target of slices; returns it with its two ports."""
     server = start(replica=name, address=own_address())
     return server, (urlsplit(server.url).port, urlsplit(server.admin).port)
 
@@ -74,13 +74,13 @@ def test_the_file_follows_the_slices(slices: Slices, starter: Agents) -> None:
         assert zones == [None, {"zone": "zone-a"}, {"zone": "zone-b"}]
         slices.put("a", (ONE, ENDED, "zone-a"), (TWO, READY, "zone-b"))
         agent.wait_for({TWO: "HEALTHY"})
-        # The same endpoint once more, as while the slices of a Service are made anew.
+        # The same endpoint again, like while the slices of a Service are created again.
         slices.put("b", (TWO, READY), (THREE, READY))
         agent.wait_for({TWO: "HEALTHY", THREE: "HEALTHY"})
         slices.delete("b")
         slices.put("other", (ONE, READY), service="other")
         agent.wait_for({TWO: "HEALTHY"})
-        # Nobody is ready: Envoy's own checks judge.
+        # No endpoint is ready: Envoy's own checks judge.
         slices.put("a", (TWO, STARTING, "zone-b"), (ONE, ENDED))
         agent.wait_for({TWO: "HEALTHY"})
         unready = 'endpoints{state="unready"}'
@@ -88,11 +88,12 @@ def test_the_file_follows_the_slices(slices: Slices, starter: Agents) -> None:
         before = time.time()
         slices.delete("a")
         agent.wait_for({})
-        # The file is there a moment before the agent says so.
+        # The file exists a moment before the agent reports it.
         eventually(lambda: agent.metrics()["writes_total"] >= 6, "six files")
         eventually(lambda: agent.metrics()["last_sync_timestamp_seconds"] >= before, "the deletion")
         figures = agent.metrics()
-        # Each change was one file; the slice of another Service was none, the last but one the same.
+        # Each change was one file. The slice of another Service caused none, and the last change but one none
+        # either.
         assert (figures["writes_total"], figures["lists_total"]) == (6, 1)
         assert (figures["watch_errors_total"], figures["connected"]) == (0, 1)
         assert figures["last_write_timestamp_seconds"] >= before
@@ -117,7 +118,7 @@ def test_envoy_takes_the_file_and_spares_replicas_that_end(
             load.wait_for(50, "second")
             slices.put("a", (address, ENDING), ports=first)
             eventually(lambda: drains(gateway, first[0]), "the first replica draining")
-            # What was under way when Envoy heard of it.
+            # Requests in flight when Envoy received the change.
             before = load.replies["first"] + load.clients
             load.wait_for(200, "second")
             assert load.replies["first"] <= before
@@ -134,7 +135,7 @@ def test_a_replica_that_returns_at_its_address_has_no_ejection_left(
     (_, good), (killed, ports) = (replica(start, name) for name in ("good", "killed"))
     slices.put("a", (address, READY), ports=good)
     slices.put("b", (address, READY), ports=ports)
-    # An ejection does not end by itself within the test.
+    # An ejection does not expire within the test.
     outliers = {"ejectionTime": "10m", "maxEjectionTime": "10m"}
     values = {"upstream": {**in_front()["upstream"], "outliers": outliers}}
     with starter.run() as agent:
@@ -171,7 +172,7 @@ def test_envoy_goes_on_while_the_api_server_is_away(
             agent.kill()
             agent.wait(PATIENCE)
             with starter.run() as next_agent:
-                # The file of the one before is good enough to begin with.
+                # The previous agent's file suffices to start.
                 assert next_agent.status("/readyz") == 200
                 figures = next_agent.metrics()
                 assert (figures["writes_total"], figures["connected"]) == (0, 0)
@@ -207,7 +208,7 @@ def test_what_did_not_change_is_not_written_again(slices: Slices, starter: Agent
 
 
 def test_a_slice_above_the_limit_keeps_its_endpoints(slices: Slices, starter: Agents) -> None:
-    """Four endpoints are kept with `--limit=1`, of which the first is in the file."""
+    """`--limit=1` keeps four endpoints, the first of which is in the file."""
     over_limit = "slices_over_limit_total"
     slices.put("a", (ONE, READY))
     slices.put("b", (TWO, READY), (THREE, READY))
@@ -216,7 +217,7 @@ def test_a_slice_above_the_limit_keeps_its_endpoints(slices: Slices, starter: Ag
     both = (f"server={here}/{SERVICE}:http", f"pages={here}/pages:http")
     with starter.run(None, "--limit=1", services=both) as agent:
         agent.wait_for({ONE: "HEALTHY"})
-        # The limit is that of each service.
+        # The limit applies to each service.
         agent.wait_for({THREE: "HEALTHY"}, "pages")
         assert agent.metrics()[over_limit] == 0
         more = [(f"198.51.100.{number}", READY) for number in range(2)]
@@ -227,7 +228,7 @@ def test_a_slice_above_the_limit_keeps_its_endpoints(slices: Slices, starter: Ag
         assert (agent.metrics()["slices"], agent.endpoints()) == (2, {ONE: "HEALTHY"})
         slices.put("b", (TWO, READY))
         slices.put("a", (THREE, READY), *more)
-        # The next file shows that the slice is taken again.
+        # The next file shows that the slice is accepted again.
         agent.wait_for({TWO: "HEALTHY"})
         assert (agent.metrics()[over_limit], agent.metrics("pages")[over_limit]) == (2, 0)
         (logged,) = agent.logged("above the limit")
@@ -267,20 +268,20 @@ def test_each_service_has_its_own_file(slices: Slices, elsewhere: Slices, starte
         # A Service that does not exist yet.
         agent.wait_for({}, "edge")
         agent.wait_until_ready()
-        # Health checks go to the port "admin", and to that of requests where there is no such port.
+        # Health checks use the port "admin", or the traffic port if there is no such port.
         assert (ports(agent, "server"), ports(agent, "pages")) == ([(8080, 8081)], [(8080, 8080)])
         elsewhere.put("a", (THREE, READY), service="pages", names=("web",))
         agent.wait_for({THREE: "HEALTHY"}, "edge")
-        # A slice that becomes one of another Service.
+        # A slice that moves to another Service.
         slices.put("a", (ONE, READY), service="pages", names=("web",))
         agent.wait_for({ONE: "HEALTHY", TWO: "HEALTHY"}, "pages")
         agent.wait_for({})
-        # A Service that is deleted and comes back.
+        # A Service that is deleted and created again.
         elsewhere.delete("a")
         agent.wait_for({}, "edge")
         elsewhere.put("b", (TWO, READY), service="pages", names=("web",))
         agent.wait_for({TWO: "HEALTHY"}, "edge")
-        # Without the port it has no endpoints, and the log says which Service lacks it.
+        # Without the port, it has no endpoints, and the log names the Service.
         elsewhere.put("b", (TWO, READY), service="pages", names=("other",))
         agent.wait_for({}, "edge")
         eventually(
@@ -315,7 +316,7 @@ def test_a_namespace_without_permission_does_not_stop_the_others(
         assert words.count("\n") == 1, words
         said = agent.logged("verbs list and watch on endpointslices")
         assert {(each["level"], each["namespace"]) for each in said} == {("WARN", there)}
-        # The other namespace follows as ever.
+        # The agent still follows the other namespace.
         slices.put("a", (THREE, READY))
         agent.wait_for({THREE: "HEALTHY"})
         figures = agent.metrics()
@@ -326,7 +327,7 @@ def test_a_namespace_without_permission_does_not_stop_the_others(
     elsewhere.forbid()
     known = agent.file_of("pages").read_text()
     with starter.run(services=services) as agent:
-        # The file of the agent before stays.
+        # The previous agent's file remains.
         assert agent.status("/readyz") == 200
         eventually(lambda: agent.metrics("pages")["watch_errors_total"] >= 2, "rejected lists")
         eventually(lambda: agent.metrics()["slices"] == 1, "the list of the other namespace")
@@ -350,7 +351,7 @@ def test_envoy_reads_only_the_file_that_changes(
     services = (f"server={here}/{SERVICE}:http", f"pages={here}/pages:http")
     with starter.run(services=services) as agent:
         agent.wait_until_ready()
-        # Envoy waits for the first check, which nobody answers.
+        # Envoy waits for the first check, to which nothing responds.
         values = {"upstream": {**in_front()["upstream"], "health": {"timeout": "1s"}}}
         with gateway_to([], tmp_path, values, two_clusters) as gateway:
             before = reads(gateway)
@@ -408,7 +409,7 @@ def test_it_says_why_it_cannot_begin(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ports(agent: EndpointsAgent, cluster: str) -> list[tuple[int, int]]:
-    """The ports of requests and of health checks in the file of a cluster."""
+    """Returns the traffic and health check ports in a cluster's file."""
     (resource,) = json.loads(agent.file_of(cluster).read_text())["resources"]
     each = (one["endpoint"] for group in resource["endpoints"] for one in group["lb_endpoints"])
     return [
@@ -421,18 +422,18 @@ def ports(agent: EndpointsAgent, cluster: str) -> list[tuple[int, int]]:
 
 
 def reads(gateway: Gateway) -> int:
-    """How often Envoy has read the file of the cluster "server"."""
+    """Returns how often Envoy has read the file of the cluster "server"."""
     page = ask(gateway.admin, "/stats?filter=^cluster.server.update_attempt$").body.decode()
     return int(page.rpartition(": ")[2])
 
 
 def members(gateway: Gateway) -> set[int]:
-    """The ports of the replicas that Envoy knows."""
+    """Returns the ports of the replicas that Envoy knows."""
     return set(_replicas(gateway))
 
 
 def drains(gateway: Gateway, port: int) -> bool:
-    """Whether Envoy knows a replica as one that ends."""
+    """Whether Envoy knows that a replica is terminating."""
     return _replicas(gateway).get(port, {}).get("eds_health_status") == "DRAINING"
 
 

@@ -1,4 +1,4 @@
-"""A replica that fails what it is asked: what is repeated, how often it runs, and what leaves the rotation."""
+"""Failing replicas: retried requests, the number of attempts, and ejections."""
 
 import json
 import socket
@@ -23,7 +23,7 @@ from support.raw import connect
 
 TURNS = {"balancing": {"policy": "round-robin"}}
 SOON = {"interval": "100ms"}
-"""Of health checks."""
+"""Interval of health checks."""
 
 
 @dataclass
@@ -32,16 +32,16 @@ class Failing:
 
     url: str = ""
     seen: Counter[str] = field(default_factory=Counter)
-    """Requests by their method; each is counted before its reply."""
+    """Requests by method; each is counted before its response."""
     checks: int = 0
 
 
 @contextmanager
 def failing(how: str) -> Iterator[Failing]:
-    """A replica whose health check is good.
+    """Starts a replica that passes its health check.
 
-    Its reply to anything else is 500 (`answer`), or 503 as of a server that is overloaded (`overload`) or
-    did not start the request (`shed`); or it ends the connection (`hang-up`), or does nothing (`silence`).
+    It responds to other requests with 500 (`answer`), or with 503 like a server that is overloaded (`overload`)
+    or did not start the request (`shed`). Or it closes the connection (`hang-up`), or does nothing (`silence`).
     """
     replica, ends = Failing(), threading.Event()
     fields = [("corelane-replica", "failing")]
@@ -71,7 +71,7 @@ def failing(how: str) -> Iterator[Failing]:
 
 
 ANSWERED = {"GET": 4, "PUT": 1, "POST": 1, "DELETE": 1, "PATCH": 1}
-"""Methods, and how often the only replica sees a request whose connection it always closes."""
+"""Methods, and how often the only replica receives a request whose connection it always closes."""
 
 
 WAYS = ("hang-up", "overload", "shed")
@@ -81,7 +81,7 @@ WAYS = ("hang-up", "overload", "shed")
 def failures(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[tuple[Gateway, dict[str, Failing]]]:
-    """A gateway with a route to a replica for each way to fail, and these replicas."""
+    """Yields a gateway with a route to a replica for each kind of failure, and these replicas."""
     with ExitStack() as stack:
         replicas = {way: stack.enter_context(failing(way)) for way in WAYS}
         routes = [
@@ -92,7 +92,7 @@ def failures(
             }
             for way, each in replicas.items()
         ]
-        # Without passive checks, which would leave the only replica out.
+        # Without outlier detection, which would eject the only replica.
         values = {"routes": routes, "upstream": {"outliers": {"consecutiveFailures": 100}}}
         folder = tmp_path_factory.mktemp("failures")
         yield stack.enter_context(gateway_to([], folder, values)), replicas
@@ -103,7 +103,7 @@ def failures(
 def test_only_what_has_not_started_or_may_run_twice_is_sent_again(
     failures: tuple[Gateway, dict[str, Failing]], method: str, how: str
 ) -> None:
-    """By 503 a server also says that it does not know whether a save was made in time."""
+    """A server also sends 503 if it does not know whether a save was made in time."""
     times = {"hang-up": ANSWERED[method], "overload": 1, "shed": 4}[how]
     gateway, replicas = failures
     before = replicas[how].seen.copy()
@@ -119,7 +119,7 @@ def test_a_replica_that_fails_everything_is_left_out_though_its_check_is_good(
     name = "cluster.server.outlier_detection.ejections_enforced_failure_percentage"
     with failing("answer") as bad:
         replicas = [endpoint(bad.url, bad.url), endpoint(server.url, server.admin)]
-        # For the rest of the test, and after what a slow machine sends in a second.
+        # For the rest of the test, and more failures than a slow machine sends in a second.
         outliers = {"ejectionTime": "10m", "maxEjectionTime": "10m", "failureRequests": 3}
         values = {"upstream": {"outliers": outliers, "health": SOON}}
         with gateway_to(replicas, tmp_path, values=values) as gateway:
@@ -145,13 +145,15 @@ def test_a_replica_that_never_answers_is_left_out_though_its_check_is_good(
     name = "cluster.server.outlier_detection.ejections_enforced_consecutive_gateway_failure"
     with failing("silence") as silent:
         replicas = [endpoint(silent.url, silent.url), endpoint(server.url, server.admin)]
-        # Each of two idle replicas gets requests: those that the silent one has would keep it from more.
+        # Requests go to idle replicas alternately: with least-request, those at the silent replica would keep
+        # more away from it.
         outliers = {"ejectionTime": "10m", "maxEjectionTime": "10m"}
         more = {"outliers": outliers, **TURNS}
         with gateway_to(replicas, tmp_path, values={"upstream": {**times, **more}}) as gateway:
             eventually(lambda: gateway.counted("cluster.server.membership_healthy") == 2)
             client = Client(gateway.url)
-            # One after the other, and each answered: by the other one, where the silent one had it first.
+            # Sends one request at a time. Each is answered, by the other replica if the silent one received it
+            # first.
             for _ in range(100):
                 if gateway.counted(name):
                     break
@@ -165,14 +167,14 @@ def test_a_replica_that_never_answers_is_left_out_though_its_check_is_good(
 
 
 def sweeping(configuration: dict) -> None:
-    """Has Envoy look at failures as often as at health; the chart has no value for it."""
+    """Makes Envoy check failures as often as health, for which the chart has no value."""
     (server,) = (x for x in configuration["static_resources"]["clusters"] if x["name"] == "server")
     server["outlier_detection"]["interval"] = "0.1s"
 
 
 @contextmanager
 def full() -> Iterator[tuple[str, Callable[[], None]]]:
-    """URL of a replica to which new connections wait: the kernel drops their SYNs until it accepts one."""
+    """Yields the URL of a replica at which new connections wait: the kernel drops their SYNs until it accepts one."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(0)
@@ -196,10 +198,10 @@ def connecting(url: str) -> bool:
     return any(row[2].endswith(port) and row[3] == "02" for row in rows)
 
 
-# The replica must accept within the second after which TCP sends the packet again.
+# The replica must accept within the second after which TCP retransmits the packet.
 @pytest.mark.nightly
 def test_a_connection_whose_first_packet_was_lost_is_waited_for(tmp_path: Path) -> None:
-    """TCP sends it again after a second (RFC 6298): a shorter limit is one for networks that lose nothing."""
+    """TCP retransmits it after a second (RFC 6298): only networks without loss allow a shorter limit."""
     values = {"upstream": {"retries": {"attempts": 0}, "outliers": {"consecutiveFailures": 100}}}
     with (
         full() as (url, serve),
@@ -217,12 +219,12 @@ def test_a_connection_whose_first_packet_was_lost_is_waited_for(tmp_path: Path) 
 def test_a_replica_that_takes_no_connection_is_left_out_and_fails_no_request(
     server: Server, tmp_path: Path
 ) -> None:
-    """As where a node is gone: nothing refuses its connections, and here the health check still passes."""
+    """Like a lost node: nothing rejects its connections, but here the health check still passes."""
     name = "cluster.server.outlier_detection.ejections_enforced_consecutive_gateway_failure"
     with full() as (url, _), failing("answer") as healthy:
         replicas = [endpoint(url, healthy.url), endpoint(server.url, server.admin)]
-        # Requests that wait at the same time fail together, so one connectTimeout is enough. The kernel
-        # connects to the other replica, however busy that is.
+        # Requests that wait at the same time fail together, so one connectTimeout is enough. For the other
+        # replica, the kernel completes connections, however busy it is.
         values = {"upstream": {"connectTimeout": "500ms"}}
         with gateway_to(replicas, tmp_path, values=values) as gateway:
             eventually(lambda: gateway.counted("cluster.server.membership_healthy") == 2)
@@ -249,8 +251,9 @@ def test_a_replica_that_is_back_waits_for_its_health_check_only(
             before = gateway.counted(attempts)
 
             def returned() -> bool:
-                # Read in this order, the checks all happened during the ejection. Envoy's own timers are the
-                # clock: it checks each of the two replicas once a second, and ejects for 30 s by default.
+                # Because of the order of these reads, all counted checks happened during the ejection. Envoy's
+                # own timers are the clock: it checks each of the two replicas once a second, and ejects for 30
+                # s by default.
                 checks = gateway.counted(attempts) - before
                 over = gateway.counted(ejected) == 0
                 assert over or checks < 2 * 15
@@ -275,7 +278,7 @@ def test_the_only_replica_is_not_left_out(tmp_path: Path) -> None:
     ):
         eventually(lambda: bad.seen["GET"] > 200)
         checks = bad.checks
-        # Failures are looked at as often as health is checked.
+        # Envoy checks failures as often as health.
         eventually(lambda: bad.checks >= checks + 4)
         assert gateway.counted("cluster.server.outlier_detection.ejections_active") == 0
 
@@ -300,7 +303,7 @@ def test_another_replica_is_asked_where_one_falls_silent(
 ) -> None:
     silent, good = start(replica="silent"), start(replica="good")
     replicas = [endpoint(each.url, each.admin) for each in (silent, good)]
-    # A slow reply of the good one is another attempt, no failure.
+    # A slow response of the good replica results in another attempt, not in a failure.
     values = {"upstream": {"retries": {"perTryTimeout": "500ms"}, **TURNS}}
     with gateway_to(replicas, tmp_path, values=values) as gateway:
         eventually(lambda: gateway.counted("cluster.server.membership_healthy") == 2)
@@ -309,21 +312,21 @@ def test_another_replica_is_asked_where_one_falls_silent(
         replies = [client.ask("/hello") for _ in range(20)]
         client.close()
         assert {(reply.status, reply.replica) for reply in replies} == {(200, "good")}
-        # Else the silent one got no request.
+        # Otherwise the silent replica received no request.
         assert gateway.counted("cluster.server.upstream_rq_per_try_timeout") > 0
 
 
 def test_another_replica_is_asked_where_a_node_is_lost(
     start: Callable[..., Server], tmp_path: Path
 ) -> None:
-    """Nothing acknowledges what its replica is sent, and nothing refuses it."""
+    """No kernel acknowledges data for its replica, and none rejects them."""
     with network() as node:
-        # In the network of its own, where it has another address.
+        # In its own network, the server has another address.
         lost = start(address="0.0.0.0", within=node.inside, replica="lost", wait=False)
         of_lost = [url.replace("0.0.0.0", node.address) for url in (lost.url, lost.admin)]
         good = start(replica="good")
         replicas = [endpoint(*of_lost), endpoint(good.url, good.admin)]
-        # The kernel acknowledges what a replica is sent, however busy that is.
+        # The kernel acknowledges data for a running replica, however busy it is.
         unacknowledged = {"keepalive": {"unacknowledged": "1s"}}
         values = {"upstream": {"timeout": "10m", "health": SOON, **unacknowledged, **TURNS}}
         with gateway_to(replicas, tmp_path, values=values) as gateway:
@@ -331,7 +334,7 @@ def test_another_replica_is_asked_where_a_node_is_lost(
             client = Client(gateway.url)
             assert {client.ask("/hello").replica for _ in range(4)} == {"good", "lost"}
             node.ip("link", "set", "eth0", "down")
-            # One of two is sent to the lost one first, or each.
+            # At least one of the two requests first goes to the lost replica.
             assert {client.ask("/hello").replica for _ in range(2)} == {"good"}
             assert gateway.counted("cluster.server.upstream_rq_retry_success") >= 1
             client.close()
@@ -344,7 +347,7 @@ METHODS = ("GET", "POST")
 
 
 def summed(server: Server, name: str) -> float:
-    """The sum of all series of a name, or of one with labels given."""
+    """Returns the sum of all series with a name, or with labels if given."""
     same = (value for series, value in server.metrics().items() if name in series)
     return sum(same)
 
@@ -358,7 +361,7 @@ def slow(server: Server) -> None:
 
 @contextmanager
 def held(server: Server) -> Iterator[None]:
-    """A server whose only slot is taken: it sheds what comes."""
+    """Yields a server whose only slot is occupied: it sheds all requests."""
     slow(server)
     with connect(server.url) as client:
         client.sendall(b"GET /hello HTTP/1.1\r\nHost: held\r\n\r\n")
@@ -368,7 +371,7 @@ def held(server: Server) -> Iterator[None]:
 
 @contextmanager
 def gateway_over(replicas: list[Server], folder: Path) -> Iterator[Gateway]:
-    """A gateway to these replicas, all of them healthy, which take turns."""
+    """Starts a gateway to these replicas, all of which are healthy and alternate."""
     endpoints = [endpoint(each.url, each.admin) for each in replicas]
     with gateway_to(endpoints, folder, {"upstream": TURNS}) as gateway:
         healthy = "cluster.server.membership_healthy"
@@ -400,7 +403,7 @@ def test_what_a_replica_sheds_runs_on_another(start: Callable[..., Server], tmp_
             replies = [client.ask("/hello", method) for _ in range(20)]
             client.close()
             assert {reply.replica for reply in replies} == {"free"}
-            # Else the full one got no request.
+            # Otherwise the full replica received no request.
             assert summed(full, SHED) > before
         assert summed(full, LATENCY) == 1
 
@@ -408,7 +411,7 @@ def test_what_a_replica_sheds_runs_on_another(start: Callable[..., Server], tmp_
 def test_retries_do_not_multiply_the_overload_of_a_fleet(
     start: Callable[..., Server], tmp_path: Path
 ) -> None:
-    """Each lane of a fleet that sheds everything marks one reply in six, after a burst of 64."""
+    """Each lane of a fleet that sheds everything marks one response in six, after a burst of 64."""
     replicas = [start(*SLOTS, replica=name) for name in ("one", "two")]
     offered, burst = 600, 64 * len(replicas)
     with ExitStack() as stack:

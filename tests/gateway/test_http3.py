@@ -1,4 +1,4 @@
-"""HTTP/3 at the gateway, with a client of QUIC."""
+"""HTTP/3 at the gateway, with a QUIC client."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ from stack.replica import Server
 
 
 class Http3Client(QuicConnectionProtocol):
-    """A connection whose requests are answered one after the other."""
+    """A connection whose requests are answered one at a time."""
 
     def __init__(self, *arguments: object, **options: object) -> None:
         super().__init__(*arguments, **options)
@@ -35,7 +35,7 @@ class Http3Client(QuicConnectionProtocol):
         self._body = b""
 
     def offers_websockets(self) -> bool:
-        """Whether the settings of the other side allow extended CONNECT (RFC 9220)."""
+        """Whether the other side's settings allow extended CONNECT (RFC 9220)."""
         settings = self._http.received_settings
         assert settings, "no settings yet"
         return bool(settings.get(Setting.ENABLE_CONNECT_PROTOCOL))
@@ -47,7 +47,7 @@ class Http3Client(QuicConnectionProtocol):
         headers: Mapping[str, str] | None = None,
         body: bytes = b"",
     ) -> Reply:
-        """Sends one request and reads its whole reply."""
+        """Sends one request and reads the complete response."""
         parts = urlsplit(url)
         head = {":method": method, ":scheme": "https", ":authority": parts.netloc}
         head[":path"] = f"{parts.path}?{parts.query}" if parts.query else parts.path
@@ -66,7 +66,7 @@ class Http3Client(QuicConnectionProtocol):
         return await asyncio.wait_for(self._reply, PATIENCE)
 
     def quic_event_received(self, event: QuicEvent) -> None:
-        """Gathers what belongs to the reply, which may still come when the request is read no more."""
+        """Collects the parts of a response, which may arrive after the request is no longer read."""
         reset = isinstance(event, StreamReset) and event.stream_id == self._stream
         over = reset or isinstance(event, ConnectionTerminated)
         if over and self._reply and not self._reply.done():
@@ -85,7 +85,7 @@ class Http3Client(QuicConnectionProtocol):
 
 @asynccontextmanager
 async def http3(url: str, authority: Path) -> AsyncIterator[Http3Client]:
-    """A connection to this host and port that trusts one certificate."""
+    """Connects to this host and port, and trusts one certificate."""
     address = urlsplit(url)
     configuration = QuicConfiguration(alpn_protocols=H3_ALPN, server_name=address.hostname)
     configuration.verify_mode = ssl.CERT_REQUIRED
@@ -97,7 +97,7 @@ async def http3(url: str, authority: Path) -> AsyncIterator[Http3Client]:
 
 
 def ask_once(url: str, authority: Path, **more: object) -> Reply:
-    """One request on a connection of its own."""
+    """Sends one request on a separate connection."""
 
     async def alone() -> Reply:
         async with asyncio.timeout(PATIENCE), http3(url, authority) as client:
@@ -108,13 +108,13 @@ def ask_once(url: str, authority: Path, **more: object) -> Reply:
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A certificate and its key."""
+    """Returns a certificate and its key."""
     return certificate(tmp_path_factory.mktemp("certificate"), "tls", "ec")
 
 
 @contextmanager
 def gateway_before(server: Server, pair: tuple[Path, Path], folder: Path) -> Iterator[Gateway]:
-    """A gateway with TLS and HTTP/3, which also serves without."""
+    """Starts a gateway with TLS and HTTP/3, which also has a port without TLS."""
     files = {"certificate": str(pair[0]), "key": str(pair[1])}
     values = {
         "tls": {"enabled": True, "files": files, "plain": "serve"},
@@ -131,7 +131,7 @@ def gateway_before(server: Server, pair: tuple[Path, Path], folder: Path) -> Ite
 def gateway(
     server: Server, pair: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Gateway]:
-    """The gateway of the tests that leave it as it was."""
+    """Yields the gateway of the tests that do not change it."""
     with gateway_before(server, pair, tmp_path_factory.mktemp("gateway")) as running:
         yield running
 
@@ -145,11 +145,11 @@ def test_requests_are_read_and_answered_as_by_tcp(
             assert {(each.status, each.replica, each.body) for each in replies} == {
                 (200, "test", b"Hello, World!")
             }
-            # Envoy's HTTP/3 resets the stream where HTTP/1.1 answers 400.
+            # Envoy's HTTP/3 resets the stream where HTTP/1.1 responds with 400.
             with pytest.raises(ConnectionResetError):
                 await client.ask(f"{gateway.tls}/refused", headers={"content_length": "0"})
             assert (await client.ask(f"{gateway.tls}/hello?n=3")).status == 200
-            # Clients then take TCP for them, where the routes of this gateway allow it.
+            # Clients then use TCP for WebSockets, which the routes of this gateway allow.
             assert not client.offers_websockets()
 
     asyncio.run(talk())
@@ -185,7 +185,7 @@ def test_a_drain_waits_for_requests_by_http3(
                 assert drain.running
                 server.thaw()
                 assert (await asking).status == 200
-                # GOAWAY came with the reply: the gateway closes when the client asks no more.
+                # GOAWAY came with the response: the gateway closes when the client sends no more requests.
                 code, last = await asyncio.to_thread(drain.end)
                 assert (code, last["message"]) == (0, "drain: ended")
 

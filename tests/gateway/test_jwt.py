@@ -1,4 +1,4 @@
-"""JSON Web Tokens, checked by the real Envoy in front of the real server with tokens of its own."""
+"""JSON Web Tokens, checked by the real Envoy in front of the real server, which has its own tokens."""
 
 import json
 import time
@@ -20,19 +20,19 @@ AUDIENCE = "corelane"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the gateway's keys and its own token are."""
+    """Returns the folder with the gateway's keys and its own token."""
     return tmp_path_factory.mktemp("jwt")
 
 
 @pytest.fixture(scope="module")
 def known(folder: Path) -> Issuer:
-    """The issuer that the gateway believes."""
+    """Returns the issuer that the gateway trusts."""
     return issuer(folder)
 
 
 @pytest.fixture(scope="module")
 def gateway(starter: Callable[..., Server], folder: Path, known: Issuer) -> Iterator[Gateway]:
-    """A gateway that checks tokens, in front of a replica that knows only the gateway's."""
+    """Starts a gateway that checks tokens, in front of a replica that accepts only the gateway's token."""
     own = token()
     (folder / "replica.tokens").write_text(line("gateway", own))
     (folder / "token").write_text(own)
@@ -54,13 +54,13 @@ def gateway(starter: Callable[..., Server], folder: Path, known: Issuer) -> Iter
 
 
 def claims(**others: object) -> dict:
-    """The claims of a good token, or with others in their place; None leaves one out."""
+    """Returns the claims of a good token with replacements; None omits a claim."""
     all_claims = {"aud": AUDIENCE, "sub": "ada", "exp": int(time.time()) + 600} | others
     return {name: claim for name, claim in all_claims.items() if claim is not None}
 
 
 def save(gateway: Gateway, bearer: str | None, path: str = "/projects") -> Reply:
-    """Asks the gateway to save a project."""
+    """Sends a project to the gateway."""
     headers = {"Content-Type": "application/json"}
     if bearer is not None:
         headers["Authorization"] = f"Bearer {bearer}"
@@ -107,7 +107,7 @@ def test_an_upgrade_needs_a_token(gateway: Gateway, known: Issuer) -> None:
     upgrade["Sec-WebSocket-Key"] = "dGhlIHNhbXBsZSBub25jZQ=="
     refused(ask(gateway.url, "/hello", headers=upgrade))
     bearer = {"Authorization": f"Bearer {known.sign(claims())}"}
-    # The replica has no WebSocket there, and answers.
+    # The replica has no WebSocket there, and responds.
     assert ask(gateway.url, "/hello", headers=upgrade | bearer).status == 200
     with http2.Connection(gateway.url) as client:
         client.send(http2.opened(1, http2.websocket(b"/hello")))
@@ -140,7 +140,7 @@ def test_a_new_token_of_the_gateway_needs_no_restart(
 
 
 def refused(reply: Reply, status: int = 401, slug: str = "unauthorized") -> None:
-    """It was refused by the gateway itself, as RFC 6750 section 3 asks."""
+    """Asserts that the gateway itself rejected the request, as RFC 6750 section 3 requires."""
     assert (reply.status, reply.replica) == (status, None)
     assert reply.headers["www-authenticate"].startswith("Bearer")
     assert json.loads(reply.body)["type"] == f"urn:corelane:problem:{slug}"

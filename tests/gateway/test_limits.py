@@ -22,7 +22,7 @@ Start = Callable[[dict], Gateway]
 
 @pytest.fixture
 def gateway(server: Server, tmp_path: Path) -> Iterator[Start]:
-    """Starts a gateway with further values, once its replica is healthy."""
+    """Returns a function that starts a gateway with additional values, and waits until its replica is healthy."""
     with ExitStack() as stack:
 
         def run(values: dict) -> Gateway:
@@ -35,7 +35,7 @@ def gateway(server: Server, tmp_path: Path) -> Iterator[Start]:
 
 
 def problem(reply: Reply) -> tuple[int, str]:
-    """The status and title of a reply of the gateway itself."""
+    """Returns the status and title of the gateway's own response."""
     assert reply.replica is None
     assert reply.headers["content-type"] == "application/problem+json"
     assert json.loads(reply.body)["status"] == reply.status
@@ -43,7 +43,7 @@ def problem(reply: Reply) -> tuple[int, str]:
 
 
 def is_closed(connection: socket.socket) -> bool:
-    """Waits for what comes over a connection: whether it is the end."""
+    """Waits for data on a connection; returns whether it was closed."""
     try:
         return connection.recv(1) == b""
     except ConnectionResetError:
@@ -55,7 +55,7 @@ def test_a_long_body_is_413(gateway: Start) -> None:
     assert ask(running.url, "/hello", "POST", body=b"x" * 1000).status == 405
     long = {"body": b"x" * 1001}
     assert problem(ask(running.url, "/hello", "POST", **long)) == (413, "Payload Too Large")
-    # Without a length, in chunks. In one piece, or the replica answers the head before the body is long.
+    # Chunked and in one write: otherwise the replica would answer the head before the body exceeds the limit.
     head = b"POST /hello HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
     chunk = b"258\r\n" + b"x" * 600 + b"\r\n"
     with connect(running.url) as client:
@@ -122,7 +122,7 @@ def test_one_client_cannot_take_the_rate_of_others(gateway: Start) -> None:
 
 @pytest.fixture
 def full(server: Server, tmp_path: Path) -> Callable[[dict], AbstractContextManager[Gateway]]:
-    """A gateway whose heap is larger than its memory from the start."""
+    """Starts a gateway whose heap exceeds its memory from the start."""
 
     def run(overload: dict) -> AbstractContextManager[Gateway]:
         values = {"memory": "1Mi", "overload": overload}
@@ -132,7 +132,7 @@ def full(server: Server, tmp_path: Path) -> Callable[[dict], AbstractContextMana
 
 
 def acts(gateway: Gateway, name: str) -> bool:
-    """Whether an action against overload is in force."""
+    """Whether an overload action is active."""
     return gateway.counted(f"overload.envoy.{name}.scale_percent") == 100
 
 
@@ -155,12 +155,12 @@ def test_without_memory_requests_are_503_on_connections_that_are_there(
         eventually(lambda: acts(gateway, "overload_actions.stop_accepting_requests"))
         reply = ask(gateway.url, "/hello")
         assert problem(reply) == (503, "Service Unavailable")
-        # And the client is asked to free the connection.
+        # The client is also asked to close the connection.
         assert reply.headers["connection"] == "close"
 
 
 def large(request: Request) -> None:
-    """Replies with as many fields, or as many KiB of them, as the path says."""
+    """Sends responses with the number of fields, or of KiB of fields, in the path."""
     kind, _, number = request.path[1:].partition("/")
     cookies = (("Set-Cookie", f"c{index}=v") for index in range(int(number)) if kind == "fields")
     request.reply(200, *cookies, ("X-Long", "x" * (int(number) * 1024 if kind == "kib" else 1)))
@@ -172,7 +172,7 @@ def large(request: Request) -> None:
         ({}, "/fields/98", (200, 98, 1)),
         ({}, "/fields/9000", (200, 9000, 1)),
         ({}, "/kib/1000", (200, 0, 1)),
-        # Beyond the limits the reply is a reset for Envoy, which retries it as any other.
+        # For Envoy, a response beyond the limits is a reset, which it retries like any other.
         ({"headers": {"count": 50}, "retries": {"attempts": 1}}, "/fields/60", (502, 0, 2)),
         ({"headers": {"kib": 10}, "retries": {"attempts": 1}}, "/kib/11", (502, 0, 2)),
     ],

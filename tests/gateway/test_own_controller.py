@@ -30,7 +30,9 @@ PAGE = REPOSITORY / "gateway" / "gateway-api.md"
 NAMESPACE = "prod"
 ENVOY = "1.40.0"
 TURN = "\0corelane-envoy-gateway"
-"""Abstract socket (unix(7)) held while one runs: its ports (8081, 18000, 19000 and others) cannot be chosen."""
+"""Abstract socket (unix(7)), held by the test that runs Envoy Gateway: its ports (8081, 18000, 19000 and
+others) are fixed.
+"""
 
 GATEWAY = """
 apiVersion: gateway.networking.k8s.io/v1
@@ -58,7 +60,7 @@ kind: Backend
 metadata: {name: replicas, namespace: prod}
 spec: {endpoints: ENDPOINTS}
 """
-"""What the user of the page has. Without an API server there are no Services: the replicas are a Backend."""
+"""Objects of the page's user. Without an API server there are no Services, so the replicas are a Backend."""
 
 CONFIGURATION = """
 apiVersion: gateway.envoyproxy.io/v1alpha1
@@ -77,7 +79,7 @@ extensionApis: {enableBackend: true}
 STATUS = re.compile(
     r'Got new status for (\w+)\n(.*?)\t\{"runner": "provider", "key": "(.*?)"\}', re.DOTALL
 )
-"""How Envoy Gateway logs the status of an object."""
+"""Format in which Envoy Gateway logs the status of an object."""
 
 
 def test_the_values_and_the_policy_of_the_page(
@@ -104,7 +106,7 @@ def test_the_values_and_the_policy_of_the_page(
         becomes(lambda: conditions(process.log, "HTTPRoute"), good)
         becomes(lambda: conditions(process.log, "BackendTrafficPolicy"), {"Accepted": "True"})
         first.kill()
-        # Also those that may run only once: nobody has accepted their connection.
+        # Includes requests that may run only once, because no replica has accepted their connection.
         for method, status in [("GET", 200), ("POST", 405)] * 20:
             reply = client.ask("/hello", method, headers=host)
             assert (reply.status, reply.replica) == (status, "127.0.0.3")
@@ -112,7 +114,9 @@ def test_the_values_and_the_policy_of_the_page(
 
 
 def objects(folder: Path, port: int, *servers: Server) -> list[dict]:
-    """The Gateway, the replicas, and the objects of the page: the HTTPRoute of charts/service and the policy."""
+    """Returns the Gateway, the replicas, and the objects of the page: the HTTPRoute of charts/service and the
+    policy.
+    """
     values, policy = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
     (folder / "values.yaml").write_text(values)
     rendered = documents("service", values=folder / "values.yaml", release="shop")
@@ -135,7 +139,7 @@ def objects(folder: Path, port: int, *servers: Server) -> list[dict]:
 
 
 def conditions(log: Path, kind: str) -> dict[str, str]:
-    """The last conditions of the one object of its kind, by type."""
+    """Returns the last conditions of the only object of this kind, by type."""
     found = {}
     for _, text, _ in (each for each in STATUS.findall(log.read_text()) if each[0] == kind):
         status = yaml.safe_load(text)
@@ -146,11 +150,11 @@ def conditions(log: Path, kind: str) -> dict[str, str]:
 
 @contextmanager
 def envoy_gateway(objects: list[dict], folder: Path) -> Iterator[Process]:
-    """Runs it with these objects, once no other test run does."""
+    """Runs Envoy Gateway with these objects, once no other test does."""
     (folder / "objects.yaml").write_text(yaml.safe_dump_all(objects))
     configuration = folder / "envoy-gateway.yaml"
     configuration.write_text(CONFIGURATION.replace("FOLDER", str(folder)))
-    # Where it looks for the Envoy that it would otherwise download.
+    # Path at which Envoy Gateway looks for Envoy, which it would otherwise download.
     envoy = folder / "data/envoy-versions" / ENVOY / "bin/envoy"
     envoy.parent.mkdir(parents=True)
     os.symlink(tool("envoy"), envoy)
@@ -159,14 +163,14 @@ def envoy_gateway(objects: list[dict], folder: Path) -> Iterator[Process]:
         eventually(lambda: holds(turn), "the end of another Envoy Gateway", patience=5 * PATIENCE)
         argv = [program, "certgen", "--local", "--config-home", folder / "config"]
         run(argv, check=True, capture_output=True)
-        # It ends its Envoy before itself.
+        # It stops its Envoy before itself.
         argv = [program, "server", "--config-path", configuration]
         with running("envoy-gateway", argv, folder) as process:
             yield process
 
 
 def holds(turn: socket.socket) -> bool:
-    """Whether this test has the turn now."""
+    """Whether this test may run Envoy Gateway now."""
     try:
         turn.bind(TURN)
     except OSError as error:

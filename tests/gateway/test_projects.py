@@ -1,4 +1,4 @@
-"""Projects through the gateway: two replicas on one SQLite file, and writes that happen once."""
+"""Projects through the gateway: two replicas on one SQLite file, and writes that happen exactly once."""
 
 import itertools
 import json
@@ -33,7 +33,7 @@ class Pair:
 def pair(
     starter: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Pair]:
-    """Replicas that the tests of this module share."""
+    """Yields replicas that the tests of this module share."""
     folder = tmp_path_factory.mktemp("pair")
     database = Database(folder)
     replicas = [starter(*database.flags(), replica=name) for name in ("one", "two")]
@@ -44,7 +44,7 @@ def pair(
 
 @pytest.fixture
 def projects(pair: Pair) -> Iterator[Projects]:
-    """A client of the gateway."""
+    """Returns a client of the gateway."""
     client = Projects(pair.gateway.url)
     yield client
     client.close()
@@ -52,7 +52,7 @@ def projects(pair: Pair) -> Iterator[Projects]:
 
 @pytest.fixture
 def direct(pair: Pair) -> Iterator[list[Projects]]:
-    """A client of each replica."""
+    """Returns a client of each replica."""
     clients = [Projects(each.url) for each in pair.replicas]
     yield clients
     for client in clients:
@@ -123,7 +123,7 @@ def test_fields_of_requests_reach_the_replica(tmp_path: Path) -> None:
     assert request.values(b"if-match") == [b'"1"']
     assert request.values(b"traceparent") == [TRACE.encode()]
     assert request.values(b"tracestate") == [b"vendor=1"]
-    # The gateway names each request; the server logs and returns that name.
+    # The gateway assigns each request an ID; the server logs and returns it.
     assert len(request.values(b"x-request-id")) == 1
     assert request.body == b"{}"
 
@@ -131,10 +131,10 @@ def test_fields_of_requests_reach_the_replica(tmp_path: Path) -> None:
 def test_a_write_finds_the_other_replica_where_one_is_gone(
     start: Callable[..., Server], tmp_path: Path
 ) -> None:
-    """Nobody listens there: the request cannot have run, so that it is sent again."""
+    """No process listens there: the request cannot have run, so it is retried."""
     database = Database(tmp_path)
     one, two = (start(*database.flags(), replica=name) for name in ("one", "two"))
-    # No health check within the test: the gateway goes on choosing the one that is gone.
+    # No health check happens during the test, so the gateway keeps choosing the missing replica.
     values = {"upstream": {"health": {"interval": "10m"}, "outliers": {"consecutiveFailures": 100}}}
     replicas = [endpoint(each.url, each.admin) for each in (one, two)]
     with gateway_to(replicas, tmp_path, values=values) as gateway:

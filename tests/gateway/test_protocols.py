@@ -1,4 +1,4 @@
-"""Exchanges other than one request and one reply, through the real Envoy: streams of events, gRPC."""
+"""Exchanges other than one request and one response, through the real Envoy: event streams, gRPC."""
 
 import os
 import signal
@@ -27,24 +27,24 @@ from support.raw import connect, read_until, until_end
 from support.recorder import Recorder
 
 TIMEOUT = "1s"
-"""Of a gateway whose replicas are silent: it ends what the default would end after 30 s."""
+"""Timeout of a gateway with silent replicas, whose default is 30 s."""
 
 SILENCE = {"timeout": TIMEOUT, "connectTimeout": "500ms"}
 
 
 @dataclass
 class Example:
-    """A running example and what it listens on."""
+    """A running example and its addresses."""
 
     process: subprocess.Popen[str]
     url: str
 
     def drain(self) -> None:
-        """Asks it to end as Kubernetes does."""
+        """Requests its end like Kubernetes."""
         self.process.send_signal(signal.SIGTERM)
 
     def end(self) -> str:
-        """Waits for its end, which must be a clean one: what else it said."""
+        """Waits for its clean end; returns the rest of its output."""
         said, _ = self.process.communicate(timeout=PATIENCE)
         assert self.process.returncode == 0
         return said
@@ -52,11 +52,11 @@ class Example:
 
 @pytest.fixture
 def run() -> Iterator[Callable[..., Example]]:
-    """Starts examples; what still runs at the end of a test is killed."""
+    """Starts examples; kills those that are still running at the end of a test."""
     with ExitStack() as stack:
 
         def start(program: Path, *arguments: str) -> Example:
-            # The example of gRPC has the settings of a service; the others take an address.
+            # The gRPC example has the settings of a service; the others take an address.
             free = "127.0.0.1:0"
             settings = [f"--listen={free}", f"--admin.listen={free}"]
             argv = [program, *(settings if program.name == "grpc" else [free]), *arguments]
@@ -70,7 +70,7 @@ def run() -> Iterator[Callable[..., Example]]:
 
 @pytest.fixture
 def gateway(tmp_path: Path) -> Iterator[Callable[..., Gateway]]:
-    """Starts a gateway with further values in front of what listens on some URLs."""
+    """Starts a gateway with additional values in front of the servers at some URLs."""
     with ExitStack() as stack:
 
         def start(values: dict, *urls: str) -> Gateway:
@@ -90,7 +90,7 @@ def without_checks(configuration: dict) -> None:
 
 @pytest.fixture
 def silent() -> Iterator[str]:
-    """The URL of a replica that accepts connections and says nothing."""
+    """Yields the URL of a replica that accepts connections and sends nothing."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
 
@@ -104,7 +104,7 @@ def test_events_outlast_every_timeout(
     limit = "2s"
     times = {"timeouts": {"request": limit, "stream": limit, "header": limit}}
     values = {"upstream": {**SILENCE, "timeout": limit}, "listener": times}
-    # Forty events in each of these times, and fifty in all.
+    # Forty events in each of these periods, and fifty in total.
     replica = run(example("sse"), "50")
     running = gateway(values, replica.url)
     with connect(running.url) as client:
@@ -139,12 +139,12 @@ GRPC = {"upstream": {"protocol": "grpc"}}
 
 @pytest.fixture(scope="module")
 def grpc() -> Path:
-    """The example of gRPC."""
+    """Yields the gRPC example."""
     return program("grpc")
 
 
 def every_kind_of_call(url: str) -> None:
-    """Makes calls with the client of the example, which checks what comes back."""
+    """Makes calls with the example's client, which checks the responses."""
     cargo = ["cargo", "test", "--locked", "--quiet", "--test", "run", "gateway"]
     environment = {**os.environ, "GATEWAY": urlsplit(url).netloc}
     subprocess.run(cargo, cwd=REPOSITORY / "services", env=environment, check=True)
@@ -155,9 +155,9 @@ def test_every_kind_of_grpc_call_passes(
 ) -> None:
     running = gateway(GRPC, run(grpc).url)
     every_kind_of_call(running.url)
-    # Not more than it takes: a connection has several streams.
+    # No more connections than necessary: a connection has several streams.
     assert running.counted("cluster.server.upstream_cx_total") <= 20
-    # A browser calls by gRPC-Web.
+    # A browser uses gRPC-Web.
     reply, frames = grpc_web(running.url, "CountTo", 3)
     assert reply.status == 200
     assert reply.headers["content-type"] == "application/grpc-web+proto"
@@ -175,7 +175,7 @@ def test_grpc_is_one_route_beside_others(
     counter = {"name": "counter", "endpoints": [endpoint(url, url)]}
     pages = {"name": "pages", "endpoints": [endpoint(other.url, other.admin)]}
     routes = [
-        # Its health is checked by gRPC, and its clients may be browsers.
+        # gRPC checks its health, and its clients may be browsers.
         {
             "name": "calls",
             "path": {"prefix": "/example.Counter"},
@@ -197,7 +197,9 @@ def test_grpc_is_one_route_beside_others(
 
 
 def grpc_web(url: str, call: str, *numbers: int, **headers: str) -> tuple[Reply, list[bytes]]:
-    """A call by gRPC-Web: the reply, and the frames of its body; the last one has the trailers."""
+    """Makes a gRPC-Web call; returns the response and the frames of its body, the last of which contains the
+    trailers.
+    """
     body = b"".join(b"\0\0\0\0\2\x08" + bytes([number]) for number in numbers)
     fields = {"content-type": "application/grpc-web+proto", **headers}
     reply = ask(url, f"/example.Counter/{call}", "POST", body=body, headers=fields)
@@ -213,7 +215,7 @@ def test_health_is_checked_by_grpc(
     run: Callable[..., Example], gateway: Callable[..., Gateway], grpc: Path
 ) -> None:
     replica, other = run(grpc), Recorder()
-    # The other replies to any GET with 200, but not to a call.
+    # The other replica answers any GET with 200, but no call.
     health = {"grpc": True, "interval": "100ms", "unhealthyThreshold": 1}
     values = {"upstream": {"protocol": "grpc", "health": health}}
     running = gateway(values, replica.url, other.url)
@@ -228,7 +230,7 @@ def test_health_is_checked_by_grpc(
 
 
 def status_of_grpc(url: str, *more: tuple[bytes, bytes]) -> bytes:
-    """The status of a call that ends without a message."""
+    """Returns the status of a call that ends without a message."""
     fields = [(b"content-type", b"application/grpc"), (b"te", b"trailers"), *more]
     call = http2.get(b"/example.Counter/Add", *fields, method=b"POST")
     with Connection(url) as client:
@@ -240,9 +242,9 @@ def status_of_grpc(url: str, *more: tuple[bytes, bytes]) -> bytes:
 
 
 def answers_until_its_deadline(url: str, call: str, message: bytes) -> list[bytes]:
-    """What a call in both directions gets from its client's side, by grpcio, until its deadline ends it.
+    """Returns the responses to a bidirectional grpcio call until its deadline ends it.
 
-    A deadline can pass before the first answer on a busy machine: then another call is made.
+    On a busy machine, the deadline can pass before the first response, in which case another call follows.
     """
 
     def answers() -> list[bytes]:
@@ -279,7 +281,7 @@ def test_only_its_client_ends_a_call_at_its_deadline(
             client.send(DataFrame(1, one).serialize())
             client.until(lambda count=count: len(client.of(DataFrame, RstStreamFrame)) == count)
             assert not client.of(RstStreamFrame)
-            # Each of these lasts for longer than the deadline of this call, which its client does not keep.
+            # Each stream lasts longer than this call's deadline, which its client does not enforce.
             for _ in range(5):
                 sums = answers_until_its_deadline(running.url, "/example.Counter/Sums", one[5:])
                 assert sums == [one[5:]]
@@ -287,7 +289,7 @@ def test_only_its_client_ends_a_call_at_its_deadline(
 
 @pytest.fixture
 def stack() -> Iterator[ExitStack]:
-    """What ends with the test."""
+    """Closes resources at the end of the test."""
     with ExitStack() as found:
         yield found
 
@@ -321,5 +323,5 @@ def test_an_error_of_the_gateway_is_a_status_of_grpc(gateway: Callable[..., Gate
     assert status_of_grpc(running.url) == unavailable
     reply, _ = grpc_web(running.url, "Add", 1)
     assert reply.headers["grpc-status"] == unavailable.decode()
-    # And no document of JSON in its message.
+    # Its message also contains no JSON document.
     assert "{" not in reply.headers["grpc-message"]

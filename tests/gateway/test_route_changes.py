@@ -1,4 +1,4 @@
-"""Routes change while the real Envoy runs: the agent applies what the chart's ConfigMap says."""
+"""Routes change while the real Envoy runs: the agent applies the chart's ConfigMap."""
 
 import http.client
 import json
@@ -31,7 +31,7 @@ from support.slices import ACCOUNT, READY, Agents, EndpointsAgent, Slices, Wire
 
 MAP = "routes"
 BAD = {"path": {"regex": "(a{1000}){1000}"}}
-"""Envoy rejects the expression; the chart cannot judge it."""
+"""Envoy rejects the expression, which the chart cannot check."""
 
 
 @dataclass
@@ -44,19 +44,19 @@ class Routes:
     admin: int
 
     def route(self, name: str, to: str = "", **more: object) -> dict:
-        """A route to a Service of the test's namespace, which has the same name."""
+        """Returns a route to the Service with the same name in the test's namespace."""
         return {"name": name, "service": self.service(to or name), **more}
 
     def service(self, name: str) -> dict:
-        """A Service as routes name it."""
+        """Returns a reference to a Service, for routes."""
         return {"name": name, "namespace": self.slices.namespace}
 
     def cluster(self, service: str) -> str:
-        """The name of the cluster of a Service."""
+        """Returns the name of a Service's cluster."""
         return f"{self.slices.namespace}-{service}-http"
 
     def rendered(self, *routes: dict) -> dict[str, str]:
-        """What the chart puts into the ConfigMap."""
+        """Returns the chart's data for the ConfigMap."""
         values = self.folder / "routes.yaml"
         values.write_text(yaml.safe_dump({"routes": list(routes)}))
         data = config_maps(values=values)[1].items()
@@ -71,7 +71,7 @@ class Routes:
         kubeconfig = json.loads(self.slices.api.kubeconfig.read_text())
         server = urlsplit(kubeconfig["clusters"][0]["cluster"]["server"])
         token = kubeconfig["users"][0]["user"]["token"]
-        # Its certificate is made by itself, on loopback.
+        # It creates its own certificate, on loopback.
         context = ssl._create_unverified_context()
         client = http.client.HTTPSConnection(server.hostname, server.port, context=context)
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": MAP}, "data": data}
@@ -85,14 +85,14 @@ class Routes:
 
     @contextmanager
     def agent(self, *within: str) -> Iterator[EndpointsAgent]:
-        """An agent, which is killed at the end; `within` is a command that becomes it."""
+        """Starts an agent, which is killed at the end; `within` is a command that becomes the agent."""
         flags = (f"--routes={self.slices.namespace}/{MAP}", f"--envoy-admin=127.0.0.1:{self.admin}")
         with self.agents.run(None, *flags, within=within) as agent:
             yield agent
 
     @contextmanager
     def envoy(self) -> Iterator[Gateway]:
-        """Envoy with what does not depend on routes."""
+        """Starts Envoy with the parts that do not depend on routes."""
         routes = [{"name": "any", "service": {"name": "any"}}]
         values = {"routes": routes, "upstream": {"discovery": "eds"}, "admin": {"port": self.admin}}
         with gateway_to([], self.folder, values, dynamic=True) as gateway:
@@ -101,7 +101,7 @@ class Routes:
 
 @pytest.fixture
 def routes(api: Api, wire: Wire, tmp_path: Path) -> Iterator[Routes]:
-    """An empty namespace, and nothing that runs yet."""
+    """Yields an empty namespace; no process is running yet."""
     with api.namespace() as namespace:
         agents = Agents(tmp_path, namespace, wire)
         yield Routes(Slices(api, namespace), tmp_path, agents, free_ports(1))
@@ -121,7 +121,7 @@ def served(start: Callable[..., Server], routes: Routes) -> Callable[..., None]:
 
 @pytest.fixture
 def slow() -> Iterator[int]:
-    """A port for health checks: healthy, but only after most of the time that a check has."""
+    """Yields a health check port that is healthy, but responds only after most of a check's timeout."""
 
     def answer(request: Request) -> None:
         time.sleep(0.6)
@@ -133,7 +133,7 @@ def slow() -> Iterator[int]:
 
 @pytest.fixture
 def chat(start: Callable[..., Server], routes: Routes) -> Iterator[None]:
-    """The Service "chat", whose replica takes one connection and echoes what follows the upgrade."""
+    """Starts the Service "chat", whose replica accepts one connection and echoes the data after the upgrade."""
     healthy = start("--lanes", "1", address=own_address())
     with upgrading(own_address()) as port:
         ports = (port, urlsplit(healthy.admin).port)
@@ -142,25 +142,25 @@ def chat(start: Callable[..., Server], routes: Routes) -> Iterator[None]:
 
 
 def changes(agent: EndpointsAgent, outcome: str) -> int:
-    """How many changes had this outcome."""
+    """Returns the number of changes with this outcome."""
     name = f'corelane_gateway_agent_route_changes_total{{outcome="{outcome}"}} '
     lines = ask(agent.url, "/metrics").body.decode().splitlines()
     return next(int(line.removeprefix(name)) for line in lines if line.startswith(name))
 
 
 def current(agent: EndpointsAgent) -> bool:
-    """Whether it says that Envoy uses the newest routes."""
+    """Whether the agent reports that Envoy uses the newest routes."""
     return "corelane_gateway_agent_routes_current 1\n" in ask(agent.url, "/metrics").body.decode()
 
 
 def clusters(gateway: Gateway) -> set[str]:
-    """What Envoy has."""
+    """Returns Envoy's clusters."""
     found = json.loads(ask(gateway.admin, "/clusters?format=json").body)["cluster_statuses"]
     return {each["name"] for each in found}
 
 
 def echoes(peer: socket.socket, words: bytes) -> bool:
-    """Whether a WebSocket is alive."""
+    """Whether a WebSocket still echoes."""
     peer.sendall(words)
     return peer.recv(65536) == words
 
@@ -183,13 +183,13 @@ def test_changes_lose_no_request_and_no_connection(
             with Load(gateway.url, clients=4) as load:
                 load.wait_for(50, "one")
                 connections = gateway.counted("listener.ingress.downstream_cx_total")
-                # A service that Envoy did not know, and that must be checked before it gets requests.
+                # A service that is new to Envoy and must be checked before it gets requests.
                 routes.put(sockets, {**two, "path": {"prefix": "/hello"}}, one)
                 load.wait_for(50, "two")
-                # Only the order.
+                # Another order only.
                 routes.put(sockets, one, {**two, "path": {"prefix": "/hello"}})
                 load.wait_for(50, "one")
-                # Weights.
+                # Other weights.
                 both = [{**routes.service(name), "weight": 5} for name in ("one", "two")]
                 routes.put(sockets, {"name": "both", "services": both})
                 load.wait_for(50, "one")
@@ -197,7 +197,7 @@ def test_changes_lose_no_request_and_no_connection(
                 # A cluster with other settings.
                 routes.put(sockets, {**two, "balancing": "round-robin"})
                 eventually(lambda: changes(agent, "applied") == 5, "the fifth change")
-                # Its replica is the same, and the cluster "one" is on its way out.
+                # Its replica is the same, and Envoy is removing the cluster "one".
                 assert echoes(peer, b"still here")
                 routes.put(two)
                 left = routes.cluster("two")
@@ -207,11 +207,11 @@ def test_changes_lose_no_request_and_no_connection(
                         not any(map(Path.exists, gone)) and clusters(gateway) == {"admin", left}
                     ),
                     "removed clusters",
-                    # The WebSocket keeps them for a while.
+                    # The WebSocket keeps them alive for a while.
                     patience=2 * PATIENCE,
                 )
                 load.wait_for(50, "two")
-                # Neither its route nor its cluster exists.
+                # Its route and its cluster no longer exist.
                 assert echoes(peer, b"and here")
                 assert gateway.counted("listener.ingress.downstream_cx_total") == connections
                 assert changes(agent, "rejected") == 0
@@ -230,7 +230,7 @@ def test_what_envoy_rejects_changes_nothing(routes: Routes, served: Callable[...
             eventually(lambda: current(agent), "the first routes")
             files = [routes.folder / f"{name}.json" for name in ("all_clusters", "all_routes")]
             known = [file.read_text() for file in files]
-            # Whole: its new cluster goes, too.
+            # The rejection is complete: the new cluster disappears, too.
             routes.put(routes.route("two", **BAD), routes.route("one"))
             eventually(lambda: changes(agent, "rejected") == 1, "a rejected change")
             eventually(lambda: [file.read_text() for file in files] == known, "the former files")
@@ -242,7 +242,7 @@ def test_what_envoy_rejects_changes_nothing(routes: Routes, served: Callable[...
             )
             (said,) = agent.logged("Envoy rejected the routes")
             assert said["level"] == "ERROR"
-            # A cluster, and what is no JSON at all.
+            # A bad cluster, and a file that is not JSON.
             clusters = good["clusters.json"].replace('"connect_timeout":"', '"connect_timeout":"-')
             routes.write({**good, "clusters.json": clusters})
             eventually(lambda: changes(agent, "rejected") == 2, "rejected clusters")
@@ -279,7 +279,7 @@ def test_an_agent_that_starts_again_goes_on(routes: Routes, served: Callable[...
         agent.wait_until_ready()
         with routes.envoy() as gateway, Load(gateway.url, clients=2) as load:
             for number in range(6):
-                # Killed at another moment of each change.
+                # Killed at a different moment of each change.
                 name = ("two", "one")[number % 2]
                 routes.put(routes.route(name))
                 threading.Event().wait(0.02 * number)
@@ -291,7 +291,7 @@ def test_an_agent_that_starts_again_goes_on(routes: Routes, served: Callable[...
                         lambda: agent_after.status("/routesz") == 200, "an agent that is ready"
                     )
                     agent = agent_after
-            # Without an API server, it has what Envoy has.
+            # Without an API server, the agent keeps Envoy's current routes.
             routes.agents.wire.cut()
             with routes.agent() as last:
                 eventually(lambda: last.status("/routesz") == 200, "an agent that is ready")
@@ -307,7 +307,7 @@ def test_a_change_waits_until_the_agent_may_read_its_services(
         near, far = Slices(api, here), Slices(api, there)
         wire = Wire(api, tmp_path, near.account())
         near.permit(here)
-        # As the chart has it: this ConfigMap and no other.
+        # Rights like in the chart: to this ConfigMap and no other.
         named = ("--verb=get,list,watch", "--resource=configmaps", f"--resource-name={MAP}")
         bound = (f"--role={MAP}", f"--serviceaccount={here}:{ACCOUNT}")
         for made in (("role", MAP, *named), ("rolebinding", MAP, *bound)):
@@ -333,7 +333,7 @@ def test_a_change_waits_until_the_agent_may_read_its_services(
 
 
 def test_routes_that_would_abort_envoy_are_not_applied(routes: Routes) -> None:
-    """Each service takes one of the inotify instances of a user, of which the kernel has a limit."""
+    """Each service uses one inotify instance of a user, and the kernel limits their number."""
     limit = "/proc/sys/user/max_inotify_instances"
     script = f'echo 14 > {limit} && exec "$0" "$@"'
     routes.put(*(routes.route(name, path={"prefix": f"/{name}"}) for name in ("a", "b", "c")))
@@ -349,7 +349,7 @@ def test_routes_that_would_abort_envoy_are_not_applied(routes: Routes) -> None:
 
 
 def test_twenty_changes_under_load(routes: Routes, served: Callable[..., None]) -> None:
-    """Prints how long a change takes, from the write to the first reply by its route."""
+    """Prints the duration of a change, from the write to the first response on its route."""
     names = [f"s{number}" for number in range(3)]
     for name in names:
         served(name)

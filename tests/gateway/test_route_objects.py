@@ -34,7 +34,7 @@ KINDS = {"GatewayClass", "Gateway"}
 
 @pytest.fixture(scope="module")
 def definitions(api: Api) -> None:
-    """The definitions of Gateway API on the API server."""
+    """Creates the definitions of Gateway API on the API server."""
     files = gateway_api.definitions()
     established = ("wait", "--for=condition=Established", "crd", "--all")
     for arguments in (("apply", "--server-side", "--filename", files), established):
@@ -48,10 +48,10 @@ class Objects(Routes):
 
     other: Slices
     more: dict = field(default_factory=dict)
-    """Values beside those for routes."""
+    """Values in addition to those for routes."""
 
     def apply(self, *objects: dict, namespace: str = "") -> None:
-        """Writes objects, in the namespace of the gateway unless another is named."""
+        """Writes objects, by default in the namespace of the gateway."""
         where = ("--namespace", namespace or self.slices.namespace)
         text = yaml.safe_dump_all(objects)
         done = self.slices.api.kubectl("apply", *where, "--filename", "-", text=text)
@@ -66,14 +66,14 @@ class Objects(Routes):
     def route_object(
         self, name: str, *rules: dict, kind: str = "HTTPRoute", **spec: object
     ) -> dict:
-        """A route that is attached to the Gateway."""
+        """Returns a route that is attached to the Gateway."""
         parent = {"name": "edge", "namespace": self.slices.namespace}
         spec = {"parentRefs": [parent], "rules": list(rules), **spec}
         metadata = {"name": name}
         return {"apiVersion": f"{GROUP}/v1", "kind": kind, "metadata": metadata, "spec": spec}
 
     def conditions(self, kind: str, name: str, namespace: str = "") -> dict[str, str]:
-        """The reasons of the conditions of an object, by type."""
+        """Returns the reasons of an object's conditions, by type."""
         found = self.slices.api.get(kind, name, "--namespace", namespace or self.slices.namespace)
         status = found.get("status", {})
         parents = [each["conditions"] for each in status.get("parents", [])]
@@ -84,22 +84,22 @@ class Objects(Routes):
         }
 
     def expect(self, kind: str, name: str, namespace: str = "", **reasons: str) -> None:
-        """Waits until the status has these reasons."""
+        """Waits until the status contains these reasons."""
         known = lambda: self.conditions(kind, name, namespace)
         eventually(lambda: reasons.items() <= known().items(), f"{reasons}, not {known()}")
 
     def rendered_objects(self) -> list[dict]:
-        """All that the chart renders."""
+        """Returns all objects that the chart renders."""
         return documents("gateway", values=self.values())
 
     def values(self) -> Path:
-        """The file of the chart's values."""
+        """Returns the file with the chart's values."""
         file = self.folder / "objects.yaml"
         file.write_text(yaml.safe_dump({**VALUES, **self.more}))
         return file
 
     def start(self) -> None:
-        """Writes what the chart renders: the ConfigMap, and the objects with other names."""
+        """Writes the rendered ConfigMap, and the objects with other names."""
         data = config_maps(values=self.values())[1].items()
         self.write({key: text.replace("/run/corelane", str(self.folder)) for key, text in data})
         rendered = [each for each in self.rendered_objects() if each["kind"] in KINDS]
@@ -114,7 +114,7 @@ class Objects(Routes):
 
     @contextmanager
     def agent(self) -> Iterator[EndpointsAgent]:
-        """An agent, which is killed at the end."""
+        """Starts an agent, which is killed at the end."""
         here = self.slices.namespace
         (pods,) = (it for it in self.rendered_objects() if it["kind"] == "Deployment")
         (container,) = pods["spec"]["template"]["spec"]["initContainers"]
@@ -129,7 +129,7 @@ class Objects(Routes):
 
     @contextmanager
     def envoy(self) -> Iterator[Gateway]:
-        """Envoy with what does not depend on routes."""
+        """Starts Envoy with the parts that do not depend on routes."""
         upstream = {"upstream": {"discovery": "eds"}, "admin": {"port": self.admin}}
         values = {**VALUES, **self.more, **upstream}
         with gateway_to([], self.folder, values, dynamic=True) as gateway:
@@ -138,7 +138,7 @@ class Objects(Routes):
 
 @pytest.fixture
 def objects(api: Api, wire: Wire, tmp_path: Path, definitions: None) -> Iterator[Objects]:
-    """Two namespaces, and a Gateway in the first; nothing runs yet."""
+    """Yields two namespaces, and a Gateway in the first; no process is running yet."""
     with api.namespace() as namespace, api.namespace() as other:
         agents = Agents(tmp_path, namespace, wire)
         slices = Slices(api, namespace), Slices(api, other)
@@ -150,7 +150,7 @@ def objects(api: Api, wire: Wire, tmp_path: Path, definitions: None) -> Iterator
 
 @pytest.fixture
 def served(start: Callable[..., Server], objects: Objects) -> Callable[..., dict]:
-    """Starts a Service with one replica, and says how rules name it."""
+    """Starts a Service with one replica; returns its reference for rules."""
 
     def serve(name: str, slices: Slices | None = None, protocol: str = "") -> dict:
         slices = slices or objects.slices
@@ -167,7 +167,7 @@ def served(start: Callable[..., Server], objects: Objects) -> Callable[..., dict
 
 
 def rule(*backends: dict, path: str = "/", **more: object) -> dict:
-    """A rule for a prefix of the path."""
+    """Returns a rule for a path prefix."""
     matches = [{"path": {"type": "PathPrefix", "value": path}}]
     return {"matches": matches, "backendRefs": list(backends), **more}
 
@@ -189,11 +189,11 @@ def test_routes_come_change_and_go_without_a_lost_request(
             ]
             service = objects.slices.api.get("service", "edge", "-n", here)["spec"]
             assert address == {"type": "IPAddress", "value": service["clusterIP"]}
-            # Of another route, more specific, to a cluster that Envoy did not know.
+            # A more specific path of another route, to a cluster that is new to Envoy.
             objects.apply(objects.route_object("two", rule(two, path="/hello")))
             load.wait_for(50, "two")
             objects.expect("httproute", "two", Accepted="Accepted")
-            # The same prefix: the older route is first.
+            # The same prefix: the older route has priority.
             objects.apply(objects.route_object("one", rule(one, path="/hello")))
             load.wait_for(50, "one")
             objects.apply(
@@ -202,7 +202,7 @@ def test_routes_come_change_and_go_without_a_lost_request(
             objects.delete("httproute", "two")
             load.wait_for(50, "one")
             load.wait_for(50, "two")
-            # It is not served any more, but nobody asks for it.
+            # It is no longer served, but receives no requests either.
             objects.apply(objects.route_object("one", rule(two, path="/hello")))
             load.wait_for(50, "two")
             gone = [each for each in objects.folder.glob(f"{here}_one_80.json")]
@@ -241,7 +241,7 @@ def test_a_grant_that_is_revoked_ends_the_way_to_its_service(
                 {**kind, "metadata": {"name": "a"}, "spec": grant},
                 namespace=objects.other.namespace,
             )
-            # The server has no such path.
+            # The server does not have this path.
             eventually(lambda: status("/store") == 404, "the Service of the other namespace")
             objects.expect("httproute", "a", ResolvedRefs="ResolvedRefs")
             objects.delete("referencegrant", "a", namespace=objects.other.namespace)
@@ -286,7 +286,7 @@ def test_two_agents_write_a_status_once(objects: Objects, served: Callable[..., 
             foreign["controllerName"],
             "corelane/gateway-agent",
         )
-        # The Gateway a second time for the number of its routes.
+        # The Gateway is written again because its number of routes changes.
         assert sorted(written) == [
             ("Gateway", "edge"),
             ("GatewayClass", objects.slices.namespace),
@@ -330,7 +330,7 @@ def test_calls_of_grpc_and_upgrades_reach_their_services(
 
 
 def secret(name: str, chain: Path, key: Path) -> dict:
-    """A Secret with a certificate."""
+    """Returns a Secret with a certificate."""
     data = {"tls.crt": chain.read_bytes(), "tls.key": key.read_bytes()}
     data = {key: base64.b64encode(text).decode() for key, text in data.items()}
     kind = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls"}
@@ -338,7 +338,7 @@ def secret(name: str, chain: Path, key: Path) -> dict:
 
 
 def opened(port: int, host: str) -> ssl.SSLSocket:
-    """A connection for a host, whatever certificate it gets."""
+    """Opens a connection for a host, and accepts any certificate."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     plain = socket.create_connection(("127.0.0.1", port), timeout=20)
@@ -346,7 +346,7 @@ def opened(port: int, host: str) -> ssl.SSLSocket:
 
 
 def presents(port: int, host: str, chain: Path) -> bool:
-    """Whether new connections for a host get a certificate."""
+    """Whether new connections for a host receive a certificate."""
     with opened(port, host) as connection:
         return connection.getpeercert(binary_form=True) == ssl.PEM_cert_to_DER_cert(
             chain.read_text()
@@ -409,7 +409,7 @@ def test_a_listener_has_the_certificate_of_another_namespace_while_a_grant_permi
                 resolved("RefNotPermitted")
                 shown("web.example", "own")
                 assert not list((tmp_path / "certificates").iterdir())
-                # Listeners have changed five times under this connection.
+                # Listeners have changed five times during this connection.
                 kept.sendall(b"GET /hello HTTP/1.1\r\nHost: other.example\r\n\r\n")
                 assert kept.recv(65536).startswith(b"HTTP/1.1 200 ")
             load.wait_for(50, "one")
@@ -417,5 +417,5 @@ def test_a_listener_has_the_certificate_of_another_namespace_while_a_grant_permi
 
 
 def _lines(agent: EndpointsAgent, words: str) -> list[dict]:
-    """The lines of its log with these words so far."""
+    """Returns the lines with these words in its log to date."""
     return [json.loads(line) for line in agent.log.read_text().splitlines() if words in line]

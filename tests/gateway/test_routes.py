@@ -1,4 +1,4 @@
-"""Routes to several services: the real Envoy in front of real servers, and of back ends that record what they get."""
+"""Routes to several services: the real Envoy in front of real servers, and of back ends that record requests."""
 
 import json
 import socket
@@ -24,26 +24,26 @@ Start = Callable[..., Gateway]
 
 @pytest.fixture(scope="module")
 def services(starter: Callable[..., Server]) -> Iterator[dict[str, Server]]:
-    """Two services, whose replies say which one made them, whatever the path."""
+    """Yields two services whose responses identify them, whatever the path."""
     yield {name: starter("--lanes", "1", replica=name) for name in ("orders", "pages")}
 
 
 @pytest.fixture
 def recorder() -> Iterator[Recorder]:
-    """A service that keeps what it is sent."""
+    """Yields a service that records requests."""
     running = Recorder()
     yield running
     running.close()
 
 
 def named(name: str, service: Server | Recorder) -> dict:
-    """A service as a route names it."""
+    """Returns a service's reference in a route."""
     return {"name": name, "endpoints": [endpoint(service.url, service.admin)]}
 
 
 @pytest.fixture
 def gateway(tmp_path: Path) -> Iterator[Start]:
-    """Starts a gateway with these routes, and waits for its services."""
+    """Returns a function that starts a gateway with these routes, and waits for its services."""
     with ExitStack() as stack:
 
         def run(*routes: dict, healthy: bool = True, **values: dict) -> Gateway:
@@ -62,7 +62,7 @@ def gateway(tmp_path: Path) -> Iterator[Start]:
 
 @pytest.fixture
 def to(services: dict[str, Server]) -> Callable[..., dict]:
-    """A route to one of the two services."""
+    """Returns a route to one of the two services."""
 
     def route(name: str, service: str, **more: object) -> dict:
         return {"name": name, "service": named(service, services[service]), **more}
@@ -71,14 +71,14 @@ def to(services: dict[str, Server]) -> Callable[..., dict]:
 
 
 def chosen(gateway: Gateway, path: str = "/", method: str = "GET", **headers: str) -> str | int:
-    """The service that answers a request, or the status of the gateway's own reply."""
+    """Returns the service that answers a request, or the status of the gateway's own response."""
     fields = {name.replace("_", "-"): value for name, value in headers.items()}
     reply = ask(gateway.url, path, method, headers=fields)
     return reply.replica or reply.status
 
 
 def problem(reply: Reply) -> tuple[int, str]:
-    """The status and type of a reply of the gateway itself."""
+    """Returns the status and type of the gateway's own response."""
     assert reply.replica is None
     assert reply.headers["content-type"] == "application/problem+json"
     body = json.loads(reply.body)
@@ -148,7 +148,7 @@ def test_paths_are_exact_a_prefix_of_segments_or_an_expression(
         "/v12/x?q": "orders",
         "/v12/xy": 404,
         "/w/v12/x": 404,
-        # What Envoy makes of a path before it looks at routes (RFC 3986 section 6.2.2.3).
+        # Envoy normalises paths before it matches routes (RFC 3986 section 6.2.2.3).
         "/x/../a": "orders",
         "//a/b": "pages",
     }
@@ -163,7 +163,7 @@ def test_methods_and_headers_must_all_match(gateway: Start, to: Callable[..., di
         to("seen", "pages", methods=["GET"], headers=[{"name": "x-any", "present": True}]),
     )
     assert [chosen(running, method=each) for each in ("POST", "PUT")] == ["orders"] * 2
-    # PUT is retried like POST by default, and GET like HEAD: a route has no rule for other methods.
+    # By default, PUT is retried like POST, and GET like HEAD: a route has no rule for other methods.
     assert [chosen(running, method=each) for each in ("GET", "HEAD", "DELETE")] == [404] * 3
     assert chosen(running, x_team="blue", x_build="17") == "orders"
     assert chosen(running, x_team="blue", x_build="17a") == 404
@@ -207,7 +207,7 @@ def test_weights_share_the_requests(gateway: Start, services: dict[str, Server])
     count = Counter(client.ask("/hello").replica for _ in range(number))
     client.close()
     assert set(count) == set(shares)
-    # Six standard deviations of a binomial distribution: once in 10^9 runs.
+    # Six standard deviations of a binomial distribution, exceeded once in 10^9 runs.
     assert abs(count["pages"] - number / 4) < 6 * sqrt(number * 1 / 4 * 3 / 4)
 
 
@@ -223,7 +223,7 @@ def test_a_mirror_gets_the_same_request_and_its_reply_is_dropped(
 ) -> None:
     mirror = {**named("next", recorder), "percent": percent}
     running = gateway(to("mirrored", "pages", mirror=mirror))
-    # In one piece: a copy is cut if the service replies before the request is complete.
+    # Sent in one piece: a copy is cut if the service responds before the request is complete.
     request = b"POST /hello HTTP/1.1\r\nHost: shop.test\r\nContent-Length: 4\r\nConnection: close\r\n\r\ntext"
     for _ in range(20):
         with connect(running.url) as client:
@@ -238,7 +238,7 @@ def test_a_mirror_gets_the_same_request_and_its_reply_is_dropped(
 
 
 def seen(recorder: Recorder, gateway: Gateway, path: str, method: str = "GET") -> Request:
-    """A request as the service gets it."""
+    """Returns a request as the service received it."""
     assert ask(gateway.url, path, method, headers={"host": "shop.test"}).body == b"recorded"
     (request,) = recorder.take().requests
     return request
@@ -296,7 +296,7 @@ def test_times_of_a_route_are_its_own(
 
 
 def test_retries_of_a_route_are_its_own(gateway: Start) -> None:
-    # Bound, so that nobody else gets the ports, and not listening, so that they refuse.
+    # Bound, so that no other process gets the ports, but not listening, so that they refuse connections.
     with socket.socket() as traffic, socket.socket() as admin:
         for held in (traffic, admin):
             held.bind(("127.0.0.1", 0))
@@ -345,7 +345,7 @@ def test_a_rate_limit_of_a_route_counts_all_its_requests_and_no_others(
         to("also", "orders", path={"prefix": "/also"}, rateLimit={**rate, "burst": 1}),
         to("rest", "pages"),
     )
-    # One bucket, though what may be retried and every name of a host have routes of their own in Envoy.
+    # There is one bucket, although Envoy has separate routes for retriable requests and for every host name.
     asked = [("GET", "a.test"), ("POST", "b.test"), ("GET", "b.test"), ("GET", "a.test")]
     replies = [ask(running.url, "/few", each, headers={"host": host}) for each, host in asked]
     assert [reply.replica for reply in replies[:3]] == ["orders"] * 3
@@ -372,7 +372,7 @@ def test_a_route_needs_a_token_or_none(gateway: Start, recorder: Recorder, tmp_p
     good = f"Bearer {known.sign({'aud': 'shop', 'exp': 4_000_000_000})}"
 
     def passed(path: str, method: str, bearer: str | None) -> bytes | int:
-        """What the service gets for a token, in lower case, or the status of a refused request."""
+        """Returns the service's request fields for a token, in lower case, or the status of a rejected request."""
         headers = {"authorization": bearer} if bearer else {}
         status = ask(running.url, path, method, headers=headers).status
         requests = recorder.take().requests
@@ -407,10 +407,10 @@ def test_only_a_route_that_says_so_upgrades(gateway: Start, recorder: Recorder) 
         with connect(running.url) as client:
             client.sendall(UPGRADE % b"/chat")
             assert client.recv(65536).startswith(b"HTTP/1.1 101 ")
-            # The limit of bodies is not for what follows.
+            # The limit for bodies does not apply to the data after the upgrade.
             client.sendall(b"x" * 2000)
             read_until(client, b"x" * 2000)
-        # Other requests for the route have its limits.
+        # Other requests on the route keep its limits.
         reply = ask(running.url, "/chat", "POST", body=b"x" * 101)
         assert problem(reply) == (413, "payload-too-large")
 
@@ -419,7 +419,7 @@ def test_each_service_has_a_file_of_endpoints(
     gateway: Start, services: dict[str, Server], tmp_path: Path
 ) -> None:
     def write(cluster: str, service: Server) -> None:
-        """As the agent does."""
+        """Writes a file like the agent."""
         at = endpoint(service.url, service.admin)
         address = {"address": at["address"], "port_value": at["port"]}
         place = {

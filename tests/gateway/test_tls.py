@@ -18,7 +18,7 @@ from support.raw import connect, read_until
 
 
 class Folder:
-    """A folder as the kubelet mounts a Secret: what it holds changes by one rename."""
+    """A folder like the kubelet's mount of a Secret, whose content changes by one rename."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -38,21 +38,21 @@ class Folder:
         os.rename(self.path / "..next", self.path / "..data")
 
     def values(self, **more: object) -> dict:
-        """The values of a gateway with this certificate."""
+        """Returns the values of a gateway with this certificate."""
         files = {"certificate": f"{self.path}/tls.crt", "key": f"{self.path}/tls.key"}
         return {"tls": {"enabled": True, "files": files, **more}}
 
 
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Path]]:
-    """Two certificates and their keys."""
+    """Returns two certificates and their keys."""
     folder = tmp_path_factory.mktemp("certificates")
     return {name: certificate(folder, name, "ec") for name in ("old", "new")}
 
 
 @pytest.fixture(scope="module")
 def folder(pairs: dict[str, tuple[Path, Path]], tmp_path_factory: pytest.TempPathFactory) -> Folder:
-    """The folder of the gateway's certificate."""
+    """Returns the folder of the gateway's certificate."""
     folder = Folder(tmp_path_factory.mktemp("tls") / "secret")
     folder.put(*pairs["old"])
     return folder
@@ -62,7 +62,7 @@ def folder(pairs: dict[str, tuple[Path, Path]], tmp_path_factory: pytest.TempPat
 def gateway(
     server: Server, folder: Folder, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Gateway]:
-    """A gateway with TLS; its port without TLS redirects."""
+    """Yields a gateway with TLS; its port without TLS redirects."""
     replicas = [endpoint(server.url, server.admin)]
     path = tmp_path_factory.mktemp("gateway")
     with gateway_to(replicas, path, values=folder.values()) as running:
@@ -71,7 +71,7 @@ def gateway(
 
 
 def trusting(authority: Path, *protocols: str) -> ssl.SSLContext:
-    """What a client needs that trusts one certificate and offers these protocols."""
+    """Returns a client context that trusts one certificate and offers these protocols."""
     context = ssl.create_default_context(cafile=str(authority))
     if protocols:
         context.set_alpn_protocols(list(protocols))
@@ -79,18 +79,18 @@ def trusting(authority: Path, *protocols: str) -> ssl.SSLContext:
 
 
 def opened(gateway: Gateway, context: ssl.SSLContext) -> ssl.SSLSocket:
-    """A new connection after its handshake."""
+    """Opens a connection and completes the handshake."""
     return context.wrap_socket(connect(gateway.tls), server_hostname="localhost")
 
 
 def get(connection: ssl.SSLSocket) -> bytes:
-    """The status line of one GET by HTTP/1.1, whose small reply is read to its end."""
+    """Returns the status line of one HTTP/1.1 GET, whose small response is read to its end."""
     connection.sendall(b"GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n")
     return read_until(connection, b"Hello, World!").partition(b"\r\n")[0]
 
 
 def shows(gateway: Gateway, authority: Path) -> bool:
-    """Whether new connections get this certificate."""
+    """Whether new connections receive this certificate."""
     try:
         opened(gateway, trusting(authority)).close()
     except ssl.SSLCertVerificationError:
@@ -132,10 +132,10 @@ def test_a_renewed_certificate_is_taken_without_a_restart(
         with opened(gateway, trusting(old)) as kept:
             folder.put(new, new_key)
             eventually(lambda: shows(gateway, new), "the new certificate")
-            # Envoy has one worker, which shows one of them.
+            # Envoy has one worker, which shows one of the two certificates.
             assert not shows(gateway, old)
             assert get(kept) == b"HTTP/1.1 200 OK"
-        # A pair that does not fit is left alone; what was there goes on.
+        # Envoy ignores a mismatched pair and keeps the previous one.
         folder.put(old, new_key)
         errors = gateway.errors.read_text
         eventually(lambda: "Failed to load" in errors(), "a word about the wrong key")

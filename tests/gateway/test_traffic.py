@@ -1,4 +1,4 @@
-"""The reference service behind the real Envoy, also over connections to replicas that are old."""
+"""The reference service behind the real Envoy, also over old connections to replicas."""
 
 import json
 import os
@@ -26,11 +26,11 @@ def test_every_reply_names_its_replica_and_the_spread_is_even(platform: Platform
     def even() -> bool:
         names = [client.ask("/hello").replica for _ in range(400)]
         assert set(names) <= expected
-        # Of two idle replicas each request takes one at random.
+        # Envoy chooses randomly among idle replicas.
         share = len(names) / len(expected)
         return all(abs(names.count(name) - share) <= 0.2 * share for name in expected)
 
-    # A replica whose health check was late gets nothing until the next one.
+    # A replica whose health check was late gets no requests until the next one.
     eventually(even, "an even spread")
     client.close()
 
@@ -81,7 +81,7 @@ def test_the_admin_is_on_loopback_only(platform: Platform) -> None:
     rows = [
         line.split()
         for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
-        if table.exists()  # without IPv6 the second is not there
+        if table.exists()  # Without IPv6, the second does not exist.
         for line in table.read_text().splitlines()[1:]
     ]
     listening = {row[1] for row in rows if row[3] == "0A"}
@@ -106,11 +106,11 @@ def test_each_request_is_logged_as_json(platform: Platform) -> None:
 
 
 def end_under_load(platform: Platform, name: str, how: signal.Signals) -> Load:
-    """Sends a replica a signal under load, and waits until it is back and takes traffic again."""
+    """Sends a signal to a replica under load, and waits until it is back and receives traffic again."""
     with Load(platform.gateway) as load:
         load.wait_for(50, name)
         before = platform.pid(name)
-        # Pid 0 would be every process of this group.
+        # Pid 0 would mean every process of this group.
         assert before
         os.kill(before, how)
         eventually(lambda: platform.pid(name) not in (0, before), f"a new {name}")
@@ -142,7 +142,7 @@ def test_http10_is_answered(platform: Platform, head: str) -> None:
 
 
 def test_a_refused_upload_keeps_its_status(platform: Platform) -> None:
-    """A replica that closes with unread bytes resets the connection, and Envoy says 503."""
+    """A replica that closes with unread bytes resets the connection, which Envoy reports as 503."""
     body = b"x" * 900_000
     statuses = {ask(platform.gateway, "/hello", "POST", body=body).status for _ in range(20)}
     assert statuses == {405}
@@ -151,12 +151,12 @@ def test_a_refused_upload_keeps_its_status(platform: Platform) -> None:
 OLD = 'corelane_connections_refused_total{lane="0",reason="age"}'
 OPTIONS = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 
-# Each request has one attempt: a retry would hide what a connection's end costs.
+# Each request has one attempt, because a retry would hide the effect of a closing connection.
 ONCE = {"upstream": {"retries": {"attempts": 0}}}
 
 
 def speak_http2(configuration: dict) -> None:
-    """Has Envoy speak HTTP/2 with the replicas. The chart has no value for it: see gateway/cost.md."""
+    """Makes Envoy use HTTP/2 to the replicas, for which the chart has no value: see gateway/cost.md."""
     for cluster in configuration["static_resources"]["clusters"]:
         if cluster["name"] == "server":
             options = cluster["typed_extension_protocol_options"][OPTIONS]

@@ -1,4 +1,4 @@
-"""WebSockets through the real Envoy, also with clients that are not ours, and offers of other protocols."""
+"""WebSockets through the real Envoy, also with third-party clients, and offers of other protocols."""
 
 import re
 import subprocess
@@ -26,7 +26,7 @@ WEBSOCKETS = {"upstream": {"upgrade": ["websocket"]}}
 
 
 def over_http1(url: str) -> ClientConnection:
-    """A WebSocket by the package `websockets`, which offers compression."""
+    """Opens a WebSocket with the package `websockets`, which offers compression."""
     address = f"{url.replace('http', 'ws')}/echo"
     return websocket(address, open_timeout=PATIENCE, ping_interval=None)
 
@@ -48,9 +48,10 @@ def test_websockets_carry_messages_until_their_replica_drains(
     with ExitStack() as stack:
         clients = [stack.enter_context(kind(running.url)) for kind in KINDS]
         for client in clients:
-            # More than the body of a request may have.
+            # More than the limit for the body of a request.
             assert all(echoes(client, f"{number:0100}") for number in range(20))
-        # By HTTP/1.1 it is an offer, which the gateway ignores, so that the replica gets a plain request.
+        # Over HTTP/1.1 this is an offer, which the gateway ignores, so that the replica receives a plain
+        # request.
         assert status(running.url, handshake(protocol=b"other")) == 400
         with Connection(running.url) as other:
             other.send(http2.opened(1, http2.websocket(b"/echo", b"other")))
@@ -119,7 +120,7 @@ session.once("remoteSettings", () => {
 
 
 def node(url: str) -> None:
-    """An echo over HTTP/2 by the client of Node, which connects so only if the server offers it (RFC 8441)."""
+    """Checks an echo over HTTP/2 with Node's client, which connects so only if the server offers it (RFC 8441)."""
     argv = ["node", "--eval", NODE, url]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert (done.stdout, done.stderr) == ("here\n", "")
@@ -144,7 +145,7 @@ def handshake(
     body: bytes = b"",
     **without: bool,
 ) -> bytes:
-    """A request for a WebSocket; fields can be left out."""
+    """Returns a request for a WebSocket; fields can be omitted."""
     fields = {
         b"Host": b"gateway",
         b"Connection": b"Upgrade",
@@ -157,7 +158,7 @@ def handshake(
     return start + b"\r\n" + b"".join(left) + more + b"\r\n" + body
 
 
-# Each with the status of the replica, and of the gateway where it differs.
+# Each with the status of the replica, and of the gateway if it differs.
 HANDSHAKES = {
     "good": (handshake(), 101),
     "words in another case": (handshake(protocol=b"WebSocket"), 101),
@@ -167,17 +168,17 @@ HANDSHAKES = {
     "not for this connection": (handshake(connection=False), 400),
     "another protocol": (handshake(protocol=b"TLS/1.2"), 400),
     "another method": (handshake(b"POST /echo HTTP/1.1"), 405),
-    # The replica ignores these offers. Envoy could only let them go on without an end.
+    # The replica ignores these offers. Envoy could only forward them without an end.
     "HTTP/1.0": (handshake(b"GET /echo HTTP/1.0"), 426, 400),
     "a body": (handshake(more=b"Content-Length: 2\r\n", body=b"hi"), 426, 400),
     "chunks": (handshake(more=b"Transfer-Encoding: chunked\r\n", body=b"0\r\n\r\n"), 426, 400),
-    # The replica expects one word; Envoy leaves only the word that the route takes.
+    # The replica expects one word; Envoy keeps only the word that the route accepts.
     "one of several": (handshake(protocol=b"TLS/1.2, websocket"), 400, 101),
 }
 
 
 def status(url: str, request: bytes) -> int:
-    """The status of the reply."""
+    """Returns the status of the response."""
     with connect(url) as client:
         client.sendall(request)
         return int(read_until(client, b"\r\n").split()[1])

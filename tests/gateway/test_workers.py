@@ -1,4 +1,4 @@
-"""Envoy's worker runs where the chart says, and counts what the chart says."""
+"""Envoy's worker runs on the chart's CPU, and records the statistics that the chart configures."""
 
 import os
 from pathlib import Path
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def cpus_of_worker(gateway: Gateway) -> set[int]:
-    """The CPUs that the only worker thread may use."""
+    """Returns the CPUs on which the only worker thread may run."""
     threads = Path(f"/proc/{gateway.process.pid}/task")
     (worker,) = (task for task in threads.iterdir() if "wrk:worker" in (task / "comm").read_text())
     return os.sched_getaffinity(int(worker.name))

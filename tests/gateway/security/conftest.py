@@ -1,4 +1,4 @@
-"""The gateway with the chart's configuration, before a recorder and before the real server."""
+"""The gateway with the chart's configuration, in front of a recorder and of the real server."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,20 +15,20 @@ from support.recorder import Recorder
 
 @pytest.fixture(scope="session")
 def start_once(binary: Path) -> Iterator[Callable[..., Server]]:
-    """Starts servers that serve many tests."""
+    """Returns a function that starts servers shared by many tests."""
     with servers(binary) as start:
         yield start
 
 
 @pytest.fixture(scope="session")
 def replica(start_once: Callable[..., Server]) -> Server:
-    """The real server, which these tests leave as it was."""
+    """Yields the real server, which these tests must not change."""
     return start_once()
 
 
 @pytest.fixture(scope="session")
 def bench(replica: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    """Both gateways, for all payloads."""
+    """Yields both gateways, for all payloads."""
     recorder = Recorder()
     recorded, served = (tmp_path_factory.mktemp(name) for name in ("recorded", "served"))
     with (

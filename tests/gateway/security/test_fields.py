@@ -1,4 +1,4 @@
-"""Header fields: injected lines, bent names, several hosts, and those for one connection only."""
+"""Header fields: injected lines, malformed names, several hosts, and hop-by-hop fields."""
 
 import pytest
 
@@ -8,7 +8,7 @@ GET = b"GET /first HTTP/1.1"
 
 
 def get(lines: bytes, host: bytes = HOST) -> bytes:
-    """A request with these field lines."""
+    """Returns a request with these field lines."""
     return GET + b"\r\n" + host + lines + (b"\r\n" if lines else b"") + b"\r\n"
 
 
@@ -56,7 +56,7 @@ def test_a_bent_field_is_refused(bench: Bench, bad: bytes, good: bytes) -> None:
     ),
 )
 def test_line_ends_do_not_arrive_in_a_value(bench: Bench, lines: bytes, value: bytes) -> None:
-    # RFC 9112, sections 2.2 and 5.2: a bare CR and a fold are refused or taken out.
+    # RFC 9112, sections 2.2 and 5.2: the gateway rejects or removes a bare CR and a folded line.
     (request, _) = bench.passes(get(lines), GET).requests
     assert request.values(b"x") == [value]
 
@@ -86,7 +86,7 @@ def test_a_bent_host_is_refused(bench: Bench, bad: bytes, good: bytes) -> None:
 
 @pytest.mark.parametrize("second", [b"gateway", b"other"])
 def test_two_hosts_are_refused(bench: Bench, second: bytes) -> None:
-    # RFC 9112 section 3.2; Envoy joins the two lines with a comma, and the route refuses that.
+    # RFC 9112 section 3.2; Envoy joins the two lines with a comma, and the route rejects the result.
     bench.refuses(get(b"Host: " + second))
     bench.passes(get(b"", b"Host: " + second + b"\r\n"), GET)
 
@@ -156,7 +156,7 @@ def test_clients_cannot_speak_for_the_gateway(bench: Bench) -> None:
     lines += [b"X-Forwarded-For: 10.0.0.1", b"X-Forwarded-Proto: https"]
     (request, _) = bench.passes(get(b"\r\n".join(lines)), GET).requests
     assert not [x for x in names if request.values(b"x-envoy-" + x)]
-    # The address that the gateway saw comes last, and the scheme is the one it saw.
+    # The last address and the scheme are those that the gateway saw.
     assert request.values(b"x-forwarded-for")[0].startswith(b"10.0.0.1,")
     assert request.values(b"x-forwarded-proto") == [b"http"]
 

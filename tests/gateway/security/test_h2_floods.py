@@ -1,4 +1,4 @@
-"""HTTP/2 connections that make much work with little: each is ended or held to its limits."""
+"""HTTP/2 connections that cause much work with few bytes: the gateway closes each or enforces its limits."""
 
 import math
 import re
@@ -31,53 +31,55 @@ from support.http2 import Connection, get, pack, request, reset
 from support.recorder import Record, Recorder
 
 MANY = 4000
-"""Of frames for which a few hundred are the limit, or fewer; and more than Envoy reads at once: 64 KiB."""
+"""Number of frames where the limit is a few hundred or fewer; larger than one read of Envoy, 64 KiB."""
 
 ANSWERS = 2_000_000
-"""Of frames that are answered: more than all buffers on the way hold for a client that reads nothing."""
+"""Number of frames that require a response: more than all buffers on the path hold for a client that does not read."""
 
 VALUE, FRAMES, REFERENCES = 3900, 8, 12_000
-"""A bomb: a field of about 4 KB, which so many frames refer to so often: 374 MB of fields in 100 KB."""
+"""Size of a bomb: a field of about 4 KB, the number of frames that refer to it, and the references in each: 374
+MB of fields in 100 KB.
+"""
 
 
 LARGEST = 2**31 - 1
-"""What a window may be at most."""
+"""The maximum size of a window."""
 
 
 def opened(stream: int) -> bytes:
-    """The head of a request whose body is to come."""
+    """Returns the head of a request whose body follows."""
     return http2.opened(stream, get(b"/flood", method=b"POST"))
 
 
 def head(*flags: str, more: bytes = b"") -> bytes:
-    """The head of a request without a body, or the beginning of one."""
+    """Returns the head of a request without a body, or the beginning of one."""
     return HeadersFrame(1, pack(get(b"/flood")) + more, flags=["END_STREAM", *flags]).serialize()
 
 
 def rest(data: bytes = b"", *flags: str) -> bytes:
-    """How a head goes on."""
+    """Returns the continuation of a head."""
     return ContinuationFrame(1, data, flags=flags).serialize()
 
 
 def window(stream: int, more: int) -> bytes:
-    """WINDOW_UPDATE."""
+    """Returns a WINDOW_UPDATE."""
     return WindowUpdateFrame(stream, window_increment=more).serialize()
 
 
 def repeated(make: Callable[[int], bytes], count: int = MANY) -> bytes:
-    """What `make` gives for each of the first streams."""
+    """Returns the output of `make` for each of the first streams."""
     return b"".join(make(2 * index + 1) for index in range(count))
 
 
 def bomb(name: bytes) -> bytes:
-    """A field that is told once and referred to many times (RFC 7541 section 6.1)."""
+    """Returns a field that is sent once and referenced many times (RFC 7541 section 6.1)."""
     references = b"\xbe" * REFERENCES
     begin = head(more=name + encode_integer(VALUE, 7) + b"a" * VALUE + references)
     return begin + rest(references) * (FRAMES - 2) + rest(references, "END_HEADERS")
 
 
 ENDED: dict[str, Callable[[], bytes]] = {
-    # CVE-2023-44487, and its forms in which the server is made to reset (CVE-2025-8671).
+    # CVE-2023-44487, and its variants in which the server is made to reset (CVE-2025-8671).
     "resets": lambda: repeated(lambda x: request(x, get(b"/flood")) + reset(x)),
     "refused fields": lambda: repeated(lambda x: request(x, get(b"/flood", (b"x_y", b"a")))),
     "length too short": lambda: repeated(
@@ -103,7 +105,7 @@ ENDED: dict[str, Callable[[], bytes]] = {
     "windows of all": lambda: window(0, 1) * MANY,
     "priorities": lambda: PriorityFrame(1, depends_on=3, stream_weight=16).serialize() * MANY,
     "fields without a name": lambda: head("END_HEADERS", more=bytes(3) * MANY),
-    # What breaks the rules once.
+    # Floods that break the protocol once.
     "window of all too large": lambda: window(0, LARGEST),
     "first window too large": lambda: SettingsFrame(
         settings={SettingsFrame.INITIAL_WINDOW_SIZE: LARGEST + 1}
@@ -114,17 +116,17 @@ ENDED: dict[str, Callable[[], bytes]] = {
     "stream of the server": lambda: request(2, get(b"/flood")),
     "push": lambda: PushPromiseFrame(1, 2, pack(get(b"/flood")), flags=["END_HEADERS"]).serialize(),
 }
-"""The gateway ends the connection."""
+"""Floods after which the gateway closes the connection."""
 
 BORNE: dict[str, Callable[[], bytes]] = {
     "bomb of fields": lambda: bomb(b"\x40\x01x"),
     "bomb of cookies": lambda: bomb(b"\x60"),
     "many cookies": lambda: request(1, get(b"/flood", *[(b"cookie", b"a=b")] * 200)),
     "many trailers": lambda: opened(1) + request(1, [(b"x%d" % x, b"a") for x in range(200)]),
-    # As many resets at once as may wait for the client.
+    # The same number of resets at once as may wait for the client.
     "streams beyond the limit": lambda: repeated(opened, 1000),
 }
-"""The gateway resets the streams in question, and the connection goes on."""
+"""Floods whose streams the gateway resets, while the connection stays open."""
 
 FREE: dict[str, Callable[[], bytes]] = {
     "a few resets": lambda: repeated(lambda x: request(x, get(b"/flood")) + reset(x), 50),
@@ -133,15 +135,15 @@ FREE: dict[str, Callable[[], bytes]] = {
     "a few cookies": lambda: request(1, get(b"/flood", *[(b"cookie", b"a=b")] * 20)),
     "continuations of one head": lambda: head() + rest(pack([(b"x", b"a" * 1000)]), "END_HEADERS"),
     "as many streams as allowed": lambda: repeated(opened, 100),
-    # Of a kind without a class: a byte, 0x77, no flags, no stream.
+    # A frame of unknown type: a byte, 0x77, no flags, no stream.
     "frames of unknown kinds": lambda: (b"\0\0\1\x77" + bytes(5) + b"x") * MANY,
 }
-"""Their neighbours, which the gateway leaves alone."""
+"""Harmless variants, which the gateway accepts."""
 
 
 @dataclass(frozen=True)
 class Aftermath:
-    """What came of all floods."""
+    """The result of all floods."""
 
     ended: dict[str, bool]
     resets: dict[str, int]
@@ -152,9 +154,9 @@ class Aftermath:
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Gateway, Recorder, dict]]:
-    """A gateway of its own, before a recorder, and its options for HTTP/2."""
+    """Yields a separate gateway in front of a recorder, and its HTTP/2 options."""
     recorder, folder = Recorder(), tmp_path_factory.mktemp("flooded")
-    # Each connection may reset as many streams as by default, but a slow client exceeds that, too.
+    # Each connection may reset the default number of streams, a rate that a slow client still exceeds.
     values = {"listener": {"http2": {"resetRate": 1}}}
     with gateway_to([endpoint(recorder.url, recorder.admin)], folder, values) as gateway:
         eventually(lambda: ask(gateway.url, "/").status == 200)
@@ -167,9 +169,9 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Gateway, 
 
 @pytest.fixture(scope="module")
 def aftermath(target: tuple[Gateway, Recorder, dict]) -> Aftermath:
-    """Every flood on a connection of its own, and after each another client.
+    """Runs every flood on a separate connection, followed by a request of another client.
 
-    The connections end together: Envoy gives each a second to close first.
+    The connections close together, because Envoy first gives each client a second to close.
     """
     gateway, recorder, _ = target
     recorder.take()
@@ -177,7 +179,7 @@ def aftermath(target: tuple[Gateway, Recorder, dict]) -> Aftermath:
     with ExitStack() as stack:
         connections = {}
         for name, make in {**ENDED, **BORNE, **FREE}.items():
-            # A small window, so that a client that does not read is soon one that cannot be sent to.
+            # With a small window, the gateway can soon send no more to a client that does not read.
             connection = stack.enter_context(Connection(gateway.url, receive_bytes=4096))
             connections[name] = connection
             connection.send(make())
@@ -217,15 +219,15 @@ def test_other_clients_are_served_after_each_flood(aftermath: Aftermath) -> None
 
 def test_the_back_end_sees_requests_of_good_form_only(aftermath: Aftermath) -> None:
     assert not aftermath.record.unclear
-    # The two neighbours that are whole requests, and of the floods what came before its fault.
+    # The two harmless variants that are complete requests, and the part of floods before their fault.
     seen = [each for each in aftermath.record.requests if b"flood" in each.line]
     assert {each.line for each in seen} == {b"GET /flood HTTP/1.1"}
     assert not [each for each in seen if len(each.data) > 32 * 1024]
 
 
 def test_memory_stays_within_bounds(aftermath: Aftermath) -> None:
-    # A bomb that is unpacked whole takes eight times as much; so did the three queues of answers, without
-    # a limit. What is usual, for all connections together, is a sixth of the bound.
+    # A completely unpacked bomb would take eight times as much; so did the three queues of responses without a
+    # limit. The usual memory of all connections together is a sixth of the bound.
     assert aftermath.grown * 1024 < VALUE * FRAMES * REFERENCES / 8
 
 
@@ -240,14 +242,14 @@ def test_resets_are_counted_whatever_reaches_the_back_end(
         while not connection.ended and sent < 100 * burst:
             stream, sent = 2 * sent + 1, sent + 1
             connection.send(opened(stream))
-            # The gateway has read the head, so it is on its way to the back end.
+            # The gateway has read the head, so it is in transit to the back end.
             connection.settle()
             connection.send(reset(stream))
         assert connection.ended
     refilled = math.ceil((time.monotonic() - began) * rate)
     assert ask(gateway.url, "/other").status == 200
     seen = recorder.take().data.count(b"POST /flood")
-    # The head behind the last reset may be on its way already.
+    # The head after the last reset may already be in transit.
     assert 0 < seen <= burst + refilled + 2
 
 

@@ -1,4 +1,4 @@
-"""HTTP/2 requests that would become another request, or two, as HTTP/1.1 (RFC 9113 section 8)."""
+"""HTTP/2 requests that would turn into one or two different HTTP/1.1 requests (RFC 9113 section 8)."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,18 +16,18 @@ SMUGGLED = b"GET /smuggled HTTP/1.1\r\nhost: gateway\r\n\r\n"
 
 
 def post(*more: tuple[bytes, bytes]) -> list:
-    """The fields of a POST."""
+    """Returns the fields of a POST."""
     return get(b"/first", *more, method=b"POST")
 
 
 def but(**changed: bytes | None) -> list:
-    """The fields of a GET with other pseudo-fields; None leaves one out."""
+    """Returns the fields of a GET with other pseudo-fields; None omits a field."""
     fields = [(name, changed.get(name[1:].decode(), value)) for name, value in get()]
     return [(name, value) for name, value in fields if value is not None]
 
 
 ENDED = {
-    # Two lengths, in whichever form.
+    # Two lengths, in all forms.
     "length without data": (post((b"content-length", b"5")),),
     **{
         f"length {value!r}": (post((b"content-length", value)), b"hello")
@@ -58,10 +58,10 @@ ENDED = {
                 (b"x\xe9", b"a"),
             ),
             *((b"X", b"a"), (b"", b"a")),
-            # Fields for one connection.
+            # Hop-by-hop fields.
             *((b"connection", b"close"), (b"keep-alive", b"1"), (b"proxy-connection", b"close")),
             *((b"upgrade", b"h2c"), (b"te", b"gzip")),
-            # Pseudo-fields: twice, of replies, unknown.
+            # Pseudo-fields that are duplicate, unknown, or for responses.
             *((b":path", b"/second"), (b":method", b"POST"), (b":authority", b"other")),
             *((b":scheme", b"https"), (b":status", b"200"), (b":foo", b"a")),
             (b":protocol", b"websocket"),
@@ -100,7 +100,7 @@ ENDED = {
     "pseudo-field behind others": ([(b"x", b"a"), *get()],),
     "websocket": ([(b":method", b"CONNECT"), (b":protocol", b"websocket"), *get()[1:]],),
 }
-"""The connection ends: who sends these does not speak HTTP/2."""
+"""The gateway closes the connection, because its client violates HTTP/2."""
 
 RESET = {
     "length too long": (post((b"content-length", b"9")), b"hello"),
@@ -109,7 +109,7 @@ RESET = {
     "field x_y": (get(b"/first", (b"x_y", b"a")),),
     "field transfer_encoding": (get(b"/first", (b"transfer_encoding", b"chunked")),),
 }
-"""The stream is reset, and the connection goes on."""
+"""The gateway resets the stream, and the connection stays open."""
 
 ANSWERED = {
     "escaped slash": (400, but(path=b"/a%2fb")),
@@ -118,7 +118,7 @@ ANSWERED = {
     "trace": (501, but(method=b"TRACE")),
     "connect": (404, [(b":method", b"CONNECT"), (b":authority", b"gateway:443")]),
 }
-"""The gateway answers with this status."""
+"""The gateway responds with this status."""
 
 PASSED = {
     "a body of one known length": (
@@ -138,15 +138,15 @@ PASSED = {
     ),
     "dots": ((but(path=b"//a/../first"),), b"GET /first HTTP/1.1", b""),
 }
-"""The back end sees this line and body: the neighbours of what is refused."""
+"""Harmless variants of rejected requests: the back end receives this line and body."""
 
 Outcomes = dict[str, tuple[int | str, int | str]]
 
 
 def outcomes_of(url: str, requests: dict[str, tuple]) -> Outcomes:
-    """What comes of each request and of the next one on its connection.
+    """Returns the outcome of each request and of the next one on its connection.
 
-    All connections are open at once: Envoy takes a second to end one that did not speak HTTP/2.
+    All connections are open at once: Envoy takes a second to close one that violates HTTP/2.
     """
     with ExitStack() as stack:
         connections = {}
@@ -158,7 +158,7 @@ def outcomes_of(url: str, requests: dict[str, tuple]) -> Outcomes:
 
 @pytest.fixture(scope="module")
 def refused(bench: Bench) -> tuple[Outcomes, Record]:
-    """What came of all refused requests, and what the back end was sent."""
+    """Returns the outcomes of all rejected requests, and the data that the back end received."""
     requests = {**ENDED, **RESET, **{name: row[1:] for name, row in ANSWERED.items()}}
     bench.recorder.take()
     return outcomes_of(bench.url, requests), bench.record()
@@ -186,10 +186,10 @@ def test_the_gateway_answers_what_it_does_not_pass(
 
 
 def whole(record: Record) -> list[bytes]:
-    """The lines of the requests that reached the back end whole.
+    """Returns the lines of the requests that reached the back end completely.
 
-    Of what is reset the head may have gone out before its body was judged, no more than that. With
-    a length of 0 such a head is a whole request, and all that its client announced.
+    Before the gateway resets a stream because of its body, it may have sent the head, but no more. With a
+    length of 0, such a head is a complete request, and all that its client announced.
     """
     assert not record.unclear
     assert b"smuggled" not in record.data
@@ -222,7 +222,7 @@ def test_the_neighbours_pass_as_one_request(bench: Bench, name: str) -> None:
 
 
 def test_behind_a_proxy_a_bad_request_ends_alone(bench: Bench, tmp_path: Path) -> None:
-    """The connection is that of many clients there, so it ends for none of these alone."""
+    """There, many clients share the connection, so none of these requests alone closes it."""
     requests, recorder = {**ENDED, **RESET}, bench.recorder
     behind = {"listener": {"trustedHops": 1}}
     with gateway_to([endpoint(recorder.url, recorder.admin)], tmp_path, values=behind) as gateway:
@@ -232,7 +232,7 @@ def test_behind_a_proxy_a_bad_request_ends_alone(bench: Bench, tmp_path: Path) -
         assert ask(gateway.url, "/last").status == 200
         lines = set(whole(recorder.take()))
         assert lines == {b"GET /final HTTP/1.1", b"GET /last HTTP/1.1"}
-        # Many of them are a flood, as many resets are. Envoy judges after each 64 KiB.
+        # Many of them form a flood, like many resets. Envoy checks after each 64 KiB.
         with Connection(gateway.url) as connection:
             bad = get(b"/flood", (b"X", b"a"))
             connection.send(b"".join(request(2 * x + 1, bad) for x in range(4000)))

@@ -1,4 +1,4 @@
-"""Where a request ends: lengths that could be read in two ways, and malformed chunks (RFC 9112 sections 7.1 and 11.2)."""
+"""The end of a request: ambiguous lengths, and malformed chunks (RFC 9112 sections 7.1 and 11.2)."""
 
 import pytest
 
@@ -6,12 +6,12 @@ from support.attacks import HOST, Bench, table
 
 CHUNKED = b"5\r\nhello\r\n0\r\n\r\n"
 
-# One reader sees a whole request, another sees GET /smuggled behind it.
+# One reader sees a complete request, another sees GET /smuggled behind it.
 INNER = b"GET /smuggled HTTP/1.1\r\n" + HOST + b"\r\n"
 
 
 def post(lines: bytes, body: bytes) -> bytes:
-    """A request whose length is told by `lines`."""
+    """Returns a request whose `lines` define its length."""
     return b"POST /first HTTP/1.1\r\n" + HOST + lines + b"\r\n\r\n" + body
 
 
@@ -31,7 +31,7 @@ def test_two_lengths_are_refused(bench: Bench, lines: bytes) -> None:
 
 
 def test_the_back_end_reads_the_length_that_the_gateway_read(bench: Bench) -> None:
-    # TE.CL: a reader of lengths would end the body after its first line.
+    # TE.CL: a reader that uses lengths would end the body after its first line.
     bench.refuses(post(b"content-length: 4\r\ntransfer-encoding: chunked", b"24\r\n" + INNER))
     bench.passes(
         post(b"content-length: %d" % len(b"0\r\n\r\n" + INNER), b"0\r\n\r\n" + INNER),
@@ -42,7 +42,7 @@ def test_the_back_end_reads_the_length_that_the_gateway_read(bench: Bench) -> No
         b"GET /first HTTP/1.1\r\n" + HOST + b"content-length: %d\r\n\r\n" % len(INNER) + INNER,
         b"GET /first HTTP/1.1 " + INNER,
     )
-    # Without a length what follows is the next request, and known to be one.
+    # Without a length, the following data are the next request, and both readers agree.
     bench.passes(
         post(b"content-length: 0", b"GET /second HTTP/1.1\r\n" + HOST + b"\r\n"),
         b"POST /first HTTP/1.1",
@@ -110,7 +110,7 @@ def test_one_coding_arrives_in_its_plain_form(bench: Bench, lines: bytes) -> Non
 )
 def test_a_coding_in_another_field_ends_the_request(bench: Bench, lines: bytes) -> None:
     replies, record = bench.send(post(lines, CHUNKED))
-    # What would have been the body is no request.
+    # The bytes of the supposed body are no request.
     assert [reply.status for reply in replies] == [200, 400]
     (request,) = record.requests
     assert (request.body, request.data) == (b"", record.data)
@@ -170,7 +170,7 @@ LAST = b"\r\nhello\r\n0\r\n\r\n"
         (b"\r\n5" + LAST, b"5\t" + LAST),
         (b"g" + LAST, b"5" + LAST),
         (b"5h" + LAST, b"5;h" + LAST),
-        # 2^64 + 5, which is 5 where digits are dropped.
+        # 2^64 + 5, which becomes 5 if digits are dropped.
         (b"10000000000000005" + LAST, b"00000000000000005" + LAST),
         (b"5\r\nhello\r\n0\n\n", b"5\r\nhello\r\n00\r\n\r\n"),
         (b"5\r\nhello\r\n0\r\nx : y\r\n\r\n", b"5\r\nhello\r\n0\r\nx: y\r\n\r\n"),
@@ -184,7 +184,7 @@ LAST = b"\r\nhello\r\n0\r\n\r\n"
 def test_a_malformed_chunk_ends_the_request(bench: Bench, bad: bytes, good: bytes) -> None:
     bench.cuts(HEAD + bad)
     record = bench.passes(HEAD + good)
-    # Neither extensions nor trailers are sent on.
+    # The gateway forwards neither extensions nor trailers.
     assert b"smuggled" not in record.data
     assert b"5\r\nhello\r\n0\r\n\r\n" in record.data
 
@@ -199,5 +199,5 @@ def test_trailers_end_at_the_gateway(bench: Bench, trailer: bytes) -> None:
 
 
 def test_extensions_with_line_ends_in_quotes_have_one_reading(bench: Bench) -> None:
-    # RFC 9112 has no line end within quotes: the line ends, and these five bytes are the chunk.
+    # RFC 9112 allows no line end within quotes: the line ends, and these five bytes are the chunk.
     bench.passes(HEAD + b'5;x="\r\n"\r\nhe\r\n0\r\n\r\n', b'POST /first HTTP/1.1 "\r\nhe')

@@ -1,4 +1,4 @@
-"""Request lines: bent methods, targets and versions (RFC 9112 sections 2 and 3), and what becomes of their paths."""
+"""Request lines: malformed methods, targets and versions (RFC 9112 sections 2 and 3), and the handling of paths."""
 
 import pytest
 
@@ -10,7 +10,7 @@ GET = b"GET /first HTTP/1.1"
 
 
 def under(line: bytes) -> bytes:
-    """A request with this first line."""
+    """Returns a request with this first line."""
     return line + b"\r\n" + HOST + b"\r\n"
 
 
@@ -86,7 +86,7 @@ def test_lines_that_end_without_cr_arrive_with_it(bench: Bench, end: bytes) -> N
     ),
 )
 def test_the_host_of_a_whole_url_is_the_only_one(bench: Bench, line: bytes, host: bytes) -> None:
-    # RFC 9112 section 3.2.2: it takes the place of the field Host.
+    # RFC 9112 section 3.2.2: the target replaces the Host field.
     (request, _) = bench.passes(under(line), GET).requests
     assert request.values(b"host") == [host]
 
@@ -104,7 +104,7 @@ def test_methods_that_are_not_served_end_at_the_gateway(bench: Bench) -> None:
 VERSIONS = pytest.mark.parametrize(
     "version", [b" HTTP/0.9", b" HTTP/1.0", b" HTTP/1.2", b" HTTP/2.0", b" HTTP/9.0"]
 )
-"""To Envoy all of them are HTTP/1.0."""
+"""Envoy treats all of them as HTTP/1.0."""
 
 HELLO = b"5\r\nhello\r\n0\r\n\r\n"
 
@@ -131,7 +131,7 @@ def test_nothing_follows_a_request_without_a_version(bench: Bench) -> None:
     ),
 )
 def test_chunks_of_another_version_are_refused(bench: Bench, version: bytes, lines: bytes) -> None:
-    # RFC 9112 section 6.1: a proxy of HTTP/1.0 in front may have read another end.
+    # RFC 9112 section 6.1: an HTTP/1.0 proxy in front may have seen another end.
     lines = HOST + b"connection: keep-alive\r\n" + lines + b"\r\n\r\n"
     bench.refuses(b"POST /first" + version + b"\r\n" + lines + HELLO)
     bench.passes(b"POST /first HTTP/1.1\r\n" + lines + HELLO)
@@ -152,7 +152,7 @@ def test_the_preface_of_http2_is_no_request(bench: Bench) -> None:
 
 
 def get(path: bytes) -> bytes:
-    """A request for a path, as it is."""
+    """Returns a request for an unmodified path."""
     return b"GET " + path + b" HTTP/1.1\r\n" + HOST + b"\r\n"
 
 
@@ -183,7 +183,7 @@ def test_a_path_with_two_readings_is_refused(bench: Bench, path: bytes) -> None:
         (b"/a\\b", b"/a/b"),
         (b"/a\\..\\b", b"/b"),
         (b"//other//b", b"/other/b"),
-        # Decoded once only, which is what the server does as well.
+        # Decoded only once, like in the server.
         (b"/%252e%252e/b", b"/%252e%252e/b"),
         (b"/%c0%ae%c0%ae/b", b"/%c0%ae%c0%ae/b"),
         (b"/.../b", b"/.../b"),

@@ -1,4 +1,4 @@
-"""Requests that are too large: in their line, their fields, their body, their chunks."""
+"""Requests with oversized lines, fields, bodies or chunks."""
 
 import pytest
 
@@ -14,12 +14,12 @@ CHUNKED = b"POST /first HTTP/1.1\r\n" + HOST + b"transfer-encoding: chunked\r\n\
 
 
 def get(lines: bytes = b"", line: bytes = GET) -> bytes:
-    """A request with these field lines, each with its end."""
+    """Returns a request with these field lines, each with its line end."""
     return line + b"\r\n" + HOST + lines + b"\r\n"
 
 
 def fields(count: int, size: int = 1) -> bytes:
-    """So many fields, each of them with so long a value."""
+    """Returns this many fields with values of this length."""
     return b"".join(b"x%d: %b\r\n" % (index, b"a" * size) for index in range(count))
 
 
@@ -93,9 +93,9 @@ def test_large_trailers_are_refused(bench: Bench, bad: bytes, good: bytes) -> No
 )
 def test_chunks_arrive_as_few_and_without_extensions(bench: Bench, chunks: bytes) -> None:
     body = b"x" * chunks.count(b"\r\nx\r\n")
-    # Not before the real server, which answers and closes before it has read so much.
+    # Not in front of the real server, which responds and closes before it has read everything.
     record = bench.arrives(CHUNKED + chunks + b"0\r\n\r\n", b"POST /first HTTP/1.1 " + body)
-    # What the back end has to read grows with the body alone, by less than its half.
+    # Only the body increases the data for the back end, by less than half of its size.
     assert len(record.data) < 1.5 * len(body) + 2000
 
 

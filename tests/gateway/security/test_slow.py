@@ -1,4 +1,4 @@
-"""Clients that send or read slowly, to hold what they have opened: the gateway ends them in time."""
+"""Clients that send or read slowly to occupy resources: the gateway disconnects them in time."""
 
 import re
 import select
@@ -20,11 +20,11 @@ from support.http2 import PREFACE, Connection, get, opened, pack, request
 from support.raw import connect, replies, until_end
 from support.recorder import Recorder
 
-# Far below the defaults, so that the tests are brief; each of them alone ends some of the clients.
+# Limits far below the defaults shorten the tests; each limit alone disconnects some of the clients.
 LIMITS = {"header": "1s", "request": "2s", "stream": "3s", "idle": "2s", "buffer": "2s"}
 
 FILE = 32 * 1024 * 1024
-"""Bytes of a reply: more than all buffers on the way hold."""
+"""Bytes of a response: more than all buffers on the path hold."""
 
 POST = b"POST /hello HTTP/1.1\r\n" + HOST
 CHUNKED = POST + b"transfer-encoding: chunked\r\n\r\n"
@@ -35,8 +35,9 @@ WINDOW_0 = {SettingsFrame.INITIAL_WINDOW_SIZE: 0}
 def gateways(
     start_once: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Gateway, Gateway]]:
-    """Gateways with short time limits: before a back end that waits for bodies, and before a server
-    with a large file."""
+    """Yields gateways with short time limits: in front of a back end that waits for bodies, and of a server
+    with a large file.
+    """
     folder = tmp_path_factory.mktemp("static")
     with (folder / "large.bin").open("wb") as file:
         file.truncate(FILE)
@@ -54,12 +55,12 @@ def gateways(
 
 @pytest.fixture
 def gateway(gateways: tuple[Gateway, Gateway]) -> Gateway:
-    """The one whose back end waits for bodies."""
+    """Returns the gateway whose back end waits for bodies."""
     return gateways[0]
 
 
 def active(gateway: Gateway, kind: str) -> int:
-    """How many connections (`cx`) or requests (`rq`) clients have open."""
+    """Returns the number of open downstream connections (`cx`) or requests (`rq`)."""
     text = ask(gateway.stats, "/stats/prometheus").body.decode()
     name = rf"^envoy_http_downstream_{kind}_active\{{.*ingress.*\}} (\d+)$"
     (number,) = re.findall(name, text, re.MULTILINE)
@@ -78,12 +79,12 @@ SILENT = {
     "half a second head": (b"GET /hello HTTP/1.1\r\n" + HOST + b"\r\nGET /hel", [200, 408]),
     "half a preface": (PREFACE[:10], [408]),
 }
-"""What a client sends before it falls silent, and the statuses of the replies."""
+"""Bytes that a client sends before it falls silent, and the statuses of the responses."""
 
 
 @pytest.fixture(scope="module")
 def silent(gateways: tuple[Gateway, Gateway]) -> dict[str, list[bytes]]:
-    """What each client got when the gateway ended its connection; all were open at once, five times."""
+    """Returns each client's data when the gateway closed its connection. All were open at once, five of each kind."""
     with ExitStack() as stack:
         connections = {name: [] for name in SILENT}
         for name, (data, _) in list(SILENT.items()) * 5:
@@ -122,7 +123,7 @@ TRICKLES = (
     (POST + b"content-length: 1000\r\n\r\n", b"x"),
     (CHUNKED, b"1\r\nx\r\n"),
 )
-"""How a request begins, and what its client then sends now and then."""
+"""The beginning of a request, and the bytes that its client then sends from time to time."""
 
 
 def test_a_trickle_does_not_move_the_limit(gateway: Gateway) -> None:
@@ -132,14 +133,14 @@ def test_a_trickle_does_not_move_the_limit(gateway: Gateway) -> None:
             connection = stack.enter_context(connect(gateway.url))
             connection.sendall(head)
             pieces[connection] = piece
-        # The pause makes it a trickle; how long that lasts is the gateway's affair.
+        # The pause makes it a trickle; the gateway determines how long that lasts.
         for _ in range(200):
             for ended in select.select(pieces, [], [], 0.1)[0]:
                 del pieces[ended]
                 (reply,) = replies(until_end(ended))
                 assert reply.status == 408
             for connection, piece in pieces.items():
-                # Whoever was ended since is judged by the reply, in the next round.
+                # The next round judges clients disconnected since by their response.
                 with suppress(BrokenPipeError, ConnectionResetError):
                     connection.sendall(piece)
             if not pieces:
@@ -153,7 +154,7 @@ WHOLE = b"GET " + LARGE + b" HTTP/1.1\r\n" + HOST + b"connection: close\r\n\r\n"
 
 
 def kept_by_the_kernel(url: str) -> int:
-    """Bytes that wait in the kernel for the clients of a port: `tx_queue` of proc_net_tcp(5)."""
+    """Returns the bytes that wait in the kernel for the clients of a port: `tx_queue` of proc_net_tcp(5)."""
     port = f":{int(url.rpartition(':')[2]):04X}"
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     return sum(int(row[4].split(":")[0], 16) for row in rows if row[1].endswith(port))
@@ -179,21 +180,22 @@ def test_many_clients_that_do_not_read_take_little_and_fail_no_request_of_others
             for reader in readers:
                 assert reader.recv(1) == b"H"
             load.wait_for(200)
-            # Gateway and server have filled what they are given: without a limit, 4 MiB of each.
+            # Gateway and server have filled their buffers: without a limit, 4 MiB each.
             for each in (gateway, server):
                 assert kept_by_the_kernel(each.url) < count * 512 * 1024
         assert not load.failures
 
 
 MEBIBYTES = 256
-"""Memory of a gateway whose clients ask for more than that by streams that they do not read."""
+"""Memory of a gateway whose clients request more than that on streams that they do not read."""
 
 STREAMS, CONNECTIONS = 100, 30
 
 
 def unread(connection: Connection) -> int:
-    """Opens as many streams as one may have, until each has a reply that goes no further, or was reset; how
-    many were reset."""
+    """Opens the maximum number of streams, until each has a stalled response or was reset; returns the number
+    of resets.
+    """
     streams = [2 * index + 1 for index in range(STREAMS)]
     connection.send(b"".join(request(each, get(LARGE)) for each in streams))
 
@@ -210,7 +212,7 @@ def unread(connection: Connection) -> int:
 def test_streams_without_a_window_stay_within_the_memory_and_fail_no_request_of_others(
     start_once: Callable[..., Server], tmp_path: Path, monitor: str
 ) -> None:
-    """Without a limit they would take 128 KiB each: one and a half times the memory."""
+    """Without a limit, they would take 128 KiB each: one and a half times the memory."""
     with (tmp_path / "large.bin").open("wb") as file:
         file.truncate(FILE)
     server = start_once(static=tmp_path)
@@ -218,7 +220,7 @@ def test_streams_without_a_window_stay_within_the_memory_and_fail_no_request_of_
     with ExitStack() as stack:
         within = []
         if monitor == "cgroup":
-            # The kernel ends Envoy where it takes more.
+            # The kernel kills Envoy if it takes more.
             limits = ("memory.max", "memory.limit_in_bytes")
             memory = stack.enter_context(cgroup("memory", *limits))
             (limit,) = (each for each in limits if memory.has(each))
@@ -236,7 +238,7 @@ def test_streams_without_a_window_stay_within_the_memory_and_fail_no_request_of_
         assert resets
         assert not load.failures
         assert peak(gateway) - before < MEBIBYTES * 1024
-        # New clients of either protocol are served, whatever the old ones still hold.
+        # New clients of both protocols are served, whatever the old ones still occupy.
         with Connection(gateway.url) as connection:
             connection.send(request(1, get(b"/hello")))
             assert connection.outcome() == 200
@@ -254,7 +256,7 @@ def test_clients_that_do_not_read_are_ended(gateways: tuple[Gateway, Gateway]) -
         http1.sendall(WHOLE)
         http2.send(request(1, get(LARGE)))
         no_window.send(request(1, get(LARGE)))
-        # All requests are under way: the first of each reply is there.
+        # All requests are in flight: the beginning of each response has arrived.
         assert http1.recv(1) == b"H"
         for each in (http2, no_window):
             each.until(lambda each=each: each.of(HeadersFrame))

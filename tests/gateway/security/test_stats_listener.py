@@ -1,4 +1,6 @@
-"""The window to Envoy's admin interface: tricks do not widen it. All go to a gateway that lives on."""
+"""The filter in front of Envoy's admin interface: tricks do not widen it. All requests go to one gateway, which
+keeps running.
+"""
 
 import re
 
