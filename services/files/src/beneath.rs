@@ -9,15 +9,16 @@ use std::path::Path;
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat};
 use rustix::io::{Errno, Result};
 
-/// A FIFO without a writer must not block, and a terminal must not become our controlling terminal.
+/// A FIFO without a writer must not block, and a terminal must not become the controlling terminal
+/// of this process.
 const READ: OFlags =
     OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 const PLACE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
-/// How often a lookup is repeated because of a concurrent rename (openat2(2), EAGAIN).
+/// How often a lookup is retried because of a concurrent rename (openat2(2), EAGAIN).
 const ATTEMPTS: usize = 16;
 
-/// The kernel's maximum (path_resolution(7)).
+/// The kernel's maximum number of symlinks (path_resolution(7)).
 const MAX_LINKS: usize = 40;
 
 /// Opens the folder itself. Symlinks in its name are followed.
@@ -25,15 +26,16 @@ pub(crate) fn folder(path: &Path) -> io::Result<OwnedFd> {
     Ok(openat(CWD, path, PLACE | OFlags::DIRECTORY, Mode::empty())?)
 }
 
-/// Opens a relative path below a folder for reading. Follows symlinks that stay below it; an
-/// absolute one does not.
+/// Opens a relative path below a folder for reading. Follows symlinks whose target stays below the
+/// folder; an absolute symlink does not.
 pub(crate) fn open(root: &OwnedFd, path: &str) -> Result<File> {
     let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     for _ in 0..ATTEMPTS {
         match openat2(root, path, READ, Mode::empty(), beneath) {
             Err(Errno::AGAIN | Errno::INTR) => {}
-            // The kernel is older than 5.6, or a sandbox forbids the call. Not remembered, because
-            // it may be forbidden for one file only, and the fallback is equally safe.
+            // The kernel is older than 5.6, or a sandbox forbids the call. This is not remembered,
+            // because the call may be forbidden for one file only, and the fallback is equally
+            // safe.
             Err(Errno::NOSYS | Errno::PERM) => return walk(root.as_fd(), path).map(File::from),
             opened => return opened.map(File::from),
         }
@@ -41,8 +43,9 @@ pub(crate) fn open(root: &OwnedFd, path: &str) -> Result<File> {
     Err(Errno::AGAIN)
 }
 
-/// The same as the kernel's lookup, one name after another. Each is opened relative to the open
-/// folder without following symlinks, so a concurrent rename cannot lead out.
+/// Performs the same lookup as the kernel, one name after another. Each name is opened relative to
+/// the open folder without following symlinks, so a concurrent rename cannot lead out of the
+/// folder.
 fn walk(root: BorrowedFd<'_>, path: &str) -> Result<OwnedFd> {
     let mut folders = vec![openat(root, c".", PLACE | OFlags::DIRECTORY, Mode::empty())?];
     let mut names: VecDeque<Vec<u8>> = split(path.as_bytes()).collect();

@@ -1,4 +1,4 @@
-//! The body of a reply: in memory, or read from disk while it is sent.
+//! The body of a response: in memory, or read from disk while it is sent.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,11 +16,12 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use crate::resource::OpenFile;
 use crate::stamp::Stamp;
 
-/// Bytes per read. Once the client has accepted a piece, the next one is read while the previous one is
-/// sent. So a client that reads nothing holds one of them, and one that stops holds two.
+/// Bytes per read. Once the client has accepted a piece, the next piece is read while the previous
+/// one is sent. A client that reads nothing therefore holds one piece, and a client that stops
+/// reading holds two.
 const PIECE: u64 = 64 * 1024;
 
-/// The body of a reply: a file, parts of one, or nothing.
+/// The body of a response: a file, parts of one, or nothing.
 #[derive(Debug, Default)]
 pub struct Body(Kind);
 
@@ -60,7 +61,7 @@ impl Piece {
 }
 
 impl Body {
-    /// Pieces of a file that is read while they are sent.
+    /// Creates a body from pieces of a file, which is read while they are sent.
     pub(crate) fn of(file: Arc<OpenFile>, pieces: impl IntoIterator<Item = Piece>) -> Body {
         let pieces: VecDeque<_> = pieces.into_iter().collect();
         let left = pieces.iter().map(Piece::length).sum();
@@ -106,7 +107,7 @@ struct Stream {
     /// Bytes that were not passed on yet.
     left: u64,
     next: Option<Next>,
-    /// The client has accepted a piece, so that reading ahead is worthwhile.
+    /// Whether the client has accepted a piece, so that reading ahead is worthwhile.
     is_read: bool,
 }
 
@@ -173,8 +174,9 @@ impl Stream {
 }
 
 impl OpenFile {
-    /// Reads bytes of the version that was opened, or fails if it no longer exists. A reply that
-    /// has started can only be aborted, because its client must not receive a mixture.
+    /// Reads bytes of the version that was opened, or fails if that version no longer exists. A
+    /// response that has started can only be aborted, because its client must not receive a mixture
+    /// of two versions.
     fn read(&self, range: Range<u64>) -> io::Result<Bytes> {
         let mut bytes = vec![0; (range.end - range.start) as usize];
         self.file.read_exact_at(&mut bytes, range.start)?;

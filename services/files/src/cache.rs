@@ -15,7 +15,7 @@ pub(crate) struct Moment(u64);
 impl Moment {
     pub(crate) fn now() -> Moment {
         let now = clock_gettime(ClockId::CLOCK_MONOTONIC_COARSE);
-        // Fails only if the kernel does not have the clock (clock_gettime(2)).
+        // Fails only if the kernel lacks this clock (clock_gettime(2)).
         Moment(now.map_or(0, |now| now.tv_sec() as u64 * 1000 + now.tv_nsec() as u64 / 1_000_000))
     }
 
@@ -33,7 +33,7 @@ impl Moment {
 #[derive(Clone, Debug)]
 pub(crate) struct Kept {
     pub(crate) resource: Rc<Resource>,
-    /// When it was last known to equal the file on disk.
+    /// When the cached file was last known to equal the file on disk.
     pub(crate) seen: Moment,
     cost: u64,
 }
@@ -53,7 +53,7 @@ impl Cache {
         Cache { files: LruCache::unbounded(), room, used: 0 }
     }
 
-    /// A file, which becomes the most recently used one.
+    /// Returns a file, which becomes the most recently used one.
     pub(crate) fn get(&mut self, path: &str) -> Option<&Kept> {
         self.files.get(path)
     }
@@ -63,19 +63,19 @@ impl Cache {
         self.files.is_empty()
     }
 
-    /// A file, without marking it as used.
+    /// Returns a file without marking it as used.
     pub(crate) fn peek(&self, path: &str) -> Option<&Kept> {
         self.files.peek(path)
     }
 
-    /// Records that a file still equals the one on disk.
+    /// Records that a file still equals the file on disk.
     pub(crate) fn confirm(&mut self, path: &str, seen: Moment) {
         if let Some(kept) = self.files.peek_mut(path) {
             kept.seen = seen;
         }
     }
 
-    /// Caches a file if it is small enough, and replaces its former version.
+    /// Caches a file if it is small enough, and replaces its previous version.
     pub(crate) fn keep(&mut self, path: &str, resource: &Rc<Resource>, seen: Moment) {
         self.forget(path);
         let Some(cost) = resource.cost.map(|cost| cost + path.len() as u64) else { return };
@@ -130,8 +130,8 @@ mod tests {
         cache.keep("d", &small, now);
         let kept = |cache: &Cache| ["a", "b", "c", "d"].map(|path| cache.peek(path).is_some());
         assert_eq!(kept(&cache), [true, false, true, true]);
-        // The same file needs no additional room. One that is too large is not cached, and its
-        // former version is removed.
+        // The same file needs no additional room. A file that is too large is not cached, and its
+        // previous version is removed.
         cache.keep("d", &small, now);
         assert_eq!(cache.used, 3 * each);
         cache.keep("d", &large, now);

@@ -13,7 +13,7 @@ use httpdate::parse_http_date;
 pub(crate) struct Validators {
     /// An entity tag in its header form: `"opaque"` or `W/"opaque"`.
     pub(crate) etag: HeaderValue,
-    /// In whole seconds, as in the header.
+    /// The modification time in whole seconds, as in the header.
     pub(crate) modified: SystemTime,
 }
 
@@ -21,7 +21,7 @@ pub(crate) struct Validators {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Proceed,
-    /// 304: the client has it.
+    /// 304: the client already has this version.
     NotModified,
     /// 412: a precondition failed.
     Failed,
@@ -53,8 +53,8 @@ pub(crate) fn evaluate(headers: &HeaderMap, validators: &Validators) -> Verdict 
     Verdict::Proceed
 }
 
-/// Whether a Range applies: without If-Range, or with one for exactly this representation (section
-/// 13.1.5).
+/// Whether a Range applies: either there is no If-Range, or If-Range names exactly this
+/// representation (section 13.1.5).
 pub(crate) fn range_holds(headers: &HeaderMap, validators: &Validators) -> bool {
     let Some(condition) = headers.get(IF_RANGE) else { return true };
     if let Some((tag, rest)) = Tag::parse(condition.as_bytes()) {
@@ -68,7 +68,7 @@ pub(crate) fn range_holds(headers: &HeaderMap, validators: &Validators) -> bool 
     date(headers, IF_RANGE) == Some(validators.modified) && over()
 }
 
-/// The date in a header; an invalid or repeated one is ignored.
+/// The date in a header. An invalid or repeated date is ignored.
 fn date(headers: &HeaderMap, name: HeaderName) -> Option<SystemTime> {
     let mut values = headers.get_all(name).iter();
     let value = values.next()?;
@@ -104,12 +104,12 @@ fn lists(headers: &HeaderMap, name: HeaderName, matches: impl Fn(&Tag) -> bool) 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Tag<'a> {
     weak: bool,
-    /// Including its quotes.
+    /// The tag's text, including its quotes.
     opaque: &'a [u8],
 }
 
 impl<'a> Tag<'a> {
-    /// Parses a tag. Returns it and the rest.
+    /// Parses a tag. Returns the tag and the rest of the text.
     fn parse(text: &'a [u8]) -> Option<(Tag<'a>, &'a [u8])> {
         let (weak, quoted) = text.strip_prefix(b"W/").map_or((false, text), |rest| (true, rest));
         let inner = quoted.strip_prefix(b"\"")?;
@@ -215,7 +215,7 @@ mod tests {
             assert_eq!(found, holds, "{condition}");
         }
         assert!(range_holds(&HeaderMap::new(), &validators("\"a\"")));
-        // A second of the future is not over, however long this test takes.
+        // A second in the future is not over, however long this test takes.
         let text = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(3600));
         let modified = parse_http_date(&text).expect("a date");
         let mut headers = HeaderMap::new();

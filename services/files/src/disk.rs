@@ -35,11 +35,11 @@ pub(crate) enum Finding {
     Same,
     File(Box<Resource>),
     Folder,
-    /// No file that may be served.
+    /// There is no file that may be served.
     Nothing,
 }
 
-/// A file that is open, with what it was when it was opened.
+/// An open file, and its state when it was opened.
 struct Opened {
     file: File,
     stamp: Stamp,
@@ -52,7 +52,8 @@ enum Kind {
 }
 
 impl Disk {
-    /// Looks up a path. If it is empty or ends with a slash, the index of the folder.
+    /// Looks up a path. If the path is empty or ends with a slash, looks up the index of the
+    /// folder.
     pub(crate) fn find(&self, path: &str, known: Option<&Known>) -> io::Result<Finding> {
         let begun = SystemTime::now();
         let root = beneath::folder(&self.root)?;
@@ -120,7 +121,7 @@ fn open(root: &OwnedFd, path: &str) -> io::Result<Kind> {
 }
 
 /// Whether an error means that the file does not exist for clients. A path that leads out of the
-/// root or is not readable looks like a missing one. All other errors are those of the server.
+/// root or is not readable looks like a missing file. All other errors are server errors.
 fn is_nothing(error: Errno) -> bool {
     matches!(
         error,
@@ -136,7 +137,7 @@ fn is_nothing(error: Errno) -> bool {
     )
 }
 
-/// The encoded copy of a file. One that is older than the file is outdated.
+/// Opens the encoded copy of a file. A copy that is older than the file is outdated.
 fn copy(
     root: &OwnedFd,
     path: &str,
@@ -156,7 +157,7 @@ fn read(opened: &mut Opened, most: u64) -> io::Result<Option<Bytes>> {
         if stamp.size() > most {
             return Ok(None);
         }
-        // Room for one byte more, so that reading ends without growing.
+        // Leaves room for one more byte, so that reading ends without growing.
         let mut bytes = Vec::with_capacity(stamp.size() as usize + 1);
         io::Seek::rewind(file)?;
         Read::by_ref(file).take(stamp.size() + 1).read_to_end(&mut bytes)?;

@@ -12,7 +12,7 @@ pub(crate) enum Coding {
 }
 
 impl Coding {
-    /// In the order of their usual savings, which decides between equally long copies.
+    /// Codings in the order of their usual savings, which decides between equally long copies.
     pub(crate) const ALL: [Coding; 3] = [Coding::Brotli, Coding::Zstd, Coding::Gzip];
 
     /// The suffix of the copy's name.
@@ -24,7 +24,7 @@ impl Coding {
         }
     }
 
-    /// Its name in headers.
+    /// The coding's name in headers.
     pub(crate) fn token(self) -> &'static str {
         match self {
             Coding::Brotli => "br",
@@ -47,8 +47,8 @@ pub(crate) struct Accepted {
 }
 
 impl Accepted {
-    /// Parses the headers of a request. Without any, every coding is acceptable, but such a client
-    /// is probably simple and gets the file unencoded.
+    /// Parses the headers of a request. Without Accept-Encoding every coding is acceptable, but
+    /// such a client is probably simple and receives the file unencoded.
     pub(crate) fn of(headers: &HeaderMap) -> Accepted {
         let mut accepted = Accepted::default();
         let values = headers.get_all(ACCEPT_ENCODING).iter();
@@ -84,8 +84,9 @@ impl Accepted {
         self.codings[coding as usize].or(self.any).unwrap_or(0)
     }
 
-    /// The first of the codings with the highest weight, if it is at least that of the unencoded
-    /// file. A client that accepts no available form gets the unencoded file, too.
+    /// Chooses the first of the codings with the highest weight, if that is at least the weight of
+    /// the unencoded file. A client that accepts no available form also receives the unencoded
+    /// file.
     pub(crate) fn choose(&self, codings: impl Iterator<Item = Coding>) -> Option<Coding> {
         let mut best = (self.identity.or(self.any).unwrap_or(0).max(1), None);
         for coding in codings {
@@ -98,8 +99,8 @@ impl Accepted {
     }
 }
 
-/// The weight of an element in thousandths (section 12.4.2): 1 without one; `None` if it is
-/// invalid.
+/// The weight of an element in thousandths (section 12.4.2): 1 if no weight is given; `None` if it
+/// is invalid.
 fn quality(weight: &str) -> Option<u16> {
     let weight = weight.trim_matches([' ', '\t']);
     if weight.is_empty() {

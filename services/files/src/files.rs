@@ -24,14 +24,14 @@ use crate::resource::Resource;
 use crate::rules::Rules;
 
 /// Milliseconds since the last check after which a file is checked again while it is served. From
-/// [`STALE`] on it is served only after the check.
+/// [`STALE`] on the file is served only after the check.
 const FRESH: u64 = 400;
 
 /// Maximum age of a served version, except for the time that the disk takes.
 const STALE: u64 = 900;
 
-/// Maximum concurrent lookups. They continue when their clients disconnect, so on a disk that hangs
-/// their number would otherwise grow without limit.
+/// Maximum number of concurrent lookups. Lookups continue when their clients disconnect, so on a
+/// disk that hangs their number would otherwise grow without limit.
 const SEARCHES: usize = 256;
 
 // A change must be visible within a second.
@@ -40,21 +40,22 @@ const _: () = assert!(FRESH < STALE && STALE < 1000);
 /// The folder of [`Files`], and the settings of its cache.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The folder. It is looked up each time, because a symlink may point to another one.
+    /// The folder. It is looked up each time, because a symlink in its path may be changed to
+    /// another target.
     pub root: PathBuf,
     /// Maximum bytes of cached files; 0 disables the cache.
     pub cache_bytes: u64,
-    /// Maximum size of a cached file. Larger ones are read while they are sent.
+    /// Maximum size of a cached file. Larger files are read while they are sent.
     pub cache_file_bytes: u64,
     /// Rules for the Cache-Control of files.
     pub cache_control: Rules,
 }
 
-/// A reply that is ready, or a future that reads from disk.
+/// A response that is ready, or a future that reads from disk.
 pub enum Answer {
-    /// From memory.
+    /// A response from memory.
     Ready(Response<Body>),
-    /// From disk.
+    /// A future that reads from disk.
     Later(Pin<Box<dyn Future<Output = Response<Body>>>>),
 }
 
@@ -70,8 +71,8 @@ impl fmt::Debug for Answer {
 /// The files of one lane.
 ///
 /// It belongs to one thread, with a tokio `LocalRuntime` or `LocalSet`. Blocking calls run on the
-/// runtime's blocking threads. A reply with an error status has no body: the caller adds one, and
-/// keeps the headers.
+/// runtime's blocking threads. A response with an error status has no body: the caller adds a body
+/// and keeps the headers.
 #[derive(Clone, Debug)]
 pub struct Files(Rc<Inner>);
 
@@ -83,7 +84,7 @@ struct Inner {
     searches: RefCell<HashMap<Box<str>, Outcome>>,
 }
 
-/// `None` until the lookup ends.
+/// The result of a lookup; `None` until the lookup ends.
 type Outcome = watch::Receiver<Option<Found>>;
 
 /// The result of a lookup for the waiting requests.
@@ -96,7 +97,7 @@ enum Found {
 }
 
 impl Files {
-    /// The files below a folder.
+    /// Serves the files below a folder.
     ///
     /// # Errors
     ///
@@ -115,10 +116,10 @@ impl Files {
         })))
     }
 
-    /// Answers a GET or HEAD for `target`: a path that is relative to the root and still percent-encoded, and
-    /// the request's query, if it has one. Only a redirect to a folder depends on the query, and keeps it.
-    /// A cached file is answered at once, without the disk, a system call or a future. The reply
-    /// reuses the map of the request's headers.
+    /// Responds to a GET or HEAD for `target`: a path that is relative to the root and still
+    /// percent-encoded, and the request's query, if it has one. Only a redirect to a folder depends
+    /// on the query, and keeps it. A cached file is served at once, without the disk, a system call
+    /// or a future. The response reuses the map of the request's headers.
     pub fn get(&self, target: &str, method: &Method, headers: HeaderMap) -> Answer {
         let (path, query) =
             target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
@@ -148,7 +149,7 @@ impl Files {
         }))
     }
 
-    /// A cached file, if it is known to equal the one on disk.
+    /// Returns a cached file, if it is known to equal the file on disk.
     fn kept(&self, path: &str) -> Option<Rc<Resource>> {
         let mut cache = self.0.cache.borrow_mut();
         let kept = cache.get(path)?;
@@ -164,7 +165,7 @@ impl Files {
         Some(resource)
     }
 
-    /// Starts a lookup, or joins the current one. `None` if there are too many.
+    /// Starts a lookup, or joins the current one. `None` if there are too many lookups.
     fn search(&self, path: &str) -> Option<Outcome> {
         // A lookup that panicked sent no result.
         let goes_on = |outcome: &Outcome| outcome.has_changed().is_ok();

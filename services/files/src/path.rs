@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// The only folder of dotfiles that is served: its content is meant for clients (RFC 8615).
+/// The only folder with a leading dot that is served: its content is meant for clients (RFC 8615).
 const WELL_KNOWN: &str = ".well-known";
 
 /// Decodes a path; `None` if it cannot name a file that is served.
@@ -23,7 +23,7 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('.') && name.bytes().all(plain)
 }
 
-/// Decodes percent-encoding (RFC 3986 section 2.1), except to a slash.
+/// Decodes percent-encoding (RFC 3986 section 2.1), except where it encodes a slash.
 fn decode(raw: &str) -> Option<Cow<'_, str>> {
     let Some((plain, _)) = raw.split_once('%') else { return Some(Cow::Borrowed(raw)) };
     let mut decoded = plain.as_bytes().to_vec();

@@ -2,22 +2,24 @@
 
 use std::ops::Range;
 
-/// Maximum ranges of a request, and maximum that may overlap with an earlier one. More are
-/// rejected, as section 14.2 advises, because each costs the server more than the client.
+/// Maximum number of ranges in a request, and maximum number that may overlap with an earlier
+/// range. Requests with more are rejected, as section 14.2 advises, because each range costs the
+/// server more than the client.
 const MAX_RANGES: usize = 16;
 const MAX_OVERLAPS: usize = 2;
 
-/// Ranges with a smaller gap are merged, because the head of a part is longer (section 15.3.7.2).
+/// Ranges with a smaller gap between them are merged, because the head of a part is longer (section
+/// 15.3.7.2).
 const GAP: u64 = 80;
 
 /// The selected bytes of a representation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Selection {
-    /// All of it: no range, or an unsupported one (section 14.2).
+    /// The whole representation: there is no range, or an unsupported one (section 14.2).
     Whole,
     /// These non-empty ranges without overlaps, in the order of the request.
     Parts(Vec<Range<u64>>),
-    /// None: every range is beyond the end, or there are too many (section 15.5.17).
+    /// No part: every range is beyond the end, or there are too many (section 15.5.17).
     Refused,
 }
 
@@ -27,7 +29,8 @@ pub(crate) fn select(value: &[u8], length: u64) -> Selection {
     if specs.len() > MAX_RANGES {
         return Selection::Refused;
     }
-    // The suffix of an empty representation is all of it, which Content-Range cannot express.
+    // The suffix of an empty representation is the whole representation, which Content-Range cannot
+    // express.
     if length == 0 && specs.iter().any(|spec| matches!(spec, Spec::Last(1..))) {
         return Selection::Whole;
     }
@@ -82,13 +85,13 @@ fn spec(text: &str) -> Option<Spec> {
     })
 }
 
-/// Digits only. A number that is too large is beyond every end.
+/// Parses digits only. A number that is too large is beyond every end.
 fn number(digits: &str) -> Option<u64> {
     let valid = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     valid.then(|| digits.parse().unwrap_or(u64::MAX))
 }
 
-/// The number of ranges that overlap with an earlier one.
+/// Returns the number of ranges that overlap with an earlier range.
 fn overlaps(ranges: &[Range<u64>]) -> usize {
     let meets = |a: &Range<u64>, b: &Range<u64>| a.start < b.end && b.start < a.end;
     let overlap = |&index: &usize| {

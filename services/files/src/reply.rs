@@ -1,4 +1,4 @@
-//! The reply to a request for a file.
+//! The response to a request for a file.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::Range;
@@ -13,7 +13,7 @@ use crate::conditions::{Verdict, evaluate, is_plain, range_holds};
 use crate::range::{Selection, select};
 use crate::resource::{Content, Representation, Resource};
 
-/// Answers a GET or HEAD with a file. Reuses the request's `fields` for the reply.
+/// Responds to a GET or HEAD with a file. Reuses the request's `fields` for the response.
 pub(crate) fn reply(resource: &Resource, method: &Method, fields: HeaderMap) -> Response<Body> {
     let chosen = resource.select(&fields);
     if is_plain(&fields) {
@@ -48,23 +48,23 @@ pub(crate) fn reply(resource: &Resource, method: &Method, fields: HeaderMap) -> 
     whole(chosen, fields)
 }
 
-/// A reply with a status only.
+/// A response that consists only of a status.
 pub(crate) fn status(status: StatusCode) -> Response<Body> {
     let mut reply = Response::new(Body::default());
     *reply.status_mut() = status;
     reply
 }
 
-/// The reply when there are too many lookups.
+/// The response if there are too many lookups.
 pub(crate) fn overloaded() -> Response<Body> {
     let mut reply = status(StatusCode::SERVICE_UNAVAILABLE);
     reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
     reply
 }
 
-/// Redirects to the folder with a slash, which is the base of relative links in its index, and keeps the query:
-/// clients may cache a 308. `path` is decoded. A service uses it for the folder at which it mounts
-/// [`Files`](crate::Files).
+/// Redirects to the folder with a slash, which is the base of relative links in its index, and
+/// keeps the query, because clients may cache a 308. `path` is decoded. A service uses it for the
+/// folder at which it mounts [`Files`](crate::Files).
 ///
 /// The redirect is relative, so that it works with any mount point. It never leads to another host,
 /// because a reference that starts with `./` is a path (RFC 3986 section 4.2).
@@ -101,7 +101,7 @@ fn whole(chosen: &Representation, fields: HeaderMap) -> Response<Body> {
     reply
 }
 
-/// Section 15.3.7: a single part is the body, several are a multipart document.
+/// Section 15.3.7: a single part is the body, several parts form a multipart document.
 fn partial(chosen: &Representation, parts: &[Range<u64>], fields: HeaderMap) -> Response<Body> {
     let mut fields = chosen.fields(fields);
     let mut pieces = Vec::with_capacity(2 * parts.len() + 1);
@@ -141,7 +141,7 @@ fn content_range(part: &Range<u64>, length: u64) -> String {
     format!("bytes {}-{}/{length}", part.start, part.end - 1)
 }
 
-/// The pieces of a file in memory. A single one is not copied.
+/// Joins the pieces of a file in memory. A single piece is not copied.
 fn join(file: &Bytes, pieces: &[Piece]) -> Bytes {
     let bytes = |piece: &Piece| match piece {
         Piece::Text(text) => text.clone(),

@@ -45,7 +45,7 @@ pub(crate) struct Representation {
     pub(crate) stamp: Stamp,
     pub(crate) validators: Validators,
     pub(crate) media_type: HeaderValue,
-    /// The headers of a reply with all of it.
+    /// The headers of a response with the whole representation.
     pub(crate) fields: Vec<(HeaderName, HeaderValue)>,
 }
 
@@ -80,7 +80,7 @@ impl Representation {
         Representation { coding, content, length, stamp, validators, media_type, fields }
     }
 
-    /// The headers of a reply with all of it, in a reused map.
+    /// The headers of a response with the whole representation, in a reused map.
     pub(crate) fn fields(&self, mut headers: HeaderMap) -> HeaderMap {
         headers.clear();
         // hyper keeps the map for the connection's next request, so it should not be larger than
@@ -101,15 +101,16 @@ impl Representation {
     }
 }
 
-/// Number of headers in a reply, including those that servers add, so that the map does not grow;
-/// and the next larger size of a map.
+/// The number of headers in a response, including those that servers add, so that the map does not
+/// grow. Also the next larger size of a map.
 const ROOM: usize = 12;
 const MOST_ROOM: usize = 24;
 
 /// The entity tag (RFC 9110 section 8.8.3), equal on all replicas with the same file.
 ///
-/// For a small file it is a hash of its content, which is read anyway. For a large one it consists
-/// of size and modification time, and is weak while another content may still get the same time.
+/// For a small file it is a hash of its content, which is read anyway. For a large file it consists
+/// of size and modification time. It is weak for as long as other content may still get the same
+/// time.
 fn etag(content: &Content, stamp: &Stamp, coding: Option<Coding>, now: SystemTime) -> HeaderValue {
     let (seconds, nanos) = stamp.modified();
     let (weak, opaque) = match content {
@@ -163,10 +164,10 @@ fn media_type(path: &str) -> HeaderValue {
 #[derive(Debug)]
 pub(crate) struct Resource {
     identity: Representation,
-    /// The shortest first.
+    /// The encoded copies, the shortest first.
     encoded: Vec<Representation>,
     pub(crate) known: Known,
-    /// Bytes of memory that it needs; `None` if it is too large for the cache.
+    /// Bytes of memory that the resource needs; `None` if it is too large for the cache.
     pub(crate) cost: Option<u64>,
 }
 
@@ -178,8 +179,8 @@ impl Resource {
     ) -> Self {
         encoded.sort_by_key(|copy| copy.length);
         if !encoded.is_empty() {
-            // Also for the unencoded file, because another client would get another form (RFC 9110
-            // section 12.5.5).
+            // Also added to the unencoded file, because another client would receive another form
+            // (RFC 9110 section 12.5.5).
             for one in std::iter::once(&mut identity).chain(&mut encoded) {
                 one.fields.push((VARY, HeaderValue::from_static("accept-encoding")));
             }

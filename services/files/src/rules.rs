@@ -8,9 +8,9 @@ use http::header::HeaderValue;
 /// section 5.2.2.4). No client sees an old file, and unchanged ones cost a 304.
 const DEFAULT: HeaderValue = HeaderValue::from_static("no-cache");
 
-/// Rules for Cache-Control: `pattern: value`, separated by semicolons. The first whose pattern
-/// matches a file's path below the root gives its Cache-Control; `no-cache` where none does. In a
-/// pattern `*` matches any characters, slashes too.
+/// Rules for Cache-Control: `pattern: value`, separated by semicolons. The first rule whose pattern
+/// matches a file's path below the root determines its Cache-Control; without a matching rule it is
+/// `no-cache`. In a pattern, `*` matches any characters, including slashes.
 ///
 /// ```
 /// use corelane_files::Rules;
@@ -49,8 +49,8 @@ fn rule(text: &str) -> Option<(String, HeaderValue)> {
     valid.then_some((pattern.to_owned(), HeaderValue::from_str(value).ok()?))
 }
 
-/// The first piece is a prefix of the path, the last one a suffix, and the others occur in between
-/// in order.
+/// The first piece is a prefix of the path, the last piece is a suffix, and the others occur in
+/// order between them.
 fn matches(pattern: &str, path: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else { return pattern == path };
     let (middle, last) = rest.rsplit_once('*').unwrap_or(("", rest));

@@ -6,13 +6,13 @@ use std::time::{Duration, SystemTime};
 
 use crate::encoding::Coding;
 
-/// A file that changed so recently may change again within one tick of the file system's clock,
-/// with the same times. What was read of it is checked again soon. Two seconds are the coarsest
+/// A file that changed this recently may change again within one tick of the file system's clock,
+/// with the same times. Its content is therefore checked again soon. Two seconds are the coarsest
 /// tick in use.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// What tells whether a file is still the one that it was. The inode changes when another is renamed
-/// into its place, the time of change whenever its content or its times do.
+/// Shows whether a file is still the same. The inode changes when another file is renamed into its
+/// place, and the time of change changes whenever its content or its times do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     device: u64,
@@ -33,7 +33,8 @@ impl Stamp {
         }
     }
 
-    /// Whether the content is that of `before`. Links and permissions change more than it.
+    /// Whether the content equals that of `before`. New links and permissions change the stamp but
+    /// not the content.
     pub(crate) fn has_content_of(&self, before: &Stamp) -> bool {
         (self.size, self.modified) == (before.size, before.modified)
     }
@@ -47,7 +48,7 @@ impl Stamp {
         self.modified
     }
 
-    /// Whether it was at rest by `now`.
+    /// Whether the file was at rest by `now`.
     fn settled(&self, now: SystemTime) -> bool {
         let seconds = u64::try_from(self.changed.0).unwrap_or(0);
         let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds + 1);
@@ -68,7 +69,7 @@ impl Stamps {
     }
 }
 
-/// What is known of a path from before.
+/// What an earlier lookup found out about a path.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
     stamps: Stamps,
@@ -77,13 +78,13 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// What these stamps say if they were taken after `begun`.
+    /// Takes over these stamps, which were taken after `begun`.
     pub(crate) fn new(stamps: Stamps, begun: SystemTime) -> Self {
         let settled = stamps.all().all(|stamp| stamp.settled(begun));
         Known { stamps, settled }
     }
 
-    /// Whether a file with these stamps is surely the same.
+    /// Whether a file with these stamps is certainly the same.
     pub(crate) fn is_current(&self, stamps: &Stamps) -> bool {
         self.settled && self.stamps == *stamps
     }

@@ -47,7 +47,7 @@ const ROUTES: [&str; 12] = [
     "/docs/{file}",
 ];
 
-/// The service, as its command line shows it.
+/// The service, as its command line presents it.
 pub(crate) fn service() -> corelane_service::App<Config> {
     let about = "The reference service of Corelane: HTTP on lanes, one per CPU";
     corelane_service::App::new("corelane-server", env!("CARGO_PKG_VERSION"), about)
@@ -55,7 +55,7 @@ pub(crate) fn service() -> corelane_service::App<Config> {
         .check(Database::check)
 }
 
-/// An error of the library's, such as a body that broke off, is answered by the library.
+/// The library itself responds to its own errors, such as a body that broke off.
 type Reply = Result<Response<Body>, Box<dyn Error + Send + Sync>>;
 type Later = Pin<Box<dyn Future<Output = Reply>>>;
 
@@ -140,8 +140,8 @@ fn is_read(method: &Method) -> bool {
 }
 
 impl Instance {
-    /// Answers a request for projects that needs neither a handler nor its body: its method is not
-    /// allowed, or it lacks a token.
+    /// Responds to a request for projects that needs neither a handler nor its body, because its
+    /// method is not allowed or it lacks a token.
     fn refuse(&self, request: &Request<Incoming>) -> Option<Response<Full<Bytes>>> {
         self.projects.as_ref()?;
         let resource = Resource::of(request.uri().path())?;
@@ -194,12 +194,12 @@ impl Instance {
         at_once(self.answer(request.into_parts().0))
     }
 
-    /// Answers requests that need no waiting.
+    /// Responds to requests that need no waiting.
     fn answer(&self, head: Parts) -> Response<Full<Bytes>> {
         let Parts { method, uri, headers: fields, .. } = head;
         let path = uri.path();
         let known = match path {
-            // `*` is the server as a whole and allows only OPTIONS (RFC 9110 section 9.3.7).
+            // `*` addresses the server as a whole and allows only OPTIONS (RFC 9110 section 9.3.7).
             "/" | "/hello" | "/work" | "/openapi.json" | "/docs" | "*" => true,
             "/static" => self.files.is_some(),
             _ => {
@@ -237,7 +237,7 @@ impl Instance {
     }
 }
 
-/// All resources here are read-only: replies to `OPTIONS`, and rejects other methods.
+/// Responds to `OPTIONS`, and rejects other methods, because all resources here are read-only.
 fn not_a_read(method: &Method) -> Response<Full<Bytes>> {
     let allow = HeaderValue::from_static("GET, HEAD, OPTIONS");
     if method != Method::OPTIONS {
@@ -255,12 +255,13 @@ const PAUSE: Duration = Duration::from_secs(2);
 /// Large enough to be returned when it is freed. Smaller blocks are kept for reuse.
 const LARGE: usize = 1 << 20;
 
-/// Returns memory of closed and parked connections to the system, by half a microsecond of work each time.
+/// Returns memory of closed and parked connections to the system. This takes half a microsecond
+/// each time.
 ///
 /// mimalloc returns a freed page after at least a second. It also needs a trigger on that thread:
-/// another freed page, or 10,000 allocations on its slow path. A lane whose connections were just
-/// parked has none, so thousands of connections would keep unused memory (mimalloc v3, src/page.c:
-/// `_mi_page_free`; src/options.c: `purge_delay`).
+/// another freed page, or 10,000 allocations on its slow path. A lane whose connections have just
+/// been parked provides no trigger, so thousands of connections would keep unused memory (mimalloc
+/// v3, src/page.c: `_mi_page_free`; src/options.c: `purge_delay`).
 async fn give_back() {
     loop {
         sleep(PAUSE).await;

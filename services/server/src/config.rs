@@ -1,4 +1,4 @@
-//! The settings of the reference service's own.
+//! The reference service's own settings.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -22,7 +22,7 @@ impl DatabaseKind {
 }
 
 settings! {
-    /// Files, `/work`, and the database of projects.
+    /// Settings of files, `/work`, and the database of projects.
     pub(crate) struct Config {
         "static.root" => static_root: Option<PathBuf> = "", folder,
             "Folder served under /static/; empty serves none";

@@ -12,19 +12,20 @@ use serde_json::{Value, json};
 use crate::config::Config;
 use crate::openapi::{self, Operation, Parameter};
 
-/// A reply that is in memory, or a file that is being sent.
+/// A response that is in memory, or a file that is being sent.
 pub(crate) type Body = Either<Full<Bytes>, corelane_files::Body>;
 
-/// The files of one root, on one lane. What is not in memory is read on blocking threads of the
-/// lane's event loop, which are not pinned: a slow disk keeps neither the event loop nor its CPU.
+/// The files of one root, on one lane. Files that are not in memory are read on blocking threads of
+/// the lane's event loop. These are not pinned, so a slow disk blocks neither the event loop nor its
+/// CPU.
 #[derive(Debug)]
 pub(crate) struct Files(corelane_files::Files);
 
-/// A reply, or a future that reads from the disk.
+/// A response, or a future that reads from the disk.
 pub(crate) type Reply = Result<Response<Body>, Pin<Box<dyn Future<Output = Response<Body>>>>>;
 
 impl Files {
-    /// The configured files, if any.
+    /// Opens the configured files, if there are any.
     ///
     /// # Errors
     ///
@@ -42,8 +43,9 @@ impl Files {
         corelane_files::Files::new(&settings).map(|files| Some(Files(files))).map_err(named)
     }
 
-    /// Answers a GET or HEAD for `target`, which is relative to the root and still encoded, with its query. The
-    /// request's headers are moved out of it, because their map is used for the reply.
+    /// Responds to a GET or HEAD for `target`, which is relative to the root and still encoded,
+    /// with its query. The request's headers are moved out of it, because their map is reused for
+    /// the response.
     pub(crate) fn get<B>(&self, target: &str, request: &Request<B>, fields: HeaderMap) -> Reply {
         match self.0.get(target, request.method(), fields) {
             Answer::Ready(reply) => Ok(worded(reply)),
@@ -57,7 +59,7 @@ pub(crate) fn to_root(query: Option<&str>) -> Response<Full<Bytes>> {
     corelane_files::to_folder("static", query).map(|_| Full::default())
 }
 
-/// Adds a problem body to an error and keeps its headers: 416 has the length of the file in
+/// Adds a problem body to an error and keeps its headers: a 416 contains the length of the file in
 /// Content-Range (RFC 9110 section 15.5.17).
 fn worded(reply: Response<corelane_files::Body>) -> Response<Body> {
     let status = reply.status();

@@ -20,7 +20,7 @@ pub struct Accepted {
 ///
 /// # Errors
 ///
-/// The errors for the operator.
+/// Returns the errors for the operator.
 pub fn configuration<'a>(
     file: &str,
     environment: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -49,13 +49,13 @@ pub fn document(text: &[u8]) -> Option<Vec<u8>> {
     projects::fuzzing::document(text)
 }
 
-/// Whether two JSON texts are equal, except for numbers.
+/// Whether two JSON texts are equal, ignoring numbers.
 pub fn say_the_same(one: &[u8], other: &[u8]) -> bool {
     projects::fuzzing::say_the_same(one, other)
 }
 
-/// Whether If-Match and If-None-Match allow to read and to change a project of this version; `None`
-/// if one is malformed.
+/// Whether If-Match and If-None-Match allow reading and changing a project of this version; `None`
+/// if either is malformed.
 pub fn conditions(if_match: &[u8], if_none_match: &[u8], version: i64) -> Option<(bool, bool)> {
     projects::fuzzing::conditions(if_match, if_none_match, version)
 }

@@ -1,4 +1,4 @@
-//! The reference service of Corelane, with every workload that the platform is measured with.
+//! The reference service of Corelane, with every workload used to measure the platform.
 
 mod app;
 mod config;

@@ -1,15 +1,15 @@
-//! Parts of the descriptions of operations.
+//! Building blocks for the descriptions of operations.
 
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-/// A path template as OpenAPI writes it, and its path item.
+/// A path template in OpenAPI's syntax, and its path item.
 pub(crate) type Path = (&'static str, Value);
 
-/// The tag of what measurements request.
+/// The tag of routes that measurements request.
 pub(crate) const WORKLOADS: &str = "Workloads";
 
-/// The errors that the document knows, by status.
+/// The errors that the document describes, by status.
 const ERRORS: [(u16, &str, &str); 16] = [
     (
         400,
@@ -37,7 +37,7 @@ const ERRORS: [(u16, &str, &str); 16] = [
     ),
 ];
 
-/// Possible replies to any request.
+/// Possible responses to any request.
 const ALWAYS: [u16; 9] = [400, 408, 414, 417, 421, 431, 500, 501, 503];
 
 /// A method of a path.
@@ -45,7 +45,7 @@ const ALWAYS: [u16; 9] = [400, 408, 414, 417, 421, 431, 500, 501, 503];
 pub(crate) struct Operation(Map<String, Value>);
 
 impl Operation {
-    /// An operation with its ID and a one-line summary.
+    /// Creates an operation with its ID and a one-line summary.
     pub(crate) fn new(id: &str, summary: &str) -> Self {
         let mut members = Map::new();
         members.insert("operationId".into(), id.into());
@@ -65,13 +65,13 @@ impl Operation {
         self
     }
 
-    /// The group that viewers show it in.
+    /// The group in which viewers show it.
     pub(crate) fn tag(mut self, name: &str) -> Self {
         self.0.insert("tags".into(), json!([name]));
         self
     }
 
-    /// A required JSON body, such as `example`.
+    /// Requires a JSON body, such as `example`.
     pub(crate) fn body(mut self, schema: Value, example: Value) -> Self {
         let content = json!({ "application/json": { "schema": schema, "example": example } });
         let body = json!({ "required": true, "content": content });
@@ -85,13 +85,13 @@ impl Operation {
         self.errors(&[401])
     }
 
-    /// A successful reply, made by [`reply`].
+    /// Adds a successful response, created by [`reply`].
     pub(crate) fn reply(mut self, status: u16, reply: Value) -> Self {
         self.0["responses"][status.to_string()] = reply;
         self
     }
 
-    /// Further possible errors.
+    /// Adds possible errors.
     pub(crate) fn errors(mut self, statuses: &[u16]) -> Self {
         for (status, name, _) in ERRORS.iter().filter(|(status, ..)| statuses.contains(status)) {
             let reference = format!("#/components/responses/{name}");
@@ -102,7 +102,7 @@ impl Operation {
 }
 
 impl From<Operation> for Value {
-    /// Successes come before errors.
+    /// Puts successes before errors.
     fn from(mut operation: Operation) -> Self {
         if let Some(responses) = operation.0["responses"].as_object_mut() {
             responses.sort_keys();
@@ -111,7 +111,7 @@ impl From<Operation> for Value {
     }
 }
 
-/// A reply with a body of this media type, or without a body.
+/// A response with a body of this media type, or without a body.
 pub(crate) fn reply(description: &str, content: Option<(&str, Value)>) -> Value {
     let mut reply = json!({
         "description": description,
@@ -126,7 +126,7 @@ pub(crate) fn reply(description: &str, content: Option<(&str, Value)>) -> Value 
     reply
 }
 
-/// A reply with an example of its body.
+/// A response with an example of its body.
 pub(crate) fn with_example(mut reply: Value, example: impl Into<Value>) -> Value {
     let example = example.into();
     for content in reply["content"].as_object_mut().into_iter().flat_map(Map::values_mut) {
@@ -140,7 +140,7 @@ pub(crate) fn with_example(mut reply: Value, example: impl Into<Value>) -> Value
 pub(crate) struct Parameter(Value);
 
 impl Parameter {
-    /// A required parameter.
+    /// Creates a required parameter.
     pub(crate) fn required(place: &str, name: &str, description: &str, schema: Value) -> Self {
         let mut parameter = Parameter::optional(place, name, description, schema);
         parameter.0["required"] = true.into();
@@ -202,7 +202,7 @@ fn error(status: u16, description: &str) -> Value {
     reply
 }
 
-/// The problem of a status, as the server sends it where nothing more is known.
+/// The problem of a status, as the server sends it if it knows no details.
 fn problem_like(status: u16) -> Value {
     let code = StatusCode::from_u16(status).unwrap_or_default();
     let name = code.canonical_reason().unwrap_or_default();
@@ -210,7 +210,7 @@ fn problem_like(status: u16) -> Value {
     json!({ "type": format!("urn:corelane:problem:{kind}"), "title": name, "status": status })
 }
 
-/// The members of every problem. A type may have more.
+/// The members of every problem. A problem type may have more.
 fn problem() -> Value {
     json!({
         "description": "A problem document (RFC 9457)",

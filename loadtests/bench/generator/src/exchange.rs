@@ -1,4 +1,4 @@
-//! The requests, and their expected reply bodies.
+//! The requests, and their expected response bodies.
 
 use std::hint::black_box;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ pub(crate) enum Kind {
     Hello,
     /// `/work` with this many iterations.
     Work(u64),
-    /// A user makes its project, once.
+    /// A user creates its project, once.
     Create,
     /// A user gets a file.
     Page,
@@ -35,7 +35,7 @@ impl Kind {
     }
 }
 
-/// A request as bytes, and the expected body of the reply.
+/// A request as bytes, and the expected body of the response.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     pub(crate) request: Vec<u8>,
@@ -53,7 +53,7 @@ impl Exchange {
     }
 }
 
-/// The request and reply of each kind.
+/// The request and response of each kind.
 #[derive(Debug)]
 pub(crate) struct Exchanges {
     hello: Exchange,
@@ -61,8 +61,8 @@ pub(crate) struct Exchanges {
 }
 
 impl Exchanges {
-    /// Requests to `to`. `/work` for each of these numbers of iterations, whose results are
-    /// computed here.
+    /// Creates requests to `to`, including `/work` for each of these numbers of iterations, whose
+    /// results are computed here.
     pub(crate) fn new(to: SocketAddr, works: impl IntoIterator<Item = u64>) -> Self {
         let get = |target: &str, body: &str| Exchange {
             request: format!("GET {target} HTTP/1.1\r\nHost: {to}\r\n\r\n").into_bytes(),
@@ -74,7 +74,7 @@ impl Exchanges {
         Exchanges { hello: get("/hello", "Hello, World!"), works: works.collect() }
     }
 
-    /// Replaces `/hello` by another page.
+    /// Replaces `/hello` with another page.
     pub(crate) fn with_page(mut self, to: SocketAddr, target: &str, body: Vec<u8>) -> Self {
         let request = format!("GET {target} HTTP/1.1\r\nHost: {to}\r\n\r\n").into_bytes();
         self.hello = Exchange { request, body };
@@ -87,7 +87,7 @@ impl Exchanges {
         self
     }
 
-    /// The page of every kind but `/work`.
+    /// The exchange of a kind. Every kind but `/work` uses the page.
     pub(crate) fn of(&self, kind: Kind) -> &Exchange {
         match kind {
             Kind::Work(ops) => {

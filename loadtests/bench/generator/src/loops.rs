@@ -1,9 +1,9 @@
-//! The loops of requests on the connections of a pool.
+//! Loops that send requests on the connections of a pool.
 //!
-//! In a closed loop each connection sends its next request as soon as the reply arrives. In an open
-//! loop requests start when they are due. A request that finds no free connection waits here. Every
-//! latency counts from when the request was due, so that a slow server does not reduce its own load
-//! (coordinated omission).
+//! In a closed loop each connection sends its next request as soon as the response arrives. In an
+//! open loop requests start when they are due. A request that finds no free connection waits here.
+//! Every latency counts from the time when the request was due, so that a slow server does not
+//! reduce its own load (coordinated omission).
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead};
@@ -20,7 +20,7 @@ use crate::say;
 use crate::tally::{Tally, own_cpu};
 use crate::trace::{Arrival, Mix, Plan};
 
-/// Keeps all connections busy for `duration`, then waits for the last replies.
+/// Keeps all connections busy for `duration`, then waits for the last responses.
 pub(crate) fn closed(pool: &mut Pool, kind: Kind, duration: Duration) -> Result<Tally, Lost> {
     let mut tally = Tally::default();
     let mut events = Vec::with_capacity(pool.len());
@@ -73,8 +73,8 @@ pub(crate) enum Next {
     Any(Rng),
 }
 
-/// Sends the requests of a trace, then waits for the last replies. `cut`: requests that still wait for
-/// a connection when the last one is due are not sent.
+/// Sends the requests of a trace, then waits for the last responses. `cut`: requests that still
+/// wait for a connection when the last one is due are not sent.
 pub(crate) fn open(
     pool: &mut Pool,
     trace: &[Arrival],
@@ -84,7 +84,7 @@ pub(crate) fn open(
     open_into(Tally::default(), Instant::now(), pool, trace, next, cut)
 }
 
-/// The same, with a given tally and start time.
+/// Runs an open loop with a given tally and start time.
 fn open_into(
     mut tally: Tally,
     begun: Instant,
@@ -147,10 +147,10 @@ struct Turn {
     seed: u64,
 }
 
-/// Open loops one after another on the same connections, each started by a line of standard input.
-/// Shows what a load balancer does with a new load on existing connections.
+/// Runs open loops one after another on the same connections. A line of standard input starts each
+/// loop. This shows what a load balancer does with a new load on existing connections.
 pub(crate) fn turns(to: Vec<SocketAddr>, connections: usize) -> Result<(), Lost> {
-    // `/work` without iterations: its cost is set in the server.
+    // `/work` without iterations: the server sets its cost.
     let exchanges = Exchanges::new(to[0], [0]);
     let targets = to.len();
     let mut pool = Pool::open(to, connections * targets, exchanges)?;
@@ -177,7 +177,7 @@ pub(crate) fn turns(to: Vec<SocketAddr>, connections: usize) -> Result<(), Lost>
 
 /// The connections to one server.
 struct Queue<'a> {
-    /// In the order in which they became free.
+    /// Free connections, in the order in which they became free.
     free: VecDeque<usize>,
     /// Due requests that wait for a connection.
     waiting: VecDeque<&'a Arrival>,

@@ -1,10 +1,10 @@
 //! Sends requests to a server of `/hello` and `/work`, or of pages and projects, and reports the
-//! replies as JSON.
+//! responses as JSON.
 //!
 //! A measurement has three steps, so that the caller can read the server's counters while no
 //! request is in flight. The generator connects, warms the server up and prints `ready`. A line on
 //! standard input starts the measured part, whose result is printed when every request is answered.
-//! Further lines start it again. The connections stay open until standard input ends.
+//! Each additional line starts it again. The connections stay open until standard input ends.
 
 mod exchange;
 mod hold;
@@ -149,7 +149,8 @@ fn main() -> ExitCode {
 }
 
 fn run(mode: Mode) -> Result<(), Lost> {
-    // Sleeps end when they are due instead of up to 50 µs later (prctl(2), PR_SET_TIMERSLACK).
+    // Makes sleeps end when they are due instead of up to 50 µs later (prctl(2),
+    // PR_SET_TIMERSLACK).
     set_current_timer_slack(NonZeroU64::new(1)).map_err(io::Error::from)?;
     match mode {
         Mode::Closed { target, period, spin } => {
@@ -210,7 +211,7 @@ impl Period {
     }
 }
 
-/// Runs the measured part for each line of the caller.
+/// Runs the measured part for each line from the caller.
 fn measure<S>(
     mut state: S,
     mut part: impl FnMut(&mut S) -> Result<Tally, Lost>,
@@ -230,7 +231,7 @@ pub(crate) fn say(line: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// Waits for a line of the caller. Returns false at the end of the input.
+/// Waits for a line from the caller. Returns false at the end of the input.
 fn told() -> io::Result<bool> {
     Ok(io::stdin().lock().read_line(&mut String::new())? > 0)
 }

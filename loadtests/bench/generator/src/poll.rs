@@ -33,7 +33,7 @@ impl Poll {
         epoll::add(&self.epoll, socket, EventData::new_u64(number), flags)
     }
 
-    /// Watches a socket again whose one event has come.
+    /// Watches a socket again after its one event has arrived.
     pub(crate) fn rearm(
         &self,
         socket: impl AsFd,

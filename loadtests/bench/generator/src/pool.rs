@@ -1,5 +1,5 @@
 //! Keep-alive connections with at most one request in flight, to one server or to several equal
-//! ones, such as gateways.
+//! servers, such as gateways.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -13,7 +13,7 @@ use crate::exchange::{Exchanges, Kind};
 use crate::poll::Poll;
 use crate::reply::{self, Fault, Reply};
 
-/// Maximum wait for a reply.
+/// Maximum wait for a response.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Size of a read: larger than what has arrived, because there is no second event for the rest
@@ -31,7 +31,7 @@ pub(crate) struct Answer {
     pub(crate) kind: Kind,
     /// When the request was due.
     pub(crate) due: Instant,
-    /// When its reply was read.
+    /// When its response was read.
     pub(crate) read: Instant,
     pub(crate) fault: Option<Fault>,
     pub(crate) lane: Option<usize>,
@@ -42,7 +42,7 @@ struct Connection {
     socket: TcpStream,
     /// The request in flight.
     asked: Option<(Kind, Instant)>,
-    /// The first part of a reply that arrived in several parts.
+    /// The first part of a response that arrived in several parts.
     part: Vec<u8>,
 }
 
@@ -90,7 +90,7 @@ impl Pool {
         self.connections.len()
     }
 
-    /// The number of servers. Connection `index` goes to the server `index % targets`.
+    /// The number of servers. Connection `index` goes to server `index % targets`.
     pub(crate) fn targets(&self) -> usize {
         self.to.len()
     }
@@ -99,7 +99,7 @@ impl Pool {
         self.in_flight
     }
 
-    /// Sends a request that was due at `due` on a connection without one in flight.
+    /// Sends a request that was due at `due` on a connection without a request in flight.
     pub(crate) fn ask(&mut self, index: usize, kind: Kind, due: Instant) -> Result<(), Lost> {
         let request = &self.exchanges.of(kind).request;
         // If the server has closed a keep-alive connection, the request is sent once more on a new
@@ -116,12 +116,12 @@ impl Pool {
         Ok(())
     }
 
-    /// Waits until a connection has something to read, at most `timeout`.
+    /// Waits for at most `timeout` until a connection has data to read.
     pub(crate) fn wait(&self, events: &mut Vec<Event>, timeout: Duration) -> Result<(), Lost> {
         Ok(self.poll.wait(events, timeout)?)
     }
 
-    /// Reads what has arrived. Returns an answer if that ends an exchange.
+    /// Reads the bytes that have arrived. Returns an answer if they complete an exchange.
     pub(crate) fn receive(&mut self, index: usize) -> Result<Option<Answer>, Lost> {
         let connection = &mut self.connections[index];
         let buffer = &mut self.buffer[..];
@@ -131,7 +131,8 @@ impl Pool {
             Err(_) => 0,
         };
         let Some((kind, due)) = connection.asked else {
-            // Idle: the server has closed it, which is allowed, or sent data without a request.
+            // The connection is idle: the server has closed it, which is allowed, or sent data
+            // without a request.
             self.reopen(index)?;
             return Ok(None);
         };
@@ -171,14 +172,15 @@ impl Pool {
         Ok(std::mem::take(&mut self.in_flight))
     }
 
-    /// How many connections were opened again since the last call, because the server closed them.
+    /// Number of connections that were opened again since the last call, because the server closed
+    /// them.
     pub(crate) fn take_reopened(&mut self) -> u64 {
         std::mem::take(&mut self.reopened)
     }
 
     fn reopen(&mut self, index: usize) -> Result<(), Lost> {
         self.reopened += 1;
-        // Closing the old socket takes it out of the epoll set (epoll(7)).
+        // Closing the old socket removes it from the epoll set (epoll(7)).
         self.connections[index].socket = self.connect(index)?;
         self.connections[index].part.clear();
         Ok(())
@@ -188,7 +190,7 @@ impl Pool {
         let socket = TcpStream::connect_timeout(&self.to[index % self.to.len()], PATIENCE)?;
         socket.set_nonblocking(true)?;
         socket.set_nodelay(true)?;
-        // Edge-triggered: one event per reply.
+        // Edge-triggered: one event per response.
         let flags = EventFlags::IN | EventFlags::ET;
         self.poll.watch(&socket, index as u64, flags).map_err(io::Error::from)?;
         Ok(socket)

@@ -1,25 +1,25 @@
-//! Parses the reply to a request from the bytes that have arrived.
+//! Parses the response to a request from the bytes that have arrived.
 
 use std::str::from_utf8;
 
 use memchr::{memchr, memmem};
 
-/// An error of a reply.
+/// An error of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fault {
-    /// It is not HTTP/1.1 with a Content-Length.
+    /// The response is not HTTP/1.1 with a Content-Length.
     Malformed,
-    /// It has this status instead of the correct one.
+    /// The response has this status instead of the correct one.
     Status(u16),
-    /// Its body is not the expected one.
+    /// The body differs from the expected body.
     Body,
-    /// Its ETag or Location is missing or wrong.
+    /// The ETag or Location is missing or wrong.
     Field,
     /// The connection could not be established.
     Connect,
-    /// The connection ended before the reply.
+    /// The connection ended before the response.
     Closed,
-    /// The reply did not arrive in time.
+    /// The response did not arrive in time.
     Silence,
 }
 
@@ -38,24 +38,24 @@ impl Fault {
     }
 }
 
-/// A complete reply to a request with one correct reply.
+/// A complete response to a request that has one correct response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reply {
-    /// `None` if it is correct.
+    /// The error; `None` if the response is correct.
     pub(crate) fault: Option<Fault>,
-    /// Whether the server closes the connection after it.
+    /// Whether the server closes the connection after the response.
     pub(crate) closes: bool,
-    /// The lane that it names (`corelane-lane`).
+    /// The lane that the response names (`corelane-lane`).
     pub(crate) lane: Option<usize>,
 }
 
 impl Reply {
-    /// The end of a connection whose replies cannot be read.
+    /// The result for a connection whose responses cannot be read.
     pub(crate) const MALFORMED: Reply =
         Reply { fault: Some(Fault::Malformed), closes: true, lane: None };
 }
 
-/// The reply in `bytes`, with the expected `body`. `None` while it is incomplete.
+/// Parses the response in `bytes`, with the expected `body`. `None` while it is incomplete.
 pub(crate) fn read(bytes: &[u8], body: &[u8]) -> Option<Reply> {
     let Ok(message) = parse(bytes) else { return Some(Reply::MALFORMED) };
     let message = message?;
@@ -67,7 +67,7 @@ pub(crate) fn read(bytes: &[u8], body: &[u8]) -> Option<Reply> {
     Some(Reply { fault, closes: message.closes, lane: message.lane })
 }
 
-/// A complete reply of any status with a Content-Length.
+/// A complete response of any status with a Content-Length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Message<'a> {
     pub(crate) status: u16,
@@ -78,13 +78,13 @@ pub(crate) struct Message<'a> {
     pub(crate) lane: Option<usize>,
 }
 
-/// The input is not an HTTP/1.1 reply with a Content-Length, or more than one.
+/// The input is not an HTTP/1.1 response with a Content-Length, or is more than one response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
 const HEAD_END: &[u8] = b"\r\n\r\n";
 
-/// The message in `bytes`; `None` while it is incomplete.
+/// Parses the message in `bytes`; `None` while it is incomplete.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Option<Message<'_>>, Malformed> {
     let Some(head) = memmem::find(bytes, HEAD_END) else { return Ok(None) };
     let (mut message, length) = parse_head(&bytes[..head + 2]).ok_or(Malformed)?;

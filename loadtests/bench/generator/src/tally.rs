@@ -1,4 +1,4 @@
-//! Counts replies.
+//! Counts responses.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -22,17 +22,18 @@ const DIGITS: u8 = 3;
 pub(crate) struct Tally {
     latencies: BTreeMap<Kind, Histogram<u64>>,
     faults: BTreeMap<Fault, u64>,
-    /// Replies by the lane that they name.
+    /// Responses by the lane that they name.
     lanes: BTreeMap<usize, u64>,
     /// How long after it was due a request was processed: the generator's own lag.
     lag: Histogram<u64>,
-    /// From the start of a connection until it is established, where that is observed.
+    /// Time from the start of a connection until it is established, if that is observed.
     connects: Histogram<u64>,
-    /// From the start of a connection until its first reply, including the wait for the accept.
+    /// Time from the start of a connection until its first response, including the wait for the
+    /// accept.
     first_replies: Histogram<u64>,
     /// Requests that found no free connection.
     queued: u64,
-    /// Requests that were due and not sent before the end.
+    /// Requests that were due but not sent before the end.
     cut: u64,
     reopened: u64,
     took: Duration,
@@ -101,7 +102,7 @@ impl Tally {
         record(&mut self.connects, took);
     }
 
-    /// Counts the first reply on a connection.
+    /// Counts the first response on a connection.
     pub(crate) fn first_reply(&mut self, took: Duration) {
         record(&mut self.first_replies, took);
     }

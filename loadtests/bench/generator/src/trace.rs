@@ -10,7 +10,7 @@ use crate::exchange::Kind;
 /// One request of the trace.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Arrival {
-    /// Relative to the start.
+    /// Time relative to the start.
     pub(crate) due: Duration,
     pub(crate) kind: Kind,
     /// The index of its server.
@@ -84,8 +84,8 @@ impl Plan {
         let mut due = 0.0;
         let mut trace = Vec::new();
         loop {
-            // Poisson arrivals, as of many independent clients: the inverse of the exponential distribution.
-            // f64() is below 1.
+            // Poisson arrivals, like those of many independent clients: the inverse of the
+            // exponential distribution. f64() is below 1.
             due += -(1.0 - random.f64()).ln() * mean;
             if due >= duration.as_secs_f64() {
                 return trace;

@@ -1,6 +1,6 @@
-//! Each request has its own connection, with a fixed number at the same time. A new connection
-//! replaces each that is answered. Connections open independently, so a lost SYN does not delay
-//! others.
+//! Each request has its own connection, with a fixed number of them at the same time. A new
+//! connection replaces each answered one. Connections open independently, so a lost SYN does not
+//! delay the others.
 
 use std::io;
 use std::net::SocketAddr;
@@ -36,7 +36,7 @@ struct Visits {
 }
 
 impl Visits {
-    /// `count` of them begin.
+    /// Starts `count` visits.
     fn begin(to: SocketAddr, count: usize, kind: Kind, exchange: Exchange) -> Result<Self, Lost> {
         let (poll, clients, buffer) = (Poll::new()?, Vec::new(), vec![0; REPLY]);
         let mut visits = Visits { to, exchange, kind, poll, clients, buffer };
@@ -47,7 +47,7 @@ impl Visits {
         Ok(visits)
     }
 
-    /// Continues until this time.
+    /// Continues until the time `until`.
     fn until(&mut self, until: Instant, mut answered: impl FnMut(Answer)) -> Result<(), Lost> {
         let mut events = Vec::with_capacity(self.clients.len());
         loop {
@@ -84,7 +84,7 @@ fn proceed(client: &mut Client, exchange: &Exchange, buffer: &mut [u8]) -> Optio
     if client.state == State::Connecting && client.connected() {
         client.ask(&exchange.request);
     }
-    // A server that rejects may have replied already, and there is no second event for that.
+    // A server that rejects may have responded already, and there is no second event for that.
     let ended = match client.state {
         State::Connecting => false,
         State::Asked => client.read(exchange, buffer),

@@ -22,7 +22,7 @@ use crate::request::current;
 use crate::request::in_flight::InFlightRequest;
 use crate::request::lane_state::LaneState;
 
-/// The largest body that a [`RouteLimits`](super::RouteLimits) layer of this process allows. If it
+/// The largest body that a [`RouteLimits`](crate::RouteLimits) layer of this process allows. If it
 /// exceeds the limit of a server, that server calls its service for every size, because only the
 /// service knows the route of a request.
 static LARGEST_BODY: AtomicU64 = AtomicU64::new(0);

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-/// Each request makes some thirty small allocations. This allocator needs about half as many
+/// Each request makes about thirty small allocations. This allocator needs about half as many
 /// instructions for them as glibc's.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -11,7 +11,7 @@ use crate::openapi::{self, Operation, Parameter};
 /// Maximum length of n. The target is limited as well.
 const MAX_LENGTH: usize = 1000;
 
-/// Answers for n as in the path: `%34` equals `4` (RFC 3986 section 6.2.2.2).
+/// Responds for n as in the path: `%34` equals `4` (RFC 3986 section 6.2.2.2).
 pub(crate) fn reply(map: HeaderMap, n: &str) -> Response<Full<Bytes>> {
     let n = percent_decode_str(n).decode_utf8();
     match n.ok().and_then(|n| half(&n)) {
@@ -54,7 +54,7 @@ pub(crate) fn half(n: &str) -> Option<String> {
         rest = value % 2;
         char::from(b'0' + value / 2)
     };
-    // With room for a point, a zero before it and a final 5.
+    // Leaves room for a point, a zero before it and a final 5.
     let mut half = String::with_capacity(n.len() + 3);
     half.push_str(sign);
     half.extend(whole.bytes().map(&mut divide).skip_while(|&digit| digit == '0'));

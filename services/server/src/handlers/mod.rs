@@ -17,10 +17,10 @@ use http_body_util::Full;
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// A reply that reuses `map`, the map of its request's headers.
+/// A response that reuses `map`, the header map of its request.
 fn ok(mut map: HeaderMap, media_type: HeaderValue, body: Bytes) -> Response<Full<Bytes>> {
     map.clear();
-    // With room for the library's headers, so that the map does not grow.
+    // Leaves room for the library's headers, so that the map does not grow.
     map.reserve(HEADERS);
     map.insert(CONTENT_TYPE, media_type);
     let mut reply = Response::new(Full::new(body));
@@ -29,7 +29,7 @@ fn ok(mut map: HeaderMap, media_type: HeaderValue, body: Bytes) -> Response<Full
     reply
 }
 
-/// Headers of an ordinary reply: type, replica, lane and request ID. hyper keeps the map for the
+/// Headers of an ordinary response: type, replica, lane and request ID. hyper keeps the map for the
 /// connection's next request, and the next power of two takes twice the memory.
 const HEADERS: usize = 4;
 
@@ -37,7 +37,7 @@ fn text(map: HeaderMap, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
     ok(map, TEXT, body.into())
 }
 
-/// Rejects a parameter. Names it and what is allowed.
+/// Rejects a parameter. The response names the parameter and its allowed values.
 fn bad_parameter(name: &str, allowed: &str) -> Response<Full<Bytes>> {
     Problem::new(StatusCode::BAD_REQUEST, "bad-parameter")
         .detail(format!("{name} must be {allowed}"))

@@ -14,7 +14,7 @@ use crate::openapi::{self, Operation};
 pub(crate) struct Root {
     replica: String,
     lane: Lane,
-    /// The last text, and its CPU.
+    /// The last text, and the CPU that it names.
     said: RefCell<(Option<usize>, Bytes)>,
 }
 

@@ -1,5 +1,5 @@
-//! `GET /work?ops=N`: N iterations of arithmetic, all on the lane. `/work/{name}` is a route of its own, so that
-//! the load table can tell two sizes apart.
+//! `GET /work?ops=N`: N iterations of arithmetic, all on the lane. `/work/{name}` is a separate
+//! route, so that the load table can tell two sizes apart.
 
 use std::hint::black_box;
 
@@ -43,7 +43,7 @@ pub(crate) fn describe(max_ops: u64) -> [openapi::Path; 2] {
     [("/work", get("work", vec![ops.clone()])), ("/work/{name}", get("namedWork", vec![name, ops]))]
 }
 
-/// The number of iterations. Other parameters are ignored, such as those for tracking.
+/// The number of iterations. Other parameters, such as those for tracking, are ignored.
 pub(crate) fn ops(query: &str, max_ops: u64) -> Option<u64> {
     // The usual query, without decoding.
     let usual = query.strip_prefix("ops=").and_then(number);

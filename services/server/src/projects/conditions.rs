@@ -17,9 +17,9 @@ pub(crate) struct Conditions {
 #[derive(Debug, PartialEq)]
 pub(crate) enum Verdict {
     Proceed,
-    /// The client has this version already: 304.
+    /// 304: the client already has this version.
     NotModified,
-    /// 412.
+    /// 412: a condition failed.
     Failed,
 }
 
@@ -45,7 +45,7 @@ enum Tags {
 #[derive(Debug, PartialEq)]
 struct Tag {
     weak: bool,
-    /// `None` for a tag that no project ever had.
+    /// The version; `None` for a tag that no project ever had.
     version: Option<Version>,
 }
 
@@ -54,7 +54,7 @@ impl Conditions {
     ///
     /// # Errors
     ///
-    /// A field is malformed. Ignoring it could overwrite what it should protect.
+    /// A field is malformed. Ignoring it could overwrite the version that it should protect.
     pub(crate) fn read(headers: &HeaderMap) -> Result<Self, Problem> {
         Ok(Conditions {
             if_match: tags(headers, &IF_MATCH)?,
@@ -83,8 +83,8 @@ impl Conditions {
         }
     }
 
-    /// The version that a change requires. The database checks the usual case, one strong tag, in
-    /// the statement that makes the change.
+    /// The version that a change requires. In the usual case, one strong tag, the database checks
+    /// the version in the statement that makes the change.
     pub(crate) fn expectation(&self) -> Expectation {
         match (&self.if_match, &self.if_none_match) {
             (None | Some(Tags::Any), None) => Expectation::Any,

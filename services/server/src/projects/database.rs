@@ -1,4 +1,4 @@
-//! The database of a process, as the configuration names it, and the use that each lane makes of it.
+//! The database of a process, as configured, and how each lane uses it.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,7 +14,7 @@ use super::sqlite::{self, Sqlite};
 use super::store::{Changed, Project, StoreError, Version};
 use crate::config::{Config, DatabaseKind};
 
-/// The database of a process: opened before the lanes, closed after them.
+/// The database of a process. It is opened before the lanes start and closed after they end.
 #[derive(Debug)]
 pub(crate) struct Database {
     kind: Kind,
@@ -28,8 +28,8 @@ enum Kind {
 }
 
 impl Database {
-    /// Judges what the configuration says of PostgreSQL; also where projects are kept in SQLite,
-    /// because a password in it would be shown by `--check`.
+    /// Checks the PostgreSQL configuration. This also applies if projects are stored in SQLite,
+    /// because `--check` would show a password in it.
     pub(crate) fn check(config: &Config, replica: &str) -> Result<(), ConfigErrors> {
         if config.database_kind == DatabaseKind::Postgres || !config.database_url.is_empty() {
             postgres::Settings::new(config, replica).map_err(|error| ConfigErrors(vec![error]))?;
@@ -37,12 +37,12 @@ impl Database {
         Ok(())
     }
 
-    /// Opens what the configuration names; `None` if that is no database.
+    /// Opens the configured database; `None` if there is none.
     ///
     /// # Errors
     ///
-    /// The database must not be used; a message for the operator. A database that is temporarily
-    /// unavailable is not an error.
+    /// The database must not be used. The message is for the operator. A database that is
+    /// temporarily unavailable is not an error.
     pub(crate) fn open(
         config: &Config,
         metrics: &Arc<Metrics>,
@@ -88,14 +88,14 @@ impl Database {
     pub(crate) fn close(self) {
         match self.kind {
             Kind::Sqlite(sqlite) => sqlite.close(),
-            // An operation without a reply by then did not report success.
+            // An operation without a response by then did not report success.
             Kind::Postgres(..) => {}
         }
     }
 }
 
-/// A lane's use of the database. A change is durable when its future is ready; one whose future is
-/// dropped before that may be made or not.
+/// A lane's access to the database. A change is durable when its future is ready. If the future is
+/// dropped earlier, the change may or may not be made.
 #[derive(Debug)]
 pub(crate) struct Store {
     backend: Backend,
@@ -130,7 +130,7 @@ impl Store {
         got
     }
 
-    /// Projects in the order of their ids, which is about that of their creation.
+    /// Lists projects in the order of their ids, which is about the order of their creation.
     pub(crate) async fn list(
         &self,
         after: Option<Uuid>,

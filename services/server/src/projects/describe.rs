@@ -6,10 +6,10 @@ use crate::openapi::{self, Operation, Parameter};
 
 const TAG: &str = "Projects";
 
-/// Of the project in examples.
+/// ID of the project in examples.
 const ID: &str = "0199d0f4-6d1c-7a30-9c51-2f3f0c1d9a77";
 
-/// The document of the examples.
+/// The document in the examples.
 fn sent() -> Value {
     json!({
         "name": "New roof",
@@ -20,7 +20,7 @@ fn sent() -> Value {
     })
 }
 
-/// The project of the examples.
+/// The project in the examples.
 fn stored() -> Value {
     let mut project = json!({
         "id": ID,
@@ -45,7 +45,7 @@ pub(crate) fn describe() -> [openapi::Path; 2] {
     [("/projects", all), ("/projects/{id}", one)]
 }
 
-/// The schemas that they reference.
+/// The schemas that these paths reference.
 pub(crate) fn schemas() -> Map<String, Value> {
     let document = json!({
         "type": "object",
@@ -114,7 +114,7 @@ fn own_members() -> Map<String, Value> {
 }
 
 fn list() -> Operation {
-    // For tools that check cursors. Clients use them unchanged.
+    // The pattern is for tools that check cursors. Clients use cursors unchanged.
     let cursor = json!({
         "type": "string",
         "pattern": "^A[Q-Za-f][A-Za-z0-9_-]{20}[AEIMQUYcgkosw048]$",
@@ -212,7 +212,7 @@ fn condition(name: &str, about: &str) -> Parameter {
     let tag = r#"(W/)?"[!#-~\u0080-\u00ff]*""#;
     let list = format!("[ ,]*|[ ,]*{tag}( *,[ ,]*{tag})*[ ,]*");
     let schema = json!({ "type": "string", "pattern": format!("^(\\*|{list})$") });
-    // Without an example: viewers would send it with each request.
+    // There is no example, because viewers would send it with each request.
     let about = format!("{about}: entity tags from ETag such as \"1\", or * for any");
     Parameter::optional("header", name, &about, schema)
 }

@@ -12,17 +12,18 @@ use serde_json::json;
 use super::json::{Node, compact};
 use super::shape::{PROJECT, Shape, has_length};
 
-/// Maximum faults in a reply: enough to act on, and a limit for its size.
+/// Maximum faults in a response: enough to act on, and a limit for its size.
 const MOST_FAULTS: usize = 20;
 
-/// The text to store for a client's document: the same without whitespace between tokens.
+/// Returns the text to store for a client's document: the same text without whitespace between
+/// tokens.
 ///
 /// # Errors
 ///
-/// The reply with the errors.
+/// Returns the response with the errors.
 pub(crate) fn validate(text: Bytes) -> Result<Bytes, Problem> {
     match PROJECT.measure(&text) {
-        // The form of most clients.
+        // Most clients send this form.
         Some(length) if length == text.len() => Ok(text),
         Some(_) => Ok(compact(&text).into()),
         None => Err(refuse(&text)),
@@ -48,7 +49,7 @@ pub(crate) fn has_no_fault(text: &[u8]) -> bool {
     Node::parse(text).is_ok_and(|tree| Faults::of(&tree).found.is_empty())
 }
 
-/// A fault: its position (RFC 6901) and what is allowed there.
+/// A fault: its position (RFC 6901) and the values that are allowed there.
 #[derive(Debug, PartialEq)]
 struct Fault {
     pointer: String,
@@ -96,7 +97,7 @@ impl Faults {
         if !members.iter().any(|(name, _)| name == required) {
             self.descend(required, |faults| faults.note("is required"));
         }
-        // Parsers differ in which of two equal names they use (RFC 8259 section 4).
+        // Parsers differ in which of two members with the same name they use (RFC 8259 section 4).
         let mut seen = HashSet::new();
         for (name, value) in members {
             let first = seen.insert(name.as_ref());

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-/// A JSON value. Documents here contain no numbers, so their values are not kept.
+/// A JSON value. Documents contain no numbers, so the values of numbers are not kept.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Node<'a> {
     Null,
@@ -21,7 +21,7 @@ impl<'a> Node<'a> {
     ///
     /// # Errors
     ///
-    /// The error and its position, for the client.
+    /// Returns the error and its position, for the client.
     pub(crate) fn parse(text: &'a [u8]) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(text)
     }
@@ -90,7 +90,7 @@ impl<'de> Visitor<'de> for Tree {
     }
 }
 
-/// A valid JSON text without whitespace between its tokens.
+/// Removes the whitespace between the tokens of a valid JSON text.
 pub(crate) fn compact(text: &[u8]) -> Vec<u8> {
     let mut kept = Vec::with_capacity(text.len());
     let mut rest = text;

@@ -13,11 +13,11 @@ use super::store::Project;
 const DEFAULT: usize = 20;
 const MOST: usize = 100;
 
-/// Bytes of documents after which a page ends before its limit: a hundred of the largest documents
-/// would be 6 MB of memory for each client that reads slowly.
+/// Bytes of documents after which a page ends before its limit. A hundred of the largest documents
+/// would take 6 MB of memory for each client that reads slowly.
 const PAGE: usize = 1 << 20;
 
-/// Projects per query: a default page and one more, which shows whether there are more.
+/// Projects per query: a default page plus one project, which shows whether there are more.
 const BATCH: usize = DEFAULT + 1;
 
 /// The prefix of a cursor, so that later formats can be distinguished.
@@ -46,7 +46,7 @@ impl Projects {
     }
 }
 
-/// How many of these projects fit into a page, if not all do. At least one.
+/// Number of these projects that fit into a page, if not all do. At least one.
 fn fit(found: &[Project], limit: usize) -> Option<usize> {
     let mut bytes = 0;
     let fits = |project: &&Project| {
@@ -58,7 +58,7 @@ fn fit(found: &[Project], limit: usize) -> Option<usize> {
     (fit < found.len()).then_some(fit)
 }
 
-/// A page as JSON.
+/// Formats a page as JSON.
 fn page(projects: &[Project], next: Option<&str>) -> Vec<u8> {
     let room = projects.iter().map(|project| ENVELOPE + project.document.len()).sum::<usize>();
     let mut text = Vec::with_capacity(room + ENVELOPE);
@@ -74,7 +74,7 @@ fn page(projects: &[Project], next: Option<&str>) -> Vec<u8> {
     text
 }
 
-/// The projects that a client requests.
+/// The page that a client requests.
 #[derive(Debug, PartialEq)]
 struct Page {
     after: Option<Uuid>,
@@ -111,7 +111,7 @@ fn bad_limit() -> Problem {
     bad_parameter("limit", &format!("given once, a whole number from 1 to {MOST}"))
 }
 
-/// The position after this project. Opaque for clients.
+/// The cursor for the position after this project. It is opaque to clients.
 fn cursor(id: Uuid) -> String {
     let mut bytes = vec![AFTER_ID];
     bytes.extend_from_slice(id.as_bytes());

@@ -1,4 +1,4 @@
-//! What changes a project, and what reads one: `POST /projects`, and the methods of `/projects/{id}`.
+//! Changes and reads projects: `POST /projects`, and the methods of `/projects/{id}`.
 
 use std::mem;
 
@@ -45,7 +45,7 @@ impl Projects {
     }
 
     /// The version that the change requires. Conditions that one version cannot express are
-    /// evaluated for the current version, which must still be current when the change is made.
+    /// evaluated against the current version, which must still be current when the change is made.
     async fn expected(
         &self,
         id: Uuid,
@@ -74,7 +74,7 @@ fn done<T>(changed: Changed<T>) -> Result<T, Refusal> {
 }
 
 impl Projects {
-    /// Stores a new project. It is durable when the reply is made.
+    /// Stores a new project. It is durable when the response is created.
     pub(super) async fn create(&self, head: &Parts, body: Incoming) -> Result<Reply, Refusal> {
         let document = document_of(&head.headers, body).await?;
         // IDs that start with the time are inserted at the end of the index.
@@ -118,7 +118,7 @@ async fn document_of(headers: &HeaderMap, body: Incoming) -> Result<Bytes, Refus
     Ok(document::validate(text)?)
 }
 
-/// Rejects other types than plain JSON, and names what is accepted (RFC 9110 section 15.5.16).
+/// Rejects types other than plain JSON, and names the accepted type (RFC 9110 section 15.5.16).
 fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
     let unsupported = || Problem::from(StatusCode::UNSUPPORTED_MEDIA_TYPE);
     let mut types = headers.get_all(CONTENT_TYPE).iter();
@@ -141,7 +141,8 @@ fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The whole body, or just enough to see that it is too large. A body in one piece is not copied.
+/// Reads the whole body, or just enough to see that it is too large. A body in one piece is not
+/// copied.
 async fn collect(mut body: Incoming) -> Result<Bytes, Refusal> {
     let announced = body.size_hint().lower();
     if announced > MOST as u64 {

@@ -1,4 +1,4 @@
-//! Metrics of the database, of either kind.
+//! Metrics of the database, whether SQLite or PostgreSQL.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,16 +12,16 @@ use prometheus_client::metrics::histogram::Histogram;
 
 use super::store::StoreError;
 
-/// From a cached page to a slow disk.
+/// Bounds for durations, from a cached page to a slow disk.
 const SECONDS: [f64; 14] =
     [2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 1.0, 5.0];
 
-/// Powers of two up to the largest group.
+/// Bounds for group sizes: powers of two up to the largest group.
 const SAVES: [f64; 9] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
 
 type Labels<const N: usize> = [(&'static str, &'static str); N];
 
-/// The database's metrics for all lanes: an operation costs far more than its atomic updates.
+/// The database's metrics for all lanes. An operation costs far more than its atomic updates.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     operations: Family<Labels<2>, Counter>,

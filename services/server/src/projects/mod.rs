@@ -36,7 +36,7 @@ pub(crate) enum Resource<'a> {
 }
 
 impl<'a> Resource<'a> {
-    /// `None` for other paths.
+    /// The resource at a path; `None` for other paths.
     pub(crate) fn of(path: &'a str) -> Option<Self> {
         match path.strip_prefix("/projects")? {
             "" => Some(Resource::All),
@@ -64,8 +64,8 @@ impl<'a> Resource<'a> {
         }
     }
 
-    /// Answers requests that need neither a token nor the database: `OPTIONS`, and methods that are
-    /// not allowed.
+    /// Responds to requests that need neither a token nor the database: `OPTIONS`, and methods that
+    /// are not allowed.
     pub(crate) fn answer_at_once(self, method: &Method) -> Option<Reply> {
         if self.takes(method) {
             return None;
@@ -91,7 +91,7 @@ pub(crate) fn is_write(method: &Method) -> bool {
 #[derive(Debug)]
 pub(crate) struct Projects {
     store: Store,
-    /// Keeps the IDs of this lane in order within a millisecond.
+    /// Keeps this lane's IDs in order within a millisecond.
     ids: ContextV7,
 }
 
@@ -100,7 +100,7 @@ impl Projects {
         Projects { store, ids: ContextV7::new() }
     }
 
-    /// Answers a request whose method and token were checked.
+    /// Responds to a request whose method and token were checked.
     ///
     /// # Errors
     ///
@@ -131,7 +131,8 @@ impl Projects {
     }
 }
 
-/// Parses an ID. Only the usual form with hyphens, so that a project has one address in caches.
+/// Parses an ID. Accepts only the usual form with hyphens, so that a project has one address in
+/// caches.
 fn parse_id(text: &str) -> Result<Uuid, Problem> {
     let mut usual = [0; Hyphenated::LENGTH];
     let id = Uuid::try_parse(text).ok();

@@ -1,4 +1,4 @@
-//! Replies of the projects: the project itself, and errors.
+//! Responses about projects: the project itself, and errors.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use super::store::{Project, StoreError, Version};
 
 pub(crate) type Reply = Response<Full<Bytes>>;
 
-/// Why a handler has no reply.
+/// The reason why a handler has no response.
 #[derive(Debug)]
 pub(crate) enum Refusal {
     Problem(Problem),
-    /// The request's body ended early; the library replies.
+    /// The request's body ended early; the library responds.
     Body(corelane::BodyError),
 }
 
@@ -55,7 +55,7 @@ impl From<StoreError> for Refusal {
     }
 }
 
-/// Rejects a parameter. Names it and what is allowed.
+/// Rejects a parameter. The response names the parameter and its allowed values.
 pub(crate) fn bad_parameter(name: &str, allowed: &str) -> Problem {
     Problem::new(StatusCode::BAD_REQUEST, "bad-parameter")
         .detail(format!("{name} must be {allowed}"))
@@ -66,7 +66,7 @@ pub(crate) fn not_found() -> Problem {
     Problem::from(StatusCode::NOT_FOUND).detail("there is no project with this id")
 }
 
-/// The project has this version, not the requested one.
+/// Returns the problem if the project has this version, not the requested one.
 pub(crate) fn precondition_failed(current: Version) -> Problem {
     Problem::from(StatusCode::PRECONDITION_FAILED)
         .detail(format!("the project's entity tag is {}", current.tag()))
@@ -76,7 +76,7 @@ pub(crate) fn etag(version: Version) -> HeaderValue {
     HeaderValue::try_from(version.tag()).expect("digits in quotes are a header value")
 }
 
-/// A JSON reply. Caches must revalidate it.
+/// A JSON response. Caches must revalidate it.
 pub(crate) fn json(body: impl Into<Bytes>) -> Reply {
     let mut reply = Response::new(Full::new(body.into()));
     let headers = reply.headers_mut();
@@ -85,7 +85,7 @@ pub(crate) fn json(body: impl Into<Bytes>) -> Reply {
     reply
 }
 
-/// A reply with a project.
+/// A response that contains a project.
 pub(crate) fn project(project: &Project) -> Reply {
     let mut text = Vec::with_capacity(ENVELOPE + project.document.len());
     write(project, &mut text);
@@ -94,11 +94,11 @@ pub(crate) fn project(project: &Project) -> Reply {
     reply
 }
 
-/// Room for the members that the server adds.
+/// Space for the members that the server adds.
 pub(crate) const ENVELOPE: usize = 160;
 
-/// Writes a project as JSON. The document is inserted as it is stored, because parsing and writing
-/// 5 kB takes many times longer.
+/// Writes a project as JSON. The document is inserted in its stored form, because parsing and
+/// writing 5 kB takes many times longer.
 pub(crate) fn write(project: &Project, out: &mut Vec<u8>) {
     use std::io::Write as _;
     let Project { id, version, created, updated, document } = project;

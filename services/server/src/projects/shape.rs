@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-/// The allowed values at a position of a document.
+/// The values that are allowed at a position in a document.
 #[derive(Debug)]
 pub(super) enum Shape {
     /// A string whose length is counted in Unicode code points, as JSON Schema does.
@@ -42,18 +42,18 @@ pub(super) fn has_length(text: &str, allowed: &RangeInclusive<usize>) -> bool {
 }
 
 impl Shape {
-    /// The length of a text that is one JSON value of this shape, `None` otherwise. Whitespace
-    /// between tokens does not count, and an escaped character counts as itself. Builds no tree and
-    /// does not allocate.
+    /// Returns the length of a text that is one JSON value of this shape, otherwise `None`.
+    /// Whitespace between tokens does not count, and an escaped character counts as one character.
+    /// Builds no tree and does not allocate.
     pub(super) fn measure(&self, text: &[u8]) -> Option<usize> {
-        // Validated at once: string by string takes twice as long.
+        // The whole text is validated at once: validating each string takes twice as long.
         let mut json = serde_json::Deserializer::from_str(str::from_utf8(text).ok()?);
         let length = self.deserialize(&mut json).ok()?;
         json.end().ok().map(|()| length)
     }
 }
 
-/// The value is the length.
+/// The deserialised value is the length.
 impl<'de> DeserializeSeed<'de> for &Shape {
     type Value = usize;
 
@@ -106,7 +106,7 @@ impl<'de> Visitor<'de> for &Shape {
         let (mut length, mut seen) = (1, 0u32);
         while let Some(index) = members.next_key_seed(Name(allowed))? {
             let (name, shape) = &allowed[index];
-            // The name in quotes with a colon, and a comma or the brace.
+            // Adds the name in quotes with a colon, and a comma or the brace.
             length += name.len() + 3 + members.next_value_seed(shape)? + 1;
             if seen & 1 << index != 0 {
                 return Err(unfit());
@@ -140,7 +140,7 @@ impl Visitor<'_> for Name {
     }
 }
 
-/// Without a reason: an invalid text is parsed again to find all errors.
+/// An error without a reason: an invalid text is parsed again to find all errors.
 fn unfit<E: Error>() -> E {
     E::custom("another shape")
 }
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(PROJECT.measure(empty.as_bytes()), Some(empty.len()));
         let spaced = r#" { "name" : "n" , "tags" : [ ] , "tasks":[ ]} "#;
         assert_eq!(PROJECT.measure(spaced.as_bytes()), Some(empty.len()));
-        // Shorter than the text, with or without white space.
+        // The parsed value is shorter than the text, with or without white space.
         let escaped = r#"{"n\u0061me":"\n"}"#;
         assert_eq!(PROJECT.measure(escaped.as_bytes()), Some(escaped.len() - 6));
     }

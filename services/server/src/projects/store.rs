@@ -1,11 +1,11 @@
-//! What is kept of projects, and what operations on it come to, whatever the database.
+//! The stored form of projects, and the results of operations on them, whatever the database.
 
 use std::time::SystemTime;
 
 use bytes::Bytes;
 use uuid::Uuid;
 
-/// Version of a project, from 1: each change adds one.
+/// Version of a project, counted from 1. Each change adds one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Version(pub(crate) i64);
 
@@ -33,18 +33,18 @@ pub(crate) struct Project {
     pub(crate) document: Bytes,
 }
 
-/// Why a database operation failed. The details are logged.
+/// The reason why a database operation failed. The details are logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StoreError {
     /// The database is down.
     Unavailable,
-    /// Too many operations wait for it.
+    /// Too many operations wait for the database.
     Exhausted,
-    /// It took too long.
+    /// The operation took too long.
     TimedOut,
-    /// Another process kept its lock for too long.
+    /// Another process kept the lock for too long.
     Locked,
-    /// An unexpected error.
+    /// An unexpected error occurred.
     Failed,
 }
 
@@ -66,12 +66,12 @@ pub(crate) enum Changed<T> {
     Done(T),
     /// There is no such project.
     Missing,
-    /// It has this version, not the expected one.
+    /// The project has this version, not the expected one.
     Conflict(Version),
 }
 
 impl<T> Changed<T> {
-    /// As metrics name it.
+    /// The name of the result in metrics.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Changed::Done(_) => "done",

@@ -14,7 +14,7 @@ use crate::exchange::Exchange;
 use crate::poll::Poll;
 use crate::reply::{self, Fault, Reply};
 
-/// The kernel's minimum, so that a slow reader's window is soon full (tcp(7)).
+/// The kernel's minimum buffer size, so that a slow reader's window is soon full (tcp(7)).
 const SMALL: usize = 1;
 
 /// Bytes per read of a slow reader.
@@ -25,14 +25,14 @@ pub(crate) enum State {
     Connecting,
     Open,
     Asked,
-    /// It failed, or the server closed it.
+    /// The connection failed, or the server closed it.
     Gone,
 }
 
 /// The times of a request or connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
-    /// When it was due.
+    /// When the request or connection was due.
     pub(crate) due: Instant,
     /// When it began: its first SYN, or its request.
     pub(crate) begun: Instant,
@@ -46,9 +46,9 @@ pub(crate) struct Times {
 pub(crate) struct Way {
     /// Close with a reset, so that ports are free at once for the next run.
     pub(crate) reset: bool,
-    /// With the smallest receive buffer.
+    /// Use the smallest receive buffer.
     pub(crate) small: bool,
-    /// With TLS.
+    /// Use TLS.
     pub(crate) security: Option<Security>,
 }
 
@@ -59,14 +59,14 @@ pub(crate) struct Client {
     pub(crate) times: Times,
     pub(crate) fault: Option<Fault>,
     pub(crate) lane: Option<usize>,
-    /// The status of a reply without a request, such as one to a header timeout.
+    /// The status of a response without a request, such as the response to a header timeout.
     pub(crate) refusal: Option<u16>,
-    /// The first part of a reply that arrived in several parts.
+    /// The first part of a response that arrived in several parts.
     part: Vec<u8>,
 }
 
 impl Client {
-    /// Starts to connect. `index` identifies its events.
+    /// Starts to connect. `index` identifies the connection's events.
     pub(crate) fn come(
         to: SocketAddr,
         from: Option<IpAddr>,
@@ -91,7 +91,8 @@ impl Client {
             Ok(()) | Err(Errno::INPROGRESS) => {}
             Err(error) => return Err(error),
         }
-        // Edge-triggered: one event when it is connected, and one for what arrives.
+        // Edge-triggered: one event when the connection is established, and one for each arrival of
+        // data.
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         poll.watch(&socket, index as u64, flags)?;
         let times = Times { due, begun, connected: None, answered: None, gone: None };
@@ -132,12 +133,13 @@ impl Client {
         self.link.send(bytes)
     }
 
-    /// Reads the reply to its request. Returns true when the exchange has ended, for any reason.
+    /// Reads the response to its request. Returns true when the exchange has ended, for any reason.
     pub(crate) fn read(&mut self, exchange: &Exchange, buffer: &mut [u8]) -> bool {
         self.read_by(buffer, |bytes| reply::read(bytes, &exchange.body))
     }
 
-    /// The same, with another judge of the bytes, which returns `None` while they are incomplete.
+    /// Like [`Client::read`], with another judge of the bytes, which returns `None` while they are
+    /// incomplete.
     pub(crate) fn read_by(
         &mut self,
         buffer: &mut [u8],
@@ -190,7 +192,7 @@ impl Client {
         }
     }
 
-    /// Reads a little of a long reply.
+    /// Reads a little of a long response.
     pub(crate) fn read_a_little(&mut self) {
         let mut bytes = [0; LITTLE];
         match self.link.receive(&mut bytes) {

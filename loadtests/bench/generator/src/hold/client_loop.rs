@@ -15,7 +15,7 @@ use crate::poll::Poll;
 use crate::pool::{Lost, REPLY};
 use crate::reply::Fault;
 
-/// Longest wait for anything to happen; a SYN is sent again after 1, 3, 7 and 15 s (RFC 6298).
+/// Longest wait for any event. A SYN is sent again after 1, 3, 7 and 15 s (RFC 6298).
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Time between two bytes of a slow connection.
@@ -29,7 +29,7 @@ const CALLER: u64 = u64::MAX;
 
 const ENDED: EventFlags = EventFlags::RDHUP.union(EventFlags::HUP).union(EventFlags::ERR);
 
-/// One event only, so that an early line does not keep a stage awake.
+/// Reports only one event, so that an early line does not keep a stage awake.
 const HEARD: EventFlags = EventFlags::IN.union(EventFlags::ONESHOT);
 
 /// Addresses of connections, and their behaviour.
@@ -50,14 +50,14 @@ pub(crate) struct Stage {
     pub(crate) begun: Instant,
     /// Interval between connections; zero means all at once.
     pub(crate) gap: Duration,
-    /// Maximum that begin before replies are read.
+    /// Maximum number of connections that begin before responses are read.
     pub(crate) burst: usize,
-    /// None begins while this many are in flight.
+    /// No connection begins while this many are in flight.
     pub(crate) window: usize,
     pub(crate) ask: bool,
     /// Connections that have not begun, in order.
     pub(crate) coming: VecDeque<usize>,
-    /// Connections that have begun and not ended.
+    /// Number of connections that have begun and not ended.
     pub(crate) in_flight: usize,
     /// Maximum of `in_flight`.
     pub(crate) most: usize,
@@ -70,7 +70,7 @@ impl Stage {
         Stage { begun, gap, burst, window, ask, coming, in_flight: 0, most: 0, started: 0 }
     }
 
-    /// Whether the next one only waits for its time.
+    /// Whether the next connection only waits for its time.
     fn is_next_free(&self) -> bool {
         !self.coming.is_empty() && self.in_flight < self.window
     }
@@ -102,7 +102,7 @@ impl ClientLoop {
         Ok(self.poll.watch(caller, CALLER, HEARD).map_err(io::Error::from)?)
     }
 
-    /// Runs a stage for all connections. Those without a reply count as silent when events
+    /// Runs a stage for all connections. Connections without a response count as silent when events
     /// stop.
     pub(crate) fn run(&mut self, stage: &mut Stage) -> Result<(), Lost> {
         let mut progress = Instant::now();
@@ -154,7 +154,7 @@ impl ClientLoop {
         Ok(called)
     }
 
-    /// Begins what is due.
+    /// Begins the connections that are due.
     fn begin(&mut self, stage: &mut Stage) -> Result<(), Lost> {
         for _ in 0..stage.burst {
             let due = stage.due();
@@ -208,7 +208,7 @@ impl ClientLoop {
             }
         }
         match client.state {
-            // A server that rejects may have replied already, and there is no second event for
+            // A server that rejects may have responded already, and there is no second event for
             // that.
             State::Asked => _ = client.read(exchange, &mut self.buffer),
             State::Open if before != State::Open => {}

@@ -21,8 +21,8 @@ pub(crate) struct Security {
 }
 
 impl Security {
-    /// For a server with exactly this certificate. Sessions are not resumed, because each
-    /// connection represents another client.
+    /// Creates settings for a server with exactly this certificate. Sessions are not resumed,
+    /// because each connection represents another client.
     pub(crate) fn new(certificate: &Path, to: SocketAddr) -> Result<Self, String> {
         let problem = |error: &dyn std::fmt::Display| format!("{}: {error}", certificate.display());
         let own = CertificateDer::from_pem_file(certificate).map_err(|error| problem(&error))?;
@@ -45,7 +45,7 @@ impl Security {
 #[derive(Debug)]
 pub(crate) struct Link {
     socket: TcpStream,
-    /// Boxed, because most connections have none.
+    /// Boxed, because most connections do not use TLS.
     tls: Option<Box<ClientConnection>>,
 }
 
@@ -84,12 +84,12 @@ impl Link {
         match tls.reader().read(buffer) {
             Ok(length) => Ok(length),
             Err(error) if error.kind() == ErrorKind::WouldBlock => pulled.and(Err(Errno::AGAIN)),
-            // The end without a `close_notify`.
+            // The stream ended without a `close_notify`.
             Err(_) => Ok(0),
         }
     }
 
-    /// Reads records until the socket is empty, and replies where TLS requires it.
+    /// Reads records until the socket is empty, and responds where TLS requires it.
     fn pull(&mut self) -> Result<(), Errno> {
         loop {
             let Some(tls) = &mut self.tls else { return Ok(()) };

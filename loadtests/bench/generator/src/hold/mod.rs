@@ -1,8 +1,8 @@
 //! Holds many connections: idle ones, slow ones, and those that all send a request at the same
 //! time.
 //!
-//! Each line of standard input is a step of theirs, as JSON. Its result is a line of standard
-//! output. Between the lines the connections are kept open, until standard input ends.
+//! Each line of standard input is a step for these connections, as JSON. The result is a line of
+//! standard output. Between the lines the connections stay open, until standard input ends.
 
 pub(crate) mod client;
 mod client_loop;
@@ -166,8 +166,8 @@ fn obey(client_loop: &mut ClientLoop, line: Line) -> Result<Value, Lost> {
     Ok(report)
 }
 
-/// The result of each, in milliseconds from the start of the stage. Only correct replies have a
-/// time.
+/// The result of each connection, in milliseconds from the start of the stage. Only correct
+/// responses have a time.
 fn columns(clients: &[&Client], begun: Instant) -> Value {
     let ms =
         |time: Instant| (time.saturating_duration_since(begun).as_secs_f64() * 1e6).round() / 1e3;
@@ -187,7 +187,7 @@ fn columns(clients: &[&Client], begun: Instant) -> Value {
     })
 }
 
-/// The number of open connections, and how long the others lasted.
+/// The number of open connections, and how long the other connections lasted.
 fn look(clients: &[Client]) -> Value {
     let mut refusals: BTreeMap<u16, u64> = BTreeMap::new();
     for status in clients.iter().filter_map(|client| client.refusal) {
@@ -201,7 +201,8 @@ fn look(clients: &[Client]) -> Value {
     json!({"connections": clients.len(), "open": open, "refusals": refusals, "lasted_s": lasted})
 }
 
-/// The lines of standard input. Buffered only here, so that polling shows whether there is more.
+/// The lines of standard input. They are buffered only here, so that polling shows whether there is
+/// more input.
 #[derive(Debug, Default)]
 struct Lines(Vec<u8>);
 

@@ -4,7 +4,7 @@ use fastrand::Rng;
 use memchr::memmem;
 use serde::Serialize;
 
-/// Size of a document, about that of the published test.
+/// Size of a document, about the same as in the published test.
 const SIZE: usize = 5_700;
 
 const TAGS: usize = 6;
@@ -12,7 +12,7 @@ const TASKS: usize = 20;
 const REVISION: &str = "revision ";
 const DIGITS: usize = 8;
 
-/// One of them is not ASCII, as in real text.
+/// One of the words is not ASCII, as in real text.
 const WORDS: [&str; 12] = [
     "lane",
     "queue",
@@ -55,7 +55,7 @@ pub(crate) struct Document {
 }
 
 impl Document {
-    /// The document of a user; the same for the same seed.
+    /// Creates the document of a user, which is the same for the same seed.
     pub(crate) fn new(seed: u64, user: usize) -> Self {
         let mut random = Rng::with_seed(seed ^ (user as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let revision = format!("{REVISION}{:0DIGITS$}", 0);
@@ -75,7 +75,7 @@ impl Document {
         Document { text, revision: 0, digits }
     }
 
-    /// Makes its next revision.
+    /// Changes the document to its next revision.
     pub(crate) fn revise(&mut self) {
         self.revision += 1;
         let digits = format!("{:0DIGITS$}", self.revision);
@@ -84,14 +84,14 @@ impl Document {
         }
     }
 
-    /// What is sent.
+    /// The text to send.
     pub(crate) fn text(&self) -> &[u8] {
         &self.text
     }
 
-    /// Whether a reply contains this document as the project `id`.
+    /// Whether a response contains this document as the project `id`.
     pub(crate) fn is_shown_by(&self, body: &[u8], id: &str) -> bool {
-        // The fast case: as it was sent, after the server's own members.
+        // The fast case: the text as it was sent, after the server's own members.
         if let Some(own) = body.strip_suffix(&self.text[1..]) {
             return memmem::find(own, id.as_bytes()).is_some();
         }

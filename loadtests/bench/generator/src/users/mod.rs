@@ -3,8 +3,8 @@
 //!
 //! Every user first creates its project and loads it, which is not measured. Then each line of
 //! standard input is a part, as JSON. In a closed loop, users send the next request as soon as they
-//! receive a reply. In an open one, requests are due at a rate, whether or not earlier ones were
-//! answered. Each part has its own connections, and ends with a report.
+//! receive a response. In an open loop, requests are due at a rate, whether or not earlier ones
+//! were answered. Each part has its own connections, and ends with a report.
 
 mod document;
 mod user;
@@ -48,13 +48,13 @@ pub(crate) struct Options {
     seed: u64,
 }
 
-/// One line.
+/// A part of the measurement, from one input line.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "loop", rename_all = "lowercase", deny_unknown_fields)]
 enum Part {
     /// Every user does this many rounds.
     Closed { kinds: Vec<Kind>, rounds: usize },
-    /// Poisson arrivals. The users alternate, in another order each round.
+    /// Poisson arrivals. The users alternate, in a different order each round.
     Open { kinds: Vec<Kind>, rate: f64, seconds: f64, seed: u64 },
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn run(options: Options) -> Result<(), Lost> {
     Ok(())
 }
 
-/// The times and users of requests. Users start at different places of their round, so that pages,
+/// The times and users of requests. Users start at different points of their round, so that pages,
 /// loads and saves mix from the start.
 fn arrivals(users: usize, kinds: &[Kind], rate: f64, seconds: f64, seed: u64) -> Vec<Due> {
     let mut random = Rng::with_seed(seed);

@@ -1,4 +1,4 @@
-//! One user: its requests, and the check of their replies.
+//! One user: its requests, and the check of the responses.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -23,9 +23,9 @@ pub(crate) struct Site {
 #[derive(Debug)]
 pub(crate) struct User {
     document: Document,
-    /// Path of its project; empty before it is created.
+    /// Path of the user's project; empty before it is created.
     target: String,
-    /// ETag of its project; `None` after a failed save, when the stored version is unknown.
+    /// ETag of the project; `None` after a failed save, when the stored version is unknown.
     etag: Option<String>,
     /// ETag of the file.
     page_etag: Option<String>,
@@ -55,7 +55,7 @@ impl User {
             let length = text.len();
             let _ = write!(out, "Authorization: Bearer {token}\r\n");
             let _ = write!(out, "Content-Type: application/json\r\nContent-Length: {length}\r\n");
-            // Unknown until the reply.
+            // Unknown until the response arrives.
             if let Some(etag) = self.etag.take() {
                 let _ = write!(out, "If-Match: {etag}\r\n");
             }
@@ -66,7 +66,7 @@ impl User {
         }
     }
 
-    /// The reply in `bytes`, checked; `None` while it is incomplete.
+    /// The checked response in `bytes`; `None` while it is incomplete.
     pub(crate) fn read(&mut self, kind: Kind, site: &Site, bytes: &[u8]) -> Option<Reply> {
         let Ok(message) = reply::parse(bytes) else { return Some(Reply::MALFORMED) };
         let message = message?;
@@ -74,7 +74,7 @@ impl User {
         Some(Reply { fault, closes: message.closes, lane: message.lane })
     }
 
-    /// Checks the reply, and keeps what the next request needs.
+    /// Checks the response, and keeps the values that the next request needs.
     pub(crate) fn check(
         &mut self,
         kind: Kind,
@@ -129,7 +129,7 @@ mod tests {
         Site { to, page: ("/static/4k.txt".into(), b"page".to_vec()), token: "secret".into() }
     }
 
-    /// The reply of a server that stores the user's last document.
+    /// The response of a server that stores the user's last document.
     fn body(user: &User, id: &str) -> Vec<u8> {
         let own = format!(r#"{{"id":"{id}","version":1,"#);
         [own.as_bytes(), &user.document.text()[1..]].concat()
@@ -195,11 +195,11 @@ mod tests {
 pub(crate) struct Session {
     pub(crate) user: User,
     pub(crate) client: Option<Client>,
-    /// Whether the connection has had a reply.
+    /// Whether the connection has had a response.
     pub(crate) replied: bool,
     /// The request in flight, and when it was due.
     pub(crate) asked: Option<(Kind, Instant)>,
-    /// The next requests. One without a due time is sent as soon as possible.
+    /// The next requests. A request without a due time is sent as soon as possible.
     pub(crate) todo: VecDeque<(Kind, Option<Instant>)>,
 }
 
@@ -208,7 +208,7 @@ impl Session {
         Session { user, client: None, replied: false, asked: None, todo: VecDeque::new() }
     }
 
-    /// Something in flight or to do.
+    /// Whether a request is in flight or to be sent.
     pub(crate) fn is_busy(&self) -> bool {
         self.asked.is_some() || !self.todo.is_empty()
     }

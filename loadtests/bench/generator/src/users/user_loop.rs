@@ -13,7 +13,7 @@ use crate::pool::{Answer, Lost, REPLY};
 use crate::reply::Fault;
 use crate::tally::Tally;
 
-/// Maximum wait for a reply.
+/// Maximum wait for a response.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Interval between checks of waiting requests.
@@ -22,7 +22,7 @@ const CHECK: Duration = Duration::from_millis(250);
 /// A request of an open loop.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Due {
-    /// Relative to the start.
+    /// Time relative to the start.
     pub(crate) at: Duration,
     pub(crate) user: usize,
     pub(crate) kind: Kind,
@@ -36,7 +36,8 @@ pub(crate) struct UserLoop {
     poll: Poll,
     tally: Tally,
     reopened: u64,
-    /// Users with something in flight or to do, or without an established connection.
+    /// Number of users with a request in flight or to be sent, or without an established
+    /// connection.
     busy: usize,
     checked: Instant,
     out: Vec<u8>,
@@ -58,7 +59,8 @@ impl UserLoop {
         })
     }
 
-    /// All users connect at once and send these requests in this many rounds, each at its own pace.
+    /// Makes all users connect at once and send these requests in this many rounds, each at its own
+    /// pace.
     pub(crate) fn closed(&mut self, kinds: &[Kind], rounds: usize) -> Result<Tally, Lost> {
         for session in &mut self.sessions {
             session.todo =
@@ -71,12 +73,12 @@ impl UserLoop {
     }
 
     /// Sends requests when they are due, on established connections. If its user still waits for an
-    /// earlier reply, a request waits too, and its latency counts from when it was due.
+    /// earlier response, a request waits too, and its latency counts from the time when it was due.
     pub(crate) fn open(&mut self, arrivals: &[Due]) -> Result<Tally, Lost> {
         self.connect_all()?;
         self.finish()?;
         for session in &mut self.sessions {
-            // Its first reply depends on the first request, not on the server.
+            // The first response depends on the first request, not on the server.
             session.replied = true;
         }
         let mut events = Vec::with_capacity(self.sessions.len());
@@ -169,7 +171,7 @@ impl UserLoop {
                 Ok(())
             }
             _ => {
-                // Idle: the server may close it without loss.
+                // The connection is idle: the server may close it without loss.
                 client.read_unasked(&mut self.buffer);
                 if client.state == State::Gone {
                     session.client = None;
@@ -196,7 +198,7 @@ impl UserLoop {
         self.next(index)
     }
 
-    /// The request in flight, or the next one, has failed with its connection.
+    /// Handles the failure of a connection, which fails the request in flight or the next one.
     fn fail(&mut self, index: usize, fault: Fault) -> Result<(), Lost> {
         let session = &mut self.sessions[index];
         session.client = None;
@@ -264,7 +266,8 @@ mod tests {
 
     const PAGE: &str = "HTTP/1.1 200 OK\r\nETag: \"1\"\r\nContent-Length: 4\r\n\r\npage";
 
-    /// Answers the requests of all connections by number, from 0. `None` closes instead.
+    /// Serves the requests of all connections with responses by number, from 0. `None` closes
+    /// instead.
     fn server(answer: fn(usize) -> Option<&'static str>) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -272,11 +275,11 @@ mod tests {
             let mut number = 0;
             for socket in listener.incoming() {
                 let mut socket = socket.expect("a connection");
-                // A request comes in one piece.
+                // A request arrives in one piece.
                 while socket.read(&mut [0; 1024]).is_ok_and(|length| length > 0) {
                     number += 1;
                     let Some(reply) = answer(number - 1) else { break };
-                    // In two parts, which the reader has to join.
+                    // Sent in two parts, which the reader has to join.
                     let (start, rest) = reply.split_at(20);
                     socket.write_all(start.as_bytes()).expect("sent");
                     socket.write_all(rest.as_bytes()).expect("sent");

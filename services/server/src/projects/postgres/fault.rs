@@ -10,17 +10,17 @@ use crate::projects::store::StoreError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Keep,
-    /// It is closed.
+    /// Close the connection.
     Discard,
-    /// All connections are closed: their server is no longer the one to use.
+    /// Close all connections, because their server is no longer the right one.
     DiscardAll,
 }
 
 /// Classifies an error (PostgreSQL, appendix A, "Error Codes").
 pub(super) fn judge(error: &Error) -> (StoreError, Fate) {
     let Some(code) = error.code() else {
-        // Not a reply of the server: the connection or its protocol failed. Errors in reading a row
-        // do not close it, but are our bugs.
+        // The error is not a response from the server: the connection or its protocol failed.
+        // Errors in reading a row do not close the connection, but are bugs in this program.
         let broken =
             error.is_closed() || error.source().is_some_and(|source| source.is::<std::io::Error>());
         return if broken {
@@ -30,17 +30,17 @@ pub(super) fn judge(error: &Error) -> (StoreError, Fate) {
         };
     };
     match code.code() {
-        // statement_timeout, or an operator's pg_cancel_backend; lock_timeout.
+        // Caused by statement_timeout, an operator's pg_cancel_backend, or lock_timeout.
         "57014" | "55P03" => (StoreError::TimedOut, Fate::Keep),
-        // Read-only: a standby that was the primary when we connected.
+        // The server is read-only: a standby that was the primary when this connection was opened.
         "25006" => (StoreError::Unavailable, Fate::DiscardAll),
         code => match &code[..2] {
-            // The server is shutting down or starting, or ends this session.
+            // The server is shutting down or starting, or it ends this session.
             "57" | "08" => (StoreError::Unavailable, Fate::Discard),
-            // Out of disk, memory or connections, a disk error, or a conflict with another
-            // transaction. Nothing was changed, and a retry may succeed.
+            // The server is out of disk, memory or connections, or there was a disk error or a
+            // conflict with another transaction. Nothing was changed, and a retry may succeed.
             "53" | "58" | "40" => (StoreError::Unavailable, Fate::Keep),
-            // The session does not have this statement: a pooler is in between.
+            // The session does not have this statement, because there is a pooler in between.
             "26" => (StoreError::Failed, Fate::Discard),
             _ => (StoreError::Failed, Fate::Keep),
         },

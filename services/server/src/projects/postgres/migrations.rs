@@ -9,15 +9,15 @@ use tokio_postgres::{Client, Error, GenericClient, Transaction};
 struct Migration {
     sql: &'static str,
     /// The oldest version of a build that works with the tables after this step. A step that only
-    /// adds works with older builds, so that a rollout can mix them.
+    /// adds to the tables works with older builds, so that a rollout can mix them.
     serves: i32,
 }
 
-/// The n-th creates version n of the tables. Released migrations never change.
+/// The n-th migration creates version n of the tables. Released migrations never change.
 const MIGRATIONS: &[Migration] =
     &[Migration { sql: include_str!("migrations/1-projects.sql"), serves: 1 }];
 
-/// The version of this build.
+/// The version of the tables that this build knows.
 const KNOWN: i32 = MIGRATIONS.len() as i32;
 
 /// Maximum time for all migrations, including the wait for other replicas.
@@ -26,7 +26,7 @@ const MIGRATING: Duration = Duration::from_secs(600);
 /// The key of the advisory lock for migrations: "corelane" in ASCII.
 const LOCK: i64 = 0x636f_7265_6c61_6e65;
 
-/// Why the tables cannot be used.
+/// The reason why the tables cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unfit {
     #[error(transparent)]
@@ -47,8 +47,8 @@ pub(super) enum Unfit {
     TooNew { found: i32, serves: i32 },
 }
 
-/// Checks that the tables match this build, and migrates them if that is enabled. Their version
-/// must be read within `limit`.
+/// Checks that the tables match this build, and migrates them if that is enabled. The version of
+/// the tables must be read within `limit`.
 pub(super) async fn prepare(
     client: &mut Client,
     migrate: bool,
@@ -71,8 +71,8 @@ pub(super) async fn prepare(
     }
 }
 
-/// The version of the tables, and the oldest compatible version of builds; 0 before the first
-/// migration.
+/// Reads the version of the tables, and the oldest version of a build that is compatible with them;
+/// 0 before the first migration.
 async fn version(client: &impl GenericClient) -> Result<(i32, i32), Error> {
     let table = "SELECT to_regclass('corelane_migrations') IS NOT NULL";
     if !client.query_typed_one(table, &[]).await?.try_get::<_, bool>(0)? {

@@ -1,9 +1,9 @@
 //! Projects in PostgreSQL: a pool of connections per lane, on the lane's event loop.
 //!
 //! The common pools (deadpool, bb8, sqlx) connect while a request waits. Here a separate task
-//! connects, so that a database that is down does not delay requests. Nothing is shared with other
-//! lanes. A connection runs one statement at a time, because pipelined statements wait for each
-//! other, for locks and for the disk.
+//! connects, so that an unavailable database does not delay requests. Lanes share nothing. A
+//! connection runs one statement at a time, because pipelined statements wait for each other, for
+//! locks and for the disk.
 
 mod fault;
 mod migrations;
@@ -40,7 +40,7 @@ pub(crate) struct Postgres {
 }
 
 impl Postgres {
-    /// Starts to connect. Called on the lane's thread, in its event loop.
+    /// Starts connecting. Called on the lane's thread, in its event loop.
     pub(crate) fn start(
         settings: &Arc<Settings>,
         dependency: Dependency,
@@ -64,7 +64,7 @@ impl Postgres {
         after: Option<Uuid>,
         limit: u32,
     ) -> Result<Vec<Project>, StoreError> {
-        // No project has the nil UUID, so all come after it.
+        // No project has the nil UUID, so all projects come after it.
         let after = after.unwrap_or_default();
         self.run(async |session| {
             let limit = i64::from(limit);
@@ -116,8 +116,8 @@ impl Postgres {
         .await
     }
 
-    /// Runs statements on a session of the pool, without retries: only the database knows whether a
-    /// save took place if its connection failed.
+    /// Runs statements on a session of the pool, without retries. If the connection fails, only the
+    /// database knows whether a save took place.
     async fn run<T>(
         &self,
         work: impl AsyncFnOnce(&Session) -> Result<T, Error>,
@@ -142,8 +142,8 @@ impl Postgres {
                         "the database could not run a statement"
                     );
                 }
-                // Counted, because it is as frequent as the load, or reported when the session
-                // ends.
+                // Counted, because such errors are as frequent as the load, or reported when the
+                // session ends.
                 _ => {}
             }
             match fate {
@@ -156,7 +156,7 @@ impl Postgres {
     }
 }
 
-/// Why a save changed nothing.
+/// Determines why a save changed nothing.
 async fn unchanged<T>(
     session: &Session,
     id: Uuid,

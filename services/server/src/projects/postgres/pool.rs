@@ -17,31 +17,32 @@ use super::settings::Settings;
 use crate::projects::metrics::Metrics;
 use crate::projects::store::StoreError;
 
-/// How much longer to wait for a statement than the server lets it run.
+/// Extra time to wait for a statement, beyond the time that the server lets it run.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// The sessions of a lane and the requests that wait for one, all on the lane's thread.
+/// The sessions of a lane and the requests that wait for a session, all on the lane's thread.
 #[derive(Debug)]
 pub(super) struct Pool {
-    /// Idle sessions; the last used one is at the end.
+    /// Idle sessions. The last used session is at the end.
     idle: RefCell<Vec<Rc<Session>>>,
-    /// All of them.
+    /// All open sessions.
     open: RefCell<Vec<Rc<Session>>>,
-    /// In the order of arrival.
+    /// Waiting requests, in the order of arrival.
     waiting: RefCell<VecDeque<oneshot::Sender<Lent>>>,
     queue: usize,
     wait: Duration,
     /// Maximum wait for a statement.
     pub(super) longest_statement: Duration,
-    /// No session is open and the database is known to be down, so requests do not wait.
+    /// Whether no session is open and the database is known to be down, so that requests do not
+    /// wait.
     down: Cell<bool>,
-    /// How often all sessions were discarded.
+    /// Number of times that all sessions were discarded.
     discards: Cell<u64>,
     dependency: Dependency,
     metrics: Arc<Metrics>,
     /// Notified when a session has ended.
     pub(super) ended: Notify,
-    /// A session has ended soon after it was opened.
+    /// Whether a session ended soon after it was opened.
     pub(super) ended_soon: Cell<bool>,
 }
 
@@ -64,7 +65,7 @@ impl Pool {
         }
     }
 
-    /// A session, perhaps after a wait.
+    /// Takes a session, possibly after a wait.
     pub(super) async fn take(self: &Rc<Self>) -> Result<Lent, StoreError> {
         let began = Instant::now();
         let taken = self.take_or_wait().await;
@@ -102,7 +103,7 @@ impl Pool {
     fn join_queue(&self) -> Result<oneshot::Receiver<Lent>, StoreError> {
         let mut waiting = self.waiting.borrow_mut();
         if waiting.len() >= self.queue {
-            // Some may have been dropped.
+            // Some requests may have been dropped.
             waiting.retain(|request| !request.is_closed());
         }
         if waiting.len() >= self.queue {
@@ -147,7 +148,7 @@ impl Pool {
         self.idle.borrow_mut().extend(lent.session.take());
     }
 
-    /// Removes a session that has ended, with the reason.
+    /// Removes a session that has ended. `reason` explains why.
     pub(super) fn remove(&self, session: &Rc<Session>, reason: String) {
         session.ended.set(true);
         let other = |other: &Rc<Session>| !Rc::ptr_eq(other, session);
@@ -169,8 +170,8 @@ impl Pool {
         self.waiting.take();
     }
 
-    /// How often all sessions were discarded. A session that was requested before may lead to the
-    /// old server.
+    /// Number of times that all sessions were discarded. A session that was requested earlier may
+    /// lead to the old server.
     pub(super) fn discards(&self) -> u64 {
         self.discards.get()
     }
@@ -184,17 +185,17 @@ impl Pool {
     }
 }
 
-/// A session in use by a request, returned when dropped.
+/// A session that a request uses, returned when dropped.
 #[derive(Debug)]
 pub(super) struct Lent {
     pool: Rc<Pool>,
     session: Option<Rc<Session>>,
-    /// A statement is running.
+    /// Whether a statement is running.
     busy: Cell<bool>,
 }
 
 impl Lent {
-    /// Runs statements. If the request is dropped before their end, the session is not reused until
+    /// Runs statements. If the request is dropped before they end, the session is not reused until
     /// then.
     pub(super) async fn during<T>(&self, statement: impl Future<Output = T>) -> T {
         let _in_use = Counted::new(&self.pool.metrics.in_use);
@@ -223,7 +224,7 @@ impl Drop for Lent {
     }
 }
 
-/// Counts in a gauge while it exists.
+/// Counts itself in a gauge for as long as it exists.
 struct Counted<'a>(&'a Gauge);
 
 impl<'a> Counted<'a> {

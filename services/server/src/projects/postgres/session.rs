@@ -16,7 +16,7 @@ use super::tls::{Stream, Tls};
 
 pub(super) type Connection = tokio_postgres::Connection<Socket, Stream>;
 
-/// The oldest tested PostgreSQL, as `server_version_num`.
+/// The oldest PostgreSQL version that is tested, as `server_version_num`.
 const OLDEST: i32 = 150_000;
 
 /// An open connection with its prepared statements.
@@ -24,7 +24,7 @@ const OLDEST: i32 = 150_000;
 pub(super) struct Session {
     pub(super) client: Client,
     pub(super) statements: Statements,
-    /// It has ended or is being closed, and must not be used.
+    /// Whether the session has ended or is being closed, and must not be used.
     pub(super) ended: Cell<bool>,
     order: RefCell<Option<Order>>,
     ordered: Notify,
@@ -33,9 +33,9 @@ pub(super) struct Session {
 /// A command for the connection's task.
 #[derive(Debug)]
 pub(super) enum Order {
-    /// A request was dropped during a statement: return the session when that has ended.
+    /// A request was dropped during a statement: return the session when the statement has ended.
     Settle,
-    /// Close the connection, and cancel the statement that runs on it.
+    /// Close the connection, and cancel the statement that is running on it.
     Discard(&'static str),
 }
 
@@ -50,7 +50,7 @@ impl Session {
         self.ordered.notify_one();
     }
 
-    /// The next order.
+    /// Waits for the next order.
     pub(super) async fn order(&self) -> Order {
         loop {
             if let Some(order) = self.order.borrow_mut().take() {
@@ -92,7 +92,7 @@ impl Statements {
                     &types[..2],
                 )
                 .await?,
-            // Without an expected version any version matches.
+            // Without an expected version, any version matches.
             replace: client
                 .prepare_typed(
                     "UPDATE projects SET document = $2, version = version + 1, updated = now()
@@ -145,7 +145,7 @@ async fn open_on(
     };
     let (mut client, mut connection) =
         timeout(settings.connect_timeout, greeting).await.map_err(slow)??;
-    // With a separate limit, because other replicas may be migrating.
+    // Has a separate limit, because other replicas may be migrating.
     let tables = async {
         let limit = settings.connect_timeout;
         let prepared = migrations::prepare(&mut client, settings.migrate, limit).await;
@@ -181,13 +181,13 @@ async fn driven<T>(
     }
 }
 
-/// Why a connection ended.
+/// The reason why a connection ended.
 pub(super) fn why(ended: Result<(), Error>) -> String {
     ended.map_or_else(|error| describe(&error), |()| "the connection was closed".to_owned())
 }
 
-/// Sets what saves and timeouts depend on, independently of the defaults of role and database, and
-/// checks the server.
+/// Sets the parameters on which saves and timeouts depend, independently of the defaults of role
+/// and database, and checks the server.
 async fn set_up(client: &mut Client, statement_timeout: Duration) -> Result<(), String> {
     // Only `remote_apply` is stronger than `on` (PostgreSQL, "Write Ahead Log Settings").
     const SET_UP: &str = "

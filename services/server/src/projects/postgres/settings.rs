@@ -13,27 +13,27 @@ use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use super::tls::Tls;
 use crate::config::Config;
 
-/// An idle connection is probed after this time; three unanswered probes end it (tcp(7)).
+/// Idle time after which a connection is probed. Three unanswered probes end it (tcp(7)).
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEPALIVE_RETRIES: u32 = 3;
 
-/// Maximum time in which the server's host acknowledges nothing that was sent (tcp(7)).
+/// Maximum time for which the server's host may leave sent data unacknowledged (tcp(7)).
 const UNACKNOWLEDGED: Duration = Duration::from_secs(15);
 
 /// The connection settings, without secrets.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// One for each host of the URL, tried in this order.
+    /// One URL for each host, tried in this order.
     pub(super) hosts: Vec<Url>,
     password_file: Option<PathBuf>,
     ca_file: Option<PathBuf>,
-    /// Connections per lane, of which its slow lane has one.
+    /// Connections per lane, including the one of its slow lane.
     pub(super) connections: usize,
     /// Maximum operations of a lane that wait for a connection, and for how long.
     pub(super) queue: usize,
     pub(super) wait: Duration,
-    /// Per host.
+    /// Time limit for connecting to one host.
     pub(super) connect_timeout: Duration,
     pub(super) statement_timeout: Duration,
     /// Whether migrations are enabled.
@@ -54,8 +54,8 @@ impl fmt::Debug for Credentials {
 }
 
 impl Settings {
-    /// The settings of one instance of the service. Operations wait and do not compute, so a slow lane
-    /// needs few connections.
+    /// The settings of one instance of the service. Operations wait and do not compute, so a slow
+    /// lane needs few connections.
     pub(crate) fn share_of(self: &Arc<Self>, lane: &Lane) -> Arc<Self> {
         let connections = match (lane.is_slow(), lane.instances() > lane.lanes()) {
             (true, _) => 1,
@@ -65,7 +65,7 @@ impl Settings {
         Arc::new(Settings { connections, ..(**self).clone() })
     }
 
-    /// Checks the configuration. The error says what to change and never contains the URL.
+    /// Checks the configuration. The error explains what to change and never contains the URL.
     pub(crate) fn new(config: &Config, replica: &str) -> Result<Self, String> {
         let mut url = parse(&config.database_url)?;
         if config.database_ca_file.is_some() {
@@ -154,7 +154,8 @@ fn parse(url: &str) -> Result<Url, String> {
     Ok(parsed)
 }
 
-/// The URL with one of its hosts, so that a host that hangs does not use up the time of the others.
+/// Returns the URL with only one of its hosts, so that a host that hangs does not use up the time
+/// of the others.
 fn only(url: &Url, index: usize) -> Url {
     let mut one = Url::new();
     match &url.get_hosts()[index] {

@@ -12,12 +12,12 @@ use super::session::{Connection, Order, Session, open, why};
 use super::settings::Settings;
 use super::tls::Tls;
 
-/// Pauses between attempts to connect, doubled each time from the first to the last. Each is
-/// shortened at random by up to a half, so that lanes and replicas do not connect together.
+/// Pauses between attempts to connect, doubled each time from the first to the last. Each pause is
+/// shortened at random by up to a half, so that lanes and replicas do not connect at the same time.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LAST_PAUSE: Duration = Duration::from_secs(5);
 
-/// A session that lasted less was useless: a proxy without a server may close it like this.
+/// A session that ends sooner was useless: a proxy without a server may close it like this.
 const SOON: Duration = Duration::from_secs(1);
 
 /// Keeps the configured number of sessions open.
@@ -36,7 +36,8 @@ pub(super) async fn supervise(pool: Rc<Pool>, settings: Arc<Settings>) {
         }
         let discards = pool.discards();
         match open(&settings).await {
-            // Requested before all were discarded: its server may no longer be writable.
+            // The session was requested before all were discarded: its server may no longer be
+            // writable.
             Ok(_) if pool.discards() != discards => {}
             Ok((session, connection, tls)) => {
                 warned.clear();
@@ -95,7 +96,7 @@ async fn mind(pool: Rc<Pool>, session: Rc<Session>, mut connection: Connection, 
         if let Order::Discard(reason) = order {
             break (reason.to_owned(), true);
         }
-        // Answered after the abandoned statement, which statement_timeout limits.
+        // The response comes after the abandoned statement, which statement_timeout limits.
         tokio::select! {
             ended = &mut connection => break (why(ended), false),
             settled = timeout(pool.longest_statement, session.client.check_connection()) => {
@@ -112,7 +113,7 @@ async fn mind(pool: Rc<Pool>, session: Rc<Session>, mut connection: Connection, 
     pool.remove(&session, reason);
     drop(connection);
     if running {
-        // On another connection, which a server that hangs does not answer either.
+        // Sent on another connection. A server that hangs does not respond there either.
         let cancel = session.client.cancel_token();
         let _ = timeout(LAST_PAUSE, cancel.cancel_query(tls)).await;
     }

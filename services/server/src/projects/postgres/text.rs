@@ -1,5 +1,6 @@
-//! Text as bytes. A document is valid UTF-8 because it was parsed as JSON, and each session sets
-//! UTF-8 as its encoding. Validating it again for each statement would take longer than sending it.
+//! Passes text as bytes. A document is valid UTF-8 because it was parsed as JSON, and each session
+//! sets UTF-8 as its encoding. Validating it again for each statement would take longer than
+//! sending it.
 
 use std::error::Error;
 

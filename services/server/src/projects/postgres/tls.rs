@@ -30,7 +30,7 @@ impl fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// Requires a certificate of one of these authorities for the host's name.
+    /// Requires a certificate from one of these authorities for the host's name.
     pub(super) fn verifying(pem: &[u8]) -> Result<Self, String> {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(pem) {
@@ -82,7 +82,7 @@ impl MakeTlsConnect<Socket> for Tls {
     }
 }
 
-/// A handshake with the name that the certificate must have.
+/// A handshake, with the name that the certificate must have.
 pub(super) struct Handshake {
     connector: TlsConnector,
     name: ServerName<'static>,
@@ -140,7 +140,7 @@ impl AsyncWrite for Stream {
     }
 }
 
-/// Accepts any certificate, like `sslmode=require` of libpq without authorities.
+/// Accepts any certificate, like libpq's `sslmode=require` without authorities.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 
@@ -181,19 +181,20 @@ impl ServerCertVerifier for AnyCertificate {
     }
 }
 
-/// Proof that the password was checked on the connection that TLS protects. With SCRAM-SHA-256-PLUS
-/// (RFC 7677) a server in the middle is detected even without verified certificates.
+/// Proves that the password was checked on the connection that TLS protects. With
+/// SCRAM-SHA-256-PLUS (RFC 7677) a server in the middle is detected even without verified
+/// certificates.
 ///
-/// The binding `tls-server-end-point` (RFC 5929 section 4.1): the hash of the certificate, by the
-/// hash function of its signature.
+/// The binding is `tls-server-end-point` (RFC 5929 section 4.1): a hash of the certificate, with
+/// the hash function of its signature.
 fn end_point(certificate: &CertificateDer<'_>) -> Option<Vec<u8>> {
     let parsed = Certificate::from_der(certificate).ok()?;
     let algorithm = algorithm(&parsed.signature_algorithm().oid.to_string())?;
     Some(digest(algorithm, certificate).as_ref().to_vec())
 }
 
-/// By object identifier (RFC 4055, RFC 5758). MD5 and SHA-1 count as SHA-256. Signatures without a
-/// separate hash function, such as Ed25519, have no binding.
+/// Finds the hash function by object identifier (RFC 4055, RFC 5758). MD5 and SHA-1 are replaced by
+/// SHA-256. Signatures without a separate hash function, such as Ed25519, have no binding.
 fn algorithm(signature: &str) -> Option<&'static Algorithm> {
     match signature {
         "1.2.840.113549.1.1.4"

@@ -9,11 +9,12 @@ use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
 use super::fault::Fault;
 
-/// Each migrates the schema from the previous version, counted from 1. Replicas of two versions may
-/// share a file during a rollout, so a migration must keep what the previous program uses.
+/// Migrations, each of which migrates the schema from the previous version, counted from 1.
+/// Replicas of two versions may share a file during a rollout, so a migration must keep everything
+/// that the previous program uses.
 const MIGRATIONS: [&str; 1] = [include_str!("migrations/1.sql")];
 
-/// Marks the file as ours ("CRLN") in its header.
+/// Marks the file as belonging to this program ("CRLN") in its header.
 const APPLICATION_ID: i32 = 0x4352_4c4e;
 
 /// Interval between attempts to lock. SQLite's busy handler increases its waits, which makes the
@@ -36,7 +37,7 @@ pub(super) struct Opened {
 
 impl Opened {
     /// Copies the log into the database and empties it. Returns whether no reader prevented that.
-    /// Writers are blocked meanwhile, so its time limit is short.
+    /// Writers are blocked in the meantime, so its time limit is short.
     pub(super) fn cut_log(&mut self, file: &File) -> rusqlite::Result<bool> {
         self.connection.busy_handler(Some(wait_at_most(20 * RETRY)))?;
         let busy = self
@@ -95,7 +96,7 @@ impl File {
         Ok(Opened { connection, identity })
     }
 
-    /// In this mode readers do not block the writer (sqlite.org/wal.html).
+    /// Enters WAL mode, in which readers do not block the writer (sqlite.org/wal.html).
     fn enter_wal(&self, connection: &Connection) -> Result<(), Fault> {
         let began = Instant::now();
         loop {
@@ -121,8 +122,8 @@ impl File {
         self.path.metadata().map(|file| (file.dev(), file.ino()))
     }
 
-    /// Whether the path still names the open file. Data written to a removed or replaced file is
-    /// lost with its last descriptor.
+    /// Checks that the path still names the open file. Data written to a removed or replaced file
+    /// is lost with its last descriptor.
     pub(super) fn check_kept(&self, opened: &Opened) -> Result<(), Fault> {
         match self.identity() {
             Ok(identity) if identity == opened.identity => Ok(()),
@@ -162,7 +163,7 @@ struct Header {
 }
 
 impl Header {
-    /// Read in one transaction, because another process may be creating the file.
+    /// Reads the header in one transaction, because another process may be creating the file.
     fn read_at_once(connection: &mut Connection) -> rusqlite::Result<Self> {
         let moment = Transaction::new(connection, TransactionBehavior::Deferred)?;
         Header::read(&moment)
@@ -199,8 +200,8 @@ impl Header {
     }
 }
 
-/// Migrates the schema in one transaction that takes the write lock first, so that one of several
-/// processes does it and the others wait.
+/// Migrates the schema in one transaction that takes the write lock first. If there are several
+/// processes, one migrates and the others wait.
 fn migrate(connection: &mut Connection, create: bool) -> Result<(), Fault> {
     let transaction = Transaction::new(connection, TransactionBehavior::Immediate)?;
     let header = Header::read(&transaction)?;
@@ -217,7 +218,7 @@ fn migrate(connection: &mut Connection, create: bool) -> Result<(), Fault> {
     Ok(transaction.commit()?)
 }
 
-/// Writes the header without changes, to check whether writes succeed.
+/// Writes the header without changes, to check whether writing works.
 pub(super) fn touch(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     transaction.pragma_update(None, "user_version", MIGRATIONS.len() as i32)
 }

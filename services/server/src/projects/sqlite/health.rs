@@ -8,7 +8,7 @@ use corelane::{Dependency, ServerHandle};
 use super::fault::Fault;
 use crate::projects::store::StoreError;
 
-/// The kind of access: a full disk, for instance, affects only writes.
+/// The kind of access. A full disk, for instance, affects only writes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Access {
     Read,
@@ -21,7 +21,7 @@ pub(super) struct Health {
     path: PathBuf,
     read: View,
     write: View,
-    /// Separate from both, because access to other pages still works.
+    /// Tracked separately from both, because access to other pages still works.
     damage: View,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Health {
 #[derive(Debug)]
 struct View {
     dependency: Dependency,
-    /// Avoids the dependency's lock for ordinary requests.
+    /// A flag with which ordinary requests avoid the dependency's lock.
     down: AtomicBool,
 }
 
@@ -41,8 +41,8 @@ impl View {
         }
     }
 
-    /// In the reverse order of `up`. If the dependency was marked down last, the flag is set after
-    /// that, so the next success marks it up.
+    /// Works in the reverse order of `up`. If the dependency was marked down last, the flag is set
+    /// after that, so the next success marks it up.
     fn down(&self, reason: String) {
         self.dependency.down(reason);
         self.down.store(true, Relaxed);
@@ -73,7 +73,7 @@ impl Health {
         self.damage.up();
     }
 
-    /// Records a failure. Returns the error of the request.
+    /// Records a failure. Returns the error for the request.
     pub(super) fn failed(&self, access: Access, fault: &Fault) -> StoreError {
         let tells = fault.tells();
         match tells {
@@ -84,7 +84,7 @@ impl Health {
             StoreError::Failed => {
                 tracing::error!(path = %self.path.display(), error = %fault, "a statement failed");
             }
-            // Counted, because it is as frequent as the load.
+            // Counted, because such errors are as frequent as the load.
             StoreError::TimedOut | StoreError::Locked | StoreError::Exhausted => {}
         }
         tells

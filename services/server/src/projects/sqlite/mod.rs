@@ -1,5 +1,5 @@
-//! Projects in an SQLite file: one writer thread for each process, readers for each lane. Several
-//! processes of one machine may share the file.
+//! Projects in an SQLite file: one writer thread per process, and readers per lane. Several
+//! processes on one machine may share the file.
 
 mod fault;
 mod file;
@@ -33,7 +33,7 @@ use writer::Writer;
 /// readers.
 const LOG_LIMIT: u64 = 16 << 20;
 
-/// Settings of the database.
+/// The settings of the database.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) path: PathBuf,
@@ -55,13 +55,14 @@ pub(crate) struct Database {
     health: Arc<Health>,
     metrics: Arc<Metrics>,
     changes: mpsc::Sender<Box<dyn Job>>,
-    /// Signals that the writer has closed the file. In a mutex only because lanes share this type.
+    /// Signals that the writer has closed the file. The mutex is needed only because lanes share
+    /// this type.
     ended: Mutex<mpsc::Receiver<()>>,
 }
 
 impl Database {
     /// Opens or creates the file, and starts the writer. If the file is temporarily unusable, the
-    /// dependency `database` is down until then.
+    /// dependency `database` is down until it can be opened.
     ///
     /// # Errors
     ///
@@ -106,7 +107,7 @@ impl Database {
         Ok(Database { settings, file, health, metrics, changes, ended: Mutex::new(ended) })
     }
 
-    /// The database for a lane.
+    /// Returns the database for a lane.
     pub(crate) fn lane(&self) -> Sqlite {
         let (file, health) = (self.file.clone(), Arc::clone(&self.health));
         let metrics = Arc::clone(&self.metrics);
@@ -120,7 +121,7 @@ impl Database {
     }
 
     /// Waits until queued changes are committed and the file is closed. Called when no lane is
-    /// left. An operation without a reply did not report success, so the wait is limited.
+    /// left. An operation without a response did not report success, so the wait is limited.
     pub(crate) fn close(self) {
         let Database { settings, changes, ended, .. } = self;
         drop(changes);
@@ -181,7 +182,7 @@ impl Sqlite {
         self.change(0, move |connection| statements::delete(connection, id, expected)).await
     }
 
-    /// Sends a change to the writer. It is durable when this returns.
+    /// Sends a change to the writer. The change is durable when this returns.
     async fn change<T: Send + 'static>(
         &self,
         bytes: usize,

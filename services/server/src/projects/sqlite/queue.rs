@@ -1,4 +1,4 @@
-//! What waits: the changes for the writer, and the limit of a lane's waiting operations.
+//! Queues: the changes for the writer, and the limit for a lane's waiting operations.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -19,10 +19,10 @@ pub(super) trait Job: Send {
     /// Whether its request was dropped or has waited too long.
     fn is_late(&self, patience: Duration) -> bool;
 
-    /// Bytes that it adds to the transaction.
+    /// Number of bytes that the change adds to the transaction.
     fn bytes(&self) -> usize;
 
-    /// Replies: with the result if it is durable, otherwise with an error.
+    /// Responses: with the result if it is durable, otherwise with an error.
     fn answer(self: Box<Self>, fate: Result<(), StoreError>);
 }
 
@@ -87,7 +87,7 @@ impl Line {
 
     /// Takes a place in the queue, if it is not full.
     pub(super) fn enter(&self) -> Result<Place, StoreError> {
-        // Only the lane adds to it.
+        // Only the lane adds to the queue.
         if self.waiting.load(Relaxed) >= self.most {
             return Err(StoreError::Exhausted);
         }

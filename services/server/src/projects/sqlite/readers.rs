@@ -25,7 +25,7 @@ pub(super) struct Readers {
     metrics: Arc<Metrics>,
 }
 
-/// Shared by the lane's blocking threads only.
+/// The idle connections, which only the lane's blocking threads share.
 #[derive(Debug)]
 struct Pool {
     file: File,
@@ -58,7 +58,7 @@ impl Readers {
         Readers { pool, turns, wait: settings.wait, line, metrics }
     }
 
-    /// Runs a read with a connection, on a blocking thread.
+    /// Runs a read on a blocking thread, with one of the connections.
     pub(super) async fn read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
@@ -68,7 +68,7 @@ impl Readers {
         let patience = pool.file.patience;
         let read = corelane::blocking(move || {
             let outcome = pool.run(work);
-            // Released after the connection is back.
+            // Released after the connection has been returned.
             drop(turn);
             outcome
         });
@@ -114,12 +114,12 @@ impl Pool {
                 self.health.works(Access::Read);
                 Ok(read)
             }
-            // Its connection is closed.
+            // The connection is closed.
             Err(fault) => Err(self.health.failed(Access::Read, &fault)),
         }
     }
 
-    /// An idle connection, or a new one.
+    /// Takes an idle connection, or opens a new one.
     fn connection(&self) -> Result<Opened, Fault> {
         let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         while let Some(opened) = idle() {

@@ -1,7 +1,7 @@
 //! The statements for the table of projects.
 //!
-//! Each change is one statement, so that SQLite rolls back only this one if it fails, and the
-//! transaction continues (sqlite.org/lang_conflict.html, ABORT).
+//! Each change is one statement. If the statement fails, SQLite rolls back only that change, and
+//! the transaction continues (sqlite.org/lang_conflict.html, ABORT).
 
 use std::time::{Duration, SystemTime};
 
@@ -26,7 +26,7 @@ pub(super) fn list(
     after: Option<Uuid>,
     limit: u32,
 ) -> Result<Vec<Project>> {
-    // No project has the nil id, which is below all others.
+    // No project has the nil id, which precedes all others.
     let after = after.unwrap_or_default();
     connection
         .prepare_cached(
@@ -85,7 +85,7 @@ pub(super) fn delete(
     if deleted == 1 { Ok(Changed::Done(())) } else { unchanged(connection, id) }
 }
 
-/// Why a change found no row.
+/// Determines why a change found no row.
 fn unchanged<T>(connection: &Connection, id: Uuid) -> Result<Changed<T>> {
     let version = connection
         .prepare_cached("SELECT version FROM projects WHERE id = ?1")?

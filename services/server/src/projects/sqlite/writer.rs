@@ -15,18 +15,18 @@ use super::queue::Job;
 use crate::projects::metrics::Metrics;
 use crate::projects::store::StoreError;
 
-/// Maximum changes and bytes of a transaction. The first change of a group waits for the last, and
-/// larger groups would hardly reduce each change's share of an fsync. SQLite keeps uncommitted data
-/// in a page cache of 2 MB, and writes the rest to the log twice.
+/// Maximum number of changes, and of bytes, in a transaction. The first change of a group waits for
+/// the last, and larger groups would hardly reduce each change's share of an fsync. SQLite keeps
+/// uncommitted data in a page cache of 2 MB, and writes the rest to the log twice.
 const GROUP: usize = 256;
 const GROUP_BYTES: usize = 1 << 20;
 
-/// Interval at which an idle writer checks that the file exists, an unusable one is retried, and a
-/// long log may be truncated.
+/// Interval at which an idle writer checks that the file exists, retries an unusable file, and may
+/// truncate a long log.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Minimum time between checks of a damaged file, also as a multiple of their duration. A check
-/// reads the whole file, and changes wait for it.
+/// Minimum time between checks of a damaged file, also as a multiple of the duration of a check. A
+/// check reads the whole file, and changes wait for it.
 const CHECK: Duration = Duration::from_secs(10);
 const CHECK_SHARE: u32 = 10;
 
@@ -35,15 +35,15 @@ pub(super) struct Writer {
     pub(super) health: Arc<Health>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) opened: Option<Opened>,
-    /// Whether the file was open before. If it has disappeared since, an empty one must not replace
-    /// it.
+    /// Whether the file was open earlier. If it has disappeared since then, an empty file must not
+    /// replace it.
     pub(super) existed: bool,
-    /// When a long log may be truncated again, and whether a reader prevented that the last time.
+    /// When a long log may be truncated again, and whether a reader prevented the last attempt.
     pub(super) next_cut: Instant,
     pub(super) log_is_held: bool,
     /// When a damaged file may be checked again.
     pub(super) next_check: Instant,
-    /// Whether another process kept the lock for too long, the last time.
+    /// Whether another process kept the lock for too long at the last attempt.
     pub(super) locked: bool,
 }
 
@@ -60,7 +60,7 @@ impl Writer {
         }
     }
 
-    /// Commits a change with all that wait after it, and replies to them.
+    /// Commits a change with all that wait after it, and answers to them.
     fn commit(&mut self, first: Box<dyn Job>, jobs: &Receiver<Box<dyn Job>>) {
         if first.is_late(self.file.patience) {
             return first.answer(Err(self.late()));
@@ -90,13 +90,14 @@ impl Writer {
         self.cut_log();
     }
 
-    /// Why a change had to wait for too long: changes queue while the writer waits for the lock.
+    /// The reason why a change had to wait for too long: changes queue while the writer waits for
+    /// the lock.
     fn late(&self) -> StoreError {
         if self.locked { StoreError::Locked } else { StoreError::TimedOut }
     }
 
-    /// Commits the changes of a group. A change that fails alone is not an error here, but the last
-    /// such fault is reported.
+    /// Commits the changes of a group. A single change that fails is not an error here, but the
+    /// last such fault is reported.
     fn transact(
         &mut self,
         group: &mut Vec<Box<dyn Job>>,
@@ -104,7 +105,7 @@ impl Writer {
     ) -> Result<Option<Fault>, Fault> {
         let (patience, late) = (self.file.patience, self.late());
         let opened = self.open()?;
-        // Waits for writers in other processes. Changes that arrive meanwhile join the group.
+        // Waits for writers in other processes. Changes that arrive in the meantime join the group.
         let transaction = Transaction::new(&mut opened.connection, TransactionBehavior::Immediate)?;
         let (mut ran, mut bytes, mut failed) = (0, 0, None);
         while ran < group.len() {
@@ -141,12 +142,12 @@ impl Writer {
         Ok(self.opened.insert(opened))
     }
 
-    /// An acknowledged change must be in the file that a restart opens.
+    /// Checks the file, because an acknowledged change must be in the file that a restart opens.
     fn check_kept(&self) -> Result<(), Fault> {
         self.opened.as_ref().map_or(Ok(()), |opened| self.file.check_kept(opened))
     }
 
-    /// Detects a missing file, and one that is usable again.
+    /// Detects a missing file, and a file that is usable again.
     fn look(&mut self) {
         if let Err(fault) = self.check_kept() {
             self.health.failed(Access::Write, &fault);
@@ -161,7 +162,8 @@ impl Writer {
                 self.health.works(Access::Read);
             }
             Err(fault) => {
-                // Also after a disk error: a volume that was mounted again has no open files.
+                // This also happens after a disk error: a volume that was mounted again has no open
+                // files.
                 if self.health.failed(Access::Write, &fault) == StoreError::Unavailable {
                     self.opened = None;
                 }
@@ -169,7 +171,7 @@ impl Writer {
         }
     }
 
-    /// Only a check of the whole file shows that it is no longer damaged.
+    /// Checks the whole file, because only that shows that it is no longer damaged.
     fn check_damage(&mut self) {
         if !self.health.is_damaged() || self.next_check > Instant::now() {
             return;
@@ -192,9 +194,10 @@ impl Writer {
         self.check_kept()
     }
 
-    /// SQLite copies the log into the database every 1,000 pages, at the end of a COMMIT. It
-    /// restarts the log only if no connection reads from it
-    /// (sqlite.org/wal.html#avoiding_excessively_large_wal_files). Otherwise this waits for that.
+    /// Truncates a long log. SQLite copies the log into the database every 1,000 pages, at the end
+    /// of a COMMIT. It restarts the log only if no connection reads from it
+    /// (sqlite.org/wal.html#avoiding_excessively_large_wal_files). Otherwise this waits for such a
+    /// moment.
     fn cut_log(&mut self) {
         let Some(opened) = &mut self.opened else { return };
         if self.next_cut > Instant::now() || self.file.log_length() <= LOG_LIMIT {
