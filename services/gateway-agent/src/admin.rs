@@ -17,7 +17,7 @@ const ANSWER: Duration = Duration::from_secs(5);
 /// Pause before an unanswered request is sent again.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Why a request to the admin interface failed.
+/// The reason why a request to the admin interface failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AdminError {
     #[error("{0}")]
@@ -35,7 +35,7 @@ pub(crate) struct Admin {
 }
 
 impl Admin {
-    /// Repeats a POST until there is a reply or the time is up.
+    /// Retries a POST until there is a response or the time is up.
     pub(crate) async fn post(&self, path: &str, until: Instant) -> Result<(), AdminError> {
         loop {
             let error = match self.ask(Method::POST, path, until).await {
@@ -50,7 +50,7 @@ impl Admin {
         }
     }
 
-    /// The values of those named statistics that Envoy has.
+    /// The values of the named statistics, as far as Envoy has them.
     pub(crate) async fn statistics(
         &self,
         names: &[String],
@@ -60,7 +60,7 @@ impl Admin {
         Ok(found.filter_map(|(name, text)| Some((name, text.parse().ok()?))).collect())
     }
 
-    /// The same as text, for statistics that are not all numbers.
+    /// Like [`Admin::statistics`], but as text, for statistics that are not all numbers.
     pub(crate) async fn texts(
         &self,
         names: &[String],
@@ -74,7 +74,7 @@ impl Admin {
         Ok(pairs.map(|(name, text)| (name.to_owned(), text.trim_matches('"').to_owned())).collect())
     }
 
-    /// The error of an answer that did not come.
+    /// The error for a response that did not arrive.
     pub(crate) fn silent(&self) -> AdminError {
         AdminError::Silent(self.address)
     }

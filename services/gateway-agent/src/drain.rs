@@ -11,11 +11,11 @@ use crate::settings::Drain;
 /// Interval between reads of the statistics.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How long a read may continue after the deadline: what it finds decides how the drain ended. The chart's
-/// `shutdown.margin` leaves more time than that.
+/// How long a read may continue after the deadline. Its result decides how the drain is reported.
+/// The chart's `shutdown.margin` leaves more time than this.
 const LATE: Duration = Duration::from_secs(1);
 
-/// What Envoy still serves.
+/// The connections and requests that Envoy still serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Left {
     connections: u64,
@@ -29,7 +29,8 @@ pub(crate) async fn drain(settings: &Drain) -> Result<(), AdminError> {
     let began = Instant::now();
     let deadline = began + settings.deadline;
 
-    // From here on /ready fails, and every reply has `Connection: close`, or GOAWAY over HTTP/2.
+    // From now on /ready fails, and every response carries `Connection: close`, or GOAWAY over
+    // HTTP/2.
     admin.post("/healthcheck/fail", deadline).await?;
     // Envoy's own drain does the same. Without `skip_exit` it would close its listeners at
     // --drain-time-s, while Services may still send connections here.
@@ -41,7 +42,7 @@ pub(crate) async fn drain(settings: &Drain) -> Result<(), AdminError> {
     let (after_ms, connections, requests) = figures(began, last);
     info!(after_ms, connections, requests, "drain: settled");
 
-    // Leaves time for the reply to the last read.
+    // Leaves time for the response to the last read.
     while last.is_none_or(|left| left.connections > 0) && Instant::now() + 2 * LOOK < deadline {
         sleep(LOOK).await;
         last = left(&admin, settings, deadline + LATE).await;
@@ -55,13 +56,14 @@ pub(crate) async fn drain(settings: &Drain) -> Result<(), AdminError> {
     Ok(())
 }
 
-/// Fields of log lines: the elapsed time, and what is left, if known.
+/// Fields of log lines: the elapsed time, and the remaining connections and requests, if known.
 fn figures(began: Instant, left: Option<Left>) -> (u64, Option<u64>, Option<u64>) {
     let after_ms = began.elapsed().as_millis() as u64;
     (after_ms, left.map(|it| it.connections), left.map(|it| it.requests))
 }
 
-/// What is left on all listeners; `None` if the statistics of one are missing.
+/// The remaining connections and requests on all listeners; `None` if the statistics of a listener
+/// are missing.
 async fn left(admin: &Admin, settings: &Drain, until: Instant) -> Option<Left> {
     let connections = |listener| format!("listener.{listener}.downstream_cx_active");
     let requests = |listener| format!("http.{listener}.downstream_rq_active");

@@ -1,4 +1,4 @@
-//! The agent of an Envoy: keeps its files up to date, and answers probes and scrapes.
+//! The agent of an Envoy: keeps its files up to date, and serves probes and scrapes.
 
 use std::future::pending;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ use crate::route_objects::RouteObjects;
 use crate::routes::{Applier, Source, Status};
 use crate::settings::Endpoints;
 
-/// Why the agent cannot start.
+/// The reason why the agent cannot start.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KeepError {
     #[error("{0}")]
@@ -68,7 +68,7 @@ pub(crate) async fn keep(settings: &Endpoints) -> Result<(), KeepError> {
     Ok(())
 }
 
-/// The reply to a GET of this path.
+/// The response to a GET for this path.
 fn answer(path: &str, known: &Known, routes: Option<&Status>) -> Answer {
     match path {
         "/healthz" => text(StatusCode::OK, "ok\n".to_owned()),
@@ -88,7 +88,7 @@ fn answer(path: &str, known: &Known, routes: Option<&Status>) -> Answer {
     }
 }
 
-/// A line for each thing that Envoy lacks to start.
+/// Lists, one per line, the files that Envoy lacks to start.
 fn missing(known: &Known, routes: Option<&Status>) -> String {
     let cause = routes.and_then(Status::missing);
     let routes = cause.map(|cause| format!("no routes: {cause}\n")).unwrap_or_default();

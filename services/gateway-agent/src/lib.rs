@@ -1,11 +1,11 @@
 //! Sidecar of Envoy in a gateway pod.
 //!
-//! `gateway-agent endpoints` runs in the pod of Envoy and writes its endpoints files from the EndpointSlices of
-//! Services, without an xDS server. With `--routes`, it also writes Envoy's clusters and routes, with
-//! `--gateway` those of HTTPRoute and GRPCRoute objects, too.
+//! `gateway-agent endpoints` runs in Envoy's pod and writes its endpoint files from the
+//! EndpointSlices of Services, without an xDS server. With `--routes`, it also writes Envoy's
+//! clusters and routes. With `--gateway`, it adds those of HTTPRoute and GRPCRoute objects.
 //!
-//! `gateway-agent drain` is the `preStop` hook of the pod. Envoy exits on SIGTERM at once and cuts requests
-//! in flight, so clients must leave before.
+//! `gateway-agent drain` is the pod's `preStop` hook. Envoy exits immediately on SIGTERM and cuts
+//! requests in flight, so clients must leave first.
 
 mod admin;
 mod drain;

@@ -12,7 +12,7 @@ use corelane_service::flags::{self, allowed};
 use corelane_service::log::Format;
 use corelane_service::value;
 
-/// Environment variables with this prefix are settings.
+/// Prefix of the environment variables that are settings.
 const PREFIX: &str = "GATEWAY_AGENT_";
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
@@ -150,24 +150,25 @@ pub(crate) struct Objects {
 /// An object by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ObjectName {
-    /// `None`: the namespace of the pod or of the kubeconfig.
+    /// The namespace; `None` means that of the pod or of the kubeconfig.
     pub(crate) namespace: Option<String>,
     pub(crate) name: String,
 }
 
-/// The port of health checks by default, if the Service has it.
+/// The default port of health checks, if the Service has it.
 pub(crate) const HEALTH: &str = "admin";
 
-/// A Service, and the cluster of Envoy that sends requests to its endpoints.
+/// A Service, and the Envoy cluster that sends requests to its endpoints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Service {
     pub(crate) cluster: String,
-    /// `None`: the namespace of the pod or of the kubeconfig.
+    /// The namespace; `None` means that of the pod or of the kubeconfig.
     pub(crate) namespace: Option<String>,
     pub(crate) name: String,
     /// The port of requests.
     pub(crate) port: Port,
-    /// The port of health checks. `None`: the port `admin` if there is one, otherwise that of requests.
+    /// The port of health checks. `None`: the port `admin` if there is one, otherwise the port of
+    /// requests.
     pub(crate) health_port: Option<Port>,
 }
 
@@ -201,13 +202,13 @@ pub(crate) fn read() -> Result<Settings, ExitCode> {
     Ok(settings)
 }
 
-/// The first cluster that is given twice.
+/// The first cluster that is specified twice.
 fn twice(services: &[Service]) -> Option<&str> {
     let mut seen = HashSet::new();
     services.iter().map(|it| it.cluster.as_str()).find(|cluster| !seen.insert(*cluster))
 }
 
-/// A name that can be part of a statistic, and needs no escape in a regular expression.
+/// Parses a name that can be part of a statistic and needs no escape in a regular expression.
 fn listener(text: &str) -> Result<String, &'static str> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
     match !text.is_empty() && text.chars().all(plain) {
@@ -221,7 +222,7 @@ fn listener(text: &str) -> Result<String, &'static str> {
 pub(crate) enum Port {
     Name(String),
     Number(u16),
-    /// The only one, which needs no name.
+    /// The only port, which needs no name.
     Only,
 }
 
@@ -235,7 +236,7 @@ impl Display for Port {
     }
 }
 
-/// `[NAMESPACE/]NAME`.
+/// Parses `[NAMESPACE/]NAME`.
 fn object(text: &str) -> Result<ObjectName, String> {
     let part = |of: &'static str| move |allowed: &str| format!("{of}: {allowed}");
     let (namespace, rest) = namespaced(text);
@@ -252,7 +253,7 @@ fn namespaced(text: &str) -> (Option<&str>, &str) {
     }
 }
 
-/// `CLUSTER=[NAMESPACE/]NAME:PORT[:HEALTH-PORT]`.
+/// Parses `CLUSTER=[NAMESPACE/]NAME:PORT[:HEALTH-PORT]`.
 pub(crate) fn service(text: &str) -> Result<Service, String> {
     let form = "expected CLUSTER=[NAMESPACE/]NAME:PORT[:HEALTH-PORT]";
     let (cluster, rest) = text.split_once('=').ok_or_else(|| format!("no CLUSTER; {form}"))?;
@@ -272,7 +273,7 @@ pub(crate) fn service(text: &str) -> Result<Service, String> {
     })
 }
 
-/// An RFC 1123 label, which can be part of a label selector, of a path and of a file name.
+/// Parses an RFC 1123 label, which can be part of a label selector, of a path and of a file name.
 fn name(text: &str) -> Result<String, &'static str> {
     match plain(text, 63, "-") {
         true => Ok(text.to_owned()),
@@ -280,7 +281,7 @@ fn name(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// Several labels, joined by underscores.
+/// Parses several labels, joined by underscores.
 fn cluster_name(text: &str) -> Result<String, &'static str> {
     match plain(text, 200, "-_") {
         true => Ok(text.to_owned()),
@@ -296,7 +297,7 @@ fn plain(text: &str, longest: usize, within: &str) -> bool {
     ends && text.len() <= longest && text.chars().all(|c| simple(c) || within.contains(c))
 }
 
-/// The name of a port (Kubernetes API, EndpointPort v1), or its number.
+/// Parses the name of a port (Kubernetes API, EndpointPort v1), or its number.
 fn port(text: &str) -> Result<Port, &'static str> {
     match text.parse() {
         Ok(number @ 1..) => Ok(Port::Number(number)),

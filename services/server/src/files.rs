@@ -16,8 +16,8 @@ use crate::openapi::{self, Operation, Parameter};
 pub(crate) type Body = Either<Full<Bytes>, corelane_files::Body>;
 
 /// The files of one root, on one lane. Files that are not in memory are read on blocking threads of
-/// the lane's event loop. These are not pinned, so a slow disk blocks neither the event loop nor its
-/// CPU.
+/// the lane's event loop. These are not pinned, so a slow disk blocks neither the event loop nor
+/// its CPU.
 #[derive(Debug)]
 pub(crate) struct Files(corelane_files::Files);
 

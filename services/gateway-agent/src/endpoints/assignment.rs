@@ -1,4 +1,5 @@
-//! Converts slices to Envoy's format. A pure function, independent of the order of the slices.
+//! Converts slices to Envoy's format, in a pure function that does not depend on the order of the
+//! slices.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -14,13 +15,13 @@ pub(crate) struct Counts {
     pub(crate) healthy: usize,
     /// Terminating endpoints, which receive no new requests.
     pub(crate) draining: usize,
-    /// Endpoints that receive requests although they are not ready, because none is.
+    /// Endpoints that receive requests although they are not ready, because no endpoint is.
     pub(crate) unready: usize,
     /// Endpoints that are not in the file.
     pub(crate) left_out: usize,
 }
 
-/// The file for a cluster of Envoy, with at most `limit` endpoints.
+/// The file for an Envoy cluster, with at most `limit` endpoints.
 pub(crate) fn assignment<'a>(
     cluster: &str,
     slices: impl IntoIterator<Item = &'a Slice>,
@@ -48,8 +49,8 @@ pub(crate) fn assignment<'a>(
     (text(cluster, &chosen), counts)
 }
 
-/// Merges the states of one endpoint in two slices. Slices are written one after another, so one
-/// may be out of date. Termination is final, so `Draining`, the greatest state, wins.
+/// Merges the states of one endpoint in two slices. Slices are written one after another, so one of
+/// them may be out of date. Termination is final, so `Draining`, the greatest state, wins.
 fn merge(known: &mut Endpoint, other: &Endpoint) {
     known.state = known.state.max(other.state);
     known.health_port = known.health_port.min(other.health_port);
@@ -68,8 +69,8 @@ fn keep_one_family(known: &mut BTreeMap<(IpAddr, u16), Endpoint>) -> usize {
     before - known.len()
 }
 
-/// The endpoints that serve. If there are none, those that are not ready, because Envoy's own
-/// health checks are more reliable than an API server without a connection to any node.
+/// The endpoints that serve. If there are none, the endpoints that are not ready, because Envoy's
+/// own health checks are more reliable than an API server without a connection to any node.
 fn choose<'a>(
     known: impl Iterator<Item = &'a Endpoint> + Clone,
     limit: usize,

@@ -1,4 +1,4 @@
-//! A cluster of Envoy: the slices of its Service, and its file.
+//! An Envoy cluster: the slices of its Service, and its file.
 
 use std::io;
 use std::sync::{Mutex, MutexGuard};
@@ -22,13 +22,14 @@ pub(crate) const SERVICE: &str = "kubernetes.io/service-name";
 /// How long to wait for more changes, because one step of a rollout often makes several.
 const GATHER: Duration = Duration::from_millis(5);
 
-/// Minimum time between two files, each of which Envoy's main thread reads.
+/// Minimum time between two files. Envoy's main thread reads each file.
 const BETWEEN: Duration = Duration::from_millis(50);
 
 /// Pause after a failed write.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// What a cluster's watch and its file share. The store is `None` before the first complete list.
+/// State that a cluster's watch and its file share. The store is `None` before the first complete
+/// list.
 #[derive(Debug)]
 pub(crate) struct Cluster {
     pub(crate) service: Service,
@@ -48,13 +49,13 @@ pub(crate) struct Draft {
 }
 
 impl Cluster {
-    /// Its file has at most `limit` endpoints.
+    /// Creates a cluster whose file has at most `limit` endpoints.
     pub(crate) fn new(service: Service, limit: usize) -> Self {
         let (status, store, changed, file) = Default::default();
         Self { service, status, limit, store, changed, file }
     }
 
-    /// There is a file of an earlier agent.
+    /// Records that an earlier agent has written a file.
     pub(crate) fn adopted(&self) {
         self.status.adopted();
         self.file.send_replace(true);
@@ -62,7 +63,7 @@ impl Cluster {
 
     /// Waits until there is a file.
     pub(crate) async fn written(&self) {
-        // It fails only without the sender, which is in `self`.
+        // Fails only without the sender, which is in `self`.
         let _ = self.file.subscribe().wait_for(|file| *file).await;
     }
 
@@ -72,10 +73,10 @@ impl Cluster {
         label == Some(&self.service.name)
     }
 
-    /// The begin of a list.
+    /// Begins a list.
     pub(crate) fn draft(&self) -> Draft {
         let known = self.store().as_ref().map(Store::relist);
-        // Some may be listed twice, or not serve.
+        // Some slices may be listed twice, or have no serving endpoints.
         Draft { store: known.unwrap_or_else(|| Store::new(4 * self.limit)), not_taken: 0 }
     }
 
@@ -87,10 +88,10 @@ impl Cluster {
         }
     }
 
-    /// Applies a complete list. Returns whether another one takes more slices.
+    /// Applies a complete list. Returns whether another list would take more slices.
     pub(crate) fn take(&self, draft: Draft) -> bool {
         let Draft { mut store, not_taken } = draft;
-        // Slices that no longer exist had their place until now.
+        // Slices that no longer exist took up space until now.
         let again = store.finish_list() && store.overflowed();
         let before = self.store().replace(store);
         self.note_limit(not_taken, before.is_some_and(|it| it.overflowed()));
@@ -100,7 +101,7 @@ impl Cluster {
         again
     }
 
-    /// Applies a slice that is new or changed. One that now belongs to another Service is removed.
+    /// Applies a new or changed slice. A slice that now belongs to another Service is removed.
     pub(crate) fn put(&self, slice: &EndpointSlice) {
         if !self.has(slice) {
             return self.remove(slice);
@@ -113,20 +114,20 @@ impl Cluster {
         self.changed.notify_one();
     }
 
-    /// Removes a slice, which may be of another Service.
+    /// Removes a slice, which may belong to another Service.
     pub(crate) fn remove(&self, slice: &EndpointSlice) {
         if self.store().as_mut().is_some_and(|store| store.remove(&name(slice))) {
             self.changed.notify_one();
         }
     }
 
-    /// Whether slices were not taken. Only a new list takes them.
+    /// Whether some slices did not fit. Only a new list takes them.
     pub(crate) fn overflowed(&self) -> bool {
         self.store().as_ref().is_some_and(Store::overflowed)
     }
 
-    /// Counts slices that the limit left out. Logs only the first until a list fits, because a rollout
-    /// changes slices many times.
+    /// Counts slices that the limit left out. Logs only the first one until a list fits, because a
+    /// rollout changes slices many times.
     fn note_limit(&self, not_taken: u64, before: bool) {
         if not_taken == 0 {
             return;
@@ -222,7 +223,7 @@ mod tests {
             each.put(&slice("b", "two"));
         }
         assert_eq!((slices(&one), slices(&two)), (1, 1));
-        // The label changes.
+        // The label of the slice changes.
         for each in [&one, &two] {
             each.put(&slice("a", "two"));
         }

@@ -15,7 +15,7 @@ pub(crate) struct File {
 }
 
 impl File {
-    /// Keeps the file of an earlier agent, because Envoy uses it.
+    /// Keeps an earlier agent's file, because Envoy uses it.
     pub(crate) fn open(path: PathBuf) -> Self {
         let whole = |text: &String| serde_json::from_str::<Value>(text).is_ok();
         let content = fs::read_to_string(&path).ok().filter(whole);
@@ -27,7 +27,7 @@ impl File {
         self.content.is_some()
     }
 
-    /// What Envoy reads.
+    /// The content that Envoy reads.
     pub(crate) fn content(&self) -> Option<&str> {
         self.content.as_deref()
     }
@@ -50,7 +50,7 @@ impl File {
         self.path.with_file_name(format!(".{name}.new"))
     }
 
-    /// Where it is.
+    /// The path of the file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

@@ -1,8 +1,8 @@
-//! Writes Envoy's endpoints from the EndpointSlices of Services to files, one for each cluster.
+//! Writes Envoy's endpoints, from the EndpointSlices of Services, to one file per cluster.
 //!
-//! Each namespace has one watch, which fails alone. Only a complete list, and the changes after it,
-//! replace a file. While the API server is unreachable, the last files stay, and Envoy's own health
-//! checks decide which of their endpoints are used.
+//! Each namespace has one watch, which can fail without affecting the others. Only a complete list,
+//! and the changes after it, replace a file. While the API server is unreachable, the last files
+//! stay, and Envoy's own health checks decide which of their endpoints are used.
 
 mod assignment;
 mod cluster;
@@ -30,10 +30,10 @@ use self::watch::Watch;
 pub(crate) use self::watch::{Pauses, SILENCE};
 use crate::settings::{Endpoints, Service};
 
-/// Pages of lists that are read at the same time, which bounds memory.
+/// Number of list pages that are read at the same time, which bounds memory.
 const PAGES: usize = 2;
 
-/// The clusters whose files are kept, and the watches that this takes.
+/// The clusters whose files are kept up to date, and the watches that this requires.
 pub(crate) struct Fleet {
     client: Client,
     folder: PathBuf,
@@ -56,7 +56,7 @@ struct Namespace {
     _watch: Task,
 }
 
-/// A task that ends when nobody needs it.
+/// A task that ends when its handle is dropped.
 #[derive(Debug)]
 pub(crate) struct Task(AbortHandle);
 
@@ -73,7 +73,7 @@ impl Drop for Task {
 }
 
 impl Fleet {
-    /// Keeps no file yet.
+    /// Creates a fleet without clusters.
     pub(crate) fn new(client: Client, settings: &Endpoints) -> Self {
         Self {
             client,
@@ -86,13 +86,13 @@ impl Fleet {
         }
     }
 
-    /// The clusters for probes and metrics, whichever there are.
+    /// The current clusters, for probes and metrics.
     pub(crate) fn known(&self) -> Known {
         self.known.clone()
     }
 
-    /// Keeps the files of these Services only, and removes those of others. Files and watches that do not change
-    /// continue.
+    /// Keeps only the files of these Services up to date, and removes the files of others. Files
+    /// and watches that do not change continue.
     pub(crate) fn set(&mut self, services: &[Service]) {
         let services: BTreeMap<_, _> = services.iter().map(|it| self.placed(it)).collect();
         let folder = &self.folder;
@@ -117,13 +117,13 @@ impl Fleet {
         *self.known.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = all;
     }
 
-    /// Waits until each of these clusters has a file, if it is kept.
+    /// Waits until each of these clusters has a file, unless the fleet does not keep it.
     pub(crate) async fn written(&self, clusters: impl Iterator<Item = &String>) {
         let members = clusters.filter_map(|name| self.members.get(name));
         join_all(members.map(|it| it.cluster.written())).await;
     }
 
-    /// The name of the cluster and the Service with its namespace.
+    /// The name of the cluster, and its Service including the namespace.
     fn placed(&self, service: &Service) -> (String, Service) {
         let default = || self.client.default_namespace().to_owned();
         let namespace = Some(service.namespace.clone().unwrap_or_else(default));
@@ -143,7 +143,8 @@ impl Fleet {
         Member { cluster, _writer: Task::start(async move { writer.write(file).await }) }
     }
 
-    /// One watch for each namespace. A new one begins with a list, in which the clusters that stay lose nothing.
+    /// Starts one watch for each namespace. A new watch begins with a list, during which existing
+    /// clusters lose nothing.
     fn watch(&mut self) {
         let mut wanted: BTreeMap<String, Vec<Arc<Cluster>>> = BTreeMap::new();
         for Member { cluster, .. } in self.members.values() {
@@ -171,7 +172,7 @@ fn same(one: &[Arc<Cluster>], other: &[Arc<Cluster>]) -> bool {
     one.len() == other.len() && one.iter().zip(other).all(|(one, other)| Arc::ptr_eq(one, other))
 }
 
-/// The clusters of a fleet at any time.
+/// The clusters of a fleet, which may change.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known(Arc<Mutex<Vec<Arc<Cluster>>>>);
 
@@ -187,7 +188,7 @@ impl Known {
         words
     }
 
-    /// The text that Prometheus reads.
+    /// The metrics as Prometheus text.
     pub(crate) fn metrics(&self) -> String {
         let all = self.all();
         status::metrics(all.iter().map(|it| (it.service.cluster.as_str(), &it.status)))

@@ -49,13 +49,13 @@ impl Service {
     }
 }
 
-/// The state that follows from an endpoint's conditions.
+/// The state that results from an endpoint's conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum State {
-    /// It is not serving yet, or not ready.
+    /// The endpoint is not serving yet, or not ready.
     Unready,
     Ready,
-    /// It is terminating and still serves.
+    /// The endpoint is terminating but still serves.
     Draining,
 }
 
@@ -77,8 +77,8 @@ pub(crate) struct Slice {
 }
 
 impl Slice {
-    /// Converts a slice. One that lacks a port has no endpoints; that is a warning if it has
-    /// addresses.
+    /// Converts a slice. A slice that lacks a port has no endpoints. This causes a warning if it
+    /// has addresses.
     pub(crate) fn of(slice: &EndpointSlice, service: &Service) -> Self {
         let named = slice.ports.as_deref().unwrap_or_default();
         if !slice.endpoints.is_empty() {
@@ -94,8 +94,8 @@ impl Slice {
 
 fn read(endpoint: &Described, port: u16, health_port: u16) -> Option<Endpoint> {
     Some(Endpoint {
-        // All addresses of an endpoint belong to the same pod (Kubernetes API, Endpoint v1). Names
-        // are ignored.
+        // All addresses of an endpoint belong to the same pod (Kubernetes API, Endpoint v1). Host
+        // names are ignored.
         address: endpoint.addresses.first()?.parse().ok()?,
         port,
         health_port,
@@ -104,7 +104,7 @@ fn read(endpoint: &Described, port: u16, health_port: u16) -> Option<Endpoint> {
     })
 }
 
-/// `None` for an endpoint that is terminating and no longer serves.
+/// The state of an endpoint; `None` if it is terminating and no longer serves.
 ///
 /// Missing conditions have the defaults of the Kubernetes API: ready, serving like ready, and not
 /// terminating.

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::assignment::Counts;
 
-/// Shared by the tasks of the agent behind one lock, which is held briefly.
+/// Figures that the agent's tasks share behind one lock, which is held only briefly.
 #[derive(Debug, Default)]
 pub(crate) struct Status(Mutex<Figures>);
 
@@ -30,14 +30,15 @@ struct Figures {
 }
 
 impl Status {
-    /// Why Envoy has no file yet; `None` if it has one, of this agent or of an earlier one.
+    /// The reason why Envoy has no file yet; `None` if it has a file from this agent or an earlier
+    /// one.
     pub(crate) fn missing(&self) -> Option<String> {
         let Figures { file, watch_error, write_error, .. } = self.read();
         let error = write_error.or(watch_error);
         (!file).then(|| error.unwrap_or_else(|| "no complete list yet".to_owned()))
     }
 
-    /// There is a file of an earlier agent.
+    /// Records that an earlier agent has written a file.
     pub(crate) fn adopted(&self) {
         self.change(|it| it.file = true);
     }
@@ -53,7 +54,7 @@ impl Status {
         });
     }
 
-    /// The file could not be written.
+    /// Records that the file could not be written.
     pub(crate) fn write_failed(&self, error: &std::io::Error) {
         self.change(|it| {
             it.write_errors += 1;
@@ -61,22 +62,22 @@ impl Status {
         });
     }
 
-    /// The API server has replied: the endpoints are up to date.
+    /// Records a response from the API server: the endpoints are up to date.
     pub(crate) fn synced(&self) {
         self.change(|it| (it.connected, it.last_sync, it.watch_error) = (true, now(), None));
     }
 
-    /// All slices were read.
+    /// Records that all slices were read.
     pub(crate) fn listed(&self) {
         self.change(|it| it.lists += 1);
     }
 
-    /// Slices were not taken because of the limit.
+    /// Records that the limit left slices out.
     pub(crate) fn over_limit(&self, slices: u64) {
         self.change(|it| it.over_limit += slices);
     }
 
-    /// The API server is unreachable, or rejects the request.
+    /// Records that the API server is unreachable, or rejects the request.
     pub(crate) fn watch_failed(&self, error: &str) {
         self.change(|it| {
             it.connected = false;
@@ -94,7 +95,7 @@ impl Status {
     }
 }
 
-/// The text that Prometheus reads, of clusters by name.
+/// The metrics of clusters, by name, as Prometheus text.
 pub(crate) fn metrics<'a>(clusters: impl Iterator<Item = (&'a str, &'a Status)>) -> String {
     let all: Vec<_> = clusters.map(|(cluster, status)| (cluster, status.read())).collect();
     let mut text = Metrics(String::new(), &all);
@@ -134,7 +135,7 @@ fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
 
-/// Text in Prometheus' format, and the clusters that it is about.
+/// Text in the Prometheus format, and the clusters that it describes.
 #[derive(Debug)]
 struct Metrics<'a>(String, &'a [(&'a str, Figures)]);
 
@@ -144,8 +145,8 @@ impl Metrics<'_> {
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    /// The label is Envoy's, so that a query can join the series of both. A label `cluster` would hide the external
-    /// label that names the Kubernetes cluster.
+    /// Writes a line. The label has Envoy's name, so that a query can join the series of both. A
+    /// label `cluster` would hide the external label that names the Kubernetes cluster.
     fn line(&mut self, name: &str, cluster: &str, labels: &str, value: f64) {
         let labels = format!("{{envoy_cluster_name=\"{cluster}\"{labels}}}");
         let _ = writeln!(self.0, "corelane_gateway_agent_{name}{labels} {value}");

@@ -23,13 +23,13 @@ struct Known {
 }
 
 impl Store {
-    /// Keeps at most `limit` endpoints, and as many slices.
+    /// Creates a store for at most `limit` endpoints, and as many slices.
     pub(crate) fn new(limit: usize) -> Self {
         Self { slices: BTreeMap::new(), endpoints: 0, limit, overflowed: false, list: 0 }
     }
 
-    /// Adds or replaces a slice if the limit allows it. Otherwise its former endpoints stay, because
-    /// they may still serve. Returns whether it was taken.
+    /// Adds or replaces a slice if the limit allows it. Otherwise its previous endpoints stay,
+    /// because they may still serve. Returns whether it was taken.
     pub(crate) fn put(&mut self, name: String, slice: Slice) -> bool {
         let list = self.list;
         let former = self.slices.get(&name).map(|it| it.slice.endpoints.len());
@@ -47,8 +47,8 @@ impl Store {
         false
     }
 
-    /// A store for a new list. It starts with the known slices, so that slices above the limit do
-    /// not displace them.
+    /// Creates a store for a new list. It starts with the known slices, so that slices above the
+    /// limit do not displace them.
     pub(crate) fn relist(&self) -> Self {
         Self { overflowed: false, list: self.list + 1, ..self.clone() }
     }
@@ -68,7 +68,7 @@ impl Store {
         known.is_some()
     }
 
-    /// Whether slices were not taken. Only a new list takes them.
+    /// Whether some slices did not fit. Only a new list takes them.
     pub(crate) fn overflowed(&self) -> bool {
         self.overflowed
     }
@@ -120,7 +120,7 @@ mod tests {
         assert!(!store.put("a".to_owned(), slice(3)));
         assert!(store.overflowed());
         assert_eq!(sizes(&store), [2, 2]);
-        // One that shrinks makes room.
+        // A slice that shrinks makes room.
         assert!(store.put("b".to_owned(), slice(1)));
         assert!(store.put("a".to_owned(), slice(3)));
         assert_eq!(sizes(&store), [3, 1]);

@@ -17,16 +17,16 @@ use tracing::{info, warn};
 
 use super::cluster::{Cluster, SERVICE};
 
-/// Slices per page of a list, which bounds the size of a reply.
+/// Number of slices per page of a list, which bounds the size of a response.
 const PAGE: u32 = 100;
 
-/// The API server ends a watch after this time, which shows that it is reachable.
+/// Time after which the API server ends a watch, which shows that it is reachable.
 const WATCH_SECONDS: u32 = 60;
 
-/// A bookmark or the end of the watch is overdue after this time.
+/// Time after which a bookmark or the end of the watch is overdue.
 pub(crate) const SILENCE: Duration = Duration::from_secs(75);
 
-/// Shortest and longest pause between failures. The longest is short, because an agent sends few
+/// Shortest and longest pause after failures. The longest is short, because an agent sends few
 /// requests, and gateways with old endpoints fail requests.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
@@ -79,7 +79,7 @@ impl Watch {
         }
     }
 
-    /// One list, or one watch to its end.
+    /// Runs one list, or one watch until it ends.
     async fn turn(&self, version: &mut Option<String>) -> kube::Result<()> {
         match version.take() {
             None => *version = self.list().await?,
@@ -101,7 +101,7 @@ impl Watch {
     }
 
     /// Reads all slices, and applies them only when the list is complete. Returns the version to
-    /// watch from, or `None` if another list takes more slices.
+    /// watch from, or `None` if another list would take more slices.
     async fn list(&self) -> kube::Result<Option<String>> {
         let mut drafts: Vec<_> = self.clusters.iter().map(|it| it.draft()).collect();
         let mut slices = 0;
@@ -128,7 +128,7 @@ impl Watch {
         }
     }
 
-    /// Applies changes until the API server ends the watch. Updates `version` with each.
+    /// Applies changes until the API server ends the watch. Updates `version` with each change.
     async fn watch(&self, version: &mut Option<String>) -> kube::Result<()> {
         let wanted = WatchParams::default().labels(&self.labels()).timeout(WATCH_SECONDS);
         let from = version.clone().unwrap_or_default();
@@ -159,8 +159,8 @@ impl Watch {
     }
 }
 
-/// Pauses that double, each shortened at random by up to a half, so that gateways do not retry
-/// together.
+/// Pauses that double, each shortened at random by up to a half, so that gateways do not retry at
+/// the same time.
 #[derive(Debug, Default)]
 pub(crate) struct Pauses(u32);
 
@@ -171,7 +171,7 @@ impl Iterator for Pauses {
         let (first, longest) = PAUSES;
         let pause = first.saturating_mul(1 << self.0.min(16)).min(longest);
         self.0 += 1;
-        // It has a new key for each value, which is random enough.
+        // `RandomState` has a new key for each value, which is random enough.
         let chance = RandomState::new().hash_one(self.0) as f64 / u64::MAX as f64;
         Some(pause.mul_f64(1.0 - chance / 2.0))
     }

@@ -1,4 +1,4 @@
-//! Which routes belong to which listeners of the gateway.
+//! Decides which routes belong to which listeners of the gateway.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use super::objects::{
 };
 use super::status::Verdict;
 
-/// A route of one of the kinds.
+/// An HTTPRoute or a GRPCRoute.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Route<'a> {
     pub(crate) kind: Kind,
@@ -29,13 +29,13 @@ impl<'a> Route<'a> {
         format!("{}/{}", self.namespace(), self.object.metadata.name.as_deref().unwrap_or_default())
     }
 
-    /// The order among routes that are otherwise alike: the oldest first, then by name.
+    /// The order of routes that are otherwise equal: the oldest first, then by name.
     pub(crate) fn age(&self, other: &Self) -> Ordering {
         let created = |it: &Self| it.object.metadata.creation_timestamp.clone();
         created(self).cmp(&created(other)).then_with(|| self.name().cmp(&other.name()))
     }
 
-    /// Whether a reference to a parent names the gateway.
+    /// Whether a parent reference names the gateway.
     pub(crate) fn refers(&self, parent: &Reference, gateway: (&str, &str)) -> bool {
         parent.group.as_deref().unwrap_or(GROUP) == GROUP
             && parent.kind.as_deref().unwrap_or("Gateway") == "Gateway"
@@ -44,20 +44,22 @@ impl<'a> Route<'a> {
     }
 }
 
-/// A parentRef of a route that names the gateway, and what follows from it.
+/// A parentRef of a route that names the gateway, and the result of attaching the route there.
 #[derive(Clone, Debug)]
 pub(crate) struct Attachment {
-    /// As the route has it, for its status.
+    /// The parentRef as written in the route, for its status.
     pub(crate) parent: Value,
     pub(crate) accepted: Verdict,
-    /// The listeners by number, each with the hosts that the route has there.
+    /// The listeners by number, each with the hosts that the route has on it.
     pub(crate) places: BTreeMap<usize, Vec<String>>,
 }
 
-/// The routes that are attached to each listener: an HTTPRoute and a GRPCRoute cannot share a host.
+/// The routes attached to each listener. They are recorded because an HTTPRoute and a GRPCRoute
+/// cannot share a host.
 pub(crate) type Taken = BTreeMap<usize, Vec<(Kind, String)>>;
 
-/// Attaches a route at each of its parentRefs that names the gateway. The older routes come first.
+/// Attaches a route for each of its parentRefs that names the gateway. Older routes are attached
+/// first.
 pub(crate) fn attach(
     route: &Route<'_>,
     gateway: (&str, &str),
@@ -148,7 +150,7 @@ fn allowed(
     }
 }
 
-/// As for all label selectors of Kubernetes: every requirement holds.
+/// Whether every requirement of the selector holds, as for all label selectors of Kubernetes.
 fn selects(selector: &Selector, labels: &BTreeMap<String, String>) -> bool {
     let holds = |it: &Expression| {
         let value = labels.get(&it.key);

@@ -1,4 +1,4 @@
-//! Which cluster of Envoy a reference to a Service means.
+//! Determines the Envoy cluster for a reference to a Service.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::objects::{Reference, Service, ServicePort};
 use super::status::Verdict;
 use crate::settings;
 
-/// The protocol of the replicas, and what the client may do.
+/// The protocol of the replicas, and whether the client may upgrade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
     Http1,
@@ -17,12 +17,12 @@ pub(crate) enum Protocol {
     WebSocket,
 }
 
-/// A cluster of Envoy for a port of a Service.
+/// An Envoy cluster for a port of a Service.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) service: settings::Service,
     pub(crate) protocol: Protocol,
-    /// Whether health checks have a port of their own.
+    /// Whether health checks have a separate port.
     pub(crate) admin: bool,
 }
 
@@ -31,7 +31,7 @@ impl Target {
         &self.service.cluster
     }
 
-    /// The name of the prototype of its cluster.
+    /// The name of the prototype for this cluster.
     pub(crate) fn prototype(&self) -> &'static str {
         match (self.protocol, self.admin) {
             (Protocol::Http2, false) => "http2",
@@ -42,7 +42,7 @@ impl Target {
     }
 }
 
-/// The objects that references lead to.
+/// The objects that references can name.
 #[derive(Debug, Default)]
 pub(crate) struct Backends<'a> {
     pub(crate) services: BTreeMap<(&'a str, &'a str), &'a Service>,
@@ -50,7 +50,8 @@ pub(crate) struct Backends<'a> {
 }
 
 impl Backends<'_> {
-    /// The cluster of a reference, or why there is none. Calls of gRPC need HTTP/2 whatever the Service says.
+    /// The cluster of a reference, or the reason why there is none. gRPC calls need HTTP/2,
+    /// whatever the Service specifies.
     pub(crate) fn target(
         &self,
         route: &Route<'_>,
@@ -91,7 +92,8 @@ impl Backends<'_> {
             service.spec.ports.iter().any(|it| it.name.as_deref() == Some(settings::HEALTH));
         let end = if protocol == Protocol::Http2 { "_http2" } else { "" };
         let service = settings::Service {
-            // Names of Kubernetes have no `_`, so no two ports of Services have the same.
+            // Kubernetes names contain no `_`, so no two ports of Services have the same cluster
+            // name.
             cluster: format!("{namespace}_{}_{}{end}", to.name, port.port),
             namespace: Some(namespace.to_owned()),
             name: to.name.clone(),

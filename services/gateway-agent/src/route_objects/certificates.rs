@@ -11,26 +11,26 @@ use super::secrets::{Found, Name};
 use super::status::Verdict;
 use crate::routes;
 
-/// Where a certificate comes from.
+/// The source of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// Of the chart's values, in files that the pods mount.
+    /// The chart's values, in files that the pods mount.
     Mounted,
-    /// Of a Secret that the agent reads.
+    /// A Secret that the agent reads.
     Secret(Name),
 }
 
-/// The certificates for a hostname, or for all that have no chain of their own.
+/// The certificates for a hostname, or for all hostnames without their own chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Chain {
     pub(crate) hostname: Option<String>,
     pub(crate) certificates: Vec<Source>,
 }
 
-/// Who refers to certificates, and what permits it.
+/// The references to certificates, and the grants that permit them.
 #[derive(Debug)]
 pub(crate) struct References<'a> {
-    /// Of the Gateway.
+    /// The Gateway's namespace.
     pub(crate) namespace: &'a str,
     /// The Secret that the pods mount, which the agent does not read.
     pub(crate) mounted: Option<&'a str>,
@@ -49,7 +49,8 @@ impl References<'_> {
         all.filter_map(secret).collect()
     }
 
-    /// The certificates of a listener, or what is wrong with the first that it cannot have.
+    /// The certificates of a listener, or the problem with the first certificate that it cannot
+    /// have.
     pub(crate) fn certificates(
         &self,
         listener: &Listener,
@@ -73,7 +74,8 @@ impl References<'_> {
         Ok(all)
     }
 
-    /// A Secret must not be read before the reference is permitted.
+    /// Finds the source of a reference. A Secret must not be read before the reference is
+    /// permitted.
     fn source(&self, reference: &Reference) -> Result<Source, Verdict> {
         let group = reference.group.as_deref().unwrap_or("");
         let kind = reference.kind.as_deref().unwrap_or("Secret");
@@ -98,9 +100,10 @@ fn invalid(words: &str) -> Verdict {
     Verdict::no("InvalidCertificateRef", &format!("certificateRefs: {words}"))
 }
 
-/// Listeners of Envoy made of those of the chart: with a copy of their filter chain for each hostname. The chain itself
-/// stays for all other names, with the certificate of the chart's values unless a listener without hostname has another.
-/// Envoy takes other chains without closing the connections of those that stay.
+/// Creates Envoy's listeners from the chart's listeners, with a copy of their filter chain for each
+/// hostname. The original chain remains for all other names. It keeps the certificate of the
+/// chart's values unless a listener without hostname has another one. Envoy replaces chains without
+/// closing connections on unchanged chains.
 pub(crate) fn listeners(prototypes: &[Value], chains: &[Chain], folder: &Path) -> Vec<Value> {
     let listener = |prototype: &Value| {
         let mut listener = prototype.clone();
@@ -123,7 +126,7 @@ pub(crate) fn listeners(prototypes: &[Value], chains: &[Chain], folder: &Path) -
     prototypes.iter().map(listener).collect()
 }
 
-/// A chain with other certificates, wherever it has them: QUIC wraps the settings of TLS.
+/// Returns a chain with other certificates, wherever they are in it: QUIC wraps the TLS settings.
 fn with_certificates(chain: &Value, sources: &[Source], folder: &Path) -> Value {
     match chain {
         Value::Object(fields) => fields

@@ -1,13 +1,13 @@
-//! Filters of routes in the form of Envoy.
+//! Translates the filters of routes to Envoy's form.
 
 use serde_json::{Map, Value, json};
 
 use super::objects::{Filter, Headers, Mirror, NewPath, Redirect, Rewrite, Typed};
 
-/// Why a rule cannot be served.
+/// The reason why a rule cannot be served.
 pub(crate) type Unsupported = String;
 
-/// The changes of headers by one list of filters.
+/// Translates the header changes of one list of filters.
 pub(crate) fn headers(filters: &[Filter], to: &mut Map<String, Value>) -> Result<(), Unsupported> {
     for filter in filters {
         let (kind, headers) = match filter.kind.as_str() {
@@ -28,7 +28,7 @@ fn modify(kind: &str, headers: &Headers, to: &mut Map<String, Value>) -> Result<
     }
     let option = |action: &str, it: &Typed| -> Result<Value, Unsupported> {
         let value = plain(&it.value)?;
-        // Envoy reads `%` as the begin of a variable.
+        // Envoy reads `%` as the beginning of a variable.
         let header = json!({"key": it.name, "value": value.replace('%', "%%")});
         Ok(json!({"header": header, "append_action": action}))
     };
@@ -40,7 +40,7 @@ fn modify(kind: &str, headers: &Headers, to: &mut Map<String, Value>) -> Result<
     Ok(())
 }
 
-/// Appends to a list that may not be there.
+/// Appends to a list, which may not exist yet.
 pub(crate) fn extend(to: &mut Map<String, Value>, key: &str, more: Vec<Value>) {
     if !more.is_empty()
         && let Value::Array(all) = to.entry(key).or_insert_with(|| json!([]))
@@ -49,7 +49,8 @@ pub(crate) fn extend(to: &mut Map<String, Value>, key: &str, more: Vec<Value>) {
     }
 }
 
-/// A text without characters that Envoy takes in no header, and for which it would reject all routes.
+/// Checks that a text has no characters that Envoy forbids in headers. Envoy would reject all
+/// routes because of them.
 fn plain(text: &str) -> Result<&str, Unsupported> {
     match text.chars().any(char::is_control) {
         true => Err(format!("{text:?} has control characters")),
@@ -57,8 +58,8 @@ fn plain(text: &str) -> Result<&str, Unsupported> {
     }
 }
 
-/// The action of a redirect. Without a port of its own it leads to the usual port of its scheme, or to that of
-/// the listener.
+/// Creates the action of a redirect. Without an explicit port, it redirects to the usual port of
+/// its scheme, or to the listener's port.
 pub(crate) fn redirect(
     of: &Redirect,
     prefix: &str,
@@ -99,7 +100,7 @@ pub(crate) fn redirect(
     Ok(Value::Object(action))
 }
 
-/// Adds a rewrite to the action of a route.
+/// Adds a rewrite to a route's action.
 pub(crate) fn rewrite(
     of: &Rewrite,
     prefix: &str,
@@ -120,7 +121,8 @@ pub(crate) fn rewrite(
     Ok(())
 }
 
-/// Another prefix of the path. A slash that ends it must not meet the one that begins the rest.
+/// Replaces the prefix of the path. A slash at the end of the prefix must not be followed by the
+/// slash at the beginning of the rest.
 fn new_prefix(prefix: &str, path: &str) -> Map<String, Value> {
     let prefix = prefix.trim_end_matches('/');
     let (key, value) = match (prefix, path.trim_end_matches('/')) {
@@ -136,12 +138,12 @@ fn new_prefix(prefix: &str, path: &str) -> Map<String, Value> {
 }
 
 fn pattern(regex: &str, substitution: &str) -> Value {
-    // `\1` would be a group of the expression.
+    // `\1` would be a reference to a group of the expression.
     let substitution = substitution.replace('\\', "\\\\");
     json!({"pattern": {"regex": regex}, "substitution": substitution})
 }
 
-/// A text as a regular expression that matches it alone.
+/// Quotes a text as a regular expression that matches only this text.
 fn quoted(text: &str) -> String {
     let mut all = String::new();
     for character in text.chars() {
@@ -153,7 +155,7 @@ fn quoted(text: &str) -> String {
     all
 }
 
-/// A policy that sends copies of requests to a cluster.
+/// Creates a policy that sends copies of requests to a cluster.
 pub(crate) fn mirror(of: &Mirror, cluster: &str) -> Value {
     let million = match (&of.fraction, of.percent) {
         (Some(it), _) => it.numerator * 1_000_000 / it.denominator.unwrap_or(100).max(1),

@@ -1,14 +1,15 @@
-//! What ReferenceGrants permit: references to objects of their own namespace from objects of others.
+//! Evaluates ReferenceGrants: they permit references from objects in other namespaces to objects in
+//! their own.
 
 use super::objects::{GROUP, GrantSpec, Grantee, ReferenceGrant};
 
-/// All grants.
+/// All ReferenceGrants.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Grants<'a>(pub(crate) Vec<&'a ReferenceGrant>);
 
 impl Grants<'_> {
-    /// Whether an object of a kind of Gateway API in a namespace may refer to an object of a kind of the core group, by
-    /// its namespace and name. Objects of the same namespace always may.
+    /// Whether an object of a Gateway API kind in a namespace may refer to an object of a core
+    /// kind, given by namespace and name. Objects in the same namespace always may.
     pub(crate) fn permit(&self, from: (&str, &str), kind: &str, to: (&str, &str)) -> bool {
         let permits = |spec: &GrantSpec| {
             let origin = |it: &Grantee| {

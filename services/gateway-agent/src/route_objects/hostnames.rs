@@ -1,9 +1,9 @@
-//! Names of hosts. `*` is every host, and `*.example` every host below `example`.
+//! Host names. `*` is every host, and `*.example` is every host below `example`.
 
 /// Every host.
 pub(crate) const EVERY: &str = "*";
 
-/// Whether each host of `name` is one of `pattern`.
+/// Whether every host of `name` is also a host of `pattern`.
 pub(crate) fn covers(pattern: &str, name: &str) -> bool {
     match pattern.strip_prefix('*') {
         Some(suffix) => name.ends_with(suffix),
@@ -11,7 +11,8 @@ pub(crate) fn covers(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// How specific a name is. Among the patterns that cover a host, the greatest is the one that Envoy chooses.
+/// How specific a name is. Among the patterns that cover a host, Envoy chooses the one with the
+/// greatest rank.
 fn rank(pattern: &str) -> (bool, usize) {
     (!pattern.starts_with('*'), pattern.len())
 }
@@ -21,7 +22,7 @@ pub(crate) fn best<'a>(patterns: impl IntoIterator<Item = &'a str>, name: &str) 
     patterns.into_iter().filter(|it| covers(it, name)).max_by_key(|it| rank(it))
 }
 
-/// What the hosts of two names have in common.
+/// The hosts that two names have in common.
 fn common<'a>(one: &'a str, two: &'a str) -> Option<&'a str> {
     match (covers(one, two), covers(two, one)) {
         (true, _) => Some(two),
@@ -30,7 +31,7 @@ fn common<'a>(one: &'a str, two: &'a str) -> Option<&'a str> {
     }
 }
 
-/// The hosts of a route at a listener; a route without names takes all of the listener.
+/// The hosts of a route on a listener. A route without names has all hosts of the listener.
 pub(crate) fn intersection(listener: Option<&str>, route: &[String]) -> Vec<String> {
     let listener = listener.filter(|it| !it.is_empty()).unwrap_or(EVERY);
     match route {

@@ -1,4 +1,4 @@
-//! Virtual hosts: the routes of objects by host, and those of the chart's values before them.
+//! Virtual hosts: the routes of objects by host, after those of the chart's values.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,10 +8,10 @@ use super::hostnames::best;
 use super::listeners::Served;
 use super::rules::Entry;
 
-/// The routes of Envoy for the hosts of a name.
+/// Envoy's routes by host name.
 pub(crate) type Hosts = BTreeMap<String, Vec<Value>>;
 
-/// What a route has at a listener: a host, and the matches in the order of the route.
+/// The part of a route on a listener: a host, and the matches in the order of the route.
 #[derive(Debug)]
 pub(crate) struct Place<'a> {
     pub(crate) listener: usize,
@@ -19,8 +19,9 @@ pub(crate) struct Place<'a> {
     pub(crate) entries: &'a [Entry],
 }
 
-/// The routes of each host. Of listeners with the same port the one with the most specific name has a host alone,
-/// and of its routes those with the most specific name. The places have the order of their routes' age.
+/// The routes of each host. Among listeners with the same port, only the one with the most specific
+/// name serves a host; among its routes, only those with the most specific name do. The places are
+/// ordered by the age of their routes.
 pub(crate) fn hosts(listeners: &[Served<'_>], places: &[Place<'_>]) -> Hosts {
     let names = listeners.iter().filter(|it| it.programmed()).map(|it| name(it).to_owned());
     let names: BTreeSet<_> = places.iter().map(|it| it.host.clone()).chain(names).collect();
@@ -51,7 +52,7 @@ fn name<'a>(served: &Served<'a>) -> &'a str {
         .unwrap_or(super::hostnames::EVERY)
 }
 
-/// The routes of a host for requests with or without TLS.
+/// The routes of a host for requests with TLS, or without.
 fn of_transport(
     host: &str,
     tls: bool,
@@ -68,12 +69,13 @@ fn of_transport(
         .filter(|it| Some(it.host.as_str()) == chosen)
         .flat_map(|it| it.entries)
         .collect();
-    // It keeps the order of those that are alike: by age, and within a route.
+    // The sort is stable: equal entries keep their order, by age and within a route.
     entries.sort_by_key(|it| it.order);
     entries.into_iter().flat_map(|it| it.routes.clone()).collect()
 }
 
-/// Routes for one kind of transport. Envoy sets this header itself, or the proxy in front that it trusts.
+/// Restricts routes to one kind of transport. Envoy itself, or a trusted proxy in front, sets this
+/// header.
 fn only(mut routes: Vec<Value>, scheme: &str) -> Vec<Value> {
     let header = json!({"name": "x-forwarded-proto", "string_match": {"exact": scheme}});
     for route in &mut routes {
@@ -85,8 +87,9 @@ fn only(mut routes: Vec<Value>, scheme: &str) -> Vec<Value> {
     routes
 }
 
-/// Lays the routes of objects behind those of the values, host by host. The values have a virtual host for every
-/// host, from which a host that only objects name has what comes first.
+/// Appends the routes of objects to the routes of the values, host by host. The values have a
+/// virtual host for every host. A host that only objects name copies its first routes from that
+/// virtual host.
 pub(crate) fn merged(values: &[Value], objects: &Hosts) -> Vec<Value> {
     let domains = |host: &Value| -> Vec<String> {
         let all = host["domains"].as_array().into_iter().flatten();

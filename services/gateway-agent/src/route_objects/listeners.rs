@@ -1,4 +1,4 @@
-//! The listeners of the Gateway object, and which of them the pods have.
+//! Decides which listeners of the Gateway object the pods can serve.
 
 use serde_json::{Value, json};
 
@@ -7,14 +7,15 @@ use super::objects::{GROUP, Kind, Listener, Reference};
 use super::secrets::Found;
 use super::status::Verdict;
 
-/// What the pods of this gateway listen on.
+/// The ports and certificate with which this gateway's pods listen.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pods {
-    /// Port of the Service for requests without TLS; `None` if these are redirected.
+    /// The Service port for requests without TLS; `None` if these are redirected.
     pub(crate) http: Option<u16>,
-    /// Port of the Service for TLS.
+    /// The Service port for TLS.
     pub(crate) https: Option<u16>,
-    /// The Secret of the chart's values, which is mounted in the pods: the agent does not read it.
+    /// The Secret from the chart's values, which is mounted in the pods. The agent does not read
+    /// it.
     pub(crate) secret: Option<String>,
 }
 
@@ -22,7 +23,7 @@ pub(crate) struct Pods {
 #[derive(Debug)]
 pub(crate) struct Served<'a> {
     pub(crate) listener: &'a Listener,
-    /// Of the routes that it takes.
+    /// The kinds of routes that the listener accepts.
     pub(crate) kinds: Vec<Kind>,
     pub(crate) certificates: Vec<Source>,
     pub(crate) accepted: Verdict,
@@ -39,7 +40,7 @@ impl Served<'_> {
         self.listener.protocol == "HTTPS"
     }
 
-    /// Its status, without the times of the conditions.
+    /// The status of the listener, without the times of its conditions.
     pub(crate) fn status(&self, attached: usize, generation: i64) -> Value {
         let kind = |it: &Kind| json!({"group": GROUP, "kind": it.name()});
         let programmed = match self.programmed() {
@@ -60,7 +61,7 @@ impl Served<'_> {
     }
 }
 
-/// Judges the listeners of a Gateway.
+/// Decides which listeners of a Gateway are served.
 pub(crate) fn served<'a>(
     all: &'a [Listener],
     pods: &Pods,
@@ -118,7 +119,7 @@ fn accepted(listener: &Listener, pods: &Pods) -> Verdict {
     }
 }
 
-/// Whether two listeners exclude each other, which none of them survives.
+/// Whether two listeners conflict. Neither is served then.
 fn conflict(listener: &Listener, other: &Listener) -> Option<Verdict> {
     let name = |it: &Listener| it.hostname.clone().unwrap_or_default();
     if std::ptr::eq(listener, other) || listener.port != other.port {
@@ -134,7 +135,7 @@ fn conflict(listener: &Listener, other: &Listener) -> Option<Verdict> {
     }
 }
 
-/// The kinds of routes, and whether all that the listener names are known.
+/// The kinds of routes, and whether all kinds that the listener names are known.
 fn kinds(listener: &Listener) -> (Vec<Kind>, bool) {
     let wanted = &listener.allowed_routes.kinds;
     let named = |kind: &Kind| {

@@ -1,24 +1,24 @@
-//! Which requests a match of a rule takes.
+//! Translates a rule's match: which requests it selects.
 
 use serde_json::{Map, Value, json};
 
 use super::filters::Unsupported;
 use super::objects::{GrpcMethod, Kind, Match, Method, Typed};
 
-/// A match as Envoy has it.
+/// A match in Envoy's form.
 #[derive(Debug)]
 pub(crate) struct Matched {
     path: (&'static str, String),
     headers: Vec<Value>,
     query: Vec<Value>,
-    /// The path or prefix, of which a rewrite replaces the begin.
+    /// The path or prefix, whose beginning a rewrite replaces.
     pub(crate) prefix: String,
-    /// The greatest comes first.
+    /// The rank of the match. The greatest comes first.
     pub(crate) order: [usize; 5],
 }
 
 impl Matched {
-    /// With the headers of the match of a prototype.
+    /// Merges in the headers of a prototype's match.
     pub(crate) fn merged(&self, prototype: &Value) -> Value {
         let mut headers = prototype["headers"].as_array().cloned().unwrap_or_default();
         headers.extend(self.headers.iter().cloned());
@@ -38,8 +38,8 @@ impl Matched {
     }
 }
 
-/// Translates a match. Only exact values and prefixes are taken: a regular expression that Envoy rejects would
-/// keep the routes of all teams from being updated.
+/// Translates a match. Only exact values and prefixes are accepted: a regular expression that Envoy
+/// rejects would keep the routes of all teams from being updated.
 pub(crate) fn matched(of: &Match, kind: Kind) -> Result<Matched, Unsupported> {
     if let Some(key) = of.unknown.keys().next() {
         return Err(format!("a match by {key} is not supported"));
@@ -49,7 +49,7 @@ pub(crate) fn matched(of: &Match, kind: Kind) -> Result<Matched, Unsupported> {
     let mut seen = Vec::new();
     for header in &of.headers {
         exact(header, "headers")?;
-        // Of names that are the same, the first one counts.
+        // If a name is repeated, the first one counts.
         let name = header.name.to_ascii_lowercase();
         if !seen.contains(&name) {
             headers.push(text(header));
@@ -92,7 +92,7 @@ fn exact(value: &Typed, of: &str) -> Result<(), Unsupported> {
     }
 }
 
-/// A prefix ends where a segment of the path does.
+/// Translates a path. A prefix ends at the end of a path segment.
 fn http(path: Option<&Typed>) -> Result<(&'static str, String), Unsupported> {
     let Some(path) = path else { return Ok(("prefix", "/".to_owned())) };
     match path.kind.as_deref().unwrap_or("PathPrefix") {
@@ -105,7 +105,7 @@ fn http(path: Option<&Typed>) -> Result<(&'static str, String), Unsupported> {
     }
 }
 
-/// The path of a call is `/SERVICE/METHOD`.
+/// Translates a gRPC method. The path of a call is `/SERVICE/METHOD`.
 fn grpc(of: &GrpcMethod) -> Result<(&'static str, String), Unsupported> {
     let GrpcMethod { kind, service, method } = of;
     let plain = |text: &str| text.chars().all(|it| it.is_ascii_alphanumeric() || "._".contains(it));

@@ -1,5 +1,5 @@
-//! HTTPRoute and GRPCRoute objects of Gateway API that are attached to the Gateway of this gateway, as routes and
-//! clusters of Envoy.
+//! Translates the Gateway API's HTTPRoute and GRPCRoute objects that are attached to this gateway's
+//! Gateway into Envoy's routes and clusters.
 
 mod attach;
 mod backends;
@@ -46,19 +46,19 @@ use crate::settings::Endpoints;
 /// How long to wait for more changes, because a release often changes several objects.
 const GATHER: Duration = Duration::from_millis(20);
 
-/// Adds the routes of objects to those of the chart's values.
+/// Adds the routes of objects to the routes of the chart's values.
 pub(crate) struct RouteObjects {
     client: Client,
     gateway: (String, String),
     service: String,
     pods: Pods,
-    /// Of the files that Envoy reads.
+    /// The folder of the files that Envoy reads.
     folder: PathBuf,
     status: Arc<Status>,
 }
 
 impl RouteObjects {
-    /// `None` if no Gateway is set.
+    /// Returns `None` if no Gateway is set.
     pub(crate) fn new(client: &Client, settings: &Endpoints, status: Arc<Status>) -> Option<Self> {
         let Endpoints { objects: settings, folder, .. } = settings;
         let gateway = settings.gateway.as_ref()?;
@@ -80,8 +80,8 @@ impl RouteObjects {
         })
     }
 
-    /// Sends the routes of the values with those of the objects whenever either changes, once both are known.
-    /// Never returns.
+    /// Sends the merged routes of the values and the objects whenever either changes, once both are
+    /// known. Never returns.
     pub(crate) async fn run(
         self,
         mut values: Receiver<Option<Arc<Desired>>>,
@@ -129,7 +129,7 @@ impl RouteObjects {
         World { gateway, service, pods, ..objects.world() }
     }
 
-    /// The routes of the values with those of the objects, and the status of the objects.
+    /// The merged routes of the values and the objects, and the status of the objects.
     fn merged(
         &self,
         values: &Desired,

@@ -1,5 +1,5 @@
-//! What is read of the objects. Enumerations are strings and what is not known is kept, so that one object that
-//! cannot be served does not hide the others.
+//! The fields of the objects that the agent reads. Enumerations are strings and unknown values are
+//! kept, so that one object that cannot be served does not hide the others.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
-/// The group of Gateway API.
+/// The Gateway API group.
 pub(crate) const GROUP: &str = "gateway.networking.k8s.io";
 
 /// The kinds of routes that the agent reads.
@@ -119,7 +119,7 @@ pub(crate) struct GrantSpec {
     pub(crate) to: Vec<Grantee>,
 }
 
-/// Who may refer, or to what.
+/// The subject or the target of a grant.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Grantee {
@@ -170,7 +170,7 @@ pub(crate) struct Ingress {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct RouteSpec {
-    /// As the status repeats them.
+    /// The parentRefs, unparsed because the status repeats them.
     pub(crate) parent_refs: Vec<Value>,
     pub(crate) hostnames: Vec<String>,
     pub(crate) rules: Vec<Rule>,
@@ -199,7 +199,7 @@ pub(crate) struct Match {
     pub(crate) unknown: Map<String, Value>,
 }
 
-/// A value, and how it is compared.
+/// A value, and how to compare it.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Typed {
@@ -209,7 +209,7 @@ pub(crate) struct Typed {
     pub(crate) value: String,
 }
 
-/// That of an HTTPRoute is a word, that of a GRPCRoute names a method of a service.
+/// The method in a match: a word in an HTTPRoute, a service and a method in a GRPCRoute.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Method {

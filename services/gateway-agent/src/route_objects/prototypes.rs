@@ -1,5 +1,6 @@
-//! Routes and clusters of Envoy as the chart makes them for its own routes, to be copied. So all settings have one
-//! place, the chart: retries, timeouts, limits, health checks and others.
+//! Envoy's routes and clusters as the chart creates them for its own routes. The agent copies them,
+//! so that all settings have one source, the chart: retries, timeouts, limits, health checks and
+//! others.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +10,19 @@ use serde_json::{Value, json};
 use super::backends::Target;
 use crate::settings::Service;
 
-/// The name in place of that of a cluster.
+/// The placeholder for the name of a cluster.
 const PLACE: &str = "corelane-prototype";
 
 /// The prototypes in the ConfigMap of the routes.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 pub(crate) struct Prototypes {
     pub(crate) routes: Routes,
-    /// By protocol and kind of health check.
+    /// The clusters, by protocol and kind of health check.
     pub(crate) clusters: BTreeMap<String, Value>,
 }
 
-/// What one route of the values becomes: several routes of Envoy, which differ in what may be retried.
+/// The result of one route of the values: several Envoy routes, which differ in which requests may
+/// be retried.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 pub(crate) struct Routes {
     pub(crate) http: Vec<Value>,
@@ -29,7 +31,8 @@ pub(crate) struct Routes {
 }
 
 impl Prototypes {
-    /// A cluster with the name of the target, also in the path of its endpoints, and with its Service for the agent.
+    /// A cluster with the target's name, which is also in the path of its endpoints, and with its
+    /// Service for the agent.
     pub(crate) fn cluster(&self, target: &Target) -> Value {
         let mut cluster = self.clusters.get(target.prototype()).cloned().unwrap_or_default();
         rename(&mut cluster, target.cluster());

@@ -1,4 +1,4 @@
-//! The rules of a route as routes of Envoy.
+//! Translates the rules of a route to Envoy routes.
 
 use std::cmp::Reverse;
 
@@ -12,35 +12,36 @@ use super::objects::{Backend, Filter, Kind, Match, Reference, Rule, Timeouts};
 use super::prototypes::Prototypes;
 use super::status::Verdict;
 
-/// No cluster has this name, so a request that is drawn for it gets the reply of a missing cluster.
+/// No cluster has this name. A request that is assigned to it receives the response for a missing
+/// cluster.
 const NOWHERE: &str = "invalid-backend";
 
-/// The routes of Envoy for one match, and their place among those of other routes: the order of Gateway API is
-/// that of the fields, and of routes by age.
+/// The Envoy routes for one match, and their place among those of other routes. The Gateway API
+/// orders them by these fields, and then by the routes' age.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) order: Reverse<[usize; 5]>,
     pub(crate) routes: Vec<Value>,
 }
 
-/// What a route is for Envoy.
+/// The translation of a route.
 #[derive(Debug)]
 pub(crate) struct Rules {
-    /// `Err`: the route is not accepted.
+    /// The Envoy routes. `Err`: the route is not accepted.
     pub(crate) entries: Result<Vec<Entry>, Verdict>,
     pub(crate) resolved: Verdict,
     pub(crate) targets: Vec<Target>,
 }
 
-/// Where requests of a rule go.
+/// The destination of a rule's requests.
 struct Way<'a> {
     rule: &'a Rule,
-    /// Of each backendRef; `None` for one that leads nowhere.
+    /// Each backendRef with its target; `None` if it has no valid target.
     backends: Vec<(&'a Backend, Option<Target>)>,
     mirrors: Vec<Value>,
 }
 
-/// Translates a route for a listener with this kind of transport and port.
+/// Translates a route for a listener with this transport and port.
 pub(crate) fn rules(
     route: &Route<'_>,
     backends: &Backends<'_>,
@@ -131,7 +132,7 @@ impl Way<'_> {
                     filters::redirect(&filter.request_redirect, &matched.prefix, listener)?;
                 Some(json!({"redirect": action}))
             }
-            // A call of gRPC that finds no backend ends with UNAVAILABLE.
+            // A gRPC call that finds no backend ends with UNAVAILABLE.
             None if self.leads_nowhere() => {
                 Some(json!({"direct_response": {"status": if grpc { 503 } else { 500 }}}))
             }
@@ -142,7 +143,7 @@ impl Way<'_> {
             merge(&mut alone, &changes);
             return Ok(vec![Value::Object(alone)]);
         }
-        // A client of HTTP/1.1 cannot open a WebSocket to replicas that get HTTP/2.
+        // An HTTP/1.1 client cannot open a WebSocket to replicas that receive HTTP/2.
         let leads_to = |protocol| self.targets().any(|it| it.protocol == protocol);
         let upgrades = leads_to(Protocol::WebSocket) && !leads_to(Protocol::Http2);
         let prototypes = match (grpc, upgrades) {
@@ -189,7 +190,7 @@ impl Way<'_> {
         let missing = if grpc { "SERVICE_UNAVAILABLE" } else { "INTERNAL_SERVER_ERROR" };
         action.insert("cluster_not_found_response_code".to_owned(), json!(missing));
         extend(action, "request_mirror_policies", self.mirrors.clone());
-        // An upgraded connection has no limits of requests.
+        // The request limits do not apply to an upgraded connection.
         match action.contains_key("upgrade_configs") {
             true => Ok(()),
             false => timeouts(&self.rule.timeouts, action),
@@ -197,7 +198,7 @@ impl Way<'_> {
     }
 }
 
-/// Appends lists to those of a route.
+/// Appends lists to the lists of a route.
 fn merge(route: &mut Map<String, Value>, changes: &Map<String, Value>) {
     for (key, more) in changes {
         extend(route, key, more.as_array().cloned().unwrap_or_default());
@@ -232,7 +233,8 @@ fn supported(rule: &Rule) -> Result<(), Unsupported> {
     }
 }
 
-/// The time of a whole request, and of each attempt. Without retries the only attempt has the shorter one.
+/// Sets the timeout of the whole request, and of each attempt. Without retries the only attempt has
+/// the shorter timeout.
 fn timeouts(of: &Timeouts, action: &mut Map<String, Value>) -> Result<(), Unsupported> {
     let read = |text: &Option<String>| text.as_deref().map(milliseconds).transpose();
     let (request, attempt) = (read(&of.request)?, read(&of.backend_request)?);
@@ -249,14 +251,15 @@ fn timeouts(of: &Timeouts, action: &mut Map<String, Value>) -> Result<(), Unsupp
     };
     if let Some(whole) = whole {
         action.insert("timeout".to_owned(), json!(seconds(whole)));
-        // Silence must not end it before: outlier detection would not count that as a failure of the replica.
+        // The idle timeout must not end it earlier, because outlier detection would not count that
+        // as a failure of the replica.
         let silence = if whole == 0 { 0 } else { whole + 1000 };
         action.insert("idle_timeout".to_owned(), json!(seconds(silence)));
     }
     Ok(())
 }
 
-/// A duration of Gateway API, such as `1h30m` or `500ms`, in milliseconds.
+/// Parses a Gateway API duration, such as `1h30m` or `500ms`, to milliseconds.
 fn milliseconds(text: &str) -> Result<u64, Unsupported> {
     let mut sum = 0;
     let mut rest = text;

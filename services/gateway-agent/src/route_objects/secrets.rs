@@ -1,6 +1,8 @@
-//! The Secrets with certificates that listeners of the Gateway may use, as the API server last said.
+//! The Secrets with certificates that the Gateway's listeners may use, in the last state that the
+//! API server sent.
 //!
-//! Each is watched by its name, so that a Role can name it, and only while a listener refers to it.
+//! Each Secret is watched by its name, so that a Role can name it, and only while a listener refers
+//! to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
@@ -17,16 +19,16 @@ use tracing::warn;
 use crate::endpoints::{Pauses, Task};
 use crate::routes::Certificate;
 
-/// The API server ends a watch after this time, which shows that it is reachable.
+/// Time after which the API server ends a watch, which shows that it is reachable.
 pub(crate) const WATCH_SECONDS: u32 = 60;
 
-/// `NAMESPACE/NAME`, which is also the name for Envoy.
+/// `NAMESPACE/NAME`, which is also the name in Envoy.
 pub(crate) type Name = String;
 
-/// The certificate of each Secret, or why it has none.
+/// The certificate of each Secret, or the reason why it has none.
 pub(crate) type Found = BTreeMap<Name, Result<Arc<Certificate>, String>>;
 
-/// The watches.
+/// The watches of Secrets.
 pub(crate) struct Secrets {
     client: Client,
     watches: BTreeMap<Name, Task>,
@@ -44,7 +46,7 @@ impl Secrets {
         Self { client: client.clone(), watches: BTreeMap::new(), known: Arc::default() }
     }
 
-    /// Watches these, and no others.
+    /// Watches exactly these Secrets.
     pub(crate) fn follow(&mut self, wanted: &BTreeSet<Name>) {
         self.watches.retain(|name, _| wanted.contains(name));
         self.known.all().retain(|name, _| wanted.contains(name));
@@ -64,7 +66,7 @@ impl Secrets {
         self.known.changed.notified().await;
     }
 
-    /// All that are watched, once each has been read.
+    /// All watched Secrets, once each has been read.
     pub(crate) fn found(&self) -> Option<Found> {
         let found = self.known.all().clone();
         self.watches.keys().all(|name| found.contains_key(name)).then_some(found)
@@ -82,7 +84,7 @@ impl Known {
     }
 }
 
-/// Never returns. While the API server cannot be read, what it last said stays.
+/// Watches one Secret and never returns. While the API server cannot be read, the last state stays.
 async fn watch(client: Client, name: Name, known: Arc<Known>) {
     let (namespace, own) = name.split_once('/').unwrap_or_default();
     let api: Api<Secret> = Api::namespaced(client, namespace);
@@ -121,7 +123,8 @@ fn read(secret: &Secret) -> Result<Arc<Certificate>, String> {
     certificate.map(Arc::new).map_err(|error| error.to_string())
 }
 
-/// What the API server answers to all agents alike, unlike a broken connection.
+/// The reason why the API server rejects the request. It would reject it from every agent, unlike a
+/// broken connection.
 fn refusal(error: &Error) -> Option<String> {
     match error {
         Error::InitialListFailed(kube::Error::Api(status)) if status.code == 403 => Some(

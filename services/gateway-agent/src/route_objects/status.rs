@@ -1,11 +1,11 @@
-//! The status of objects: what the agent says of them, and whether it has to be written.
+//! The status of objects: its content, and whether it has to be written.
 
 use serde_json::{Value, json};
 
-/// What the agent is called in a GatewayClass and in the status of routes.
+/// The agent's name in a GatewayClass and in the status of routes.
 pub(crate) const CONTROLLER: &str = "corelane/gateway-agent";
 
-/// Whether a condition is true, and why.
+/// Whether a condition is true, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) status: bool,
@@ -33,11 +33,12 @@ impl Verdict {
     }
 }
 
-/// Sets the times of all conditions: that of the known one while its status is the same.
+/// Sets the times of all conditions. A condition keeps the known time while its status stays the
+/// same.
 ///
-/// All pods of a gateway write the same status, because it follows from the objects alone. Each writes only what
-/// differs, and only if the object is still the one that was read: one of them is first, and the others then find
-/// nothing to do. So they need no leader.
+/// All pods of a gateway write the same status, because it depends only on the objects. Each pod
+/// writes only differences, and only if the object is still the one that it read: one pod is first,
+/// and the others then find nothing to write. Therefore they need no leader.
 pub(crate) fn timed(wanted: &mut Value, known: &Value, now: &str) {
     match wanted {
         Value::Object(fields) if fields.contains_key("observedGeneration") => {
@@ -63,8 +64,8 @@ pub(crate) fn timed(wanted: &mut Value, known: &Value, now: &str) {
     }
 }
 
-/// The parents of a route. Those of the agent take the place of what it said before of the same parentRefs. An
-/// entry of which `own` is not true belongs to others, and stays where it is.
+/// The parents of a route. The agent's entries replace its earlier entries for the same parentRefs.
+/// An entry for which `own` is false belongs to another controller, and stays where it is.
 pub(crate) fn parents(known: &Value, own: impl Fn(&Value) -> bool, wanted: &[Value]) -> Value {
     let known = known["parents"].as_array().cloned().unwrap_or_default();
     let mut left = wanted.to_vec();

@@ -1,4 +1,4 @@
-//! All objects that are read, as the API server last said.
+//! All objects that the agent reads, in the last state that the API server sent.
 
 use std::fmt::Debug;
 use std::mem;
@@ -23,7 +23,7 @@ use super::secrets::WATCH_SECONDS;
 use super::translate::World;
 use crate::endpoints::Pauses;
 
-/// A change of any object, or why one kind of objects cannot be read now.
+/// A change of any object, or the reason why one kind of objects cannot be read now.
 pub(crate) type Changes = SelectAll<BoxStream<'static, Result<(), String>>>;
 
 /// One cache for each kind.
@@ -35,7 +35,7 @@ pub(crate) struct Store {
     grants: reflector::Store<ReferenceGrant>,
     services: reflector::Store<Service>,
     namespaces: reflector::Store<Namespace>,
-    /// Kinds that were not listed yet.
+    /// Number of kinds that were not listed yet.
     missing: Arc<AtomicUsize>,
 }
 
@@ -50,12 +50,12 @@ pub(crate) struct Objects {
     namespaces: Vec<Arc<Namespace>>,
 }
 
-/// A kind of objects by its plural.
+/// Describes a kind of objects by its plural.
 pub(crate) fn resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {
     ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
 }
 
-/// Reads a kind of objects in a namespace, or in all.
+/// Reads one kind of objects, in one namespace or in all.
 struct Reader<'a> {
     client: &'a Client,
     changes: Vec<BoxStream<'static, Result<(), String>>>,
@@ -100,14 +100,14 @@ impl Reader<'_> {
     }
 }
 
-/// Drops what nobody reads.
+/// Drops the fields that the agent does not use.
 fn slim<K: ResourceExt>(object: &mut K) {
     object.managed_fields_mut().clear();
     object.annotations_mut().clear();
 }
 
 impl Store {
-    /// Begins to read. Only Gateways are read in one namespace.
+    /// Starts reading. Only Gateways are restricted to one namespace.
     pub(crate) fn new(client: &Client, namespace: &str) -> (Self, Changes) {
         let missing = Arc::new(AtomicUsize::new(0));
         let mut reader = Reader { client, changes: Vec::new(), missing: Arc::clone(&missing) };
@@ -144,7 +144,7 @@ impl Store {
 }
 
 impl Objects {
-    /// Without what the gateway itself is.
+    /// The world without the properties of the gateway itself.
     pub(crate) fn world(&self) -> World<'_> {
         let http = self.http.iter().map(|object| Route { kind: Kind::Http, object });
         let grpc = self.grpc.iter().map(|object| Route { kind: Kind::Grpc, object });

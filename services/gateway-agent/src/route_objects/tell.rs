@@ -19,10 +19,10 @@ use super::translate::{Of, Status};
 /// Pause after a failure, if nothing else changes.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// Another pod was first, or the object is gone: the watch brings what is now true.
+/// Another pod was first, or the object is gone. The watch delivers the new state.
 const OUTDATED: [u16; 2] = [404, 409];
 
-/// Writes each status that differs from what the object has. Never returns.
+/// Writes each status that differs from the object's. Never returns.
 pub(crate) async fn tell(client: &Client, mut statuses: Receiver<Vec<Status>>) {
     loop {
         let all = statuses.borrow_and_update().clone();
@@ -36,13 +36,13 @@ pub(crate) async fn tell(client: &Client, mut statuses: Receiver<Vec<Status>>) {
         if failed {
             let _ = timeout(AGAIN, statuses.changed()).await;
         } else if statuses.changed().await.is_err() {
-            // Its sender never ends before.
+            // The sender outlives this task.
             sleep(AGAIN).await;
         }
     }
 }
 
-/// Returns whether there is nothing left to write.
+/// Writes one status. Returns whether there is nothing left to write.
 async fn write(client: &Client, status: &Status) -> bool {
     let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let mut wanted = status.wanted.clone();

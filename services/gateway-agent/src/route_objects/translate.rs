@@ -1,4 +1,4 @@
-//! Makes the configuration of Envoy and the status of the objects from all objects.
+//! Derives Envoy's configuration and the status of the objects from all objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ use super::rules::{Rules, rules};
 use super::secrets::{Found, Name};
 use super::status::{CONTROLLER, Verdict, parents};
 
-/// All that is read, and what the gateway itself is.
+/// All objects that are read, and the properties of the gateway itself.
 #[derive(Debug, Default)]
 pub(crate) struct World<'a> {
     /// Namespace and name of the Gateway.
@@ -33,7 +33,7 @@ pub(crate) struct World<'a> {
     pub(crate) secrets: Found,
 }
 
-/// What objects contribute to the configuration of Envoy.
+/// The objects' part of Envoy's configuration.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Contribution {
     pub(crate) hosts: Hosts,
@@ -55,7 +55,7 @@ pub(crate) struct Status {
     pub(crate) of: Of,
     pub(crate) namespace: Option<String>,
     pub(crate) name: String,
-    /// The object that was read.
+    /// The version of the object that was read.
     pub(crate) version: String,
     pub(crate) known: Value,
     pub(crate) wanted: Value,
@@ -69,16 +69,16 @@ pub(crate) enum Of {
     Route(Kind),
 }
 
-/// What a route has become.
+/// The result of translating a route.
 struct Outcome<'a> {
     route: Route<'a>,
     attachments: Vec<Attachment>,
-    /// For requests without and with TLS.
+    /// The rules for requests without TLS, and with TLS.
     rules: [Rules; 2],
 }
 
 impl<'a> World<'a> {
-    /// The Gateway, if it exists and its class is one of this controller.
+    /// The Gateway, if it exists and its class belongs to this controller.
     fn own(&self) -> Option<&Gateway> {
         let named = |it: &&&Gateway| {
             let metadata = &it.metadata;
@@ -109,8 +109,8 @@ impl<'a> World<'a> {
         References { namespace: self.gateway.0, mounted: self.pods.secret.as_deref(), grants }
     }
 
-    /// What follows for Envoy, and the status of each object. Without a Gateway of this controller: only
-    /// that of classes.
+    /// Returns the objects' part of Envoy's configuration, and the status of each object. Without a
+    /// Gateway of this controller, only GatewayClasses have a status.
     pub(crate) fn translate(&self, prototypes: &Prototypes) -> (Contribution, Vec<Status>) {
         let ours = |it: &&&GatewayClass| it.spec.controller_name == CONTROLLER;
         let mut statuses: Vec<_> =
@@ -158,7 +158,7 @@ impl<'a> World<'a> {
         outcomes.filter(|it| !it.attachments.is_empty() || self.said_before(&it.route)).collect()
     }
 
-    /// Whether the status of a route has something of this gateway.
+    /// Whether the status of a route contains entries of this gateway.
     fn said_before(&self, route: &Route<'_>) -> bool {
         let status = route.object.status.as_ref().unwrap_or(&Value::Null);
         status["parents"].as_array().into_iter().flatten().any(|it| self.is_own(route, it))
@@ -234,7 +234,8 @@ impl<'a> World<'a> {
         status(Of::Gateway, gateway, gateway.status.clone().unwrap_or_default(), wanted)
     }
 
-    /// Those of the load balancer if the Service has one, otherwise that in the cluster.
+    /// The addresses of the load balancer if the Service has one, otherwise the address in the
+    /// cluster.
     fn addresses(&self) -> Vec<Value> {
         let named = |it: &&&Service| {
             let metadata = &it.metadata;
@@ -272,7 +273,7 @@ fn class_status(class: &GatewayClass) -> Status {
     status(Of::Class, class, class.status.clone().unwrap_or_default(), wanted)
 }
 
-/// What the class says that its gateways can do, in the order of the alphabet, which the API demands.
+/// The features that the class declares, in alphabetical order, as the API requires.
 const FEATURES: [&str; 27] = [
     "GRPCRoute",
     "GRPCRouteNamedRouteRule",
@@ -328,7 +329,7 @@ fn contribution(
     let mut places = Vec::new();
     let mut clusters = BTreeMap::new();
     for Outcome { attachments, rules, .. } in outcomes {
-        // Two parentRefs may lead to one listener.
+        // Two parentRefs may name the same listener.
         let at = attachments.iter().flat_map(|it| &it.places);
         let at = at.filter(|(at, _)| listeners[**at].programmed());
         let own: BTreeSet<_> =

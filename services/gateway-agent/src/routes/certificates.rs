@@ -1,4 +1,4 @@
-//! Certificates of Envoy's listeners, each in a file of its own that Envoy watches (SDS).
+//! Certificates of Envoy's listeners, each in its own file, which Envoy watches (SDS).
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Formatter};
@@ -15,10 +15,11 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use serde_json::json;
 
-/// In the folder of Envoy's files.
+/// The subfolder for certificates in the folder of Envoy's files.
 const FOLDER: &str = "certificates";
 
-/// Why Envoy could not use a certificate. One that it rejects would hold back all other listeners.
+/// The reason why Envoy could not use a certificate. If Envoy rejected it, all other listeners
+/// would be held back.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CertificateError {
     #[error("tls.crt has no certificate in PEM")]
@@ -41,14 +42,14 @@ pub(crate) struct Certificate {
 }
 
 impl Debug for Certificate {
-    /// Without the key, which must not get into a log.
+    /// Omits the key, which must not be logged.
     fn fmt(&self, to: &mut Formatter<'_>) -> fmt::Result {
         to.debug_struct("Certificate").finish_non_exhaustive()
     }
 }
 
 impl Certificate {
-    /// Reads both, and checks that they belong together.
+    /// Parses both, and checks that they belong together.
     pub(crate) fn read(chain: &[u8], key: &[u8]) -> Result<Self, CertificateError> {
         let certificates: Vec<_> = CertificateDer::pem_slice_iter(chain)
             .collect::<Result<_, _>>()
@@ -66,7 +67,7 @@ impl Certificate {
         Ok(Self { chain: text(chain), key: text(key) })
     }
 
-    /// As Envoy reads it under a name.
+    /// The certificate as an Envoy resource with this name.
     fn resource(&self, name: &str) -> String {
         let kind = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret";
         let certificate = json!({
@@ -78,9 +79,9 @@ impl Certificate {
     }
 }
 
-/// The file of a certificate in the folder of Envoy's files.
+/// The path of a certificate's file in the folder of Envoy's files.
 pub(crate) fn path(folder: &Path, name: &str) -> PathBuf {
-    // Names of Kubernetes have no `_`, so no two Secrets have the same.
+    // Kubernetes names contain no `_`, so no two Secrets have the same path.
     folder.join(FOLDER).join(format!("{}.json", name.replace('/', "_")))
 }
 
@@ -95,17 +96,18 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// Those of an earlier agent stay until [`Self::retain`], because Envoy uses them.
+    /// Creates the files. An earlier agent's files stay until [`Self::retain`], because Envoy uses
+    /// them.
     pub(crate) fn new(folder: &Path) -> Self {
         Self { folder: folder.to_owned(), written: Certificates::new() }
     }
 
-    /// How many of these have no file of this agent yet.
+    /// Number of these certificates for which this agent has not written a file yet.
     pub(crate) fn missing(&self, wanted: &Certificates) -> usize {
         wanted.keys().filter(|name| !self.written.contains_key(*name)).count()
     }
 
-    /// Replaces the files of those that differ, by a rename. Returns whether there were any.
+    /// Replaces the files that differ, by a rename. Returns whether there were any.
     pub(crate) fn write(&mut self, wanted: &Certificates) -> io::Result<bool> {
         let mut changed = false;
         for (name, certificate) in wanted {
@@ -130,7 +132,7 @@ impl Files {
         Ok(changed)
     }
 
-    /// Removes the files of all others, also those of an earlier agent.
+    /// Removes the files of all other certificates, including those of an earlier agent.
     pub(crate) fn retain(&mut self, wanted: &Certificates) {
         self.written.retain(|name, _| wanted.contains_key(name));
         let kept: Vec<_> = wanted.keys().map(|name| path(&self.folder, name)).collect();
@@ -201,7 +203,7 @@ pub(crate) mod tests {
         assert_eq!(text, both["shop/a"].resource("shop/a"));
         let mode = fs::metadata(at("b/a")).expect("a file").permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        // A later agent has written no file.
+        // A later agent that has written no file.
         Files::new(folder.path()).retain(&first);
         assert!(at("shop/a").exists() && !at("b/a").exists());
     }

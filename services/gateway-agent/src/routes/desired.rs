@@ -1,4 +1,5 @@
-//! What Envoy is to have: clusters, routes and rate limits, and the Services behind the clusters.
+//! The desired state of Envoy: clusters, routes and rate limits, and the Services behind the
+//! clusters.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,15 +13,15 @@ use crate::settings::{self, Service};
 const CLUSTERS: &str = "clusters.json";
 const ROUTES: &str = "routes.json";
 const RATE_LIMITS: &str = "rate-limits.json";
-/// Only where routes of objects are served.
+/// Present only if routes of objects are served.
 const PROTOTYPES: &str = "prototypes.json";
-/// Only where they are served by TLS, too.
+/// Present only if routes of objects are also served over TLS.
 const LISTENERS: &str = "listeners.json";
 
 /// The name under which Envoy subscribes to the rate limits of routes.
 const FILTER: &str = "corelane.route_rate_limits";
 
-/// Why a source has no desired state.
+/// The reason why a source has no desired state.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DesiredError {
     #[error("no key {0}")]
@@ -31,21 +32,22 @@ pub(crate) enum DesiredError {
     Form(&'static str, String),
 }
 
-/// One source of routes makes one; several are merged before they are applied.
+/// The state that one source of routes desires. Several states are merged before they are applied.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Desired {
-    /// `envoy.config.cluster.v3.Cluster` by name. One that the agent finds endpoints for names its
-    /// Service in its metadata, see [`service_of`]; its file is then CLUSTER.json.
+    /// `envoy.config.cluster.v3.Cluster` by name. If the agent finds a cluster's endpoints, the
+    /// cluster names its Service in its metadata, see [`service_of`], and its file is CLUSTER.json.
     pub(crate) clusters: BTreeMap<String, Value>,
     /// `envoy.config.route.v3.RouteConfiguration` without its virtual hosts.
     pub(crate) routes: Map<String, Value>,
     /// `envoy.config.route.v3.VirtualHost` in any order, with distinct names and domains.
     pub(crate) virtual_hosts: Vec<Value>,
-    /// `LocalRateLimit` of the filter that routes enable.
+    /// `LocalRateLimit` configurations of the filter that routes enable.
     pub(crate) rate_limits: Value,
-    /// Routes and clusters to make others of.
+    /// Routes and clusters that are copied to create others.
     pub(crate) prototypes: Value,
-    /// `envoy.config.listener.v3.Listener` of those with TLS. `None`: they are a fixed part of Envoy's configuration.
+    /// `envoy.config.listener.v3.Listener` for the TLS listeners. `None`: they are a fixed part of
+    /// Envoy's configuration.
     pub(crate) listeners: Option<Vec<Value>>,
     /// The certificates that the listeners name.
     pub(crate) certificates: Certificates,
@@ -107,7 +109,7 @@ impl Desired {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Update {
     pub(crate) text: String,
-    /// Equal resources have the same version, also of different agents.
+    /// The version. Equal resources have the same version, even from different agents.
     pub(crate) version: String,
 }
 
@@ -117,9 +119,9 @@ impl Update {
         Self::of("envoy.config.cluster.v3.Cluster", clusters.values())
     }
 
-    /// Of objects with any field.
+    /// Creates an update from objects with any fields.
     fn of<'a>(kind: &str, resources: impl IntoIterator<Item = &'a Value>) -> Self {
-        // As text, because copies of the objects would be most of the agent's memory.
+        // Built as text, because copies of the objects would take most of the agent's memory.
         let typed = |resource: &Value| {
             format!("{{\"@type\":\"type.googleapis.com/{kind}\",{}", &resource.to_string()[1..])
         };
@@ -132,7 +134,7 @@ impl Update {
     }
 }
 
-/// The clusters in a file of an earlier agent.
+/// Reads the clusters from an earlier agent's file.
 pub(crate) fn clusters_of_file(text: &str) -> Option<BTreeMap<String, Value>> {
     let mut file: Value = serde_json::from_str(text).ok()?;
     clusters(file.get_mut("resources")?.take()).ok()
@@ -156,7 +158,7 @@ fn clusters(list: Value) -> Result<BTreeMap<String, Value>, String> {
 
 /// The Services of clusters.
 pub(crate) fn services(clusters: &BTreeMap<String, Value>) -> Vec<Service> {
-    // Those that cannot be read were rejected before.
+    // Clusters whose Service cannot be read were rejected earlier.
     clusters.iter().filter_map(|(name, it)| service_of(name, it).ok().flatten()).collect()
 }
 

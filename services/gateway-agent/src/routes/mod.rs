@@ -1,7 +1,7 @@
-//! Applies changes of routes to the running Envoy, by files that it watches.
+//! Applies changes of routes to the running Envoy, through files that it watches.
 //!
-//! A source makes a [`Desired`] state, and the applier makes Envoy's files of it in an order in which no
-//! request lacks its cluster.
+//! A source provides a [`Desired`] state, and the applier writes Envoy's files from it in an order
+//! in which no request lacks its cluster.
 
 mod apply;
 mod certificates;

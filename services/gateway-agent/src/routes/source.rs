@@ -16,7 +16,7 @@ use super::status::Status;
 use crate::endpoints::Pauses;
 use crate::settings::ObjectName;
 
-/// The API server ends a watch after this time, which shows that it is reachable.
+/// Time after which the API server ends a watch, which shows that it is reachable.
 const WATCH_SECONDS: u32 = 60;
 
 /// The watch of one ConfigMap.
@@ -29,7 +29,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// The ConfigMap need not exist yet.
+    /// Creates a source. The ConfigMap need not exist yet.
     pub(crate) fn new(client: &Client, from: &ObjectName, status: Arc<Status>) -> Self {
         let default = || client.default_namespace().to_owned();
         let namespace = from.namespace.clone().unwrap_or_else(default);
@@ -37,10 +37,10 @@ impl Source {
         Self { api, namespace, name: from.name.clone(), status }
     }
 
-    /// Sends each state that can be read. Never returns: all failures are retried, and the last state
-    /// stays, also when the ConfigMap is deleted.
+    /// Sends each state that can be read. Never returns: all failures are retried, and the last
+    /// state stays, even if the ConfigMap is deleted.
     pub(crate) async fn run(self, newest: Sender<Option<Arc<Desired>>>) {
-        // By its name alone, so that a Role can name it.
+        // Watched only by its name, so that a Role can name it.
         let config = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
         let config = config.timeout(WATCH_SECONDS);
         let mut events = pin!(watch_of(self.api.clone(), config).backoff(Pauses::default()));

@@ -1,18 +1,18 @@
-//! Whether Envoy has the newest routes: for probes and for Prometheus.
+//! Shows whether Envoy has the newest routes, for probes and for Prometheus.
 
 use std::sync::{Mutex, MutexGuard};
 
-/// Shared by the source, the applier and the replies to probes.
+/// State that the source, the applier and the probe responses share.
 #[derive(Debug, Default)]
 pub(crate) struct Status(Mutex<Figures>);
 
 #[derive(Debug, Default)]
 struct Figures {
-    /// Envoy's files exist.
+    /// Whether Envoy's files exist.
     written: bool,
-    /// Envoy has taken some routes in the time of this agent.
+    /// Whether Envoy has accepted routes since this agent started.
     taken: bool,
-    /// Envoy uses the newest routes.
+    /// Whether Envoy uses the newest routes.
     current: bool,
     applied: u64,
     rejected: u64,
@@ -21,40 +21,40 @@ struct Figures {
 }
 
 impl Status {
-    /// Why Envoy cannot start; `None` if it can.
+    /// The reason why Envoy cannot start; `None` if it can.
     pub(crate) fn missing(&self) -> Option<String> {
         let it = self.read();
         (!it.written).then(|| it.error.clone().unwrap_or_else(|| "not read yet".to_owned()))
     }
 
-    /// Whether Envoy can serve: it has taken the routes of this agent or of an earlier one.
+    /// Whether Envoy can serve: it has accepted the routes of this agent or of an earlier one.
     pub(crate) fn taken(&self) -> bool {
         self.read().taken
     }
 
-    /// Files for Envoy to start with exist.
+    /// Records that the files that Envoy needs to start exist.
     pub(crate) fn written(&self) {
         self.read().written = true;
     }
 
-    /// Envoy has the routes of an earlier agent.
+    /// Records that Envoy has the routes of an earlier agent.
     pub(crate) fn taken_before(&self) {
         self.read().taken = true;
     }
 
-    /// There are newer routes.
+    /// Records that there are newer routes.
     pub(crate) fn outdated(&self) {
         self.read().current = false;
     }
 
-    /// Envoy uses the newest routes. `changed`: it has not before.
+    /// Records that Envoy uses the newest routes. `changed`: it did not use them before.
     pub(crate) fn applied(&self, changed: bool) {
         let mut it = self.read();
         (it.taken, it.current) = (true, true);
         it.applied += u64::from(changed);
     }
 
-    /// Envoy stays with the former routes. `former`: there are some.
+    /// Records that Envoy keeps the previous routes. `former`: there are previous routes.
     pub(crate) fn rejected(&self, former: bool) {
         let mut it = self.read();
         it.taken |= former;
@@ -62,12 +62,12 @@ impl Status {
         it.rejected += 1;
     }
 
-    /// The source cannot be read.
+    /// Records that the source cannot be read.
     pub(crate) fn failed(&self, error: &str) {
         self.read().error = Some(error.to_owned());
     }
 
-    /// The text that Prometheus reads.
+    /// The metrics as Prometheus text.
     pub(crate) fn metrics(&self) -> String {
         let it = self.read();
         let prefix = "corelane_gateway_agent";

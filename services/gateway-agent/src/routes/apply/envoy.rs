@@ -1,4 +1,4 @@
-//! What Envoy says of its subscriptions, by its admin interface.
+//! Reads the state of Envoy's subscriptions from its admin interface.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -13,13 +13,13 @@ use crate::admin::{Admin, AdminError};
 /// How long Envoy may take to read a file.
 const READ: Duration = Duration::from_secs(30);
 
-/// How long Envoy may need for the first endpoints and health checks of new clusters.
+/// How long the first endpoints and health checks of new clusters may take.
 const WARM: Duration = Duration::from_secs(30);
 
-/// First and longest pause between questions. Envoy mostly needs a few milliseconds.
+/// First and longest pause between queries. Envoy mostly needs a few milliseconds.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(200));
 
-/// What Envoy subscribes to, each in a file of its own.
+/// The subscriptions of Envoy, each with its own file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Clusters,
@@ -29,7 +29,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// In the order in which they are applied.
+    /// All kinds, in the order in which they are applied.
     pub(crate) const ALL: [Self; 4] =
         [Self::Clusters, Self::RateLimits, Self::Listeners, Self::Routes];
 
@@ -42,7 +42,7 @@ impl Kind {
         }
     }
 
-    /// The underscore tells it from the files of endpoints.
+    /// The name of the file. The underscore distinguishes it from endpoint files.
     pub(crate) fn file(self) -> &'static str {
         match self {
             Self::Clusters => "all_clusters.json",
@@ -52,7 +52,7 @@ impl Kind {
         }
     }
 
-    /// The prefix of Envoy's statistics of the subscription.
+    /// The prefix of Envoy's statistics for the subscription.
     fn prefix(self) -> &'static str {
         match self {
             Self::Clusters => "cluster_manager.cds",
@@ -66,18 +66,18 @@ impl Kind {
 /// The state of a subscription.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Subscription {
-    /// The version that Envoy uses; empty before the first.
+    /// The version that Envoy uses; empty before the first version.
     pub(crate) version: String,
-    /// How many updates it has rejected.
+    /// Number of updates that Envoy has rejected.
     pub(crate) rejected: u64,
 }
 
-/// What became of a file.
+/// The result of writing a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Applied,
     Rejected,
-    /// No Envoy runs. It will read the file when it starts.
+    /// No Envoy is running. It will read the file when it starts.
     Absent,
 }
 
@@ -90,7 +90,7 @@ impl Envoy {
         Self(Admin { address })
     }
 
-    /// `None`: no Envoy runs.
+    /// Reads the state of a subscription. `None`: no Envoy is running.
     pub(crate) async fn subscription(
         &self,
         kind: Kind,
@@ -125,8 +125,8 @@ impl Envoy {
         }
     }
 
-    /// Waits until all clusters can take requests. A cluster that still cannot at the end of its time must not
-    /// hold back the others.
+    /// Waits until all clusters can receive requests. If a cluster still cannot when its time ends,
+    /// it must not hold back the others.
     pub(crate) async fn warmed(&self) -> Result<(), AdminError> {
         let names = ["cluster_manager.warming_clusters".to_owned()];
         let until = Instant::now() + WARM;
@@ -145,7 +145,7 @@ impl Envoy {
         Ok(())
     }
 
-    /// Whether no request runs or waits in these clusters, as far as Envoy says.
+    /// Whether no request runs or waits in these clusters, according to Envoy.
     pub(crate) async fn idle(&self, clusters: &[String]) -> bool {
         let active = |it: &String| {
             ["upstream_rq_active", "upstream_rq_pending_active"]

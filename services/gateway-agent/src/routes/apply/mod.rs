@@ -1,7 +1,8 @@
-//! Makes Envoy's files of the desired state, in an order in which no request lacks its cluster.
+//! Writes Envoy's files from the desired state, in an order in which no request lacks its cluster.
 //!
-//! New clusters come first, with their endpoints, and the routes to them when Envoy has them ready. Clusters
-//! that are no longer desired go last. What Envoy rejects is replaced by what it had.
+//! New clusters come first, with their endpoints, followed by the routes to them when Envoy has the
+//! clusters ready. Clusters that are no longer desired are removed last. If Envoy rejects a file,
+//! the previous content is restored.
 
 mod envoy;
 
@@ -25,26 +26,28 @@ use crate::admin::AdminError;
 use crate::endpoints::{File, Fleet};
 use crate::settings::Endpoints;
 
-/// Pause after a failure that is not Envoy's verdict.
+/// Pause after a failure other than a rejection by Envoy.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Files that Envoy watches in addition to those that routes and listeners name, at most: of this agent, mounted ones.
+/// Maximum number of files that Envoy watches in addition to those that routes and listeners name:
+/// files of this agent, and mounted files.
 const OTHER_WATCHES: usize = 12;
 
-/// Interval between questions to an Envoy that does not run yet.
+/// Interval between queries to an Envoy that is not running yet.
 const START: Duration = Duration::from_millis(100);
 
-/// How long a cluster stays at least after its last route is gone: for requests that were routed before, and
-/// their retries.
+/// Minimum time for which a cluster stays after its last route is gone, for requests that were
+/// routed earlier and their retries.
 const STAY: Duration = Duration::from_secs(1);
 
-/// How long it stays at most. Requests that still run then continue, but are not retried.
+/// Maximum time for which such a cluster stays. Requests that are still running then continue, but
+/// are not retried.
 const STAY_AT_MOST: Duration = Duration::from_secs(10);
 
-/// Interval between questions whether they run.
+/// Interval between checks for running requests.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Why a state was not applied.
+/// The reason why a state was not applied.
 #[derive(Debug, thiserror::Error)]
 enum ApplyError {
     #[error("Envoy rejected the {0}; its log says why")]
@@ -62,21 +65,21 @@ enum ApplyError {
     Superseded,
 }
 
-/// Applies one state after the other.
+/// Applies one state after another.
 pub(crate) struct Applier {
     envoy: Envoy,
     fleet: Fleet,
     status: Arc<Status>,
-    /// The clusters in the file: what is desired, and what is not removed yet.
+    /// The clusters in the file: those desired, and those not removed yet.
     clusters: BTreeMap<String, Value>,
-    /// One for each of [`Kind::ALL`].
+    /// The files, one for each of [`Kind::ALL`].
     files: [File; 4],
     certificates: Files,
-    /// Whether a file differs from before the state that is being applied.
+    /// Whether a file has changed since before the state that is being applied.
     changed: bool,
 }
 
-/// What the files had before a change.
+/// The content of the files before a change.
 #[derive(Debug)]
 struct Former {
     clusters: BTreeMap<String, Value>,
@@ -84,7 +87,7 @@ struct Former {
 }
 
 impl Applier {
-    /// Begins with the files of an earlier agent, because Envoy uses them.
+    /// Starts with an earlier agent's files, because Envoy uses them.
     pub(crate) fn new(settings: &Endpoints, mut fleet: Fleet, status: Arc<Status>) -> Self {
         let folder = &settings.folder;
         let files = Kind::ALL.map(|kind| File::open(folder.join(kind.file())));
@@ -100,7 +103,7 @@ impl Applier {
         Self { envoy, fleet, status, clusters, files, certificates, changed: false }
     }
 
-    /// Applies the newest state whenever there is one. Never returns.
+    /// Applies the newest state whenever it changes. Never returns.
     pub(crate) async fn run(mut self, mut newest: Receiver<Option<Arc<Desired>>>) {
         let mut failure = String::new();
         if complete(&self.files) {
@@ -140,7 +143,7 @@ impl Applier {
         }
     }
 
-    /// Waits for an Envoy with the routes of an earlier agent, for which this one needs no API server.
+    /// Waits for an Envoy that has the routes of an earlier agent. This needs no API server.
     async fn adopt(&self) {
         while !self.serves().await {
             sleep(START).await;
@@ -148,7 +151,8 @@ impl Applier {
         self.status.taken_before();
     }
 
-    /// Has Envoy use a state, or keeps it in the files for an Envoy that does not run yet and waits for it.
+    /// Makes Envoy use a state. If Envoy is not running yet, keeps the state in the files and waits
+    /// for Envoy.
     async fn apply(
         &mut self,
         wanted: &Desired,
@@ -157,7 +161,7 @@ impl Applier {
         let mut both = self.clusters.clone();
         both.extend(wanted.clusters.clone());
         self.status.outdated();
-        // Envoy does not take a cluster without its file of endpoints.
+        // Envoy does not accept a cluster without its endpoint file.
         self.fleet.set(&desired::services(&both));
         tokio::select! {
             () = self.fleet.written(wanted.clusters.keys()) => {}
@@ -195,8 +199,9 @@ impl Applier {
         Ok(())
     }
 
-    /// Envoy aborts where the kernel has no instance for a file. The kernel counts the instances of a user, and
-    /// all containers of the pod have the same.
+    /// Checks the number of watched files. Envoy aborts if the kernel has no inotify instance for a
+    /// file. The kernel counts instances per user, and all containers of the pod run as the same
+    /// user.
     async fn check_watches(&self, wanted: &Desired) -> Result<(), ApplyError> {
         let starts = self.envoy.subscription(Kind::Clusters).await?.is_none();
         let new = |(name, it): &(&String, &Value)| starts || self.clusters.get(*name) != Some(it);
@@ -208,12 +213,12 @@ impl Applier {
         held.map(drop).map_err(|_| ApplyError::Watches(number))
     }
 
-    /// Replaces a file, and waits for what Envoy makes of it if one runs.
+    /// Replaces a file. If Envoy is running, waits for its result.
     async fn write(&mut self, kind: Kind, update: &Update) -> Result<(), ApplyError> {
         let before = self.envoy.subscription(kind).await?.map_or(0, |it| it.rejected);
         let written = self.files[kind as usize].replace(update.text.clone())?;
         self.changed |= written;
-        // What an earlier agent wrote may be what was rejected.
+        // Envoy may have rejected the content that an earlier agent wrote.
         let before = if written { before } else { 0 };
         match self.envoy.settled(kind, &update.version, before).await? {
             Outcome::Rejected => Err(ApplyError::Rejected(kind.name())),
@@ -232,7 +237,7 @@ impl Applier {
         }
     }
 
-    /// Removes the clusters that are no longer desired, when their requests have ended.
+    /// Removes clusters that are no longer desired, once their requests have ended.
     async fn retire(
         &mut self,
         wanted: &Desired,
@@ -268,7 +273,8 @@ impl Applier {
         Former { clusters: self.clusters.clone(), texts }
     }
 
-    /// Puts back what the files had, because an Envoy that starts again must not begin with what was rejected.
+    /// Restores the previous content of the files, because an Envoy that restarts must not begin
+    /// with a rejected file.
     fn restore(&mut self, former: Former) {
         for (file, text) in self.files.iter_mut().zip(former.texts).rev() {
             let Some(text) = text else { continue };
@@ -288,13 +294,14 @@ impl Applier {
     }
 }
 
-/// Whether Envoy can start with the files. That of listeners is older than that of routes, if there is one.
+/// Whether Envoy can start with the files. If there is a listeners file, it was written before the
+/// routes file.
 fn complete(files: &[File; 4]) -> bool {
     let needed = Kind::ALL.into_iter().filter(|kind| *kind != Kind::Listeners);
     needed.into_iter().all(|kind| files[kind as usize].exists())
 }
 
-/// Removes files of clusters that an earlier agent did not get to remove: their endpoints are out of date.
+/// Removes files of clusters that an earlier agent did not remove: their endpoints are out of date.
 fn remove_stale(folder: &Path, clusters: &BTreeMap<String, Value>) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for path in entries.flatten().map(|entry| entry.path()) {
