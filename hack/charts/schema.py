@@ -1,17 +1,17 @@
-"""The schema of a chart's values: JSON Schema draft-07, as Helm reads it.
+"""Creates the schema of a chart's values: JSON Schema draft-07, which Helm reads.
 
 A value has the type of its default, and a map takes only the keys that values.yaml has. A key is required
 unless it may be empty: if its default is empty, or a list without minItems. Helm drops a key that is null, and values of
-another version of the chart may lack it. A line above a key, before its `# -- description`, says more; it is YAML and
-may hold whatever draft-07 has:
+another version of the chart may lack it. A line above a key, before its `# -- description`, adds to the schema; it is YAML and
+may contain all of draft-07:
 
     # @schema {type: [integer, string], minimum: 1}
     # -- Number of replicas
     replicas: 2
 
-What is too long for a line is a block between two lines `# @schema`. A map with `properties` in a block is closed too, unless the block has `additionalProperties`. The
-first lines of the file may have a block between `# @schema.root` marks, for the whole chart. Its
-`definitions` are added to those of definitions.yaml. Only those that a `$ref` names are written.
+A schema of several lines is a block between two lines `# @schema`. A map with `properties` in a block is closed too, unless the block has `additionalProperties`. The
+first lines of the file may have a block between `# @schema.root` marks, for the entire chart. Its
+`definitions` extend definitions.yaml. The output contains only definitions that a `$ref` names.
 """
 
 import re

@@ -53,7 +53,7 @@ def command_line(wanted: Service, run: Path, profile: str) -> Path:
     manifest = Path(REFERENCE.manifest)
     if wanted == REFERENCE:
         return _cargo(COMMAND, manifest, profile, _selection(wanted, profile), run)
-    # The service may have profiles of its own.
+    # The service may have its own profiles.
     known = profile if profile in settings.PROFILES else settings.PROFILES[0]
     return _cargo(COMMAND, manifest, known, ["--locked", "-p", "corelane-cli"], run)
 

@@ -15,9 +15,9 @@ PERCENTS = (50, 99, 100)
 
 @dataclass(frozen=True)
 class Result:
-    """What one run of ab measured; times in milliseconds by percent of the requests.
+    """The result of one ab run, with times in milliseconds by percentage of the requests.
 
-    The percents are texts, because JSON has no other keys.
+    The percentages are strings, because JSON has no other keys.
     """
 
     seconds: float

@@ -1,6 +1,6 @@
 """Every case of cases.yaml and every upgrade of a chart, judged by a real API server.
 
-A case is judged by schemas, defaults, warnings and Pod Security; by an upgrade nothing is recreated or refused.
+A case passes schemas, defaults, warnings and Pod Security; an upgrade must recreate and reject nothing.
 released/ has the package of each earlier release; `python3 hack/release version set` adds them. Beside
 one, `corelane-<version>.values.yaml` may have values that its users set.
 """
@@ -22,24 +22,24 @@ from stack.rendering import BASES, CHARTS, default_values, documents, template
 
 pytestmark = pytest.mark.nightly
 
-# Objects of the operator take definitions that this server does not have: test_monitoring.py.
+# The operator's objects need definitions that this server lacks: test_monitoring.py covers them.
 CASES = [case for case in renders.cases() if case.name != "monitoring-operator"]
 
 
 def dry_run(api: Api, namespace: str, objects: str) -> tuple[int, str]:
-    """Asks the API server for what it would do: kubectl's exit status and what it says."""
+    """Makes a dry run on the API server; returns kubectl's exit status and output."""
     arguments = ["apply", "--dry-run=server", "--validate=strict", "--namespace", namespace]
     result = api.kubectl(*arguments, "--filename", "-", text=objects)
     return result.returncode, result.stderr
 
 
 def level(case: renders.Case) -> str:
-    """Pod Security of the namespace that a case is for: agents share networks and processes of their nodes."""
+    """Returns the Pod Security level of a case's namespace: agents share networks and processes of their nodes."""
     return "privileged" if "node-tuning" in case.name else "restricted"
 
 
 def violations(api: Api, namespace: str, objects: list[dict]) -> set[str]:
-    """What a namespace's Pod Security finds in the templates of pods."""
+    """Returns the violations of a namespace's Pod Security in pod templates."""
     texts = "\n---\n".join(json.dumps(each) for each in objects)
     status, words = dry_run(api, namespace, texts)
     assert status == 0, words
@@ -52,7 +52,7 @@ def violations(api: Api, namespace: str, objects: list[dict]) -> set[str]:
 def test_case_is_admitted_where_pods_must_be_restricted(api: Api, case: renders.Case) -> None:
     found = renders.render(case)
     for each in found:
-        # Some are for a namespace that they name, which this server does not have.
+        # Some objects name a namespace that this server does not have.
         each["metadata"].pop("namespace", None)
     with api.namespace(level(case)) as namespace:
         assert dry_run(api, namespace, yaml.safe_dump_all(found)) == (0, "")
@@ -97,7 +97,7 @@ def test_all_but_the_agents_is_restricted(api: Api) -> None:
 def test_unsafe_sysctls_are_for_namespaces_that_allow_them(
     api: Api, chart: str, tmp_path: Path
 ) -> None:
-    # A sysctl is text, which --set would make a number of.
+    # A sysctl is text, which --set would convert to a number.
     (tmp_path / "values.yaml").write_text('unsafeSysctls: {net.core.somaxconn: "65535"}')
     objects = documents(chart, values=tmp_path / "values.yaml")
     for wanted, found in (("baseline", {"forbidden sysctls"}), ("privileged", set())):
@@ -144,25 +144,25 @@ KINDS = (
 
 
 def run(api: Api, *arguments: str | Path) -> None:
-    """Runs Helm, which must succeed. Nothing here makes pods, so there is nothing to wait for."""
+    """Runs Helm, which must succeed. No controller creates pods here, so there is nothing to wait for."""
     result = api.helm(*arguments)
     assert result.returncode == 0, result.stderr
 
 
 def objects(api: Api, namespace: str) -> dict[tuple[str, str], dict]:
-    """The objects of the release by kind and name."""
+    """Returns the objects of the release by kind and name."""
     selector = f"app.kubernetes.io/instance={RELEASE}"
     found = api.get(KINDS, "--namespace", namespace, "--selector", selector)["items"]
     return {(entry["kind"], entry["metadata"]["name"]): entry for entry in found}
 
 
 def identities(found: dict[tuple[str, str], dict]) -> dict[tuple[str, str], str]:
-    """What distinguishes an object from another one of the same name."""
+    """Returns the UIDs, which distinguish objects with the same name."""
     return {name: entry["metadata"]["uid"] for name, entry in found.items()}
 
 
 def contents(found: dict[tuple[str, str], dict]) -> dict[tuple[str, str], dict]:
-    """What the objects hold beside their metadata and status."""
+    """Returns the content of the objects without metadata and status."""
     dropped = {"metadata", "status"}
     return {
         name: {key: value for key, value in entry.items() if key not in dropped}
@@ -180,7 +180,7 @@ def test_a_released_chart_is_upgraded_and_rolled_back(
     chart, values = UPGRADES[package][part]
     with tarfile.open(RELEASED / f"{package}.tgz") as archive:
         archive.extractall(tmp_path, filter="data")
-    # They are those of the whole.
+    # The values are for the umbrella chart.
     users = RELEASED / f"{package}.values.yaml"
     own = ["--values", users] if part == "corelane" and users.exists() else []
     with api.namespace() as namespace:
@@ -209,7 +209,7 @@ def test_an_upgrade_keeps_values_and_takes_new_defaults(
 ) -> None:
     older = tmp_path / chart
     shutil.copytree(CHARTS / chart, older)
-    # As before a release that adds a key, whose templates did not read it.
+    # Like a release before the key, whose templates did not read it.
     (older / "values.yaml").write_text(yaml.safe_dump(without(key, default_values(chart))))
     (older / "values.schema.json").unlink()
     shutil.rmtree(older / "templates")
@@ -228,7 +228,7 @@ def test_an_upgrade_keeps_values_and_takes_new_defaults(
 
 
 def without(key: str, values: dict) -> dict:
-    """The values that the chart had before the key."""
+    """Returns the chart's values before the key was added."""
     return {name: value for name, value in values.items() if name != key}
 
 
@@ -247,11 +247,11 @@ def test_every_option_can_be_changed_in_place(api: Api, chart: str) -> None:
             for name, uid in installed.items()
             if name[0] in ("Deployment", "DaemonSet", "Service")
         }
-        # There and back, so that each case follows a smaller and a larger one.
+        # In both directions, so that each case follows a smaller and a larger one.
         for case in itertools.chain(cases[1:], reversed(cases[:-1])):
-            # Without the flag, a case without values would have those of the one before.
+            # Without the flag, a case without values would keep those of the previous case.
             run(api, "upgrade", RELEASE, *case.arguments(), *here, "--reset-values")
             assert kept.items() <= identities(objects(api, namespace)).items(), case.name
-        # Cluster roles belong to no namespace: the next release of this name may have the same.
+        # Cluster roles belong to no namespace: the next release with this name may use the same ones.
         run(api, "uninstall", RELEASE, *here)
         assert objects(api, namespace) == {}

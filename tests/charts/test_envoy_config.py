@@ -1,4 +1,4 @@
-"""The Envoy configuration as rendered. The real Envoy judges it in test_envoy_validation.py."""
+"""The rendered Envoy configuration. The real Envoy validates it in test_envoy_validation.py."""
 
 from pathlib import Path
 
@@ -56,12 +56,12 @@ def test_clients_reach_only_the_replicas(values: Path) -> None:
             for route in host["routes"]
             for cluster in reaches(route.get("route", {}))
         }
-        # What only redirects or answers reaches nothing.
+        # Routes that only redirect or respond reach no cluster.
         assert reached == clusters - {"admin", "collector"} or "redirect" in hosts[0]["routes"][-1]
 
 
 def reaches(action: dict) -> set[str]:
-    """The clusters to which a route leads."""
+    """Returns the clusters to which a route leads."""
     weighted = action.get("weighted_clusters", {}).get("clusters", [])
     mirrored = [each["cluster"] for each in action.get("request_mirror_policies", [])]
     one = [action["cluster"]] if "cluster" in action else []
@@ -127,7 +127,7 @@ def test_only_what_may_run_twice_is_retried_after_a_reset() -> None:
     assert conditions["idempotent"] == unseen | {"reset"}
     assert conditions["once"] == unseen | {"reset-before-request"}
     headers = [route["route"]["retry_policy"]["retriable_headers"] for route in (idempotent, once)]
-    # Of a request that no handler has started. `retry-after` does not say so.
+    # The response to a request that no handler has started. `retry-after` does not imply that.
     assert headers == [[{"name": "corelane-not-started", "present_match": True}]] * 2
 
 

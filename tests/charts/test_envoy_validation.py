@@ -1,4 +1,6 @@
-"""Every configuration that the docs name, and every pair of switches, judged by the real Envoy; and what Envoy refuses."""
+"""The real Envoy validates every configuration in the docs and every pair of switches; and the errors that
+Envoy reports.
+"""
 
 import json
 import mmap
@@ -24,7 +26,7 @@ JWT = (
 )
 ENDPOINT = "upstream.discovery=static,upstream.endpoints[0].address=127.0.0.1"
 
-# Each line is a switch and its positions, as settings of the chart.
+# Each line contains a switch and its positions, as settings of the chart.
 SWITCHES = (
     (
         "",
@@ -74,7 +76,7 @@ SWITCHES = (
 
 
 def rows() -> list[tuple[str, ...]]:
-    """Positions of all switches, so that any two positions meet in at least one row."""
+    """Returns positions of all switches in which each pair of positions occurs in at least one row."""
     numbers = range(len(SWITCHES))
     missing = {
         ((one, left), (two, right))
@@ -83,7 +85,7 @@ def rows() -> list[tuple[str, ...]]:
     }
     found = []
     while missing:
-        # Begin with a pair that has not met; then take for each switch what meets most.
+        # Begin with a missing pair; then choose for each switch the position that adds the most pairs.
         row = dict(min(missing))
         for number in numbers:
             if number not in row:
@@ -124,7 +126,7 @@ def test_envoy_accepts_switches_whatever_the_others_are(
 
 
 def test_the_binary_knows_every_name_of_the_overload_manager() -> None:
-    """Envoy takes a load-shed point that it does not know without a word."""
+    """Envoy silently accepts a load-shed point that it does not know."""
     manager = envoy_config()["overload_manager"]
     names = {entry["name"] for kind in ("actions", "loadshed_points") for entry in manager[kind]}
     assert len(names) == 9
@@ -136,7 +138,7 @@ def test_the_binary_knows_every_name_of_the_overload_manager() -> None:
 
 
 def is_problem(reply: Reply, slug: str, title: str) -> bool:
-    """Whether a reply is problem+json (RFC 9457) that says this and no more."""
+    """Whether a response is problem+json (RFC 9457) with this content and no more."""
     members = {"type": f"urn:corelane:problem:{slug}", "title": title, "status": reply.status}
     content_type = reply.headers["content-type"]
     return content_type == "application/problem+json" and json.loads(reply.body) == members
@@ -144,8 +146,8 @@ def is_problem(reply: Reply, slug: str, title: str) -> bool:
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    """Envoy in front of a replica that is down."""
-    # Bound, so that nobody else gets the ports, and not listening, so that they refuse.
+    """Starts Envoy in front of a replica that is down."""
+    # Bound, so that no other process gets the ports, but not listening, so that they refuse connections.
     with socket.socket() as traffic, socket.socket() as admin:
         for held in (traffic, admin):
             held.bind(("127.0.0.1", 0))
@@ -229,13 +231,13 @@ def test_access_log_tells_what_the_reply_does_not(gateway: Gateway) -> None:
     entry = gateway.logged("/logged?once=1")
     assert entry["method"] == "GET"
     assert entry["status"] == 503
-    # UF: the connection failed; URX: retries used up.
+    # UF: connection failure; URX: retries exhausted.
     assert set(entry["flags"].split(",")) == {"UF", "URX"}
     assert "replica" not in entry
 
 
 def test_clients_cannot_set_retries(gateway: Gateway) -> None:
-    """Envoy obeys x-envoy-max-retries of clients that it takes for internal."""
+    """Envoy obeys x-envoy-max-retries of clients that it considers internal."""
     ask(gateway.url, "/retried", headers={"x-envoy-max-retries": "0"})
     assert gateway.logged("/retried")["attempts"] == 4
 

@@ -1,4 +1,4 @@
-"""What is made of the charts: schemas, differences of renders, and the page of the gateway's configuration."""
+"""Files generated from the charts: schemas, differences of renders, and the page of the gateway's configuration."""
 
 import json
 import re
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.fast
 
 
 def generate(folder: Path, values: str, metadata: str = "") -> str:
-    """The schema of a chart with these values."""
+    """Returns the schema of a chart with these values."""
     folder.mkdir(exist_ok=True)
     (folder / "Chart.yaml").write_text(f"apiVersion: v2\nname: probe\nversion: 1.0.0\n{metadata}")
     (folder / "values.yaml").write_text(values)
@@ -68,7 +68,7 @@ def test_every_value_says_what_it_is_for(chart: str) -> None:
     comment: list[str] = []
     for line in (CHARTS / chart / "values.yaml").read_text().splitlines():
         if line.lstrip().startswith("#"):
-            # What the schema says of a key is no description.
+            # A key's schema block is not part of its description.
             comment = [] if line.lstrip().startswith("# @schema") else [*comment, line.lstrip()]
             continue
         if re.match(r" *[\w.]+: *\S", line):
@@ -113,7 +113,7 @@ ROWS = re.findall(r"^\| [^|]+ \| `([^`]+)` \| ([^|]+) \| [^|]*\|$", PAGE, re.MUL
 
 
 def value_of(key: str) -> object:
-    """The default of a dotted key."""
+    """Returns the default of a dotted key."""
     value = VALUES
     for part in key.split("."):
         value = value[part]
@@ -135,7 +135,7 @@ def test_every_value_that_faces_clients_or_replicas_is_on_the_page() -> None:
 
 
 def leaves(values: dict, prefix: str) -> list[str]:
-    """The dotted names of what is no map."""
+    """Returns the dotted names of values other than maps."""
     found = []
     for key, value in values.items():
         nested = isinstance(value, dict)

@@ -1,4 +1,4 @@
-"""Who may talk to whom, by the NetworkPolicies and the labels of the pods that the charts render."""
+"""Allowed connections, from the NetworkPolicies and pod labels that the charts render."""
 
 import pytest
 
@@ -13,19 +13,19 @@ STRANGER = {"app.kubernetes.io/name": "stranger"}
 
 
 def labels(chart: str, release: str = "corelane") -> dict[str, str]:
-    """The labels of a chart's pods."""
+    """Returns the labels of a chart's pods."""
     objects = render(chart, release=release)
     return objects["Deployment"]["spec"]["template"]["metadata"]["labels"]
 
 
 def selects(selector: dict, pod: dict[str, str]) -> bool:
-    """Whether a label selector chooses a pod."""
+    """Whether a label selector selects a pod."""
     assert selector.keys() <= {"matchLabels"}
     return selector.get("matchLabels", {}).items() <= pod.items()
 
 
 def passes(rules: list[dict], side: str, pod: dict[str, str], port: int) -> bool:
-    """Whether rules let a pod of the same namespace through; an absent side means everybody."""
+    """Whether rules admit a pod of the same namespace; a missing side admits everyone."""
     return any(
         ("ports" not in rule or port in {entry["port"] for entry in rule["ports"]})
         and (
@@ -57,7 +57,7 @@ def test_what_is_not_listed_is_refused_in_both_directions(chart: str) -> None:
 
 @pytest.mark.parametrize("release", ["corelane", "other"])
 def test_a_service_takes_requests_from_gateways_alone(release: str) -> None:
-    """Of the same release, or of one that was installed apart."""
+    """Gateways of the same release, and of a separate release."""
     gateway = labels("gateway", release=release)
     for port in (TRAFFIC, ADMIN):
         assert enters("service", gateway, port)

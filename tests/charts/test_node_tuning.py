@@ -1,6 +1,7 @@
-"""The node-tuning chart: its file as the program reads it, its rights as an API server grants them.
+"""The node-tuning chart: its file as the program parses it, and its rights as an API server grants them.
 
-Nothing here acts on a DaemonSet, so that no agent runs and none is restored: tests/node_tuner and tests/e2e have them.
+No controller handles the DaemonSet here, so no agent runs and no node is restored: tests/node_tuner and
+tests/e2e test both.
 """
 
 import json
@@ -21,31 +22,31 @@ PROGRAM = "node-tuner"
 CASES = [case for case in renders.cases() if case.chart == "node-tuning"]
 
 NOT_IN_THE_FILE = {"config", "check", "output", "help", "version"}
-"""Flags that are no settings, or none of an agent."""
+"""Flags that are no settings, or no settings of an agent."""
 FROM_THE_POD = {"agent.mode", "agent.node", "agent.listen"}
 LEFT_OUT = {"agent.kubeconfig", "kubelet-config"}
-"""A pod reaches its API server by itself; the kubelet's file is for people to compare."""
+"""A pod discovers its API server by itself; the kubelet's file is for comparisons by users."""
 
 
 def agent(objects: dict[str, dict]) -> dict:
-    """The container of the agents."""
+    """Returns the container of the agents."""
     (only,) = objects["DaemonSet"]["spec"]["template"]["spec"]["containers"]
     return only
 
 
 def variables(container: dict) -> dict[str, str]:
-    """The environment that the kubelet would make of it."""
+    """Returns the environment that the kubelet would create for the container."""
     known = {"spec.nodeName": "node1", "status.hostIP": "10.0.0.1"}
     found: dict[str, str] = {}
     for entry in container["env"]:
         value = entry.get("value") or known[entry["valueFrom"]["fieldRef"]["fieldPath"]]
-        # Kubernetes puts in what stands above.
+        # Kubernetes expands references to earlier variables.
         found[entry["name"]] = re.sub(r"\$\((\w+)\)", lambda it: found[it[1]], value)
     return found
 
 
 def checked(folder: Path, objects: dict[str, dict]) -> str:
-    """What the program says of the file and the environment; empty where it takes them."""
+    """Returns the program's errors for the file and the environment; empty if it accepts them."""
     container = agent(objects)
     (folder / "config.yaml").write_text(objects["ConfigMap"]["data"]["config.yaml"])
     environment = variables(container)
@@ -125,7 +126,7 @@ REGISTRY = "global.registry=images.example"
 
 
 def may(api: Api, account: str, *question: str) -> bool:
-    """Whether an account of a namespace, NAMESPACE:NAME, may do something."""
+    """Whether an account of a namespace, NAMESPACE:NAME, has a right."""
     who = f"--as=system:serviceaccount:{account}"
     result = api.kubectl("auth", "can-i", *question, who)
     assert result.stdout.strip() in ("yes", "no"), result.stderr
@@ -136,7 +137,7 @@ def may(api: Api, account: str, *question: str) -> bool:
 @pytest.mark.parametrize("taint", [False, True])
 def test_the_agent_may_what_it_does_and_no_more(api: Api, taint: bool) -> None:
     with api.namespace("privileged") as namespace:
-        # Names of cluster roles are the cluster's.
+        # Names of cluster roles are shared by the cluster.
         name = f"tuner-{namespace}"
         settings = ["--set", f"{REGISTRY},mode=apply,taint.enabled={taint},fullnameOverride={name}"]
         chart = renders.CHARTS / "node-tuning"
@@ -199,7 +200,7 @@ def test_the_uninstallation_may_change_its_daemonset_and_no_other(api: Api) -> N
 
 
 def variable(daemonset: dict, name: str) -> str:
-    """A variable of the agents."""
+    """Returns a variable of the agents."""
     (container,) = daemonset["spec"]["template"]["spec"]["containers"]
     return next(entry["value"] for entry in container["env"] if entry["name"] == name)
 
@@ -223,13 +224,13 @@ def test_the_uninstallation_turns_the_agents_and_an_upgrade_turns_them_back(api:
         arguments = [command, f"--namespace={namespace}", daemonset, "--timeout=1s"]
         arguments += [f"--agent.kubeconfig={api.kubeconfig}"]
         result = programs.run(PROGRAM, *arguments)
-        # Nobody rolls the agents here.
+        # No controller rolls out the agents here.
         assert result.returncode == 1
         assert "not restored in time" in result.stderr
         turned = api.get("daemonset", name, *here)
         assert variable(turned, "NODE_TUNER_AGENT_MODE") == "restore"
         assert turned["spec"]["updateStrategy"]["rollingUpdate"]["maxUnavailable"] == "100%"
-        # Who has thought better of it.
+        # A user who has changed their mind.
         again = api.helm("upgrade", "shop", chart, *here, *settings, "--force-conflicts")
         assert again.returncode == 0, again.stderr
         assert api.get("daemonset", name, *here)["spec"] == before["spec"]
@@ -252,7 +253,7 @@ def test_nothing_is_deleted_before_the_nodes_are_restored(api: Api) -> None:
         eventually(lambda: api.kubectl("get", job, *here).returncode == 0, job)
         for left in ("daemonset", "clusterrole", "clusterrolebinding", "serviceaccount"):
             assert api.kubectl("get", left, name, *here).returncode == 0, left
-        # What the Job's controller would say once its pod has ended well.
+        # The status that the Job's controller would write after its pod has succeeded.
         time = "2026-01-01T00:00:00Z"
         conditions = [
             {"type": kind, "status": "True", "lastTransitionTime": time, "lastProbeTime": time}
@@ -271,7 +272,7 @@ def test_nothing_is_deleted_before_the_nodes_are_restored(api: Api) -> None:
             "clusterrole,clusterrolebinding"
         )
         left = api.get(kinds, *here, "--selector", "app.kubernetes.io/instance=shop")["items"]
-        # Cluster roles of other tests' releases are listed, too.
+        # The list also contains cluster roles of other tests' releases.
         assert not [each for each in left if each["metadata"]["name"].startswith(name)]
 
 
@@ -282,13 +283,13 @@ PROFILES = ("web-10k", "web-100k", "web-1m")
 
 @cache
 def catalogue() -> dict[str, str]:
-    """The class of every knob."""
+    """Returns the class of every knob."""
     printed = programs.run(PROGRAM, "knobs", "--output=json").stdout
     return {knob["name"]: knob["class"] for knob in json.loads(printed)["knobs"]}
 
 
 def with_knobs(folder: Path, **knobs: str) -> Path:
-    """Values with these knobs: --set would split their names at the dots."""
+    """Returns values with these knobs, because --set would split their names at the dots."""
     file = folder / "values.yaml"
     file.write_text(json.dumps({"knobs": knobs, "housekeeping": "0"}))
     return file

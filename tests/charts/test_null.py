@@ -1,6 +1,7 @@
-"""Each key of the values, set to null: it means what the empty value means, or Helm refuses it by its name.
+"""Each key of the values, set to null: it equals the empty value, or Helm rejects it by name.
 
-Helm drops such a key before schemas and templates see the values, as it drops keys that a chart of another version lacks.
+Helm drops such a key before schemas and templates see the values, and keys that a chart of another version
+lacks.
 """
 
 from collections.abc import Iterator
@@ -28,11 +29,11 @@ WHOLE = [
     for case in renders.cases()
     if case.name.endswith(("-all", "-other", "-api", "-standalone", "-tuning"))
 ]
-"""Cases in which templates read the values that others leave aside."""
+"""Cases whose templates read values that other cases ignore."""
 
 
 def keys(values: dict, prefix: Key = ()) -> Iterator[tuple[Key, object]]:
-    """All keys of a map, those of the maps in it included, with their values."""
+    """Returns all keys of a map with their values, including keys of nested maps."""
     for name, value in values.items():
         yield (*prefix, name), value
         if isinstance(value, dict):
@@ -40,7 +41,7 @@ def keys(values: dict, prefix: Key = ()) -> Iterator[tuple[Key, object]]:
 
 
 def defaults(chart: str) -> dict[Key, object]:
-    """The default of every key of a chart, and of its parts."""
+    """Returns the default of every key of a chart, and of its parts."""
     found: dict[Key, object] = {}
     for part in PARTS if chart == "corelane" else ():
         found |= {(part, *key): value for key, value in keys(default_values(part))}
@@ -49,20 +50,22 @@ def defaults(chart: str) -> dict[Key, object]:
 
 @cache
 def arguments(case: renders.Case) -> list:
-    """What Helm takes for a case. Once: its file must not be written anew while Helm reads it."""
+    """Returns Helm's arguments for a case. Cached, because the case's file must not be rewritten while Helm
+    reads it.
+    """
     return case.arguments()
 
 
 @cache
 def rendered(case: renders.Case, *settings: str) -> tuple[int, str]:
-    """The exit status of `helm template`, and its output or the error."""
+    """Returns the exit status of `helm template`, and its output or the error."""
     sets = [argument for setting in settings for argument in ("--set-json", setting)]
     result = helm("template", "corelane", *arguments(case), *sets)
     return result.returncode, result.stderr if result.returncode else result.stdout
 
 
 def fault(case: renders.Case, key: Key, default: object) -> str | None:
-    """What is wrong with null for a key, if anything is."""
+    """Returns the fault of null for a key, if there is one."""
     path = ".".join(part.replace(".", r"\.") for part in key)
     status, text = rendered(case, f"{path}=null")
     if status:
@@ -77,7 +80,7 @@ def fault(case: renders.Case, key: Key, default: object) -> str | None:
 
 
 def faults(case: renders.Case, tried: dict[Key, object]) -> dict[str, str]:
-    """The faults by key."""
+    """Returns the faults by key."""
     arguments(case)
     with ThreadPoolExecutor() as pool:
         found = pool.map(lambda key: fault(case, key, tried[key]), tried)

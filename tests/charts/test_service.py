@@ -24,7 +24,7 @@ SET_BY_CHART = {"listen", "admin.listen", "replica", "lanes", "pin"}
 
 @pytest.fixture
 def check(binary: Path, tmp_path: Path) -> Check:
-    """The settings as `corelane-server --check` shows them, in the environment of a rendered replica."""
+    """Returns the settings that `corelane-server --check` shows, in the environment of a rendered replica."""
 
     def run(*settings: str, values: Path | None = None) -> dict[str, str]:
         objects = render("service", *settings, values=values)
@@ -41,7 +41,7 @@ def check(binary: Path, tmp_path: Path) -> Check:
 
 
 def shown(binary: Path, environment: dict[str, str]) -> dict[str, str]:
-    """The settings by key."""
+    """Returns the settings by key."""
     result = subprocess.run(
         [binary, "--check"], env=environment, capture_output=True, text=True, check=False
     )
@@ -172,7 +172,7 @@ def test_gateway_knows_the_servers_defaults(check: Check) -> None:
 def test_the_examples_are_accepted(check: Check, database: str, tmp_path: Path) -> None:
     (tmp_path / "tokens").touch()
     example = CHARTS / "service" / f"values-reference-{database}.yaml"
-    # Where a pod has the Secret, this machine has nothing.
+    # A pod has the Secret here, but this machine has no file.
     accepted = check(f"config.auth.tokens={tmp_path}/tokens", values=example)
     assert accepted["database.kind"] == database
 
@@ -180,7 +180,7 @@ def test_the_examples_are_accepted(check: Check, database: str, tmp_path: Path) 
 @pytest.mark.fast
 @pytest.mark.parametrize("quotes", ["", '"'])
 def test_a_tag_of_digits_needs_no_quotes(quotes: str, tmp_path: Path) -> None:
-    # As a number with an exponent, the image would not exist.
+    # As a number with an exponent, the tag would name no image.
     (tmp_path / "values.yaml").write_text(f"image: {{tag: {quotes}20260504{quotes}}}\n")
     pod = container(render("service", values=tmp_path / "values.yaml"))
     assert pod["image"].endswith(":20260504")
@@ -205,7 +205,7 @@ def test_gateway_looks_for_the_service_of_the_reference(gateway: str, server: st
 SHIPPED = REPOSITORY / "charts" / "service" / "values-autoscaling.yaml"
 WRITTEN_BY = "# Written by: "
 FEW = "--requests=20000"
-"""That are simulated: an unoptimised build takes seconds for as many as it takes by default."""
+"""Number of simulated requests: an unoptimised build takes seconds for the default number."""
 
 
 @pytest.fixture
@@ -219,7 +219,7 @@ def corelane(command: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
 
 
 def autoscaler(file: Path) -> dict:
-    """The HorizontalPodAutoscaler that the chart makes of a values file."""
+    """Returns the HorizontalPodAutoscaler that the chart renders from a values file."""
     return render("service", values=file)["HorizontalPodAutoscaler"]
 
 
@@ -234,7 +234,7 @@ def test_the_shipped_values_are_what_the_command_writes(corelane: Callable) -> N
 
 ADAPTER = REPOSITORY / "charts" / "service" / "prometheus-adapter.yaml"
 MEASURED = {
-    # Of two lanes, one twice as busy as the other; the last but one scrape of the second replica failed.
+    # Two lanes, of which one is twice as busy; the last scrape but one of the second replica failed.
     "corelane_lane_busy_seconds_total": {
         "pod='shop-0',lane='0'": "0+7.5x8",
         "pod='shop-0',lane='1'": "0+3.75x8",
@@ -251,7 +251,7 @@ READ = {
     "corelane_expected_wait_seconds": {"shop-0": 0.375},
     "corelane_replicas_required": {"shop": 3},
 }
-"""What the adapter reads of that after two minutes, of each replica or service."""
+"""The adapter's values after two minutes, for each replica or service."""
 
 
 def test_the_adapter_reads_the_mean_of_the_lanes(tmp_path: Path) -> None:
@@ -295,7 +295,7 @@ def test_an_api_server_takes_what_is_written(
     api: Api, corelane: Callable, tmp_path: Path, target: str, most: dict[str, int]
 ) -> None:
     mix = "GET /hello=90%, GET /work=10%:7ms"
-    # As many requests as by default: with few, the result is off by up to 50 thousandths.
+    # The default number of requests: with fewer, the error is up to 50 thousandths.
     written = corelane("capacity", "--mix", mix, "--rps=7000", "--p99", target, "--hpa=busy")
     assert written.returncode == 0, written.stderr
     values = tmp_path / "values.yaml"
@@ -309,7 +309,7 @@ def test_an_api_server_takes_what_is_written(
     (metric,) = hpa["spec"]["metrics"]
     assert metric["pods"]["metric"] == {"name": "corelane_lane_busy_ratio"}
     busy = int(metric["pods"]["target"]["averageValue"].removesuffix("m"))
-    # A longer time lets lanes be busier, and fewer replicas do.
+    # A longer time allows busier lanes, so fewer replicas suffice.
     assert most["busy"] - 100 < busy <= most["busy"]
     assert 2 == hpa["spec"]["minReplicas"] < hpa["spec"]["maxReplicas"] <= most["max"]
 

@@ -1,6 +1,6 @@
-"""Values that Kubernetes, a kubelet or Envoy refuses after a release began. The chart refuses them first.
+"""Values that Kubernetes, a kubelet or Envoy would reject after a release began. The chart rejects them first.
 
-Text that looks like a number or a boolean stays text in what is rendered.
+Text that looks like a number or a boolean stays text in the rendered objects.
 """
 
 import json
@@ -70,7 +70,7 @@ FIXED = {
 
 
 def texts(chart: str, word: str) -> str:
-    """What a chart renders where names are a word, without the checksums."""
+    """Returns a chart's objects with a word for each name, without the checksums."""
     files = [f"--values={file}" for file in (renders.REGISTRY, *BASES.get(chart, ()))]
     sets = [f"--set-string={key}={word}" for key in NAMES[chart].split()]
     argv = [CHARTS / chart, "--namespace", word, *files, "--set", FIXED[chart], *sets]
@@ -79,7 +79,7 @@ def texts(chart: str, word: str) -> str:
     objects = [each for each in yaml.load_all(result.stdout, LOADER) if each]
     for each in objects:
         for name, text in each.get("data", {}).items():
-            # YAML in YAML: its quotes differ, as they should.
+            # This is YAML inside YAML, whose quotes differ as they should.
             each["data"][name] = (
                 yaml.load(text, LOADER) if name.endswith((".yaml", ".yml")) else text
             )

@@ -1,4 +1,6 @@
-"""Every benchmark on its real runner, with the smallest load: each reply is right, and the record gives the report again."""
+"""Every benchmark on its real runner, with the smallest load: each response is right, and the record results in
+the same report.
+"""
 
 import os
 import subprocess
@@ -34,7 +36,7 @@ RUNS = {
     "connections at-once": (*BURST, "--only", "at-once"),
     "soak": ("--profile", "dev", "--seconds", "20", "--clients", "50"),
 }
-"""Each benchmark, and what makes its run small."""
+"""Options that make the run of each benchmark small."""
 
 
 @pytest.mark.parametrize("run", RUNS)
@@ -53,10 +55,10 @@ def test_a_small_run_is_right_and_reported(run: str, binary: Path, tmp_path: Pat
     if name not in ("balancing", "soak"):
         assert record.total("requests") > 0 == record.total("wrong")
     for row in record.rows:
-        # Only the server names its lane: nobody answered in its stead.
+        # Only the server names its lane: no other process responded in its place.
         if name in ("gateway", "mixed"):
             assert sum(row["lanes"].values()) == row["requests"]
-        # None of them ever has a whole header, and time for it is over (timeouts.header).
+        # None of them ever sends a complete header, and the time for it has passed (timeouts.header).
         if "slow headers" in row.get("line", ""):
             assert (row["left"], row["refusals"]) == (0, {"408": row["open"]})
 
@@ -98,7 +100,7 @@ import os, sys
 flags = ["info,corelane::request=debug" if one == "warn" else one for one in sys.argv[1:]]
 os.execv("{server}", ["{server}", *flags])
 """
-"""The same server with a line of log for each request."""
+"""The same server with a log line for each request."""
 
 
 def test_more_work_for_each_request_is_found(binary: Path, tmp_path: Path) -> None:
@@ -131,7 +133,7 @@ def test_a_row_with_more_instructions_than_committed_fails(binary: Path, tmp_pat
 
 
 def started_by(parent: int) -> set[int]:
-    """The processes that a process started, and those started by them."""
+    """Returns the processes that a process started, and their descendants."""
     own = set(pids.children(parent))
     return own.union(*map(started_by, own))
 
@@ -147,7 +149,7 @@ def test_what_a_benchmark_started_ends_with_it(binary: Path, tmp_path: Path) -> 
         return {"postgres", "corelane-server"} <= set(map(pids.name, started_by(run.pid)))
 
     try:
-        # What it builds first takes its time on a new clone.
+        # On a new clone, the first build takes a while.
         eventually(all_run, patience=20 * PATIENCE)
         started = started_by(run.pid)
     finally:

@@ -1,4 +1,4 @@
-"""What several runners counted, as one record: sums, extremes, and quantiles that are never too good."""
+"""The counts of several runners, merged into one record: sums, extremes, and quantiles that are never too good."""
 
 import json
 import os
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.fast
 
 
 def quantile(sorted_values: list[float], share: float) -> float:
-    """Interpolated, as k6 does it."""
+    """Returns a quantile, interpolated like k6's."""
     place = share * (len(sorted_values) - 1)
     low = int(place)
     high = min(low + 1, len(sorted_values) - 1)
@@ -26,7 +26,7 @@ def quantile(sorted_values: list[float], share: float) -> float:
 
 
 def route(latencies: list[float], failed: int = 0) -> Route:
-    """A route on which these were measured."""
+    """Returns a route with these measurements."""
     latencies = sorted(latencies)
     return Route(
         len(latencies),
@@ -42,7 +42,7 @@ def route(latencies: list[float], failed: int = 0) -> Route:
 
 
 def part(routes: dict[str, Route], **more: object) -> Part:
-    """A runner's only part."""
+    """Returns a runner's only part."""
     whole = routes[ALL]
     return Part(ALL, 10.0, whole.requests, whole.failed, whole.requests / 10, routes=routes, **more)
 
@@ -63,7 +63,7 @@ def test_a_merged_record_says_of_all_requests_only_what_is_so(seed: int) -> None
         assert found.latency_ms[key] == pytest.approx(everything.latency_ms[key])
     for key in ("p50", "p99"):
         best = merged.figures[f"{key} of the best runner"].value
-        # Between two samples there is room for the interpolation alone.
+        # Between two samples, only the interpolation can differ.
         assert best * 0.98 <= everything.latency_ms[key] <= found.latency_ms[key] * 1.02
 
 
@@ -95,7 +95,7 @@ SUMMARY = json.dumps({"metrics": {"http_reqs": {}}, "root_group": {}})
     ("log", "found"),
     [
         (f"time=1 msg=a\n{SUMMARY}\n", True),
-        # k6 says why it fails after the summary, which ends without a new line of its own.
+        # k6 prints the reason for its failure after the summary, which does not end with a newline.
         (
             f'{SUMMARY}time="2" level=error msg="thresholds on metrics \'checks\' have been crossed"\n',
             True,
@@ -118,7 +118,7 @@ def test_a_summary_is_found_in_a_log_if_it_is_whole(log: str, found: bool) -> No
         (False, [99, 107], 2, 1),
         (False, [99, None], 1, 1),
         (False, [0, 0], 2, 1),
-        # A run of which a summary is missing is not known to have passed.
+        # A run without one of its summaries does not count as passed.
         (True, [0, 0], 1, 1),
     ],
 )

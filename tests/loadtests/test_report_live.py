@@ -1,4 +1,4 @@
-"""Real runs of k6 against a real server that a real Prometheus watches, and what is written of them."""
+"""Real k6 runs against a real server that a real Prometheus scrapes, and the resulting reports."""
 
 import json
 import os
@@ -27,7 +27,7 @@ SCRAPE = "500ms"
 
 @pytest.fixture(scope="module")
 def prometheus(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a Prometheus that watches the server, and takes what k6 writes."""
+    """Yields the URL of a Prometheus that scrapes the server and accepts k6's series."""
     folder, port = tmp_path_factory.mktemp("prometheus"), free_ports(1)
     jobs = [{"job_name": "service", "static_configs": [{"targets": [server.admin[7:]]}]}]
     times = {"scrape_interval": SCRAPE, "scrape_timeout": SCRAPE}
@@ -53,7 +53,7 @@ def prometheus(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 def command(server: Server, out: Path, *arguments: str, **variables: str) -> subprocess.Popen[str]:
-    """`python3 loadtests` at this server."""
+    """Runs `python3 loadtests` against this server."""
     return subprocess.Popen(
         [sys.executable, "loadtests", *arguments, "--out", out],
         cwd=REPOSITORY,
@@ -66,7 +66,7 @@ def command(server: Server, out: Path, *arguments: str, **variables: str) -> sub
 
 @pytest.fixture(scope="module")
 def folder(server: Server, prometheus: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a run of a few seconds."""
+    """Returns the folder of a run of a few seconds."""
     out = tmp_path_factory.mktemp("out")
     arguments = ["smoke", "--rate", "200", "--duration", "4s"]
     process = command(server, out, *arguments, PROMETHEUS_URL=prometheus)
@@ -106,7 +106,7 @@ def test_the_servers_side_is_in_it(run: Run) -> None:
         assert series
         assert all(0 <= t <= end and value >= 0 for t, value in series)
     assert max(value for _, value in server.requests_per_second) > 0
-    # No gateway was there.
+    # There was no gateway.
     assert server.gateway_p99_ms == []
 
 

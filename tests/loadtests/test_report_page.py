@@ -1,4 +1,4 @@
-"""The page of a run: one file that tells the truth, for whoever reads it with eyes or without."""
+"""The page of a run: one file that is correct for sighted readers and for screen readers."""
 
 import random
 import re
@@ -25,7 +25,7 @@ VOID = {"meta", "br"}
 
 
 def a_run(*, seed: int = 1, slower: float = 1.0, parts: tuple[str, ...] = (ALL,)) -> Run:
-    """A few seconds of two routes; latencies are lognormal."""
+    """Returns a run of a few seconds with two routes and lognormal latencies."""
     collector, chance = Collector(), random.Random(seed)
     for index, part in enumerate(parts):
         for sent in range(1500):
@@ -69,7 +69,7 @@ def seen_by_the_servers() -> Server:
 
 
 class Reader(HTMLParser):
-    """Whether every element is closed, and what would be loaded."""
+    """Checks that every element is closed, and collects the resources that the page would load."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ class Reader(HTMLParser):
         self.names.append(tag)
         if tag not in VOID:
             self.open.append(tag)
-        # Markers and pixels of a chart are in the page itself.
+        # The page itself contains markers and pixels of a chart.
         named = [
             value for name, value in attributes if name in ("src", "href", "srcset", "xlink:href")
         ]
@@ -139,7 +139,7 @@ def test_a_pointer_shows_the_figures_of_a_place() -> None:
     assert len(shown) == len(over.t)
     assert shown[0][0] == "0.5 seconds since the start"
     assert f"p99: {over.p99_ms[0]:,.4g}" in shown[0]
-    # They touch and do not overlap, so there is always one under the pointer.
+    # They touch without overlapping, so exactly one is under the pointer.
     edges = [
         (float(rect.get("x", 0)), float(rect.get("width", 0)))
         for strip in strips

@@ -1,4 +1,4 @@
-"""The smoke scenario against real gateways and replicas, sound and broken ones."""
+"""The smoke scenario against real gateways and replicas, both sound and broken."""
 
 import json
 import os
@@ -17,12 +17,12 @@ from stack.replica import STATIC, Server
 from support.platforms import Platform
 
 THRESHOLDS_FAILED = 99
-"""k6's exit status when a threshold does not hold."""
+"""k6's exit status for a failed threshold."""
 
 
 @dataclass(frozen=True)
 class Smoke:
-    """One run that ended."""
+    """One completed run."""
 
     exit_code: int
     output: str
@@ -30,18 +30,18 @@ class Smoke:
 
     @property
     def record(self) -> dict:
-        """The summary that was kept."""
+        """Returns the stored summary."""
         return json.loads(self.latest.read_text())
 
     @property
     def failed(self) -> list[str]:
-        """The thresholds that did not hold."""
+        """Returns the failed thresholds."""
         return self.record["failed_thresholds"]
 
 
 @pytest.fixture
 def smoke(tmp_path: Path) -> Callable[..., Smoke]:
-    """Runs the scenario with these variables, for a short time."""
+    """Runs the scenario with these variables for a short time."""
 
     def run(**variables: str) -> Smoke:
         argv = [sys.executable, "loadtests", "smoke", "--rate", "90", "--duration", "1s"]
@@ -60,7 +60,7 @@ def smoke(tmp_path: Path) -> Callable[..., Smoke]:
 
 
 def stop(platform: Platform, *replicas: str) -> None:
-    """Stops replicas for good, with a drain."""
+    """Stops replicas permanently, with a drain."""
     argv = [sys.executable, "hack/tools", "run", "supervisorctl"]
     argv += ["-s", f"unix://{supervisor.socket_path(platform.run)}", "stop"]
     states = supervisor.states(platform.run)
@@ -109,7 +109,7 @@ def test_missing_replicas_fail_it(
 
 @pytest.fixture
 def server_with_a_longer_page(start: Callable[..., Server], tmp_path: Path) -> Server:
-    """A server whose index.html has one byte more than it should."""
+    """Starts a server whose index.html is one byte too long."""
     root = shutil.copytree(STATIC, tmp_path / "static")
     with open(root / "index.html", "a") as page:
         page.write("!")

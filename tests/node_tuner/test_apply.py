@@ -1,4 +1,4 @@
-"""`node-tuner apply`: originals are noted, then what differs is written."""
+"""`node-tuner apply` records originals, then writes the settings that differ."""
 
 import fcntl
 import json
@@ -64,7 +64,7 @@ def test_limits_are_never_lowered(tree: Tree) -> None:
     before = tree.snapshot()
     rows = tree.rows("apply")
     for name, wanted in ((BACKLOG, "4000"), ("fs.file-max", "1000000")):
-        # What the profile asks for, beside what is better.
+        # The profile's value, and a better one.
         assert (rows[name]["state"], rows[name]["wanted"]) == ("ok", wanted)
         assert rows[name]["actual"] == before[trees.sysctl(name)].decode().strip()
         assert tree.snapshot()[trees.sysctl(name)] == before[trees.sysctl(name)]
@@ -75,7 +75,7 @@ def test_a_limit_that_a_killed_pass_raised_comes_down_again(tree: Tree) -> None:
         ("apply", "--profile=custom", f"--knobs=fs.file-max={it}") for it in (200000, 900000)
     )
     tree.run(*low, status=0)
-    # The last change of the journal, which says that the value was written, does not arrive.
+    # The last journal entry, which confirms that the value was written, is missing.
     strace = resolve.tool("strace")
     inject = ["-e", "inject=fsync:signal=SIGKILL:when=3"]
     argv = [strace, "-qq", "-o", "/dev/null", "-e", "trace=fsync", *inject, *tree.argv(*high)]
@@ -91,7 +91,7 @@ def test_a_limit_that_a_killed_pass_raised_comes_down_again(tree: Tree) -> None:
 def test_only_the_lower_of_three_numbers_is_raised_and_memory_bounds_them(tree: Tree) -> None:
     tree.add({trees.sysctl("net.ipv4.tcp_mem"): "24000\t2000000\t48000\n"})
     tree.run("apply", "--profile=web-1m", status=0)
-    # A quarter of 16 GiB are 1,048,576 pages.
+    # A quarter of 16 GiB is 1,048,576 pages.
     written = "524288 2000000 1048576"
     assert tree.read(trees.sysctl("net.ipv4.tcp_mem")) == written
     row = tree.rows("audit", "--profile=web-1m")["net.ipv4.tcp_mem"]
@@ -139,7 +139,7 @@ def test_interrupts_go_to_the_cpus_for_them_on_the_devices_numa_node(tree: Tree)
     # None of these is near.
     tree.run(*arguments, "--housekeeping=0-1", status=0)
     assert (tree.read(irq), tree.read(queue)) == ("0-1", "3")
-    # irqbalance spreads over all that it may use.
+    # irqbalance uses all CPUs that it may use.
     tree.add(
         {**trees.process(7, "irqbalance"), trees.IRQBALANCE: 'IRQBALANCE_BANNED_CPULIST="1,3"\n'}
     )
@@ -155,7 +155,7 @@ def test_the_kernels_forms_are_no_differences(tree: Tree) -> None:
             trees.sysctl("net.ipv4.tcp_mem"): "524288\t786432\t1048576\n",
             trees.sysctl("net.core.rps_default_mask"): "00000000,00000003\n",
             "sys/class/net/eth0/queues/rx-0/rps_cpus": "03\n",
-            # One of the wanted ones will do.
+            # One of the wanted CPUs suffices.
             "proc/irq/40/smp_affinity_list": "1\n",
         }
     )
@@ -177,7 +177,7 @@ def test_links_do_not_lead_out_of_the_tree(tree: Tree, tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_written_is_a_failure_and_the_rest_is_written(tree: Tree) -> None:
-    # For root no file is read-only, but one of a file system that is, is: /sys of a namespace of our own.
+    # For root, no file is read-only, but a read-only file system is: /sys of a separate namespace.
     file = tree.root / trees.sysctl(BACKLOG)
     script = f'mount --bind "{file}" "{file}" && mount -o remount,bind,ro "{file}" && exec "$@"'
     own = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
@@ -203,7 +203,7 @@ def test_an_interrupt_that_the_kernel_keeps_is_skipped_and_not_tried_again(
     assert rows["irq.affinity eth0/40"]["state"] == "skipped"
     assert rows["irq.affinity eth0/40"]["reason"] == "the kernel manages this interrupt itself"
     assert rows["irq.affinity eth0/41"]["changed_from"] == "0-3"
-    # The kernel's files are not cut off when they are opened. This one would take a value now.
+    # Opening does not truncate the kernel's files. This one would accept a value now.
     tree.add({irq: "0-3\n"})
     for command in ("audit", "apply"):
         row = tree.rows(command, HOUSEKEEPING)["irq.affinity eth0/40"]
@@ -219,7 +219,7 @@ def test_a_value_that_the_kernel_refuses_is_a_failure(tree: Tree) -> None:
     assert row["state"] == "failed"
     assert "Invalid argument" in row["reason"]
     assert tree.read(trees.THP) == "madvise"
-    # The next pass tries again.
+    # The next pass retries.
     tree.run("apply", status=0)
     assert tree.read(trees.sysctl(BACKLOG)) == "4000"
 
@@ -256,7 +256,7 @@ def test_irqbalance_leaves_the_other_cpus_alone_and_must_be_restarted(tree: Tree
     assert rows["irq.affinity eth0/40"]["state"] == "skipped"
     assert tree.noted()["settings"][0]["name"] != "irq.affinity"
 
-    # Restarted.
+    # The agent has restarted.
     tree.add(trees.process(77, "irqbalance", environ="IRQBALANCE_BANNED_CPULIST=2-3\0"))
     rows = tree.rows("apply", HOUSEKEEPING)
     assert rows["irqbalance.banned_cpus"]["reason"] == ""

@@ -1,4 +1,4 @@
-"""Settings of `node-tuner`: a flag wins over the environment, that over the file; what is wrong is said."""
+"""Settings of `node-tuner`: a flag overrides the environment, which overrides the file; errors name the problem."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Profiles and what node-tuner plan says of them, and what node-tuner generate writes for others to use."""
+"""Profiles in `node-tuner plan`, and the files that `node-tuner generate` writes for other programs."""
 
 import json
 import os
@@ -17,14 +17,14 @@ UNSAFE = ["net.core.somaxconn", "net.ipv4.tcp_max_syn_backlog", "net.ipv4.tcp_tw
 
 
 def printed(*arguments: str) -> str:
-    """What the program prints."""
+    """Returns the program's output."""
     result = programs.run("node-tuner", *arguments)
     assert result.returncode == 0, result.stderr
     return result.stdout
 
 
 def generate(*arguments: str) -> str:
-    """A file."""
+    """Generates a file."""
     return printed("generate", *arguments)
 
 
@@ -39,7 +39,7 @@ def test_sysctls_of_pods_are_values_of_the_charts(role: str) -> None:
     expected = UNSAFE if role == "gateway" else UNSAFE[:2]
     assert list(both["unsafeSysctls"]) == expected
     assert all(isinstance(value, str) for value in both["unsafeSysctls"].values())
-    # Whoever listens would ask for a shorter queue.
+    # By default, the program would request a shorter queue.
     length = int(both["unsafeSysctls"]["net.core.somaxconn"])
     if role == "service":
         assert both["config"] == {"backlog": length, "limits": {"queue": length}}
@@ -97,7 +97,7 @@ def test_the_kubelet_gets_a_snippet_with_the_steps() -> None:
 def test_what_the_kubelet_gets_is_what_audit_compares(tmp_path: Path) -> None:
     snippet = tmp_path / "kubelet.yaml"
     snippet.write_text(generate("kubelet", "--housekeeping=0-1", "--unsafe"))
-    # Read once, as from `kubectl get --raw`.
+    # Read once, like from `kubectl get --raw`.
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     writer = subprocess.Popen(["cp", snippet, pipe])
@@ -120,7 +120,7 @@ def test_containerd_gets_a_drop_in() -> None:
         "[Service]",
         "LimitNOFILE=1024:2097152",
     ]
-    # systemd's own is more than these need.
+    # systemd's own value exceeds the requirement.
     assert generate("containerd").startswith("# Nothing")
 
 
@@ -187,7 +187,7 @@ def test_another_profile_puts_back_what_it_does_not_want(tree: Tree) -> None:
     budget = rows["net.core.netdev_budget"]
     assert (budget["actual"], budget["changed_from"], budget["state"]) == ("300", "600", "ok")
     assert "not wanted any more" in budget["reason"]
-    # What both want comes down from what only the larger one raised.
+    # A setting that both want is lowered from the value that only the larger profile raised.
     assert rows[BACKLOG]["changed_from"] == "10000"
     assert tree.read(trees.sysctl(BACKLOG)) == "4000"
     noted = tree.noted()

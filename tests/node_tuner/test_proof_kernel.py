@@ -13,14 +13,14 @@ from stack import becomes, eventually
 from stack.apiserver import Api
 from support.node_agents import Agents, Node, NodeAgent, Pod, node, pod
 
-# With the id of the process that has made them.
+# Prefix of a name; the ID of the process that created the cgroups follows.
 NAME = "corelane-test-"
 
 CPUSET, CPU = Path("/sys/fs/cgroup/cpuset"), Path("/sys/fs/cgroup/cpu")
 
 PORTS = "net.ipv4.ip_local_port_range"
 
-# Nobody's: this machine has other ones.
+# A port range that differs from this machine's.
 WANTED = "10357 54326"
 
 needs_v1 = pytest.mark.skipif(
@@ -35,14 +35,16 @@ needs_namespaces = pytest.mark.skipif(
 
 @pytest.fixture
 def where(api: Api) -> Iterator[tuple[str, Node]]:
-    """A namespace and a node."""
+    """Returns a namespace and a node."""
     with api.namespace() as namespace, node(api) as made:
         yield namespace, made
 
 
 @contextmanager
 def sleeping(*before: str) -> Iterator[int]:
-    """The id of a process that sleeps; what is `before` runs it. It ends with this one, however that ends."""
+    """Yields the pid of a sleeping process, started with the prefix `before`. It ends with this process, even
+    after a crash.
+    """
     argv = [*before, "setpriv", "--pdeathsig=KILL", "sleep", "3600"]
     with subprocess.Popen(argv) as process:
         try:
@@ -52,7 +54,9 @@ def sleeping(*before: str) -> Iterator[int]:
 
 
 class Tree:
-    """Cgroups of this machine under a name of the test's own: removed at the end, processes first."""
+    """Cgroups of this machine under a name of the test; at the end, first their processes and then they are
+    removed.
+    """
 
     def __init__(self, cpus: str) -> None:
         self.root = f"{NAME}{os.getpid()}-{secrets.token_hex(4)}"
@@ -60,7 +64,7 @@ class Tree:
         self._made: list[Path] = []
 
     def begin(self) -> None:
-        """Makes the kubelet's part. What a killed run has left goes first."""
+        """Creates the kubelet's part, after removing the remains of a killed run."""
         for hierarchy in (CPUSET, CPU):
             for root in hierarchy.glob(f"{NAME}*-*"):
                 if not Path("/proc", root.name.removeprefix(NAME).split("-")[0]).exists():
@@ -69,7 +73,7 @@ class Tree:
         self._make(Path(self.root, "kubepods"), self._cpus)
 
     def put(self, of: Pod, cpus: str, pid: int) -> None:
-        """A container on these CPUs with this process."""
+        """Adds a container on these CPUs with this process."""
         folder = Path(self.root, "kubepods", f"pod{of.uid}")
         self._make(folder, (CPUSET / folder.parent / "cpuset.cpus").read_text())
         self._make(folder / of.id, cpus)
@@ -89,7 +93,7 @@ class Tree:
         (CPUSET / folder / "cpuset.cpus").write_text(cpus)
 
     def remove(self) -> None:
-        """Removes what was made, the last first; a process that has ended can be there for a moment."""
+        """Removes the cgroups in reverse order; a process that has ended can remain in one for a moment."""
         for folder in reversed(self._made):
             eventually(lambda folder=folder: _removed(folder), f"{folder} is left")
 
@@ -110,7 +114,7 @@ def _removed(folder: Path) -> bool:
 
 
 def flags(api: Api, on: Node, cgroups: Path) -> list[str]:
-    """What an agent is told that looks at this machine, and only looks."""
+    """Returns the flags of an agent that only audits this machine."""
     return [
         "--agent.mode=audit",
         f"--agent.node={on.name}",
@@ -141,7 +145,7 @@ def test_a_process_is_pinned_by_a_real_cgroup(
             becomes(lambda: agent.checks("server").get("cpus-exclusive"), alone)
             checks = agent.checks("server")
             assert checks["no-cfs-quota"] == ("ok", "no quota, never throttled")
-            # The rest is as this machine is.
+            # The rest is this machine's state.
             assert checks["whole-cores"][0] in ("ok", "failed", "not-applicable")
             assert checks["interrupts-elsewhere"][0] in ("ok", "failed", "not-applicable")
             assert checks["open-files"][0] == "ok"
@@ -161,7 +165,7 @@ def test_a_process_is_pinned_by_a_real_cgroup(
 def in_namespace(
     api: Api, where: tuple[str, Node], tmp_path: Path
 ) -> Iterator[Callable[[str], Pod]]:
-    """Makes a pod with a network namespace of its own in which the ports for connections are these."""
+    """Creates a pod with a separate network namespace and this port range for connections."""
     with ExitStack() as stack:
 
         def make(ports: str) -> Pod:
@@ -180,7 +184,7 @@ def in_namespace(
 
 
 def sysctls(agent: NodeAgent) -> tuple[str, str]:
-    """How the check of sysctls came out."""
+    """Returns the result of the sysctl check."""
     return eventually(lambda: agent.checks("server"), "the pod")["sysctls"]
 
 
@@ -201,7 +205,7 @@ def test_sysctls_are_read_inside_the_pod(
                     found.add(os.readlink(task / "ns/net"))
             return found
 
-        # The threads of the agent itself stay where they were; one that reads ends with each pass.
+        # The agent's own threads stay where they were; a reading thread ends with each pass.
         becomes(namespaces, {os.readlink("/proc/self/ns/net")})
 
 
@@ -225,5 +229,5 @@ def test_without_privileges_sysctls_are_unknown(
         words = "the pod's namespaces cannot be entered: only a privileged agent may (mode apply)"
         assert sysctls(agent) == ("unknown", words)
         (found,) = agent.json("/proof.json")["pods"]
-        # What only a privileged agent can see is nothing against the pod.
+        # A check that only a privileged agent can do does not count against the pod.
         assert found["proven"]

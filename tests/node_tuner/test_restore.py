@@ -1,8 +1,8 @@
-"""`node-tuner restore`: what was there before comes back, byte for byte, and the journal ends.
+"""`node-tuner restore`: the original values return, byte for byte, and the journal ends.
 
-Also after SIGKILL before every system call that changes something: strace shows what a run changes, and kills the same
-run again just before each of those calls, so every state between two changes is left behind once. Each is then
-restored, and, as a copy, applied again.
+This includes SIGKILL before every system call that changes a file. strace lists the changes of a run, and kills
+the same run again directly before each of those calls, so every state between two changes occurs once. Each
+state is then restored and, in a copy, applied again.
 """
 
 import json
@@ -31,7 +31,7 @@ ALL = (
 
 
 def full(tree: Tree) -> Tree:
-    """With all that can be changed."""
+    """Creates a tree with all settings that can be changed."""
     tree.add({"sys/devices/system/cpu/cpufreq/policy0/scaling_governor": "powersave\n"})
     return tree.add({trees.IRQBALANCE: "A=1\n# end"})
 
@@ -52,7 +52,7 @@ def test_this_machines_own_values_come_back(tmp_path: Path) -> None:
     paths += [trees.THP, "sys/devices/system/cpu/online", "proc/meminfo"]
     tree = trees.copy(tmp_path, paths)
     assert trees.sysctl(BACKLOG) in tree.snapshot()
-    # Lower than in the profile even on a machine that is tuned.
+    # Lower than in the profile, even on a tuned machine.
     tree.add({trees.sysctl(BACKLOG): "1000\n"})
     before = tree.snapshot()
     tree.run("apply", "--profile=web-1m", status=0)
@@ -100,7 +100,7 @@ def test_what_cannot_be_written_keeps_the_journal(tree: Tree) -> None:
 def test_after_a_restart_only_what_lasts_is_restored(tree: Tree) -> None:
     before = full(tree).snapshot()
     tree.run("apply", *ALL, status=0)
-    # The kernel begins with other values than before; the file on the disk is as it was written.
+    # The kernel starts with values that differ from earlier ones; the file on the disk is unchanged.
     tree.add({"proc/sys/kernel/random/boot_id": "two\n", trees.sysctl(BACKLOG): "3000\n"})
     assert tree.run("restore", status=0).stdout == "1 setting(s) restored\n"
     assert tree.read(trees.sysctl(BACKLOG)) == "3000"
@@ -130,7 +130,7 @@ def test_what_others_changed_in_a_shared_file_stays(tree: Tree) -> None:
 
 def test_the_kernel_takes_back_only_the_word_that_was_chosen(tree: Tree) -> None:
     tree.run("apply", status=0)
-    # As sysfs answers `always [madvise] never`.
+    # sysfs responds in the form `always [madvise] never`.
     result = tree.refused(trees.THP, "EINVAL", "restore", when=2)
     assert result.returncode == 0, result.stderr
     assert tree.read(trees.THP) == "always"
@@ -139,7 +139,7 @@ def test_the_kernel_takes_back_only_the_word_that_was_chosen(tree: Tree) -> None
 def test_what_the_kernel_does_not_take_back_keeps_the_journal(tree: Tree) -> None:
     tree.run("apply", status=0)
     path = tree.root / trees.sysctl(BACKLOG)
-    # As a kernel that says that it took the value, and did not.
+    # A kernel that reports success without accepting the value.
     strace = resolve.tool("strace")
     argv = [strace, "-qq", "-o", "/dev/null", "-P", path, "-e", "inject=write:retval=5"]
     result = subprocess.run(
@@ -194,7 +194,7 @@ def test_a_forged_entry_is_refused_and_the_rest_restored(
     path = fields.get("path", f"/{trees.sysctl(BACKLOG)}")
     assert f"{path}: the journal " in result.stderr
     assert words in result.stderr
-    # All but the entry, whose setting stays as it was applied.
+    # All but the entry whose setting stays as it was applied.
     kept = trees.sysctl(BACKLOG)
     assert tree.snapshot() == {**before, kept: applied[kept]}
     assert tree.noted()["settings"]
@@ -218,7 +218,7 @@ def test_only_the_line_of_banned_cpus_can_come_back(tree: Tree, fields: dict[str
     assert f"{fields.get('path', f'/{trees.IRQBALANCE}')}: the journal " in result.stderr
     for path in (trees.IRQBALANCE, OTHER_FILE):
         assert tree.snapshot()[path] == applied[path]
-    # Nor does another profile bring it back.
+    # Another profile does not bring it back either.
     tree.run("apply", "--profile=web-1m", "--housekeeping=0")
     assert tree.read(trees.IRQBALANCE) == f"A=1\n# end\n{BAN}=1-3"
     assert tree.read(OTHER_FILE) == "B=1"
@@ -267,7 +267,7 @@ def test_a_file_of_etc_is_replaced_durably_with_its_mode_and_owner(
     assert at == sorted(at), "\n".join(lines)
 
 
-# A question mark: some architectures have only the younger call.
+# A question mark: some architectures have only the newer call.
 CHANGING = (
     "openat,write,ftruncate,fsync,fdatasync,fchmod,?chmod,fchmodat,"
     "?rename,?renameat,?renameat2,?unlink,unlinkat,?mkdir,mkdirat"
@@ -291,7 +291,7 @@ FIRST = (
 OTHER = (
     "--profile=custom",
     "--housekeeping=0",
-    # One stays, one comes down, one leaves, one is new, two are another.
+    # One setting stays, one decreases, one disappears, one is new, two have another value.
     "--knobs=fs.file-max=500000,net.core.netdev_max_backlog=2000,net.ipv4.tcp_mem=100 200 300",
     "--knobs=irqbalance.banned_cpus=auto,irq.affinity=auto",
 )
@@ -299,7 +299,7 @@ OTHER = (
 
 @dataclass(frozen=True)
 class Run:
-    """A run that is killed: what was done before, and the run itself."""
+    """A run that is killed: the steps before it, and the run itself."""
 
     before: tuple[tuple[str, ...], ...]
     itself: tuple[str, ...]
@@ -318,7 +318,7 @@ def strace() -> str:
 
 
 def changes(trace: str) -> list[tuple[str, int]]:
-    """The calls that change something, each with its number among the calls of its name."""
+    """Returns the calls that change a file, each with its number among the calls of its name."""
     counts: Counter[str] = Counter()
     found = []
     for line in trace.splitlines():
@@ -333,7 +333,7 @@ def changes(trace: str) -> list[tuple[str, int]]:
 
 
 def start(folder: Path, run: Run) -> Tree:
-    """The node as it is when the run begins."""
+    """Creates the node in its state at the start of the run."""
     tree = trees.make(folder, NODE)
     for arguments in run.before:
         tree.run(*arguments, status=0)
@@ -341,7 +341,7 @@ def start(folder: Path, run: Run) -> Tree:
 
 
 def copy(tree: Tree, folder: Path) -> Tree:
-    """The same tree with the same journal, elsewhere."""
+    """Copies the tree and its journal to another place."""
     twin = Tree(folder / "root", folder / "journal")
     shutil.copytree(tree.root, twin.root)
     if tree.journal.exists():
@@ -350,13 +350,13 @@ def copy(tree: Tree, folder: Path) -> Tree:
 
 
 def traced(tree: Tree, run: Run, *options: str) -> subprocess.CompletedProcess[str]:
-    """The run under strace."""
+    """Runs the program under strace."""
     argv = [strace(), "-f", "-qq", *options, *tree.argv(*run.itself)]
     return subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 def is_as_before(tree: Tree, original: dict[str, bytes]) -> None:
-    """Restores: byte for byte what it was, and nothing left to restore."""
+    """Restores, and asserts that the tree equals the original byte for byte and that nothing is left to restore."""
     tree.run("restore", status=0)
     assert tree.snapshot() == original
     left = {path.name for path in tree.journal.iterdir()} if tree.journal.exists() else set()

@@ -1,4 +1,4 @@
-"""`node-tuner uninstall` with a real API server; the test is the DaemonSet's controller and its agents."""
+"""`node-tuner uninstall` with a real API server; the test simulates the DaemonSet's controller and its agents."""
 
 import json
 import subprocess
@@ -22,13 +22,13 @@ MODE = "NODE_TUNER_AGENT_MODE"
 
 @dataclass(frozen=True)
 class DaemonSet:
-    """A DaemonSet in a namespace of its own, which no controller sees."""
+    """A DaemonSet in a separate namespace, which no controller handles."""
 
     api: Api
     namespace: str
 
     def make(self) -> None:
-        """Creates it, as the chart does."""
+        """Creates the DaemonSet like the chart."""
         container = {
             "name": "node-tuner",
             "image": "none",
@@ -56,16 +56,16 @@ class DaemonSet:
         )
 
     def get(self) -> dict:
-        """As the API server has it."""
+        """Returns the object from the API server."""
         return self.api.get("daemonset", NAME, f"--namespace={self.namespace}")
 
     def mode(self) -> str:
-        """The mode of the agents to come."""
+        """Sets the mode of future agents."""
         (container, _) = self.get()["spec"]["template"]["spec"]["containers"]
         return {each["name"]: each["value"] for each in container["env"]}[MODE]
 
     def say(self, wanted: int, updated: int, ready: int, *, behind: int = 0) -> None:
-        """Says how far its agents are; `behind`: so many changes of it ago."""
+        """Reports the progress of its agents, as of `behind` changes ago."""
         status = {
             "observedGeneration": self.get()["metadata"]["generation"] - behind,
             "desiredNumberScheduled": wanted,
@@ -77,7 +77,7 @@ class DaemonSet:
         self._patch("daemonset", NAME, {"status": status})
 
     def agent(self, node: str, mode: str, *, ready: bool) -> None:
-        """A pod of it on a node."""
+        """Creates a pod of the DaemonSet for the agent on a node."""
         container = {
             "name": "node-tuner",
             "image": "none",
@@ -102,7 +102,7 @@ class DaemonSet:
 
 @pytest.fixture
 def daemonset(api: Api) -> Iterator[DaemonSet]:
-    """A DaemonSet in mode apply with three agents, all ready."""
+    """Yields a DaemonSet in mode apply with three ready agents."""
     with api.namespace() as namespace:
         made = DaemonSet(api, namespace)
         made.make()
@@ -114,7 +114,7 @@ def daemonset(api: Api) -> Iterator[DaemonSet]:
 def uninstall(
     of: DaemonSet, kubeconfig: Path, log: Path, *flags: str
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """`node-tuner uninstall` under way, killed at the end."""
+    """Starts `node-tuner uninstall`, which is killed at the end."""
     argv = [program("node-tuner"), "uninstall", f"--namespace={of.namespace}"]
     argv += [f"--daemonset={NAME}", f"--agent.kubeconfig={kubeconfig}", *flags]
     with log.open("wb") as output, subprocess.Popen(argv, stdout=output, stderr=output) as process:
@@ -130,7 +130,7 @@ def test_it_ends_when_every_node_is_restored(
     log = tmp_path / "log"
     with uninstall(daemonset, wire.kubeconfig, log) as process:
         eventually(lambda: daemonset.mode() == "restore", "the mode")
-        # The figures of before are of no worth: three of three are ready, but in mode apply.
+        # The earlier figures are outdated: three of three are ready, but in mode apply.
         eventually(lambda: "waiting for the DaemonSet's controller" in log.read_text())
         spec = daemonset.get()["spec"]
         rolling = {"maxSurge": 0, "maxUnavailable": "100%"}
@@ -142,7 +142,7 @@ def test_it_ends_when_every_node_is_restored(
         eventually(lambda: "0 of 3 nodes restored" in log.read_text())
         daemonset.say(3, 3, 1)
         eventually(lambda: "1 of 3 nodes restored" in log.read_text())
-        # An API server that is away for a while is waited for.
+        # The command waits for an API server that is unavailable for a while.
         wire.cut()
         eventually(lambda: "API server: " in log.read_text())
         assert process.poll() is None

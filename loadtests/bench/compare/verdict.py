@@ -1,6 +1,6 @@
-"""Judges the rounds: is head slower, for each measure and in all.
+"""Judges the rounds: is head slower, for each measure and overall?
 
-A difference below a measure's margin does not matter. Two claims are made of it, and each is wrong in at
+A difference below a measure's margin does not matter. There are two claims about it, and each is wrong in at
 most `ERROR` of all comparisons, whatever the truth is:
 
 - "slower": some measure is worse by more than its margin. With several measures one of them may look so at
@@ -23,11 +23,11 @@ from statistics import median
 
 
 class SignedRank:
-    """How large paired differences are, whatever the noise is like.
+    """The size of paired differences, for any kind of noise.
 
     The signed-rank test (Wilcoxon, Biometrics Bulletin 1, 1945) assumes that the differences of the rounds are
-    symmetric about the true one, and nothing else. Two equal builds in random order satisfy that for every kind
-    of noise. So its error rate is exact there: disturbed rounds cannot raise it. Estimate and interval belong to
+    symmetric about the true one, but nothing else. Two equal builds in random order satisfy that for every kind
+    of noise. Its error rate is therefore exact there: disturbed rounds cannot raise it. Estimate and interval belong to
     the test: Hodges and Lehmann (Annals of Mathematical Statistics 34, 1963). The source is Hollander, Wolfe and
     Chicken, Nonparametric Statistical Methods (3rd edition, 2014), sections 3.1 to 3.3.
     """

@@ -25,7 +25,7 @@ WINDOW = 64
 
 @dataclass(frozen=True)
 class Stage:
-    """What a set of connections did: each column has an entry per connection, in milliseconds since the start."""
+    """The progress of a set of connections: each column has an entry per connection, in milliseconds since the start."""
 
     columns: dict[str, list[float | None]]
     faults: dict[str, int]

@@ -22,7 +22,7 @@ PORT = "@PORT@"
 """Placeholder for a listener's port."""
 
 FREE_PORT = 0
-"""Of listeners that this benchmark never contacts: the kernel chooses."""
+"""Port 0 for listeners that this benchmark never contacts."""
 
 TO_JSON = "import json, sys, yaml; json.dump(yaml.safe_load(sys.stdin), sys.stdout)"
 """A script for supervisord's Python, which includes PyYAML."""
