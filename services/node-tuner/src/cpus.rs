@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 
-/// The maximum of any kernel configuration (CONFIG_NR_CPUS).
+/// The maximum in any kernel configuration (CONFIG_NR_CPUS).
 const MOST: u32 = 8192;
 
 /// CPUs by number.
@@ -11,7 +11,7 @@ const MOST: u32 = 8192;
 pub(crate) struct Cpus(BTreeSet<u32>);
 
 impl Cpus {
-    /// Parses a list; an empty one has no CPUs.
+    /// Parses a list. An empty list contains no CPUs.
     pub(crate) fn from_list(text: &str) -> Option<Cpus> {
         let mut found = BTreeSet::new();
         for part in text.trim().split(',').filter(|_| !text.trim().is_empty()) {
@@ -39,7 +39,7 @@ impl Cpus {
         Some(Cpus(found))
     }
 
-    /// As a list.
+    /// Formats the set as a list.
     pub(crate) fn list(&self) -> String {
         let mut runs: Vec<(u32, u32)> = Vec::new();
         for &cpu in &self.0 {
@@ -54,7 +54,7 @@ impl Cpus {
         runs.into_iter().map(run).collect::<Vec<_>>().join(",")
     }
 
-    /// As a mask.
+    /// Formats the set as a mask.
     pub(crate) fn mask(&self) -> String {
         let mut groups = vec![0u32; self.0.last().map_or(1, |last| *last as usize / 32 + 1)];
         for &cpu in &self.0 {
@@ -81,7 +81,7 @@ impl Cpus {
         self.0.iter().copied()
     }
 
-    /// Whether the other set contains all of these.
+    /// Whether the other set contains all CPUs of this set.
     pub(crate) fn within(&self, other: &Cpus) -> bool {
         self.0.is_subset(&other.0)
     }
@@ -102,7 +102,7 @@ impl Cpus {
     }
 }
 
-/// As a list.
+/// Formats the set as a list.
 impl fmt::Display for Cpus {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&self.list())

@@ -1,4 +1,4 @@
-//! The kubelet's configuration, from its file or its /configz.
+//! The kubelet's configuration, from its file or its /configz endpoint.
 
 use std::path::Path;
 
@@ -50,7 +50,7 @@ impl Kubelet {
     }
 }
 
-/// A name, or a pattern that ends with a star, as in the kubelet.
+/// Whether a name, or a pattern that ends with a star, covers a name, as in the kubelet.
 fn covers(pattern: &str, name: &str) -> bool {
     pattern == name || pattern.strip_suffix('*').is_some_and(|start| name.starts_with(start))
 }

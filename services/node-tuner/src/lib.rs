@@ -1,8 +1,9 @@
 //! Prepares a Kubernetes node for many connections.
 //!
-//! `audit` and `plan` show what differs from a profile. `apply` saves the original values and writes those
-//! of the profile, `restore` writes the original ones back. `agent` does the same repeatedly in a pod of a
-//! DaemonSet, and proves that the pods of the node have exclusive CPUs.
+//! `audit` and `plan` show how the node differs from a profile. `apply` saves the original values
+//! and writes the profile's values, and `restore` writes the original values back. `agent` does the
+//! same repeatedly in a pod of a DaemonSet, and proves that the pods on the node have exclusive
+//! CPUs.
 
 mod agent;
 mod catalogue;
@@ -27,7 +28,7 @@ use crate::report::State;
 use crate::settings::{Command, NAME, Output, Settings};
 use crate::tuner::Tuner;
 
-/// Runs the program as its command line, environment and file say.
+/// Runs the program according to its command line, environment and file.
 pub fn main() -> ExitCode {
     let settings = match settings::read() {
         Ok(settings) => settings,

@@ -1,4 +1,4 @@
-//! The wanted values of a node: those of its profile, and overrides.
+//! The wanted values of a node: the values of its profile, and overrides.
 
 use std::collections::BTreeMap;
 
@@ -19,8 +19,8 @@ pub(crate) struct Profile {
 }
 
 impl Profile {
-    /// The profile of this name with the overrides. The errors name each wrong setting with its value, and what is
-    /// expected.
+    /// Creates the profile of this name with the overrides. The errors name each wrong setting with
+    /// its value, and the expected values.
     pub(crate) fn new(
         name: &str,
         named: &BTreeMap<String, String>,
@@ -50,7 +50,7 @@ impl Profile {
             (None, Some(index)) => knob.values[index],
             (None, None) => "",
         };
-        // Overrides were checked, and tests check the catalogue.
+        // Overrides were checked earlier, and tests check the catalogue.
         knob.kind.parse(text).ok()
     }
 
@@ -63,7 +63,7 @@ impl Profile {
         catalogue::knobs().filter_map(value).filter(|(_, value)| !value.is_empty()).collect()
     }
 
-    /// Unsafe sysctls of any of the pods.
+    /// Unsafe sysctls of any kind of pod.
     pub(crate) fn unsafe_sysctls(&self) -> Vec<&'static str> {
         let is_unsafe = |knob: &&'static Knob| match knob.place {
             Place::Pod(pods) => pods.safe.is_none(),
@@ -77,7 +77,7 @@ impl Profile {
         names
     }
 
-    /// Open files that a container needs.
+    /// Number of open files that a container needs.
     pub(crate) fn nofile(&self) -> Option<u64> {
         self.number("containerd.nofile")
     }
@@ -112,11 +112,11 @@ fn check(name: &str, value: &str) -> Result<(), String> {
     }
 }
 
-/// Fixed by Linux 3864c6b: a moved connection did not wake the new listener.
+/// Linux 3864c6b fixed this: a moved connection did not wake the new listener.
 const MIGRATE_REQ: &str = "leave it off, also in pods: on kernels without its fix, a connection that moves to \
                            another listener does not wake it; a replica that drains does not need it";
 
-/// Why a host profile cannot set it, and how to set it.
+/// The reason why a host profile cannot set the value, and how to set it instead.
 fn belongs_to_pods(name: &str, value: &str, safe: Option<&str>) -> String {
     let how = match safe {
         Some("") => format!("set `sysctls: {{{name}: {value:?}}}`"),

@@ -8,23 +8,24 @@ use serde::Serialize;
 use crate::catalogue::{self, Class};
 use crate::settings::Output;
 
-/// How one setting stands.
+/// The state of one setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum State {
-    /// As wanted.
+    /// The setting is as wanted.
     Ok,
-    /// Not as wanted.
+    /// The setting is not as wanted.
     Differs,
-    /// It does not exist in this kernel, hardware or virtual machine, or would have no effect.
+    /// The setting does not exist in this kernel, hardware or virtual machine, or would have no
+    /// effect.
     Skipped,
-    /// Another program sets it.
+    /// Another program sets the setting.
     Owned,
-    /// It could not be written.
+    /// The setting could not be written.
     Failed,
-    /// It cannot be read.
+    /// The setting cannot be read.
     Unknown,
-    /// It is not set on the host.
+    /// The setting is not set on the host.
     Elsewhere,
 }
 
@@ -52,12 +53,12 @@ pub(crate) struct Row {
     pub(crate) wanted: String,
     pub(crate) actual: Option<String>,
     pub(crate) state: State,
-    /// Why it is skipped, owned, failed, unknown or elsewhere.
+    /// The reason why the setting is skipped, owned, failed, unknown or elsewhere.
     pub(crate) reason: String,
     /// The previous value, if this pass has changed it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) changed_from: Option<String>,
-    /// Whether it is no longer in the profile, so that its original is written back.
+    /// Whether the setting is no longer in the profile, so that its original value is written back.
     #[serde(skip)]
     pub(crate) leaving: bool,
 }
@@ -67,7 +68,7 @@ pub(crate) struct Row {
 pub(crate) struct Report {
     pub(crate) profile: String,
     pub(crate) knobs: Vec<Row>,
-    /// Of the node's settings as a whole.
+    /// Notes about the node's settings as a whole.
     pub(crate) notes: Vec<String>,
 }
 
@@ -96,7 +97,7 @@ impl Report {
         process::print(&text);
     }
 
-    /// A table of 120 columns.
+    /// Formats a table of 120 columns.
     pub(crate) fn table(&self) -> String {
         table(self)
     }
@@ -106,7 +107,7 @@ impl Report {
         plan(self)
     }
 
-    /// JSON.
+    /// Formats the report as JSON.
     pub(crate) fn json(&self) -> String {
         let value = serde_json::json!({
             "profile": self.profile,
@@ -121,10 +122,10 @@ impl Report {
 
 /// Width of the table.
 const WIDTH: usize = 120;
-/// Maximum width of a value. Longer ones, such as lists of names, are cut.
+/// Maximum width of a value. Longer values, such as lists of names, are cut.
 const VALUE: usize = 27;
 
-/// One line per setting, followed by the reasons of those that are not as wanted.
+/// Formats one line per setting, followed by the reasons of settings that are not as wanted.
 fn table(report: &Report) -> String {
     let cells: Vec<[String; 4]> = report.knobs.iter().map(cells).collect();
     let head = ["SETTING", "STATE", "ACTUAL", "WANTED"].map(str::to_owned);
@@ -209,7 +210,7 @@ fn summary(report: &Report) -> String {
     format!("\n{} is {is}: {}\n", report.profile, counts.join(", "))
 }
 
-/// The planned changes, with the reason of each.
+/// Formats the planned changes, with the reason for each.
 fn plan(report: &Report) -> String {
     let mut text = format!("profile {}\n", report.profile);
     for row in report.knobs.iter().filter(|row| row.state == State::Differs) {

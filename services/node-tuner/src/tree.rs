@@ -5,10 +5,10 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-/// The kernel's maximum (path_resolution(7)).
+/// The kernel's maximum number of symlinks (path_resolution(7)).
 const MAX_LINKS: usize = 40;
 
-/// A root. Paths begin with `/` and are below it.
+/// A root folder. Paths begin with `/` and are below the root.
 #[derive(Clone, Debug)]
 pub(crate) struct Tree {
     root: PathBuf,
@@ -19,11 +19,11 @@ impl Tree {
         Tree { root: root.canonicalize().unwrap_or_else(|_| root.to_owned()) }
     }
 
-    /// The real path. Symlinks of a test tree must not lead out of it, because that would change
-    /// this machine.
+    /// Returns the real path. Symlinks in a test tree must not lead out of the tree, because that
+    /// would change this machine.
     fn place(&self, path: &str) -> io::Result<PathBuf> {
         if self.root == Path::new("/") {
-            // Not resolved: /proc/1/root is another root, whatever its symlink says.
+            // Not resolved: /proc/1/root is a different root, whatever the symlink's target is.
             return Ok(PathBuf::from(path));
         }
         let place = self.root.join(path.trim_start_matches('/')).canonicalize()?;
@@ -52,15 +52,15 @@ impl Tree {
     /// Writes and returns the open file, because some settings last only while it is open.
     pub(crate) fn hold(&self, path: &str, content: &[u8]) -> io::Result<fs::File> {
         let mut file = OpenOptions::new().write(true).truncate(true).open(self.place(path)?)?;
-        // A second write to such a file would set it again.
+        // A second write to such a file would set the value again.
         match file.write(content)? {
             written if written == content.len() => Ok(file),
             _ => Err(io::Error::new(io::ErrorKind::WriteZero, "only a part was taken")),
         }
     }
 
-    /// Replaces a file on disk durably, with its mode and owner. After a crash it has the former
-    /// content or the new one (rename(2)).
+    /// Replaces a file on disk durably, with its mode and owner. After a crash it has either the
+    /// previous content or the new content (rename(2)).
     pub(crate) fn replace(&self, path: &str, content: &[u8]) -> io::Result<()> {
         let place = followed(self.place(path)?)?;
         let before = fs::metadata(&place)?;
@@ -68,14 +68,14 @@ impl Tree {
         remove_if_there(&unfinished)?;
         let written = write_as(&before, &unfinished, content);
         if let Err(error) = written.and_then(|()| fs::rename(&unfinished, &place)) {
-            // The first error is the one to report.
+            // The first error is the one that is reported.
             let _ = fs::remove_file(&unfinished);
             return Err(error);
         }
         fs::File::open(place.parent().unwrap_or(Path::new("/")))?.sync_all()
     }
 
-    /// Removes what a `replace` left behind that was killed.
+    /// Removes the temporary file of a `replace` that was killed.
     pub(crate) fn remove_unfinished(&self, path: &str) -> io::Result<()> {
         remove_if_there(&unfinished(&followed(self.place(path)?)?))
     }
@@ -106,8 +106,8 @@ impl Tree {
     }
 }
 
-/// The file that a symlink leads to, because a rename would replace the symlink. Not canonicalized,
-/// because of /proc/1/root; only the last component matters.
+/// The file that a symlink leads to, because a rename would replace the symlink. The path is not
+/// canonicalized, because of /proc/1/root; only the last component matters.
 fn followed(mut place: PathBuf) -> io::Result<PathBuf> {
     for _ in 0..MAX_LINKS {
         match fs::read_link(&place) {
@@ -120,7 +120,7 @@ fn followed(mut place: PathBuf) -> io::Result<PathBuf> {
     Err(io::Error::from_raw_os_error(rustix::io::Errno::LOOP.raw_os_error()))
 }
 
-/// In the same folder, because a rename cannot leave its file system.
+/// The temporary path. It is in the same folder, because a rename cannot leave its file system.
 fn unfinished(place: &Path) -> PathBuf {
     let name = place.file_name().unwrap_or_default().to_string_lossy();
     place.with_file_name(format!(".{name}.node-tuner"))
@@ -134,7 +134,7 @@ fn write_as(other: &fs::Metadata, path: &Path, content: &[u8]) -> io::Result<()>
     if (own.uid(), own.gid()) != (other.uid(), other.gid()) {
         fchown(&file, Some(other.uid()), Some(other.gid()))?;
     }
-    // After the owner, whose change clears some bits of the mode (chown(2)).
+    // Set after the owner, because changing the owner clears some bits of the mode (chown(2)).
     file.set_permissions(other.permissions())?;
     file.sync_all()
 }
@@ -174,7 +174,7 @@ mod tests {
         fs::write(&file, "12345\n").expect("file");
         fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).expect("mode");
         std::os::unix::fs::symlink("a", folder.path().join("link")).expect("link");
-        // Left behind by one that was killed.
+        // This file was left behind by a `replace` that was killed.
         fs::write(folder.path().join(".a.node-tuner"), "half").expect("file");
         let before = fs::metadata(&file).expect("there").ino();
         let tree = Tree::new(folder.path());

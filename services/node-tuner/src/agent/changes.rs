@@ -7,7 +7,7 @@ use crate::kubernetes::{Message, Reason};
 use crate::report::{Report, Row, State};
 use crate::tuner::Setting;
 
-/// Maximum settings that an event names. The rest is counted.
+/// Maximum number of settings that an event names. The others are only counted.
 const NAMED: usize = 3;
 
 /// The state of earlier passes.
@@ -41,21 +41,21 @@ pub(crate) struct Changes {
 }
 
 impl Memory {
-    /// Starts with settings that matched the profile.
+    /// Starts with the settings that matched the profile.
     pub(crate) fn new(desired: BTreeSet<Setting>) -> Self {
         Memory { desired, ..Memory::default() }
     }
 
-    /// Settings that matched the profile. If one differs later, it has drifted.
+    /// The settings that matched the profile. A setting that differs later has drifted.
     ///
-    /// Excludes settings that last only while a file is open, because a new agent has to open it
-    /// again.
+    /// Excludes settings that last only while a file is open, because a new agent has to open the
+    /// file again.
     pub(crate) fn reached(&self) -> BTreeSet<Setting> {
         let held = |name| catalogue::find(name).is_some_and(|knob| knob.rule == Rule::Held);
         self.desired.union(&self.drifted).filter(|(name, _)| !held(name)).cloned().collect()
     }
 
-    /// Adds the result of a pass. `applied`: whether it was to write.
+    /// Adds the result of a pass. `applied`: whether the pass was allowed to write.
     pub(crate) fn take(&mut self, report: &Report, applied: bool) -> Changes {
         let mut changes = Changes::default();
         for row in &report.knobs {
@@ -101,7 +101,7 @@ impl Memory {
 }
 
 impl Changes {
-    /// The events of the node: one per setting, however many files it has.
+    /// The events of the node: one per setting, regardless of how many files it has.
     pub(crate) fn messages(&self, profile: &str) -> Vec<Message> {
         let mut messages = Vec::new();
         let drifted = |row: &Row| {
@@ -195,7 +195,7 @@ mod tests {
         let left = report(vec![row("rx-0", "1", State::Differs, None)]);
         assert_eq!(told(&memory.take(&left, true)), expected[..1]);
         assert_eq!(memory.take(&left, true), Changes::default());
-        // Another process has corrected it.
+        // Another process has corrected the setting.
         let right = memory.take(&report(vec![row("rx-0", "3", State::Ok, None)]), true);
         assert_eq!(told(&right), ["NodePrepared the node matches profile web-10k"]);
     }

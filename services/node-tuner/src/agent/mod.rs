@@ -1,6 +1,6 @@
-//! The loop that repeats `audit`, `apply` or `restore`, and proves pinning.
+//! The agent's loop, which repeats `audit`, `apply` or `restore`, and proves pinning.
 //!
-//! Nothing is restored when it ends, because the next agent of the node continues.
+//! Nothing is restored when the agent ends, because the next agent on the node continues its work.
 
 mod changes;
 mod metrics;
@@ -30,7 +30,7 @@ use crate::kubernetes::{Kubernetes, words};
 use crate::proof::{self, Examiner, Pod, Strangers};
 use crate::settings::{Mode, NAME, Settings};
 
-/// Why the agent could not start or continue.
+/// The reason why the agent could not start or continue.
 #[derive(Debug, thiserror::Error)]
 enum AgentError {
     #[error("cannot listen on {0}: {1}")]
@@ -45,7 +45,7 @@ enum AgentError {
 
 /// Runs until SIGTERM.
 pub(crate) fn run(settings: Settings) -> ExitCode {
-    // Waits for the current pass, so that no setting is half written.
+    // Waits for the current pass, so that no setting is written only halfway.
     match process::block_on(keep(&settings), false).map_err(AgentError::from).flatten() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -138,7 +138,7 @@ fn left_tuned(settings: usize) -> String {
 const PLAIN: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
-/// The reply to a GET of this path.
+/// The response to a GET for this path.
 fn answer(path: &str, status: &Arc<Status>) -> Answer {
     let fine = || (StatusCode::OK, PLAIN, "ok\n".to_owned());
     match path {
@@ -216,7 +216,8 @@ impl Talks<'_> {
         self.answer(Operation::Events, told);
     }
 
-    /// An agent in audit mode does not change the taint. One in restore mode removes it.
+    /// Updates the taint. An agent in audit mode does not change the taint, and an agent in restore
+    /// mode removes it.
     async fn taint(&self, kubernetes: &Kubernetes) {
         let prepared = match (self.mode, self.status.facts().prepared()) {
             (Mode::Audit, _) | (_, None) => return,
@@ -231,8 +232,8 @@ impl Talks<'_> {
         }
     }
 
-    /// Once removed, nobody adds the taint while this agent restores, so an API server that becomes
-    /// unreachable later changes nothing.
+    /// Records that the taint was removed. While this agent restores, nobody adds it again, so an
+    /// API server that becomes unreachable later changes nothing.
     fn untainted(&self, outcome: &kube::Result<bool>) {
         let mut facts = self.status.facts();
         if facts.tainted.is_some() {
@@ -256,7 +257,7 @@ impl Talks<'_> {
         self.status.facts().proof = proof;
     }
 
-    /// Counts and logs a failure. Returns the reply, if there is one.
+    /// Counts and logs a failure. Returns the response, if there is one.
     fn answer<T>(&self, operation: Operation, outcome: kube::Result<T>) -> Option<T> {
         match outcome {
             Ok(answer) => Some(answer),

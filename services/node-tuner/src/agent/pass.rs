@@ -17,9 +17,9 @@ pub(crate) struct Passes {
     mode: Mode,
     repair: bool,
     memory: Memory,
-    /// Whether there may be a journal to restore.
+    /// Whether there may be a journal to restore from.
     to_restore: bool,
-    /// As of the last pass.
+    /// Notes of the last pass.
     notes: Vec<String>,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Outcome {
 }
 
 impl Passes {
-    /// Continues the work of an earlier agent of the node.
+    /// Continues the work of an earlier agent on the node.
     pub(crate) fn new(settings: &Settings) -> Self {
         let tuner = Tuner::new(settings);
         Passes {
@@ -46,7 +46,7 @@ impl Passes {
         }
     }
 
-    /// One pass.
+    /// Runs one pass.
     pub(crate) fn next(&mut self) -> Outcome {
         match self.mode {
             Mode::Audit => {
@@ -146,7 +146,7 @@ fn log(changes: &Changes) {
 fn log_restored(before: &Report, after: &Report) {
     for row in before.knobs.iter().filter(|row| row.class == Class::Host) {
         let same = |it: &&Row| (it.name, &it.target) == (row.name, &row.target);
-        // A setting that is only in the journal was restored, so its wanted value is the original.
+        // A setting that is only in the journal was restored, so its original value is wanted.
         let now = after.knobs.iter().find(same).map_or(Some(&row.wanted), |it| it.actual.as_ref());
         let Row { name, target, actual, .. } = row;
         if actual.as_ref() != now {

@@ -11,7 +11,7 @@ use crate::proof::NodeProof;
 use crate::report::{Report, State};
 use crate::settings::Mode;
 
-/// Requests to the API server, by which failures are counted.
+/// Requests to the API server, for which failures are counted separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Operation {
     Pods,
@@ -38,9 +38,9 @@ impl Operation {
 #[derive(Debug)]
 pub(crate) struct Pass {
     pub(crate) report: Report,
-    /// Why nothing was changed, or not everything was restored.
+    /// The reason why nothing was changed, or not everything was restored.
     pub(crate) error: Option<String>,
-    /// Settings in the journal after it.
+    /// Number of settings in the journal after the pass.
     pub(crate) journalled: usize,
 }
 
@@ -59,20 +59,20 @@ pub(crate) struct Facts {
     pub(crate) profile: String,
     /// The last pass; `None` before the first.
     pub(crate) pass: Option<Pass>,
-    /// Seconds since 1970.
+    /// Time of the last pass, in seconds since 1970.
     pub(crate) last_pass: f64,
     pub(crate) failed_passes: u64,
     pub(crate) knobs: BTreeMap<&'static str, Counts>,
-    /// The proofs of the pods, or why there are none.
+    /// The proofs of the pods, or the reason why there are none.
     pub(crate) proof: Result<NodeProof, String>,
     pub(crate) api_errors: BTreeMap<Operation, u64>,
-    /// Why a restored node may still have the taint.
+    /// The reason why a restored node may still have the taint.
     pub(crate) tainted: Option<String>,
     /// Events that were not sent to the API server yet.
     pub(crate) messages: Vec<Message>,
 }
 
-/// Protected by one lock, which is held briefly.
+/// Facts behind one lock, which is held only briefly.
 #[derive(Debug)]
 pub(crate) struct Status(Mutex<Facts>);
 
@@ -133,7 +133,7 @@ impl Facts {
         self.pass.as_ref().map(|pass| pass.error.is_none() && pass.report.prepared())
     }
 
-    /// Whether the agent has done its task, or why not.
+    /// Whether the agent has done its task, or the reason why not.
     pub(crate) fn ready(&self) -> Result<(), String> {
         let Some(pass) = &self.pass else { return Err("the first pass has not ended".to_owned()) };
         if let Some(error) = &pass.error {
@@ -144,7 +144,7 @@ impl Facts {
             Mode::Restore if pass.journalled > 0 => {
                 Err(format!("{} settings are still in the journal", pass.journalled))
             }
-            // After this the agents are deleted, and with them the permission to change nodes.
+            // After this the agents are deleted, together with their permission to change nodes.
             Mode::Restore => match &self.tainted {
                 Some(why) => Err(format!("the node may still have the taint: {why}")),
                 None => Ok(()),

@@ -1,4 +1,5 @@
-//! The catalogue of all settings: where each belongs, its values in the profiles, and the reasons.
+//! The catalogue of all settings: where each one belongs, its values in the profiles, and the
+//! reasons.
 
 mod elsewhere;
 mod host;
@@ -13,7 +14,7 @@ pub(crate) use value::{Kind, Value};
 /// Values of web-10k, web-100k and web-1m. Empty means unchanged.
 pub(crate) type Values = [&'static str; 3];
 
-/// Not set by any profile, because it depends on the operator's needs.
+/// Values of a setting that no profile sets, because it depends on the operator's needs.
 pub(crate) const CHOSEN: Values = ["", "", ""];
 
 /// The same value in all profiles.
@@ -29,30 +30,30 @@ pub(crate) struct Knob {
     pub(crate) rule: Rule,
     pub(crate) place: Place,
     pub(crate) values: Values,
-    /// Its effect.
+    /// The setting's effect.
     pub(crate) summary: &'static str,
     /// The reason for these values.
     pub(crate) reason: &'static str,
-    /// The source of that.
+    /// The source of the reason.
     pub(crate) source: &'static str,
-    /// Its possible disadvantages.
+    /// Possible disadvantages of the setting.
     pub(crate) risk: &'static str,
 }
 
-/// When a file matches the wanted value, and how that is written.
+/// How a file is compared with the wanted value, and how the value is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
     /// A limit that is never lowered.
     AtLeast,
     /// Exactly this number.
     Exact,
-    /// The word in brackets of `always [madvise] never`, or the only one.
+    /// The word in brackets of `always [madvise] never`, or the only word.
     Choice,
     /// A mask of CPUs.
     Mask,
-    /// A list of CPUs, which must be among the wanted ones.
+    /// A list of CPUs, all of which must be among the wanted CPUs.
     Within,
-    /// One line of a file. The others are kept.
+    /// One line of a file. The other lines are kept.
     Line,
     /// Active while the file is open.
     Held,
@@ -63,7 +64,7 @@ pub(crate) enum Rule {
 /// The location of a setting's files.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Place {
-    /// Below /proc/sys, by its name.
+    /// A file below /proc/sys, given by the sysctl's name.
     Sysctl,
     /// One file.
     File(&'static str),
@@ -97,7 +98,7 @@ pub(crate) enum Class {
     Pod,
     /// The kubelet's configuration.
     Kubelet,
-    /// That of the container runtime.
+    /// The configuration of the container runtime.
     Runtime,
     /// The kernel's command line.
     Boot,
@@ -116,7 +117,7 @@ impl Class {
 }
 
 impl Knob {
-    /// Its class.
+    /// The class of settings in this place.
     pub(crate) fn class(&self) -> Class {
         match self.place {
             Place::Pod(_) => Class::Pod,

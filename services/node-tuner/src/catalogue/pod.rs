@@ -4,11 +4,11 @@ use super::{CHOSEN, Kind, Knob, Place, Rule, Values, all};
 
 const IP: &str = "Documentation/networking/ip-sysctl.rst";
 
-/// Properties of such a sysctl.
+/// Properties of a sysctl of pods.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pods {
-    /// The Kubernetes version from which every pod may set it; empty for all versions. `None` if
-    /// the kubelet must allow it.
+    /// The Kubernetes version from which every pod may set the sysctl; empty for all versions.
+    /// `None` if the kubelet must allow it.
     pub(crate) safe: Option<&'static str>,
     pub(crate) service: Values,
     pub(crate) gateway: Values,
@@ -39,7 +39,7 @@ impl Pods {
     }
 }
 
-/// Any pod may set it, in every version.
+/// Any pod may set the sysctl, in every version.
 const SAFE: Option<&str> = Some("");
 const SAFE_FROM_1_29: Option<&str> = Some("1.29");
 const SAFE_FROM_1_32: Option<&str> = Some("1.32");
@@ -48,7 +48,7 @@ const fn pods(safe: Option<&'static str>, service: Values, gateway: Values) -> P
     Place::Pod(Pods { safe, service, gateway })
 }
 
-/// One that the profiles do not set.
+/// A sysctl that the profiles do not set.
 const LEFT: Knob = Knob {
     name: "",
     kind: Kind::Number { min: 0, max: i32::MAX as u64 },

@@ -33,7 +33,7 @@ pub(crate) enum Value {
 }
 
 impl Kind {
-    /// Parses a value. The error says what is allowed.
+    /// Parses a value. The error describes what is allowed.
     pub(crate) fn parse(self, text: &str) -> Result<Value, String> {
         let text = text.trim();
         let value = match self {

@@ -96,7 +96,7 @@ fn rule(knob: &Knob) -> &'static str {
     }
 }
 
-/// All data of the catalogue.
+/// Formats all data of the catalogue as JSON.
 pub(super) fn json() -> String {
     let values = |values: Values| {
         let pairs = PROFILES.iter().zip(values).filter(|(_, value)| !value.is_empty());

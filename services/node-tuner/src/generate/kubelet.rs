@@ -19,7 +19,7 @@ const STEPS: &str = "\
 
 /// The snippet as YAML. Fails if the CPUs to reserve are not set.
 ///
-/// Includes unsafe sysctls only with `with_unsafe`, because all pods of the node may then set them.
+/// Includes unsafe sysctls only with `with_unsafe`, because all pods on the node may then set them.
 pub(super) fn snippet(
     profile: &Profile,
     housekeeping: &str,

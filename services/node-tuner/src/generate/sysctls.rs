@@ -4,7 +4,7 @@ use super::comment;
 use crate::catalogue::{Knob, Place, Role};
 use crate::profile::Profile;
 
-/// `sysctls`, and with `unsafe` also `unsafeSysctls`.
+/// Formats `sysctls`, and with `unsafe` also `unsafeSysctls`.
 pub(super) fn values(profile: &Profile, role: Role, with_unsafe: bool) -> String {
     let all = profile.sysctls(role);
     let safe = |knob: &Knob| match knob.place {
@@ -37,8 +37,8 @@ pub(super) fn values(profile: &Profile, role: Role, with_unsafe: bool) -> String
     text
 }
 
-/// Values that use the longer queue: a listener requests the length of its own queue. The
-/// connections that the server accepts wait for a slot, or are rejected with 503.
+/// Values that use the longer queue: each listener requests its own queue length. The connections
+/// that the server accepts wait for a slot, or are rejected with 503.
 fn accepting(role: Role, sysctls: &[(&'static Knob, &'static str)]) -> String {
     let longest = sysctls.iter().find(|(knob, _)| knob.name == "net.core.somaxconn");
     match (role, longest) {

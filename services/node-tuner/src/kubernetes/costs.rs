@@ -1,8 +1,9 @@
-//! `agent.deletion-cost`: which replica Kubernetes removes first.
+//! `agent.deletion-cost`: decides which replica Kubernetes removes first.
 //!
-//! The agents of nodes write it, not those of gateways. Only one of them has each pod, and an admission
-//! policy can restrict its token to the pods of its node. Costs are coarse, because each change is a
-//! request. Equal ones leave the choice to Kubernetes, which spares other nodes and older pods.
+//! The agents of nodes write the costs, not the agents of gateways. Only one node agent is
+//! responsible for each pod, and an admission policy can restrict its token to the pods of its
+//! node. Costs are coarse, because each change is a request. Equal costs leave the choice to
+//! Kubernetes, which spares other nodes and older pods.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -25,16 +26,16 @@ use super::refused_with;
 /// The pod with the lowest value is removed first; without the annotation it is 0.
 const ANNOTATION: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// The pods of charts/service. The admission policy of charts/node-tuning has these labels, too.
+/// The pods of charts/service. The admission policy of charts/node-tuning uses these labels, too.
 const REPLICAS: &str = "app.kubernetes.io/part-of=corelane,app.kubernetes.io/component=replica";
 
 /// The name of the port with `/lanes`.
 const PORT: &str = "admin";
 
-/// Time limit of a replica.
+/// Time limit for a replica's response.
 const ANSWER: Duration = Duration::from_secs(2);
 
-/// The cost of a replica that serves nobody.
+/// The cost of a replica that serves no clients.
 const CHEAPEST: i32 = -1;
 
 /// The deletion costs of the replicas of a node.
@@ -45,7 +46,7 @@ pub(super) struct Costs {
     replicas: BTreeMap<String, Replica>,
 }
 
-/// What is remembered of a replica.
+/// The agent's last observations of a replica.
 #[derive(Clone, Copy, Debug, Default)]
 struct Replica {
     written: Option<Instant>,
@@ -54,13 +55,13 @@ struct Replica {
 
 impl Costs {
     pub(super) fn new(client: &Client, node: &str, interval: Duration) -> Self {
-        // Served from the API server's cache, because every node repeats this request.
+        // Served from the API server's cache, because every node sends this request regularly.
         let here = ListParams::default().fields(&format!("spec.nodeName={node}")).labels(REPLICAS);
         let (client, here) = (client.clone(), here.match_any());
         Costs { client, here, interval, replicas: BTreeMap::new() }
     }
 
-    /// Asks all replicas, and writes the costs that changed. Returns the last error.
+    /// Queries all replicas, and writes the costs that changed. Returns the last error.
     pub(super) async fn write(&mut self) -> kube::Result<()> {
         let pods = Api::<Pod>::all(self.client.clone()).list(&self.here).await?.items;
         let mut asked = JoinSet::new();
@@ -89,7 +90,7 @@ impl Costs {
     async fn annotate(&self, pod: &Pod, cost: i32) -> kube::Result<()> {
         let api: Api<Pod> =
             Api::namespaced(self.client.clone(), &pod.namespace().unwrap_or_default());
-        // With the ID, so that a later pod of the same name is not meant.
+        // Includes the ID, so that a later pod with the same name is not changed.
         let annotations = json!({ANNOTATION: cost.to_string()});
         let patch = json!({"metadata": {"uid": pod.uid(), "annotations": annotations}});
         let patched = api
@@ -103,7 +104,7 @@ impl Costs {
     }
 }
 
-/// Whether the cost of a pod matters: Kubernetes removes those that are not ready first.
+/// Whether the cost of a pod matters: Kubernetes removes pods that are not ready first.
 fn counts(pod: &Pod) -> bool {
     let conditions = pod.status.iter().flat_map(|it| it.conditions.iter().flatten());
     let mut ready = conditions.filter(|it| it.type_ == "Ready" && it.status == "True");
@@ -121,15 +122,16 @@ fn cost_of(pod: &Pod) -> i32 {
     pod.annotations().get(ANNOTATION).and_then(|it| it.parse().ok()).unwrap_or(0)
 }
 
-/// The reply of a replica.
+/// A replica's response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reply {
-    /// It serves: connections, upgraded ones and streams once more, and requests in flight.
+    /// The replica serves. Connections count once, upgraded connections and streams count once
+    /// more, and requests in flight are added.
     Serves(u64),
-    /// It drains.
+    /// The replica drains.
     Ends,
     Silent,
-    /// Something else than a Corelane server replied.
+    /// Something other than a Corelane server responded.
     Other,
 }
 
@@ -167,19 +169,19 @@ fn read(body: &[u8]) -> Reply {
     }
 }
 
-/// The cost of a replica with this cost and reply.
+/// The new cost of a replica with this cost and response.
 fn wanted(current: i32, reply: Reply, was_silent: bool) -> i32 {
     match reply {
         Reply::Serves(load) => step(load, current),
         Reply::Ends => CHEAPEST,
-        // A busy node may delay one reply.
+        // A busy node may delay one response.
         Reply::Silent if was_silent => CHEAPEST,
         Reply::Silent | Reply::Other => current,
     }
 }
 
-/// The number of binary digits: it changes when the load doubles. It does not fall by one alone, so that a
-/// load at a bound is no series of writes.
+/// The number of binary digits, which changes when the load doubles. It does not fall by only one,
+/// so that a load near a bound does not cause a series of writes.
 fn step(load: u64, before: i32) -> i32 {
     let digits = (u64::BITS - load.leading_zeros()).cast_signed();
     if load > 0 && digits + 1 == before { before } else { digits }
@@ -199,17 +201,17 @@ mod tests {
             (4, 2, 3),
             (1_000_000, 0, 20),
             (u64::MAX, 0, 64),
-            // At a bound.
+            // The load is at a bound.
             (1023, 10, 10),
             (1024, 10, 11),
             (1023, 11, 11),
             (512, 11, 11),
             (511, 11, 9),
-            // The last connection.
+            // The last connection remains.
             (1, 2, 2),
             (0, 1, 0),
             (0, 20, 0),
-            // From other hands, or after silence.
+            // The cost was set by another program, or after silence.
             (5, -1, 3),
             (5, i32::MAX, 3),
         ] {

@@ -9,7 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 
-/// Nodes have no namespace. Their events are in this one.
+/// Namespace of the events of nodes, which have no namespace themselves.
 const NAMESPACE: &str = "default";
 
 /// The source of the events.
@@ -48,12 +48,12 @@ impl Reason {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Message {
     pub(crate) reason: Reason,
-    /// Its subject: there is one event per reason and subject.
+    /// The event's subject. There is one event per reason and subject.
     pub(crate) subject: String,
     pub(crate) words: String,
 }
 
-/// Writes events. A repeated one only increases the count.
+/// Writes events. Repeating an event only increases its count.
 #[derive(Debug)]
 pub(crate) struct Events {
     api: Api<Event>,
@@ -66,8 +66,8 @@ impl Events {
         Events { api, node: node.to_owned() }
     }
 
-    /// Writes an event with its count. The name of the event is the same for all later agents of
-    /// the node, and the API server keeps it for an hour (--event-ttl).
+    /// Writes an event with its count. All later agents of the node use the same event name, and
+    /// the API server keeps the event for an hour (--event-ttl).
     pub(crate) async fn tell(
         &self,
         node: &Node,
@@ -102,7 +102,7 @@ impl Events {
                 api_version: Some("v1".to_owned()),
                 kind: Some("Node".to_owned()),
                 name: Some(self.node.clone()),
-                // Otherwise `kubectl describe node` does not show them
+                // Without it, `kubectl describe node` does not show the events
                 // (node-problem-detector#1324).
                 uid: node.uid(),
                 ..ObjectReference::default()
@@ -141,11 +141,11 @@ impl Events {
     }
 }
 
-/// Minimum time between two writes of the same event. Meanwhile it is counted.
+/// Minimum time between two writes of the same event. Until then it is only counted.
 const PAUSE: Duration = Duration::from_secs(5 * 60);
 
-/// Events to write, and when equal ones were written last: two programs may change a setting in every
-/// pass.
+/// Events to write, and when equal events were last written, because two programs may change a
+/// setting in every pass.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     events: BTreeMap<(Reason, String), Waiting>,
@@ -197,7 +197,7 @@ mod tests {
         let (mut pace, begin) = (Pace::default(), Instant::now());
         pace.add(message("a", "first"));
         assert_eq!(pace.due(begin), Some((message("a", "first"), 1)));
-        // Not written yet, so it stays.
+        // The event was not written yet, so it stays.
         assert_eq!(pace.due(begin), Some((message("a", "first"), 1)));
         pace.done(message("a", "first"), begin);
         assert_eq!(pace.due(begin + PAUSE), None);

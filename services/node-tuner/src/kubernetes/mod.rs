@@ -68,7 +68,7 @@ impl Kubernetes {
         let mut told = Ok(());
         while let Some((message, times)) = self.pace.due(now) {
             match self.events.tell(&node, &message, times).await {
-                // Dropped, because it would block all others permanently.
+                // Dropped, because it would block all other events permanently.
                 Err(error) if refused_for_good(&error) => {
                     let words = words(&error);
                     warn!("an event was not created: {:?}: {words}", message.reason);
@@ -81,8 +81,8 @@ impl Kubernetes {
         told
     }
 
-    /// Adds the taint to a node that is not prepared, and removes it from one that is. Returns
-    /// whether it changed. Without a taint key it does nothing.
+    /// Adds the taint to a node that is not prepared, and removes it from a prepared node. Returns
+    /// whether the taint changed. Without a taint key it does nothing.
     pub(crate) async fn taint(&self, prepared: bool) -> kube::Result<bool> {
         if self.taint.is_empty() {
             return Ok(false);
@@ -99,10 +99,10 @@ impl Kubernetes {
     }
 }
 
-/// Maximum pause within a reply.
+/// Maximum pause within a response.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// Whether the API server replied with this status.
+/// Whether the API server responded with this status.
 fn refused_with(error: &kube::Error, code: u16) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == code)
 }
@@ -116,10 +116,10 @@ fn refused_for_good(error: &kube::Error) -> bool {
 const VALUE: &str = "unprepared";
 const EFFECT: &str = "NoSchedule";
 
-/// Maximum conflicts: the kubelet and controllers write to the node, too.
+/// Maximum number of conflicts: the kubelet and controllers also write to the node.
 const TRIES: usize = 5;
 
-/// Adds or removes the taint. Returns whether that changed anything.
+/// Adds or removes the taint. Returns whether the taints changed.
 pub(crate) async fn set_taint(
     api: &Api<Node>,
     node: &str,
@@ -131,7 +131,7 @@ pub(crate) async fn set_taint(
         let found = api.get(node).await?;
         let taints = found.spec.as_ref().and_then(|it| it.taints.clone()).unwrap_or_default();
         let Some(wanted) = with(taints, key, on) else { return Ok(false) };
-        // With the version that was read, so that concurrent changes are not lost (409).
+        // Includes the version that was read, so that concurrent changes are not lost (409).
         let patch = serde_json::json!({
             "metadata": {"resourceVersion": found.metadata.resource_version},
             "spec": {"taints": wanted},
@@ -152,7 +152,7 @@ fn with(mut taints: Vec<Taint>, key: &str, on: bool) -> Option<Vec<Taint>> {
             let (key, effect) = (key.to_owned(), EFFECT.to_owned());
             taints.push(Taint { key, effect, value: Some(VALUE.to_owned()), time_added: None });
         }
-        // With any value: the one that registered the node may have set another.
+        // Matches any value: the program that registered the node may have set another value.
         (true, false) => taints.retain(|it| !ours(it)),
         _ => return None,
     }

@@ -11,10 +11,10 @@ use crate::proof::{Container, Pod};
 /// The kubelet's ID of a static pod (kubernetes.io, "Well-Known Labels, Annotations").
 const OF_A_FILE: &str = "kubernetes.io/config.hash";
 
-/// All pods of a node that run or may run. Marks those that match the selector.
+/// Lists all pods of a node that run or may run. Marks the pods that match the selector.
 pub(crate) async fn of_node(client: &Client, node: &str, selector: &str) -> kube::Result<Vec<Pod>> {
     let api: Api<core::Pod> = Api::all(client.clone());
-    // Served from the API server's cache, because every node repeats this request.
+    // Served from the API server's cache, because every node sends this request regularly.
     let here = ListParams::default().fields(&format!("spec.nodeName={node}")).match_any();
     let all = api.list(&here).await?;
     let selected = api.list_metadata(&here.clone().labels(selector)).await?;
@@ -74,16 +74,16 @@ fn containers(pod: &core::Pod, guaranteed: bool) -> Vec<Container> {
     found
 }
 
-/// The ID of a running container, without the prefix of the runtime.
+/// The ID of a running container, without the runtime's prefix.
 fn id(status: &ContainerStatus) -> Option<String> {
     status.state.as_ref()?.running.as_ref()?;
     let id = status.container_id.as_deref()?;
     Some(id.rsplit_once("://").map_or(id, |(_, id)| id).to_owned())
 }
 
-/// The CPUs that a container requests; `None` if that is not a whole number.
+/// The number of CPUs that a container requests; `None` if that is not a whole number.
 fn whole_cpus(container: &core::Container) -> Option<u64> {
-    // The API server also sets it from a limit without a request.
+    // If there is only a limit, the API server sets the request from it.
     let request = container.resources.as_ref()?.requests.as_ref()?.get("cpu")?;
     let whole = match request.0.strip_suffix('m') {
         Some(thousandths) => {

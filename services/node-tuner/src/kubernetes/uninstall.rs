@@ -26,7 +26,7 @@ const MANAGER: &str = "node-tuner-uninstall";
 /// Interval between checks.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Why not all nodes are known to be restored.
+/// The reason why not all nodes are known to be restored.
 #[derive(Debug, thiserror::Error)]
 enum UninstallError {
     #[error("{0}")]
@@ -94,7 +94,7 @@ async fn run(settings: &Settings, uninstall: &Uninstall) -> Result<(), Uninstall
     }
 }
 
-/// Updates all nodes at once, so that it does not take as long as a rollout.
+/// The patch that updates all nodes at once, so that it does not take as long as a rollout.
 fn patch() -> serde_json::Value {
     let container = json!({"name": CONTAINER, "env": [{"name": MODE, "value": "restore"}]});
     let at_once = json!({"maxUnavailable": "100%", "maxSurge": 0});
@@ -120,7 +120,7 @@ impl Progress {
         Progress {
             current: status.observed_generation >= generation,
             nodes: status.desired_number_scheduled,
-            // In restore mode an agent is ready when the journal is gone.
+            // In restore mode an agent becomes ready when the journal is gone.
             restored: updated.min(status.number_ready),
         }
     }
@@ -139,7 +139,7 @@ impl std::fmt::Display for Progress {
     }
 }
 
-/// The nodes that are not restored, for a message.
+/// Names the nodes that are not restored, for a message.
 async fn late(api: &Api<Pod>, daemonset: &DaemonSet) -> String {
     let progress = Progress::of(daemonset, None);
     let counted = format!("{} of {} nodes are", progress.restored, progress.nodes);

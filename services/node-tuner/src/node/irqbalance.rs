@@ -6,8 +6,8 @@ use super::{Process, named};
 use crate::cpus::Cpus;
 use crate::tree::Tree;
 
-/// The file's name in Debian and in Red Hat. Below the root of process 1, which is the host's in a
-/// container.
+/// Paths of the file in Debian and in Red Hat. They are below the root of process 1, which in a
+/// container is the host's root.
 pub(crate) const FILES: [&str; 4] = [
     "/proc/1/root/etc/default/irqbalance",
     "/proc/1/root/etc/sysconfig/irqbalance",
@@ -22,7 +22,7 @@ const MASK: &str = "IRQBALANCE_BANNED_CPUS";
 pub(crate) struct Irqbalance {
     pub(crate) runs: bool,
     pub(crate) file: Option<&'static str>,
-    /// Whether there may be a file that is not readable.
+    /// Whether there may be a file that this program cannot read.
     pub(crate) hidden: bool,
     /// CPUs that the running program excludes; `None` if they cannot be read.
     pub(crate) bans: Option<Cpus>,
@@ -55,8 +55,9 @@ pub(crate) fn banned(text: &str) -> Cpus {
     list.filter(|it| !it.is_empty()).or_else(mask).unwrap_or_default()
 }
 
-/// The file with these CPUs banned and all other lines unchanged. The line replaces the last one
-/// with its variable, even in a comment. irqbalance before 1.8 supports only the mask.
+/// Returns the file with these CPUs banned and all other lines unchanged. The line replaces the
+/// last line with its variable, even if that is in a comment. irqbalance before 1.8 supports only
+/// the mask.
 pub(crate) fn with_banned(text: &str, cpus: &Cpus) -> String {
     let named = |name: &str| lines(text).filter(|it| it.name == name).last();
     let place = named(LIST).or_else(|| named(MASK));
@@ -71,7 +72,7 @@ pub(crate) fn with_banned(text: &str, cpus: &Cpus) -> String {
     }
 }
 
-/// The original file with later changes of other lines.
+/// Returns the original file with later changes to other lines.
 pub(crate) fn undone(original: &str, written: &str, now: &str) -> String {
     if now == written {
         return original.to_owned();
@@ -90,8 +91,9 @@ pub(crate) fn undone(original: &str, written: &str, now: &str) -> String {
     text
 }
 
-/// Whether two texts differ only in the lines of banned CPUs, and the first sets those to a list or
-/// a mask. The file is also read by a shell (Debian's init script), so nothing else may come back.
+/// Whether two texts differ only in the lines of banned CPUs, and the first text sets these lines
+/// to a list or a mask. A shell also reads the file (Debian's init script), so nothing else may be
+/// restored.
 pub(crate) fn differ_only_in_bans(original: &str, written: &str) -> bool {
     let plain = |it: char| it.is_ascii_hexdigit() || "x,- ".contains(it);
     lines(original).filter(|it| !it.comment).all(|it| it.value.chars().all(plain))
@@ -102,7 +104,7 @@ fn without_bans(text: &str) -> Vec<&str> {
     text.lines().filter(|line| lines(line).next().is_none()).collect()
 }
 
-/// A line that sets a variable, or does so in a comment.
+/// A line that sets a variable, possibly in a comment.
 struct Line<'a> {
     name: &'a str,
     value: &'a str,

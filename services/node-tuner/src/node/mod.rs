@@ -18,13 +18,13 @@ const NETWORK: &str = "/sys/class/net";
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) cpus: Cpus,
-    /// CPUs for interrupts, or why there are none.
+    /// CPUs for interrupts, or the reason why there are none.
     pub(crate) housekeeping: Result<Cpus, String>,
-    /// What is wrong with them, if anything.
+    /// The problem with these CPUs, if there is one.
     pub(crate) split: Option<String>,
     /// Network devices to check, and whether each exists.
     pub(crate) interfaces: Vec<Interface>,
-    /// Pages of memory.
+    /// Memory, as a number of pages.
     pub(crate) pages: u64,
     pub(crate) kube_proxy: bool,
     pub(crate) irqbalance: Irqbalance,
@@ -37,7 +37,7 @@ pub(crate) struct Interface {
     pub(crate) there: bool,
     pub(crate) receiving: Vec<String>,
     pub(crate) sending: Vec<String>,
-    /// CPUs of its NUMA node, if the kernel says which.
+    /// CPUs of the device's NUMA node, if the kernel shows it.
     pub(crate) local: Option<Cpus>,
 }
 
@@ -77,18 +77,20 @@ fn housekeeping(said: &str, online: &Cpus) -> Result<Cpus, String> {
     Ok(cpus)
 }
 
-/// The CPUs for interrupts of the settings, if they are on this machine and a part of a core: what to set instead.
+/// If the configured CPUs for interrupts are on this machine but split a core, the message with the
+/// CPUs to set instead.
 pub(crate) fn split_of(tree: &Tree, settings: &Settings) -> Option<String> {
     let online = list(tree, "/sys/devices/system/cpu/online")?;
     split_cores(tree, &housekeeping(&settings.housekeeping, &online).ok()?, &online)
 }
 
-/// Pods get the other half of a reserved core, and with `full-pcpus-only` nobody gets it.
+/// Detects split cores: pods get the other half of a reserved core, and with `full-pcpus-only`
+/// nobody gets it.
 fn split_cores(tree: &Tree, reserved: &Cpus, online: &Cpus) -> Option<String> {
     let mut whole = reserved.clone();
     for cpu in reserved.iter() {
         let folder = format!("/sys/devices/system/cpu/cpu{cpu}/topology");
-        // The second is the name before Linux 5.3.
+        // The second name was used before Linux 5.3.
         let names = ["core_cpus_list", "thread_siblings_list"];
         let core = names.iter().find_map(|name| list(tree, &format!("{folder}/{name}")));
         whole.add(&core.unwrap_or_default().and(online));
@@ -118,14 +120,15 @@ fn interfaces(tree: &Tree, said: &[String]) -> Vec<Interface> {
     names.into_iter().map(look).collect()
 }
 
-/// The CPUs of the NUMA node of a PCI device, or of the one that a virtio device belongs to.
+/// The CPUs of the NUMA node of a PCI device, or of the PCI device to which a virtio device
+/// belongs.
 fn local(tree: &Tree, interface: &str) -> Option<Cpus> {
     let files = ["device/local_cpulist", "device/../local_cpulist"];
     let found = files.iter().find_map(|file| list(tree, &format!("{interface}/{file}")));
     found.filter(|cpus| !cpus.is_empty())
 }
 
-/// The named network devices, or all with hardware.
+/// The named network devices, or all network devices with hardware.
 pub(crate) fn devices(tree: &Tree, said: &[String]) -> io::Result<Vec<String>> {
     if !said.is_empty() {
         return Ok(said.to_vec());
@@ -146,8 +149,8 @@ fn pages(tree: &Tree) -> u64 {
 /// The numbers of a network device's interrupts.
 pub(crate) fn interrupts(tree: &Tree, interface: &str) -> Vec<u32> {
     let device = format!("/sys/class/net/{interface}/device");
-    // The interrupts of a virtio device belong to the PCI device above it. Above other devices
-    // there may be a port with its own interrupts.
+    // The interrupts of a virtio device belong to the PCI device above it. Other devices may have a
+    // port above them with its own interrupts.
     let virtio = tree.link(&format!("{device}/subsystem")).is_some_and(|it| it == "virtio");
     let above = virtio.then(|| format!("{device}/../msi_irqs"));
     let folders = [Some(format!("{device}/msi_irqs")), above];
@@ -161,7 +164,7 @@ pub(crate) fn interrupts(tree: &Tree, interface: &str) -> Vec<u32> {
     found
 }
 
-/// The interrupts that /proc/interrupts lists with the name of the interface or its device:
+/// The interrupts that /proc/interrupts lists under the name of the interface or its device:
 /// `eth0-rx-1`, `virtio2-input.0`.
 fn by_name(tree: &Tree, interface: &str, device: &str) -> Vec<u32> {
     let names = [Some(interface.to_owned()), tree.link(device)];
@@ -204,7 +207,7 @@ impl Process {
     }
 }
 
-/// The hard limit of open files of a process; `None` if there is no such line.
+/// The hard limit of open files of a process; `None` if the line is missing.
 pub(crate) fn limit(tree: &Tree, process: &Process) -> Option<u64> {
     let text = tree.text(&format!("{}/limits", process.folder)).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("Max open files"))?;

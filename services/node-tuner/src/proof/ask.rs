@@ -15,14 +15,14 @@ use tokio::time::timeout;
 use super::{Check, ContainerProof, NodeProof, PodProof};
 use crate::settings::{NAME, Output, Proof, Settings};
 
-/// Time limit of one agent, which only sends earlier results.
+/// Time limit for one agent, which only sends earlier results.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// The replies of all agents.
+/// The responses of all agents.
 #[derive(Debug, Default)]
 struct Answers {
     nodes: Vec<NodeProof>,
-    /// Agents that did not reply, and why.
+    /// Agents that did not respond, and the reasons.
     errors: Vec<String>,
 }
 
@@ -47,7 +47,7 @@ impl Answers {
         self.errors.is_empty() && self.nodes.iter().all(|node| node.proven)
     }
 
-    /// The exit code, and errors that the table does not show.
+    /// The exit code, and the errors that the table does not show.
     fn verdict(&self, allow_none: bool) -> (u8, Vec<String>) {
         let none = self.nodes.iter().all(|node| node.pods.is_empty());
         if !self.errors.is_empty() {
@@ -90,7 +90,7 @@ async fn ask_all(agents: &[String]) -> Answers {
     answers
 }
 
-/// All addresses of the host in a URL. For a headless Service these are its pods.
+/// All addresses of the host in a URL. For a headless Service these are the addresses of its pods.
 async fn addresses(agent: &str) -> Result<(Url, Vec<SocketAddr>), String> {
     let url: Url = agent.parse().map_err(|allowed| format!("expected {allowed}"))?;
     let found = timeout(ANSWER, url.addresses()).await;
@@ -117,13 +117,13 @@ async fn ask(url: &Url, address: SocketAddr) -> Result<NodeProof, String> {
     }
 }
 
-/// Columns of a terminal.
+/// Width of a terminal in columns.
 const WIDTH: usize = 120;
 
-/// The column of the text: after the longest state and the longest name of a check.
+/// The column where the text starts: after the longest state and the longest name of a check.
 const WORDS: usize = 6 + 16 + 22;
 
-/// Node by node, pod by pod.
+/// Formats the results node by node and pod by pod.
 pub(crate) fn table(nodes: &[NodeProof]) -> String {
     let mut text = String::new();
     for node in nodes {

@@ -2,8 +2,8 @@
 //!
 //! The kubelet creates a pod's cgroup in `kubepods/[burstable/|besteffort/]pod<uid>` or, with
 //! systemd as its cgroup driver, in `kubepods.slice/[..]/kubepods-[..]pod<uid with _ for ->.slice`.
-//! The runtime creates a container's below it, in `<id>` or `<runtime>-<id>.scope`. All of it may
-//! be below another cgroup (`cgroupRoot` of the kubelet's configuration).
+//! Below it, the runtime creates a container's cgroup in `<id>` or `<runtime>-<id>.scope`. All of
+//! these may be below another cgroup (`cgroupRoot` of the kubelet's configuration).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use crate::cpus::Cpus;
 
-/// Maximum depth of the search for pods: kind has two levels more than others.
+/// Maximum depth of the search for pods: kind has two more levels than other clusters.
 const DEPTH: usize = 7;
 
 /// CRI-O has a monitor process per container, whose cgroup has the same ID.
@@ -28,16 +28,16 @@ pub(crate) struct Cgroups {
     cpu: PathBuf,
     /// The hierarchy that counts CPU time, if there is one.
     cpuacct: Option<PathBuf>,
-    /// One hierarchy for everything, instead of one per controller.
+    /// Whether there is one hierarchy for everything, instead of one per controller.
     unified: bool,
-    /// The directory of each pod, relative to the hierarchies, by UID.
+    /// The directory of each pod by UID, relative to the hierarchies.
     pods: BTreeMap<String, PathBuf>,
 }
 
 /// A CFS quota.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Quota {
-    /// Microseconds per period; `None` if unlimited.
+    /// Limit in microseconds per period; `None` if unlimited.
     pub(crate) limit: Option<u64>,
     pub(crate) period: u64,
     /// Number of throttled periods.
@@ -80,7 +80,8 @@ impl Cgroups {
         self.pods.get(uid).map(PathBuf::as_path)
     }
 
-    /// The pods of the same kubelet with their directories: several nodes may share a machine.
+    /// The pods of the same kubelet with their directories, because several nodes may share a
+    /// machine.
     pub(crate) fn of_same_kubelet<'a>(
         &'a self,
         pod: &'a Path,
@@ -95,8 +96,8 @@ impl Cgroups {
         pod.ancestors().skip(1).filter(|it| is_root(it)).last().unwrap_or(Path::new(""))
     }
 
-    /// The containers of a pod: their IDs and directories. One is the sandbox, which the API does
-    /// not list.
+    /// The IDs and directories of a pod's containers. One of them is the sandbox, which the API
+    /// does not list.
     pub(crate) fn containers(&self, pod: &Path) -> Vec<(String, PathBuf)> {
         let names = folders(&self.cpuset.join(pod)).unwrap_or_default();
         let names = names.into_iter().filter(|name| !name.starts_with(MONITOR));
@@ -139,7 +140,7 @@ impl Cgroups {
             }
         };
         let mut numbers = limits.split_ascii_whitespace();
-        // "max" in v2, -1 in v1.
+        // The value is "max" in v2, -1 in v1.
         let limit = numbers.next().and_then(|it| it.parse().ok());
         let period = numbers.next().and_then(|it| it.parse().ok()).unwrap_or(100_000);
         let statistics = read(&folder.join("cpu.stat"))?;
@@ -192,7 +193,7 @@ fn folders(folder: &Path) -> io::Result<Vec<String>> {
     Ok(folders.filter_map(|entry| entry.file_name().into_string().ok()).collect())
 }
 
-/// Whether a cgroup was removed meanwhile. (19, ENODEV: between open and read.)
+/// Whether a cgroup was removed in the meantime. (19 is ENODEV: removed between open and read.)
 fn gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(19)
 }

@@ -7,7 +7,7 @@ use super::interrupts::Interrupt;
 use super::{Check, Name, State};
 use crate::cpus::Cpus;
 
-/// Maximum failures that are named. The rest is counted.
+/// Maximum number of failures that are named. The others are only counted.
 const NAMED: usize = 3;
 
 /// A container on the same node.
@@ -15,9 +15,9 @@ const NAMED: usize = 3;
 pub(crate) struct Neighbour {
     /// The name in messages.
     pub(crate) name: String,
-    /// Its ID at the container runtime.
+    /// The container's ID at the container runtime.
     pub(crate) id: String,
-    /// The CPUs on which any of its threads may run.
+    /// The CPUs on which any of the container's threads may run.
     pub(crate) cpus: Cpus,
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct Neighbour {
 pub(crate) struct Pinning {
     pub(crate) asked: u64,
     pub(crate) cpuset: Cpus,
-    /// The CPUs on which any of its threads may run.
+    /// The CPUs on which any of the container's threads may run.
     pub(crate) threads: Cpus,
 }
 
@@ -34,7 +34,7 @@ pub(crate) fn check(check: Name, state: State, detail: impl Into<String>) -> Che
     Check { check, state, detail: detail.into() }
 }
 
-/// No other container of the node may run on its CPUs.
+/// Checks that no other container on the node may run on the container's CPUs.
 pub(crate) fn cpus_exclusive(seen: &Pinning, neighbours: &[&Neighbour]) -> Check {
     let (asked, cpus) = (seen.asked, &seen.cpuset);
     let found = cpus.len() as u64;
@@ -58,7 +58,7 @@ pub(crate) fn cpus_exclusive(seen: &Pinning, neighbours: &[&Neighbour]) -> Check
     check(Name::CpusExclusive, state, detail)
 }
 
-/// Neither the container nor its pod has a quota.
+/// Checks that neither the container nor its pod has a quota.
 pub(crate) fn no_cfs_quota(container: &Quota, pod: &Quota) -> Check {
     let each = [("container", container), ("pod", pod)];
     let limited: Vec<String> = each
@@ -78,8 +78,8 @@ pub(crate) fn no_cfs_quota(container: &Quota, pod: &Quota) -> Check {
     check(Name::NoCfsQuota, state, detail)
 }
 
-/// No CPU outside the container shares a core with one of its own. The map has the siblings of each
-/// CPU.
+/// Checks that no CPU outside the container shares a core with the container's CPUs. The map
+/// contains the siblings of each CPU.
 pub(crate) fn whole_cores(cpuset: &Cpus, siblings: &BTreeMap<u32, Cpus>) -> Check {
     if siblings.is_empty() {
         let words = "the kernel does not show which CPUs share a core";
@@ -103,7 +103,7 @@ pub(crate) fn whole_cores(cpuset: &Cpus, siblings: &BTreeMap<u32, Cpus>) -> Chec
     }
 }
 
-/// Its CPUs serve no interrupt of a network device.
+/// Checks that the container's CPUs serve no interrupt of a network device.
 pub(crate) fn interrupts_elsewhere(
     cpuset: &Cpus,
     interrupts: &Result<Vec<Interrupt>, String>,
@@ -131,8 +131,8 @@ pub(crate) fn interrupts_elsewhere(
     }
 }
 
-/// Every process may open as many files as wanted. `lowest`: the lowest soft limit of its
-/// processes.
+/// Checks that every process may open as many files as wanted. `lowest`: the lowest soft limit of
+/// the container's processes.
 pub(crate) fn open_files(lowest: u64, wanted: u64) -> Check {
     let said = if lowest == u64::MAX { "unlimited".to_owned() } else { lowest.to_string() };
     match lowest >= wanted {
@@ -148,8 +148,8 @@ pub(crate) fn open_files(lowest: u64, wanted: u64) -> Check {
     }
 }
 
-/// Each sysctl has the pod's value. `actual`: the value inside the pod, or why it could not be
-/// read.
+/// Checks that each sysctl has the pod's value. `actual`: the value inside the pod, or the reason
+/// why it could not be read.
 pub(crate) fn sysctls(
     wanted: &[(String, String)],
     actual: &Result<Vec<Option<String>>, String>,
@@ -176,12 +176,12 @@ pub(crate) fn sysctls(
     }
 }
 
-/// The kernel separates values by tabs, people by spaces.
+/// Splits a value. The kernel separates values with tabs, people with spaces.
 fn words(value: &str) -> Vec<&str> {
     value.split_ascii_whitespace().collect()
 }
 
-/// The first few, and the number of the rest.
+/// Lists the first few, and the number of the others.
 fn some(all: &[String]) -> String {
     let named = all.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join("; ");
     match all.len().saturating_sub(NAMED) {

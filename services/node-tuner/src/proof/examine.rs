@@ -21,7 +21,7 @@ pub(crate) struct Examiner {
     root: PathBuf,
     cgroups: PathBuf,
     interfaces: Vec<String>,
-    /// Open files that a pod needs; `None` if the profile does not set it.
+    /// Number of open files that a pod needs; `None` if the profile does not set it.
     nofile: Option<u64>,
 }
 
@@ -54,9 +54,9 @@ impl Examiner {
 
     /// Examines the selected pods of the node.
     ///
-    /// A stranger that is not in `before` is ignored: a container that is being created may briefly
-    /// run on every CPU. If it stays, it counts in the next pass. In the first pass (`None`) all
-    /// count. Also returns the strangers of this pass.
+    /// A stranger that is not in `before` is ignored, because a container that is being created may
+    /// briefly run on every CPU. If it stays, it counts in the next pass. In the first pass
+    /// (`None`) all strangers count. Also returns the strangers of this pass.
     pub(crate) fn examine(
         &self,
         pods: &[Pod],
@@ -171,7 +171,7 @@ fn alive(node: &Node, cgroup: &Path) -> Result<Vec<u32>, String> {
     if pids.is_empty() {
         return Err("its cgroup has no process".to_owned());
     }
-    // A process from another PID namespace is listed as 0 (pid_namespaces(7)).
+    // A process from another PID namespace appears as 0 (pid_namespaces(7)).
     if pids.contains(&0) || !node.processes.folder(pids[0]).exists() {
         return Err("its processes cannot be seen from here (hostPID?)".to_owned());
     }
@@ -218,8 +218,8 @@ fn sysctls_of(process: &Path, wanted: &[(String, String)]) -> Check {
     checks::sysctls(wanted, &read)
 }
 
-/// All containers with processes of the kubelet of this pod. Strangers count only if they were
-/// there before.
+/// All containers with processes that belong to the kubelet of this pod. Strangers count only if
+/// they were present in the previous pass.
 fn neighbours_of(
     cgroups: &Cgroups,
     processes: &Processes,
@@ -253,14 +253,14 @@ fn neighbours_of(
     Ok(found)
 }
 
-/// The CPUs that share a core, by CPU.
+/// For each CPU, the CPUs that share its core.
 fn siblings(root: &Path) -> BTreeMap<u32, Cpus> {
     let cpus = root.join("sys/devices/system/cpu");
     let entries = fs::read_dir(&cpus).into_iter().flatten().flatten();
     let numbers =
         entries.filter_map(|it| it.file_name().to_str()?.strip_prefix("cpu")?.parse().ok());
     let read = numbers.filter_map(|cpu: u32| {
-        // Its newer name is core_cpus_list (Documentation/admin-guide/cputopology.rst).
+        // The newer name is core_cpus_list (Documentation/admin-guide/cputopology.rst).
         let file = cpus.join(format!("cpu{cpu}/topology/thread_siblings_list"));
         Some((cpu, Cpus::from_list(&fs::read_to_string(file).ok()?)?))
     });
@@ -344,7 +344,7 @@ mod tests {
             }
         }
 
-        /// The result for the server after each change. The data of the API server does not change.
+        /// The result for the server after each change. The API server's data does not change.
         fn looks(&self, changes: &[&dyn Fn()]) -> Vec<State> {
             let container = Container {
                 name: "main".to_owned(),
@@ -383,7 +383,8 @@ mod tests {
         let machine = Machine::new();
         let looks = machine.looks(&[
             &|| {},
-            // The runtime's own program, before it executes the one that holds the pod's namespaces.
+            // The runtime's own program, before it executes the program that holds the pod's
+            // namespaces.
             &|| machine.container(OTHER, "sandbox", ("0-1", "runc:[2:INIT]"), 200),
             &|| machine.container(OTHER, "sandbox", ("0-1", "pause"), 200),
             &|| {},
@@ -396,7 +397,7 @@ mod tests {
         let machine = Machine::new();
         let come = || machine.container(OTHER, "stranger", ("0-1", "sh"), 200);
         assert_eq!(machine.looks(&[&|| {}, &come, &|| {}]), [State::Ok, State::Ok, State::Failed]);
-        // In the first pass any process may be an old one.
+        // In the first pass any process may be older than the agent.
         assert_eq!(machine.looks(&[&|| {}]), [State::Failed]);
     }
 }

@@ -10,11 +10,11 @@ pub(crate) struct Interrupt {
     pub(crate) number: u32,
     /// The network device.
     pub(crate) device: String,
-    /// The CPUs that serve it.
+    /// The CPUs that serve the interrupt.
     pub(crate) cpus: Cpus,
 }
 
-/// All interrupts of these network devices, or of those with hardware if none are named.
+/// All interrupts of these network devices, or of all devices with hardware if none are named.
 pub(crate) fn find(tree: &Tree, interfaces: &[String]) -> Result<Vec<Interrupt>, String> {
     let devices = node::devices(tree, interfaces);
     let devices = devices.map_err(|error| format!("network devices cannot be listed: {error}"))?;
@@ -22,7 +22,8 @@ pub(crate) fn find(tree: &Tree, interfaces: &[String]) -> Result<Vec<Interrupt>,
     for device in devices {
         for number in node::interrupts(tree, &device) {
             let folder = format!("/proc/irq/{number}");
-            // The first is the current CPU. Some interrupt controllers support only the second.
+            // The first file shows the current CPU. Some interrupt controllers support only the
+            // second file.
             let files = ["effective_affinity_list", "smp_affinity_list"];
             let cpus = files.iter().find_map(|file| {
                 let cpus = Cpus::from_list(&tree.text(&format!("{folder}/{file}")).ok()?);

@@ -26,14 +26,14 @@ pub(crate) struct Pod {
     pub(crate) namespace: String,
     pub(crate) name: String,
     pub(crate) uid: String,
-    /// The UID in the name of its cgroup. It differs for static pods.
+    /// The UID in the name of the pod's cgroup. It differs for static pods.
     pub(crate) cgroup: String,
-    /// Whether to prove its pinning. Otherwise it only counts as a neighbour.
+    /// Whether to prove the pod's pinning. Otherwise the pod only counts as a neighbour.
     pub(crate) selected: bool,
-    /// Whether its requests equal its limits.
+    /// Whether the pod's requests equal its limits.
     pub(crate) guaranteed: bool,
     pub(crate) containers: Vec<Container>,
-    /// From its `securityContext`.
+    /// The sysctls in the pod's `securityContext`.
     pub(crate) sysctls: Vec<(String, String)>,
 }
 
@@ -41,11 +41,13 @@ pub(crate) struct Pod {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Container {
     pub(crate) name: String,
-    /// Its ID at the container runtime, while it runs.
+    /// The container's ID at the container runtime, while it runs.
     pub(crate) id: Option<String>,
-    /// The exclusive CPUs that it requests: the pod is Guaranteed, and the request a whole number.
+    /// Number of exclusive CPUs that the container requests: the pod is Guaranteed, and the request
+    /// is a whole number.
     pub(crate) asked: Option<u64>,
-    /// Whether it is one of the pod's `containers`. The others only count as neighbours.
+    /// Whether the container is one of the pod's `containers`. Other containers only count as
+    /// neighbours.
     pub(crate) checked: bool,
 }
 
@@ -77,9 +79,9 @@ pub(crate) struct PodProof {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ContainerProof {
     pub(crate) container: String,
-    /// The CPUs on which it may run; empty if unknown.
+    /// The CPUs on which the container may run; empty if unknown.
     pub(crate) cpus: String,
-    /// Its CPU time, if known. Not part of the proof, only a metric.
+    /// The container's CPU time, if known. It is only a metric and not part of the proof.
     #[serde(skip)]
     pub(crate) cpu_time: Option<Duration>,
     pub(crate) checks: Vec<Check>,
@@ -98,17 +100,17 @@ pub(crate) struct Check {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Name {
-    /// No other container of the node may run on its CPUs.
+    /// No other container on the node may run on the container's CPUs.
     CpusExclusive,
-    /// It is never throttled by a quota.
+    /// No quota ever throttles the container.
     NoCfsQuota,
-    /// No other process shares the cores of its CPUs.
+    /// No other process shares the cores of the container's CPUs.
     WholeCores,
-    /// Its CPUs serve no interrupt of a network device.
+    /// The container's CPUs serve no interrupt of a network device.
     InterruptsElsewhere,
-    /// It may open as many files as it needs.
+    /// The container may open as many files as it needs.
     OpenFiles,
-    /// Its sysctls have the values that the pod sets.
+    /// The container's sysctls have the values that the pod sets.
     Sysctls,
 }
 
@@ -158,7 +160,7 @@ impl State {
 }
 
 impl NodeProof {
-    /// A node is proven if all its pods are.
+    /// Creates the result of a node, which is proven if all its pods are.
     pub(crate) fn of(node: &str, pods: Vec<PodProof>) -> Self {
         NodeProof { node: node.to_owned(), proven: pods.iter().all(|pod| pod.proven), pods }
     }

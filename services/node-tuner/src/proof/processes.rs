@@ -58,7 +58,8 @@ impl Processes {
     }
 }
 
-/// `None` if the process has ended while it was read. (3, ESRCH: between open and read.)
+/// Returns `None` if the process ended while it was read. (3 is ESRCH: ended between open and
+/// read.)
 fn present<T>(read: io::Result<T>) -> io::Result<Option<T>> {
     match read {
         Ok(found) => Ok(Some(found)),

@@ -13,7 +13,7 @@ use crate::cpus::Cpus;
 use crate::kubelet::Kubelet;
 use crate::profile::Profile;
 
-/// Environment variables with this prefix are settings.
+/// Prefix of the environment variables that are settings.
 const PREFIX: &str = "NODE_TUNER_";
 
 /// Reads the command line, the environment and the file, or returns the exit code.
@@ -42,11 +42,11 @@ impl Settings {
         let mut errors = Vec::new();
         self.interfaces.retain(|name| !name.is_empty());
         if self.restores() {
-            // The wanted values do not matter, and must not prevent a restore.
+            // The wanted values do not matter for a restore and must not prevent it.
             self.housekeeping.clear();
         } else {
             self.knobs = self.overrides.iter().flat_map(|pairs| pairs.0.clone()).collect();
-            // Read once: it may be a pipe.
+            // Read only once, because it may be a pipe.
             match self.kubelet_config.as_deref().map(Kubelet::read).transpose() {
                 Ok(kubelet) => self.kubelet = kubelet,
                 Err(error) => errors.push(format!("kubelet-config = {error}")),
@@ -64,8 +64,8 @@ impl Settings {
     }
 }
 
-/// The values of a file by the names of their flags. Its keys are those of the flags, with nested maps
-/// for dots.
+/// Reads the values of a file by the names of their flags. The keys of the file are the names of
+/// the flags, with nested maps for dots.
 fn read_file(path: &Path) -> Result<BTreeMap<String, Vec<String>>, String> {
     let text =
         std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -82,7 +82,7 @@ fn read_file(path: &Path) -> Result<BTreeMap<String, Vec<String>>, String> {
 fn flatten(name: &str, value: &Value, found: &mut BTreeMap<String, Vec<String>>) {
     match value {
         Value::Object(map) if name == "knobs" => {
-            // As elsewhere, null is absent.
+            // As in other sources, null counts as absent.
             let given = map.iter().filter(|(_, value)| !value.is_null());
             let pairs = given.map(|(knob, value)| match value {
                 // Some YAML parsers read `off` as false.
@@ -112,7 +112,7 @@ fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// The command with a file's values as its defaults, so that they are checked like flags.
+/// Uses a file's values as the command's defaults, so that they are checked like flags.
 fn as_defaults(
     mut command: Command,
     values: &BTreeMap<String, Vec<String>>,

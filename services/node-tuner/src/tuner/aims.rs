@@ -1,4 +1,4 @@
-//! The files of a setting, and the wanted value of each.
+//! Determines the files of a setting, and the wanted value of each file.
 
 use crate::catalogue::{self, Knob, Place, Rule, Value};
 use crate::cpus::Cpus;
@@ -11,13 +11,13 @@ use crate::tree::Tree;
 pub(super) struct Aim {
     pub(super) knob: &'static Knob,
     pub(super) target: String,
-    /// Empty if there is no file.
+    /// The path; empty if there is no file.
     pub(super) path: String,
-    /// The wanted value, or why there is none.
+    /// The wanted value, or the reason why there is none.
     pub(super) wanted: Result<Value, String>,
 }
 
-/// The state in which files are searched.
+/// The node's state in which files are searched.
 pub(super) struct Sight<'a> {
     pub(super) tree: &'a Tree,
     pub(super) node: &'a Node,
@@ -77,7 +77,7 @@ impl Sight<'_> {
         Ok(Value::Cpus(online))
     }
 
-    /// A file of each queue of each device.
+    /// A file for each queue of each device.
     fn queues<'a>(
         &'a self,
         knob: &'static Knob,
@@ -130,7 +130,8 @@ impl Sight<'_> {
         }
     }
 
-    /// As recommended in scaling.rst: all flows divided by the number of queues.
+    /// The share of all flows per queue, as recommended in scaling.rst: the number of flows divided
+    /// by the number of queues.
     fn share_of_flows(&self, queues: usize) -> Result<Value, String> {
         let all = catalogue::find("net.core.rps_sock_flow_entries");
         match all.and_then(|knob| self.profile.wanted(knob)) {
@@ -185,8 +186,9 @@ impl Sight<'_> {
         }
     }
 
-    /// The CPUs for interrupts on the device's NUMA node, from which its memory is near; all of them if there is none.
-    /// irqbalance knows the nodes itself, and takes any CPU that it is not forbidden.
+    /// The CPUs for interrupts on the device's NUMA node, whose memory is near the device; all CPUs
+    /// for interrupts if there are none on that node. irqbalance knows the nodes itself, and uses
+    /// any CPU that is not banned.
     fn near(&self, device: &Interface) -> Result<Cpus, String> {
         let all = self.node.housekeeping.clone()?;
         let local = device.local.as_ref().filter(|_| !self.node.irqbalance.runs);
@@ -194,7 +196,8 @@ impl Sight<'_> {
         Ok(near.unwrap_or(all))
     }
 
-    /// irqbalance would move interrupts back, unless it excludes the other CPUs.
+    /// Checks that an interrupt stays: irqbalance would move it back, unless it bans the other
+    /// CPUs.
     fn stays(&self, wanted: Value) -> Result<Value, String> {
         let Value::Cpus(cpus) = &wanted else { return Ok(wanted) };
         let irqbalance = &self.node.irqbalance;
@@ -261,14 +264,14 @@ impl Sight<'_> {
     }
 }
 
-/// Why an interrupt cannot be moved.
+/// The reason why an interrupt cannot be moved.
 pub(super) const MANAGED: &str = "the kernel manages this interrupt itself";
 
 fn nowhere(knob: &'static Knob, target: &str, why: &str) -> Aim {
     Aim { knob, target: target.to_owned(), path: String::new(), wanted: Err(why.to_owned()) }
 }
 
-/// The kernel rounds the flow table up to a power of two.
+/// The number of flows that the kernel will show: it rounds the flow table up to a power of two.
 fn flows(knob: &Knob, wanted: &Value) -> Value {
     match wanted {
         Value::Number(number) if knob.name.contains("_flow_") => {

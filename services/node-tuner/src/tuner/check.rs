@@ -1,5 +1,5 @@
 //! Checks the journal against the catalogue. A restore writes as root, so a damaged or forged
-//! journal must not decide where, or what.
+//! journal must not decide which file is written, or its content.
 
 use std::io;
 
@@ -12,7 +12,7 @@ use crate::node::{IRQBALANCE_FILES, differ_only_in_bans};
 const DEVICE: &str = "<device>";
 const NUMBER: &str = "<number>";
 
-/// Maximum characters of a value in an error.
+/// Maximum number of characters of a value in an error.
 const QUOTED: usize = 80;
 
 /// Whether the original of an entry may be restored. The error does not repeat the path.
@@ -76,8 +76,8 @@ fn is_name(wanted: &str, name: &str) -> bool {
     }
 }
 
-/// Whether the original has the form in which the kernel shows this setting. Not whether the
-/// profile allows it: originals may be outside its range.
+/// Whether the original has the form in which the kernel shows this setting. The profile's range is
+/// not checked, because originals may be outside it.
 fn has_form(knob: &Knob, entry: &Entry) -> bool {
     let bytes = entry.original.bytes();
     if knob.rule == Rule::Held {
@@ -105,7 +105,7 @@ fn how_many(knob: &Knob) -> usize {
     if matches!(knob.kind, Kind::Three { .. }) { 3 } else { 1 }
 }
 
-/// A word, or the chosen one in brackets.
+/// Whether the text is a word, or a chosen word in brackets.
 fn is_word(word: &str) -> bool {
     let chosen = word.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     let word = chosen.unwrap_or(word);

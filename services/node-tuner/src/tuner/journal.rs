@@ -15,7 +15,7 @@ const VERSION: u32 = 1;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Journal {
     version: u32,
-    /// The boot ID at that time.
+    /// The boot ID at the time of the changes.
     pub(super) boot: String,
     pub(super) profile: String,
     pub(super) settings: Vec<Entry>,
@@ -29,18 +29,18 @@ pub(super) struct Entry {
     pub(super) path: String,
     pub(super) original: Content,
     pub(super) written: Content,
-    /// The content that is being written. Recorded first, so that it is known as ours even if the
-    /// program is killed.
+    /// The content that is being written. It is recorded before the write, so that it is known as
+    /// this program's even if the program is killed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) pending: Option<Content>,
-    /// Whether it persists across reboots.
+    /// Whether the change persists across reboots.
     pub(super) lasting: bool,
-    /// Whether the kernel rejected it.
+    /// Whether the kernel rejected the value.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) refused: bool,
 }
 
-/// Bytes, as text where possible.
+/// Bytes, stored as text where possible.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(super) enum Content {
@@ -65,18 +65,18 @@ impl Content {
 }
 
 impl Entry {
-    /// Records what will be written.
+    /// Records the content that will be written.
     pub(super) fn will_be(&mut self, desired: &[u8]) {
         self.pending = (self.written.bytes() != desired).then(|| desired.to_vec().into());
     }
 
-    /// Records that this was written.
+    /// Records that the content was written.
     pub(super) fn was_written(&mut self, desired: &[u8]) {
         self.written = desired.to_vec().into();
         self.pending = None;
     }
 
-    /// After an interrupted pass, decides whether the write had happened.
+    /// Decides, after an interrupted pass, whether the write had happened.
     pub(super) fn settle(&mut self, arrived: impl FnOnce(&[u8]) -> bool) {
         if let Some(pending) = self.pending.take().filter(|it| arrived(it.bytes())) {
             self.written = pending;
@@ -107,13 +107,13 @@ impl Journal {
     }
 }
 
-/// The location of the journal.
+/// The place where the journal is stored.
 #[derive(Clone, Debug)]
 pub(super) struct Store {
     folder: PathBuf,
 }
 
-/// Excludes other writers while it exists.
+/// A lock that excludes other writers while it exists.
 #[derive(Debug)]
 pub(super) struct Lock(#[expect(dead_code, reason = "the lock ends when the file is closed")] File);
 
@@ -134,7 +134,7 @@ impl Store {
         self.folder.is_dir()
     }
 
-    /// Does not wait: the owner of the lock is changing the same settings.
+    /// Takes the lock without waiting, because the owner of the lock is changing the same settings.
     pub(super) fn lock(&self) -> io::Result<Lock> {
         self.make_folder().map_err(|error| named(&self.folder, &error))?;
         let path = self.folder.join("lock");
@@ -165,7 +165,7 @@ impl Store {
         Ok(())
     }
 
-    /// The current journal. An error if it is invalid.
+    /// Reads the current journal. Returns an error if it is invalid.
     pub(super) fn read(&self, boot: &str) -> io::Result<Option<Journal>> {
         let text = match fs::read(self.file()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -196,7 +196,7 @@ impl Store {
         io::Error::new(io::ErrorKind::InvalidData, words)
     }
 
-    /// Writes it durably, even across a power failure.
+    /// Writes the journal durably, so that it survives a power failure.
     pub(super) fn write(&self, journal: &Journal) -> io::Result<()> {
         self.replace(journal).map_err(|error| named(&self.file(), &error))
     }
@@ -212,7 +212,7 @@ impl Store {
         sync(&self.folder)
     }
 
-    /// Removes it.
+    /// Removes the journal.
     pub(super) fn remove(&self) -> io::Result<()> {
         for path in [self.unfinished(), self.file()] {
             match fs::remove_file(path) {

@@ -18,11 +18,11 @@ pub(super) struct Judged {
     /// The current content; `None` if the file does not exist or cannot be read.
     pub(super) now: Option<Vec<u8>>,
     pub(super) desired: Vec<u8>,
-    /// Further instructions when the file is as wanted.
+    /// More instructions when the file is as wanted.
     note: String,
 }
 
-/// Settings that kube-proxy writes when it starts (`conntrack` of its configuration).
+/// Settings that kube-proxy writes when it starts (`conntrack` in its configuration).
 const OF_KUBE_PROXY: [&str; 3] = [
     "net.netfilter.nf_conntrack_max",
     "net.netfilter.nf_conntrack_tcp_timeout_close_wait",
@@ -33,7 +33,7 @@ const OF_KUBE_PROXY: [&str; 3] = [
 const MOST_OF_KUBE_PROXY: u64 = 1_048_576;
 
 impl Sight<'_> {
-    /// All host settings of the profile.
+    /// Determines the state of all host settings in the profile.
     pub(super) fn judge_all(&self, journal: &Journal) -> Vec<Judged> {
         let hosts = catalogue::knobs().filter(|knob| knob.class() == Class::Host);
         let wanted = hosts.filter_map(|knob| Some((knob, self.profile.wanted(knob)?)));
@@ -111,7 +111,7 @@ impl Sight<'_> {
         }
     }
 
-    /// Further instructions when the file is as wanted.
+    /// More instructions when the file is as wanted.
     fn note(&self, knob: &Knob, desired: &[u8]) -> String {
         let irqbalance = &self.node.irqbalance;
         let banned = crate::node::banned(&String::from_utf8_lossy(desired));
@@ -146,7 +146,8 @@ impl Judged {
         (self.knob.name, self.row.target.clone())
     }
 
-    /// The setting does not apply here. If this program has changed it, its original is wanted.
+    /// Marks a setting that does not apply here. If this program has changed it, its original value
+    /// is wanted.
     fn pointless(&mut self, why: String, now: &[u8], entry: Option<&Entry>) {
         match entry.filter(|it| it.original.bytes() != now) {
             None => self.row.reason = why,
@@ -154,7 +155,7 @@ impl Judged {
         }
     }
 
-    /// Whether the journal's entry stays. Otherwise the original is restored.
+    /// Whether the journal's entry stays. Otherwise the original value is restored.
     pub(super) fn keeps(&self, entry: &Entry) -> bool {
         let same = self.knob.name == entry.name && self.path == entry.path;
         // Without a desired value, the setting does not apply here.
@@ -177,7 +178,7 @@ impl Judged {
                 self.row.actual = Some(rule::shown(rule, now));
                 self.row.reason = "the kernel took the value, but shows another".to_owned();
             }
-            // Interrupts that drivers distribute themselves
+            // Drivers distribute these interrupts themselves
             // (Documentation/core-api/irq/managed_irq.rst).
             Err(_) if self.refused_by_kernel(result) => {
                 self.row.state = State::Skipped;
@@ -190,7 +191,8 @@ impl Judged {
         }
     }
 
-    /// Whether an interrupt cannot be moved: EIO, and EPERM in newer kernels.
+    /// Whether the kernel does not allow the interrupt to move: it returns EIO, or EPERM in newer
+    /// kernels.
     pub(super) fn refused_by_kernel(&self, result: &io::Result<Vec<u8>>) -> bool {
         use rustix::io::Errno;
         let code = result.as_ref().err().and_then(io::Error::raw_os_error);
@@ -199,7 +201,7 @@ impl Judged {
     }
 }
 
-/// The row of a setting whose original is restored.
+/// Creates the row of a setting whose original value is restored.
 pub(super) fn put_back(entry: &Entry, knob: &'static Knob, now: &[u8], why: &str) -> Row {
     Row {
         name: knob.name,
@@ -214,7 +216,7 @@ pub(super) fn put_back(entry: &Entry, knob: &'static Knob, now: &[u8], why: &str
     }
 }
 
-/// Why a file does not exist.
+/// The reason why a file does not exist.
 fn missing(knob: &Knob) -> &'static str {
     match knob.place {
         Place::Sysctl if knob.name.contains("nf_conntrack") => {

@@ -1,4 +1,4 @@
-//! One node, its profile and its journal.
+//! Tunes one node with its profile and its journal.
 
 mod aims;
 mod check;
@@ -31,9 +31,9 @@ pub(crate) struct Tuner {
     tree: Tree,
     store: Store,
     kubelet: Option<Kubelet>,
-    /// Open files of settings that last only while they are open, by path.
+    /// Open files by path, for settings that last only while their file is open.
     held: Vec<(String, File)>,
-    /// Settings that are not changed, although they differ.
+    /// Settings that are not changed although they differ.
     left_alone: BTreeSet<Setting>,
 }
 
@@ -50,7 +50,8 @@ pub(crate) struct Restored {
 }
 
 impl Tuner {
-    /// Uses the root, the profile and the journal of these settings. Accesses no files.
+    /// Creates a tuner with the root, the profile and the journal of these settings. Accesses no
+    /// files.
     pub(crate) fn new(settings: &Settings) -> Self {
         Tuner {
             profile: Profile::new(&settings.profile, &settings.knobs)
@@ -64,7 +65,7 @@ impl Tuner {
         }
     }
 
-    /// The state of every setting. Changes nothing.
+    /// Determines the state of every setting. Changes nothing.
     pub(crate) fn audit(&self) -> Report {
         let journal = self.journal().ok().flatten().unwrap_or_default();
         let node = Node::look(&self.tree, &self.settings);
@@ -74,11 +75,13 @@ impl Tuner {
         self.report(&sight, judged, leaving)
     }
 
-    /// Notes the originals and the new values, then writes what differs; what the profile does not want any more gets its
-    /// original back. Rows that were written have `changed_from`.
+    /// Records the originals and the new values, then writes the settings that differ. Settings
+    /// that are no longer in the profile get their original value back. Rows that were written have
+    /// `changed_from`.
     ///
-    /// With `hold`, settings that last as long as a file is open are held until `restore` or the end.
-    /// An error means that nothing was changed: the journal could not be written, or another has the lock.
+    /// With `hold`, settings that last only while a file is open are held until `restore` or the
+    /// end. An error means that nothing was changed: the journal could not be written, or another
+    /// process holds the lock.
     pub(crate) fn apply(&mut self, hold: bool) -> io::Result<Report> {
         let _lock = self.store.lock()?;
         let boot = node::boot(&self.tree);
@@ -126,8 +129,8 @@ impl Tuner {
         judged.iter().filter(|it| same(it)).map(Judged::setting).collect()
     }
 
-    /// Records in the journal what was written and restored. The record before the first change is
-    /// sufficient for a restore, so an error here does not fail the pass.
+    /// Records in the journal which settings were written and restored. The record before the first
+    /// change is sufficient for a restore, so an error here does not fail the pass.
     fn note_end(&self, journal: &Journal, noted: &Journal, was_there: bool) {
         let result = match journal.settings.is_empty() {
             true if was_there || !noted.settings.is_empty() => self.store.remove(),
@@ -176,7 +179,7 @@ impl Tuner {
         Ok(journal)
     }
 
-    /// After an interrupted pass, determines from the files what it has written.
+    /// Determines from the files, after an interrupted pass, which settings it has written.
     fn settle(&self, journal: &mut Journal) {
         let pending = |it: &&mut Entry| it.pending.is_some() && check(it).is_ok();
         for entry in journal.settings.iter_mut().filter(pending) {
@@ -272,7 +275,7 @@ impl Tuner {
         }
     }
 
-    /// Restores settings that the profile no longer contains, the last first.
+    /// Restores settings that the profile no longer contains, beginning with the last.
     fn put_back_leaving(
         &mut self,
         journal: &mut Journal,
@@ -311,8 +314,8 @@ impl Tuner {
         }
     }
 
-    /// Writes an original back. Returns whether that was necessary; it is not if the file no longer
-    /// exists. An entry that does not suit the catalogue is an error.
+    /// Writes an original back. Returns whether that was necessary; it is not necessary if the file
+    /// no longer exists. Returns an error for an entry that does not match the catalogue.
     fn put_back(&self, entry: &Entry) -> io::Result<bool> {
         check(entry)?;
         let original = entry.original.bytes();
@@ -341,9 +344,9 @@ impl Tuner {
         Ok(true)
     }
 
-    /// The kernel shows all words, but accepts one. Old kernels compare only the prefix and would
-    /// read `always [madvise] never` as `always`. So all words are written only to files that are
-    /// not the kernel's.
+    /// Writes a choice. The kernel shows all words but accepts one. Old kernels compare only the
+    /// prefix and would read `always [madvise] never` as `always`. Therefore all words are written
+    /// only to files that are not the kernel's.
     fn write_choice(&self, path: &str, original: &[u8]) -> io::Result<()> {
         let word = rule::shown(Rule::Choice, original);
         self.tree.write(path, word.as_bytes())?;
@@ -360,8 +363,7 @@ impl Tuner {
 
     /// Fails if a file does not show its original after the write.
     fn verify(&self, entry: &Entry, rule: Rule) -> io::Result<()> {
-        // Held files are closed with their process, and the line may have been changed by another
-        // program.
+        // Held files are closed with their process, and another program may have changed the line.
         if matches!(rule, Rule::Held | Rule::Line) {
             return Ok(());
         }
@@ -388,7 +390,7 @@ fn rule_of(entry: &Entry) -> Rule {
     catalogue::find(&entry.name).map_or(Rule::Exact, |knob| knob.rule)
 }
 
-/// A single pass cannot hold files open.
+/// Marks settings that a single pass cannot change, because it cannot hold files open.
 fn left_to_the_agent(judged: &mut Judged) {
     if judged.row.state == State::Differs {
         judged.row.state = State::Elsewhere;

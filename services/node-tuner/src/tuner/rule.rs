@@ -1,6 +1,6 @@
-//! What to write to a file, and when it is as wanted. The kernel shows some values in another form
-//! than they are written: tabs between numbers, masks with leading zeros, the chosen word in
-//! brackets.
+//! Determines what to write to a file, and when the file is as wanted. The kernel shows some values
+//! in a form that differs from the written form: tabs between numbers, masks with leading zeros,
+//! the chosen word in brackets.
 
 use crate::catalogue::{Rule, Value};
 use crate::cpus::Cpus;
@@ -28,11 +28,12 @@ pub(super) fn desired(rule: Rule, wanted: &Value, original: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Whether a file is as wanted. `written` is what this program wrote last.
+/// Whether a file is as wanted. `written` is the content that this program wrote last.
 pub(super) fn satisfied(rule: Rule, desired: &[u8], now: &[u8], written: Option<&[u8]>) -> bool {
     match rule {
         Rule::AtLeast => {
-            // A higher value is fine if another program set it, but not if an earlier profile did.
+            // A higher value is acceptable if another program set it, but not if an earlier profile
+            // did.
             let ours = written.is_some_and(|it| numbers(it) == numbers(now));
             if ours { numbers(now) == numbers(desired) } else { reaches(now, desired) }
         }
@@ -57,7 +58,7 @@ fn reaches(now: &[u8], desired: &[u8]) -> bool {
     }
 }
 
-/// The content of a file for output.
+/// Formats the content of a file for output.
 pub(super) fn shown(rule: Rule, content: &[u8]) -> String {
     let text = text(content);
     let list = |cpus: Cpus| if cpus.is_empty() { "none".to_owned() } else { cpus.list() };
