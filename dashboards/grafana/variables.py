@@ -46,18 +46,18 @@ class Variable:
         return variable
 
 
-SOURCE = Variable("datasource", "Data source", "Prometheus that scrapes this platform")
+SOURCE = Variable("datasource", "Data source", "Prometheus server that scrapes this platform")
 CLUSTER = Variable(
     "cluster",
     "Cluster",
-    "Clusters in this Prometheus, by the label cluster; without the label there is only All",
+    "Clusters in this Prometheus, from the label cluster; All if the label is missing",
     "label_values(corelane_build_info, cluster)",
     many=True,
 )
 NAMESPACE = Variable(
     "namespace",
     "Namespace",
-    "Namespace of the replicas; locally the name of the instance",
+    "Namespace of the replicas, or the name of a local instance",
     f"label_values(corelane_build_info{{{OF_CLUSTER}}}, namespace)",
 )
 SERVICE = Variable(
@@ -103,7 +103,7 @@ NODE = Variable(
 TEST = Variable(
     "testid",
     "Test",
-    "k6 runs, by their tag testid",
+    "k6 runs, identified by the tag testid",
     "label_values(k6_http_reqs_total, testid)",
     many=True,
 )

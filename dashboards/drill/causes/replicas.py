@@ -21,7 +21,7 @@ from stack.process import running
 from tools.resolve import tool
 
 
-@drill("CorelaneReplicaDown", how="SIGKILL of a replica; the replica restarts")
+@drill("CorelaneReplicaDown", how="SIGKILL of a replica until the replica restarts")
 def replica_killed(place: Place) -> Iterator[Labels]:
     server = place.server()
     place.begins()
@@ -30,7 +30,7 @@ def replica_killed(place: Place) -> Iterator[Labels]:
     server.start()
 
 
-@drill("CorelaneReplicaDown", how="SIGSTOP of a replica; SIGCONT")
+@drill("CorelaneReplicaDown", how="SIGSTOP of a replica until SIGCONT")
 def replica_stopped(place: Place) -> Iterator[Labels]:
     server = place.server()
     place.begins()
@@ -40,7 +40,8 @@ def replica_stopped(place: Place) -> Iterator[Labels]:
 
 
 @drill(
-    "CorelaneReplicaRestarting", how="SIGKILL of a replica every few seconds; the replica stays up"
+    "CorelaneReplicaRestarting",
+    how="SIGKILL of a replica every few seconds until the replica stays up",
 )
 def replica_restarts(place: Place) -> Iterator[Labels]:
     server = place.server()
@@ -67,7 +68,7 @@ def _started(place: Place) -> float:
 
 @drill(
     "CorelaneDrainStuck",
-    how="the main thread is frozen after SIGTERM (cgroup freezer); the thread is thawed",
+    how="the main thread is frozen after SIGTERM (cgroup freezer) until the thread is thawed",
 )
 def drain_stuck(place: Place) -> Iterator[Labels]:
     freezer = place.stack.enter_context(cgroup.freezer())
@@ -85,7 +86,8 @@ def drain_stuck(place: Place) -> Iterator[Labels]:
 
 
 @drill(
-    "CorelaneStall", how="a handler uses 2 s of CPU on its lane (fault injection); the fault ends"
+    "CorelaneStall",
+    how="a handler uses 2 s of CPU on its lane (fault injection) until the fault ends",
 )
 def stall(place: Place) -> Iterator[Labels]:
     server = place.server("--faults", "on")
@@ -98,7 +100,7 @@ def stall(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneShedding",
-    how="four clients, one slot and no queue, 300 ms per request (fault injection); one "
+    how="four clients, one slot and no queue, 300 ms per request (fault injection) until one "
     "client is left",
 )
 def shedding(place: Place) -> Iterator[Labels]:
@@ -111,7 +113,7 @@ def shedding(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneConnectionsRefused",
-    how="a replica is at its limit of four connections and rejects more; the connections close",
+    how="a replica is at its limit of four connections and rejects more until the connections close",
 )
 def connections_refused(place: Place) -> Iterator[Labels]:
     server = place.server("--limits.connections", "4")
@@ -147,7 +149,7 @@ connections could not use 80%.
 
 @drill(
     "CorelaneOpenFilesHigh",
-    how="connections use 83% of a replica's open files; the connections close",
+    how="connections use 83% of a replica's open files until the connections close",
 )
 def files_high(place: Place) -> Iterator[Labels]:
     few = ("sh", "-ec", f'ulimit -n {FILES} && exec "$@"', "sh")
@@ -165,7 +167,7 @@ def files_high(place: Place) -> Iterator[Labels]:
         yield {"pod": server.name}
 
 
-@drill("CorelaneTokensNotReloaded", how="the token file is invalid; the file is restored")
+@drill("CorelaneTokensNotReloaded", how="the token file is invalid until the file is restored")
 def tokens_broken(place: Place) -> Iterator[Labels]:
     file = place.folder / "tokens"
     good = credentials.line("drill", credentials.token())
@@ -186,7 +188,7 @@ BURN = "100ms"
     "CorelaneExpectedWait",
     "CorelaneCapacityShort",
     how="eight clients, one lane with one slot and a queue of ten, 100 ms of CPU per request "
-    "(fault injection); the load ends",
+    "(fault injection) until the load ends",
     fires=300,
     busy=True,
 )
@@ -203,7 +205,7 @@ def lane_full(place: Place) -> Iterator[Labels]:
 @drill(
     "CorelaneSlowLaneStarving",
     how="eight clients with 10 ms of CPU per request saturate a lane, and eight with 50 ms its slow lane "
-    "(fault injection); the load ends",
+    "(fault injection) until the load ends",
     fires=300,
     busy=True,
 )
@@ -226,7 +228,7 @@ def slow_lane_starves(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneLanesUneven",
-    how="all requests use connections of one of two lanes; the load ends",
+    how="all requests use connections of one of two lanes until the load ends",
     fires=300,
     busy=True,
 )
@@ -252,7 +254,7 @@ def _client_of(server: Server, lane: int) -> Client:
 
 @drill(
     "CorelanePodsUneven",
-    how="all requests go directly to one of two replicas; the load ends",
+    how="all requests go directly to one of two replicas until the load ends",
     fires=300,
     busy=True,
 )
@@ -267,7 +269,7 @@ def pods_uneven(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneThrottledWhilePinned",
-    how="a pinned replica under load in a cgroup with a quota of 0.1 CPU; the quota is removed",
+    how="a pinned replica under load in a cgroup with a quota of 0.1 CPU until the quota is removed",
 )
 def throttled(place: Place) -> Iterator[Labels]:
     quota = place.stack.enter_context(cgroup.quota())
@@ -290,7 +292,7 @@ BOTH = {"latency": {"fixed": "400ms", "jitter": "0s"}}
     "CorelaneGatewayErrors/critical",
     "CorelaneRouteErrors/warning",
     "CorelaneRouteErrors/critical",
-    how="10% of 20 requests per second get 500 (fault injection); then good requests by ab "
+    how="10% of 20 requests per second get 500 (fault injection), then ab sends good requests "
     "until less than 0.1% have failed",
     resolves=300,
     busy=True,
@@ -304,8 +306,8 @@ def budget_of_errors(place: Place) -> Iterator[Labels]:
     "CorelaneGatewaySlow/critical",
     "CorelaneRouteSlow/warning",
     "CorelaneRouteSlow/critical",
-    how="50% of 20 requests per second take 400 ms (fault injection); then fast requests by "
-    "ab until less than 1% were slow",
+    how="50% of 20 requests per second take 400 ms (fault injection), then ab sends fast requests "
+    "until less than 1% were slow",
     resolves=300,
     busy=True,
 )
@@ -346,7 +348,7 @@ def _lists(place: Place, server: Server) -> None:
     )
 
 
-@drill("CorelaneDatabaseDown", how="PostgreSQL stops; PostgreSQL restarts")
+@drill("CorelaneDatabaseDown", how="PostgreSQL is down until it restarts")
 def database_stopped(place: Place) -> Iterator[Labels]:
     database = _postgres(place)
     server = place.server(*database.flags())
@@ -361,7 +363,7 @@ def database_stopped(place: Place) -> Iterator[Labels]:
 @drill(
     "CorelaneDatabaseExhausted",
     "CorelaneDatabaseBusy",
-    how="six clients share one connection with a wait of 200 ms while the table is locked; the lock is released",
+    how="six clients share one connection with a wait of 200 ms while the table is locked until the lock is released",
 )
 def database_exhausted(place: Place) -> Iterator[Labels]:
     database = _postgres(place)

@@ -183,8 +183,7 @@ def _setting(record: Record) -> str:
         "machine": f"{about['cpu']}, {about['cores']} cores, {about['kernel']}",
         "sources": f"{about['sources']}, profile {plan['profile']}",
         "versions": ", ".join(f"{name} {text}" for name, text in record.versions.items()),
-        "rounds": f"{max((row['round'] for row in record.rows), default=0)}; "
-        f"{record.seconds / 60:.1f} minutes in all",
+        "rounds": f"{max((row['round'] for row in record.rows), default=0)}, in {record.seconds / 60:.1f} minutes",
         "load average": load,
     }
     return table(["", ""], [[name, text] for name, text in rows.items() if text])

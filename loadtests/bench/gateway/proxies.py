@@ -151,7 +151,7 @@ LEAN = "lean Envoy"
 GATEWAY = "Corelane's gateway"
 NGINX = "nginx"
 HAPROXY = "HAProxy"
-SILENT = f"{GATEWAY} without log"
+SILENT = f"{GATEWAY} without a log"
 LOGS = " with full log"
 
 NAMES = (
