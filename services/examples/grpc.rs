@@ -1,5 +1,5 @@
 //! A gRPC service on lanes, with state of its own in each, and every kind of call: one message or a
-//! stream of them in either direction. Replies name their lane.
+//! stream of them in either direction. Responses name their lane.
 //!
 //! The messages and the routing by path are what `protoc` would generate from this:
 //!
@@ -91,7 +91,7 @@ impl Counter {
                 });
                 grpc.streaming(add, request).await
             }
-            // A reply with the status SERVING has the bytes of the number 1.
+            // A response with the status SERVING has the bytes of the number 1.
             "/grpc.health.v1.Health/Check" => {
                 corelane::set_route("/grpc.health.v1.Health/Check");
                 let check = tower::service_fn(async |_: tonic::Request<Number>| {

@@ -91,7 +91,7 @@ async fn add(client: &mut Grpc<Channel>, path: &'static str, value: u64) -> Resu
 
 type Counter = Grpc<Channel>;
 
-/// Calls with a stream of numbers, and collects the numbers of the reply.
+/// Calls with a stream of numbers, and collects the numbers of the response.
 async fn sums(client: &mut Counter, numbers: &[u64]) -> Result<Vec<u64>, Status> {
     client.ready().await.expect("connected");
     let path = PathAndQuery::from_static("/example.Counter/Sums");
@@ -108,7 +108,7 @@ fn stream_of(numbers: &[u64]) -> tonic::Request<impl tokio_stream::Stream<Item =
 async fn calls(client: &mut Counter) {
     let status = add(client, "/example.Counter/Drop", 1).await.expect_err("no such call");
     assert_eq!(status.code(), Code::Unimplemented);
-    // In the head of the reply, without a body.
+    // In the head of the response, without a body.
     assert_eq!(status.message(), "/example.Counter/Drop");
 
     client.ready().await.expect("connected");

@@ -24,7 +24,7 @@ struct Ticker {
 }
 
 /// Counts periods. The last event asks the client to connect again, which leads it to another
-/// replica. Without an end of its own, the deadline of the drain would cut the reply.
+/// replica. Without an end of its own, the deadline of the drain would cut the response.
 async fn ticks(State(ticker): State<Ticker>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     let periods = tokio::time::interval(ticker.period);
     let ticks = stream::unfold((periods, 0_u64), async |(mut periods, n)| {
@@ -33,7 +33,7 @@ async fn ticks(State(ticker): State<Ticker>) -> Sse<impl Stream<Item = Result<Ev
     });
     let last = Event::default().event("bye").retry(Duration::from_secs(1)).data("draining");
     let events = ticks.take_until(ticker.lane.draining()).chain(stream::iter([last]));
-    // Comments keep proxies from ending a quiet reply.
+    // Comments keep proxies from ending a quiet response.
     Sse::new(events.map(Ok)).keep_alive(KeepAlive::default())
 }
 

@@ -73,7 +73,7 @@ async fn echo(State(room): State<Room>, upgrade: WebSocketUpgrade) -> Response {
 }
 
 async fn enter(State(room): State<Room>, upgrade: WebSocketUpgrade) -> Response {
-    // Before the reply, so that the member misses nothing from then on.
+    // Before the response, so that the member misses nothing from then on.
     let heard = room.here.subscribe();
     upgrade.on_upgrade(async move |socket| stay(room, heard, socket).await)
 }

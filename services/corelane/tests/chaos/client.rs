@@ -90,7 +90,7 @@ async fn connect(world: &World, rng: &mut Rng) -> Result<(), String> {
 async fn connect_tcp(world: &World, rng: &mut Rng) -> io::Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     if rng.u8(0..5) == 0 {
-        // Large replies then wait for it.
+        // Large responses then wait for it.
         socket.set_recv_buffer_size(8 << 10)?;
     }
     let stream = socket.connect(world.address).await?;
@@ -116,7 +116,7 @@ async fn talk(world: &World, io: &mut impl Transport, rng: &mut Rng) -> Result<(
     Ok(())
 }
 
-/// Sends what a script has, and hears the replies meanwhile.
+/// Sends what a script has, and hears the responses meanwhile.
 async fn play(
     world: &World,
     io: &mut impl Transport,
@@ -153,7 +153,7 @@ async fn play(
     };
     let mut pauses = rng.fork();
     let hearing = hear(world, &mut input, inbox, script, &sent_in_time, &mut pauses);
-    // What is not sent when the last reply is there will not be asked for.
+    // What is not sent when the last response is there will not be asked for.
     let (sent, heard) = tokio::join!(writing, hearing);
     let after = heard.map_err(|what| format!("{what} of {script:?}"))?;
     // Of a client that is gone nothing is waited for; one that was told to go may be late.
@@ -163,7 +163,7 @@ async fn play(
     Ok(after)
 }
 
-/// Hears the replies to a script, and the end of its connection where that ends.
+/// Hears the responses to a script, and the end of its connection where that ends.
 async fn hear(
     world: &World,
     input: &mut (impl AsyncRead + Unpin),

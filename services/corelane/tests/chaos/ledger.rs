@@ -22,7 +22,7 @@ struct Book {
 struct Entry {
     executed: u8,
     answered: u8,
-    /// The client did not wait for the reply.
+    /// The client did not wait for the response.
     given_up: bool,
 }
 
@@ -66,13 +66,13 @@ impl Ledger {
         self.entry(number, |_| {}).is_some_and(|entry| entry.executed > 0)
     }
 
-    /// The client has the whole reply.
+    /// The client has the whole response.
     pub(crate) fn answer(&self, number: u64) {
         self.entry(number, |entry| entry.answered += 1);
         self.book().answered += 1;
     }
 
-    /// The client waits for this reply no longer, of which it has seen nothing or a part.
+    /// The client waits for this response no longer, of which it has seen nothing or a part.
     pub(crate) fn give_up(&self, number: u64) {
         self.entry(number, |entry| entry.given_up = true);
     }

@@ -1,4 +1,4 @@
-//! Requests: what each asks for, in which words, and what its reply has to be.
+//! Requests: what each asks for, in which words, and what its response has to be.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -6,15 +6,15 @@ use std::sync::OnceLock;
 use bytes::Bytes;
 use fastrand::Rng;
 
-/// Largest reply.
+/// Largest response.
 pub(crate) const LARGEST: usize = 6 << 20;
 
 /// How a service treats the body of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Take {
-    /// Reads it, then replies.
+    /// Reads it, then responses.
     Read,
-    /// Replies, and reads it when the next request is there.
+    /// Responses, and reads it when the next request is there.
     Late,
     /// Reads its first part only.
     Half,
@@ -22,7 +22,7 @@ pub(crate) enum Take {
     Drop,
 }
 
-/// How a service gives the body of its reply.
+/// How a service gives the body of its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Give {
     Whole,
@@ -32,7 +32,7 @@ pub(crate) enum Give {
     Chunked,
 }
 
-/// What a service waits for before it replies, and before each part of a body.
+/// What a service waits for before it responses, and before each part of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
     Nothing,
@@ -96,7 +96,7 @@ named!(Give: "whole" => Whole, "parts" => Parts, "chunked" => Chunked);
 named!(Wait: "nothing" => Nothing, "turn" => Turn, "timer" => Timer);
 
 impl Recipe {
-    /// A request without a body, whose reply is a few bytes that are there at once.
+    /// A request without a body, whose response is a few bytes that are there at once.
     pub(crate) fn simple(number: u64) -> Recipe {
         Recipe {
             number,
@@ -190,7 +190,7 @@ impl Recipe {
         matches!(self.kept, Kept::Old | Kept::OldClose)
     }
 
-    /// Whether the reply ends the connection.
+    /// Whether the response ends the connection.
     pub(crate) fn closes(&self) -> bool {
         matches!(self.kept, Kept::Close | Kept::OldClose)
     }
@@ -268,7 +268,7 @@ pub(crate) fn request_body(number: u64, length: usize) -> Vec<u8> {
     lines.take(length).collect()
 }
 
-/// The body of the reply to request `number`: no two have the same bytes at the same place.
+/// The body of the response to request `number`: no two have the same bytes at the same place.
 pub(crate) fn reply_body(number: u64, length: usize) -> Bytes {
     static NOISE: OnceLock<Bytes> = OnceLock::new();
     const PLACES: usize = 65_521;

@@ -121,7 +121,8 @@ impl Script {
         script
     }
 
-    /// Whether a reply to what is none may come without its body, for a client that asked with HEAD.
+    /// Whether a response to what is none may come without its body, for a client that asked with
+    /// HEAD.
     pub(crate) fn asks_head(&self) -> bool {
         self.requests.iter().any(|recipe| recipe.head_only)
     }

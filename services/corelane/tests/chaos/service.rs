@@ -18,7 +18,7 @@ use tokio::time::{Sleep, sleep};
 use crate::ledger::Ledger;
 use crate::recipe::{Give, Recipe, Take, Wait, reply_body, request_body};
 
-/// Parts of a reply that is given in parts.
+/// Parts of a response that is given in parts.
 const PARTS: usize = 4;
 
 /// Turns of its lane that a late reader waits for the next request.
@@ -90,7 +90,7 @@ async fn read_late(ledger: Arc<Ledger>, number: u64, body: Incoming) {
     check(&ledger, number, body).await;
 }
 
-/// The body of a reply.
+/// The body of a response.
 pub(crate) struct Given {
     parts: VecDeque<Bytes>,
     known: Option<u64>,

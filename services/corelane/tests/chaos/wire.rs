@@ -13,10 +13,10 @@ pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Transport for T {}
 
-/// What came of the wait for a reply.
+/// What came of the wait for a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Heard {
-    /// The reply, whole and right.
+    /// The response, whole and right.
     Reply {
         /// It is the last of its connection.
         last: bool,
@@ -25,7 +25,7 @@ pub(crate) enum Heard {
     End,
 }
 
-/// What was read and belongs to no reply yet.
+/// What was read and belongs to no response yet.
 #[derive(Debug)]
 pub(crate) struct Inbox {
     bytes: Vec<u8>,
@@ -40,7 +40,7 @@ impl Inbox {
         Inbox { bytes: Vec::new(), taken: 0, patience }
     }
 
-    /// Reads the reply to `recipe` and compares it with what it must be.
+    /// Reads the response to `recipe` and compares it with what it must be.
     pub(crate) async fn reply(
         &mut self,
         io: &mut (impl AsyncRead + Unpin),
@@ -84,8 +84,8 @@ impl Inbox {
         Ok(Heard::Reply { last })
     }
 
-    /// Reads the reply to what is no request, which ends the connection. `whole`: nobody asked with
-    /// HEAD, so its body is there. `None`: the connection ended before.
+    /// Reads the response to what is no request, which ends the connection. `whole`: nobody asked
+    /// with HEAD, so its body is there. `None`: the connection ended before.
     pub(crate) async fn refusal(
         &mut self,
         io: &mut (impl AsyncRead + Unpin),
@@ -103,7 +103,7 @@ impl Inbox {
         Ok(Some(()))
     }
 
-    /// Status and head of a reply in lower case; `None` if the connection ended before.
+    /// Status and head of a response in lower case; `None` if the connection ended before.
     pub(crate) async fn head(
         &mut self,
         io: &mut (impl AsyncRead + Unpin),

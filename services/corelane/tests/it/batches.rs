@@ -1,4 +1,4 @@
-//! Replies of connections that are ready in the same turn of the event loop.
+//! Responses of connections that are ready in the same turn of the event loop.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -11,13 +11,13 @@ use tower::util::BoxCloneSyncService;
 
 use crate::support::{Client, PATIENCE, Running, TestService, builder};
 
-/// Bytes of the body of `/long`, whose reply may still wait for others.
+/// Bytes of the body of `/long`, whose response may still wait for others.
 const LONG: usize = 3500;
 
-/// More than the time for which replies may wait for handlers.
+/// More than the time for which responses may wait for handlers.
 const EXPENSIVE: Duration = Duration::from_millis(5);
 
-/// A server whose `/block` holds the lane. Other replies contain the query.
+/// A server whose `/block` holds the lane. Other responses contain the query.
 struct Held {
     server: Running,
     blocker: Client,
@@ -107,7 +107,7 @@ fn each_connection_of_a_turn_gets_its_own_replies() {
     }
 }
 
-/// The kernel accepts a part of a reply, and the rest when the client reads.
+/// The kernel accepts a part of a response, and the rest when the client reads.
 #[test]
 fn a_client_that_reads_late_gets_every_reply_of_its_turns() {
     const ROUNDS: usize = 2500;

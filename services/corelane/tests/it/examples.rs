@@ -46,7 +46,7 @@ impl Example {
         Client::connect(self.address)
     }
 
-    /// The body of a reply that says 200.
+    /// The body of a response that says 200.
     fn get(&self, path: &str) -> String {
         let answer = self.connect().get(path);
         assert_eq!(answer.status, 200, "{path}");
@@ -134,7 +134,8 @@ fn axum_router() {
 #[test]
 fn per_lane_state() {
     let example = Example::start("per_lane_state");
-    // Lanes count for themselves: one of them counts to two after at most as many replies as there are lanes.
+    // Lanes count for themselves: one of them counts to two after at most as many responses as
+    // there are lanes.
     let twice = |_| example.get("/a").ends_with("was asked 2 times for /a\n");
     assert!((0..=MOST_LANES).any(twice));
     assert!(example.get("/b").ends_with("was asked 1 times for /b\n"));

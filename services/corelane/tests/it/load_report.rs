@@ -54,7 +54,7 @@ fn parse(value: &str) -> Report {
     report
 }
 
-/// Asks on one connection until a reply carries a report for which `holds`.
+/// Asks on one connection until a response carries a report for which `holds`.
 fn report_with(server: &Running, client: &mut Client, holds: impl Fn(&Report) -> bool) -> Report {
     let mut found = None;
     server.wait_until("reported", || {
@@ -95,7 +95,7 @@ fn a_connection_gets_each_report_once() {
     let begun = Instant::now();
     server.wait_until("ten reports later", || {
         for (client, seen) in clients.iter_mut().zip(&mut seen) {
-            // Pipelined, so that several replies fall between two reports on any machine.
+            // Pipelined, so that several responses fall between two reports on any machine.
             for _ in 0..8 {
                 client.send_get("/hello");
             }
@@ -125,7 +125,7 @@ fn an_http2_connection_gets_each_report_once() {
         let begun = Instant::now();
         while reports.len() < 5 {
             assert!(begun.elapsed() < crate::support::PATIENCE, "{reports:?}");
-            // Several at once, so that several replies fall between two reports on any machine.
+            // Several at once, so that several responses fall between two reports on any machine.
             let sent = (0..8).map(|_| client.send_request(get("/hello"), true).expect("sent").0);
             for reply in sent.collect::<Vec<_>>() {
                 let reply = reply.await.expect("a reply");

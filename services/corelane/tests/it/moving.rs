@@ -305,7 +305,7 @@ fn connections_of_a_hot_lane_spread() {
     let ways = load.end();
     assert!(ways.iter().all(|way| way[0] == 0));
     assert!(server.moves(0, "busy") + server.moves(0, "saturated") >= 3);
-    // A connection may leave after its last reply.
+    // A connection may leave after its last response.
     server.wait_for_metric("corelane_connections_in_transit", 0.0);
     server.wait_until("arrived", || server.moves_in_all() == server.arrivals());
 }

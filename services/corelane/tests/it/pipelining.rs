@@ -1,4 +1,4 @@
-//! Requests that come before the reply to the one before has gone.
+//! Requests that come before the response to the one before has gone.
 
 use std::convert::Infallible;
 use std::io::Read;
@@ -37,7 +37,7 @@ fn a_client_that_reads_late_gets_every_reply(#[values(Plain, Hyper)] way: Way) {
     client.send(post);
     assert_eq!(client.read_answer().status, 200);
     client.send(post.repeat(REPLIES));
-    // Until it is the same number many times: the replies fill the socket.
+    // Until it is the same number many times: the responses fill the socket.
     let (mut last, mut same) = (0.0, 0);
     server.wait_until("full", || {
         let now = answered();
@@ -199,7 +199,7 @@ fn what_follows_the_last_request_of_a_client_costs_no_reply(#[values(Plain, Hype
         let last = format!("{get}Connection: close\r\n\r\n");
         let mut client = server.connect();
         client.send(format!("{get}\r\n").repeat(30) + &last + &format!("{get}\r\n").repeat(900));
-        // The server has written all replies, and closed its side, before the first is read.
+        // The server has written all responses, and closed its side, before the first is read.
         server.wait_for_in_flight(0);
         for _ in 0..30 {
             assert!(!client.read_answer().closes());

@@ -136,7 +136,7 @@ fn known_differences_have_names() {
     assert_eq!(pair.compare(&[broken]), Ok(vec![Known::CloseAfterBrokenBody]));
 }
 
-/// hyper reads some of it anew where the reply is its own to send, in more reads than one.
+/// hyper reads some of it anew where the response is its own to send, in more reads than one.
 #[test]
 fn a_client_cannot_tell_who_answers_a_long_body() {
     let pair = Pair::start();
@@ -236,7 +236,7 @@ fn a_head_at_its_limits_is_answered_and_beyond_them_refused() {
 /// The shortest that is allowed.
 const SOON: Duration = Duration::from_millis(100);
 
-/// Echoes the body of a request, or ignores it, in a reply without a known length.
+/// Echoes the body of a request, or ignores it, in a response without a known length.
 fn chunked(builder: Builder) -> Running {
     Running::start(builder, |_lane| {
         tower::service_fn(async |request: Request<Incoming>| {
@@ -252,7 +252,7 @@ fn chunked(builder: Builder) -> Running {
 
 const LAST_CHUNK: &[u8] = b"\r\n0\r\n\r\n";
 
-/// Only the plain path parks, so it served these requests and replies.
+/// Only the plain path parks, so it served these requests and responses.
 #[test]
 fn a_body_in_pieces_and_a_reply_in_chunks_stay_on_the_plain_path() {
     let server = chunked(builder().park_after(Some(SOON)));

@@ -1,4 +1,4 @@
-//! Requests and replies: protocols, handlers that fail, lanes, metrics.
+//! Requests and responses: protocols, handlers that fail, lanes, metrics.
 
 use std::cell::Cell;
 use std::collections::HashMap;

@@ -111,7 +111,7 @@ fn a_template_of_the_settings_takes_precedence_and_the_rest_is_bounded() {
     assert_eq!(requests(&server, "/things/{id}", 200), 1.0);
     assert_eq!(requests(&server, "other", 200), 2.0);
     assert!(!has(&server, "/greet/{name}"));
-    // Written by the handler's thread before the reply.
+    // Written by the handler's thread before the response.
     assert_eq!(log.lines_so_far(&["WARN", "no room for more routes", "/late"]).len(), 1);
     assert!(builder().learnt_routes(513).validate().is_err());
 }
@@ -214,7 +214,7 @@ fn limited(way: Way) -> Running {
     })
 }
 
-/// The status and text of a reply to a body with this framing.
+/// The status and text of a response to a body with this framing.
 fn send(client: &mut Client, path: &str, framing: &str, body: &str) -> (u16, String) {
     client.send(format!("POST {path} HTTP/1.1\r\nHost: t\r\n{framing}\r\n\r\n{body}"));
     let answer = client.read_answer();
@@ -285,7 +285,7 @@ fn a_route_has_its_limits_over_http2() {
                 }
                 let request = request.body(()).expect("a request");
                 let (reply, mut body) = client.send_request(request, false).expect("sent");
-                // Fails if the stream was reset already, which the reply says.
+                // Fails if the stream was reset already, which the response says.
                 let _ = body.send_data(Bytes::from(vec![b'x'; length]), true);
                 tokio::time::timeout(PATIENCE, reply)
                     .await

@@ -221,7 +221,7 @@ struct Waiting {
     most: AtomicUsize,
 }
 
-/// `/gate` waits for a permit; every reply is the index of its lane.
+/// `/gate` waits for a permit; every response is the index of its lane.
 fn gated(
     gate: Arc<Semaphore>,
     waiting: Arc<[Waiting]>,

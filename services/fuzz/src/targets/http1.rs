@@ -58,8 +58,9 @@ fn framing(input: &[u8]) {
     assert_eq!(follow(pieces(bytes, 64, u64::from_le_bytes(*seed))), whole, "in pieces");
 }
 
-/// The plain path of plain requests: a server with it and one without send the same replies, whatever
-/// bytes arrive in whatever pieces, except for differences that have a name ([`pair::Known`]).
+/// The plain path of plain requests: a server with it and one without send the same responses,
+/// whatever bytes arrive in whatever pieces, except for differences that have a name
+/// ([`pair::Known`]).
 ///
 /// The first 8 bytes of the input choose where the rest is cut. Each server reads every piece alone,
 /// so an input has one result.

@@ -108,7 +108,7 @@ fn what_waits_for_a_slot_is_answered(#[values(Plain, Hyper)] way: Way) {
     assert_eq!(server.join().expect("a clean end"), CLEAN);
 }
 
-/// A service may reply before it reads the body. The next request is read only behind that.
+/// A service may answer before it reads the body. The next request is read only behind that.
 #[rstest]
 fn a_request_behind_a_body_that_is_read_late_is_answered(#[values(Plain, Hyper)] way: Way) {
     let gate = Arc::new(Semaphore::new(0));

@@ -93,7 +93,7 @@ fn a_client_that_does_not_read_is_reported(#[values(Plain, Hyper)] way: Way) {
     log.wait_for_report(&["unread_replies=1", "GET /{unread} "]);
 }
 
-/// What is done with a request whose client reads its reply later, or for as long as it likes.
+/// What is done with a request whose client reads its response later, or for as long as it likes.
 async fn go_on(mut request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
     let switches = request.uri().path() == "/ws";
     let upgrade = hyper::upgrade::on(&mut request);

@@ -31,8 +31,8 @@ use crate::support::{
 const PART: usize = 32 << 10;
 const WHOLE: usize = 16 * PART;
 
-/// A reply that is made while it is sent, and counts its parts. Each is begun, and ready when the
-/// body is polled again.
+/// A response that is made while it is sent, and counts its parts. Each is begun, and ready when
+/// the body is polled again.
 struct Parts {
     left: usize,
     begun: bool,
@@ -89,7 +89,7 @@ const WINDOW_UPDATE: u8 = 8;
 const DATA: u8 = 0;
 const RST_STREAM: u8 = 3;
 
-/// A client that asks for replies on so many streams and has no room for them.
+/// A client that asks for responses on so many streams and has no room for them.
 fn without_room(server: &Running, streams: u32) -> Frames {
     let mut client = Frames::open(server);
     client.frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
@@ -108,7 +108,7 @@ fn a_connection_without_a_window_holds_no_more_than_its_bound(#[values(Plain, Hy
     server.wait_for_in_flight(STREAMS);
     server.wait_for_metric(UNSENT, bound as f64);
     assert_eq!(made.load(Ordering::SeqCst), bound / PART, "no service is asked for more");
-    // All replies come once there is room: none was cut.
+    // All responses come once there is room: none was cut.
     client.frame(SETTINGS, 0, 0, &[0, 4, 0x3f, 0xff, 0xff, 0xff]);
     client.frame(WINDOW_UPDATE, 0, 0, &[0x3f, 0, 0, 0]);
     let mut received = 0;
@@ -126,7 +126,7 @@ fn above_the_bound_of_the_process_requests_are_shed_until_clients_read_or_are_cu
 ) {
     let limits = Limits { unsent_bytes: 1 << 20, ..Limits::default() };
     let (server, made) = parts(way, limits);
-    // Its reply makes progress all the time, although nobody else's does.
+    // Its response makes progress all the time, although nobody else's does.
     let mut steady = without_room(&server, 1);
     server.wait_for_metric(UNSENT, PART as f64);
     // The last part of these passes the bound, so none of their requests is shed.
@@ -142,7 +142,7 @@ fn above_the_bound_of_the_process_requests_are_shed_until_clients_read_or_are_cu
         steady.frame(WINDOW_UPDATE, 0, 1, &[0, 0, 0, 1]);
         server.refused("unsent_bytes") > 0.0
     });
-    // hyper may hold two parts of the steady reply.
+    // hyper may hold two parts of the steady response.
     server.wait_until("freed", || server.metric(UNSENT) <= 2.0 * PART as f64);
     assert_eq!(server.get("/").status, 200);
     steady.frame(WINDOW_UPDATE, 0, 1, &[0x3f, 0, 0, 0]);
@@ -293,13 +293,13 @@ fn a_body_that_trickles_over_http2_is_answered_408_and_ends_its_stream_alone(
             tokio::select! {
                 reply = &mut reply => break reply.expect("a reply"),
                 () = tokio::time::sleep(BRIEF / 50) => {
-                    // Fails once the stream is reset, whose reply is then there.
+                    // Fails once the stream is reset, whose response is then there.
                     let _ = body.send_data(Bytes::from_static(b"x"), false);
                 }
             }
         };
         assert_eq!(reply.status(), 408);
-        // RFC 9113 section 8.1: the reply is whole, and the rest of the request is not wanted.
+        // RFC 9113 section 8.1: the response is whole, and the rest of the request is not wanted.
         let reset = poll_fn(|cx| body.poll_reset(cx)).await.expect("a reset");
         assert_eq!(reset, h2::Reason::NO_ERROR);
         handlers.gate.add_permits(1);
@@ -312,7 +312,7 @@ fn a_body_that_trickles_over_http2_is_answered_408_and_ends_its_stream_alone(
     wait_for_cut(&server, &cuts, Cut::SlowBody);
 }
 
-/// Answers at once, and reads the request while it replies; `/waits` reads all of it first.
+/// Answers at once, and reads the request while it responses; `/waits` reads all of it first.
 fn talker(
     _lane: &Lane,
 ) -> impl tower::Service<
@@ -351,7 +351,8 @@ fn a_client_that_talks_with_a_service_may_be_slow(#[values(Plain, Hyper)] way: W
     assert!(cuts.lock().expect("no panic").is_empty());
 }
 
-/// Waits for the reply to a body that stops coming before its reply has begun: `timeouts.body` has passed.
+/// Waits for the response to a body that stops coming before its response has begun:
+/// `timeouts.body` has passed.
 fn wait_for_a_body_timeout(server: &Running) {
     let mut other = server.connect();
     other.send("POST /waits HTTP/1.1\r\nHost: t\r\nContent-Length: 12\r\n\r\n");

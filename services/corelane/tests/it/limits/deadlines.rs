@@ -187,7 +187,7 @@ fn a_body_that_comes_slowly_but_steadily_is_taken(#[values(Plain, Hyper)] way: W
     stopped.socket.set_nonblocking(true).expect("a socket");
     let mut steady = begin_upload(&server, "/echo", 10_000);
     let mut sent = 3;
-    // Until the one that stopped has its reply.
+    // Until the one that stopped has its response.
     while stopped.socket.peek(&mut [0]).is_err() {
         steady.send("x");
         sent += 1;

@@ -23,7 +23,7 @@ fn call(path: &str) -> Request<()> {
     request.header("content-type", "application/grpc+proto").body(()).expect("a request")
 }
 
-/// The head of a reply that is nothing but a head.
+/// The head of a response that is nothing but a head.
 async fn trailers_only(
     client: &mut SendRequest<Bytes>,
     request: Request<()>,
@@ -180,7 +180,7 @@ fn a_problem_of_the_service_is_told_to_a_call_as_its_status() {
     });
 }
 
-/// The status of a reply whose head is sent is in its trailers.
+/// The status of a response whose head is sent is in its trailers.
 #[test]
 fn a_body_that_is_too_large_later_is_told_in_the_trailers() {
     let limits = Limits { body_bytes: 10, ..Limits::default() };

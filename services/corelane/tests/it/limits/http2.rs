@@ -84,7 +84,7 @@ fn a_stream_whose_window_stays_closed_is_reset_and_the_others_flow(
 fn a_client_that_reads_nothing_is_cut_off(#[values(Plain, Hyper)] way: Way) {
     let (server, handlers) = strict(way, Timeouts { write: BRIEF, ..Timeouts::default() });
     let mut client = Frames::open(&server);
-    // SETTINGS_INITIAL_WINDOW_SIZE and the connection's window: more than any reply.
+    // SETTINGS_INITIAL_WINDOW_SIZE and the connection's window: more than any response.
     client.frame(4, 0, 0, &[0, 4, 0x3f, 0xff, 0xff, 0xff]);
     client.frame(8, 0, 0, &[0x3f, 0, 0, 0]);
     client.get(1, "/big", true);
@@ -289,7 +289,7 @@ impl Frames {
     }
 }
 
-/// Its frames would make the server's end a reset, which would take replies with it.
+/// Its frames would make the server's end a reset, which would take responses with it.
 #[rstest]
 fn a_client_that_speaks_on_after_the_end_is_not_reset(#[values(Plain, Hyper)] way: Way) {
     let limits = Limits { connection_requests: Some(1), ..Limits::default() };

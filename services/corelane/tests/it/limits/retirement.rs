@@ -93,7 +93,7 @@ fn a_connection_carries_as_many_requests_as_it_may(#[values(Plain, Hyper)] way: 
 }
 
 /// What is sent meanwhile, and after that, does not make its end a reset, which would take the last
-/// reply with it (RFC 9112 section 9.6).
+/// response with it (RFC 9112 section 9.6).
 #[rstest]
 fn what_comes_behind_the_last_request_does_no_harm(#[values(Plain, Hyper)] way: Way) {
     let limits = Limits { connection_requests: Some(1), ..Limits::default() };
@@ -158,7 +158,7 @@ struct Pool<'a> {
     connection: JoinHandle<Result<(), h2::Error>>,
     /// Connections that it was told to leave, each until its end.
     left: Vec<JoinHandle<Result<(), h2::Error>>>,
-    /// Replies so far.
+    /// Responses so far.
     replies: u32,
 }
 
@@ -233,7 +233,7 @@ fn clients_leave_old_connections_without_an_error(#[values(Plain, Hyper)] way: W
     assert!(server.refused("age") >= 200.0, "{}", server.refused("age"));
 }
 
-/// Asks until it has left so many connections, each of which ends well; the replies that it got.
+/// Asks until it has left so many connections, each of which ends well; the responses that it got.
 async fn ask(server: &Running, connections: usize) -> u32 {
     let mut pool = Pool::new(server).await;
     pool.leave(connections).await;

@@ -106,7 +106,7 @@ impl Case {
     }
 }
 
-/// What a reply must be.
+/// What a response must be.
 pub(crate) struct Expected {
     status: u16,
     has: Vec<(&'static str, &'static str)>,
@@ -152,7 +152,7 @@ impl Expected {
         self
     }
 
-    /// Only a head, although its fields may announce more: the reply to HEAD.
+    /// Only a head, although its fields may announce more: the response to HEAD.
     pub(crate) fn bodiless(mut self) -> Expected {
         self.bodiless = true;
         self

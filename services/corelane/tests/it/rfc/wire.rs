@@ -1,4 +1,4 @@
-//! A client that is a socket, and reads replies as RFC 9112 section 6.3 says.
+//! A client that is a socket, and reads responses as RFC 9112 section 6.3 says.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};

@@ -17,8 +17,9 @@ use crate::support::{Answer, Client, PATIENCE, Running, builder};
 
 type SlowService = BoxCloneSyncService<Request<Incoming>, Response<Body>, Infallible>;
 
-/// Handlers that hold their thread: `/hold` and `/keep` until the test lets them go, `/burn/{micros}` for some CPU time,
-/// `/turns` until then too, but with turns. Each reply names its thread, as `lane-0` or `slow-0`.
+/// Handlers that hold their thread: `/hold` and `/keep` until the test lets them go,
+/// `/burn/{micros}` for some CPU time, `/turns` until then too, but with turns. Each response names
+/// its thread, as `lane-0` or `slow-0`.
 #[derive(Clone, Default)]
 struct Holding {
     go: Arc<AtomicBool>,

@@ -1,4 +1,4 @@
-//! Requests and replies of slow lanes look to clients and handlers as those of lanes do.
+//! Requests and responses of slow lanes look to clients and handlers as those of lanes do.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::support::{
 
 type EveryService = BoxCloneSyncService<Request<Incoming>, Response<Body>, BoxError>;
 
-/// Handlers of everything that a reply may be; all routes are expensive.
+/// Handlers of everything that a response may be; all routes are expensive.
 #[derive(Clone)]
 struct Every {
     gate: Arc<Semaphore>,

@@ -12,7 +12,7 @@ pub(crate) struct Client<S = TcpStream> {
     buffer: Vec<u8>,
 }
 
-/// A whole reply.
+/// A whole response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -69,19 +69,19 @@ impl<S: Read + Write> Client<S> {
         self.try_read_answer(false).expect("a whole reply")
     }
 
-    /// Reads the reply to a HEAD: its Content-Length announces nothing.
+    /// Reads the response to a HEAD: its Content-Length announces nothing.
     pub(crate) fn read_head_answer(&mut self) -> Answer {
         self.try_read_answer(true).expect("a whole head")
     }
 
-    /// As [`Client::get`]; `None` when the server closes before the reply is complete.
+    /// As [`Client::get`]; `None` when the server closes before the response is complete.
     pub(crate) fn try_get(&mut self, target: &str) -> Option<Answer> {
         let head = format!("GET {target} HTTP/1.1\r\nHost: test\r\n\r\n");
         self.socket.write_all(head.as_bytes()).ok()?;
         self.try_read_answer(false)
     }
 
-    /// `None` when the server closes before the reply is complete.
+    /// `None` when the server closes before the response is complete.
     fn try_read_answer(&mut self, bodiless: bool) -> Option<Answer> {
         let end = loop {
             match self.buffer.windows(4).position(|window| window == b"\r\n\r\n") {

@@ -15,8 +15,8 @@ const BY_FAMILY: u16 = 20;
 /// `INET_DIAG_INFO`, the attribute that carries a `struct tcp_info`.
 const INFO: u16 = 2;
 
-/// Where things are in a reply: after the header of netlink(7), a `struct inet_diag_msg`, and then
-/// attributes.
+/// Where things are in a response: after the header of netlink(7), a `struct inet_diag_msg`, and
+/// then attributes.
 const MESSAGE: usize = 16;
 const STATE: usize = MESSAGE + 1;
 const UNREAD: usize = MESSAGE + 56;

@@ -168,9 +168,9 @@ impl Running {
         }
     }
 
-    /// Waits until the server has entered this phase. A lane that is not held acts on it before anything that
-    /// reaches the lane later: the admin thread wakes all lanes while it changes the phase, and replies to
-    /// the probe afterwards.
+    /// Waits until the server has entered this phase. A lane that is not held acts on it before
+    /// anything that reaches the lane later: the admin thread wakes all lanes while it changes the
+    /// phase, and answers to the probe afterwards.
     pub(crate) fn wait_for_phase(&self, phase: Phase) {
         self.wait_until(&format!("{phase:?}"), || self.handle.phase() == phase);
         assert_eq!(self.admin_get("/healthz").status, 200);
@@ -198,7 +198,8 @@ impl Running {
         self.metric(&format!("{family}{{lane=\"0\",reason=\"{reason}\"}}"))
     }
 
-    /// Requests that lane 0 answered itself for this reason, which are counted before their replies are written.
+    /// Requests that lane 0 answered itself for this reason, which are counted before their
+    /// responses are written.
     pub(crate) fn refused_requests(&self, reason: &str) -> f64 {
         let family = "corelane_requests_refused_total";
         self.metric(&format!("{family}{{lane=\"0\",reason=\"{reason}\"}}"))
@@ -233,12 +234,12 @@ impl Running {
     /// Current value of the series whose line begins with `series`, labels included. One read suffices only for
     /// values that the server changes before the event that the test has waited for:
     ///
-    /// * A lane counts a request, its phases except `write`, its refusal and its panic, and takes it out of flight,
-    ///   before it writes the last byte of the reply. It counts a connection, its theft, its wake-up and its
-    ///   arrival before the first of its requests, and why it closes a connection before it closes that.
-    /// * The admin thread renders the metrics. It changes what it writes itself (stalls, phases, plans, CPUs,
-    ///   certificates, lent connections), and logs that, between two scrapes.
-    /// * A handle of a dependency changes its metrics at once.
+    /// * A lane counts a request, its phases except `write`, its refusal and its panic, and takes
+    /// it out of flight, before it writes the last byte of the response. It counts a connection,
+    /// its theft, its wake-up and its arrival before the first of its requests, and why it closes a
+    /// connection before it closes that. * The admin thread renders the metrics. It changes what it
+    /// writes itself (stalls, phases, plans, CPUs, certificates, lent connections), and logs that,
+    /// between two scrapes. * A handle of a dependency changes its metrics at once.
     ///
     /// Other values follow the event: gauges of connections, the phase `write`, what a handler or a connection
     /// releases when it is dropped. Wait for these with [`Running::wait_for_metric`].
@@ -316,7 +317,7 @@ pub(crate) fn big(_lane: &Lane) -> TestService {
 #[derive(Clone)]
 pub(crate) struct Handlers {
     pub(crate) gate: Arc<Semaphore>,
-    /// Handlers that have begun and are not dropped, and replies of `/big` whose memory is held.
+    /// Handlers that have begun and are not dropped, and responses of `/big` whose memory is held.
     pub(crate) alive: Arc<AtomicUsize>,
 }
 

@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 const LOOK_AGAIN: Duration = Duration::from_micros(50);
 
-/// A field of a reply to a request whose body has no end.
+/// A field of a response to a request whose body has no end.
 const BROKEN_BODY: &str = "broken-body: yes";
 
 /// The servers: with the short way of plain requests, and without.
@@ -48,7 +48,7 @@ struct Host {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Known {
     /// The client has closed its side within the body of a request. hyper does not announce that
-    /// the connection ends with the reply; the plain path does.
+    /// the connection ends with the response; the plain path does.
     CloseAfterBrokenBody,
 }
 
@@ -95,7 +95,7 @@ impl Pair {
     }
 }
 
-/// Why replies may differ, if they do; `None`: they must not.
+/// Why responses may differ, if they do; `None`: they must not.
 pub(crate) fn explain(plain_says: &str, hyper_says: &str) -> Option<Vec<Known>> {
     let [plain_ends, hyper_ends] = [plain_says, hyper_says].map(without_close_after_broken_body);
     let (plain_says, hyper_says) = (in_order(plain_says), in_order(hyper_says));
