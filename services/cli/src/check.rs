@@ -1,8 +1,8 @@
-//! `corelane check`: requests a URL until the reply is the expected one. The client of `helm test`
-//! pods.
+//! `corelane check`: requests a URL until the response is the expected one. `helm test` pods use it
+//! as their client.
 //!
-//! Linked statically, it resolves names in an image with only `/etc/resolv.conf` and `/etc/hosts`:
-//! musl always does, glibc includes files and DNS since 2.34.
+//! If it is linked statically, it resolves names in an image that contains only `/etc/resolv.conf`
+//! and `/etc/hosts`: musl always can, and glibc includes files and DNS since 2.34.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -83,7 +83,7 @@ fn failed(message: &dyn std::fmt::Display) -> ExitCode {
 }
 
 impl Check {
-    /// Requests until the reply is as expected, or returns what was missing at the deadline.
+    /// Sends requests until the response is as expected. At the deadline, returns what was missing.
     async fn until_expected(&self) -> Result<String, String> {
         let deadline = Instant::now() + self.deadline;
         let mut progress = Progress::new(self);
@@ -102,13 +102,13 @@ impl Check {
     }
 }
 
-/// The replies to date.
+/// The responses received until now.
 #[derive(Debug)]
 struct Progress<'c> {
     expected: &'c Check,
     values: BTreeSet<String>,
     replies: usize,
-    /// The last reply or error; none before the first.
+    /// The last response or error; `None` before the first.
     last: Option<String>,
 }
 
@@ -117,7 +117,7 @@ impl<'c> Progress<'c> {
         Self { expected, values: BTreeSet::new(), replies: 0, last: None }
     }
 
-    /// Records a reply or its error. Returns whether everything expected was seen.
+    /// Records a response or its error. Returns whether everything expected was seen.
     fn note(&mut self, reply: Result<Response<Bytes>, GetError>) -> bool {
         let reply = match reply {
             Ok(reply) => reply,
@@ -138,7 +138,7 @@ impl<'c> Progress<'c> {
                 || self.values.len() as u64 >= self.expected.distinct)
     }
 
-    /// What is missing in the reply. Counts the value of its header.
+    /// Returns what is missing in the response. Counts the value of its header.
     fn missing(&mut self, reply: &Response<Bytes>, body: &str) -> Option<String> {
         let Check { header, body: text, status, .. } = self.expected;
         if let Some(text) = text.as_ref().filter(|text| !body.contains(text.as_str())) {

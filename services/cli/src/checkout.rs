@@ -1,4 +1,5 @@
-//! The checkout of Corelane that has the platform of a project: the one its dependency comes from.
+//! Finds the checkout of Corelane that contains the platform for a project: the checkout that its
+//! dependency comes from.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,10 +9,10 @@ use serde_json::Value;
 /// The crates of Corelane that a service may depend on.
 const CRATES: [&str; 2] = ["corelane-service", "corelane"];
 
-/// What makes a folder a checkout.
+/// A file that identifies a folder as a checkout.
 const MARK: &str = "hack/local/__main__.py";
 
-/// A project of cargo, as `cargo metadata` describes it.
+/// A cargo project, as `cargo metadata` describes it.
 #[derive(Debug)]
 pub(crate) struct Project(Value);
 
@@ -66,7 +67,7 @@ pub(crate) fn instance() -> String {
     named.unwrap_or_else(|| "default".to_owned())
 }
 
-/// The checkout with which the instance in this folder was started, as `hack/local` has written it.
+/// The checkout with which the instance in this folder was started, as recorded by `hack/local`.
 pub(crate) fn recorded(root: &Path) -> Option<PathBuf> {
     let file = root.join(".corelane").join(instance()).join("checkout");
     let text = std::fs::read_to_string(file).ok()?;

@@ -38,7 +38,7 @@ impl Exposition {
         self.0.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// The sum over all series of a name; `None` if there is none.
+    /// The sum over all series with a name; `None` if there are none.
     pub(crate) fn sum(&self, name: &str) -> Option<f64> {
         let series = self.0.get(name)?;
         Some(series.iter().map(|series| series.value).sum())

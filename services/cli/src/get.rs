@@ -1,4 +1,4 @@
-//! One GET on a new connection.
+//! Sends one GET on a new connection.
 
 use std::io;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tokio::time::timeout;
 /// Time limit of one request, name lookup included.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Why there is no reply.
+/// The reason why there is no response.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GetError {
     #[error("cannot resolve the name: {0}")]

@@ -1,3 +1,3 @@
-//! What `corelane` computes: the [capacity model](model).
+//! The computations of `corelane`: the [capacity model](model).
 
 pub mod model;

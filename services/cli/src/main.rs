@@ -1,10 +1,10 @@
 //! The command `corelane`.
 //!
-//! `corelane capacity` predicts how many requests a replica carries within a latency target, and how
-//! many replicas a load needs. `corelane check` requests a URL until the reply is the expected one.
-//! `corelane new` writes a service, and `corelane up` runs it with the platform on this machine. `corelane dashboard` and
-//! `corelane top` show that, on a page and in the terminal. `corelane image` builds the image. `corelane doctor` checks a
-//! cluster.
+//! `corelane capacity` predicts how many requests a replica serves within a latency target, and how
+//! many replicas a load needs. `corelane check` requests a URL until the response is the expected
+//! one. `corelane new` writes a service, and `corelane up` runs it with the platform on this
+//! machine. `corelane dashboard` and `corelane top` show that instance, on a page and in the
+//! terminal. `corelane image` builds the image. `corelane doctor` checks a cluster.
 
 mod capacity;
 mod check;
@@ -101,7 +101,7 @@ impl Completions {
     }
 }
 
-/// The help of `corelane` itself: clap has no headings for groups of subcommands.
+/// The help of `corelane` itself, because clap has no headings for groups of subcommands.
 fn overview() -> StyledStr {
     let groups = [
         ("Develop a service", Develop::augment_subcommands(clap::Command::new(NAME))),

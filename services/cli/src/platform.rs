@@ -142,7 +142,7 @@ impl Up {
 }
 
 impl Running {
-    /// Runs a command of the platform.
+    /// Runs a command of the local platform.
     pub(crate) fn run(&self, name: &str) -> ExitCode {
         self.place.execute("local", Subject::Instance, |command, root| {
             command.arg(name).arg("--project").arg(root);
@@ -184,8 +184,8 @@ fn option(command: &mut Command, flag: &str, value: &Option<String>) {
 }
 
 impl Place {
-    /// Becomes a tool of the checkout, which gets signals and the terminal. `extend` adds arguments, and knows the
-    /// folder of the project.
+    /// Replaces this process with a tool of the checkout, which then receives signals and the
+    /// terminal. `extend` adds arguments and receives the folder of the project.
     fn execute(
         &self,
         tool: &str,
@@ -223,7 +223,7 @@ impl Place {
             None => checkout::find(project.as_ref())?,
         };
         let mut command = Command::new("python3");
-        // The checkout may be cargo's, which stays as it is.
+        // The checkout may belong to cargo, so nothing may be written to it.
         command.env("PYTHONDONTWRITEBYTECODE", "1").env_remove("CORELANE_HOME");
         command.arg(OsString::from(checkout.join("hack").join(tool)));
         extend(&mut command, &root);

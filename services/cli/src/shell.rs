@@ -1,6 +1,7 @@
-//! Words of a command line that a user may copy.
+//! Quotes words of a command line that a user may copy.
 
-/// A word, quoted for a shell if it needs that. A line break becomes a comma, because the command is one line.
+/// Quotes a word for a shell if necessary. A line break becomes a comma, because the command is one
+/// line.
 pub(crate) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:%=".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

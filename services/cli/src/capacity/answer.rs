@@ -25,12 +25,12 @@ pub(crate) struct Answer {
 #[derive(Debug)]
 pub(crate) struct At {
     pub(crate) replicas: u64,
-    /// Requests per second of each.
+    /// Requests per second per replica.
     pub(crate) rate: f64,
     pub(crate) estimated: Estimated,
-    /// `None` at or above the knee, where the wait grows with the simulated time.
+    /// The simulation; `None` at or above the knee, where the wait grows with the simulated time.
     pub(crate) simulated: Option<Simulated>,
-    /// The share of all requests that the target's time is enough for.
+    /// The share of all requests that are answered within the target's time.
     pub(crate) in_time: Option<f64>,
     pub(crate) met: Option<bool>,
 }
@@ -65,7 +65,7 @@ impl Answer {
         Ok(Answer { model, load, target, spare, growth, plan, autoscaling, at })
     }
 
-    /// Whether the load is carried: by the given replicas, or by any number. Without a target,
+    /// Whether the load is served: by the given replicas, or by any number. Without a target,
     /// whether it is below the knee.
     pub(crate) fn met(&self) -> bool {
         match (&self.at, &self.plan) {
@@ -95,7 +95,7 @@ impl At {
         let estimated = model.estimate(rate);
         let stays = rate < model.knee().rate || estimated.shed > 0.0;
         let simulated = stays.then(|| model.simulate(&question.simulation(), rate));
-        // Above the knee a queue that is not full still grows, so the result depends on the
+        // Above the knee a queue that is not full keeps growing, so the result depends on the
         // simulated time.
         let simulated = simulated.filter(|seen| rate < model.knee().rate || seen.shed > 0.0);
         let met = target.map(|target| simulated.as_ref().is_some_and(|seen| target.is_met(seen)));
@@ -104,14 +104,14 @@ impl At {
         At { replicas, rate, estimated, simulated, in_time, met }
     }
 
-    /// The time within which a share of the requests of a kind, or of all, is answered; infinite
-    /// from the knee on.
+    /// The time within which a share of the requests of a kind, or of all requests, is answered;
+    /// infinite from the knee on.
     pub(crate) fn quantile(&self, kind: Option<usize>, share: f64) -> f64 {
         self.simulated.as_ref().map_or(f64::INFINITY, |seen| seen.quantile(kind, share))
     }
 }
 
-/// The JSON of an answer. Times are in seconds, rates per second. Infinite values are null.
+/// The answer as a JSON document. Times are in seconds, rates per second. Infinite values are null.
 #[derive(Serialize)]
 struct Document<'a> {
     knee_rps: f64,

@@ -6,8 +6,8 @@ use super::answer::Answer;
 use super::text::whole;
 use crate::shell::quoted;
 
-/// Writes the values, or the reason why there are none. They follow the replicas that `service`
-/// requires, or else the busy share.
+/// Writes the values, or returns the reason why there are none. They scale on the number of
+/// replicas that `service` requires, or else on the busy share.
 pub(crate) fn render(
     answer: &Answer,
     service: Option<&str>,
@@ -80,7 +80,7 @@ fn share(busy: f64) -> String {
     )
 }
 
-/// An average of 1: as many replicas as are required.
+/// Scales on an average of 1, which means as many replicas as are required.
 fn required(service: &str) -> String {
     let service = serde_json::Value::from(service);
     format!(

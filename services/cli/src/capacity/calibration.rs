@@ -8,10 +8,11 @@ use super::arguments::{Question, Settings};
 use super::source::{self, Source};
 use crate::exposition::{Exposition, Series};
 
-/// Shorter waits are ignored: they are the time between two readings of the clock.
+/// Shorter waits are ignored, because they are the time between two clock reads.
 const NO_WAIT: f64 = 1e-6;
 
-/// Start times of one process differ by less, in seconds: the kernel counts them from boot.
+/// Start times of one process differ by less than this, in seconds: the kernel counts them from
+/// boot.
 const SAME_START: f64 = 2.0;
 
 /// Counters that are read at both ends of the window.
@@ -29,7 +30,7 @@ const COUNTERS: [&str; 8] = [
 /// CPU time of slow lanes; absent without them.
 const SLOW_CPU: &str = "corelane_slow_cpu_seconds_total";
 
-/// A lane that slept less often than this share of its requests was always busy.
+/// A lane that slept less often than this share of its number of requests was always busy.
 const SELDOM: f64 = 0.05;
 
 /// The mix and the replica of a question.
@@ -57,7 +58,7 @@ pub(crate) fn model(question: &Question) -> Result<Model, Failure> {
 }
 
 impl Settings {
-    /// Applies the given settings to a replica.
+    /// Overrides a replica's settings with the given settings.
     fn over(&self, mut replica: Replica, placement: Option<Placement>) -> Replica {
         let set = |to: &mut usize, from: Option<u64>| *to = from.map_or(*to, |n| n as usize);
         set(&mut replica.lanes, self.lanes);
@@ -72,7 +73,7 @@ impl Settings {
             replica.sharing = sharing(placement);
         }
         if self.keep_alive {
-            // A connection stays on its lane, even if others are idle.
+            // A connection stays on its lane, even if other lanes are idle.
             replica.sharing = Sharing::Apart;
         }
         replica
@@ -87,7 +88,7 @@ fn sharing(placement: Placement) -> Sharing {
 }
 
 /// The kinds of a mix, with the replica's measured times where the mix gives none. Without a mix,
-/// all kinds that it has measured.
+/// all kinds that the replica has measured.
 fn learnt_mix(
     mix: Option<&Mix>,
     learnt: Vec<(Kind, f64)>,
@@ -120,7 +121,8 @@ fn learnt_mix(
     Mix::new(kinds).map_err(usage)
 }
 
-/// The metrics of a replica at both ends of a window; empty at the replica's start.
+/// The metrics of a replica at both ends of a window. The first are empty if the window begins at
+/// the replica's start.
 #[derive(Debug)]
 struct Told {
     before: Exposition,
@@ -128,7 +130,8 @@ struct Told {
 }
 
 impl Told {
-    /// Checks that both are readings of one replica in this order: a counter that fell was reset.
+    /// Checks that both are readings of one replica in this order: a counter that decreased was
+    /// reset.
     fn check(&self, source: &Source) -> Result<(), Failure> {
         let refuse = |words: &str| Err(Failure::NoAnswer(format!("--from {source}: {words}")));
         if self.now.series("corelane_lane_info").is_empty() {
@@ -159,7 +162,7 @@ impl Told {
         sum(&self.now) - sum(&self.before)
     }
 
-    /// Each requested kind, and how often.
+    /// Each requested kind, and its number of requests.
     fn kinds(&self) -> Vec<(Kind, f64)> {
         let observations = "corelane_load_table_observations_total";
         let rows = self.now.series(observations).iter().filter_map(|row| {
@@ -189,7 +192,7 @@ impl Told {
         rows.collect()
     }
 
-    /// Whether the kind of a row runs on the slow lane, on most lanes.
+    /// Whether the kind in a row runs on the slow lane, on most lanes.
     fn on_slow_lanes(&self, row: &Series) -> bool {
         let slow = self.now.series("corelane_load_table_slow").iter();
         let same = |each: &&Series| {
@@ -198,7 +201,8 @@ impl Told {
         slow.filter(same).any(|each| each.value >= 0.5)
     }
 
-    /// Its settings, and the cost per request outside handlers over this number of requests.
+    /// The replica's settings, and the cost per request outside handlers for this number of
+    /// requests.
     fn replica(&self, requests: f64) -> Replica {
         let usual = Replica::default();
         let setting = |name: &str| self.now.sum(name).map(|value| value as usize);
@@ -206,13 +210,13 @@ impl Told {
         let placement = config.and_then(|info| info.label("placement").parse().ok());
         let total = |name: &str| self.grown(name, |_| true);
         let lane_time = total("corelane_load_table_lane_time_seconds_total");
-        // Not the busy time, which excludes sleeping and waking up, and grows while a lane is
-        // preempted.
+        // The busy time is not used, because it excludes sleeping and waking up, and grows while a
+        // lane is preempted.
         let taken = total("corelane_lane_cpu_seconds_total") + total(SLOW_CPU);
         let besides = (taken - lane_time).max(0.0) / requests.max(1.0);
         let sleeps = total("corelane_lane_sleeps_total");
         // The cost per request on a busy lane is measurable only if the lane rarely slept.
-        // Otherwise it cannot be separated from waking up, and the default is used.
+        // Otherwise it cannot be separated from the cost of waking up, and the default is used.
         let awake = sleeps < SELDOM * requests;
         let outside = if awake { besides } else { besides.min(usual.outside) };
         let wake =

@@ -1,5 +1,5 @@
-//! `corelane capacity`: how many requests a replica carries within a quantile, and how many replicas a
-//! load needs, from a described mix or from what a running replica has measured.
+//! `corelane capacity`: predicts how many requests a replica serves within a latency target, and
+//! how many replicas a load needs, from a described mix or from a running replica's measurements.
 
 mod answer;
 mod arguments;
@@ -31,7 +31,7 @@ pub(crate) fn run(question: &Question) -> ExitCode {
     }
 }
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Debug)]
 enum Failure {
     /// A flag has a value that is not allowed.

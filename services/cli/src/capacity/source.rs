@@ -19,7 +19,7 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// Parses a URL or a file name. The error says what is allowed.
+    /// Parses a URL or a file name. The error describes what is allowed.
     pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
         if text.contains("://") {
             let url = text.parse().ok();
@@ -42,7 +42,7 @@ impl Source {
     }
 }
 
-/// The metrics of an admin port.
+/// Reads the metrics of an admin port.
 async fn scrape(url: &Url) -> Result<String, Why> {
     let reply = get(url, "/metrics").await?;
     match reply.status() {
@@ -60,7 +60,7 @@ impl fmt::Display for Source {
     }
 }
 
-/// Why a source could not be read.
+/// The reason why a source could not be read.
 #[derive(Debug, thiserror::Error)]
 #[error("--from {from}: {why}")]
 pub(crate) struct SourceError {

@@ -67,7 +67,7 @@ pub(crate) fn growth(text: &str) -> Result<f64, &'static str> {
     Ok(bounded(text.strip_suffix('%').ok_or(allowed)?, 0.0, 1000.0, allowed)? / 100.0)
 }
 
-/// Three digits and a unit.
+/// Formats a time with three digits and a unit.
 pub(crate) fn time(seconds: f64) -> String {
     let (value, unit) = match seconds {
         s if !s.is_finite() => return "endless".to_owned(),
@@ -78,13 +78,13 @@ pub(crate) fn time(seconds: f64) -> String {
     format!("{} {unit}", digits(value))
 }
 
-/// Three digits.
+/// Formats three digits.
 pub(crate) fn digits(value: f64) -> String {
     let decimals = if value >= 100.0 { 0 } else { usize::from(value < 10.0) + 1 };
     format!("{value:.decimals$}")
 }
 
-/// A whole number with commas; below 100, three digits at most.
+/// Formats a whole number with commas; below 100, with at most three digits.
 pub(crate) fn whole(value: f64) -> String {
     if value < 99.5 {
         let rounded = format!("{value:.2e}").parse::<f64>();

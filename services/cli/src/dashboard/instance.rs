@@ -14,13 +14,15 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-/// Time limit of a request to a part. One that is stuck must not keep the page from showing the others.
+/// Time limit of a request to a part. A part that hangs must not keep the page from showing the
+/// other parts.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// The group of the replicas in supervisord.
+/// The replicas' group in supervisord.
 const GROUP: &str = "corelane";
 
-/// The parts and their ports on the loopback address; what `hack/local` writes when they are ready.
+/// The parts and their ports on the loopback address. `hack/local` writes this file when they are
+/// ready.
 #[derive(Debug, Deserialize)]
 pub(super) struct Topology {
     pub(super) gateway_port: u16,
@@ -45,7 +47,7 @@ pub(super) struct Service {
 }
 
 impl Service {
-    /// Whether its admin ports have the pages of Corelane.
+    /// Whether the admin ports serve Corelane's pages.
     pub(super) fn chassis(&self) -> bool {
         self.runtime == "corelane"
     }
@@ -69,7 +71,7 @@ impl Instance {
         absolute.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    /// What is up. There is nothing while it starts.
+    /// The running parts. There are none while the instance starts.
     pub(super) fn topology(&self) -> Result<Topology, String> {
         let file = self.folder.join("topology.json");
         let text = std::fs::read(&file).map_err(|_| {
@@ -78,8 +80,8 @@ impl Instance {
         serde_json::from_slice(&text).map_err(|error| format!("{}: {error}", file.display()))
     }
 
-    /// Sends a signal to a replica. supervisord sends it to its own child, so that no other process can get it, and
-    /// then starts the replica again.
+    /// Sends a signal to a replica. supervisord sends it to its own child, so that no other process
+    /// can receive it, and then starts the replica again.
     pub(super) async fn signal(&self, replica: &str, signal: &str) -> Result<(), String> {
         let body = format!(
             "<?xml version=\"1.0\"?><methodCall><methodName>supervisor.signalProcess</methodName><params>\
@@ -95,7 +97,7 @@ impl Instance {
         }
     }
 
-    /// A call by XML-RPC over HTTP/1.0, which ends with the connection.
+    /// Makes an XML-RPC call over HTTP/1.0, which ends with the connection.
     async fn ask(&self, body: &str) -> std::io::Result<String> {
         let mut stream = UnixStream::connect(&self.supervisor).await?;
         let head = format!(
@@ -109,7 +111,7 @@ impl Instance {
     }
 }
 
-/// One request to a port of the loopback address.
+/// Sends one request to a port on the loopback address.
 pub(super) async fn call(
     port: u16,
     method: Method,
@@ -125,7 +127,7 @@ pub(super) async fn call(
     reply.map_err(|error| error.to_string())
 }
 
-/// The JSON of a reply with status 200.
+/// The JSON of a response with status 200.
 pub(super) async fn json(port: u16, path: &str) -> Option<serde_json::Value> {
     let reply = call(port, Method::GET, path, String::new()).await.ok()?;
     let read = || serde_json::from_slice(reply.body()).ok();

@@ -1,4 +1,5 @@
-//! The load of the page: a fixed rate of GETs through the gateway, bounded in time and number.
+//! The load that the page starts: a fixed rate of GETs through the gateway, limited in time and
+//! number.
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -15,19 +16,21 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 
-/// Requests per second of all clients together: little enough for a build without optimisation on a shared CPU.
+/// Requests per second of all clients together. The rate is low enough for an unoptimised build on
+/// a shared CPU.
 const RATE: u32 = 200;
 
-/// How long a load lasts.
+/// Duration of a load.
 const LASTS: Duration = Duration::from_secs(60);
 
-/// Connections. Replies may take up to `CLIENTS / RATE` before the rate falls.
+/// Number of connections. Responses may take up to `CLIENTS / RATE` before the rate falls.
 const CLIENTS: u32 = 64;
 
-/// Time limit of a request: that of the gateway, which replies itself when a replica is silent for longer.
+/// Time limit of a request. The gateway has the same limit and responds itself when a replica is
+/// silent for longer.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The replies that the quantiles are of.
+/// Age of the responses from which the quantiles are computed.
 const RECENT: Duration = Duration::from_secs(2);
 
 /// The one load of the page, and the result of the last one.
@@ -39,13 +42,13 @@ pub(super) struct Load {
 
 #[derive(Debug, Default)]
 struct Run {
-    /// Increases with each start; clients of an earlier one end.
+    /// Increases with each start. Clients of an earlier load then end.
     number: u64,
-    /// `None` when no load runs.
+    /// The end of the running load; `None` when no load runs.
     ends: Option<Instant>,
     sent: u32,
     failed: u32,
-    /// Replies, and requests without one.
+    /// Number of responses, and of requests without a response.
     ended: u32,
     failure: Option<String>,
     recent: VecDeque<(Instant, Duration)>,
@@ -74,12 +77,12 @@ impl Load {
         }
     }
 
-    /// Ends the load, if one runs. Replies that are under way still count.
+    /// Ends the load, if one runs. Responses in transit still count.
     pub(super) fn stop(&self) {
         self.run().ends = None;
     }
 
-    /// What clients saw since the load began.
+    /// What the clients have seen since the load began.
     pub(super) fn view(&self) -> Value {
         let now = Instant::now();
         let mut run = self.run();
@@ -150,7 +153,7 @@ struct Client {
 type Connection = SendRequest<Empty<Bytes>>;
 
 impl Client {
-    /// Sends a request each time one is due.
+    /// Sends a request each time that one is due.
     async fn run(self, first: Instant) {
         let mut due = interval_at(first, Duration::from_secs(1) * CLIENTS / RATE);
         due.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -169,7 +172,8 @@ impl Client {
         }
     }
 
-    /// A request and its whole reply, on the kept connection if the gateway has not closed it.
+    /// Sends a request and reads the whole response, on the kept connection if the gateway has not
+    /// closed it.
     async fn ask(
         &self,
         kept: &mut Option<Connection>,
@@ -196,7 +200,7 @@ async fn connect(
 ) -> Result<Connection, Box<dyn std::error::Error + Send + Sync>> {
     let stream = TcpStream::connect(gateway).await?;
     let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    // The request also reports its errors.
+    // The request itself also reports the connection's errors.
     tokio::spawn(connection);
     Ok(sender)
 }

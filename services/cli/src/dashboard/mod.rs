@@ -1,4 +1,5 @@
-//! `corelane dashboard`: a page over an instance of the local platform, with buttons that break its parts.
+//! `corelane dashboard`: serves a page that shows an instance of the local platform, with buttons
+//! that break its parts.
 
 mod instance;
 mod load;
@@ -42,7 +43,8 @@ pub(crate) struct Dashboard {
     paths: Vec<String>,
 }
 
-/// Readers of the page may kill replicas, so they must be on this machine.
+/// Parses the loopback address. Readers of the page may kill replicas, so they must be on this
+/// machine.
 fn loopback(text: &str) -> Result<SocketAddr, &'static str> {
     let address = text.parse().ok().filter(|address: &SocketAddr| address.ip().is_loopback());
     address.ok_or("a loopback address and a port, such as 127.0.0.1:8070")

@@ -1,7 +1,7 @@
 //! Serves the page.
 //!
-//! Pages of other origins neither read it nor use its buttons. It answers only hosts that name the loopback address, and
-//! actions need a token that only the page has.
+//! Pages of other origins can neither read this page nor use its buttons. The server responds only
+//! to hosts that name the loopback address, and actions need a token that only the page has.
 
 use std::convert::Infallible;
 use std::fs::File;
@@ -27,10 +27,11 @@ const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
-/// Where the page has the token.
+/// The placeholder for the token in the page.
 const PLACE: &str = "{{token}}";
 
-/// The request header of an action. Scripts of other origins would have to ask before they send it.
+/// The request header of an action. Scripts of other origins would need a preflight request before
+/// they could send it.
 const TOKEN: &str = "corelane-token";
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
@@ -61,7 +62,7 @@ pub(super) async fn serve(
     Ok(serve_requests(listener, answer).await)
 }
 
-/// 128 random bits.
+/// Creates a token of 128 random bits.
 fn token() -> io::Result<String> {
     let mut bytes = [0; 16];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
@@ -134,7 +135,7 @@ impl Dashboard {
 enum Action<'a> {
     Start,
     Stop,
-    /// A replica, and what happens to it.
+    /// A replica, and the action on it.
     Replica(&'a str, &'a str),
 }
 
@@ -149,8 +150,8 @@ fn action(path: &str) -> Option<Action<'_>> {
     known.then_some(Action::Replica(name, deed))
 }
 
-/// Whether the client went to this machine by name. Another name could be one that its owner has resolve to 127.0.0.1
-/// (DNS rebinding), to make this page one of that origin.
+/// Whether the client addressed this machine by a loopback name. The owner of another name could
+/// make it resolve to 127.0.0.1 (DNS rebinding), so that this page would belong to that origin.
 fn names_loopback<B>(request: &Request<B>) -> bool {
     let mut hosts = request.headers().get_all(HOST).iter();
     let host = hosts.next().and_then(|host| host.to_str().ok());

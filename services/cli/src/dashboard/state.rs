@@ -1,4 +1,4 @@
-//! What the page shows, read from the admin ports, from Envoy and from Prometheus.
+//! The data that the page shows, read from the admin ports, from Envoy and from Prometheus.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -12,13 +12,14 @@ use super::load::Load;
 /// Window of rates and quantiles: three scrapes of the local Prometheus.
 const WINDOW: &str = "15s";
 
-/// The same as a number.
+/// The window in seconds.
 const SECONDS: u64 = 15;
 
 /// The row of all requests in the table of routes.
 const ALL: &str = "all requests";
 
-/// The whole state. Counters of the gateway begin with its process; the page computes rates from two states.
+/// Reads the whole state. The gateway's counters start at 0 with its process; the page computes
+/// rates from two states.
 pub(super) async fn read(
     instance: &Instance,
     load: &Load,
@@ -55,7 +56,7 @@ pub(super) async fn read(
     }))
 }
 
-/// The gateway's own counters; without them when it does not reply.
+/// The gateway's state, without counters if it does not respond.
 fn gateway(topology: &Topology, stats: Option<&Value>) -> Value {
     let listed = stats.and_then(|stats| stats["stats"].as_array());
     let value = |name: &str| {
@@ -71,7 +72,7 @@ fn gateway(topology: &Topology, stats: Option<&Value>) -> Value {
     })
 }
 
-/// How the gateway sees each replica, by port.
+/// The gateway's view of each replica, by port.
 fn hosts(clusters: Value) -> BTreeMap<u64, Value> {
     let clusters = clusters["cluster_statuses"].as_array().cloned().unwrap_or_default();
     let server = clusters.into_iter().find(|cluster| cluster["name"] == "server");
@@ -80,9 +81,10 @@ fn hosts(clusters: Value) -> BTreeMap<u64, Value> {
         let port = host["address"]["socket_address"]["port_value"].as_u64()?;
         let stats = host["stats"].as_array()?;
         let total = stats.iter().find(|stat| stat["name"] == "rq_total");
-        // Envoy writes 64-bit numbers as strings, and no value that is 0.
+        // Envoy writes 64-bit numbers as strings, and omits values that are 0.
         let total = total.and_then(|stat| stat["value"].as_str()?.parse::<u64>().ok());
-        // Any other member says why it gets no requests, such as failed_active_health_check.
+        // Any other member shows why the replica receives no requests, such as
+        // failed_active_health_check.
         let health = host["health_status"].as_object()?;
         let healthy = health.len() == 1 && health["eds_health_status"] == "HEALTHY";
         Some((port, json!({"healthy": healthy, "total": total.unwrap_or(0)})))
@@ -90,7 +92,7 @@ fn hosts(clusters: Value) -> BTreeMap<u64, Value> {
     hosts.into_iter().flatten().filter_map(seen).collect()
 }
 
-/// A replica with its lanes, and whether it has faults: their number, or `null` where they are off.
+/// A replica with its lanes, and its number of faults, or `null` if faults are off.
 async fn replica(replica: Replica, chassis: bool) -> Value {
     let port = replica.admin_port;
     let (lanes, faults) = match chassis {
@@ -115,7 +117,8 @@ async fn replica(replica: Replica, chassis: bool) -> Value {
     })
 }
 
-/// Rate and errors in requests per second, quantiles in milliseconds: of the gateway, and of each route of the service.
+/// Rate and errors in requests per second, and quantiles in milliseconds: of the gateway, and of
+/// each route of the service.
 async fn routes(prometheus: u16) -> Vec<Value> {
     let gateway = |name: &str| {
         format!("envoy_http_downstream_rq_{name}{{envoy_http_conn_manager_prefix=\"ingress\"")
@@ -135,7 +138,7 @@ async fn routes(prometheus: u16) -> Vec<Value> {
         format!("1e3 * {}", quantile(0.5, "route, le", &late(duration, "lane, route, le"))),
         format!("1e3 * {}", quantile(0.99, "route, le", &late(duration, "lane, route, le"))),
     ];
-    // At once: each may take its time limit while Prometheus starts.
+    // Queried at the same time, because each query may take its time limit while Prometheus starts.
     let both = all.into_iter().zip(each).map(|(all, each)| {
         (tokio::spawn(query(prometheus, all)), tokio::spawn(query(prometheus, each)))
     });
@@ -172,7 +175,7 @@ fn late(series: &str, labels: &str) -> String {
     )
 }
 
-/// The finite values of a query, by route.
+/// The finite values of a query's result, by route.
 async fn query(prometheus: u16, query: String) -> Vec<(String, f64)> {
     let escaped = query.bytes().map(|byte| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' => char::from(byte).to_string(),
@@ -188,7 +191,7 @@ async fn query(prometheus: u16, query: String) -> Vec<(String, f64)> {
     reply["data"]["result"].as_array().into_iter().flatten().filter_map(value).collect()
 }
 
-/// Delays every route that any replica has served by 100 ms on one of them, or ends that.
+/// Delays every route that any replica has served by 100 ms on one replica, or ends the delay.
 pub(super) async fn delay(topology: &Topology, one: &Replica, on: bool) -> Result<(), String> {
     let (method, body) = match on {
         true => (Method::PUT, faults(&known_routes(topology).await)),

@@ -1,4 +1,4 @@
-//! A cluster, as its API server describes it.
+//! Checks a cluster through its API server.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,22 +12,23 @@ use serde_json::Value;
 use super::machine::{KERNEL, NEW_KERNEL};
 use super::{Check, Subject, at_least};
 
-/// Time limit of a reply.
+/// Time limit of a response.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// Maximum number of kubelets whose configuration is read: those of a large cluster are alike.
+/// Maximum number of kubelets whose configuration is read, because the kubelets of a large cluster
+/// are alike.
 const KUBELETS: usize = 20;
 
 /// Selects everything that the charts install.
 const OURS: &str = "labelSelector=app.kubernetes.io/part-of%3Dcorelane";
 
-/// Groups of custom resources, and what needs each.
+/// Groups of custom resources, and the feature that needs each.
 const GROUPS: [(&str, &str); 2] = [
     ("gateway.networking.k8s.io", "route objects"),
     ("monitoring.coreos.com", "monitoring with the Prometheus operator"),
 ];
 
-/// The checks of a cluster, before an install or after it.
+/// Checks a cluster, before an install or after it.
 pub(super) async fn checks(kubeconfig: Option<&Path>, pre: bool) -> Vec<Check> {
     let client = match kubernetes::client(kubeconfig, SILENCE).await {
         Ok(client) => client,
@@ -60,7 +61,7 @@ pub(super) async fn checks(kubeconfig: Option<&Path>, pre: bool) -> Vec<Check> {
     checks
 }
 
-/// The checks of what is installed.
+/// Checks the installed parts.
 async fn installed(client: &Client) -> Result<Vec<Check>, String> {
     let mut workloads = items(client, &format!("/apis/apps/v1/deployments?{OURS}")).await?;
     workloads.extend(items(client, &format!("/apis/apps/v1/daemonsets?{OURS}")).await?);
@@ -79,7 +80,8 @@ async fn installed(client: &Client) -> Result<Vec<Check>, String> {
     ])
 }
 
-/// Whether a registry replies, with or without authentication (OCI Distribution Specification, end-1).
+/// Checks whether a registry responds, with or without authentication (OCI Distribution
+/// Specification, end-1).
 pub(super) async fn registry(host: &str) -> Check {
     let failed = |error: String| {
         let fix = "check the name, DNS and the proxy of this machine; nodes need the same access";
@@ -185,7 +187,8 @@ fn cpu_manager(policies: &[String]) -> Check {
     }
 }
 
-/// Custom resources are needed only where a feature uses them: a gateway with `--gateway` has route objects.
+/// Checks custom resources, which are needed only if a feature uses them: a gateway with
+/// `--gateway` has route objects.
 fn custom_resources(groups: &Value, workloads: &[Value]) -> Check {
     let known = |group: &str| {
         groups["groups"].as_array().into_iter().flatten().any(|each| each["name"] == group)
@@ -211,7 +214,7 @@ fn containers(object: &Value) -> impl Iterator<Item = &Value> {
     of("/spec/template/spec/initContainers").chain(of("/spec/template/spec/containers"))
 }
 
-/// Whether every image of a pod was pulled: only the node knows.
+/// Checks whether every image of a pod was pulled, which only the node knows.
 fn pulled(pods: &[Value]) -> Check {
     let failed = pods.iter().flat_map(|pod| {
         let lists = ["/status/initContainerStatuses", "/status/containerStatuses"];
@@ -265,8 +268,8 @@ fn node_tuning(workloads: &[Value]) -> Check {
     }
 }
 
-/// Whether charts, our own images in them and this program have one version. An image by digest, or of a service of
-/// your own, has none of ours.
+/// Checks whether the charts, Corelane's images in them and this program have the same version. An
+/// image given by digest, or of your own service, has no Corelane version.
 fn versions(workloads: &[Value], own: &str) -> Check {
     let mut found = BTreeMap::<String, Vec<String>>::new();
     for object in workloads {

@@ -1,19 +1,19 @@
-//! This machine, as a node of a cluster.
+//! Checks this machine as a node of a cluster.
 
 use std::path::Path;
 
 use super::{Check, Subject, at_least};
 
-/// The oldest kernel on which Corelane is known to work: that of RHEL 8.
+/// The oldest kernel on which Corelane is known to work, which is the kernel of RHEL 8.
 pub(super) const KERNEL: (u64, u64) = (4, 18);
 
-/// What an older kernel needs.
+/// The fix for an older kernel.
 pub(super) const NEW_KERNEL: &str = "use a distribution with Linux 4.18 or newer";
 
-/// 10,000 connections, and files, logs and sockets of the process itself.
+/// Enough for 10,000 connections and the process's own files, logs and sockets.
 const OPEN_FILES: u64 = 16_384;
 
-/// The checks of a machine whose root folder this is.
+/// Checks a machine with this root folder.
 pub(super) fn checks(root: &Path) -> Vec<Check> {
     let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap_or_default();
     let cgroups = root.join("sys/fs/cgroup/cgroup.controllers").is_file();
@@ -57,7 +57,7 @@ fn open_files(limits: &str) -> Check {
     }
 }
 
-/// The state file of the kubelet's CPU manager.
+/// Checks the state file of the kubelet's CPU manager.
 fn cpu_manager(state: &str) -> Check {
     let state: serde_json::Value = serde_json::from_str(state).unwrap_or_default();
     match state["policyName"].as_str() {

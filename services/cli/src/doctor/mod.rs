@@ -1,4 +1,4 @@
-//! `corelane doctor`: checks what an install needs, and what is installed.
+//! `corelane doctor`: checks the prerequisites of an install, and the installed parts.
 
 mod cluster;
 mod machine;
@@ -27,7 +27,7 @@ pub(crate) struct Doctor {
     kubeconfig: Option<PathBuf>,
 }
 
-/// What a check is about. Each has a section with its title in docs/doctor.md.
+/// The subject of a check. Each has a section with its title in docs/doctor.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Subject {
     Kernel,
@@ -73,14 +73,14 @@ impl Subject {
     }
 }
 
-/// One check that was made.
+/// The result of one check.
 #[derive(Debug)]
 struct Check {
     subject: Subject,
-    /// What was seen.
+    /// The observed state.
     found: String,
     outcome: Outcome,
-    /// How to change that, in one line; empty if it is well.
+    /// The fix, in one line; empty if there is nothing to fix.
     fix: String,
 }
 
@@ -92,7 +92,7 @@ enum Outcome {
     Failed,
 }
 
-/// All checks together.
+/// The result of all checks together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Healthy = 0,
@@ -100,7 +100,7 @@ enum Verdict {
 }
 
 impl Doctor {
-    /// Makes the checks, and prints each.
+    /// Runs the checks, and prints the result of each.
     pub(crate) fn run(&self) -> ExitCode {
         let checks = match process::block_on(self.checks(), true) {
             Ok(checks) => checks,
@@ -129,7 +129,7 @@ impl Doctor {
         checks
     }
 
-    /// As kubectl finds it. `None` in a pod.
+    /// The kubeconfig, found in the same way as by kubectl. `None` in a pod.
     fn kubeconfig(&self) -> Option<PathBuf> {
         let listed = std::env::var_os("KUBECONFIG").unwrap_or_default();
         let listed = std::env::split_paths(&listed).find(|path| !path.as_os_str().is_empty());
@@ -138,7 +138,7 @@ impl Doctor {
     }
 }
 
-/// A line for each check, a second one with the fix where it is needed, and the sum.
+/// A line for each check, a second line with the fix if one is needed, and the total.
 fn report(checks: &[Check]) -> (String, Verdict) {
     let count = |outcome| checks.iter().filter(|check| check.outcome == outcome).count();
     let (failed, warnings) = (count(Outcome::Failed), count(Outcome::Warning));

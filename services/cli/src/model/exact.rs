@@ -1,13 +1,13 @@
 //! The distribution of the wait for one lane that serves in the order of arrival.
 //!
-//! By the series of Pollaczek and Khinchine the wait is a sum of residual service times, whose
-//! number is geometric with the load as its ratio. On a grid, the recursion of H. H. Panjer
-//! computes such a sum exactly ("Recursive evaluation of a family of compound distributions", ASTIN
-//! Bulletin 12, 1981).
+//! By the series of Pollaczek and Khinchine the wait is a sum of residual service times. Their
+//! number is geometrically distributed, with the load as its ratio. On a grid, the recursion of H.
+//! H. Panjer computes such a sum exactly ("Recursive evaluation of a family of compound
+//! distributions", ASTIN Bulletin 12, 1981).
 
 use super::Time;
 
-/// Points of the grid. The cost of the recursion is its square.
+/// Number of grid points. The cost of the recursion is the square of this number.
 const POINTS: usize = 4096;
 
 /// Maximum probability beyond the grid for an exponential tail.
@@ -17,12 +17,13 @@ const BEYOND: f64 = 1e-6;
 #[derive(Clone, Debug)]
 pub struct Waiting {
     step: f64,
-    /// The probability of a wait of that many steps.
+    /// The probability of a wait of each number of steps.
     probabilities: Vec<f64>,
 }
 
 impl Waiting {
-    /// For requests at this rate, with the share of each kind; `None` for a load of 1 or more.
+    /// Computes the wait for requests at this rate, with the share of each kind; `None` for a load
+    /// of 1 or more.
     ///
     /// ```
     /// use corelane_cli::model::{Time, Waiting};
@@ -42,7 +43,7 @@ impl Waiting {
             return None;
         }
         // L. Takács, "A single-server queue with Poisson input", Operations Research 10, 1962. The
-        // longer of both: heavy traffic, and one long request.
+        // longer of two lengths is used: for heavy traffic, and for one long request.
         let wait = rate * second / (2.0 * (1.0 - busy));
         let spread = (2.0 * wait * wait + rate * third / (3.0 * (1.0 - busy))).sqrt();
         let step = spread * -BEYOND.ln() / POINTS as f64;

@@ -25,7 +25,7 @@ impl Time {
         }
     }
 
-    /// `t` in units of the scale, within the domain of the gamma function.
+    /// Returns `t` in units of the scale, within the domain of the gamma function.
     fn scaled(self, t: f64) -> f64 {
         (t / self.scale()).clamp(f64::MIN_POSITIVE, f64::MAX)
     }

@@ -11,9 +11,9 @@ pub(super) struct Job {
     /// Its index in the mix.
     pub(super) kind: usize,
     pub(super) counted: bool,
-    /// When it arrives.
+    /// The time of its arrival.
     pub(super) at: f64,
-    /// Its lane time, and how long it waits without the lane.
+    /// Its lane time, and the time for which it waits without the lane.
     pub(super) lane: f64,
     pub(super) wait: f64,
     /// Its lane time according to the load table.
@@ -22,7 +22,7 @@ pub(super) struct Job {
     pub(super) slow: bool,
 }
 
-/// A time and a sequence number: the order of the heaps.
+/// A time and a sequence number, by which the heaps are ordered.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Order(f64, u64);
 
@@ -61,7 +61,7 @@ impl Heap {
         self.count += 1;
     }
 
-    /// When the first is due.
+    /// The time at which the first job is due.
     pub(super) fn first(&self) -> Option<f64> {
         self.orders.peek().map(|Reverse((order, _))| order.0)
     }
@@ -73,7 +73,7 @@ impl Heap {
     }
 }
 
-/// Seconds in nanoseconds.
+/// Converts seconds to nanoseconds.
 pub(super) fn nanos(seconds: f64) -> u64 {
     (seconds * 1e9).round() as u64
 }

@@ -1,9 +1,9 @@
 //! A lane in the simulation: its event loop in simulated time, around the queue of a real lane.
 //!
-//! The event loop polls its sockets and takes what has arrived. It reads each request, which starts or
-//! waits for its turn. When everything that arrived is read, one waiting request has its turn, and the
-//! loop polls again. It sleeps when there is nothing to do. Requests of slow kinds go to the slow lane,
-//! which answers by the lane.
+//! The event loop polls its sockets and accepts the requests that have arrived. It reads each
+//! request, which starts or waits for its turn. When all requests that arrived are read, one
+//! waiting request has its turn, and the loop polls again. It sleeps when there is nothing to do.
+//! Requests of slow kinds go to the slow lane, which responds through the lane.
 
 use std::collections::VecDeque;
 
@@ -19,7 +19,7 @@ enum Task {
     Read(Job),
     /// Continue a handler whose wait has ended.
     Resume(Job),
-    /// Write the reply of the slow lane.
+    /// Write the response of the slow lane.
     Answer(Job),
 }
 
@@ -31,18 +31,18 @@ pub(super) struct LaneModel {
     wake: f64,
     /// The simulated time.
     now: f64,
-    /// Time that it has slept.
+    /// Time for which the lane has slept.
     pub(super) asleep: f64,
-    /// Work that has arrived and is not done.
+    /// Work that has arrived and is not done yet.
     backlog: f64,
-    /// Requests that have arrived and were not read.
+    /// Requests that have arrived but have not been read.
     sockets: VecDeque<Job>,
     ready: VecDeque<Task>,
     /// Handlers that wait without the lane.
     away: Heap,
     turns: Turns<Job>,
     slow: SlowModel,
-    /// A request had its turn: the sockets are polled next.
+    /// Whether a request had its turn, so that the sockets are polled next.
     to_look: bool,
 }
 
@@ -78,7 +78,7 @@ impl LaneModel {
     }
 
     /// Runs until a time up to which all arrivals are known. Adds requests that end to `finished`,
-    /// with the time of their end, or none if they were shed.
+    /// with the time of their end, or `None` if they were shed.
     pub(super) fn run_until(&mut self, until: f64, finished: &mut Vec<(Job, Option<f64>)>) {
         while self.now < until {
             self.give_way();
@@ -99,7 +99,7 @@ impl LaneModel {
         }
     }
 
-    /// Takes what has arrived by now.
+    /// Accepts the requests that have arrived by now.
     fn look(&mut self) {
         while let Some(job) = self.sockets.front().copied().filter(|job| job.at <= self.now) {
             self.sockets.pop_front();
@@ -110,7 +110,7 @@ impl LaneModel {
         }
     }
 
-    /// Gives the slow lane what it is owed.
+    /// Gives the slow lane the time that it is owed.
     fn give_way(&mut self) {
         let end = self.now + self.slow.owed(self.now);
         while self.now < end && self.slow.is_ready(self.now) {
@@ -118,15 +118,15 @@ impl LaneModel {
         }
     }
 
-    /// The slow lane runs until this time, or the end of a request.
+    /// Runs the slow lane until this time, or until a request ends.
     fn lower(&mut self, until: f64) {
         let (used, ended) = self.slow.run(self.now, until - self.now);
         self.spend(used);
         self.ready.extend(ended.map(Task::Answer));
     }
 
-    /// Sleeps until something arrives, or lets the slow lane run. Returns whether that is before
-    /// `until`.
+    /// Sleeps until a request arrives, or lets the slow lane run. Returns whether the sleep ended
+    /// before `until`.
     fn sleep(&mut self, until: f64) -> bool {
         let socket = self.sockets.front().map(|job| job.at);
         let next = [socket, self.away.first()].into_iter().flatten().min_by(f64::total_cmp);
@@ -182,7 +182,7 @@ impl LaneModel {
         finished.push((job, None));
     }
 
-    /// Starts a handler. One that waits holds the lane for half of its lane time before that.
+    /// Starts a handler. A handler that waits first holds the lane for half of its lane time.
     fn start(&mut self, job: Job, finished: &mut Vec<(Job, Option<f64>)>) {
         self.turns.begin();
         if job.wait > 0.0 {
@@ -193,7 +193,7 @@ impl LaneModel {
         }
     }
 
-    /// Ends a handler that needs the lane for another `rest`, and writes its reply.
+    /// Ends a handler that needs the lane for another `rest`, and writes its response.
     fn end(&mut self, job: Job, rest: f64, finished: &mut Vec<(Job, Option<f64>)>) {
         self.spend(rest);
         self.turns.end();

@@ -17,10 +17,10 @@ pub struct Kind {
     pub share: f64,
     /// Time for which the handler holds the lane.
     pub lane: Time,
-    /// Time for which the handler waits for something else, such as a database, holding its slot but
-    /// not the lane.
+    /// Time for which the handler waits for something else, such as a database. It holds its slot
+    /// but not the lane.
     pub wait: Time,
-    /// Whether it runs on the slow lane, where the requests of the lane interrupt it.
+    /// Whether the kind runs on the slow lane, where the requests of the lane interrupt it.
     pub slow: bool,
 }
 
@@ -34,9 +34,10 @@ impl Kind {
 /// Kinds whose shares add up to 1.
 ///
 /// The text form is a comma-separated list of kinds,
-/// `KIND=SHARE%[:MEAN[:DEVIATION]][+WAIT[:DEVIATION]][@slow]`. `MEAN` is how long the handler holds its
-/// lane, `WAIT` how long it waits without the lane; without a standard deviation a time is fixed. Times
-/// that are not given are 0. Durations have units. `@slow` is a kind that runs on the slow lane.
+/// `KIND=SHARE%[:MEAN[:DEVIATION]][+WAIT[:DEVIATION]][@slow]`. `MEAN` is how long the handler holds
+/// its lane, and `WAIT` is how long it waits without the lane. Without a standard deviation a time
+/// is fixed. Omitted times are 0. Durations have units. `@slow` marks a kind that runs on the slow
+/// lane.
 ///
 /// ```
 /// use corelane_cli::model::Mix;
@@ -53,8 +54,8 @@ pub struct Mix {
 }
 
 impl Mix {
-    /// Kinds with different names, whose shares add up to 1 within a thousandth: thirds may be
-    /// written as 33.3%.
+    /// Creates a mix from kinds with different names, whose shares add up to 1 within a thousandth:
+    /// thirds may be written as 33.3%.
     pub fn new(mut kinds: Vec<Kind>) -> Result<Mix, CapacityError> {
         if kinds.is_empty() || kinds.len() > KINDS {
             return Err(CapacityError::Kinds(kinds.len()));
@@ -129,7 +130,7 @@ fn time(text: &str) -> Option<Time> {
 /// Units of a duration in nanoseconds.
 const UNITS: [(&str, f64); 5] = [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9)];
 
-/// Maximum duration: no request is served after an hour.
+/// Maximum duration, because no request is served after an hour.
 const LONGEST: Duration = Duration::from_secs(3600);
 
 /// Parses a decimal number with a unit (ns, us, ms, s).

@@ -50,7 +50,7 @@ pub use replica::{Replica, Sharing};
 pub use simulation::{Simulated, Simulation};
 pub use time::Time;
 
-/// Maximum kinds of a mix: as many as the load table has.
+/// Maximum number of kinds in a mix: as many as the load table has.
 const KINDS: usize = 650;
 
 /// The text form of one kind.
@@ -59,7 +59,7 @@ const FORM: &str = "KIND=SHARE%[:MEAN[:DEVIATION]][+WAIT[:DEVIATION]][@slow], su
                                have a unit (ns, us, ms, s) and are at most 3600s, deviations at \
                                most 1000000 times the mean";
 
-/// An invalid input. Each error gives the value and what is allowed.
+/// An invalid input. Each error contains the value and what is allowed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CapacityError {
@@ -69,9 +69,9 @@ pub enum CapacityError {
          at most 1000000 means"
     )]
     Time {
-        /// In seconds.
+        /// The mean in seconds.
         mean: f64,
-        /// In seconds.
+        /// The deviation in seconds.
         deviation: f64,
     },
     /// A mix has no kinds, or too many.
@@ -80,7 +80,7 @@ pub enum CapacityError {
     /// Two kinds of a mix have the same name.
     #[error("{0:?}: a kind may occur only once in a mix")]
     Twice(String),
-    /// A part of a mix's text does not have the right form.
+    /// A part of a mix's text has the wrong form.
     #[error("{0:?}: expected {form}", form = FORM)]
     Form(String),
     /// A share is 0, or the shares do not add up to 1.
@@ -99,7 +99,7 @@ pub enum CapacityError {
         name: &'static str,
         /// The given value.
         value: f64,
-        /// What is allowed.
+        /// The allowed values.
         allowed: &'static str,
     },
 }

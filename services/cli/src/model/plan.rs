@@ -1,4 +1,4 @@
-//! From a latency target to a load, and to a number of replicas.
+//! Derives a load from a latency target, and a number of replicas.
 
 use super::simulation::{Simulated, Simulation};
 use super::{CapacityError, Model};
@@ -34,7 +34,7 @@ pub struct Autoscaling {
     pub rate: f64,
     /// Minimum replicas: one, and the spare ones.
     pub min: u64,
-    /// Maximum replicas: those for the grown load, and the spare ones.
+    /// Maximum number of replicas: those for the grown load, plus the spare ones.
     pub max: u64,
 }
 
@@ -114,7 +114,7 @@ impl Model {
 
 impl Plan {
     fn of(load: f64, carried: f64, spare: u64) -> Plan {
-        // Loads and rates are not known to a thousandth, so a smaller excess needs no further
+        // Loads and rates are not known to a thousandth, so a smaller excess needs no additional
         // replica.
         let needed = (load / carried - 1e-3).ceil().max(1.0) as u64;
         let needed = (carried > 0.0).then_some(needed);
@@ -141,7 +141,7 @@ mod tests {
         let carried = model().highest(&TARGET, &simulation).expect("a target");
         let exact = 1000.0 + 0.01f64.ln() / 0.02;
         assert!((carried / exact - 1.0).abs() < 0.04, "{carried}, not {exact}");
-        // A millisecond of work within a millisecond, 99 times of 100: never.
+        // A millisecond of work within a millisecond in 99 of 100 cases is impossible.
         let never = Target { within: 1e-3, ..TARGET };
         assert_eq!(model().highest(&never, &simulation), Ok(0.0));
         assert_eq!(Plan::of(100.0, 0.0, 1).replicas, None);

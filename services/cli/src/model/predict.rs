@@ -5,7 +5,7 @@ use super::wait::{cobham, erlang_c, interrupted, lee_longton, shed_share, wake_u
 use super::{CapacityError, Kind, Mix, Replica, Time};
 use corelane::BRIEF;
 
-/// Minimum mean time of a request, in seconds. With less, rates overflow.
+/// Minimum mean time of a request, in seconds. Below it, rates overflow.
 const SHORTEST: f64 = 1e-9;
 
 /// What limits the load of a replica.
@@ -22,7 +22,7 @@ pub enum Bound {
 pub struct Knee {
     /// Requests per second.
     pub rate: f64,
-    /// What limits it.
+    /// The resource that limits it.
     pub bound: Bound,
 }
 
@@ -37,11 +37,11 @@ pub struct Estimated {
     pub waits: Vec<f64>,
     /// The share of requests that are shed because slots and queue are full.
     pub shed: f64,
-    /// By kind: waits outside queues.
+    /// Waits outside queues, by kind.
     besides: f64,
     /// The share of requests that wait, by kind.
     waiting: Vec<f64>,
-    /// With the time from start to end of those that are interrupted.
+    /// The kinds, with the time from start to end for those that are interrupted.
     kinds: Vec<Kind>,
     outside: f64,
 }
@@ -54,8 +54,8 @@ pub struct Model {
 }
 
 impl Model {
-    /// The replica's settings must be in bounds, and a request must take at least a nanosecond on
-    /// average.
+    /// Creates a model. The replica's settings must be in bounds, and a request must take at least
+    /// a nanosecond on average.
     pub fn new(mix: Mix, replica: Replica) -> Result<Model, CapacityError> {
         replica.check()?;
         if mix.mean(|kind| kind.service().mean()) + replica.outside < SHORTEST {
@@ -74,7 +74,7 @@ impl Model {
         &self.replica
     }
 
-    /// Lane time of a request: of its handler and outside it.
+    /// Lane time of a request, in its handler and outside it.
     pub fn lane_time(&self) -> Time {
         self.mixed(|kind| self.of_lane(kind))
     }
@@ -94,7 +94,7 @@ impl Model {
         self.of_lane(&Kind { lane, ..kind.clone() })
     }
 
-    /// The time of a request of any kind, from those of each.
+    /// The time of a request of any kind, from the times of each kind.
     fn mixed(&self, of: impl Fn(&Kind) -> Time) -> Time {
         let mean = self.mix.mean(|kind| of(kind).mean());
         let second = self.mix.mean(|kind| of(kind).second_moment());
@@ -116,9 +116,10 @@ impl Model {
 
     /// Estimates for a load of the replica in requests per second, at least 0.
     ///
-    /// The wait for the lane follows Pollaczek and Khinchine; for lanes that share their work, Lee and
-    /// Longton. Welch's formula adds the wake-up, and cheap kinds go first (Cobham). Kinds of the slow
-    /// lane wait for all others and are interrupted by them (White and Christie). Where slots are the bound, the wait for one of them is Lee and Longton's.
+    /// The wait for the lane follows Pollaczek and Khinchine; for lanes that share their work, Lee
+    /// and Longton. Welch's formula adds the wake-up, and cheap kinds go first (Cobham). Kinds of
+    /// the slow lane wait for all others and are interrupted by them (White and Christie). If slots
+    /// are the bound, the wait for a slot follows Lee and Longton.
     pub fn estimate(&self, rate: f64) -> Estimated {
         let rate = rate * self.replica.busiest();
         let servers = self.replica.servers();
@@ -130,7 +131,7 @@ impl Model {
         let is_brief = |kind: &Kind| kind.slow || kind.lane.mean() < BRIEF as f64 / 1e9;
         let brief = |kind: &Kind| if is_brief(kind) { express(kind).mean() } else { 0.0 };
         let brief_busy = rate * self.mix.mean(brief) / servers as f64;
-        // The lane does not wait for its slow lane, which waits for both.
+        // The lane does not wait for its slow lane, but the slow lane waits for both.
         let for_lane = lee_longton(rate, servers, first_time);
         let (first, after) = cobham(for_lane, first_busy, brief_busy);
         let (_, slow) = cobham(lee_longton(rate, servers, lane), lane_busy, first_busy);
@@ -138,7 +139,8 @@ impl Model {
         let slots = servers * self.replica.slots;
         let for_slot = lee_longton(rate, slots, slot);
         let slot_busy = rate * slot.mean() / slots as f64;
-        // A request that waits for a slot also waits for the lane: the longer of both is the queue.
+        // A request that waits for a slot also waits for the lane. The longer of the two waits is
+        // the queue.
         let wait = |kind: &Kind| {
             let queue = match kind.slow {
                 true => slow,
@@ -147,7 +149,7 @@ impl Model {
             };
             queue.max(for_slot)
         };
-        // What interrupts a handler on the slow lane makes it take longer.
+        // Interruptions make a handler on the slow lane take longer.
         let stretched = |kind: &Kind| {
             let time = interrupted(kind.lane, rate / servers as f64, first_time);
             let lane = if kind.slow { time.unwrap_or(kind.lane) } else { kind.lane };
@@ -189,8 +191,8 @@ impl Model {
 const STEPS: u32 = 256;
 
 impl Estimated {
-    /// Mean time from a request's arrival to the end of its reply: of a kind, by its index in the mix,
-    /// or of all.
+    /// Mean time from a request's arrival to the end of its response: for a kind, by its index in
+    /// the mix, or for all.
     pub fn mean(&self, kind: Option<usize>) -> f64 {
         let of = |kind: usize| {
             let Kind { lane, wait, .. } = self.kinds[kind];
@@ -202,8 +204,8 @@ impl Estimated {
         }
     }
 
-    /// The time within which this share of requests is answered, of a kind or of all; infinite for a
-    /// share of 1 or more.
+    /// The time within which this share of requests is answered, for a kind or for all; infinite
+    /// for a share of 1 or more.
     ///
     /// The wait has an exponential tail of its mean (Tijms, *A First Course in Stochastic Models*,
     /// 2003, section 9.2.2), and the service time is gamma distributed. Exact for M/M/1.
@@ -368,13 +370,13 @@ mod tests {
 
     #[test]
     fn a_lane_that_is_always_busy_leaves_its_slow_lane_a_share() {
-        // Cheap requests alone are 1.5 times what the lane can do.
+        // Cheap requests alone are 1.5 times the load that the lane can serve.
         let replica = Replica { queue: 1 << 20, ..BARE };
         let model = model("a=99.9%:100us,b=0.1%:2ms@slow", replica);
         let rate = 15_000.0;
         let seconds = SIMULATION.requests as f64 / rate;
         let seen = model.simulate(&SIMULATION, rate);
-        // The slow ones need 3% of the CPU, which is less than their share.
+        // The slow requests need 3% of the CPU, which is less than their share.
         assert!(seen.quantile(Some(1), 0.99) < 0.1 * seconds, "{}", seen.quantile(Some(1), 0.99));
         let starved = Model::new(model.mix().clone(), Replica { slow_share: 0.0, ..replica });
         let starved = starved.expect("a model").simulate(&SIMULATION, rate);

@@ -8,12 +8,12 @@ pub enum Sharing {
     /// Each connection lives on one lane for all of its requests: k queues of one server each.
     #[default]
     Apart,
-    /// Each request goes to the first free lane: one queue of k servers. This holds where a connection
-    /// carries one request and placement is `least-loaded`.
+    /// Each request goes to the first free lane: one queue of k servers. This applies if each
+    /// connection carries one request and placement is `least-loaded`.
     Together,
 }
 
-/// A replica: its lanes, their limits, and what a request costs outside its handler.
+/// A replica: its lanes, their limits, and the cost of a request outside its handler.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Replica {
     /// Lanes: 1 to 1,024.
@@ -33,9 +33,10 @@ pub struct Replica {
     /// Cost of a sleep and a wake-up of a lane, in seconds. The first request of a busy period pays it,
     /// so its effect fades as the load grows.
     pub wake: f64,
-    /// The least share of a CPU that a slow lane gets while its lane is always busy, from 0 to 0.5.
+    /// The minimum share of a CPU that a slow lane receives while its lane is always busy, from 0
+    /// to 0.5.
     pub slow_share: f64,
-    /// Network time of a request and its reply, in seconds, independent of the load.
+    /// Network time of a request and its response, in seconds, independent of the load.
     pub network: f64,
 }
 
@@ -84,7 +85,7 @@ impl Replica {
         })
     }
 
-    /// Lanes that share a queue.
+    /// Number of lanes that share a queue.
     pub(super) fn servers(&self) -> usize {
         match self.sharing {
             Sharing::Apart => 1,

@@ -6,10 +6,10 @@ use super::lane::LaneModel;
 use super::{Mix, Replica};
 use fastrand::Rng;
 
-/// Parameters of a simulation. The same seed gives the same requests.
+/// Parameters of a simulation. The same seed produces the same requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Simulation {
-    /// Requests that are counted, after a warm-up of a tenth as many.
+    /// Number of requests that are counted, after a warm-up of a tenth as many.
     pub requests: usize,
     /// Seed of the random numbers.
     pub seed: u64,
@@ -24,14 +24,14 @@ impl Default for Simulation {
 /// The result of a simulation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Simulated {
-    /// Times from a request's arrival to the end of its reply, in seconds, by kind of the mix; in
-    /// ascending order.
+    /// Times from a request's arrival to the end of its response, in seconds, by kind of the mix
+    /// and in ascending order.
     pub(super) times: Vec<Vec<f64>>,
-    /// The same of all kinds.
+    /// Times of all kinds together, in ascending order.
     pub(super) all: Vec<f64>,
     /// Share of the requests that were shed.
     pub shed: f64,
-    /// Share of time in which lanes were not asleep, over all lanes.
+    /// Share of time in which lanes were not asleep, across all lanes.
     pub busy: f64,
 }
 
@@ -44,7 +44,8 @@ impl Simulated {
         times.get(((last as f64 * share) as usize).min(last)).copied().unwrap_or(0.0)
     }
 
-    /// The share of all requests that was answered within this many seconds. Shed ones were not.
+    /// The share of all requests that was answered within this many seconds. Shed requests were not
+    /// answered.
     pub fn within(&self, seconds: f64) -> f64 {
         let answered = self.all.partition_point(|time| *time <= seconds) as f64;
         answered / self.all.len().max(1) as f64 * (1.0 - self.shed)
@@ -81,8 +82,8 @@ impl Simulation {
             if number == warm_up {
                 (begun, idle) = (now, asleep(&lanes));
             }
-            // With one queue, to the lane that would finish first, which is equivalent to waiting
-            // for it.
+            // With one queue, the request goes to the lane that would finish first, which is
+            // equivalent to waiting for that lane.
             let least =
                 |a: &&mut LaneModel, b: &&mut LaneModel| a.left(now).total_cmp(&b.left(now));
             let chosen = lanes.iter_mut().min_by(least).expect("a replica has a lane");

@@ -1,12 +1,12 @@
-//! The slow lane in the simulation: it has the CPU while its lane sleeps, and a least share of it
-//! while the lane does not.
+//! The slow lane in the simulation: it has the CPU while its lane sleeps, and a minimum share of it
+//! while the lane does not sleep.
 
 use corelane::Turns;
 
 use super::Replica;
 use super::job::{Heap, Job, next, queue};
 
-/// Interval at which a lane compares what its slow lane got with its share, in seconds.
+/// Interval in seconds at which a lane compares its slow lane's CPU time with its share.
 const WINDOW: f64 = 5e-3;
 
 /// Requests that run at lower priority on the CPU of a lane.
@@ -35,7 +35,7 @@ impl SlowModel {
         }
     }
 
-    /// Whether it takes no further request.
+    /// Whether it accepts no more requests.
     pub(super) fn is_full(&self) -> bool {
         self.turns.is_full()
     }
@@ -53,12 +53,12 @@ impl SlowModel {
         self.current.is_some() || waits || self.due().is_some_and(|due| due <= now)
     }
 
-    /// When the wait of a handler ends.
+    /// The time at which a handler's wait ends.
     pub(super) fn due(&self) -> Option<f64> {
         self.away.first()
     }
 
-    /// CPU time that the lane owes it now, at the end of each window.
+    /// CPU time that the lane owes the slow lane now, at the end of each window.
     pub(super) fn owed(&mut self, now: f64) -> f64 {
         let wall = now - self.since;
         if wall < WINDOW {
@@ -91,8 +91,8 @@ impl SlowModel {
         (used, None)
     }
 
-    /// What runs next, and for how long: a handler whose wait has ended, else the next request. One
-    /// that waits holds the thread for half of its lane time before that.
+    /// What runs next, and for how long: a handler whose wait has ended, else the next request. A
+    /// request whose handler waits first holds the thread for half of its lane time.
     fn next(&mut self, now: f64) -> Option<(Job, f64)> {
         if self.due().is_some_and(|due| due <= now) {
             return self.away.pop().map(|job| (job, job.lane));

@@ -5,12 +5,13 @@ use super::CapacityError;
 /// Below this square of the coefficient of variation a duration counts as fixed: 0.1%.
 const FIXED: f64 = 1e-6;
 
-/// Maximum deviation, in means: a million observations of which one takes all the time have 1,000.
+/// Maximum deviation, in means. A million observations of which one takes all the time have a
+/// deviation of 1,000 means.
 const WIDEST: f64 = 1e6;
 
-/// A random duration in seconds, given by its first two moments. Where the distribution matters, it is
-/// the gamma distribution with these moments. Fixed, Erlang and exponential durations belong to that
-/// family (Tijms, *A First Course in Stochastic Models*, 2003, appendix B).
+/// A random duration in seconds, given by its first two moments. If the distribution matters, it is
+/// the gamma distribution with these moments. Fixed, Erlang and exponential durations belong to
+/// that family (Tijms, *A First Course in Stochastic Models*, 2003, appendix B).
 ///
 /// ```
 /// use corelane_cli::model::Time;
@@ -26,11 +27,11 @@ pub struct Time {
 }
 
 impl Time {
-    /// Always 0.
+    /// A duration that is always 0.
     pub const ZERO: Time = Time { mean: 0.0, deviation: 0.0 };
 
-    /// A duration with this mean and standard deviation in seconds: both at least 0, the deviation at
-    /// most a million means.
+    /// Creates a duration with this mean and standard deviation in seconds. Both must be at least
+    /// 0, and the deviation at most a million means.
     pub fn new(mean: f64, deviation: f64) -> Result<Time, CapacityError> {
         let finite = mean.is_finite() && deviation.is_finite();
         if finite && mean >= 0.0 && deviation >= 0.0 && deviation <= WIDEST * mean {
@@ -40,8 +41,8 @@ impl Time {
         }
     }
 
-    /// From the number of observations, their sum in seconds and the sum of their squares in
-    /// seconds squared.
+    /// Computes a duration from the number of observations, their sum in seconds and the sum of
+    /// their squares in seconds squared.
     pub fn from_sums(count: u64, sum: f64, squares: f64) -> Result<Time, CapacityError> {
         let mean = if count == 0 { 0.0 } else { sum / count as f64 };
         // Rounding can make the variance of equal observations negative.
@@ -49,12 +50,12 @@ impl Time {
         Time::new(mean, variance.sqrt())
     }
 
-    /// A fixed duration.
+    /// Creates a fixed duration.
     pub fn fixed(mean: f64) -> Result<Time, CapacityError> {
         Time::new(mean, 0.0)
     }
 
-    /// Exponentially distributed: its standard deviation is its mean.
+    /// Creates an exponentially distributed duration: its standard deviation is its mean.
     pub fn exponential(mean: f64) -> Result<Time, CapacityError> {
         Time::new(mean, mean)
     }

@@ -20,8 +20,8 @@ pub fn pollaczek_khinchine(rate: f64, mean: f64, second_moment: f64) -> f64 {
     if idle > 0.0 { rate * second_moment / (2.0 * idle) } else { f64::INFINITY }
 }
 
-/// What a server that wakes up for the first request of each busy period adds to the mean wait:
-/// (2D + λ D²) / 2(1 + λ D), for a fixed time D.
+/// The part of the mean wait that waking up adds, if a server wakes up for the first request of
+/// each busy period: (2D + λ D²) / 2(1 + λ D), for a fixed time D.
 ///
 /// P. D. Welch, "On a generalized M/G/1 queuing process in which the first customer of each busy
 /// period receives exceptional service", Operations Research 12, 1964.
@@ -29,8 +29,8 @@ pub fn wake_up(rate: f64, wake: f64) -> f64 {
     (2.0 * wake + rate * wake * wake) / (2.0 * (1.0 + rate * wake))
 }
 
-/// The share of requests that are lost where k servers take an offered load (rate times mean service
-/// time) and none may wait.
+/// The share of requests that are lost if k servers receive an offered load (rate times mean
+/// service time) and no request may wait.
 ///
 /// A. K. Erlang, "Solution of some problems in the theory of probabilities of significance in
 /// automatic telephone exchanges", 1917; by recursion over the servers.
@@ -45,8 +45,8 @@ pub fn erlang_b(servers: usize, load: f64) -> f64 {
     blocked
 }
 
-/// The share of requests that wait where k servers take an offered load and all may wait: 1 from a
-/// load of k.
+/// The share of requests that wait if k servers receive an offered load and all requests may wait:
+/// 1 from a load of k on.
 ///
 /// Erlang, 1917.
 ///
@@ -65,8 +65,8 @@ pub fn erlang_c(servers: usize, load: f64) -> f64 {
     blocked / (1.0 - (1.0 - free) * (1.0 - blocked))
 }
 
-/// Mean wait for k servers with one queue: that of exponential times, by (1 + c²) / 2. It is exact
-/// for one server, and for exponential times.
+/// Mean wait for k servers with one queue: the wait for exponential times, multiplied by (1 + c²) /
+/// 2. It is exact for one server, and for exponential times.
 ///
 /// A. M. Lee and P. A. Longton, "Queueing processes associated with airline passenger check-in",
 /// Operational Research Quarterly 10, 1959.
@@ -79,8 +79,9 @@ pub fn lee_longton(rate: f64, servers: usize, time: Time) -> f64 {
     (1.0 + time.scv()) / 2.0 * erlang_c(servers, load) * time.mean() / free
 }
 
-/// Mean waits of requests that go first, W(1 − ρ) / (1 − σ), and of those that go after them,
-/// W / (1 − σ). W is the mean wait in the order of arrival, σ the part of the load ρ that goes first. No request is interrupted. Both are infinite for a load of 1 or more.
+/// Mean waits of requests that go first, W(1 − ρ) / (1 − σ), and of requests that go after them, W
+/// / (1 − σ). W is the mean wait in the order of arrival, and σ is the part of the load ρ that goes
+/// first. No request is interrupted. Both are infinite for a load of 1 or more.
 ///
 /// A. Cobham, "Priority assignment in waiting line problems", Operations Research 2, 1954.
 pub fn cobham(wait: f64, busy: f64, busy_first: f64) -> (f64, f64) {
@@ -91,9 +92,9 @@ pub fn cobham(wait: f64, busy: f64, busy_first: f64) -> (f64, f64) {
     (wait * (1.0 - busy) / after_first, wait / after_first)
 }
 
-/// The time from the start of a request that others interrupt to its end, S / (1 − σ): its service
-/// time, and those of the requests that go first meanwhile. σ is the load of these. `None` for a load of
-/// 1 or more, with which it is endless.
+/// The time from start to end of a request that other requests interrupt, S / (1 − σ). It includes
+/// its service time, and those of the requests that go first in the meantime. σ is their load.
+/// `None` for a load of 1 or more, with which the time is infinite.
 ///
 /// Its variance is Var\[S\] / (1 − σ)² + λ E\[S₁²\] E\[S\] / (1 − σ)³. H. White and L. S. Christie,
 /// "Queuing with preemptive priorities or with breakdown", Operations Research 6, 1958; L. Kleinrock,
@@ -115,7 +116,8 @@ pub fn interrupted(time: Time, rate: f64, first: Time) -> Option<Time> {
     Time::new(time.mean() / free, (time.deviation().powi(2) / free.powi(2) + others).sqrt()).ok()
 }
 
-/// The share of requests that find all places taken: k servers, a bounded queue, exponential times.
+/// The share of requests that find all places taken, for k servers, a bounded queue and exponential
+/// times.
 ///
 /// Tijms, *A First Course in Stochastic Models*, 2003, section 5.1 (M/M/c/c+N).
 ///
@@ -130,9 +132,9 @@ pub fn shed_share(servers: usize, places: usize, load: f64) -> f64 {
     if load <= 0.0 {
         return 0.0;
     }
-    // Each additional place: p' = r p / (1 + r p), with the load r of a server. So 1 / p grows by a
-    // geometric series, 1 + 1/r + 1/r² + ..., which has a closed form: there may be millions of
-    // places.
+    // Each additional place: p' = r p / (1 + r p), with the load r of a server. Therefore 1 / p
+    // grows by a geometric series, 1 + 1/r + 1/r² + ..., which has a closed form: there may be
+    // millions of places.
     let (each, places) = ((load / servers as f64).ln(), places as f64);
     let series = if each == 0.0 { places } else { (-places * each).exp_m1() / (-each).exp_m1() };
     1.0 / (series + (-places * each).exp() / erlang_b(servers, load))
@@ -183,7 +185,7 @@ mod tests {
             assert!((shed_share(servers, places, load) / counted - 1.0).abs() < 1e-9);
         }
         assert_eq!(shed_share(1, 8, 0.0), 0.0);
-        // The maximum, in constant time.
+        // The maximum is computed in constant time.
         assert_eq!(shed_share(1024, 1 << 31, 900.0), 0.0);
         assert!((erlang_b(1 << 40, 10.0)).abs() < 1e-300);
     }

@@ -60,7 +60,8 @@ impl New {
         let folder = &self.name.folder;
         let failed = |error: io::Error| format!("{}: {error}", folder.display());
         require_free(folder)?;
-        // Complete or not at all: the folder gets its name when everything is in it.
+        // The folder is created completely or not at all: it receives its name when all files are
+        // in it.
         let parent = folder.parent().filter(|path| !path.as_os_str().is_empty());
         let fresh = tempfile::Builder::new()
             .prefix(".corelane-new-")
@@ -74,7 +75,7 @@ impl New {
         }
         format(fresh.path());
         fs::rename(fresh.path(), folder).map_err(failed)?;
-        // It has another name now, so there is nothing to remove.
+        // The folder has a different name now, so there is nothing to remove.
         let _ = fresh.keep();
         Ok(())
     }
@@ -89,7 +90,8 @@ impl New {
     }
 }
 
-/// As the length of the name and its place among the imports demand. Without rustfmt, the code only looks worse.
+/// Formats the code, which depends on the length of the name and its place among the imports.
+/// Without rustfmt, the code only looks worse.
 fn format(folder: &Path) {
     let rust = ["build.rs", "src/lib.rs", "src/main.rs", "tests/service.rs"];
     let files = rust.map(|file| folder.join(file)).into_iter().filter(|file| file.exists());
@@ -98,7 +100,7 @@ fn format(folder: &Path) {
     let _ = rustfmt.stdout(Stdio::null()).stderr(Stdio::null()).status();
 }
 
-/// An empty folder may become the service.
+/// Checks that the folder is free. An empty folder may become the service.
 fn require_free(folder: &Path) -> Result<(), String> {
     let shown = folder.display();
     match fs::read_dir(folder).map(|mut entries| entries.next().is_none()) {
@@ -117,8 +119,8 @@ enum Source {
 }
 
 impl Source {
-    /// The named checkout, otherwise the tag of this version. Without a repository for it, the checkout around the
-    /// working directory.
+    /// Finds the named checkout, otherwise the tag of this version. If there is no repository for
+    /// it, the checkout around the working directory.
     fn find(checkout: Option<&Path>, git: &str) -> Result<Source, String> {
         match checkout {
             Some(path) => checkout::require(path).map(Source::Path),
@@ -145,7 +147,8 @@ impl Source {
     }
 }
 
-/// A basic string of TOML. JSON escapes a subset of what TOML does, in the same way.
+/// Formats a basic TOML string. JSON escapes a subset of the characters that TOML does, in the same
+/// way.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

@@ -8,7 +8,8 @@ const LONGEST: usize = 40;
 const ALLOWED: &str = "up to 40 of a-z, 0-9 and hyphens, a letter first and no hyphen last. Keywords of Rust and \
                        names of dependencies are taken";
 
-/// Names that the crate cannot have: keywords of Rust, its libraries, and dependencies of the templates.
+/// Names that the crate cannot have: Rust keywords, Rust's own libraries, and dependencies of the
+/// templates.
 const TAKEN: &[&str] = &[
     "abstract",
     "alloc",
@@ -83,7 +84,8 @@ const TAKEN: &[&str] = &[
     "tracing",
 ];
 
-/// The folder of a new service, and its name: of a crate, an image and a Helm release, so a DNS label.
+/// The folder and name of a new service. A crate, an image and a Helm release have this name, so it
+/// is a DNS label.
 #[derive(Clone, Debug)]
 pub(super) struct Name {
     pub(super) folder: PathBuf,

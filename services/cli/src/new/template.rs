@@ -69,7 +69,7 @@ impl Template {
         COMMON.iter().chain(own).copied()
     }
 
-    /// The service in the first sentence of the README.
+    /// Describes the service in the first sentence of the README.
     pub(super) fn about(self) -> &'static str {
         match self {
             Template::Rest => "Notes over HTTP",

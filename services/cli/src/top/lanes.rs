@@ -28,7 +28,7 @@ pub(super) struct View {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Replica {
     pub(super) name: String,
-    /// Why it did not reply.
+    /// The reason why the replica did not respond.
     pub(super) error: Option<String>,
     pub(super) phase: String,
     pub(super) lanes: Vec<Lane>,
@@ -42,13 +42,13 @@ pub(super) struct Lane {
     pub(super) index: u64,
     /// The CPU that it is pinned to.
     pub(super) cpu: Option<u64>,
-    /// Share of the time, its slow lane included.
+    /// Busy share of the time, including its slow lane.
     pub(super) busy: f64,
     pub(super) slow: f64,
     pub(super) stalled: bool,
     /// Requests per second.
     pub(super) requests: f64,
-    /// Of the requests of the interval; `None` if there were none.
+    /// The p99 of the requests in the interval; `None` if there were none.
     pub(super) p99: Option<Bound>,
     pub(super) in_flight: u64,
     pub(super) queued: u64,
@@ -57,7 +57,8 @@ pub(super) struct Lane {
     pub(super) expected_ms: f64,
 }
 
-/// Requests that took at most so many seconds, by the bounds of the buckets in ascending order.
+/// Number of requests that took at most this many seconds, by the bounds of the buckets in
+/// ascending order.
 type Histogram = Vec<(f64, f64)>;
 
 fn add(counts: &mut Histogram, bound: f64, count: f64) {
@@ -67,10 +68,10 @@ fn add(counts: &mut Histogram, bound: f64, count: f64) {
     }
 }
 
-/// A quantile, no finer than the buckets of the histogram.
+/// A quantile, only as precise as the buckets of the histogram.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Bound {
-    /// At most so many seconds.
+    /// At most this many seconds.
     AtMost(f64),
     /// More than the largest bound.
     Above(f64),
@@ -143,7 +144,7 @@ impl View {
         lanes
     }
 
-    /// Over all lanes of all replicas.
+    /// The p99 across all lanes of all replicas.
     pub(super) fn p99(&self) -> Option<Bound> {
         let mut all = Histogram::new();
         for &(bound, count) in self.replicas.iter().flat_map(|replica| &replica.latency) {
@@ -153,7 +154,7 @@ impl View {
     }
 }
 
-/// A replica between two readings; without an earlier one, rates are 0.
+/// A replica between two readings. Without an earlier reading, rates are 0.
 pub(super) fn replica(
     name: &str,
     before: Option<&Reading>,
@@ -218,7 +219,7 @@ fn lane(
     }
 }
 
-/// Requests by latency between two readings, cumulated as in the histogram.
+/// Number of requests by latency between two readings, cumulative as in the histogram.
 fn between(before: Option<&Reading>, now: &Reading, of: impl Fn(&str) -> bool) -> Histogram {
     let mut counts = Histogram::new();
     let readings = before.into_iter().map(|before| (before, -1.0)).chain([(now, 1.0)]);
@@ -232,7 +233,7 @@ fn between(before: Option<&Reading>, now: &Reading, of: impl Fn(&str) -> bool) -
     counts
 }
 
-/// The bound below which 99% are.
+/// The bound below which 99% of the requests are.
 fn quantile(counts: &Histogram) -> Option<Bound> {
     let all = counts.last().map(|(_, all)| *all).filter(|&all| all > 0.0)?;
     let (bound, _) = counts.iter().find(|(_, count)| *count >= 0.99 * all)?;
@@ -248,7 +249,7 @@ mod tests {
 
     use super::*;
 
-    /// A replica of one lane, with so many requests within 1 ms and so many in all.
+    /// A replica with one lane, with `fast` requests within 1 ms and `all` requests in total.
     fn reading(at: Instant, uptime: f64, fast: u32, all: u32) -> Reading {
         let view = json!({
             "uptime_seconds": uptime,

@@ -1,4 +1,4 @@
-//! `corelane top`: the lanes of replicas in the terminal, as their admin ports show them.
+//! `corelane top`: shows the lanes of replicas in the terminal, with data from their admin ports.
 
 mod lanes;
 mod screen;
@@ -80,7 +80,7 @@ impl Top {
             return Ok(if none { ExitCode::FAILURE } else { ExitCode::SUCCESS });
         }
         let (sender, views) = mpsc::channel::<View>();
-        // Ends with the process, or when nobody receives.
+        // The thread ends with the process, or when nobody receives.
         std::thread::spawn(move || {
             let read = async { while sender.send(sources.watch(interval).await).is_ok() {} };
             process::block_on(read, true)

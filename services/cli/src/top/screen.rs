@@ -1,4 +1,4 @@
-//! The table on the whole terminal.
+//! Shows the table on the whole terminal.
 
 use std::io::{self, IsTerminal};
 use std::sync::mpsc::Receiver;
@@ -14,22 +14,22 @@ use ratatui::widgets::{Cell, Paragraph, Row, Table};
 use super::lanes::{Lane, Sort, View};
 use super::table::{self, COLUMNS};
 
-/// Time after which keys and readings are looked for again.
+/// Interval between checks for keys and readings.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Columns from which there is room for all.
+/// Number of terminal columns from which there is room for all table columns.
 const WIDE: u16 = 112;
 
-/// What the reader has chosen.
+/// The reader's choices.
 #[derive(Debug, Default)]
 struct Screen {
     view: Option<View>,
     paused: bool,
     sort: Sort,
     filter: String,
-    /// The filter is being typed.
+    /// Whether the filter is being typed.
     typing: bool,
-    /// Lanes above the first one that is shown.
+    /// Number of lanes above the first one that is shown.
     scroll: usize,
 }
 
@@ -55,7 +55,7 @@ pub(super) fn run(views: &Receiver<View>, sort: Sort) -> io::Result<()> {
 }
 
 impl Screen {
-    /// Waits until something has changed. False: the reader quits.
+    /// Waits until something has changed. Returns false if the reader quits.
     fn wait(&mut self, views: &Receiver<View>) -> io::Result<bool> {
         loop {
             if event::poll(TICK)? {
@@ -165,7 +165,7 @@ impl Screen {
     }
 }
 
-/// A colour, unless the reader wants none (no-color.org).
+/// A colour, unless the reader has disabled colours (no-color.org).
 fn paint(color: Color) -> Style {
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     if plain { Style::new() } else { Style::new().fg(color) }
@@ -264,7 +264,7 @@ mod tests {
         assert!(lines[4].contains("[|||") && lines[4].contains("+++") && lines[4].contains("50%]"));
         assert!(lines[23].starts_with("q quit"), "{lines:#?}");
         assert!(drawn(&mut screen(2), 160, 24)[3].contains("PARKED"));
-        // Too small for anything, but no reason to end.
+        // The terminal is too small for anything, but that is no reason to end.
         drawn(&mut screen(2), 10, 3);
     }
 

@@ -15,7 +15,7 @@ use crate::checkout;
 use crate::exposition::Exposition;
 use crate::get::get;
 
-/// A replica.
+/// A replica to read.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     name: String,
@@ -23,7 +23,7 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// A replica that has no other name than its address.
+    /// Creates a replica that has no name other than its address.
     pub(super) fn of(admin: Url) -> Target {
         let name = format!("{}:{}", admin.host(), admin.port());
         Target { name, admin }
@@ -46,7 +46,7 @@ async fn text(admin: &Url, path: &str) -> Result<String, String> {
     }
 }
 
-/// What `hack/local` writes when an instance is up.
+/// The file that `hack/local` writes when an instance is up.
 #[derive(Deserialize)]
 struct Topology {
     replicas: Vec<Replica>,
@@ -91,7 +91,8 @@ impl Sources {
         Sources(targets.into_iter().map(|target| (target, None)).collect())
     }
 
-    /// Reads all replicas after a pause; what they did since the reading before. The first time reads twice.
+    /// Reads all replicas after a pause, and returns what they did since the previous reading. The
+    /// first call reads twice.
     pub(super) async fn watch(&mut self, pause: Duration) -> View {
         if self.0.iter().all(|(_, before)| before.is_none()) {
             for (index, reading) in self.read().await {
@@ -108,7 +109,7 @@ impl Sources {
         View { replicas }
     }
 
-    /// In their order.
+    /// Reads all replicas, in their order.
     async fn read(&self) -> Vec<(usize, Result<Reading, String>)> {
         let mut tasks = JoinSet::new();
         for (index, (target, _)) in self.0.iter().enumerate() {

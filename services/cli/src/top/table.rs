@@ -4,11 +4,11 @@ use std::fmt::Write;
 
 use super::lanes::{Bound, Lane, Sort, View};
 
-/// A column, except for those of replica and busy share.
+/// A column other than replica and busy share.
 pub(super) struct Column {
     pub(super) head: &'static str,
     pub(super) cell: fn(&Lane) -> String,
-    /// Only where there is room.
+    /// Whether the column is shown only if there is room.
     pub(super) optional: bool,
 }
 
@@ -56,7 +56,7 @@ pub(super) fn millis(ms: f64) -> String {
     }
 }
 
-/// A bound of a bucket, so at most about so long.
+/// Formats a bucket bound: the time is at most about this long.
 pub(super) fn bound(p99: Option<Bound>) -> String {
     match p99 {
         None => "-".to_owned(),
@@ -65,7 +65,8 @@ pub(super) fn bound(p99: Option<Bound>) -> String {
     }
 }
 
-/// The table for scripts: words separated by spaces, a line for each lane, then what did not reply.
+/// Formats the table for scripts: words separated by spaces, a line for each lane, then the
+/// replicas that did not respond.
 pub(super) fn text(view: &View, sort: Sort) -> String {
     let mut rows = vec![["REPLICA", "LANE", "BUSY"].map(str::to_owned).to_vec()];
     rows[0].extend(COLUMNS.iter().map(|column| column.head.to_owned()));
