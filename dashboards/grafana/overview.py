@@ -121,7 +121,7 @@ BOARD.row(
     ),
     number(
         "Error budget left (3 d)",
-        "How many more errors fit into 3 days at the objective? Remaining budget for the worse of availability and "
+        "How many more errors does the objective allow in 3 days? Remaining budget for the worse of availability and "
         "latency. At 0, the last 3 days used their whole share, and 30 such days miss the objective. Avoid risky "
         "changes until the budget recovers.",
         "percentunit",

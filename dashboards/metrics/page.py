@@ -61,7 +61,7 @@ Before they sum, rules and dashboards therefore count series that appeared withi
 rate(SERIES[5m])
 ```
 
-LABELS are the labels of the series except for the labels of its target. The inner `unless` excludes a target whose counter
+LABELS are the series labels that do not come from its target. The inner `unless` excludes a target whose counter
 values at the beginning of the window are unknown, because its process started earlier and no scrape succeeded at that time.
 Old requests are therefore not counted again after a failed scrape or in a new Prometheus. If you change
 relabeling so that Prometheus starts to keep series of running replicas, their old requests are counted once.
