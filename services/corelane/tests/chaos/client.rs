@@ -1,5 +1,5 @@
-//! Clients that send requests cut anywhere, alone and in pipelines, with pauses, and check each
-//! byte of what they get.
+//! Clients that send requests cut at any place, alone and in pipelines, with pauses, and check each
+//! byte of the responses.
 
 use std::cell::Cell;
 use std::fs;
@@ -23,17 +23,17 @@ use crate::script::{Ending, Habit, Script};
 use crate::support::tls;
 use crate::wire::{Heard, Inbox, Transport};
 
-/// What clients of a run share.
+/// State that the clients of a run share.
 pub(crate) struct World {
     pub(crate) address: SocketAddr,
     pub(crate) tls: Option<Arc<ClientConfig>>,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) habit: Habit,
-    /// Longest wait for a byte to come or go.
+    /// Longest wait until a byte is received or sent.
     pub(crate) patience: Duration,
-    /// No new request is sent.
+    /// Whether no new request is sent.
     pub(crate) over: AtomicBool,
-    /// A drain begins: connections may end between two requests.
+    /// Whether a drain has begun: connections may end between two requests.
     pub(crate) draining: AtomicBool,
 }
 
@@ -47,14 +47,14 @@ impl World {
     }
 }
 
-/// What a connection is good for after a script.
+/// How a connection may be used after a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum After {
     Open,
     Ended,
 }
 
-/// One client: a connection after another, each with one script after another.
+/// Runs one client: one connection after another, each with one script after another.
 pub(crate) async fn live(world: Arc<World>, seed: u64) {
     let mut rng = Rng::with_seed(seed);
     while !world.is_over() {
@@ -70,12 +70,12 @@ pub(crate) async fn live(world: Arc<World>, seed: u64) {
 
 const NO_CONNECTION: &str = "no connection";
 
-/// One connection, from its beginning to its end.
+/// Runs one connection, from its beginning to its end.
 async fn connect(world: &World, rng: &mut Rng) -> Result<(), String> {
     let unconnected = |error: io::Error| format!("{NO_CONNECTION}: {error}");
     let mut socket = connect_tcp(world, rng).await.map_err(unconnected)?;
     let port = socket.local_addr().map_err(unconnected)?.port();
-    // While it is open.
+    // Read while the connection is open.
     let more = |what| format!("{what}; {}", queues(port));
     match &world.tls {
         None => talk(world, &mut socket, rng).await.map_err(more),
@@ -98,7 +98,7 @@ async fn connect_tcp(world: &World, rng: &mut Rng) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// The life of one connection.
+/// Runs the exchanges of one connection.
 async fn talk(world: &World, io: &mut impl Transport, rng: &mut Rng) -> Result<(), String> {
     let mut inbox = Inbox::new(world.patience);
     while !world.is_over() {
@@ -116,7 +116,7 @@ async fn talk(world: &World, io: &mut impl Transport, rng: &mut Rng) -> Result<(
     Ok(())
 }
 
-/// Sends what a script has, and hears the responses meanwhile.
+/// Sends a script, and reads the responses in the meantime.
 async fn play(
     world: &World,
     io: &mut impl Transport,
@@ -130,7 +130,7 @@ async fn play(
         script.requests.iter().for_each(|recipe| world.ledger.give_up(recipe.number));
     }
     let (mut input, mut output) = tokio::io::split(io);
-    // A drain that begins behind the last byte loses nothing of it.
+    // A drain that begins after the last byte was sent loses nothing of the script.
     let sent_in_time = Cell::new(false);
     let mut pauses = rng.fork();
     let parts = match script.cut {
@@ -153,17 +153,18 @@ async fn play(
     };
     let mut pauses = rng.fork();
     let hearing = hear(world, &mut input, inbox, script, &sent_in_time, &mut pauses);
-    // What is not sent when the last response is there will not be asked for.
+    // Once the last response has arrived, the rest of the script is not sent.
     let (sent, heard) = tokio::join!(writing, hearing);
     let after = heard.map_err(|what| format!("{what} of {script:?}"))?;
-    // Of a client that is gone nothing is waited for; one that was told to go may be late.
+    // After a client has vanished nothing is awaited; a server that drains may end the connection
+    // later.
     if script.ending != Ending::Vanish && !world.is_draining() {
         sent.map_err(|error| format!("{error} while sending {script:?}"))?;
     }
     Ok(after)
 }
 
-/// Hears the responses to a script, and the end of its connection where that ends.
+/// Reads the responses to a script, and the end of its connection if the script ends it.
 async fn hear(
     world: &World,
     input: &mut (impl AsyncRead + Unpin),
@@ -175,7 +176,7 @@ async fn hear(
     if script.ending == Ending::Vanish {
         return Ok(After::Ended);
     }
-    // Not answered: it was on its way when the server went.
+    // Not answered, because it was in transit when the server closed.
     let is_late = || world.is_draining() && !sent_in_time.get();
     for (at, recipe) in script.requests.iter().enumerate() {
         if pauses.u8(0..8) == 0 {
@@ -210,10 +211,10 @@ async fn hear(
     Ok(After::Ended)
 }
 
-/// An error of the system: what broke the connection.
+/// The text of a system error that broke the connection.
 const BROKEN: &str = "os error";
 
-/// Sends bytes, for which the server has to have room some time.
+/// Sends bytes, for which the server must make room in time.
 async fn send(world: &World, io: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<()> {
     let sent = async {
         io.write_all(bytes).await?;
@@ -222,7 +223,7 @@ async fn send(world: &World, io: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -
     timeout(world.patience, sent).await?
 }
 
-/// A request whose client asks first whether its body is wanted.
+/// Sends a request whose client first asks whether the server wants its body.
 async fn expect(
     world: &World,
     io: &mut impl Transport,
@@ -261,14 +262,14 @@ async fn expect(
         }
     };
     match asked.await {
-        // The server may go between two parts of a request.
+        // The server may close between two parts of a request.
         Err(what) if world.is_draining() && what.contains(BROKEN) => Ok(After::Ended),
         after => after.map_err(|what| format!("{what}: {recipe:?}")),
     }
 }
 
-/// What the kernel has of a connection, at both of its ends: what was sent and not taken, and what
-/// came and was not read (proc_net_tcp in the kernel's documentation).
+/// The kernel's queues at both ends of a connection: bytes that were sent but not received, and
+/// bytes that arrived but were not read (proc_net_tcp in the kernel's documentation).
 fn queues(port: u16) -> String {
     let table = fs::read_to_string("/proc/net/tcp").unwrap_or_default();
     let port = format!(":{port:04X}");
@@ -285,7 +286,7 @@ fn queues(port: u16) -> String {
     ends.collect::<Vec<_>>().join(", ")
 }
 
-/// Most often none, else up to 2 ms.
+/// Pauses for up to 2 ms, most often not at all.
 async fn pause(rng: &mut Rng) {
     match rng.u8(0..10) {
         0..5 => {}

@@ -1,9 +1,10 @@
-//! What was asked, what was executed and what was answered: each request has a number, which all
+//! Records which requests were sent, executed and answered. Each request has a number, which all
+//! three sides know.
 //! three sides name.
 
 use std::sync::{Mutex, MutexGuard};
 
-/// Most faults whose words are kept.
+/// Maximum number of faults whose text is kept.
 const NAMED: usize = 12;
 
 /// The requests of a run, by their numbers.
@@ -22,11 +23,11 @@ struct Book {
 struct Entry {
     executed: u8,
     answered: u8,
-    /// The client did not wait for the response.
+    /// Whether the client stopped waiting for the response.
     given_up: bool,
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) faults: usize,
@@ -45,14 +46,14 @@ impl Ledger {
         self.0.lock().expect("nobody panics with it")
     }
 
-    /// Enters a request that is going to be sent; its number.
+    /// Enters a request that is about to be sent, and returns its number.
     pub(crate) fn issue(&self) -> u64 {
         let requests = &mut self.book().requests;
         requests.push(Entry::default());
         requests.len() as u64 - 1
     }
 
-    /// The service was called with this request.
+    /// Records that the service was called with this request.
     pub(crate) fn execute(&self, number: u64) {
         match self.entry(number, |entry| entry.executed += 1) {
             Some(Entry { executed: 1, .. }) => {}
@@ -66,13 +67,14 @@ impl Ledger {
         self.entry(number, |_| {}).is_some_and(|entry| entry.executed > 0)
     }
 
-    /// The client has the whole response.
+    /// Records that the client has the whole response.
     pub(crate) fn answer(&self, number: u64) {
         self.entry(number, |entry| entry.answered += 1);
         self.book().answered += 1;
     }
 
-    /// The client waits for this response no longer, of which it has seen nothing or a part.
+    /// Records that the client no longer waits for this response, of which it has seen nothing or a
+    /// part.
     pub(crate) fn give_up(&self, number: u64) {
         self.entry(number, |entry| entry.given_up = true);
     }
@@ -100,8 +102,8 @@ impl Ledger {
         self.book().answered
     }
 
-    /// Adds up, when nothing is under way any more: what was executed was answered, once, and what
-    /// was answered was executed.
+    /// Checks the ledger when no request is in transit any more: each executed request was
+    /// answered, once, and each answered request was executed.
     pub(crate) fn close(&self) -> Report {
         let requests = self.book().requests.clone();
         for (number, entry) in requests.iter().enumerate() {

@@ -1,5 +1,6 @@
-//! Connections that park and move whenever they are idle, under clients that cut their requests
-//! anywhere: no error, no reset, no lost or doubled byte, no request executed twice.
+//! Connections that park and move whenever they are idle, under clients that cut their requests at
+//! any place. There must be no error, no reset, no lost or doubled byte, and no request that is
+//! executed twice.
 //!
 //! Run it with `make chaos`, which has variables for the length and the seed.
 
@@ -20,15 +21,16 @@ use corelane::Chaos;
 use run::{Counts, Course, MANY, alone, descriptors, eventually, resident, timed};
 use script::Habit;
 
-/// Those whose connections rest and move: hyper keeps what it has.
+/// The courses in which connections park and move. Without the plain path, connections stay with
+/// hyper.
 fn moving(enough: Counts) -> impl Iterator<Item = Course> {
     courses(enough).filter(|course| course.plain)
 }
 
-/// How much more memory a course may have at its end than it had in its middle, in MiB.
+/// Maximum growth of memory from the middle of a course to its end, in MiB.
 const GROWTH: u64 = 32;
 
-/// How many moves, and how many parkings, a run has.
+/// Number of moves and of parkings in a run.
 fn events() -> u64 {
     number("CHAOS_EVENTS", 10_000)
 }
@@ -37,7 +39,7 @@ fn number(name: &str, usual: u64) -> u64 {
     env::var(name).map_or(usual, |text| text.parse().expect("a number"))
 }
 
-/// With the plain path and without, over TLS and not.
+/// Courses with and without the plain path, with and without TLS.
 fn courses(enough: Counts) -> impl Iterator<Item = Course> {
     let seed = number("CHAOS_SEED", 1);
     let chaos = Chaos { seed, move_one_in: 2, park_one_in: 3, lend: false, broken: None };
@@ -59,7 +61,7 @@ fn nothing_is_lost_or_done_twice_while_connections_rest_and_move() {
     let _alone = alone();
     let events = events().div_ceil(2);
     let mut all = Counts::default();
-    // What a process opens once is open from here on.
+    // Runs nothing, so that files which a process opens once are open from now on.
     let nothing = moving(Counts::default());
     nothing.for_each(|course| course.start().finish().assert_clean("a first server"));
     for course in moving(Counts { moves: events, parkings: events, ..Counts::default() }) {
@@ -75,7 +77,7 @@ fn nothing_is_lost_or_done_twice_while_connections_rest_and_move() {
         println!("{course:?}: {counts:?}, the last half in {took:.0?}, {grown} MiB more");
         race.finish().assert_clean(&format!("{course:?}"));
         assert!(grown < GROWTH, "{course:?}: {grown} MiB more");
-        // A thread of the server may end behind it.
+        // A thread of the server may end a little later.
         eventually("as few descriptors as before", || descriptors() <= before);
         all.moves += counts.moves;
         all.parkings += counts.parkings;
@@ -83,7 +85,7 @@ fn nothing_is_lost_or_done_twice_while_connections_rest_and_move() {
     assert!(all.moves >= 2 * events && all.parkings >= 2 * events, "{all:?}");
 }
 
-/// Every lane borrows connections of the others while these serve them.
+/// Every lane borrows connections of the other lanes, which serve them in the meantime.
 #[test]
 fn nothing_is_lost_or_done_twice_while_lanes_lend_their_connections() {
     let _alone = alone();
@@ -99,7 +101,7 @@ fn nothing_is_lost_or_done_twice_while_lanes_lend_their_connections() {
     }
 }
 
-/// Each server is another, and so are its clients.
+/// Each course has a different server and different clients.
 #[test]
 fn nothing_is_lost_of_old_requests_in_pipelines() {
     let _alone = alone();
@@ -115,7 +117,7 @@ fn nothing_is_lost_of_old_requests_in_pipelines() {
     }
 }
 
-/// Connections are on their way between lanes, and lanes end one after the other.
+/// Connections are in transit between lanes while lanes end one after another.
 #[test]
 fn a_drain_in_the_middle_loses_no_request_that_was_sent() {
     let _alone = alone();
@@ -129,10 +131,9 @@ fn a_drain_in_the_middle_loses_no_request_that_was_sent() {
     }
 }
 
-/// Most lanes have nothing left when the drain begins, and end while connections are still on their
-/// way to them from others. Only a drain ends a lane while others go on: there are as many for a
-/// server's life, a handler's panic is its request's alone, and the server ends with a lane that
-/// ends by itself.
+/// Most lanes are empty when the drain begins, and end while connections are still in transit to
+/// them from other lanes. Only a drain ends a lane while others continue: their number is fixed, a
+/// panic of a handler affects only its request, and the server ends if a lane ends by itself.
 #[test]
 fn lanes_that_end_first_lose_nothing_of_the_others() {
     let _alone = alone();

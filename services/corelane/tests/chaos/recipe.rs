@@ -1,4 +1,4 @@
-//! Requests: what each asks for, in which words, and what its response has to be.
+//! Requests: their content, their form, and the response that each must receive.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -6,33 +6,33 @@ use std::sync::OnceLock;
 use bytes::Bytes;
 use fastrand::Rng;
 
-/// Largest response.
+/// Size of the largest response.
 pub(crate) const LARGEST: usize = 6 << 20;
 
-/// How a service treats the body of a request.
+/// How a service reads the body of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Take {
-    /// Reads it, then responses.
+    /// Reads it, then responds.
     Read,
-    /// Responses, and reads it when the next request is there.
+    /// Responds, and reads it when the next request has arrived.
     Late,
-    /// Reads its first part only.
+    /// Reads only its first part.
     Half,
     /// Drops it.
     Drop,
 }
 
-/// How a service gives the body of its response.
+/// How a service produces the body of its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Give {
     Whole,
-    /// In parts, of a length that is announced.
+    /// In parts, with a length that is announced.
     Parts,
-    /// In parts, of a length that is not known.
+    /// In parts, with an unknown length.
     Chunked,
 }
 
-/// What a service waits for before it responses, and before each part of a body.
+/// What a service waits for before it responds, and before each part of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
     Nothing,
@@ -45,22 +45,22 @@ pub(crate) enum Wait {
 pub(crate) enum Carry {
     Nothing,
     Length(usize),
-    /// In chunks of up to so many bytes.
+    /// In chunks of up to this many bytes.
     Chunks(usize, usize),
 }
 
-/// What a request says of its connection.
+/// The connection option of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kept {
-    /// HTTP/1.1, nothing said.
+    /// HTTP/1.1 without an option.
     Open,
     /// HTTP/1.1 with `Connection: close`.
     Close,
     /// HTTP/1.0 with `Connection: keep-alive`.
     Old,
-    /// HTTP/1.0, nothing said.
+    /// HTTP/1.0 without an option.
     OldClose,
-    /// HTTP/1.1 that asks for another protocol, which it does not get.
+    /// HTTP/1.1 that requests another protocol, which it does not receive.
     Upgrade,
 }
 
@@ -96,7 +96,7 @@ named!(Give: "whole" => Whole, "parts" => Parts, "chunked" => Chunked);
 named!(Wait: "nothing" => Nothing, "turn" => Turn, "timer" => Timer);
 
 impl Recipe {
-    /// A request without a body, whose response is a few bytes that are there at once.
+    /// A request without a body, whose response is a few bytes that are ready at once.
     pub(crate) fn simple(number: u64) -> Recipe {
         Recipe {
             number,
@@ -119,7 +119,7 @@ impl Recipe {
         }
     }
 
-    /// Any request that does not end its connection, most likely one of HTTP/1.0.
+    /// Any request that does not end its connection, most likely an HTTP/1.0 request.
     pub(crate) fn old(number: u64, rng: &mut Rng) -> Recipe {
         let any = Recipe::any(number, rng);
         Recipe { kept: *one_of(rng, &[Kept::Old, Kept::Old, any.kept]), ..any }.possible()
@@ -158,7 +158,7 @@ impl Recipe {
         recipe.possible()
     }
 
-    /// One that can be asked: HTTP/1.0 has no chunks, and an unknown length ends the connection.
+    /// Makes the request valid: HTTP/1.0 has no chunks, and an unknown length ends the connection.
     fn possible(mut self) -> Recipe {
         if self.is_old() {
             self.carry = match self.carry {
@@ -175,10 +175,11 @@ impl Recipe {
         self
     }
 
-    /// The same as the last of its connection.
+    /// Turns it into the last request of its connection.
     pub(crate) fn last(self, rng: &mut Rng) -> Recipe {
         let kept = *one_of(rng, &[Kept::Close, Kept::OldClose]);
-        // A body that is not read whole ends it as well, if not all of it had come.
+        // A body that is not read completely ends the connection as well, if part of it had not
+        // arrived.
         let take = match self.carry {
             Carry::Nothing => Take::Read,
             _ => *one_of(rng, &[Take::Read, Take::Half, Take::Drop]),
@@ -242,7 +243,8 @@ impl Recipe {
         (head.into_bytes(), body)
     }
 
-    /// What a service is asked for, by path and query; `None` for what nobody sent.
+    /// The request that a service received, by path and query; `None` for a request that nobody
+    /// sent.
     pub(crate) fn asked(path: &str, query: Option<&str>) -> Option<Recipe> {
         let mut recipe = Recipe::simple(path.strip_prefix('/')?.parse().ok()?);
         for pair in query?.split('&') {
@@ -259,8 +261,8 @@ impl Recipe {
     }
 }
 
-/// The body of request `number`: if any part of it is taken for a request, that is one that nobody
-/// sent.
+/// The body of request `number`. If any part of it is mistaken for a request, that is a request
+/// that nobody sent.
 pub(crate) fn request_body(number: u64, length: usize) -> Vec<u8> {
     let lines = (0..).flat_map(|line| {
         format!("GET /smuggled/{number}/{line} HTTP/1.1\r\nHost: chaos\r\n\r\n").into_bytes()
@@ -280,12 +282,12 @@ pub(crate) fn reply_body(number: u64, length: usize) -> Bytes {
     noise.slice(begin..begin + length)
 }
 
-/// One of these, each as likely as the others.
+/// Chooses one of these at random.
 pub(crate) fn one_of<'a, T>(rng: &mut Rng, all: &'a [T]) -> &'a T {
     &all[rng.usize(0..all.len())]
 }
 
-/// Cuts `length` bytes into one to three parts, anywhere.
+/// Cuts `length` bytes into one to three parts, at any places.
 pub(crate) fn cut(length: usize, rng: &mut Rng) -> Vec<Range<usize>> {
     let mut ends: Vec<_> = (0..rng.usize(0..3)).map(|_| rng.usize(0..=length)).collect();
     ends.push(length);

@@ -1,4 +1,4 @@
-//! A server and its clients, until enough connections have rested and moved.
+//! A server and its clients, which run until enough connections have parked and moved.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,29 +17,29 @@ use crate::service;
 use crate::support::tls::Authority;
 use crate::support::{self, Running};
 
-/// Connections at a time, where there are many.
+/// Number of connections at a time in courses with many.
 pub(crate) const MANY: u64 = 64;
 
-/// Time between two looks at the server's counters.
+/// Interval between checks of the server's counters.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// What is run.
+/// The parameters of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Course {
     pub(crate) lanes: usize,
-    /// Connections at a time.
+    /// Number of connections at a time.
     pub(crate) connections: u64,
     pub(crate) plain: bool,
     pub(crate) tls: bool,
     pub(crate) habit: Habit,
-    /// Longest wait for a byte to come or go.
+    /// Longest wait until a byte is received or sent.
     pub(crate) patience: Duration,
     pub(crate) chaos: Chaos,
-    /// It ends when there were so many of each.
+    /// Counts at which the course ends.
     pub(crate) enough: Counts,
 }
 
-/// What the server counted, and the clients.
+/// Counts of the server and of the clients.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) moves: u64,
@@ -76,7 +76,7 @@ fn sum(text: &str, family: &str) -> u64 {
     values.sum::<f64>() as u64
 }
 
-/// A course that is run: its server, and its clients on a thread of their own.
+/// A running course: its server, and its clients on separate threads.
 pub(crate) struct Race {
     course: Course,
     server: Running,
@@ -95,7 +95,7 @@ impl Course {
         if let Some(authority) = &authority {
             builder = builder.tls(authority.ready());
         }
-        // Made now: no request is to wait for it.
+        // Computed now, so that no request has to wait for it.
         recipe::reply_body(0, 0);
         let ledger = Arc::new(Ledger::default());
         let entered = Arc::clone(&ledger);
@@ -120,13 +120,13 @@ impl Course {
 }
 
 impl Race {
-    /// The same, to be waited for until then.
+    /// Sets the counts to wait for.
     pub(crate) fn until(mut self, enough: Counts) -> Race {
         self.course.enough = enough;
         self
     }
 
-    /// Waits until there was enough of everything, or a fault was found.
+    /// Waits until the counts are reached, or a fault was found.
     pub(crate) fn wait(&self) -> Counts {
         let enough = self.course.enough;
         self.wait_until(|counts| counts.reach(&enough) || self.world.ledger.faults() > 0)
@@ -142,7 +142,7 @@ impl Race {
         }
     }
 
-    /// Ends a server that does not do what it should, and what its clients wait for.
+    /// Ends a server that does not work as it should, and clients that wait for it.
     pub(crate) fn abandon(self) {
         self.world.draining.store(true, Ordering::SeqCst);
         self.world.over.store(true, Ordering::SeqCst);
@@ -151,12 +151,12 @@ impl Race {
         self.clients.join().expect("clients do not panic");
     }
 
-    /// Faults found so far.
+    /// Number of faults found until now.
     pub(crate) fn faults(&self) -> usize {
         self.world.ledger.faults()
     }
 
-    /// Has the clients finish what they began, then ends the server.
+    /// Lets the clients finish their scripts, then ends the server.
     pub(crate) fn finish(self) -> Report {
         if self.faults() > 0 {
             println!("{}", self.server.admin_get("/lanes").text());
@@ -168,7 +168,7 @@ impl Race {
         self.world.ledger.close()
     }
 
-    /// Ends the server while clients are at it.
+    /// Ends the server while clients are running.
     pub(crate) fn drain(self) -> Report {
         self.world.draining.store(true, Ordering::SeqCst);
         self.server.handle.drain();
@@ -179,7 +179,7 @@ impl Race {
     }
 }
 
-/// Waits for the server's end, which cuts nothing.
+/// Waits for the server to end, which must cut nothing.
 fn end(server: Running, ledger: &Ledger) {
     match server.join() {
         Ok(Drained { cut: 0, .. }) => {}
@@ -188,7 +188,7 @@ fn end(server: Running, ledger: &Ledger) {
     }
 }
 
-/// Lets all clients live.
+/// Runs all clients.
 fn clients(world: &Arc<World>, course: Course) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     LocalSet::new().block_on(&runtime.expect("a runtime"), async {
@@ -202,13 +202,13 @@ fn clients(world: &Arc<World>, course: Course) {
     });
 }
 
-/// Held by a test that runs: descriptors, memory and CPUs are the process's.
+/// A lock that a running test holds, because descriptors, memory and CPUs belong to the process.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Open descriptors of this process.
+/// Number of open descriptors of this process.
 pub(crate) fn descriptors() -> usize {
     fs::read_dir("/proc/self/fd").expect("a folder").count()
 }
@@ -230,7 +230,7 @@ pub(crate) fn resident() -> u64 {
     kib / 1024
 }
 
-/// Runs `what`, and how long that takes.
+/// Runs `what`, and returns its result and duration.
 pub(crate) fn timed<T>(what: impl FnOnce() -> T) -> (T, Duration) {
     let begun = Instant::now();
     let result = what();

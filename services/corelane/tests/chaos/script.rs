@@ -1,4 +1,4 @@
-//! Scripts: what a client sends in one go, and how it goes on after that.
+//! Scripts: what a client sends at a time, and how it continues.
 
 use std::fmt;
 
@@ -7,53 +7,54 @@ use fastrand::Rng;
 use crate::ledger::Ledger;
 use crate::recipe::{Carry, Recipe, Take};
 
-/// Longest pipeline.
+/// Maximum number of requests in a pipeline.
 const LONGEST: usize = 600;
 
-/// What clients send most.
+/// What clients mostly send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Habit {
-    /// Everything, some of it together.
+    /// All kinds of requests, some of them together.
     Mixed,
-    /// What the plain path serves, one request at a time.
+    /// Requests that the plain path serves, one at a time.
     Single,
     /// Hundreds of requests together.
     Long,
-    /// Two requests whose bodies are read late, the second of which comes in two parts.
+    /// Two requests whose bodies are read late. The second arrives in two parts.
     Late,
-    /// Everything together, most of it of HTTP/1.0.
+    /// All kinds of requests together, most of them HTTP/1.0.
     Old,
-    /// The plain path serves most of it: one request in fifty is hyper's, and its connection then too.
+    /// Mostly requests that the plain path serves. One request in fifty moves its connection to
+    /// hyper.
     Usual,
 }
 
-/// What a client sends in one go, and how it ends.
+/// What a client sends at a time, and how it ends.
 pub(crate) struct Script {
     pub(crate) requests: Vec<Recipe>,
     pub(crate) ending: Ending,
-    /// It is cut here, and not anywhere.
+    /// The only place where the script is cut; `None`: at any places.
     pub(crate) cut: Option<usize>,
 }
 
 /// How a script ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// Another follows on the same connection.
+    /// Another script follows on the same connection.
     Open,
     /// The last request ends the connection.
     Last,
-    /// The client closes its side behind the last request.
+    /// The client closes its side after the last request.
     HalfClose,
-    /// What follows the last request is none.
+    /// The bytes after the last request are not a request.
     Nonsense,
-    /// The client is gone, somewhere.
+    /// The client disconnects at some point.
     Vanish,
 }
 
 const NONSENSE: &[u8] = b"GET\x01/ HTTP/1.1\r\nHost: chaos\r\n\r\n";
 
 impl Script {
-    /// What a client of this habit sends next; its requests are entered in the ledger.
+    /// The next script of a client with this habit. Its requests are entered in the ledger.
     pub(crate) fn any(habit: Habit, ledger: &Ledger, rng: &mut Rng) -> Script {
         let chance = rng.u8(0..40);
         match habit {
@@ -97,7 +98,7 @@ impl Script {
         Script { requests, ending, cut: None }
     }
 
-    /// Two requests whose bodies are read when both were answered. The second is cut in its body.
+    /// Two requests whose bodies are read after both were answered. The second is cut in its body.
     fn late(ledger: &Ledger, rng: &mut Rng) -> Script {
         let late = |length| {
             let number = ledger.issue();
@@ -109,7 +110,8 @@ impl Script {
         script
     }
 
-    /// Requests whose bodies nobody reads, and which come whole: they end nothing.
+    /// Requests whose bodies nobody reads, and which arrive completely: they do not end the
+    /// connection.
     fn dropped(ledger: &Ledger, rng: &mut Rng) -> Script {
         let requests = (0..rng.usize(1..4)).map(|_| {
             let carry = Carry::Length(rng.usize(1..200));
@@ -121,8 +123,8 @@ impl Script {
         script
     }
 
-    /// Whether a response to what is none may come without its body, for a client that asked with
-    /// HEAD.
+    /// Whether the response to bytes that are not a request may lack its body, because the client's
+    /// last request was a HEAD.
     pub(crate) fn asks_head(&self) -> bool {
         self.requests.iter().any(|recipe| recipe.head_only)
     }

@@ -1,4 +1,4 @@
-//! The service: does what a request asks for, and enters in the ledger that it did.
+//! The service: executes requests, and enters each in the ledger.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -18,13 +18,13 @@ use tokio::time::{Sleep, sleep};
 use crate::ledger::Ledger;
 use crate::recipe::{Give, Recipe, Take, Wait, reply_body, request_body};
 
-/// Parts of a response that is given in parts.
+/// Number of parts of a response that is produced in parts.
 const PARTS: usize = 4;
 
-/// Turns of its lane that a late reader waits for the next request.
+/// Number of turns of its lane for which a late reader waits for the next request.
 const LATE: usize = 64;
 
-/// Answers a request.
+/// Responds to a request.
 pub(crate) async fn answer(
     ledger: Arc<Ledger>,
     request: Request<Incoming>,
@@ -62,13 +62,13 @@ pub(crate) async fn answer(
     Ok(Response::new(given))
 }
 
-/// Reads a body and compares it with what was sent.
+/// Reads a body and compares it with the body that was sent.
 async fn check(ledger: &Ledger, number: u64, mut body: Incoming) {
     let mut all = BytesMut::new();
     while let Some(frame) = body.frame().await {
         match frame {
             Ok(frame) => all.extend_from_slice(frame.data_ref().map_or(&[], |data| data)),
-            // Its client says so where that is not right.
+            // If the error is a fault, the client reports it.
             Err(_) => return,
         }
     }
@@ -78,8 +78,8 @@ async fn check(ledger: &Ledger, number: u64, mut body: Incoming) {
     }
 }
 
-/// Reads a body when its request was answered long ago: if the next one comes, then while that is
-/// looked at.
+/// Reads a body long after its request was answered. If the next request arrives, the body is read
+/// while that request is being read.
 async fn read_late(ledger: Arc<Ledger>, number: u64, body: Incoming) {
     for _ in 0..LATE {
         if ledger.is_executed(number + 1) {

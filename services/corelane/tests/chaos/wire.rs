@@ -13,23 +13,23 @@ pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Transport for T {}
 
-/// What came of the wait for a response.
+/// The result of waiting for a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Heard {
-    /// The response, whole and right.
+    /// The complete and correct response.
     Reply {
-        /// It is the last of its connection.
+        /// Whether it is the last response on its connection.
         last: bool,
     },
-    /// The connection ended before its first byte.
+    /// The connection ended before the first byte of a response.
     End,
 }
 
-/// What was read and belongs to no response yet.
+/// Bytes that were read and not yet processed.
 #[derive(Debug)]
 pub(crate) struct Inbox {
     bytes: Vec<u8>,
-    /// Bytes of `bytes` that were taken.
+    /// Number of bytes of `bytes` that were processed.
     taken: usize,
     /// Longest wait for a byte.
     patience: Duration,
@@ -40,7 +40,7 @@ impl Inbox {
         Inbox { bytes: Vec::new(), taken: 0, patience }
     }
 
-    /// Reads the response to `recipe` and compares it with what it must be.
+    /// Reads the response to `recipe` and compares it with the expected response.
     pub(crate) async fn reply(
         &mut self,
         io: &mut (impl AsyncRead + Unpin),
@@ -84,8 +84,9 @@ impl Inbox {
         Ok(Heard::Reply { last })
     }
 
-    /// Reads the response to what is no request, which ends the connection. `whole`: nobody asked
-    /// with HEAD, so its body is there. `None`: the connection ended before.
+    /// Reads the response to bytes that are not a request, which ends the connection. `whole`: the
+    /// last request was not a HEAD, so the body is present. `None`: the connection ended before the
+    /// response.
     pub(crate) async fn refusal(
         &mut self,
         io: &mut (impl AsyncRead + Unpin),
@@ -103,7 +104,7 @@ impl Inbox {
         Ok(Some(()))
     }
 
-    /// Status and head of a response in lower case; `None` if the connection ended before.
+    /// Reads status and head of a response, in lower case; `None` if the connection ended before.
     pub(crate) async fn head(
         &mut self,
         io: &mut (impl AsyncRead + Unpin),
@@ -125,7 +126,7 @@ impl Inbox {
         }
     }
 
-    /// The connection has to end without another byte.
+    /// Reads the end of the connection, before which no other byte may arrive.
     pub(crate) async fn end(&mut self, io: &mut (impl AsyncRead + Unpin)) -> Result<(), String> {
         match self.more(io).await {
             _ if unread_len(self) > 0 => {
@@ -200,7 +201,7 @@ impl Inbox {
     }
 }
 
-/// A field of a head in lower case.
+/// Finds a field in a head in lower case.
 fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     head.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
 }

@@ -312,7 +312,7 @@ fn a_body_that_trickles_over_http2_is_answered_408_and_ends_its_stream_alone(
     wait_for_cut(&server, &cuts, Cut::SlowBody);
 }
 
-/// Answers at once, and reads the request while it responses; `/waits` reads all of it first.
+/// Answers at once, and reads the request while it responds; `/waits` reads all of it first.
 fn talker(
     _lane: &Lane,
 ) -> impl tower::Service<

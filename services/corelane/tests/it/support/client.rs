@@ -1,4 +1,4 @@
-//! A client of a test, and what it reads.
+//! A client for tests, and the responses that it reads.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::PATIENCE;
 
-/// A client's end of one connection, over plain TCP if nothing else is said.
+/// A client's end of one connection, over plain TCP unless stated otherwise.
 pub(crate) struct Client<S = TcpStream> {
     pub(crate) socket: S,
     buffer: Vec<u8>,
@@ -40,7 +40,8 @@ impl Answer {
 impl Client {
     pub(crate) fn connect(address: SocketAddr) -> Client {
         let socket = TcpStream::connect(address).expect("connect");
-        // Without a limit it grows with what is read: up to 32 MiB (tcp_rmem) in newer kernels.
+        // Without a limit the buffer grows as data is read: up to 32 MiB (tcp_rmem) in newer
+        // kernels.
         socket2::SockRef::from(&socket).set_recv_buffer_size(256 << 10).expect("a buffer");
         socket.set_read_timeout(Some(PATIENCE)).expect("a time-out");
         Client::over(socket)
@@ -74,7 +75,8 @@ impl<S: Read + Write> Client<S> {
         self.try_read_answer(true).expect("a whole head")
     }
 
-    /// As [`Client::get`]; `None` when the server closes before the response is complete.
+    /// Like [`Client::get`], but returns `None` when the server closes before the response is
+    /// complete.
     pub(crate) fn try_get(&mut self, target: &str) -> Option<Answer> {
         let head = format!("GET {target} HTTP/1.1\r\nHost: test\r\n\r\n");
         self.socket.write_all(head.as_bytes()).ok()?;
@@ -102,7 +104,7 @@ impl<S: Read + Write> Client<S> {
         Some(answer)
     }
 
-    /// Reads up to the end of these bytes, which must come.
+    /// Reads up to the end of these bytes, which must arrive.
     pub(crate) fn read_until(&mut self, end: &[u8]) -> String {
         let at = loop {
             match self.buffer.windows(end.len()).position(|window| window == end) {
@@ -126,8 +128,8 @@ impl<S: Read + Write> Client<S> {
         }
     }
 
-    /// Reads up to `limit` bytes, slowly but steadily, and returns how many there were and their
-    /// end.
+    /// Reads up to `limit` bytes, slowly but steadily. Returns how many bytes there were, and the
+    /// last of them.
     pub(crate) fn read_slowly(&mut self, limit: usize) -> (usize, Vec<u8>) {
         let (mut total, mut tail) = (0, Vec::new());
         let mut chunk = vec![0; 256 << 10];
@@ -141,7 +143,7 @@ impl<S: Read + Write> Client<S> {
                 }
                 _ => break,
             }
-            // TLS gives a record at a time.
+            // TLS returns one record at a time.
             if since_pause >= chunk.len() {
                 std::thread::sleep(Duration::from_millis(16));
                 since_pause = 0;
@@ -150,7 +152,7 @@ impl<S: Read + Write> Client<S> {
         (total, tail)
     }
 
-    /// Waits until the server closes, and returns what it said before.
+    /// Waits until the server closes, and returns the bytes that it sent before.
     pub(crate) fn read_to_close(&mut self) -> Vec<u8> {
         while self.fill().is_some() {}
         std::mem::take(&mut self.buffer)

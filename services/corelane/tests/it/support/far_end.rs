@@ -1,4 +1,4 @@
-//! The server's end of a client's connection, as the kernel knows it (sock_diag(7)).
+//! The server's end of a client's connection, as the kernel reports it (sock_diag(7)).
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -15,8 +15,7 @@ const BY_FAMILY: u16 = 20;
 /// `INET_DIAG_INFO`, the attribute that carries a `struct tcp_info`.
 const INFO: u16 = 2;
 
-/// Where things are in a response: after the header of netlink(7), a `struct inet_diag_msg`, and
-/// then attributes.
+/// Offsets in a response: the header of netlink(7), then a `struct inet_diag_msg`, then attributes.
 const MESSAGE: usize = 16;
 const STATE: usize = MESSAGE + 1;
 const UNREAD: usize = MESSAGE + 56;
@@ -36,17 +35,17 @@ pub(crate) struct FarEnd {
     lane: PathBuf,
 }
 
-/// What the kernel holds for the server.
+/// The kernel's data about the server's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Held {
-    /// Bytes that have come since the connection was opened.
+    /// Number of bytes that have arrived since the connection was opened.
     received: u64,
-    /// Those that the server has not read.
+    /// Number of bytes that the server has not read.
     unread: u32,
 }
 
 impl FarEnd {
-    /// That of a connection which has just been opened and which `lane` serves.
+    /// Finds the server's end of a connection that has just been opened and that `lane` serves.
     pub(crate) fn of(server: SocketAddr, client: SocketAddr, lane: PathBuf) -> FarEnd {
         let (SocketAddr::V4(server), SocketAddr::V4(client)) = (server, client) else {
             panic!("not IPv4")
@@ -54,26 +53,26 @@ impl FarEnd {
         let netlink = socket(AddressFamily::NETLINK, SocketType::DGRAM, Some(netlink::SOCK_DIAG));
         let netlink = netlink.expect("sock_diag(7)");
         let far_end = FarEnd { netlink, request: request(server, client), lane };
-        // A connection is open for the client a moment before it is for the server.
+        // A connection is open for the client a moment earlier than for the server.
         while far_end.held().is_none() {
             std::thread::yield_now();
         }
         far_end
     }
 
-    /// Whether the server has read the `sent` bytes and waits for more, or is gone.
+    /// Whether the server has read the `sent` bytes and waits for more, or has closed.
     pub(crate) fn is_quiet(&self, sent: u64) -> bool {
         let all_read = |held: Held| held.received >= sent && held.unread == 0;
         self.held().is_none_or(all_read) && self.lane_sleeps()
     }
 
-    /// `None`: there is no such end any more.
+    /// Returns `None` if the connection no longer exists.
     fn held(&self) -> Option<Held> {
         send(&self.netlink, &self.request, SendFlags::empty()).expect("a question to the kernel");
         let mut reply = [0; 1024];
         let (_, length) = recv(&self.netlink, &mut reply, RecvFlags::empty()).expect("its reply");
         let reply = &reply[..length];
-        // Without a connection the kernel finds the socket that listens for one.
+        // Without a connection the kernel returns the listening socket.
         if u16::from_ne_bytes(part(reply, 4)) != BY_FAMILY || reply[STATE] == LISTENS {
             return None;
         }
@@ -86,18 +85,18 @@ impl FarEnd {
             }
             at += usize::from(u16::from_ne_bytes(part(reply, at))).next_multiple_of(4);
         }
-        // Closed by both sides.
+        // The connection was closed by both sides.
         None
     }
 
     fn lane_sleeps(&self) -> bool {
         let stat = fs::read_to_string(self.lane.join("stat")).expect("the state of a thread");
-        // proc_pid_stat(5): the name of a thread may have parentheses of its own.
+        // proc_pid_stat(5): the name of a thread may contain parentheses.
         stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S'))
     }
 }
 
-/// Asks for the socket whose own address is `server` and whose peer is `client`: a header of
+/// The request for the socket whose own address is `server` and whose peer is `client`: a header of
 /// netlink(7) and a `struct inet_diag_req_v2`.
 fn request(server: SocketAddrV4, client: SocketAddrV4) -> Vec<u8> {
     let address = |ip: &Ipv4Addr| [&ip.octets()[..], &[0; 12]].concat();

@@ -45,7 +45,7 @@ type LocalBody = Pin<Box<dyn http_body::Body<Data = Bytes, Error = BoxError>>>;
 type LocalReply = Result<Response<LocalBody>, BoxError>;
 type LocalFactory = Box<dyn Fn(&Lane) -> Local + Send + Sync>;
 
-/// The service of any test: of one type, so that the server is compiled for it once.
+/// The service of any test. All tests use one type, so that the server is compiled for it once.
 struct Local(Box<dyn LocalService>);
 
 /// A service whose types are erased.
@@ -101,7 +101,8 @@ pub(crate) struct Running {
     thread: Option<JoinHandle<Result<Drained, Error>>>,
 }
 
-/// Which code serves a plain HTTP/1.1 request. Both have to behave the same, so tests of behaviour run with each.
+/// The code that serves a plain HTTP/1.1 request. Both must behave the same, so tests of behaviour
+/// run with each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     /// The plain path, as in production.
@@ -111,19 +112,20 @@ pub(crate) enum Way {
 }
 
 impl Way {
-    /// As [`builder`], for a server that serves this way.
+    /// Creates a [`builder`] for a server that serves this way.
     pub(crate) fn builder(self) -> Builder {
         builder().plain_requests(self == Way::Plain)
     }
 }
 
-/// One lane, free ports, no signal handlers, a drain that does not wait for load balancers. No slow lanes, wherever
-/// lanes are pinned: many handlers of tests hold their lane.
+/// Creates a builder with one lane, free ports, no signal handlers, and a drain that does not wait
+/// for load balancers. There are no slow lanes, even if lanes are pinned, because many handlers of
+/// tests hold their lane.
 pub(crate) fn builder() -> Builder {
     builder_on(Ipv4Addr::LOCALHOST)
 }
 
-/// As [`builder`], on a free port of this address.
+/// Creates a [`builder`] on a free port of this address.
 pub(crate) fn builder_on(address: Ipv4Addr) -> Builder {
     let drain = Drain { settle: Duration::ZERO, deadline: DISTANT, ..Drain::default() };
     let builder = Server::builder().bind((address, 0).into()).lanes(Lanes::Count(1));
@@ -135,7 +137,7 @@ pub(crate) fn builder_on(address: Ipv4Addr) -> Builder {
 /// be closed needs it: a port of 127.0.0.1 may belong to another test as soon as its server has closed it.
 pub(crate) fn own_address(number: u8) -> Ipv4Addr {
     let [.., high, low] = std::process::id().to_be_bytes();
-    // Never 127.0.0.1, and no broadcast address.
+    // Never 127.0.0.1, and not a broadcast address.
     Ipv4Addr::new(127, high.clamp(1, 254), low, number)
 }
 
@@ -210,7 +212,7 @@ impl Running {
         self.wait_for_metric("corelane_connections{lane=\"0\"}", f64::from(connections));
     }
 
-    /// Waits for the server's own end.
+    /// Waits until the server ends by itself.
     pub(crate) fn join(mut self) -> Result<Drained, Error> {
         end_of(self.thread.take().expect("joined once"))
     }
@@ -234,12 +236,13 @@ impl Running {
     /// Current value of the series whose line begins with `series`, labels included. One read suffices only for
     /// values that the server changes before the event that the test has waited for:
     ///
-    /// * A lane counts a request, its phases except `write`, its refusal and its panic, and takes
-    /// it out of flight, before it writes the last byte of the response. It counts a connection,
-    /// its theft, its wake-up and its arrival before the first of its requests, and why it closes a
-    /// connection before it closes that. * The admin thread renders the metrics. It changes what it
-    /// writes itself (stalls, phases, plans, CPUs, certificates, lent connections), and logs that,
-    /// between two scrapes. * A handle of a dependency changes its metrics at once.
+    /// * A lane counts a request, its phases except `write`, its refusal and its panic, and takes it
+    ///   out of flight, before it writes the last byte of the response. It counts a connection, its
+    ///   theft, its wake-up and its arrival before the first of its requests, and why it closes a
+    ///   connection before it closes that.
+    /// * The admin thread renders the metrics. It changes what it writes itself (stalls, phases,
+    ///   plans, CPUs, certificates, lent connections), and logs that, between two scrapes.
+    /// * A handle of a dependency changes its metrics at once.
     ///
     /// Other values follow the event: gauges of connections, the phase `write`, what a handler or a connection
     /// releases when it is dropped. Wait for these with [`Running::wait_for_metric`].
@@ -254,7 +257,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.handle.stop();
-        // A test that has failed already says why, and need not wait.
+        // A test that has already failed shows why, and need not wait.
         if let Some(thread) = self.thread.take().filter(|_| !std::thread::panicking()) {
             let _ = end_of(thread);
         }
@@ -271,7 +274,7 @@ pub(crate) fn end_of(thread: JoinHandle<Result<Drained, Error>>) -> Result<Drain
     thread.join().expect("serve does not panic")
 }
 
-/// Something that counts how many of it live.
+/// Counts how many instances exist.
 #[derive(Debug)]
 pub(crate) struct Alive(Arc<AtomicUsize>);
 
@@ -288,7 +291,7 @@ impl Drop for Alive {
     }
 }
 
-/// Bytes that live until the last part of them is dropped.
+/// Bytes that exist until their last part is dropped.
 struct Held {
     bytes: Vec<u8>,
     _alive: Alive,
@@ -303,7 +306,7 @@ impl AsRef<[u8]> for Held {
 /// A body larger than the kernel's socket buffers, so that its end waits for the client.
 pub(crate) const BIG: usize = 24 << 20;
 
-/// Answers every request with [`BIG`] bytes that are in memory.
+/// Responds to every request with [`BIG`] bytes that are in memory.
 pub(crate) fn big(_lane: &Lane) -> TestService {
     let bytes = Bytes::from(vec![b'x'; BIG]);
     BoxCloneSyncService::new(tower::service_fn(move |_request| {
@@ -317,7 +320,8 @@ pub(crate) fn big(_lane: &Lane) -> TestService {
 #[derive(Clone)]
 pub(crate) struct Handlers {
     pub(crate) gate: Arc<Semaphore>,
-    /// Handlers that have begun and are not dropped, and responses of `/big` whose memory is held.
+    /// Number of handlers that have begun and are not dropped, and of `/big` responses whose memory
+    /// is held.
     pub(crate) alive: Arc<AtomicUsize>,
 }
 

@@ -1,5 +1,5 @@
-//! Two servers of one service, which differ in who answers plain requests, and what a client hears
-//! of each.
+//! Two servers with the same service, which differ in the code that serves plain requests, and
+//! their responses to a client.
 
 use std::convert::Infallible;
 use std::fs;
@@ -23,7 +23,7 @@ use hyper_util::rt::TokioIo;
 
 use super::far_end::FarEnd;
 
-/// Longer than any exchange: nothing of it depends on the time.
+/// Longer than any exchange, so that no timeout affects the result.
 const NEVER: Duration = Duration::from_secs(3600);
 
 /// Only a server that is stuck, or busy without input, makes a client wait this long.
@@ -31,29 +31,29 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 const LOOK_AGAIN: Duration = Duration::from_micros(50);
 
-/// A field of a response to a request whose body has no end.
+/// A field of the response to a request whose body ended early.
 const BROKEN_BODY: &str = "broken-body: yes";
 
-/// The servers: with the short way of plain requests, and without.
+/// The two servers: with the plain path, and without.
 pub(crate) struct Pair([Host; 2]);
 
-/// One of them.
+/// One of the servers.
 struct Host {
     address: SocketAddr,
     /// The thread of its only lane, in `/proc`.
     lane: PathBuf,
 }
 
-/// Why the servers may differ.
+/// The known reasons for which the servers may differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Known {
-    /// The client has closed its side within the body of a request. hyper does not announce that
-    /// the connection ends with the response; the plain path does.
+    /// The client has closed its side within the body of a request. The plain path announces that
+    /// the connection ends with the response; hyper does not.
     CloseAfterBrokenBody,
 }
 
 impl Pair {
-    /// Starts both; they serve until the process ends.
+    /// Starts both servers, which serve until the process ends.
     pub(crate) fn start() -> Pair {
         Pair([true, false].map(|plain| {
             let builder = Server::builder().bind(SocketAddr::from(([127, 0, 0, 1], 0)));
@@ -81,21 +81,22 @@ impl Pair {
         }))
     }
 
-    /// Sends these pieces to both, each time as a client that then closes its side, and compares
-    /// what they say: how a difference is explained, or a difference that is not known.
+    /// Sends these pieces to both servers, each time as a client that then closes its side, and
+    /// compares the responses. Returns the reasons for differences, or a difference that has no
+    /// known reason.
     pub(crate) fn compare(&self, pieces: &[&[u8]]) -> Result<Vec<Known>, String> {
         let [plain_says, hyper_says] = self.hear(pieces);
         explain(&plain_says, &hyper_says)
             .ok_or_else(|| format!("{plain_says:?} and {hyper_says:?}"))
     }
 
-    /// What both say to a client that sends these pieces.
+    /// The responses of both servers to a client that sends these pieces.
     pub(crate) fn hear(&self, pieces: &[&[u8]]) -> [String; 2] {
         self.0.each_ref().map(|host| host.exchange(pieces))
     }
 }
 
-/// Why responses may differ, if they do; `None`: they must not.
+/// The reasons for which the responses differ, if they do; `None`: they must not differ.
 pub(crate) fn explain(plain_says: &str, hyper_says: &str) -> Option<Vec<Known>> {
     let [plain_ends, hyper_ends] = [plain_says, hyper_says].map(without_close_after_broken_body);
     let (plain_says, hyper_says) = (in_order(plain_says), in_order(hyper_says));
@@ -116,8 +117,8 @@ fn without_close_after_broken_body(said: &str) -> String {
 }
 
 impl Host {
-    /// Sends a piece once the server has dealt with the one before it, so that it always reads them
-    /// one by one.
+    /// Sends each piece once the server has processed the previous one, so that the server always
+    /// reads them one by one.
     fn exchange(&self, pieces: &[&[u8]]) -> String {
         let mut client = TcpStream::connect(self.address).expect("connect");
         client.set_nodelay(true).expect("a socket option");
@@ -134,10 +135,10 @@ impl Host {
                         sent += taken as u64;
                     }
                     Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                    // It has said its last word.
+                    // The server has sent its last response.
                     Err(_) => rest = &[],
                 }
-                // It may wait until its words are read.
+                // The server may wait until its responses are read.
                 let _ = client.read_to_end(&mut said);
                 looks += 1;
                 // The server is quick, unless it has to wait for a CPU.
@@ -150,7 +151,7 @@ impl Host {
         let _ = client.shutdown(Shutdown::Write);
         client.set_nonblocking(false).expect("a socket option");
         client.set_read_timeout(Some(PATIENCE)).expect("a time-out");
-        // A reset is an end too.
+        // A reset counts as an end, too.
         if let Err(error) = client.read_to_end(&mut said) {
             assert!(error.kind() != ErrorKind::WouldBlock, "no end after {pieces:?}");
         }
@@ -158,7 +159,7 @@ impl Host {
     }
 }
 
-/// Lines without those of the date, and fields in the order of the alphabet.
+/// Lines without the date, and with fields in alphabetical order.
 fn in_order(said: &str) -> String {
     let parts = said.split("\r\n\r\n").map(|part| {
         let mut lines: Vec<_> = part.split("\r\n").collect();
@@ -169,17 +170,17 @@ fn in_order(said: &str) -> String {
     parts.collect::<Vec<_>>().join("\n\n")
 }
 
-/// A body that is given in parts.
+/// A body that is produced in parts.
 pub(crate) struct Parts {
     parts: Vec<Bytes>,
     known: Option<u64>,
-    /// It waits before each of them.
+    /// Whether the body waits before each part.
     waits: bool,
     waited: bool,
 }
 
 impl Parts {
-    /// These parts, and a length that is announced.
+    /// Creates a body with these parts, and with an announced length.
     pub(crate) fn announcing(parts: Vec<Bytes>, known: Option<u64>) -> Parts {
         Parts { parts, known, waits: false, waited: false }
     }
@@ -216,11 +217,11 @@ impl Body for Parts {
     }
 }
 
-/// Uses an upgraded connection: returns what it gets.
+/// Uses an upgraded connection: returns the bytes that it receives.
 async fn echo(upgrade: OnUpgrade) {
     let Ok(upgraded) = upgrade.await else { return };
     let (mut read, mut write) = tokio::io::split(TokioIo::new(upgraded));
-    // The end of either side is the end of both.
+    // The end of either side ends both.
     let _ = tokio::io::copy(&mut read, &mut write).await;
 }
 

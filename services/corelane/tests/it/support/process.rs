@@ -1,4 +1,4 @@
-//! Tests that need a process of their own: this program, started once more.
+//! Runs tests that need a separate process: this program, started once more.
 
 use std::process::{Command, Stdio};
 
