@@ -64,7 +64,7 @@ def _replaced(place: Place, change: Callable[[Path], object]) -> Iterator[Labels
 
 @drill(
     "CorelaneCertificateExpiry/warning",
-    how="a replica's new certificate lasts half of a drill's week until a one-year certificate replaces it",
+    how="a replica's new certificate lasts half of a drill's week, and then a one-year certificate replaces it",
 )
 def certificate_of_a_week(place: Place) -> Iterator[Labels]:
     yield from _replaced(place, lambda folder: write(folder, WEEK / 2))
@@ -72,7 +72,7 @@ def certificate_of_a_week(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneCertificateExpiry/critical",
-    how="a replica's new certificate lasts half of a drill's day until a one-year certificate replaces it",
+    how="a replica's new certificate lasts half of a drill's day, and then a one-year certificate replaces it",
 )
 def certificate_of_a_day(place: Place) -> Iterator[Labels]:
     yield from _replaced(place, lambda folder: write(folder, DAY / 2))
@@ -80,7 +80,7 @@ def certificate_of_a_day(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneCertificateExpiry/critical",
-    how="a replica's new certificate expires after 10 s until a one-year certificate replaces it",
+    how="a replica's new certificate expires after 10 s, and then a one-year certificate replaces it",
 )
 def certificate_ends(place: Place) -> Iterator[Labels]:
     yield from _replaced(place, lambda folder: write(folder, timedelta(seconds=10)))

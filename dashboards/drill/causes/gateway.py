@@ -141,7 +141,7 @@ def _held(gateway: Gateway, count: int) -> Iterator[None]:
 @drill(
     "CorelaneCertificateExpiry/warning",
     "CorelaneCertificateExpiry/critical",
-    how="the gateway's new certificate expires within a day until a one-year certificate replaces it",
+    how="the gateway's new certificate expires within a day, and then a one-year certificate replaces it",
 )
 def gateway_certificate(place: Place) -> Iterator[Labels]:
     files = dict(zip(("certificate", "key"), map(str, write(place.folder, YEAR)), strict=True))
