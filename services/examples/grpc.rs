@@ -1,7 +1,8 @@
-//! A gRPC service on lanes, with state of its own in each, and every kind of call: one message or a
-//! stream of them in either direction. Responses name their lane.
+//! A gRPC service on lanes, with separate state on each lane, and every kind of call: one message
+//! or a stream of messages in either direction. Responses name their lane.
 //!
-//! The messages and the routing by path are what `protoc` would generate from this:
+//! The messages and the routing by path are equivalent to what `protoc` would generate from this
+//! definition:
 //!
 //! ```text
 //! service Counter {
@@ -55,7 +56,7 @@ impl Counter {
         let mut grpc = Grpc::new(Codec::default());
         Ok(match path.as_str() {
             "/example.Counter/Add" => {
-                // A path without parameters is its own template.
+                // A path without parameters serves as its own template.
                 corelane::set_route("/example.Counter/Add");
                 let add = tower::service_fn(move |call: tonic::Request<Number>| {
                     let sum = tonic::Response::new(self.add(call.into_inner()));
@@ -91,7 +92,7 @@ impl Counter {
                 });
                 grpc.streaming(add, request).await
             }
-            // A response with the status SERVING has the bytes of the number 1.
+            // The response with the status SERVING has the same bytes as the number 1.
             "/grpc.health.v1.Health/Check" => {
                 corelane::set_route("/grpc.health.v1.Health/Check");
                 let check = tower::service_fn(async |_: tonic::Request<Number>| {
@@ -104,7 +105,7 @@ impl Counter {
     }
 }
 
-/// After each number, the sum of it and of all before it.
+/// After each number, sends the sum of all numbers up to it.
 fn sums(numbers: Streaming<Number>) -> impl Stream<Item = Result<Number, Status>> {
     let mut sum = Number::default();
     numbers.map(move |number| {

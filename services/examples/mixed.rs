@@ -1,5 +1,5 @@
-//! A service with every kind of exchange on one port: pages, server-sent events, WebSockets and gRPC. All of
-//! them end by themselves when a drain begins, so that no client is cut off.
+//! A service with every kind of exchange on one port: pages, server-sent events, WebSockets and
+//! gRPC. All of them end by themselves when a drain begins, so that no client is cut off.
 //!
 //! ```sh
 //! VERSION=2 cargo run -p corelane-examples --bin mixed 127.0.0.1:8080 127.0.0.1:8081
@@ -8,7 +8,7 @@
 //! websocat ws://127.0.0.1:8080/echo
 //! ```
 //!
-//! Its calls, and `grpc.health.v1.Health/Check`, are routes of axum like all others:
+//! Its gRPC calls, and `grpc.health.v1.Health/Check`, are axum routes like all others:
 //!
 //! ```text
 //! service Talk {
@@ -38,11 +38,11 @@ use tonic::server::Grpc;
 use tonic::{Status, Streaming};
 use tonic_prost::ProstCodec;
 
-/// What the handlers of a lane share.
+/// State that the handlers of a lane share.
 #[derive(Clone)]
 struct Service {
     lane: Lane,
-    /// Replica and version.
+    /// The names of the replica and the version.
     name: Arc<str>,
 }
 
@@ -50,7 +50,7 @@ async fn page(State(service): State<Service>) -> String {
     format!("{}\n", service.name)
 }
 
-/// Nothing but heartbeats until the drain, whose event asks the client to connect again.
+/// Sends only heartbeats until the drain, then an event that asks the client to connect again.
 async fn events(
     State(service): State<Service>,
 ) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
@@ -59,7 +59,7 @@ async fn events(
     Sse::new(events).keep_alive(KeepAlive::new().interval(Duration::from_secs(1)))
 }
 
-// `any`: WebSocket over HTTP/2 begins with CONNECT, and not with GET.
+// `any`, because WebSocket over HTTP/2 begins with CONNECT, and not with GET.
 async fn echo(State(service): State<Service>, upgrade: WebSocketUpgrade) -> Response {
     upgrade.on_upgrade(async move |socket| repeat(socket, service.lane.draining()).await)
 }
@@ -112,7 +112,8 @@ async fn talk(State(service): State<Service>, request: Request) -> impl IntoResp
     Grpc::new(ProstCodec::<Line, Line>::default()).streaming(talk, request).await
 }
 
-/// The lines, and with the drain a status that tells the client to call again.
+/// Passes on the lines, and ends with a status that asks the client to call again when the drain
+/// begins.
 fn until_drain(
     lines: Streaming<Line>,
     draining: Draining,
@@ -126,7 +127,7 @@ fn until_drain(
     })
 }
 
-/// Serves until the gateway knows better.
+/// Reports serving until the gateway has noticed the drain.
 async fn health(request: Request) -> impl IntoResponse {
     let serving = tower::service_fn(async |_: tonic::Request<Line>| {
         Ok::<_, Status>(tonic::Response::new(Health { status: 1 }))
@@ -138,7 +139,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut addresses = env::args().skip(1);
     let address = addresses.next().unwrap_or_else(|| "127.0.0.1:8080".to_owned());
     let admin = addresses.next().unwrap_or_else(|| "127.0.0.1:0".to_owned());
-    // Kubernetes sets it to the name of the pod.
+    // Kubernetes sets the variable to the name of the pod.
     let replica = env::var("HOSTNAME").unwrap_or_else(|_| "mixed".to_owned());
     let version = env::var("VERSION").unwrap_or_else(|_| "1".to_owned());
     let server = Server::builder()

@@ -1,8 +1,8 @@
 //! A pool of database connections and an HTTP client in each lane.
 //!
-//! A connection is driven by a task of the runtime that opened it. In a pool that lanes share, a
-//! request may get a connection of another lane, and waits while a handler holds that lane. So each
-//! lane opens its own share of the connections; see `docs/postgresql.md`.
+//! A task of the runtime that opened a connection also drives it. In a pool that lanes share, a
+//! request may receive a connection of another lane, and waits while a handler holds that lane.
+//! Therefore each lane opens its own share of the connections; see `docs/postgresql.md`.
 //!
 //! ```sh
 //! DATABASE_URL=postgres://me@127.0.0.1/shop cargo run -p corelane-examples --bin pools 127.0.0.1:8080
@@ -19,10 +19,10 @@ use corelane::{Lane, Server};
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
 
-/// Connections to the database over all lanes and slow lanes.
+/// Number of database connections across all lanes and slow lanes.
 const CONNECTIONS: u32 = 16;
 
-/// What a lane has for itself.
+/// The parts that each lane has for itself.
 #[derive(Clone)]
 struct Parts {
     database: PgPool,
@@ -30,7 +30,7 @@ struct Parts {
     upstream: String,
 }
 
-/// Connects the parts of a lane. The server starts only if every lane has them.
+/// Connects the parts of a lane. The server starts only if every lane has its parts.
 async fn connect(lane: &Lane, url: &str, upstream: String) -> Result<Parts, sqlx::Error> {
     let share = (CONNECTIONS / lane.instances() as u32).max(1);
     let database = PgPoolOptions::new().max_connections(share).connect(url).await?;
@@ -43,7 +43,7 @@ async fn answer(State(parts): State<Parts>) -> Result<String, (StatusCode, Strin
     Ok(format!("{}\n", answer.map_err(unavailable)?))
 }
 
-/// Asks another service: here, this one.
+/// Sends a request to another service, which here is this service itself.
 async fn relay(State(parts): State<Parts>) -> Result<String, (StatusCode, String)> {
     let bad = |error: reqwest::Error| (StatusCode::BAD_GATEWAY, error.to_string());
     let reply = parts.client.get(&parts.upstream).send().await.map_err(bad)?;

@@ -1,4 +1,4 @@
-//! Each example runs: it is started as a process, asked, and ended with SIGTERM.
+//! Runs each example: starts it as a process, sends requests, and ends it with SIGTERM.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
@@ -19,7 +19,7 @@ const GRPC: [&str; 3] = ["--listen=127.0.0.1:0", "--admin.listen=127.0.0.1:0", "
 struct Example {
     process: Child,
     output: BufReader<ChildStdout>,
-    /// The first line that it wrote.
+    /// The first line of its output.
     said: String,
 }
 
@@ -38,7 +38,7 @@ impl Example {
         address.and_then(|at| at.parse().ok()).unwrap_or_else(|| panic!("it said {:?}", self.said))
     }
 
-    /// Asks it to end as Kubernetes does.
+    /// Ends it as Kubernetes does.
     fn drain(&self) {
         kill_process(Pid::from_child(&self.process), Signal::TERM).expect("it runs");
     }
@@ -48,8 +48,8 @@ impl Example {
         assert!(self.end().await.ends_with("drained; 0 requests were cut\n"));
     }
 
-    /// Waits for its end, which must be a clean one, and returns what else it said. Clients close their
-    /// connections meanwhile.
+    /// Waits for its end, which must be clean, and returns the rest of its output. Clients close
+    /// their connections in the meantime.
     async fn end(mut self) -> String {
         let end = move || {
             let mut rest = String::new();
@@ -128,7 +128,7 @@ async fn calls(client: &mut Counter) {
     assert_eq!(sums(client, &[1, 2, 3]).await.expect("a stream"), [1, 3, 6]);
 }
 
-/// A call whose messages go to and fro: each side waits for the other.
+/// Makes a call whose messages alternate: each side waits for the other.
 async fn talk(client: &mut Counter) {
     let (sender, numbers) = tokio::sync::mpsc::channel(1);
     client.ready().await.expect("connected");
@@ -158,7 +158,7 @@ async fn grpc() {
     example.terminate().await;
 }
 
-/// With a gateway, as in the test of Python that runs this one.
+/// Runs with a gateway, in the Python test that starts this one.
 #[tokio::test]
 async fn grpc_through_a_gateway() {
     let Ok(gateway) = std::env::var("GATEWAY") else { return };
@@ -168,9 +168,9 @@ async fn grpc_through_a_gateway() {
     every_lane_has_streams(&client).await;
 }
 
-/// Over one connection of the client. Streams that are open at the same time are on several connections
-/// of the gateway, four on each. The kernel chooses the lane of a connection at random. With two lanes,
-/// 40 streams are all on one of them once in 500 times, 72 once in 100,000.
+/// Uses one connection of the client. Streams that are open at the same time use several
+/// connections of the gateway, four on each. The kernel chooses the lane of a connection at random.
+/// With two lanes, 40 streams are all on one lane once in 500 times, 72 streams once in 100,000.
 async fn every_lane_has_streams(client: &Counter) {
     let alone = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() == 1);
     let mut lanes = BTreeSet::new();
@@ -195,7 +195,8 @@ struct Line {
     text: String,
 }
 
-/// Pages, events and calls on one port. A drain ends what is open, and says so.
+/// Uses pages, events and calls on one port. A drain ends all open exchanges and notifies the
+/// clients.
 #[tokio::test]
 async fn mixed() {
     let example = Example::start(env!("CARGO_BIN_EXE_mixed"), &["127.0.0.1:0"]);
@@ -228,7 +229,7 @@ async fn mixed() {
     assert!(example.end().await.ends_with("drained; 0 requests were cut\n"));
 }
 
-/// With a database, as in the test of Python that runs this one.
+/// Runs with a database, in the Python test that starts this one.
 #[tokio::test]
 async fn pools() {
     let example = Example::start(env!("CARGO_BIN_EXE_pools"), &["127.0.0.1:0"]);

@@ -1,4 +1,4 @@
-//! Who is connected: axum's `ConnectInfo`, TLS, and the client behind trusted proxies.
+//! The connected client: axum's `ConnectInfo`, TLS, and the client behind trusted proxies.
 //!
 //! ```sh
 //! cargo run --features axum --example connect_info 127.0.0.1:8080
@@ -25,7 +25,7 @@ async fn connection(ConnectInfo(connection): ConnectInfo<ConnectionInfo>) -> Str
     format!("{:?}, {tls}\n", connection.protocol)
 }
 
-/// Needs no layer: any code that runs for a request can ask.
+/// Needs no layer, because any code that runs for a request can call this function.
 async fn client(headers: HeaderMap) -> String {
     match corelane::client_addr(&headers) {
         Some(address) => format!("{address}\n"),

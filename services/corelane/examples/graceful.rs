@@ -7,7 +7,7 @@
 //! curl -i -X POST http://127.0.0.1:8080/drain
 //! ```
 //!
-//! SIGTERM and Ctrl-C begin the same drain; a second one ends the server at once.
+//! SIGTERM and Ctrl-C begin the same drain; a second signal ends the server at once.
 
 use std::process::ExitCode;
 use std::time::Duration;

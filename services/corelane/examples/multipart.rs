@@ -1,4 +1,4 @@
-//! Uploads of forms with files, streamed, with a limit of their own.
+//! Streamed uploads of forms with files, with their own limit.
 //!
 //! ```sh
 //! cargo run --example multipart 127.0.0.1:8080
@@ -15,8 +15,8 @@ use axum::routing::post;
 use corelane::axum::LearnRoutes;
 use corelane::{Limits, RouteLimits, Server};
 
-/// Names each part with its size. A file is never whole in memory: the lane reads a piece when the
-/// handler awaits it.
+/// Names each part with its size. A file is never completely in memory: the lane reads a piece when
+/// the handler awaits it.
 async fn upload(mut form: Multipart) -> Result<String, MultipartError> {
     let mut text = String::new();
     while let Some(mut part) = form.next_field().await? {

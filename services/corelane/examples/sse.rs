@@ -1,4 +1,5 @@
-//! Server-sent events with axum: a tick per second, or per so many milliseconds, until a drain begins.
+//! Server-sent events with axum: a tick per second, or per given number of milliseconds, until a
+//! drain begins.
 //!
 //! ```sh
 //! cargo run --example sse 127.0.0.1:8080
@@ -16,7 +17,7 @@ use axum::routing::get;
 use corelane::{Lane, Server};
 use futures_util::stream::{self, Stream, StreamExt};
 
-/// What a lane's handlers share.
+/// State that a lane's handlers share.
 #[derive(Clone)]
 struct Ticker {
     lane: Lane,
@@ -24,7 +25,7 @@ struct Ticker {
 }
 
 /// Counts periods. The last event asks the client to connect again, which leads it to another
-/// replica. Without an end of its own, the deadline of the drain would cut the response.
+/// replica. If the response did not end by itself, the deadline of the drain would cut it.
 async fn ticks(State(ticker): State<Ticker>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     let periods = tokio::time::interval(ticker.period);
     let ticks = stream::unfold((periods, 0_u64), async |(mut periods, n)| {

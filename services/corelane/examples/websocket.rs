@@ -1,5 +1,5 @@
-//! WebSockets with axum: an echo, and a chat room of all lanes. Both close with code 1001 when a drain
-//! begins.
+//! WebSockets with axum: an echo, and a chat room across all lanes. Both close with code 1001 when
+//! a drain begins.
 //!
 //! ```sh
 //! cargo run --example websocket 127.0.0.1:8080
@@ -16,17 +16,17 @@ use corelane::{Lane, Server};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::broadcast::{Receiver, Sender};
 
-/// Messages that a lane, or a member, may be behind.
+/// Number of messages that a lane, or a member, may be behind.
 const BEHIND: usize = 256;
 
 /// The room as one lane sees it.
 #[derive(Clone)]
 struct Room {
     lane: Lane,
-    /// To all lanes.
+    /// Sends to all lanes.
     everyone: Sender<Utf8Bytes>,
-    /// To the members on this lane. A message wakes each other lane once, and not once for each
-    /// of its members.
+    /// Sends to the members on this lane. A message therefore wakes each other lane once, and not
+    /// once for each of its members.
     here: Sender<Utf8Bytes>,
 }
 
@@ -38,7 +38,7 @@ impl Room {
     }
 }
 
-/// Passes messages of all lanes to the members on this lane.
+/// Passes messages from all lanes to the members on this lane.
 async fn relay(mut everyone: Receiver<Utf8Bytes>, here: Sender<Utf8Bytes>) {
     loop {
         match everyone.recv().await {
@@ -51,7 +51,7 @@ async fn relay(mut everyone: Receiver<Utf8Bytes>, here: Sender<Utf8Bytes>) {
     }
 }
 
-// `any`: WebSocket over HTTP/2 begins with CONNECT, and not with GET.
+// `any`, because WebSocket over HTTP/2 begins with CONNECT, and not with GET.
 async fn echo(State(room): State<Room>, upgrade: WebSocketUpgrade) -> Response {
     upgrade.on_upgrade(async move |mut socket| {
         let mut draining = room.lane.draining();
@@ -73,7 +73,7 @@ async fn echo(State(room): State<Room>, upgrade: WebSocketUpgrade) -> Response {
 }
 
 async fn enter(State(room): State<Room>, upgrade: WebSocketUpgrade) -> Response {
-    // Before the response, so that the member misses nothing from then on.
+    // Subscribed before the response, so that the member misses nothing from then on.
     let heard = room.here.subscribe();
     upgrade.on_upgrade(async move |socket| stay(room, heard, socket).await)
 }
@@ -107,7 +107,7 @@ async fn stay(room: Room, mut heard: Receiver<Utf8Bytes>, mut socket: WebSocket)
     }
 }
 
-/// Says why, and waits for the client: closing at once could lose the reason.
+/// Sends the reason and waits for the client, because closing at once could lose the reason.
 async fn close(mut socket: WebSocket, code: CloseCode) {
     let frame = CloseFrame { code, reason: Utf8Bytes::default() };
     if socket.send(Message::Close(Some(frame))).await.is_ok() {

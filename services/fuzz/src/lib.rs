@@ -1,7 +1,7 @@
-//! Fuzz targets: each feeds one reader of outside text and checks what always holds.
+//! Fuzz targets. Each feeds one parser of external text and checks its invariants.
 //!
-//! The tests run every target on its seeds, and on inputs near them. The program `fuzz` lets libFuzzer search for
-//! others.
+//! The tests run every target on its seeds, and on inputs near them. The program `fuzz` lets
+//! libFuzzer search for more inputs.
 
 mod targets;
 
@@ -13,7 +13,7 @@ mod tests {
 
     use super::{TARGETS, Target};
 
-    /// Inputs of each target.
+    /// Number of inputs per target.
     const NEAR: usize = 500;
 
     /// Names the input of a target that panics.
@@ -38,7 +38,8 @@ mod tests {
         }
     }
 
-    /// The same inputs in each run. The program `fuzz` searches farther: it knows which inputs reach new code.
+    /// The inputs are the same in each run. The program `fuzz` searches farther, because it knows
+    /// which inputs reach new code.
     #[test]
     fn every_target_holds_near_its_seeds() {
         for target in TARGETS {
@@ -51,7 +52,7 @@ mod tests {
         }
     }
 
-    /// A seed with a few changes.
+    /// Returns a seed with a few changes.
     fn near(target: &Target, random: &mut Rng) -> Vec<u8> {
         let seed = |random: &mut Rng| target.seeds[random.usize(..target.seeds.len())].1;
         let mut input = seed(random).to_vec();

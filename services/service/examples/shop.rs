@@ -37,7 +37,7 @@ async fn front_page(State(stock): State<Stock>) -> String {
 }
 
 async fn order(State(stock): State<Stock>, Path(article): Path<u64>) -> (StatusCode, String) {
-    // A bug, to show what the log says about a panic.
+    // A bug that shows how the log reports a panic.
     assert_ne!(article, 13, "nobody buys this one");
     if !(1..=stock.articles).contains(&article) {
         return (StatusCode::NOT_FOUND, "no such article\n".to_owned());

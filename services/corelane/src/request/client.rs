@@ -88,12 +88,12 @@ pub struct TlsInfo {
 pub struct ClientIdentity(Arc<str>);
 
 impl ClientIdentity {
-    /// Its text; a DNS name is in lower case.
+    /// The identity as text. A DNS name is in lower case.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether it is a URI; otherwise it is a DNS name.
+    /// Whether the identity is a URI; otherwise it is a DNS name.
     pub(crate) fn is_uri(&self) -> bool {
         self.0.contains(':')
     }

@@ -1,4 +1,4 @@
-//! Lets libFuzzer look for inputs that break the target named by `FUZZ_TARGET`.
+//! Lets libFuzzer search for inputs that break the target named by `FUZZ_TARGET`.
 //!
 //! libFuzzer begins with files: the seeds of the target are first written into the folder `FUZZ_SEEDS`.
 

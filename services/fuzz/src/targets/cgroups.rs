@@ -1,4 +1,4 @@
-//! What the kernel says of CPUs: lists of them, quotas, and the places of cgroups.
+//! The kernel's files on CPUs: lists of CPUs, quotas, and the places of cgroups.
 
 use std::path::{Component, Path};
 
@@ -8,7 +8,7 @@ use corelane::fuzzing::{
 
 use super::{Target, text};
 
-/// Lists of CPUs (cpuset(7)): ascending, bounded, and the same when written out and read again.
+/// Lists of CPUs (cpuset(7)) are ascending, bounded, and the same when written and parsed again.
 pub(super) const CPU_LIST: Target = Target {
     name: "cpu_list",
     run: |input| text(input, cpu_list),
@@ -21,16 +21,16 @@ fn cpu_list(text: &str) {
     assert!(cpus.last().is_none_or(|&last| last < 1 << 16), "{cpus:?}");
     let written: Vec<_> = cpus.iter().map(usize::to_string).collect();
     assert_eq!(fuzzing::cpu_list(&written.join(",")), Some(cpus.clone()));
-    // Every run of neighbours as one range, as the kernel writes it.
+    // Each run of neighbouring CPUs is one range, as the kernel writes it.
     let ranges = cpus.chunk_by(|a, b| a + 1 == *b);
     let ranges: Vec<_> = ranges.map(|run| format!("{}-{}", run[0], run[run.len() - 1])).collect();
     assert_eq!(fuzzing::cpu_list(&ranges.join(",")), Some(cpus));
 }
 
-/// Quotas, weights and partitions of a cgroup, and what is counted of quotas.
+/// Quotas, weights and partitions of a cgroup, and the counters of quotas.
 ///
 /// A quota is a finite number of CPUs above 0 and the same in both versions of cgroups. A weight
-/// matches few numbers of CPUs, shares match one at most.
+/// matches few numbers of CPUs, and shares match at most one.
 pub(super) const QUOTA: Target = Target {
     name: "quota",
     run: |input| text(input, quota),
@@ -62,9 +62,9 @@ fn quota(text: &str) {
     }
     let [weight, shares] = requests(text, MOST);
     assert!(shares.len() <= 1, "{shares:?}");
-    // The conversions agree on neighbours at most.
+    // The conversions agree at most on neighbouring numbers.
     assert!(weight.len() <= 4, "{weight:?}");
-    // Any time that fits the kernel's file is kept whole: v1 has nanoseconds, v2 microseconds.
+    // Any time that fits the kernel's file is preserved: v1 has nanoseconds, v2 microseconds.
     if let Some((periods, throttled, nanos)) = throttling(text) {
         let time = |name, value: u128| text.contains(name) && text.contains(&value.to_string());
         assert!(text.contains(&periods.to_string()) && text.contains(&throttled.to_string()));
@@ -73,12 +73,12 @@ fn quota(text: &str) {
     assert!(!is_partition(text) || quota.is_none() && weight.is_empty() && shares.is_empty());
 }
 
-/// Where the files of a controller are, by `/proc/self/cgroup` and `/proc/self/mountinfo`.
+/// The place of a controller's files, according to `/proc/self/cgroup` and `/proc/self/mountinfo`.
 ///
 /// Each directory is the parent of the one before, up to the mount point. A mount point with any
 /// character round-trips through the kernel's escapes.
 ///
-/// The input is the one file, a line `---`, then the other.
+/// The input is one file, a line `---`, then the other file.
 pub(super) const CGROUP_PLACE: Target = Target {
     name: "cgroup_place",
     run: |input| text(input, cgroup_place),
@@ -114,7 +114,7 @@ fn cgroup_place(text: &str) {
     }
 }
 
-/// The kernel escapes these four (show_mountinfo in fs/proc_namespace.c).
+/// The kernel escapes these four characters (show_mountinfo in fs/proc_namespace.c).
 fn comes_back(point: &str) {
     let escape = |c: char| match c {
         ' ' => "\\040".to_owned(),

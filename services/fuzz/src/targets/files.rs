@@ -4,8 +4,7 @@ use corelane_files::fuzzing::{normal, parts};
 
 use super::{Target, text};
 
-/// The path of a request for a file: what comes out names something below the root, and nothing that
-/// is hidden.
+/// The path of a request for a file. The result names a file below the root that is not hidden.
 pub(super) const FILE_PATH: Target = Target {
     name: "file_path",
     run: |input| text(input, file_path),
@@ -26,7 +25,7 @@ fn file_path(raw: &str) {
         assert!(!name.is_empty());
         assert!(!name.starts_with('.') || (index == 0 && name == ".well-known"), "{path}");
     }
-    // Each character that is encoded again comes out as the same path; a slash does not.
+    // Encoding a character again results in the same path, except for a slash.
     let encode = |byte: u8| match byte {
         b'/' => "/".to_owned(),
         byte => format!("%{byte:02x}"),
@@ -36,7 +35,7 @@ fn file_path(raw: &str) {
     assert_eq!(normal(&encoded.replace('/', "%2f")).is_some(), !path.contains('/'));
 }
 
-/// The Range field: parts that are in the file, apart from each other, and not many.
+/// The Range field. The selected parts are within the file, separate from each other, and few.
 ///
 /// The first 8 bytes of the input are the file's length.
 pub(super) const FILE_RANGE: Target = Target {
@@ -64,7 +63,7 @@ fn file_range(input: &[u8]) {
     for pair in ordered.windows(2) {
         assert!(pair[0].end < pair[1].start, "{found:?}: joined, they are shorter");
     }
-    // A request for the found parts finds the same parts.
+    // A request for the found parts selects the same parts.
     if !found.is_empty() {
         let specs: Vec<_> = found.iter().map(|p| format!("{}-{}", p.start, p.end - 1)).collect();
         let value = format!("bytes={}", specs.join(","));

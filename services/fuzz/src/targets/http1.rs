@@ -1,4 +1,4 @@
-//! The bytes of an HTTP/1 connection, and the context of a trace in its fields.
+//! The bytes of an HTTP/1 connection, and the trace context in its fields.
 
 use std::sync::OnceLock;
 
@@ -12,8 +12,8 @@ mod far_end;
 #[path = "../../../corelane/tests/it/support/pair.rs"]
 mod pair;
 
-/// The guard against request smuggling: what it says of a connection does not depend on the pieces
-/// in which the bytes come.
+/// The guard against request smuggling. Its result for a connection does not depend on the pieces
+/// in which the bytes arrive.
 ///
 /// The first 8 bytes of the input choose where it is cut.
 pub(super) const FRAMING: Target = Target {
@@ -50,7 +50,7 @@ fn framing(input: &[u8]) {
     let whole = follow([bytes].into_iter().filter(|piece| !piece.is_empty()));
     if let Some((at, _, fault)) = &whole {
         assert!(*at <= bytes.len(), "{fault}");
-        // What may pass is not cut earlier.
+        // Bytes that may pass are not cut earlier.
         let passed = [&bytes[..*at]].into_iter().filter(|piece| !piece.is_empty());
         assert!(follow(passed).is_none_or(|(again, ..)| again == *at), "{fault}");
     }
@@ -62,8 +62,8 @@ fn framing(input: &[u8]) {
 /// whatever bytes arrive in whatever pieces, except for differences that have a name
 /// ([`pair::Known`]).
 ///
-/// The first 8 bytes of the input choose where the rest is cut. Each server reads every piece alone,
-/// so an input has one result.
+/// The first 8 bytes of the input choose where the rest is cut. Each server reads every piece
+/// alone, so an input has only one result.
 pub(super) const PLAIN_REQUESTS: Target = Target {
     name: "plain_requests",
     run: plain_requests,
@@ -140,7 +140,7 @@ static PAIR: OnceLock<Pair> = OnceLock::new();
 
 fn plain_requests(input: &[u8]) {
     let Some((seed, bytes)) = input.split_first_chunk::<8>() else { return };
-    // The preface of HTTP/2 begins so; what follows it is no text.
+    // The preface of HTTP/2 begins like this; the bytes after it are not text.
     if bytes.starts_with(b"PRI ") {
         return;
     }
@@ -163,7 +163,7 @@ fn pieces(mut bytes: &[u8], longest: usize, mut state: u64) -> impl Iterator<Ite
     })
 }
 
-/// The context of a trace: what is passed on is valid, bounded, and the same when it is read again.
+/// The trace context that is passed on is valid, bounded, and the same when it is parsed again.
 pub(super) const TRACE_CONTEXT: Target = Target {
     name: "trace_context",
     run: |input| text(input, trace_context),

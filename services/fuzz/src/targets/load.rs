@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use super::{Target, text};
 
-/// Load reports from any counters: both forms say the same, within the bounds that Envoy needs.
+/// Load reports from any counters. Both forms contain the same values, within the bounds that Envoy
+/// needs.
 ///
 /// The input is a sequence of samples of 7 numbers of 8 bytes each, little-endian.
 pub(super) const LOAD_REPORT: Target = Target {
@@ -54,10 +55,10 @@ fn load_report(bytes: &[u8]) {
     }
 }
 
-/// The text of a mix, as the capacity model reads it.
+/// The text of a mix, as the capacity model parses it.
 ///
-/// A mix that is read has shares that add up to 1 and finite times, and is the same when it is
-/// written and read again. Formulas and knee take any of them.
+/// A valid mix has shares that add up to 1 and finite times, and is the same when it is written and
+/// parsed again. The formulas and the knee accept any mix.
 pub(super) const CAPACITY_MIX: Target = Target {
     name: "capacity_mix",
     run: |input| text(input, capacity_mix),

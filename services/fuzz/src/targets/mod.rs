@@ -1,4 +1,4 @@
-//! The targets, by what they read.
+//! The targets, by the text that they parse.
 
 mod cgroups;
 mod files;
@@ -7,14 +7,14 @@ mod load;
 mod proxies;
 mod server;
 
-/// A reader of outside text, and what always holds for it.
+/// A parser of external text, and its invariants.
 #[derive(Debug)]
 pub struct Target {
-    /// Unique among the targets.
+    /// The name, which is unique among the targets.
     pub name: &'static str,
-    /// Reads one input; panics where the reader breaks one of its promises.
+    /// Parses one input; panics if the parser breaks an invariant.
     pub run: fn(&[u8]),
-    /// Inputs to begin with, each with a name that describes it.
+    /// Inputs to start from, each with a name that describes it.
     pub seeds: &'static [(&'static str, &'static [u8])],
 }
 
@@ -39,7 +39,7 @@ pub const TARGETS: &[Target] = &[
     server::WORK,
 ];
 
-/// For targets whose input is text.
+/// Runs a target whose input is text.
 fn text(input: &[u8], run: fn(&str)) {
     if let Ok(input) = std::str::from_utf8(input) {
         run(input);

@@ -1,4 +1,4 @@
-//! What proxies say about their clients.
+//! Facts about clients that proxies send.
 
 use std::net::IpAddr;
 
@@ -6,11 +6,11 @@ use corelane::fuzzing::{ProxyHeader, client_addr, proxy_header};
 
 use super::Target;
 
-/// Longest header of the PROXY protocol that is read.
+/// Longest PROXY protocol header that is read.
 const LONGEST: usize = 4096;
 
-/// The header of the PROXY protocol: it is partial up to its last byte, and whole from there on,
-/// whatever follows.
+/// The PROXY protocol header is partial up to its last byte, and complete from there on, whatever
+/// follows.
 pub(super) const PROXY_HEADER: Target = Target {
     name: "proxy_header",
     run: header,
@@ -46,7 +46,7 @@ fn header(input: &[u8]) {
             }
             length
         }
-        // It was partial, and then never whole.
+        // The header was partial and then never complete.
         ProxyHeader::Invalid => {
             let from = (0..=input.len()).find(|&end| proxy_header(&input[..end]) == whole);
             let from = from.unwrap_or(input.len());
@@ -57,7 +57,7 @@ fn header(input: &[u8]) {
     assert!((0..end).all(|end| proxy_header(&input[..end]) == ProxyHeader::Partial));
 }
 
-/// The client behind proxies: what a client writes never hides what a proxy appends.
+/// The client behind proxies. The text that a client writes never hides what a proxy appends.
 ///
 /// The first byte chooses the header; its lines follow.
 pub(super) const CLIENT_ADDRESS: Target = Target {

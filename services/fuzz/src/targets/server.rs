@@ -1,4 +1,4 @@
-//! What the reference service reads: its configuration, queries, documents and conditions.
+//! The input of the reference service: its configuration, queries, documents and conditions.
 
 use corelane_server::fuzzing::{self, half, ops, say_the_same};
 
@@ -6,7 +6,7 @@ use super::{Target, text};
 
 /// The server's configuration: file, environment and flags.
 ///
-/// What `--check` prints is a configuration file that gives the same values again.
+/// The output of `--check` is a configuration file with the same values.
 ///
 /// The input is a TOML file, a line `---`, then a line for each variable (`NAME=value`) or flag.
 pub(super) const CONFIGURATION: Target = Target {
@@ -83,13 +83,13 @@ fn div(n: &str) {
     }
 }
 
-/// The sign, the digits before the point and those after it.
+/// The sign, the digits before the point, and the digits after it.
 fn parts(n: &str) -> (&str, (&str, &str)) {
     let (sign, digits) = n.strip_prefix('-').map_or(("", n), |digits| ("-", digits));
     (sign, digits.split_once('.').unwrap_or((digits, "")))
 }
 
-/// Adds a number to itself from its last digit on.
+/// Adds a number to itself, beginning with its last digit.
 fn double((whole, fraction): (&str, &str)) -> (String, String) {
     let mut carry = 0;
     let mut digits: Vec<u8> = format!("{whole}{fraction}").into_bytes();
@@ -114,7 +114,7 @@ fn normal_of(n: &str) -> (String, String, String) {
     normal(sign, (whole.to_owned(), fraction.to_owned()))
 }
 
-/// The query of `/work?ops=N`: a number within its bound, whatever stands around it.
+/// The query of `/work?ops=N`: a number within its bound, whatever surrounds it.
 ///
 /// The first line of the input is the bound.
 pub(super) const WORK: Target = Target {
@@ -141,7 +141,8 @@ fn work(text: &str) {
     }
 }
 
-/// Documents of projects: what is stored says what was sent, and is a document again.
+/// Documents of projects. The stored text has the meaning of the sent text, and is itself a valid
+/// document.
 pub(super) const DOCUMENT: Target = Target {
     name: "document",
     run: document,
@@ -160,7 +161,7 @@ fn document(text: &[u8]) {
     assert_eq!(fuzzing::document(&stored).as_deref(), Some(stored.as_slice()));
 }
 
-/// If-Match and If-None-Match: what one lets through with a tag, the other stops.
+/// If-Match and If-None-Match: if one of them accepts a tag, the other rejects it.
 ///
 /// The first 2 bytes of the input are the version of the resource, less 1.
 pub(super) const CONDITIONS: Target = Target {
@@ -183,7 +184,7 @@ fn conditions(input: &[u8]) {
     // Strong equality is weak equality, too (RFC 9110 section 8.8.3.2).
     assert!(!(read && unless.0));
     assert_eq!(fuzzing::conditions(nothing, nothing, version), Some((false, false)));
-    // One more tag that names the version: it is let through.
+    // With one more tag that names the version, the request is accepted.
     if !field.trim_ascii().starts_with(b"*") {
         let more = [field, format!(", \"{version}\"").as_bytes()].concat();
         assert_eq!(fuzzing::conditions(&more, nothing, version), Some((true, true)));

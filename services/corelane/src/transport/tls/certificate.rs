@@ -26,7 +26,7 @@ const MAX_BYTES: u64 = 1 << 20;
 pub(super) struct Contents {
     certificate: Vec<u8>,
     key: Vec<u8>,
-    /// Of the clients' CAs.
+    /// The CAs of clients.
     pub(super) ca: Option<Vec<u8>>,
 }
 

@@ -24,7 +24,7 @@ use crate::request::client::ClientIdentity;
 /// Accepts certificates that a CA issued for TLS clients and that name an allowed identity.
 #[derive(Debug)]
 pub(super) struct Verifier {
-    /// At least one.
+    /// The trusted CAs, at least one.
     authorities: Vec<Authority>,
     subjects: Vec<DistinguishedName>,
     allow: Vec<ClientIdentity>,
@@ -71,7 +71,7 @@ impl Verifier {
         times.min().expect("a CA")
     }
 
-    /// Whether no CA is valid any more.
+    /// Whether every CA has expired.
     pub(super) fn has_expired(&self) -> bool {
         self.authorities.iter().all(|authority| authority.validity.has_expired())
     }

@@ -42,7 +42,7 @@ impl Reload {
         [(Reload::Success, "success"), (Reload::Failure, "failure")];
 }
 
-/// What new connections use.
+/// The certificate and the CAs that new connections use.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub(crate) config: Arc<ServerConfig>,
@@ -92,7 +92,7 @@ impl Loaded {
         clients.client(session).map(Some).map_err(io::Error::other)
     }
 
-    /// The file that nobody can use any more.
+    /// The first file that has expired for every client.
     fn expired<'a>(&self, settings: &'a Tls) -> Option<&'a Path> {
         let clients = self.clients.as_ref().zip(settings.clients.as_ref());
         let ca =
@@ -136,7 +136,7 @@ impl Termination {
         Ok((termination, Watch { seen: Ok(contents) }))
     }
 
-    /// What a new connection uses.
+    /// The certificate and the CAs for a new connection.
     pub(crate) fn loaded(&self) -> Arc<Loaded> {
         Arc::clone(&self.loaded.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -203,7 +203,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Replaces what is loaded whenever the contents of the files change.
+    /// Replaces the certificate and the CAs whenever the contents of the files change.
     pub(crate) async fn run(mut self, tls: &Termination) {
         let every = tls.settings.reload;
         let mut ticks = interval_at(Instant::now() + every, every);
