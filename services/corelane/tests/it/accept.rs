@@ -20,7 +20,7 @@ fn two_lanes(placement: Placement) -> Builder {
 }
 
 fn two_lanes_on(address: Ipv4Addr, placement: Placement) -> Builder {
-    // What is blocked must not count as the cost of all other requests.
+    // The time of blocked requests must not count as the cost of all others.
     builder_on(address).placement(placement).lanes(Lanes::Count(2)).routes(["/block"])
 }
 
@@ -126,10 +126,11 @@ fn a_lane_that_cannot_begin_holds_no_connection_hostage() {
     }
 }
 
-/// Asks once on a connection of its own. `false`: it could not be made. A connection that was made
-/// must be answered.
+/// Sends a request on a new connection. Returns `false` if the connection could not be opened. An
+/// open connection must receive a response.
 fn ask(address: SocketAddr) -> bool {
-    // A handshake that comes too late is not answered: not lost, for it never was made.
+    // A handshake that comes too late is not answered. That connection is not lost, because it was
+    // never opened.
     let Ok(mut socket) = TcpStream::connect_timeout(&address, Duration::from_millis(100)) else {
         return false;
     };
@@ -155,14 +156,14 @@ fn drains_under_load_lose_nothing() {
                         loop {
                             match ask(address) {
                                 true => drop(answered.fetch_add(1, Ordering::Relaxed)),
-                                // Only slow, as long as the server does not drain.
+                                // The connection is only slow while the server does not drain.
                                 false if handle.phase() == Phase::Serving => {}
                                 false => break,
                             }
                         }
                     });
                 }
-                // Not always at the same moment of a connection's life.
+                // The drain should not always hit the same moment of a connection's life.
                 let enough = 30 + round;
                 server.wait_until("loaded", || answered.load(Ordering::Relaxed) >= enough);
                 server.handle.drain();
@@ -197,8 +198,8 @@ fn too_many_connections_are_refused_in_every_placement() {
 
 const PLACEMENT: &str = "CORELANE_TEST_PLACEMENT";
 
-/// Not a test by itself: the server of the tests here, in a process of its own that ends with its
-/// standard input.
+/// Not a test by itself: the server of the tests in this file, in a separate process that ends with
+/// its standard input.
 #[test]
 #[ignore = "started by the other tests, as a process"]
 fn server_process() {
@@ -223,7 +224,7 @@ struct Process {
     child: Child,
     address: SocketAddr,
     _output: Lines<BufReader<ChildStdout>>,
-    /// A connection to the admin port, since no new one may be possible.
+    /// A connection to the admin port, because a new one may be impossible.
     admin: Client,
 }
 
@@ -251,7 +252,7 @@ impl Process {
         Process { child, address: address.parse().expect("an address"), _output: lines, admin }
     }
 
-    /// Allows `more` files than are open now.
+    /// Allows `more` files than are currently open.
     fn limit_files(&self, more: usize) {
         let id = self.child.id();
         let open = std::fs::read_dir(format!("/proc/{id}/fd")).expect("its files").count();
@@ -298,12 +299,13 @@ fn a_server_out_of_files_rests_and_goes_on_when_files_are_freed() {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        // Two listeners at most, each tries again after 50 ms; one that spins tries 10,000 times.
+        // At most two listeners try again, each after 50 ms. A listener that spins would try 10,000
+        // times.
         let tries = 2 * (since.elapsed().as_millis() as u64 / 50 + 2);
         assert!(errors <= tries, "{placement}: {errors} accepts failed, expected up to {tries}");
         assert_eq!(first.get("/").status, 200, "{placement}: connections it has are served");
 
-        // Each that is answered goes, and frees a file for one that waits.
+        // Each answered connection closes and frees a file for a waiting one.
         std::thread::scope(|scope| {
             for mut client in clients {
                 scope.spawn(move || assert_eq!(client.read_answer().status, 200, "{placement}"));

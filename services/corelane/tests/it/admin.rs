@@ -1,4 +1,4 @@
-//! The admin port, and that `docs/admin.md` tells what it shows.
+//! The admin port, and whether `docs/admin.md` describes what it shows.
 
 use std::collections::BTreeSet;
 
@@ -10,10 +10,10 @@ use serde_json::Value;
 const DOCS: &str = include_str!("../../../../docs/admin.md");
 const IDLE: &str = include_str!("../../../../docs/idle-connections.md");
 
-/// A route template with what HTML takes for markup.
+/// A route template with characters that are markup in HTML.
 const MARKUP: &str = "/a&\"b\"/{n}";
 
-/// A server that has been asked for something.
+/// Starts a server and sends it a request.
 fn start() -> Running {
     let builder = builder().routes(["/hello", MARKUP]);
     let server = Running::start(builder, Handlers::new().factory());
@@ -35,7 +35,7 @@ fn ask(server: &Running, method: &str, target: &str, headers: &str) -> Answer {
     if method == "HEAD" { client.read_head_answer() } else { client.read_answer() }
 }
 
-/// Rows of the tables in the section of the docs with this heading, without their heads.
+/// Rows of the tables in the section of the docs with this heading, without table heads.
 fn documented(heading: &str) -> BTreeSet<String> {
     let section = DOCS.split("\n## ").find(|section| section.starts_with(heading));
     let lines = section.unwrap_or_else(|| panic!("no section {heading}")).lines();
@@ -89,7 +89,7 @@ fn the_docs_list_why_a_connection_wakes_or_moves() {
     }
 }
 
-/// What is in the first column of a table's row.
+/// The name in the first column of a table's row.
 fn first_name(row: &str) -> Option<&str> {
     row.split('`').nth(1)
 }
@@ -104,7 +104,7 @@ fn the_docs_list_every_field_of_lanes() {
     paths(&view, "", &mut shown);
     let documented = documented("Lanes");
     let documented: BTreeSet<_> = documented.iter().filter_map(|row| first_name(row)).collect();
-    // Nothing is being polled here: what it would show is in the tests of stalls.
+    // No handler is being polled here; the tests of stalls check this part.
     let polling = ["route", "method", "for_ms"].map(|name| format!("lanes[].polling.{name}"));
     shown.remove("lanes[].polling");
     shown.extend(polling);
@@ -192,7 +192,7 @@ fn the_page_of_lanes_says_what_the_json_says() {
         .lanes(Lanes::Count(2))
         .slow_lanes(Some(slow_lanes))
         .routes(["/hello", "/slow"])
-        // Not learned: on a busy machine any handler may take long.
+        // Set and not learnt, because any handler may take long on a busy machine.
         .cost("/hello", corelane::Cost::Cheap)
         .cost("/slow", corelane::Cost::Expensive);
     let server = Running::start(builder, Handlers::new().factory());
@@ -246,14 +246,14 @@ fn every_lane_is_shown() {
     assert_eq!(lanes.map(|lane| lane["lane"].clone()).collect::<Vec<_>>(), [0, 1, 2]);
 }
 
-/// The first of these are replaced by those that come later, and none keeps a probe out.
+/// Later connections replace the first ones, and none keeps a probe out.
 #[test]
 fn silent_connections_do_not_keep_probes_out() {
     let server = start();
     let silent: Vec<_> = (0..300).map(|_| connect_from([127, 0, 0, 1], server.admin)).collect();
     let probe = |source| connect_from(source, server.admin).get("/healthz").status;
     assert_eq!((probe([127, 0, 0, 2]), probe([127, 0, 0, 1])), (200, 200));
-    // Those that are open did not come before those that were closed.
+    // The open connections are not older than the closed ones.
     let mut first = silent.into_iter().next().expect("300");
     assert!(first.read_to_close().is_empty());
 }

@@ -1,4 +1,4 @@
-//! What a service adds to the admin port: pages, metrics, and whether what it needs is there.
+//! Extensions of the admin port by a service: pages, metrics, and the health of its dependencies.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -29,7 +29,7 @@ impl Collector for Books {
     }
 }
 
-/// Answers with the method and the body that came.
+/// Responds with the method and the body of the request.
 fn echo(request: Request<Bytes>) -> Response<Full<Bytes>> {
     let text = [request.method().as_str().as_bytes(), b" ", request.body()].concat();
     Response::new(Full::from(text))

@@ -52,7 +52,7 @@ impl Held {
         Held { server, blocker, blocked, release }
     }
 
-    /// Connections that the lane has served before, so that only their requests are new.
+    /// Opens connections and uses them once, so that only their next requests are new to the lane.
     fn known(&self, number: usize) -> Vec<Client> {
         let mut clients: Vec<Client> = (0..number).map(|_| self.server.connect()).collect();
         for client in &mut clients {
@@ -72,7 +72,7 @@ impl Held {
         }
     }
 
-    /// Does something while a handler holds the lane.
+    /// Runs `act` while a handler holds the lane.
     fn meanwhile(&mut self, act: impl FnOnce()) {
         self.blocker.send_get("/block");
         self.blocked.recv_timeout(PATIENCE).expect("the lane is held");
@@ -107,7 +107,7 @@ fn each_connection_of_a_turn_gets_its_own_replies() {
     }
 }
 
-/// The kernel accepts a part of a response, and the rest when the client reads.
+/// The kernel accepts one part of a response, and the rest when the client reads.
 #[test]
 fn a_client_that_reads_late_gets_every_reply_of_its_turns() {
     const ROUNDS: usize = 2500;

@@ -1,4 +1,4 @@
-//! A client that leaves takes its work with it.
+//! The requests of a client that disconnects are cancelled.
 
 use std::convert::Infallible;
 use std::net::Shutdown;
@@ -25,7 +25,7 @@ fn start(way: Way) -> (Running, Handlers) {
     (Running::start(way.builder().limits(limits), handlers.factory()), handlers)
 }
 
-/// Waits until this many requests count as left by their clients.
+/// Waits until this many requests are counted as left by their clients.
 fn wait_for_left(server: &Running, requests: u32) {
     let family = "corelane_requests_total{lane=\"0\",route=\"other\",method=\"GET\"";
     let series = format!("{family},code=\"499\"}} {requests}");
@@ -78,7 +78,7 @@ fn what_was_read_ahead_is_not_lost(#[values(Plain, Hyper)] way: Way) {
     let mut client = server.connect();
     client.send_get("/gate");
     server.wait_until("running", || handlers.alive() == 1);
-    // More than is read ahead, in pieces.
+    // More bytes than are read ahead, in pieces.
     let next = "POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: 10000\r\n\r\n";
     client.send(next);
     for _ in 0..100 {

@@ -1,4 +1,4 @@
-//! Each example runs: it is started as a process, asked, and ended with SIGTERM.
+//! Runs each example: starts it as a process, sends requests, and ends it with SIGTERM.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
@@ -29,7 +29,7 @@ impl Example {
         Example::start_with(name, [])
     }
 
-    /// Starts it with more arguments than the address.
+    /// Starts it with this address and more arguments.
     fn start_with<'a>(name: &str, more: impl IntoIterator<Item = &'a OsStr>) -> Example {
         let mut command = Command::new(program(name));
         let started = command.arg("127.0.0.1:0").args(more).stdout(Stdio::piped()).spawn();
@@ -46,7 +46,7 @@ impl Example {
         Client::connect(self.address)
     }
 
-    /// The body of a response that says 200.
+    /// The body of a response with status 200.
     fn get(&self, path: &str) -> String {
         let answer = self.connect().get(path);
         assert_eq!(answer.status, 200, "{path}");
@@ -74,7 +74,7 @@ impl Example {
         kill_process(Pid::from_child(&self.process), signal).expect("it runs");
     }
 
-    /// A WebSocket that its client has opened.
+    /// A WebSocket that the client has opened.
     fn open(&self, path: &str) -> WebSocket<TcpStream> {
         let socket = self.connect().socket;
         let (open, reply) = client(format!("ws://test{path}"), socket).expect("a WebSocket");
@@ -82,10 +82,10 @@ impl Example {
         open
     }
 
-    /// Waits for its end, which must be a clean one, and returns what else it said.
+    /// Waits for its end, which must be clean, and returns the rest of its output.
     fn end(mut self) -> String {
         let mut rest = String::new();
-        // Its output ends when it does.
+        // The output ends when the process does.
         self.output.read_to_string(&mut rest).expect("text");
         let status: ExitStatus = self.process.wait().expect("it ends");
         assert_eq!(status.code(), Some(0), "{rest}");
@@ -100,7 +100,7 @@ impl Drop for Example {
     }
 }
 
-/// Cargo builds the examples beside the tests: `examples/NAME` next to `deps/THIS_TEST`.
+/// Cargo builds the examples next to the tests: `examples/NAME` next to `deps/THIS_TEST`.
 fn program(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("a path");
     let folder = test.parent().and_then(|deps| deps.parent()).expect("a target folder");
@@ -134,8 +134,8 @@ fn axum_router() {
 #[test]
 fn per_lane_state() {
     let example = Example::start("per_lane_state");
-    // Lanes count for themselves: one of them counts to two after at most as many responses as
-    // there are lanes.
+    // Lanes count separately: one of them counts to two after at most as many responses as there
+    // are lanes.
     let twice = |_| example.get("/a").ends_with("was asked 2 times for /a\n");
     assert!((0..=MOST_LANES).any(twice));
     assert!(example.get("/b").ends_with("was asked 1 times for /b\n"));
@@ -176,13 +176,13 @@ fn multipart() {
              Content-Length: {}\r\n\r\n",
             body.len()
         ));
-        // What is rejected by its length is not sent.
+        // A body that is rejected because of its length is not sent.
         if path == "/upload" {
             client.send(body);
         }
         client.read_answer()
     };
-    // Larger than the limits of the server and of axum.
+    // The body is larger than the limits of the server and of axum.
     let answer = send("/upload", 3_000_000);
     assert_eq!((answer.status, answer.text().as_str()), (200, "a.bin: 3000000 bytes\n"));
     assert_eq!(send("/note", 3_000_000).status, 413);
@@ -199,7 +199,7 @@ fn tls_with_files() {
     example.stop();
 }
 
-/// The text that comes next.
+/// The next text message.
 fn text(socket: &mut WebSocket<TcpStream>) -> String {
     socket.read().expect("a message").into_text().expect("text").to_string()
 }
@@ -209,7 +209,7 @@ fn ends_with_1001(mut socket: WebSocket<TcpStream>) {
     let closed = socket.read().expect("a close");
     let Message::Close(Some(frame)) = closed else { panic!("{closed:?}") };
     assert_eq!(frame.code, CloseCode::Away);
-    // Answers the close, and sees the server's end.
+    // Answers the close frame, and sees the end of the server's side.
     while socket.read().is_ok() {}
 }
 
@@ -219,7 +219,7 @@ fn websocket() {
     let mut echo = example.open("/echo");
     echo.send(Message::text("hello")).expect("sent");
     assert_eq!(text(&mut echo), "hello");
-    // More members than lanes.
+    // There are more members than lanes.
     let lanes = std::thread::available_parallelism().expect("CPUs").get();
     let mut members: Vec<_> = (0..=lanes).map(|_| example.open("/room")).collect();
     for said in ["first", "second"] {

@@ -1,4 +1,4 @@
-//! What a handler may do: block, hold what is not `Send`, ask for its deadline.
+//! Things that a handler may do: block, hold values that are not `Send`, read its deadline.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -127,7 +127,7 @@ fn a_call_whose_client_left_is_not_made() {
     server.wait_for_in_flight(1);
     release.send(()).expect("the call waits");
     assert_eq!(running.read_answer().status, 200);
-    // The next call is the one after the first: the second was never made.
+    // The next call comes directly after the first, because the second was never made.
     running.send_get("/block");
     blocked.recv_timeout(PATIENCE).expect("the call is made");
     release.send(()).expect("the call waits");
@@ -166,8 +166,9 @@ fn a_drain_waits_for_a_call_whose_client_left() {
     assert!(done.load(Ordering::SeqCst), "the call was not cut");
 }
 
-/// Ends a server whose only blocking thread is busy with the call of one client, while that of a
-/// second waits for it; so many of them leave first. What was cut.
+/// Ends a server whose only blocking thread is busy with the call of one client, while the call of
+/// a second client waits. Before that, `leaving` clients disconnect. Returns the number of cut
+/// requests.
 fn cut_calls(leaving: usize) -> u64 {
     let (gate, blocked, release) = Gate::new();
     let deadline = Duration::from_millis(200);
@@ -228,7 +229,7 @@ fn a_handler_may_hold_what_is_not_send() {
         tower::service_fn(move |_request: Request<Incoming>| {
             let served = Rc::clone(&served);
             async move {
-                // Held across a wait: this future is not `Send`, and need not be.
+                // Held across an await: this future is not `Send` and need not be.
                 tokio::task::yield_now().await;
                 served.set(served.get() + 1);
                 let text = served.get().to_string();
@@ -310,7 +311,7 @@ fn a_drain_does_not_wait_for_tasks_that_a_handler_spawned() {
     assert_eq!(alive.load(Ordering::SeqCst), 0, "it is dropped with its lane");
 }
 
-/// Is ready only when it is asked again, and never once it has ended.
+/// A future that is ready only at the second poll, and never after it has ended.
 #[derive(Clone, Default)]
 struct Hesitant {
     asked: bool,

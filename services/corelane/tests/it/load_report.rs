@@ -1,4 +1,4 @@
-//! Load reports, as a load balancer in front reads them.
+//! Load reports, as the load balancer in front reads them.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ fn start(form: LoadReports) -> Running {
     Running::start(builder().load_reports(form), Handlers::new().factory())
 }
 
-/// Reads either form.
+/// Parses either format.
 fn parse(value: &str) -> Report {
     let number = |text: &str| text.parse::<f64>().expect("a number");
     if let Some(text) = value.strip_prefix("TEXT ") {
@@ -54,7 +54,7 @@ fn parse(value: &str) -> Report {
     report
 }
 
-/// Asks on one connection until a response carries a report for which `holds`.
+/// Sends requests on one connection until a response carries a report for which `holds`.
 fn report_with(server: &Running, client: &mut Client, holds: impl Fn(&Report) -> bool) -> Report {
     let mut found = None;
     server.wait_until("reported", || {
@@ -81,7 +81,7 @@ fn off_is_the_default_and_silent() {
     let server = Running::start(builder(), Handlers::new().factory());
     let mut client = server.connect();
     let begun = Instant::now();
-    // Ten reports would be made in this time.
+    // Ten reports would be created in this time.
     while begun.elapsed() < Duration::from_secs(1) {
         assert_eq!(client.get("/hello").header(NAME), None);
     }
@@ -106,7 +106,7 @@ fn a_connection_gets_each_report_once() {
         }
         seen.iter().all(|reports| reports.len() >= 10)
     });
-    // One report is made every 100 ms, the first of them at once, and one may have been there.
+    // A report is created every 100 ms, the first at once, and one may have existed before.
     let made = begun.elapsed().as_millis() / 100 + 2;
     for reports in &seen {
         assert!(reports.len() as u128 <= made, "{} of {made}", reports.len());
@@ -158,7 +158,7 @@ fn utilization_follows_the_lane_and_never_leaves_its_floor() {
     let calm = |client: &mut Client| {
         let mut least = f64::MAX;
         server.wait_until("idle", || {
-            // Rarely enough that asking itself keeps no lane busy, also where it waits for its CPU.
+            // Requests are rare enough not to keep a lane busy, even if the test waits for its CPU.
             std::thread::sleep(Duration::from_secs(1));
             let Some(report) = client.get("/hello").header(NAME).map(parse) else { return false };
             least = least.min(report["application_utilization"]);
@@ -178,9 +178,9 @@ fn utilization_follows_the_lane_and_never_leaves_its_floor() {
 fn a_lane_inside_one_long_call_is_busy() {
     let server = Running::start(builder().load_reports(LoadReports::Text), spinner);
     let mut client = server.connect();
-    // Two seconds of work make 1 - e^-2 = 0.86, of which a tenth is lost with each 100 ms: again if
-    // the machine was busy with something else then. Counted when they end, they would make one
-    // busy tick: 0.1.
+    // Two seconds of work result in 1 - e^-2 = 0.86, of which a tenth is lost every 100 ms. Checked
+    // again if the machine was busy with other work. If the requests were counted only when they
+    // end, they would make one busy tick: 0.1.
     server.wait_until("busy", || {
         client.get("/spin/2000");
         report_with(&server, &mut client, |_| true)["application_utilization"] > 0.3
@@ -201,7 +201,7 @@ fn what_waits_is_expected_to_take_its_time() {
                 .header(NAME)
                 .map(|value| parse(value)["named_metrics.expected_wait"])
         });
-        // More than one of the four: 20 ms each, once the lane has learned it.
+        // More than one of the four requests waits: 20 ms each, once the lane has learnt it.
         reports.fold(0.0, f64::max) > 0.025
     });
 }
@@ -229,7 +229,7 @@ fn an_idle_server_has_nothing_to_report() {
     let server = start(LoadReports::Text);
     let mut client = server.connect();
     report_with(&server, &mut client, |_| true);
-    // The last requests fade out while nothing is asked: from 100 per second to 0.1 in 7 s.
+    // The last requests fade out while no requests are sent: from 100 per second to 0.1 in 7 s.
     server.wait_until("silent", || {
         std::thread::sleep(Duration::from_secs(7));
         client.get("/hello").header(NAME).is_none()

@@ -1,4 +1,4 @@
-//! Connections that change lanes between two requests, and nobody can tell.
+//! Connections that move to another lane between two requests, which no client notices.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -17,8 +17,8 @@ use tower::util::BoxCloneSyncService;
 
 type Service = BoxCloneSyncService<Request<Incoming>, Response<Full<Bytes>>, Infallible>;
 
-/// Handlers that answer with the index of their lane: `/gate` waits for a permit, `/spin/{n}` holds
-/// its lane for n milliseconds, `/ends` names the ends of its connection.
+/// Handlers that respond with the index of their lane: `/gate` waits for a permit, `/spin/{n}`
+/// holds its lane for n milliseconds, `/ends` names the ends of its connection.
 #[derive(Clone)]
 struct Handlers {
     gate: Arc<Semaphore>,
@@ -68,7 +68,8 @@ fn lanes(moving: Moving) -> Builder {
         .moving(moving)
 }
 
-/// Where no connection is parked: one whose client is held up might wake on the other lane.
+/// No connection is parked, because a connection whose client is delayed might wake on the other
+/// lane.
 fn in_use(moving: Moving) -> Builder {
     lanes(moving).park_after(None)
 }
@@ -96,10 +97,10 @@ impl Running {
         (0..2).map(|lane| self.of_lane("corelane_connection_arrivals_total", lane)).sum()
     }
 
-    /// A connection of this lane.
+    /// Opens a connection on this lane.
     fn connect_to(&self, lane: usize) -> Client {
         let mut others = Vec::new();
-        // The kernel's hash, or the lane with time for one, chooses: half of them in the long run.
+        // The kernel's hash, or the lane that has time, decides: in the long run half of them.
         for _ in 0..200 {
             let mut client = self.connect();
             if client.get("/").text() == lane.to_string() {
@@ -111,12 +112,12 @@ impl Running {
     }
 }
 
-/// Most rounds until one is quiet: a lane that loses its CPU for long is not free, and loses
-/// connections that wait for it to others.
+/// Maximum number of rounds until one is quiet: a lane that loses its CPU for long is not free, and
+/// loses waiting connections to other lanes.
 const ROUNDS: usize = 20;
 
-/// Lane 0 holds two parked connections, and has more to do than lane 1: a request holds its only
-/// slot, and one waits that is known to be long.
+/// Lane 0 holds two parked connections and has more work than lane 1: one request holds its only
+/// slot, and a request that is known to be long waits.
 struct Uneven {
     server: Running,
     handlers: Handlers,
@@ -131,7 +132,7 @@ impl Uneven {
         made.expect("one that stays as it was made")
     }
 
-    /// `None`: a connection was parked before its request came, and may have moved.
+    /// Returns `None` if a connection was parked before its request arrived, and may have moved.
     fn try_new(builder: Builder) -> Option<Uneven> {
         let handlers = Handlers::new();
         let server = Running::start(builder, handlers.factory());
@@ -181,8 +182,8 @@ fn a_connection_that_wakes_is_served_by_the_lane_that_is_free() {
     }
 }
 
-/// Whether connections stay on lanes that have nothing to do. `false`: one of the lanes was without
-/// its CPU for long, and so was not free.
+/// Whether connections stay on idle lanes. `false`: one of the lanes was without its CPU for long,
+/// so it was not free.
 fn free_lanes_keep_theirs() -> bool {
     let server = Running::start(lanes(Moving::ParkedOnly), Handlers::new().factory());
     let mut clients = [(); 2].map(|()| [0, 1].map(|lane| server.connect_to(lane)));
@@ -202,8 +203,8 @@ fn a_connection_that_wakes_stays_where_no_lane_is_better() {
     assert!((0..ROUNDS).any(|_| free_lanes_keep_theirs()), "they always move");
 }
 
-/// Checks that an acceptor counts a connection where it went. `false`: some were stolen, so nothing
-/// is known.
+/// Checks that an acceptor counts a connection on the lane that it moved to. `false`: some were
+/// stolen, so nothing is known.
 fn is_counted_where_it_went() -> bool {
     let mut uneven = Uneven::new(lanes(Moving::ParkedOnly).placement(Placement::LeastLoaded));
     for client in &mut uneven.parked {
@@ -231,14 +232,15 @@ fn an_acceptor_knows_which_lane_a_connection_went_to() {
     assert!((0..ROUNDS).any(|_| is_counted_where_it_went()), "some are always stolen");
 }
 
-/// Clients that ask again as soon as they have their answer, each on a thread of its own.
+/// Clients that send the next request as soon as they have the response, each on a separate thread.
 struct Load {
     stop: Arc<AtomicBool>,
-    /// A drain is about to begin: it need not answer requests that are sent from now on.
+    /// Whether a drain is about to begin: the server need not answer requests that are sent from
+    /// now on.
     drains: Arc<AtomicBool>,
-    /// Clients that another lane than the first answered.
+    /// Number of clients that a lane other than the first has answered.
     moved: Arc<AtomicUsize>,
-    /// The lanes that answered each, in turn.
+    /// The lanes that answered each client, in turn.
     clients: Vec<JoinHandle<Vec<usize>>>,
 }
 
@@ -252,7 +254,8 @@ impl Load {
             spawn(move || {
                 let (mut lanes, mut has_moved) = (Vec::new(), false);
                 loop {
-                    // Once more after that: it may just have been moved.
+                    // Sends one more request after that, because the connection may have just been
+                    // moved.
                     let last = stop.load(Ordering::SeqCst);
                     let may_end = drains.load(Ordering::SeqCst);
                     let Some(answer) = client.try_get(target) else {
@@ -283,14 +286,14 @@ impl Load {
         self.join()
     }
 
-    /// Waits until the server has told each to close.
+    /// Waits until the server has closed each connection.
     fn join(self) -> Vec<Vec<usize>> {
         let ended = self.clients.into_iter().map(JoinHandle::join);
         ended.map(|lanes| lanes.expect("every request is answered")).collect()
     }
 }
 
-/// A server that moves connections in use, and 8 of them on its first lane.
+/// Starts a server that moves active connections, with 8 of them on its first lane.
 fn hot() -> (Running, Vec<Client>) {
     let server = Running::start(in_use(Moving::Active), Handlers::new().factory());
     let clients = (0..8).map(|_| server.connect_to(0)).collect();
@@ -334,8 +337,8 @@ fn connections_in_use_stay_unless_they_may_move() {
     assert_eq!(["helped", "futile", "no_help"].map(|outcome| server.plans(outcome)), [0; 3]);
 }
 
-/// Whether two lanes with as much to do keep their connections. `false`: this machine gave one of
-/// them less of its CPU, so they were not even.
+/// Whether two lanes with equal work keep their connections. `false`: this machine gave one of them
+/// less CPU time, so they were not even.
 fn even_lanes_stay() -> bool {
     let server = Running::start(in_use(Moving::Active), Handlers::new().factory());
     let clients = [0, 1, 0, 1].map(|lane| server.connect_to(lane));

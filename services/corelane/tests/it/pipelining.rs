@@ -1,4 +1,4 @@
-//! Requests that come before the response to the one before has gone.
+//! Requests that arrive before the previous response is sent.
 
 use std::convert::Infallible;
 use std::io::Read;
@@ -17,7 +17,7 @@ use rstest::rstest;
 use tokio::task::spawn_local;
 use tower::util::BoxCloneSyncService;
 
-/// More than the kernel's buffers hold: 30 MB.
+/// The responses exceed the kernel's buffers: 30 MB.
 const REPLIES: usize = 1000;
 const LENGTH: usize = 30_000;
 
@@ -37,7 +37,7 @@ fn a_client_that_reads_late_gets_every_reply(#[values(Plain, Hyper)] way: Way) {
     client.send(post);
     assert_eq!(client.read_answer().status, 200);
     client.send(post.repeat(REPLIES));
-    // Until it is the same number many times: the responses fill the socket.
+    // Repeated until the number stays the same many times: the responses fill the socket.
     let (mut last, mut same) = (0.0, 0);
     server.wait_until("full", || {
         let now = answered();
@@ -55,7 +55,7 @@ fn a_client_that_reads_late_gets_every_reply(#[values(Plain, Hyper)] way: Way) {
 #[rstest]
 fn a_body_that_nobody_reads_does_not_end_its_connection(#[values(Plain, Hyper)] way: Way) {
     let server = Running::start(way.builder(), |_lane| {
-        // Dropped before its future is polled.
+        // The request is dropped before its future is polled.
         tower::service_fn(|request: Request<Incoming>| {
             drop(request);
             async { Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("unread"))) }
@@ -96,7 +96,8 @@ fn a_body_that_is_read_after_the_reply_has_an_end(#[values(Plain, Hyper)] way: W
     }
 }
 
-/// hyper remembers the wish when the connection ends, and does not write what it has then.
+/// hyper remembers the upgrade when the connection ends, and does not write the bytes that it holds
+/// then.
 #[rstest]
 fn the_last_reply_is_whole_though_an_upgrade_was_refused_before(#[values(Plain, Hyper)] way: Way) {
     let server = Running::start(way.builder(), big);
@@ -128,7 +129,7 @@ fn a_chunked_body_that_nobody_reads_may_come_after_the_reply(#[values(Plain, Hyp
 #[rstest]
 fn a_reply_announces_the_end_where_the_unread_body_is_large(#[values(Plain, Hyper)] way: Way) {
     let server = Running::start(way.builder(), unread);
-    // However much of it comes with the head.
+    // This holds however much of the body arrives with the head.
     for (length, closes) in [(60_000, false), (70_000, true), (1_000_000, true)] {
         for with_head in [0, 10_000, 50_000] {
             let mut client = server.connect();
@@ -146,7 +147,7 @@ fn a_reply_announces_the_end_where_the_unread_body_is_large(#[values(Plain, Hype
     }
 }
 
-/// Answers without the body.
+/// Responds without reading the body.
 fn unread(_lane: &Lane) -> TestService {
     BoxCloneSyncService::new(tower::service_fn(|request: Request<Incoming>| {
         drop(request);

@@ -1,15 +1,15 @@
-//! Which lane a connection comes to.
+//! Tests of placement: the lane that a connection is assigned to.
 
 use crate::support::stuck::Stuck;
 use crate::support::{Client, Running, builder};
 use corelane::{Builder, Lanes, Placement};
 
 fn lanes(placement: Placement, lanes: usize) -> Builder {
-    // What is blocked must not count as the cost of all other requests.
+    // The time of blocked requests must not count as the cost of all others.
     builder().placement(placement).lanes(Lanes::Count(lanes)).routes(["/block"])
 }
 
-/// Asks on each connection, and tells which lane answered.
+/// Sends a request on each connection, and returns the lanes that answered.
 fn lanes_of(clients: &mut [Client]) -> Vec<usize> {
     clients.iter_mut().map(|client| client.get("/").text().parse().expect("a lane")).collect()
 }
@@ -27,7 +27,8 @@ fn of_all(server: &Running, name: &str, lanes: usize) -> usize {
     (0..lanes).map(|lane| of_lane(server, name, lane)).sum()
 }
 
-/// Connects, and waits until the acceptor has placed all: while requests run, their cost counts as well.
+/// Opens connections, and waits until the acceptor has placed all of them, because the cost of
+/// running requests counts as well.
 fn connect(server: &Running, connections: usize, lanes: usize) -> Vec<Client> {
     let clients = (0..connections).map(|_| server.connect()).collect();
     let placed = || of_all(server, "corelane_connections_placed_total", lanes);
@@ -35,11 +36,12 @@ fn connect(server: &Running, connections: usize, lanes: usize) -> Vec<Client> {
     clients
 }
 
-/// Most rounds until one is quiet: a lane that lost its CPU for longer than connections wait loses
-/// them to others, and they are not as even as they were placed.
+/// Maximum number of rounds until one is quiet. A lane that lost its CPU for longer than
+/// connections wait loses them to other lanes, and the distribution is less even than the
+/// placement.
 const ROUNDS: usize = 20;
 
-/// Checks where connections come to. `false`: some were stolen, so nothing is known.
+/// Checks the lanes of connections. `false`: some were stolen, so nothing is known.
 fn spreads_evenly(count_of_lanes: usize, connections: usize) -> bool {
     let server =
         Running::start(lanes(Placement::LeastLoaded, count_of_lanes), Stuck::default().factory());
@@ -65,8 +67,8 @@ fn few_long_lived_connections_are_spread_evenly_by_least_loaded() {
     }
 }
 
-/// Checks that a lane without connections gets the next. `false`: some were stolen, so nothing is
-/// known.
+/// Checks that a lane without connections receives the next one. `false`: some were stolen, so
+/// nothing is known.
 fn gets_the_next() -> bool {
     let server = Running::start(lanes(Placement::LeastLoaded, 2), Stuck::default().factory());
     let mut clients = connect(&server, 8, 2);
@@ -74,7 +76,7 @@ fn gets_the_next() -> bool {
     let mut of = spread.iter();
     clients.retain(|_| of.next() == Some(&1));
     server.wait_until("closed", || of_lane(&server, "corelane_connections", 0) == 0);
-    // One by one: what waits to be served counts by what it is expected to take.
+    // Opened one by one, because waiting connections count with their expected time.
     let mut later = Vec::new();
     let came_to = [(); 4].map(|()| {
         let mut client = [server.connect()];
@@ -106,7 +108,7 @@ fn connections_queued_at_a_stuck_lane_are_stolen_by_one_that_becomes_idle() {
         let stolen = || of_lane(&server, "corelane_connections_stolen_total", idle);
         let stolen_before = stolen();
         let waiting = |lane| of_lane(&server, "corelane_connections_queued", lane);
-        // It may have taken more than two to block both.
+        // It may have taken more than two requests to block both lanes.
         let early = waiting(0) + waiting(1);
         let mut queued: Vec<_> = (0..40).map(|_| server.connect()).collect();
         queued.iter_mut().for_each(|client| client.send_get("/"));
@@ -131,7 +133,7 @@ fn connections_queued_at_a_stuck_lane_are_stolen_by_one_that_becomes_idle() {
 fn connections_queued_at_a_stuck_lane_wake_one_that_sleeps() {
     let stuck = Stuck::default();
     let server = Running::start(lanes(Placement::LeastLoaded, 2), stuck.factory());
-    // Lane 0 has the fewest connections, so that it is chosen, and is stuck.
+    // Lane 0 has the fewest connections, so it is chosen, and is stuck.
     let mut clients = connect(&server, 24, 2);
     let spread = lanes_of(&mut clients);
     let (mut of_0, of_1): (Vec<_>, Vec<_>) =

@@ -1,4 +1,4 @@
-//! Plain requests are answered on a way of their own, and nobody can tell.
+//! Plain requests are served on a separate path, which no client notices.
 
 use std::convert::Infallible;
 use std::time::{Duration, SystemTime};
@@ -14,7 +14,7 @@ use rstest::rstest;
 const GET: &str = "GET /a HTTP/1.1\r\nHost: t\r\n\r\n";
 const POST: &str = "POST /b HTTP/1.1\r\nHost: t\r\nContent-Length: 3\r\n\r\nabc";
 
-/// What clients send on a connection, plain and otherwise.
+/// Bytes that clients send on a connection, plain and otherwise.
 fn conversations() -> Vec<String> {
     let get = |target: &str| format!("GET {target} HTTP/1.1\r\nHost: t\r\n\r\n");
     let with = |fields: &str| format!("GET /a HTTP/1.1\r\nHost: t\r\n{fields}\r\n");
@@ -128,7 +128,7 @@ fn a_head_has_one_limit_however_it_comes() {
     }
 }
 
-/// A client may tell the servers apart in this way, which is allowed.
+/// A client may tell the servers apart in these ways, which are allowed.
 #[test]
 fn known_differences_have_names() {
     let pair = Pair::start();
@@ -136,7 +136,7 @@ fn known_differences_have_names() {
     assert_eq!(pair.compare(&[broken]), Ok(vec![Known::CloseAfterBrokenBody]));
 }
 
-/// hyper reads some of it anew where the response is its own to send, in more reads than one.
+/// When hyper sends its own response, it reads a part of the body again, in more reads than one.
 #[test]
 fn a_client_cannot_tell_who_answers_a_long_body() {
     let pair = Pair::start();
@@ -183,7 +183,7 @@ fn a_body_that_is_shorter_than_announced_ends_its_connection_and_a_longer_one_is
     server.wait_for_in_flight(0);
 }
 
-/// More than a socket takes at once, in bodies that are sent with their heads.
+/// More than a socket accepts at once, in bodies that are sent with their heads.
 #[test]
 fn what_the_socket_does_not_take_at_once_is_sent_later() {
     const LENGTH: usize = 100_000;
@@ -233,7 +233,7 @@ fn a_head_at_its_limits_is_answered_and_beyond_them_refused() {
     assert_eq!((ask("/", &field(8192)), ask("/", &field(8193))), (200, 431));
 }
 
-/// The shortest that is allowed.
+/// The shortest time that is allowed.
 const SOON: Duration = Duration::from_millis(100);
 
 /// Echoes the body of a request, or ignores it, in a response without a known length.

@@ -1,5 +1,5 @@
-//! Lanes follow a cpuset and a quota that change under them. Needs cgroups that may be written to,
-//! and two CPUs; says so and passes where it has none.
+//! Lanes follow a cpuset and a quota that change while they run. This needs writable cgroups and
+//! two CPUs; without them the test says so and passes.
 
 use std::fs;
 use std::io::Write;
@@ -14,7 +14,7 @@ use http_body_util::Full;
 use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
 use tower::util::BoxCloneSyncService;
 
-/// A cgroup of its own for this process, which goes back to where it was when this is dropped.
+/// A separate cgroup for this process, which returns to its previous cgroup when this is dropped.
 struct Cpuset {
     directory: PathBuf,
     /// The cgroup that the process came from.
@@ -24,7 +24,7 @@ struct Cpuset {
 }
 
 impl Cpuset {
-    /// Moves this process to a new cpuset of two CPUs; without one, why not.
+    /// Moves this process to a new cpuset of two CPUs. Returns the reason if that is not possible.
     fn enter() -> Result<Cpuset, String> {
         let allowed = affinity(None);
         let &[first, second, ..] = allowed.as_slice() else {
@@ -40,8 +40,8 @@ impl Cpuset {
     }
 
     fn fill(&self, base: &Path) -> std::io::Result<()> {
-        // A v1 cpuset is empty at first, and takes no process without memory nodes. In v2 an
-        // empty one is as good as that of its parent.
+        // A v1 cpuset is empty at first, and accepts no process without memory nodes. In v2 an
+        // empty cpuset is equivalent to its parent's.
         let nodes = fs::read(base.join("cpuset.mems")).unwrap_or_default();
         if !nodes.trim_ascii().is_empty() {
             fs::write(self.directory.join("cpuset.mems"), nodes)?;
@@ -55,7 +55,7 @@ impl Cpuset {
         fs::write(self.directory.join("cpuset.cpus"), list.join(","))
     }
 
-    /// What the kubelet does: rewrites the cpuset under the process.
+    /// Rewrites the cpuset of the running process, as the kubelet does.
     fn allow(&self, cpus: &[usize]) {
         self.try_allow(cpus).expect("the cpuset is ours");
     }
@@ -67,7 +67,7 @@ impl Drop for Cpuset {
     }
 }
 
-/// A cgroup whose quota can be set: in v2 that of the cpuset, in v1 another of its own.
+/// A cgroup whose quota can be set: in v2 the cgroup of the cpuset, in v1 a separate one.
 struct Quota {
     directory: PathBuf,
     own: Option<PathBuf>,
@@ -85,7 +85,7 @@ impl Quota {
         Ok(Quota { directory, own: Some(own) })
     }
 
-    /// What the kubelet does when a pod is resized in place.
+    /// Sets the quota, as the kubelet does when a pod is resized in place.
     fn set(&self, cpus: Option<f64>) {
         let period = 100_000;
         let quota = cpus.map(|cpus| ((cpus * f64::from(period)) as u64).to_string());
@@ -115,8 +115,8 @@ fn join(cgroup: &Path) -> std::io::Result<()> {
     fs::write(cgroup.join("cgroup.procs"), std::process::id().to_string())
 }
 
-/// The directory of this process's cgroup in the hierarchy of a controller, v1 or v2, and the one to
-/// make another in.
+/// The directory of this process's cgroup in the hierarchy of a controller, v1 or v2, and the
+/// directory in which to create another.
 fn own_cgroup(controller: &str) -> Result<(PathBuf, PathBuf), String> {
     let members = fs::read_to_string("/proc/self/cgroup").map_err(|error| error.to_string())?;
     let path = |fits: &dyn Fn(&str) -> bool| {
@@ -130,7 +130,8 @@ fn own_cgroup(controller: &str) -> Result<(PathBuf, PathBuf), String> {
     let path = path(&str::is_empty).ok_or("this process is in no cgroup")?;
     let root = Path::new("/sys/fs/cgroup");
     let own = root.join(path);
-    // Beside its own: a v2 cgroup with processes gives no controllers on, unless it is the root.
+    // Next to its own cgroup: a v2 cgroup with processes passes no controllers on, unless it is the
+    // root.
     let base = own.parent().filter(|_| own != root).unwrap_or(root).to_owned();
     let given = fs::read_to_string(base.join("cgroup.subtree_control")).unwrap_or_default();
     if !given.split_ascii_whitespace().any(|it| it == controller) {
@@ -139,12 +140,12 @@ fn own_cgroup(controller: &str) -> Result<(PathBuf, PathBuf), String> {
     Ok((own, base))
 }
 
-/// Past the capture of test output, which would hide it in a test that passes.
+/// Bypasses the capture of test output, which would hide the text of a passing test.
 fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "repin: {text}");
 }
 
-/// The cpuset, or nothing where a test cannot have one.
+/// The cpuset; `None` if the test cannot have one.
 fn enter() -> Option<Cpuset> {
     Cpuset::enter().inspect_err(|reason| say(&format!("SKIPPED: {reason}"))).ok()
 }
@@ -166,7 +167,7 @@ fn thread(kind: &str, index: usize) -> Pid {
     Pid::from_raw(id.to_str().and_then(|id| id.parse().ok()).expect("a number")).expect("not 0")
 }
 
-/// Answers with the CPU that the lane says it is pinned to.
+/// Responds with the CPU that the lane reports it is pinned to.
 fn service(lane: &Lane) -> crate::support::TestService {
     let lane = lane.clone();
     BoxCloneSyncService::new(tower::service_fn(move |_request: Request<Incoming>| {
@@ -181,7 +182,7 @@ fn start(lanes: usize, pin: Pin) -> Running {
     Running::start(builder, service)
 }
 
-/// Waits until the metric and the kernel's masks of each lane's threads say this.
+/// Waits until the metric and the kernel's masks of each lane's threads match.
 fn wait_for_lanes(server: &Running, lanes: &[Option<usize>], all: &[usize]) {
     let info = |lane: usize, cpu: Option<usize>| {
         let (name, pinned) = (cpu.map_or(String::new(), |cpu| cpu.to_string()), cpu.is_some());
@@ -287,7 +288,7 @@ fn a_quota_that_is_set_and_removed_is_seen_and_unpins_meanwhile() {
         Ok(quota) => quota,
         Err(reason) => return say(&format!("SKIPPED: {reason}")),
     };
-    // With the default weight, which is that of a request of one CPU, the CPU counts as exclusive.
+    // With the default weight, which equals a request for one CPU, the CPU counts as exclusive.
     cpuset.allow(&[first]);
     let server = start(1, Pin::Auto);
     wait_for_lanes(&server, &[Some(first)], &[first]);

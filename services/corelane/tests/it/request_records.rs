@@ -1,4 +1,4 @@
-//! What is kept of a request: its id, its trace, and what its observer is told.
+//! The record of a request: its id, its trace, and the data that its observer receives.
 
 use std::pin::Pin;
 use std::sync::mpsc::{Receiver, channel};
@@ -23,7 +23,7 @@ use tower::util::BoxCloneSyncService;
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const CALLER: &str = "00f067aa0ba902b7";
 
-/// What an observer was told, without what is borrowed.
+/// The data that an observer received, without borrowed parts.
 #[derive(Debug)]
 struct Told {
     what: String,
@@ -69,7 +69,8 @@ fn next(told: &Receiver<Told>) -> Told {
     told.recv_timeout(PATIENCE).expect("the observer is told")
 }
 
-/// Answers with what a handler sees: its id, `traceparent`, `tracestate`; in a blocking call too.
+/// Responds with the values that a handler sees: its id, `traceparent`, `tracestate`; also in a
+/// blocking call.
 fn mirror(_lane: &Lane) -> TestService {
     fn seen() -> String {
         let id = corelane::request_id();
@@ -198,7 +199,7 @@ fn times_and_bytes_are_told_when_the_last_byte_is_taken(#[values(Plain, Hyper)] 
     let mut client = server.connect();
     client.send_get("/big");
     client.socket.peek(&mut [0]).expect("a reply has begun");
-    // When the lane has time for another client, this one's socket takes no more.
+    // When the lane has time for another client, the socket of this client accepts no more bytes.
     assert_eq!(server.get("/hello").status, 200);
     assert_eq!(next(&told).what, "GET /hello");
     assert!(told.try_recv().is_err());
@@ -235,7 +236,7 @@ fn a_client_that_left_is_told_as_such(#[values(Plain, Hyper)] way: Way) {
     assert_eq!((cut.status, cut.complete, cut.times.write), (Some(200), false, None));
 }
 
-/// A body that breaks off after this many pieces, and then says that nothing is left.
+/// A body that breaks off after this many pieces, and then reports that nothing is left.
 struct Broken(Option<usize>);
 
 impl Body for Broken {

@@ -232,7 +232,7 @@ fn a_head_may_end_anywhere_before_it_is_refused(#[values(Plain, Hyper)] way: Way
             client
         })
         .collect();
-    // Accepted, and so read apart from what follows.
+    // The connection was accepted, so it is read separately from the following bytes.
     let open = "corelane_connections{lane=\"0\"}";
     server.wait_until("all open", || server.metric(open) >= clients.len() as f64);
     for (at, mut client) in (1..).zip(clients) {
@@ -332,7 +332,8 @@ fn each_lane_is_pinned_to_its_own_cpu_and_the_admin_thread_to_none(
         })
     });
     let lanes = server.admin_get("/metrics").text().matches("corelane_lane_info{").count();
-    // Which lane a connection lands on is a hash: connect until all have answered.
+    // A hash determines the lane of a connection, so the test connects until all lanes have
+    // answered.
     let mut seen = HashMap::new();
     server.wait_until("answered by every lane", || {
         let answer = server.get("/").text();

@@ -25,7 +25,7 @@ use rstest::rstest;
 use tokio::sync::Semaphore;
 use tower::Layer;
 
-/// Requests to a route, by the server's own count.
+/// Number of requests to a route, as counted by the server.
 fn requests(server: &Running, route: &str, code: u16) -> f64 {
     server.metric(&format!(
         "corelane_requests_total{{lane=\"0\",route=\"{route}\",method=\"GET\",code=\"{code}\"}}"
@@ -84,7 +84,7 @@ fn a_learnt_route_is_estimated_before_the_call() {
     let mut client = server.connect();
     assert_eq!(client.get("/spin/1").status, 200);
     (0..20).for_each(|_| assert_eq!(client.get("/quick").status, 200));
-    // The only slot is taken, so the next request waits with its estimate.
+    // The only slot is taken, so the next request waits, with its estimate.
     let mut first = server.connect();
     first.send_get("/wait");
     server.wait_for_in_flight(1);
@@ -239,7 +239,7 @@ fn a_route_may_raise_and_lower_the_size_of_bodies(#[values(Plain, Hyper)] way: W
         assert_eq!(send(&server, "/same", 10), fits(10));
         let (status, text) = send(&server, "/same", 11);
         assert!(status == 413 && text.contains("at most 10 bytes"), "{text}");
-        // Larger than what a connection reads at a time, too.
+        // Includes sizes larger than what a connection reads at a time.
         for length in [10, 11, 1000, 90_000] {
             assert_eq!(send(&server, "/large", length), fits(length));
         }

@@ -1,4 +1,4 @@
-//! Which request starts next on a lane, and which is turned away.
+//! Tests which request starts next on a lane, and which is rejected.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -12,17 +12,17 @@ use http_body_util::Full;
 use tokio::sync::Semaphore;
 use tower::util::BoxCloneSyncService;
 
-/// Routes whose cost the load table learns apart.
+/// Routes whose cost the load table learns separately.
 const ROUTES: [&str; 6] = ["/brief", "/medium", "/slow", "/long", "/block", "/gate"];
 
-/// What is expected to take less starts without a turn ([`corelane::BRIEF`]).
+/// Requests that are expected to take less start without waiting for a turn ([`corelane::BRIEF`]).
 const BRIEF: Duration = Duration::from_micros(100);
 
-/// A service that notes which requests it began, in their order.
+/// A service that records the order in which it began its requests.
 #[derive(Clone)]
 struct Notes {
     begun: Arc<Mutex<Vec<String>>>,
-    /// `/block` says that it holds the lane, then waits to be released.
+    /// Notified by `/block` when it holds the lane; it then waits to be released.
     blocked: Sender<()>,
     release: Arc<Mutex<Receiver<()>>>,
     /// `/gate` waits here, without holding the lane.
@@ -85,8 +85,8 @@ fn start(limits: Limits, timeouts: Timeouts) -> Control {
 }
 
 impl Control {
-    /// Lets the load table learn what each route costs, and forget what it took when the machine
-    /// was busy with something else.
+    /// Lets the load table learn the cost of each route, and forget measurements from when the
+    /// machine was busy with other work.
     fn teach(&self) {
         for (target, most) in [("/brief", 1), ("/medium", 5), ("/slow", 40)] {
             let mut client = self.server.connect();
@@ -96,8 +96,8 @@ impl Control {
         self.begun().clear();
     }
 
-    /// Asks until the load table expects less than `most`: a handler whose lane lost its CPU seems
-    /// dear.
+    /// Sends requests until the load table expects less than `most`: a handler whose lane lost its
+    /// CPU appears expensive.
     fn teach_less(&self, client: &mut Client, target: &str, most: Duration) {
         let family = "corelane_load_table_lane_seconds";
         let series = format!("{family}{{route=\"{target}\",method=\"GET\"}}");
@@ -114,14 +114,14 @@ impl Control {
         self.notes.begun.lock().expect("no panic")
     }
 
-    /// A connection that the lane has served before, so that only its request is new.
+    /// Opens a connection and uses it once, so that only its next request is new to the lane.
     fn known(&self) -> Client {
         let mut client = self.server.connect();
         assert_eq!(client.get("/brief").status, 200);
         client
     }
 
-    /// Sends all while the lane is held by a handler, then lets it go.
+    /// Sends all requests while a handler holds the lane, then releases the lane.
     fn send_while_blocked(&self, targets: &[&str]) {
         let mut blocker = self.known();
         let mut clients: Vec<Client> = targets.iter().map(|_| self.known()).collect();
@@ -180,8 +180,8 @@ fn a_slow_request_that_has_waited_starts_before_cheaper_ones_that_came_later() {
     control.server.wait_for_in_flight(1);
     slow.send_get("/slow");
     control.wait_for_queued(1);
-    // Its handicap is eight times what it costs, at most 40 ms; what has passed since counts for
-    // it.
+    // Its handicap is eight times its cost, at most 40 ms. Time that has passed since then counts
+    // in its favour.
     let since = Instant::now();
     control.server.wait_until("old enough", || since.elapsed() > Duration::from_millis(400));
     medium.send_get("/medium");
@@ -214,7 +214,7 @@ fn as_many_requests_run_as_there_are_slots() {
     }
 }
 
-/// Handlers of one lane that wait at the gate: now, and at most until now.
+/// Number of the lane's handlers that wait at the gate: now, and the maximum until now.
 #[derive(Default)]
 struct Waiting {
     now: AtomicUsize,
@@ -346,11 +346,11 @@ fn a_route_that_once_took_too_long_is_not_turned_away_for_ever() {
     let mut client = control.server.connect();
     client.send_get("/block");
     control.blocked.recv_timeout(PATIENCE).expect("the lane is held");
-    // Longer than a request may take, as after a cold start or a process that was paused.
+    // Longer than a request may take, as after a cold start or a pause of the process.
     std::thread::sleep(2 * request);
     control.release.send(()).expect("the handler waits");
     assert_eq!(client.read_answer().status, 200);
-    // All that the load table knows is that a request takes longer than is allowed.
+    // The load table knows only that a request takes longer than is allowed.
     control.release.send(()).expect("the server runs");
     assert_eq!(client.get("/block").status, 200, "nothing else is to be done");
     assert_eq!(client.get("/brief").status, 200, "of a route that was never seen");
@@ -365,8 +365,8 @@ fn brief_requests_do_not_take_every_slot_that_comes_free() {
     control.teach();
     let mut medium = control.known();
     control.begun().clear();
-    // Each holds the slot for as long as it likes, the lane for next to nothing, and the next
-    // begins before anything else gets a turn of the event loop.
+    // Each request holds the slot for as long as it likes but the lane for almost no time, and the
+    // next begins before anything else gets a turn of the event loop.
     gates.send("GET /gate HTTP/1.1\r\nHost: test\r\n\r\n".repeat(PIPELINED));
     control.server.wait_for_in_flight(1);
     medium.send_get("/medium");
@@ -393,8 +393,8 @@ fn streams_that_came_together_learn_from_the_first_of_them() {
         let handshake = h2::client::handshake(socket.expect("connect")).await;
         let (client, connection) = handshake.expect("handshake");
         let mut client = client.ready().await.expect("ready");
-        // Sent in one piece, because the connection is not polled before. Nothing is known of
-        // their route, and all that was seen is brief.
+        // Sent in one piece, because the connection is not polled earlier. Nothing is known about
+        // their route, and all observed requests are brief.
         let replies: Vec<_> = (0..STREAMS)
             .map(|_| {
                 let request = http::Request::get("http://test/block").body(()).expect("a request");

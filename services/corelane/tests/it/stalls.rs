@@ -1,4 +1,4 @@
-//! Lanes that handlers hold, and what the watchdog and the admin port say meanwhile.
+//! Lanes that handlers hold, and what the watchdog and the admin port report in the meantime.
 
 use std::convert::Infallible;
 use std::sync::mpsc::{self, Receiver, SyncSender};
@@ -18,11 +18,11 @@ use http_body_util::{Full, StreamBody};
 use serde_json::Value;
 use tower::util::BoxCloneSyncService;
 
-/// Longer than a lane is often without its CPU.
+/// Longer than a lane usually loses its CPU.
 const STALL: Duration = Duration::from_millis(250);
 
-/// A service whose requests hold their lane until they are let go; those for `/waits` wait for
-/// ever without holding it, those for `/hello` are answered.
+/// A service whose requests hold their lane until they are released. Requests for `/waits` wait
+/// forever without holding it, and requests for `/hello` are answered.
 struct Blocker {
     release: SyncSender<()>,
     held: Arc<Mutex<Receiver<()>>>,
@@ -55,7 +55,7 @@ impl Blocker {
 
     fn answer(request: &Request<Incoming>, held: &Mutex<Receiver<()>>) -> Reply {
         if request.uri().path() != "/hello" {
-            // Fails when the test is over, which lets the lane go as well.
+            // Fails when the test is over, which also releases the lane.
             let _ = held.lock().expect("no holder panics").recv();
         }
         Ok(Response::new(Full::new(Bytes::from_static(b"done"))))
@@ -144,7 +144,7 @@ fn a_handler_that_waits_does_not_stall_its_lane() {
     let mut waiting = server.connect();
     waiting.send_get("/waits");
     server.wait_for_in_flight(1);
-    // Once the watchdog has noticed this one, it has had more time to notice the other.
+    // Once the watchdog has noticed this stall, it has had more time to notice the other one.
     let mut holding = server.connect();
     holding.send_get("/held-beside/1");
     let stalls = |route| format!("corelane_stalls_total{{lane=\"0\",route=\"{route}\"}}");
@@ -172,7 +172,7 @@ fn logs_a_stall_of_no_route() {
         let held = Arc::clone(&held);
         tower::service_fn(move |_request: Request<Incoming>| {
             let held = Arc::clone(&held);
-            // Polling the body holds the lane until it is let go.
+            // Polling the body holds the lane until it is released.
             let parts = stream::poll_fn(move |_| {
                 let _ = held.lock().expect("no holder panics").recv();
                 Poll::Ready(None::<Result<Frame<Bytes>, Infallible>>)
@@ -241,15 +241,17 @@ fn the_admin_port_answers_while_every_lane_is_held() {
     server.wait_until("free", || polling(&lanes_view(&server)) == 0);
 }
 
-/// More than are woken in a turn of the event loop, by far.
+/// Far more connections than are woken in a turn of the event loop.
 const PARKED: usize = 640;
 
-/// Holds a lane while parked connections ask, until they have been idle for too long by its clock.
-/// `false`: the machine was too busy, and some had been so before.
+/// Holds a lane while requests arrive on parked connections, until the connections have been idle
+/// for too long by the lane's clock. `false`: the machine was too busy, and some had been idle too
+/// long before.
 fn what_is_parked_is_heard() -> bool {
     let second = Duration::from_secs(1);
     let blocker = Blocker::new();
-    // A sweep every half a second: time in which the lane is held counts as much as two.
+    // There is a sweep every half a second. Time in which the lane is held counts at most as two
+    // intervals.
     let timeouts = Timeouts { idle: 3 * second, ..Timeouts::default() };
     let builder = builder().timeouts(timeouts).park_after(Some(2 * second)).routes(["/held"]);
     let server = Running::start(builder, blocker.factory());

@@ -1,4 +1,5 @@
-//! The start of a server: services that are created with `await`, and those that cannot be.
+//! The start of a server: services that are created with `await`, and services that cannot be
+//! created.
 
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -57,7 +58,7 @@ fn no_lane_serves_before_all_have_their_services() {
         assert!(metrics.contains("\ncorelane_connections_accepted_total{lane=\"0\"} 0\n"));
         gate.add_permits(1);
         early.iter_mut().for_each(|client| assert_eq!(client.read_answer().status, 200));
-        // Lanes serve a moment before the probe says so.
+        // Lanes begin to serve a moment before the probe reports it.
         while Client::connect(admin).get("/readyz").status != 200 {
             thread::yield_now();
         }
