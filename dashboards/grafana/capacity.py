@@ -194,7 +194,7 @@ BOARD.row(
     lines(
         "Other limits used",
         "Is a limit other than CPU close? Connections, open files, queue and slots of the fullest replica. At 100%, "
-        "the replica rejects new ones: raise limits.connections, nofile, limits.queue or limits.slots.",
+        "the replica rejects more: raise limits.connections, nofile, limits.queue or limits.slots.",
         "percentunit",
         {
             "connections": limit_used(

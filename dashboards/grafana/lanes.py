@@ -32,7 +32,7 @@ BOARD.row(
     3,
     number(
         "Busiest lane",
-        "Is a core full? Busy share of the busiest lane in the last minute. Above 90%, its queue grows without "
+        "Is a core full? Busy share of the busiest lane in the last minute. Above 90%, the lane's queue grows without "
         "bound: compare the lane with the other lanes of its pod.",
         "percentunit",
         f"max({UTILISATION})",
@@ -78,7 +78,7 @@ BOARD.row(
     number(
         "Shed requests",
         "Are requests rejected because of overload? Requests per second that got 503 because a queue was full. If "
-        "all pods shed, see *Capacity*. If one pod does, check its lanes below and its node in *Nodes*.",
+        "all pods shed, see *Capacity*. If one pod sheds, check its lanes below and its node in *Nodes*.",
         "reqps",
         sum_rate("corelane_requests_refused_total", POD + ', reason=~"queue_full|pool_full"'),
         limits=NONZERO,

@@ -102,8 +102,8 @@ BOARD.row(
     ),
     number(
         "Replicas without database",
-        "Is the database reachable? Replicas that cannot use the database. Their /projects responds with 503, while "
-        "all other routes work. Above 0, see dashboards/runbooks/database.md.",
+        "Is the database reachable? Replicas that cannot use the database. Requests to /projects on these replicas get "
+        "503, while all other routes work. Above 0, see dashboards/runbooks/database.md.",
         "none",
         f'sum(1 - corelane_dependency_up{{{POD}, dependency="database"}})',
         limits=NONZERO,
@@ -305,7 +305,7 @@ BOARD.row(
     ),
     lines(
         "Tokens and certificates up to date",
-        "Are the files in use? 1 means that the replica uses the current file. 0 means that it rejected the new file "
+        "Are the files in use? 1 means that the replica uses the current file. 0 means that the replica rejected the new file "
         "and kept the old one: see dashboards/runbooks/server.md and certificate.md.",
         "none",
         {

@@ -363,7 +363,7 @@ def database_stopped(place: Place) -> Iterator[Labels]:
 @drill(
     "CorelaneDatabaseExhausted",
     "CorelaneDatabaseBusy",
-    how="six clients share one connection with a wait of 200 ms while the table is locked until the lock is released",
+    how="six clients share one connection with a wait of 200 ms while the table is locked",
 )
 def database_exhausted(place: Place) -> Iterator[Labels]:
     database = _postgres(place)
