@@ -77,7 +77,7 @@ class Balancing(Experiment):
 
     name = "balancing"
     title = "Balancing policies under failures"
-    help = "the balancing policies of the gateway, by the load that they carry under failures"
+    help = "load that each balancing policy of the gateway handles under failures"
     lead = "A round is a seed. The method: docs/results/bench-balancing.md."
     rounds = 3
     seconds = 7.0
@@ -145,14 +145,14 @@ class Balancing(Experiment):
             ]
             if found:
                 yield (
-                    f"{SCENARIOS[name].title}, of three or four, {REFERENCE}% load: the p99 of round-robin × "
-                    f"that of {DEFAULT}: {verdict(found, TARGET, least=True)}."
+                    f"{SCENARIOS[name].title}, three or four replicas, {REFERENCE}% load: p99 of round-robin ÷ p99 of "
+                    f"{DEFAULT}: {verdict(found, TARGET, least=True)}."
                 )
         late = sum(row["lag_p99"] > LAG_MS for row in record.rows)
         yield (
-            f"During a scenario the machine was at most {max(record.values('busy')):.0%} busy. In {late} of "
-            f"{len(record.rows)} samples the generator sent 1% of the requests more than {LAG_MS:.0f} ms late, after "
-            f"up to {TRIES} tries. These depend more on the machine than on a policy."
+            f"The machine was at most {max(record.values('busy')):.0%} busy during a scenario. In {late} of "
+            f"{len(record.rows)} samples, the generator sent 1% of the requests more than {LAG_MS:.0f} ms late after "
+            f"up to {TRIES} tries. Such samples describe the machine rather than a policy."
         )
 
     def report(self, page: Page, record: Record) -> None:
@@ -172,7 +172,7 @@ class Balancing(Experiment):
             _table(page, record, name, lambda *at: cell(capacities(record, *at), 0))
         for figure, title in {
             "p99": "p99 in ms",
-            "gateway_us": "µs of the gateways per request",
+            "gateway_us": "Gateway CPU, µs per request",
         }.items():
             page.section(f"{title} at {REFERENCE}% of the nominal capacity")
             for name in ladders:
@@ -327,7 +327,7 @@ def _event(page: Page, record: Record, name: str) -> None:
     load = scenario.load or REFERENCE
     page.section(
         scenario.title,
-        f"Load: {load:g}% of {counted} nominal capacity. Seconds until the p99 is within the objective again:",
+        f"Load: {load:g}% of {counted} nominal capacity. The table shows the seconds until the p99 meets the objective again:",
     )
 
     def recovered(*at: str) -> str:
@@ -340,7 +340,7 @@ def _event(page: Page, record: Record, name: str) -> None:
         return cell([100 * wrong / requests for wrong, requests in pairs], 2)
 
     _table(page, record, name, recovered)
-    page.text("Requests without a correct reply, in percent:")
+    page.text("Percentage of requests without a correct response:")
     _table(page, record, name, wrong)
 
 

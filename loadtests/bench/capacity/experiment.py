@@ -102,7 +102,7 @@ class Capacity(Experiment):
             for figure in TARGETS
             for side in ("predicted", "measured")
         ]
-        page.chart(f"The knee, and the p99 at {USED:.0%} of it", lines, *sides, log="x")
+        page.chart(f"The knee, and the p99 at {USED:.0%} of the knee", lines, *sides, log="x")
         titles = {"knee": "Knee", "p99": f"p99 at {USED:.0%} of the predicted knee"}
         for figure, title in titles.items():
             unit, digits = UNITS[figure]

@@ -87,8 +87,8 @@ def verdicts(record: Record) -> Iterator[str]:
     for kind, found in kinds.items():
         first, level, behind = (found.count(one) for one in (ranking.FIRST, LEVEL, BEHIND))
         yield (
-            f"{kind}: Corelane is first in {first}, level with the best other in {level} and behind "
-            f"in {behind} of {len(found)} rows."
+            f"{kind}: across {len(found)} rows, Corelane wins {first}, ties {level} and loses {behind} "
+            "against the best other server."
         )
     hello: Labels = {"server": CORELANE, "part": parts.HELLO, "loop": "closed"}
     if ratios := CLOSED[1].values(record, hello):
@@ -99,7 +99,7 @@ def verdicts(record: Record) -> Iterator[str]:
             yield f"{FIRST.name}: {title}: {verdict(found, limit)}."
     starving = {**first, "loop": STARVING}
     if found := record.values("share", **starving):
-        yield f"CPU for long requests while short ones starve them: {verdict(found, 0.15, least=True)}."
+        yield f"CPU share of long requests while short requests starve them: {verdict(found, 0.15, least=True)}."
     for row in record.rows:
         if "error" in row:
             yield f"{row['server']}, {row['part']}, round {row['round']}: {row['error']}"

@@ -10,7 +10,7 @@ from loadtests.bench.experiment.plots import Panel, Plot, Series
 from loadtests.bench.experiment.record import Record
 from stack.machine import others
 
-LEGEND = "A figure is the median of the rounds, with the lowest and the highest in brackets. Ratios are taken within a round."
+LEGEND = "Each figure is the median of the rounds, with the lowest and highest in brackets. Ratios are computed within a round."
 
 Column = tuple[str, Callable[[str], str]]
 """The title of a column, and the function that returns the cell for a line's name."""

@@ -172,15 +172,17 @@ def _compare(page: Page, record: Record, known: Budget) -> None:
     if other := known.other_toolchain(record.versions):
         page.text(f"Built with another toolchain: {', '.join(other)}.")
     if record.versions["rustc"] != known.toolchain["rustc"]:
-        page.text("Another compiler makes other instructions: shown, and not judged.")
+        page.text(
+            "Another compiler generates other instructions, so the counts are shown but not judged."
+        )
     if over := _over(record, known):
         page.text(
-            f"More than {LIMIT} times what is committed: {', '.join(over)}. If that is wanted: make bench "
-            'BENCH="instructions --update", and commit what it writes with the change.'
+            f"More than {LIMIT} times the committed count: {', '.join(over)}. If you accept these counts, run make bench "
+            'BENCH="instructions --update" and commit the new table with your change.'
         )
 
 
 CHECKED = (
-    "`make check-instructions` counts again and fails where a row takes more than "
-    f"{LIMIT} times the committed count; CI does so. Where that is wanted, commit the new table with the change."
+    "`make check-instructions` repeats the count in CI and fails if a row exceeds "
+    f"{LIMIT} times the committed count. If you accept the new count, commit the new table with your change."
 )

@@ -324,7 +324,7 @@ def _plot(record: Record) -> Plot:
                 for mode in record.labels("mode")
             ],
             title=f"{TITLES[database]}, {TITLES[path]}, {LOOPS[loop]}",
-            x="the slowest of so many requests",
+            x="one in this many requests is slower",
             y="latency, ms",
             kind="lines",
             log="xy",

@@ -177,8 +177,8 @@ class Threads(Experiment):
         ]
         if found:
             yield (
-                f"The largest median speed-up over one thread on {cpus} CPUs is {max(found):.2f}; "
-                f"{sum(times > cpus for times in found)} of {len(found)} are above the number of CPUs."
+                f"The largest median speed-up over one thread on {cpus} CPUs is {max(found):.2f}. "
+                f"{sum(times > cpus for times in found)} of {len(found)} medians exceed the number of CPUs."
             )
 
     def report(self, page: Page, record: Record) -> None:
@@ -281,4 +281,4 @@ def _plot(record: Record) -> Plot:
         )
         for iterations in record.labels("iterations", setting=MATRIX)
     ]
-    return Plot("Requests per second, in times of one thread", panels, columns=2)
+    return Plot("Requests per second relative to one thread", panels, columns=2)
