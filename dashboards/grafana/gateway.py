@@ -83,8 +83,8 @@ BOARD.row(
     3,
     number(
         "Request rate",
-        "How much traffic is there? Requests per second that the gateways complete. If it is 0 "
-        "unexpectedly, check DNS, the load balancer and the Service in front.",
+        "How much traffic is there? Requests per second that the gateways complete. If the rate is "
+        "unexpectedly 0, check DNS, the load balancer and the gateway's Service.",
         "reqps",
         sum_rate("envoy_http_downstream_rq_completed", GATEWAY),
     ),

@@ -145,7 +145,7 @@ BOARD.row(
     ),
     number(
         "Request rate",
-        "How much traffic is there? Requests per second at the replicas. If it is 0 unexpectedly, "
+        "How much traffic is there? Requests per second at the replicas. If the rate is unexpectedly 0, "
         "check whether the gateway receives requests (*Gateway*) and whether replicas are ready.",
         "reqps",
         f"sum(pod:corelane_requests:rate1m{{{SERVICE}}})",

@@ -56,8 +56,8 @@ BOARD.row(
     3,
     number(
         "Request rate",
-        "How much traffic is there? Requests per second of the selected routes and pods. If it is "
-        "0 unexpectedly, see *Gateway*.",
+        "How much traffic is there? Requests per second of the selected routes and pods. If the rate "
+        "is unexpectedly 0, see *Gateway*.",
         "reqps",
         sum_rate("corelane_requests_total", POD_ROUTE),
         empty="no traffic",
