@@ -171,7 +171,7 @@ BOARD.row(
     lines(
         "Request share / share by load report",
         "Does load go to replicas with spare capacity? Above 1.25, a replica gets more requests than its load report "
-        "(ORCA) suggests; below 0.8, fewer. If the imbalance lasts with least-request, use the policy load-aware: "
+        "(ORCA) suggests. Below 0.8, it gets fewer. If the imbalance lasts with least-request, use the policy load-aware: "
         "see gateway/balancing.md.",
         "none",
         {

@@ -15,7 +15,7 @@ from grafana.queries import (
 BOARD = Board(
     uid="corelane-service",
     title="Corelane / Service",
-    description="Rate, errors and duration of each route; database, files, tokens.",
+    description="Rate, errors and duration of each route, plus database, files and tokens.",
 )
 
 PHASES = f'{POD_ROUTE}, phase!="accept"'
