@@ -39,8 +39,8 @@ def _quiet(quiet: Quiet) -> str:
     real = quiet.seconds * factor.FACTOR / 60
     fired = ", ".join(map(_name, quiet.fired)) or "none"
     return (
-        f"Quiet period: a complete platform ran under load for {quiet.seconds:.0f} s, or {real:.0f} minutes with the real "
-        f"rules. {quiet.replies} requests were sent, {len(quiet.failures)} failed. Alerts that fired: {fired}."
+        f"Quiet period: a complete platform ran under load for {quiet.seconds:.0f} s, or {real:.0f} minutes with the "
+        f"real rules. {quiet.replies} requests were sent, {len(quiet.failures)} failed. Alerts that fired: {fired}."
     )
 
 

@@ -171,8 +171,8 @@ BOARD.row(
     lines(
         "Request share / share by load report",
         "Does load go to replicas with spare capacity? Above 1.25, a replica gets more requests than its load report "
-        "(ORCA) suggests. Below 0.8, it gets fewer. If the imbalance lasts with least-request, use the policy load-aware: "
-        "see gateway/balancing.md.",
+        "(ORCA) suggests, and below 0.8 it gets fewer requests. If the imbalance lasts with least-request, use the "
+        "policy load-aware: see gateway/balancing.md.",
         "none",
         {
             "{{pod}}": f"({SHARE}) / on (pod)"

@@ -92,7 +92,7 @@ BOARD.row(
     ),
     number(
         "Error budget left (3 d)",
-        "Does the route meet its objective? Remaining share of the errors that 3 days allow, for the worst selected "
+        "Does the route meet its objective? Remaining error budget over 3 days, for the worst selected "
         "route. At 0, thirty days like these three miss the objective.",
         "percentunit",
         f"min(route_slo:corelane_slo_budget_left:ratio{{{ROUTE}}})",
@@ -305,8 +305,8 @@ BOARD.row(
     ),
     lines(
         "Tokens and certificates up to date",
-        "Are the files in use? 1 means that the replica uses the current file. 0 means that the replica rejected the new file "
-        "and kept the old one: see dashboards/runbooks/server.md and certificate.md.",
+        "Are the files in use? 1 means that the replica uses the current file. 0 means that the replica rejected the "
+        "new file and kept the old one: see dashboards/runbooks/server.md and certificate.md.",
         "none",
         {
             "{{pod}} tokens": f"min by (pod) (corelane_auth_up_to_date{{{POD}}})",
