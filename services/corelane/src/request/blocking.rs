@@ -88,9 +88,8 @@ pub(crate) fn unpin_current_thread() {
 /// which are not pinned; [`Limits::blocking_queue`](crate::Limits::blocking_queue) more calls wait
 /// for a thread. When the future is dropped, because the client disconnected or the deadline
 /// passed, a waiting call does not run; a running call continues, and its result is dropped. A
-/// drain waits for running
-/// they may be in the middle of a write. Calls that have not returned by then are counted in
-/// [`Drained::cut`](crate::Drained::cut).
+/// drain waits for running they may be in the middle of a write. Calls that have not returned by
+/// then are counted in [`Drained::cut`](crate::Drained::cut).
 ///
 /// # Errors
 ///

@@ -163,6 +163,7 @@ impl Builder {
     /// because they would wait longer than [`Timeouts::request`]. If every route is `other`, cheap
     /// and expensive requests of a method are assumed to cost the same. Metrics, logs and `/lanes`
     /// also name requests by route.
+    ///
     /// This setting does not route requests. A service that names its routes itself does not need
     /// it: with axum through the layer `corelane::axum::LearnRoutes` (feature `axum`), otherwise
     /// through [`set_route`](crate::set_route). A template that is listed here takes precedence.

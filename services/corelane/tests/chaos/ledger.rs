@@ -1,6 +1,5 @@
 //! Records which requests were sent, executed and answered. Each request has a number, which all
 //! three sides know.
-//! three sides name.
 
 use std::sync::{Mutex, MutexGuard};
 

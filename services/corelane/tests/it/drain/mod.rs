@@ -1,4 +1,4 @@
-//! How a server ends: nothing that it accepted is lost.
+//! The end of a server: nothing that it accepted is lost.
 
 mod report;
 
@@ -24,7 +24,7 @@ use tokio::sync::Semaphore;
 
 const CLEAN: Drained = Drained { cut: 0 };
 
-/// Settles for as long as a test needs.
+/// A drain that settles for as long as a test needs.
 fn settling() -> Drain {
     Drain { settle: DISTANT, deadline: DISTANT, ..Drain::default() }
 }
@@ -108,7 +108,7 @@ fn what_waits_for_a_slot_is_answered(#[values(Plain, Hyper)] way: Way) {
     assert_eq!(server.join().expect("a clean end"), CLEAN);
 }
 
-/// A service may answer before it reads the body. The next request is read only behind that.
+/// A service may respond before it reads the body. The next request is read only after the body.
 #[rstest]
 fn a_request_behind_a_body_that_is_read_late_is_answered(#[values(Plain, Hyper)] way: Way) {
     let gate = Arc::new(Semaphore::new(0));
@@ -133,7 +133,7 @@ fn a_request_behind_a_body_that_is_read_late_is_answered(#[values(Plain, Hyper)]
     assert_eq!(idle.get("/").status, 200);
 
     server.handle.drain();
-    // The sweep that ends the idle connection has looked at the older one before.
+    // The sweep that ends the idle connection has checked the older connection earlier.
     assert!(idle.read_to_close().is_empty());
     gate.add_permits(1);
     let answer = client.read_answer();
@@ -202,7 +202,7 @@ fn the_deadline_cuts_what_hangs(#[values(Plain, Hyper)] way: Way) {
     server.wait_for_in_flight(1);
     let begun = Instant::now();
     server.handle.drain();
-    // The gate stays shut: nothing but the deadline ends this, and nothing may end it sooner.
+    // The gate stays closed: only the deadline may end this, and nothing sooner.
     assert!(client.read_to_close().is_empty());
     assert!(begun.elapsed() >= deadline, "cut after {:?}", begun.elapsed());
     assert_eq!(server.join().expect("an end"), Drained { cut: 1 });
@@ -249,7 +249,7 @@ fn http2_clients_get_goaway_and_their_replies(#[values(Plain, Hyper)] way: Way) 
         server.wait_for_in_flight(1);
 
         server.handle.drain();
-        // GOAWAY: no further stream on this connection; the one in flight is finished.
+        // After GOAWAY there is no new stream on this connection; the stream in flight is finished.
         let refused = async {
             while let Ok(ready) = client.clone().ready().await {
                 client = ready;

@@ -1,4 +1,4 @@
-//! What the log says of a drain that has to wait.
+//! The log of a drain that has to wait.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
@@ -18,7 +18,8 @@ use crate::support::{
 };
 use rstest::rstest;
 
-/// The log, for one test at a time: those of both ways cause the same lines. No other test has their routes.
+/// The log, for one test at a time, because tests of both ways cause the same lines. No other test
+/// uses these routes.
 struct Lines {
     log: Log,
     _turn: MutexGuard<'static, ()>,
@@ -37,7 +38,7 @@ impl Lines {
     }
 }
 
-/// Reports so often that a test need not wait.
+/// Creates a builder whose server reports so often that a test need not wait.
 fn reporting(way: Way) -> Builder {
     let report = Duration::from_millis(100);
     way.builder().drain(Drain { settle: Duration::ZERO, deadline: DISTANT, report })
@@ -93,7 +94,7 @@ fn a_client_that_does_not_read_is_reported(#[values(Plain, Hyper)] way: Way) {
     log.wait_for_report(&["unread_replies=1", "GET /{unread} "]);
 }
 
-/// What is done with a request whose client reads its response later, or for as long as it likes.
+/// Handles a request whose client reads its response later, or for as long as it likes.
 async fn go_on(mut request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
     let switches = request.uri().path() == "/ws";
     let upgrade = hyper::upgrade::on(&mut request);

@@ -1,4 +1,4 @@
-//! How long a client may take over HTTP/1.1, and what the server itself does not do in time, or not at all.
+//! How long an HTTP/1.1 client may take, and how the server itself keeps its deadlines.
 
 use std::io::Write;
 use std::time::Duration;
@@ -43,7 +43,7 @@ fn the_header_time_begins_with_the_first_byte_of_a_head_however_it_comes(
         for begun in
             ["P", "GET / HT", "GET / HTTP/1.1\r\nHost: t\r\nA", "GET http://t/ HTTP/1.1\r\n"]
         {
-            // In one segment.
+            // Sent in one segment.
             let mut client = server.connect();
             client.send(format!("{whole}{begun}"));
             assert_eq!(client.read_answer().status, 200, "{fields:?}");
@@ -61,7 +61,7 @@ fn the_header_deadline_is_for_the_whole_header(#[values(Plain, Hyper)] way: Way)
     let (server, handlers) = strict(way, impatient());
     let mut client = server.connect();
     client.send("GET / HTTP/1.1\r\nHost: test\r\n");
-    // One more field now and then would keep a deadline per read alive for ever.
+    // An occasional field would keep a deadline per read alive forever.
     let mut fields = 0;
     while client.socket.write_all(b"a: b\r\n").is_ok() {
         fields += 1;
@@ -74,7 +74,7 @@ fn the_header_deadline_is_for_the_whole_header(#[values(Plain, Hyper)] way: Way)
 
 #[rstest]
 fn silent_and_idle_connections_are_closed(#[values(Plain, Hyper)] way: Way) {
-    // Each has only the deadline that ends it, so that no client can be late.
+    // Each server has only the deadline that ends the connection, so that no client can be late.
     let silent = Timeouts { header: BRIEF, ..Timeouts::default() };
     let idle = Timeouts { idle: BRIEF, ..Timeouts::default() };
     for (timeouts, is_idle, reason) in
@@ -114,7 +114,8 @@ fn a_request_in_flight_is_not_idle(#[values(Plain, Hyper)] way: Way) {
     slow.send_get("/gate");
     let mut idle = server.connect();
     assert_eq!(idle.get("/hello").status, 200);
-    // When the idle connection has been closed, the slow one has lived longer than both limits.
+    // When the idle connection has been closed, the slow connection has lived longer than both
+    // limits.
     assert!(idle.read_to_close().is_empty());
     handlers.gate.add_permits(1);
     assert_eq!(slow.read_answer().status, 200);
@@ -173,7 +174,7 @@ fn a_service_that_does_not_read_is_not_the_clients_fault(#[values(Plain, Hyper)]
     let (server, handlers) = strict(way, Timeouts { body: BRIEF, ..Timeouts::default() });
     let mut unread = begin_upload(&server, "/gate", 100);
     server.wait_for_in_flight(1);
-    // When this one has been refused, the other has waited for as long.
+    // When this upload has been rejected, the other has waited for as long.
     assert_eq!(begin_upload(&server, "/echo", 100).read_answer().status, 408);
     handlers.gate.add_permits(1);
     assert_eq!(unread.read_answer().status, 200);
@@ -187,7 +188,7 @@ fn a_body_that_comes_slowly_but_steadily_is_taken(#[values(Plain, Hyper)] way: W
     stopped.socket.set_nonblocking(true).expect("a socket");
     let mut steady = begin_upload(&server, "/echo", 10_000);
     let mut sent = 3;
-    // Until the one that stopped has its response.
+    // Repeated until the upload that stopped has its response.
     while stopped.socket.peek(&mut [0]).is_err() {
         steady.send("x");
         sent += 1;
@@ -223,7 +224,7 @@ fn a_client_that_takes_nothing_of_its_reply_is_cut_off(#[values(Plain, Hyper)] w
     client.send_get("/big");
     server.wait_until("cut off", || server.refused("write_timeout") == 1.0);
     wait_until_freed(&server, &handlers);
-    // Not an orderly end: what the kernel held is dropped too, and not sent on.
+    // The connection is reset: the bytes that the kernel held are dropped and not sent.
     let ended = std::io::copy(&mut client.socket, &mut std::io::sink());
     let error = ended.expect_err("a reset");
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
@@ -297,7 +298,7 @@ fn a_body_that_the_service_has_dropped_is_not_waited_for(#[values(Plain, Hyper)]
     let mut dropped = server.connect();
     dropped.send("POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 100\r\n\r\n");
     server.wait_for_in_flight(1);
-    // When another's deadline has passed, so would this one's have.
+    // When the deadline of the other upload has passed, this one's would have passed, too.
     let mut waits = begin_upload(&server, "/waits", 100);
     assert_eq!(waits.read_answer().status, 408);
     handlers.gate.add_permits(1);

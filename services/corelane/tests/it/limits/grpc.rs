@@ -1,4 +1,4 @@
-//! What a client of gRPC is told where the server itself answers.
+//! Responses of the server itself to gRPC clients.
 
 use std::convert::Infallible;
 
@@ -23,7 +23,7 @@ fn call(path: &str) -> Request<()> {
     request.header("content-type", "application/grpc+proto").body(()).expect("a request")
 }
 
-/// The head of a response that is nothing but a head.
+/// The head of a response that consists only of a head.
 async fn trailers_only(
     client: &mut SendRequest<Bytes>,
     request: Request<()>,
@@ -49,7 +49,8 @@ fn a_refused_call_has_a_status_and_a_message() {
     let body = Timeouts { body: BRIEF, ..Timeouts::default() };
     let request = Timeouts { request: BRIEF, ..Timeouts::default() };
     let failed = ["13", "Internal Server Error"];
-    // Path, bytes of the body and of a field, and what is told; it counts as the status it stands for.
+    // Path, size of the body and of a field, and the expected response; it counts as the status of
+    // its problem.
     let cases = [
         (
             Timeouts::default(),
@@ -140,7 +141,7 @@ fn a_call_of_grpc_web_is_told_in_its_head(#[values(Plain, Hyper)] way: Way) {
     }
 }
 
-/// Problems of handlers, and of layers around them, are told likewise.
+/// Problems from handlers, and from layers around them, are converted in the same way.
 #[test]
 fn a_problem_of_the_service_is_told_to_a_call_as_its_status() {
     let server = Running::start(builder(), |_lane| {
@@ -171,7 +172,7 @@ fn a_problem_of_the_service_is_told_to_a_call_as_its_status() {
             assert_eq!(told(&headers), ["application/grpc", code, "50%25 of it: %C3%A9%0A"]);
             assert!(!headers.contains_key("content-length"), "{headers:?}");
         }
-        // Others get the problem.
+        // Other clients receive the problem.
         let request = Request::post("http://test/503").body(()).expect("a request");
         let (reply, _) = client.send_request(request, true).expect("sent");
         let reply = reply.await.expect("a reply");
@@ -180,13 +181,13 @@ fn a_problem_of_the_service_is_told_to_a_call_as_its_status() {
     });
 }
 
-/// The status of a response whose head is sent is in its trailers.
+/// If the head of a response was sent, the status is in the trailers.
 #[test]
 fn a_body_that_is_too_large_later_is_told_in_the_trailers() {
     let limits = Limits { body_bytes: 10, ..Limits::default() };
     let server = Running::start(builder().limits(limits), |_lane| {
         tower::service_fn(async |request: Request<Incoming>| {
-            // As tonic: any error of the body is unknown to it.
+            // Like tonic, which does not know any error of the body.
             let trailers = async {
                 let failed = request.into_body().collect().await.is_err();
                 let status = if failed { "2" } else { "0" };

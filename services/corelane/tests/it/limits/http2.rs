@@ -1,4 +1,5 @@
-//! What an HTTP/2 client may not do. Its frames are written by hand where no client library would.
+//! Limits for an HTTP/2 client. Its frames are written by hand if no client library would send
+//! them.
 
 use std::convert::Infallible;
 use std::io::{Read, Write};
@@ -19,7 +20,7 @@ use crate::support::{
 };
 use rstest::rstest;
 
-/// Runs an HTTP/2 client with a worker of its own, so that it goes on while the test polls.
+/// Runs an HTTP/2 client with its own worker, so that it continues while the test polls.
 pub(super) fn with_client<F, T>(server: &Running, test: impl FnOnce(SendRequest<Bytes>) -> F)
 where
     F: Future<Output = T>,
@@ -62,7 +63,7 @@ fn a_stream_whose_window_stays_closed_is_reset_and_the_others_flow(
         let mut body = reply.await.expect("a head").into_body();
         let mut received = 0;
         let reason = loop {
-            // What is received is not released, so the window closes.
+            // Received bytes are not released, so the window closes.
             match body.data().await.expect("no whole reply") {
                 Ok(data) => received += data.len(),
                 Err(error) => break error.reason(),
@@ -84,7 +85,7 @@ fn a_stream_whose_window_stays_closed_is_reset_and_the_others_flow(
 fn a_client_that_reads_nothing_is_cut_off(#[values(Plain, Hyper)] way: Way) {
     let (server, handlers) = strict(way, Timeouts { write: BRIEF, ..Timeouts::default() });
     let mut client = Frames::open(&server);
-    // SETTINGS_INITIAL_WINDOW_SIZE and the connection's window: more than any response.
+    // SETTINGS_INITIAL_WINDOW_SIZE and the connection's window are larger than any response.
     client.frame(4, 0, 0, &[0, 4, 0x3f, 0xff, 0xff, 0xff]);
     client.frame(8, 0, 0, &[0x3f, 0, 0, 0]);
     client.get(1, "/big", true);
@@ -143,8 +144,8 @@ fn a_header_list_that_is_too_large_is_answered_431(#[values(Plain, Hyper)] way: 
             request.headers_mut().insert("a", "b".repeat(bytes).parse().expect("a value"));
             request
         };
-        // ":method" "GET", ":scheme" "http", ":authority" "test", ":path" "/hello" and "a", with
-        // 32 for each.
+        // ":method" "GET", ":scheme" "http", ":authority" "test", ":path" "/hello" and "a", with 32
+        // for each field.
         let rest = (7 + 3) + (7 + 4) + (10 + 4) + (5 + 6) + 1 + 5 * 32;
         assert_eq!(status_of(&mut client, with(8192 - rest)).await, 200);
         let (reply, _) = client.send_request(with(8192 - rest + 1), true).expect("sent");
@@ -154,7 +155,7 @@ fn a_header_list_that_is_too_large_is_answered_431(#[values(Plain, Hyper)] way: 
         let text = body.data().await.expect("a body").expect("data");
         let slug = b"urn:corelane:problem:request-header-fields-too-large";
         assert!(text.windows(slug.len()).any(|part| part == slug), "{text:?}");
-        // What is far too large h2 refuses, and nobody counts it.
+        // h2 itself rejects a header that is far too large, and this is not counted.
         assert_eq!(status_of(&mut client, with(40_000)).await, 431);
         assert_eq!(status_of(&mut client, get("/hello")).await, 200);
     });
@@ -162,7 +163,7 @@ fn a_header_list_that_is_too_large_is_answered_431(#[values(Plain, Hyper)] way: 
     assert_eq!(server.refused_requests("header_too_large"), 1.0);
 }
 
-/// RFC 9113 sections 8.2.3 and 8.3.1: a service sees what it would see over HTTP/1.1.
+/// RFC 9113 sections 8.2.3 and 8.3.1: a service sees the same fields as over HTTP/1.1.
 #[test]
 fn cookies_that_come_in_pieces_are_one_field_and_the_authority_is_the_host() {
     let limits = Limits { headers: 3, header_bytes: 8192, ..Limits::default() };
@@ -239,7 +240,7 @@ impl Frames {
         self.flush();
     }
 
-    /// Sends what was added; a server that has closed already is no error.
+    /// Sends the added frames. A server that has already closed is not an error.
     pub(super) fn flush(&mut self) {
         let mut socket: &Socket = &self.client.socket;
         let _ = socket.write_all(&self.out);
@@ -260,7 +261,7 @@ impl Frames {
         self.add(1, if whole { 5 } else { 1 }, stream, &block);
     }
 
-    /// The next frame: its type, its flags and its payload. `None`: the server closed.
+    /// Reads the next frame: its type, its flags and its payload. `None`: the server closed.
     pub(super) fn read(&mut self) -> Option<(u8, u8, Vec<u8>)> {
         let mut head = [0; 9];
         match self.client.socket.read(&mut head[..1]).expect("no reset") {
@@ -272,7 +273,7 @@ impl Frames {
         Some((head[3], head[4], payload))
     }
 
-    /// Reads until the server closes; the code of its last GOAWAY.
+    /// Reads until the server closes, and returns the code of its last GOAWAY.
     fn goaway(&mut self) -> Option<u32> {
         let bytes = self.client.read_to_close();
         let mut rest = bytes.as_slice();
@@ -289,7 +290,7 @@ impl Frames {
     }
 }
 
-/// Its frames would make the server's end a reset, which would take responses with it.
+/// Otherwise its frames would turn the server's close into a reset, which could lose responses.
 #[rstest]
 fn a_client_that_speaks_on_after_the_end_is_not_reset(#[values(Plain, Hyper)] way: Way) {
     let limits = Limits { connection_requests: Some(1), ..Limits::default() };
@@ -305,7 +306,7 @@ fn a_client_that_speaks_on_after_the_end_is_not_reset(#[values(Plain, Hyper)] wa
     }
     assert_eq!(last, GOAWAY);
     for _ in 0..3 {
-        // The second could not be sent if the first were answered with a reset.
+        // The second frame could not be sent if the first one caused a reset.
         client.client.send([&[0, 0, 8, PING, 0, 0, 0, 0, 0][..], &[0; 8]].concat());
         assert_eq!(server.admin_get("/healthz").status, 200);
     }
@@ -332,7 +333,7 @@ fn a_rapid_reset_ends_the_connection(#[values(Plain, Hyper)] way: Way) {
 fn requests_that_are_reset_one_by_one_leave_nothing(#[values(Plain, Hyper)] way: Way) {
     let (server, handlers) = strict(way, Timeouts::default());
     with_client(&server, async |mut client: SendRequest<Bytes>| {
-        // More than may be reset before they are looked at; each of these has begun.
+        // More streams than may be reset before they are processed, but each of these has begun.
         for _ in 0..150 {
             client = client.ready().await.expect("ready");
             let (reply, mut stream) = client.send_request(get("/gate"), true).expect("sent");
@@ -362,7 +363,7 @@ fn a_header_that_goes_on_for_ever_ends_the_connection(#[values(Plain, Hyper)] wa
 
 #[rstest]
 fn a_header_that_stops_coming_is_bounded_by_the_idle_deadline(#[values(Plain, Hyper)] way: Way) {
-    // The client has the header deadline once more to end the connection after GOAWAY.
+    // After GOAWAY, the client has the header deadline once more to end the connection.
     let timeouts = Timeouts { idle: BRIEF, header: 2 * BRIEF, ..Timeouts::default() };
     let (server, handlers) = strict(way, timeouts);
     let mut client = Frames::open(&server);
@@ -377,8 +378,8 @@ fn a_header_that_stops_coming_is_bounded_by_the_idle_deadline(#[values(Plain, Hy
 fn a_connection_without_a_request_is_told_before_it_is_closed(#[values(Plain, Hyper)] way: Way) {
     let (server, handlers) = strict(way, impatient());
     let mut client = Frames::open(&server);
-    // Without GOAWAY the client could not tell whether a request that is under way was begun (RFC
-    // 9113 section 6.8).
+    // Without GOAWAY the client could not tell whether a request in transit was begun (RFC 9113
+    // section 6.8).
     assert_eq!(client.goaway(), Some(NO_ERROR));
     assert_eq!(server.refused("header_timeout"), 1.0);
     wait_until_freed(&server, &handlers);

@@ -1,4 +1,5 @@
-//! What a client may not do, what it is told, and that nothing is kept for it.
+//! Limits for clients: the response when a client exceeds them, and that nothing is kept for the
+//! client.
 
 pub(crate) mod abuse;
 mod deadlines;
@@ -27,14 +28,14 @@ fn strict(way: Way, timeouts: Timeouts) -> (Running, Handlers) {
     start(way, Limits::default(), timeouts)
 }
 
-/// Short enough to be waited for.
+/// Short enough for a test to wait for it.
 const BRIEF: Duration = Duration::from_millis(500);
 
 fn impatient() -> Timeouts {
     Timeouts { header: BRIEF, idle: BRIEF, ..Timeouts::default() }
 }
 
-/// Waits until nothing is left of what was refused: no connection, no request, no memory.
+/// Waits until everything that was rejected is released: connections, requests, memory.
 fn wait_until_freed(server: &Running, handlers: &Handlers) {
     server.wait_for_connections(0);
     server.wait_for_in_flight(0);

@@ -1,4 +1,4 @@
-//! How much a client may send.
+//! Size limits for the data that a client sends.
 
 use std::net::Shutdown;
 
@@ -120,7 +120,8 @@ fn one_connection_too_many_is_answered_503_and_the_next_is_welcome_again(
 
 #[rstest]
 fn of_many_connections_too_many_some_are_told_and_all_are_closed(#[values(Plain, Hyper)] way: Way) {
-    // Far more than are told at a time, so that a pause of the machine does not let all be told.
+    // Far more clients than are answered at a time, so that a pause of the machine does not cause
+    // responses to all.
     const MANY: usize = 256;
     let (server, _handlers) = with_limits(way, Limits { connections: 1, ..Limits::default() });
     let mut kept = server.connect();

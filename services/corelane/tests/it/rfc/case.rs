@@ -1,4 +1,4 @@
-//! What a case is made of, and the table of all cases as `docs/conformance.md` shows it.
+//! The parts of a case, and the table of all cases as `docs/conformance.md` shows it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -13,9 +13,9 @@ pub(crate) enum Level {
     May,
 }
 
-/// What the client does or waits for.
+/// An action of the client, or something that it waits for.
 pub(crate) enum Step {
-    /// Each character is one byte of the same number (Latin-1).
+    /// Each character is one byte with the same number (Latin-1).
     Send(String),
     /// The client closes its side.
     End,
@@ -35,9 +35,9 @@ impl Step {
 /// The connection after the last step.
 #[derive(Clone, Copy)]
 pub(crate) enum After {
-    /// The server has closed its side and said nothing else.
+    /// The server has closed its side and sent nothing else.
     Closed,
-    /// The next request on it is answered.
+    /// The server answers the next request on the connection.
     Open,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Case {
     pub(crate) what: &'static str,
     pub(crate) steps: Vec<Step>,
     pub(crate) after: After,
-    /// Why a SHOULD is not followed.
+    /// The reason why a SHOULD is not followed.
     pub(crate) departs: Option<&'static str>,
 }
 
@@ -85,7 +85,7 @@ impl Case {
         self
     }
 
-    /// A 200 with this body.
+    /// Expects a 200 with this body.
     pub(crate) fn says(self, body: &'static str) -> Case {
         self.gives(reply(200).body(body))
     }
@@ -95,7 +95,7 @@ impl Case {
         self
     }
 
-    /// A problem of this status and type, and the connection closes.
+    /// Expects a problem with this status and type, after which the connection closes.
     pub(crate) fn refused_with(self, status: u16, slug: &'static str) -> Case {
         self.gives(problem(status, slug).has("connection", "close")).closes()
     }
@@ -106,7 +106,7 @@ impl Case {
     }
 }
 
-/// What a response must be.
+/// The expected response.
 pub(crate) struct Expected {
     status: u16,
     has: Vec<(&'static str, &'static str)>,
@@ -114,7 +114,7 @@ pub(crate) struct Expected {
     body: Option<&'static str>,
     mentions: Vec<&'static str>,
     problem: Option<&'static str>,
-    /// It ends with its head.
+    /// Whether the response ends with its head.
     pub(crate) bodiless: bool,
 }
 
@@ -123,7 +123,7 @@ pub(crate) fn reply(status: u16) -> Expected {
     Expected { status, has, lacks, body: None, mentions, problem: None, bodiless: false }
 }
 
-/// An error as `application/problem+json`, with a date.
+/// Expects an error as `application/problem+json`, with a date.
 pub(crate) fn problem(status: u16, slug: &'static str) -> Expected {
     let expected = reply(status).has("content-type", "application/problem+json").has("date", "*");
     Expected { problem: Some(slug), ..expected }
@@ -135,13 +135,13 @@ impl Expected {
         self
     }
 
-    /// A body with these words in it.
+    /// Expects a body that contains these words.
     pub(crate) fn mentions(mut self, words: &'static str) -> Expected {
         self.mentions.push(words);
         self
     }
 
-    /// A field with this value; `*` is any.
+    /// Expects a field with this value; `*` is any value.
     pub(crate) fn has(mut self, name: &'static str, value: &'static str) -> Expected {
         self.has.push((name, value));
         self
@@ -152,7 +152,7 @@ impl Expected {
         self
     }
 
-    /// Only a head, although its fields may announce more: the response to HEAD.
+    /// Expects only a head, although its fields may announce more: the response to HEAD.
     pub(crate) fn bodiless(mut self) -> Expected {
         self.bodiless = true;
         self
@@ -188,7 +188,7 @@ impl Expected {
     }
 }
 
-/// How many cases there are of each section and level.
+/// The number of cases in each section and level.
 pub(crate) fn sections(cases: &[Case]) -> String {
     let mut counts: BTreeMap<Vec<u32>, (&str, [usize; 3])> = BTreeMap::new();
     for case in cases {
@@ -213,7 +213,7 @@ pub(crate) fn sections(cases: &[Case]) -> String {
     text
 }
 
-/// The cases where a SHOULD is not followed.
+/// The cases in which a SHOULD is not followed.
 pub(crate) fn departures(cases: &[Case]) -> String {
     let mut text = "| RFC and section | what happens instead | why |\n|---|---|---|\n".to_owned();
     for case in cases {

@@ -1,4 +1,5 @@
-//! RFC 9110 and RFC 9112 as a table: the exact bytes that a client sends, and what comes back.
+//! RFC 9110 and RFC 9112 as a table: the exact bytes that a client sends, and the expected
+//! response.
 //!
 //! Each case names its section and its level; `docs/conformance.md` is checked against the table. rustfmt skips the
 //! tables: a case is a row, or two.

@@ -1,5 +1,5 @@
-//! RFC 9112 sections 6.1, 6.3 and 11.2: two parsers must not see different requests. What could be
-//! read in two ways is refused, and nothing behind it is taken for a request.
+//! RFC 9112 sections 6.1, 6.3 and 11.2: two parsers must not see different requests. Bytes that
+//! could be read in two ways are rejected, and nothing after them is treated as a request.
 
 use super::case::{Case, must, reply, should};
 
@@ -88,7 +88,7 @@ fn codings() -> Vec<Case> {
     ]
 }
 
-/// A field that one parser takes for a framing field, and another does not.
+/// Fields that one parser treats as a framing field, and another does not.
 #[rustfmt::skip]
 fn disguises() -> Vec<Case> {
     let refused = |what, fields: &str| {
@@ -116,7 +116,7 @@ fn disguises() -> Vec<Case> {
     ]
 }
 
-/// Requests hidden in the body of another.
+/// Requests that are hidden in the body of another.
 #[rustfmt::skip]
 fn elsewhere() -> Vec<Case> {
     vec![

@@ -1,4 +1,4 @@
-//! Requests and responses of slow lanes look to clients and handlers as those of lanes do.
+//! For clients and handlers, requests and responses of slow lanes look like those of lanes.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::support::{
 
 type EveryService = BoxCloneSyncService<Request<Incoming>, Response<Body>, BoxError>;
 
-/// Handlers of everything that a response may be; all routes are expensive.
+/// Handlers for every kind of response. All routes are expensive.
 #[derive(Clone)]
 struct Every {
     gate: Arc<Semaphore>,
@@ -91,7 +91,7 @@ impl Every {
                 whole("through")
             }
             "/echo" => whole(request.into_body().collect().await?.to_bytes()),
-            // A part for each permit, without an end.
+            // Sends a part for each permit, without an end.
             "/parts" => {
                 let parts = stream::unfold((self.gate, alive), async |(gate, alive)| {
                     gate.acquire().await.expect("open").forget();
@@ -210,7 +210,7 @@ fn a_reply_is_streamed_until_its_client_leaves(#[values(Plain, Hyper)] way: Way)
     }
     assert_eq!(every.alive(), 1);
     drop(client);
-    // What is written next fails.
+    // The next write fails.
     server.wait_until("dropped", || {
         every.gate.add_permits(1);
         every.alive() == 0

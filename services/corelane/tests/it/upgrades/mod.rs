@@ -26,15 +26,15 @@ use crate::support::{Alive, Client, Running};
 
 const UPGRADED: &str = "corelane_connections_upgraded{lane=\"0\"}";
 
-/// What the handlers share with the test.
+/// State that the handlers share with the test.
 #[derive(Clone)]
 struct Shared {
     lane: Option<Lane>,
-    /// Handlers of upgraded streams that have not ended.
+    /// Number of handlers of upgraded streams that have not ended.
     alive: Arc<AtomicUsize>,
     /// `/gate` and `/stream` wait for a permit.
     gate: Arc<Semaphore>,
-    /// What `/flood` and `/elsewhere` ended with.
+    /// The results with which `/flood` and `/elsewhere` ended.
     ends: mpsc::Sender<String>,
 }
 
@@ -94,7 +94,7 @@ where
     let alive = Alive::new(&shared.alive);
     tokio::spawn(async move {
         let _alive = alive;
-        // The deadline of the request does not hold for what it has become.
+        // The deadline of the request does not apply to the upgraded stream.
         assert_eq!(corelane::deadline(), None);
         if let Ok(upgraded) = upgrade.await {
             then(TokioIo::new(upgraded)).await;
@@ -103,7 +103,7 @@ where
     if is_http2 { StatusCode::OK.into_response() } else { switching("echo") }
 }
 
-/// Returns what it gets, and `end` when the client has closed its side.
+/// Returns the bytes that it receives, and `end` when the client has closed its side.
 async fn echo(State(shared): State<Shared>, request: Request) -> Response {
     accept(&shared, request, async |mut io| {
         let mut piece = [0; 4096];
@@ -116,7 +116,7 @@ async fn echo(State(shared): State<Shared>, request: Request) -> Response {
     })
 }
 
-/// Writes until that fails.
+/// Writes until writing fails.
 async fn flood(State(shared): State<Shared>, request: Request) -> Response {
     let ends = shared.ends.clone();
     accept(&shared, request, async move |mut io| {
@@ -144,7 +144,7 @@ async fn elsewhere(State(shared): State<Shared>, request: Request) -> Response {
     })
 }
 
-/// Waits for the drain, or for the client, and says which.
+/// Waits for the drain or for the client, and reports which it was.
 async fn wait(State(shared): State<Shared>, request: Request) -> Response {
     let mut draining = shared.lane.as_ref().expect("it has a lane").draining();
     accept(&shared, request, async move |mut io| {
@@ -190,7 +190,7 @@ async fn gate(State(shared): State<Shared>) -> &'static str {
     "through"
 }
 
-/// `first` at once, `second` once the gate opens.
+/// Sends `first` at once, and `second` once the gate opens.
 async fn streamed(State(shared): State<Shared>) -> Body {
     let gate = shared.gate;
     let first = stream::iter([Ok::<_, std::io::Error>("first")]);
@@ -227,7 +227,7 @@ fn alive(shared: &Shared) -> usize {
     shared.alive.load(Ordering::SeqCst)
 }
 
-/// Waits for the ends of all handlers, which follow those of their streams.
+/// Waits until all handlers have ended, which they do after their streams.
 fn wait_for_handlers(server: &Running, shared: &Shared) {
     server.wait_until("ended", || alive(shared) == 0);
 }
