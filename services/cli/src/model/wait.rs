@@ -20,8 +20,8 @@ pub fn pollaczek_khinchine(rate: f64, mean: f64, second_moment: f64) -> f64 {
     if idle > 0.0 { rate * second_moment / (2.0 * idle) } else { f64::INFINITY }
 }
 
-/// The part of the mean wait that waking up adds, if a server wakes up for the first request of
-/// each busy period: (2D + λ D²) / 2(1 + λ D), for a fixed time D.
+/// The part of the mean wait that waking up adds: (2D + λ D²) / 2(1 + λ D), for a fixed time D. The
+/// server wakes up for the first request of each busy period.
 ///
 /// P. D. Welch, "On a generalized M/G/1 queuing process in which the first customer of each busy
 /// period receives exceptional service", Operations Research 12, 1964.
