@@ -67,8 +67,8 @@ BOARD.row(
     ),
     number(
         "Request latency p99 (k6)",
-        "How slow is the platform for clients? 99th percentile of k6's slowest request name. If it is much higher "
-        "than at the gateway, check the network and k6's machine. " + SINCE_START,
+        "How slow is the platform for clients? 99th percentile of k6's slowest request name. If the latency is "
+        "much higher than at the gateway, check the network and k6's machine. " + SINCE_START,
         "s",
         f"max(k6_http_req_duration_p99{{{K6}}})",
         limits=Limits(0.1, 0.25),

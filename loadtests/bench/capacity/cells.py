@@ -64,7 +64,7 @@ CELLS = (
     Cell("projects", "projects", low=4500.0, seconds=2.0, connections=USERS),
     Cell(
         "slots",
-        "work of 0.2 ms that waits for 4 to 8 ms",
+        "0.2 ms of work, then a 4 to 8 ms wait",
         works=((0.2, 1.0),),
         slots=4,
         wait_ms=(4, 4),
