@@ -159,9 +159,9 @@ def _idle(board: Board) -> None:
         7,
         lines(
             "Moves by reason",
-            "Why do connections change lanes? Moves per second: after a wake, or of active connections away from a "
-            "busy lane (busy, saturated). Constant busy or saturated moves do not help: see *Moving plans*. Use "
-            "moving = parked-only to disable them.",
+            "Why do connections change lanes? Moves per second, after a wake or away from a busy lane (busy, "
+            "saturated). Constant busy or saturated moves do not help: see *Moving plans*. Use moving = parked-only "
+            "to disable moves of active connections.",
             "cps",
             {
                 "{{reason}}": raised(

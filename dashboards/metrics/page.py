@@ -66,7 +66,7 @@ values at the beginning of the window are unknown, because its process started e
 Old requests are therefore not counted again after a failed scrape or in a new Prometheus. If you change
 relabeling so that Prometheus starts to keep series of running replicas, their old requests are counted once.
 
-The alternative is to expose every route, method and status class at 0. That would add up to 5 × `lanes` × `kinds` counters
+The alternative is to expose every route, method and status class at 0. These series would add up to 5 × `lanes` × `kinds` counters
 and 95 × `lanes` × `routes` histogram series to each replica. Series of learnt routes and Envoy's response counters would still
 be late. Counting from 0 adds no series to a replica, but the expression takes Prometheus about three times as long as `rate` alone.
 Prometheus can also read the start time of a series from its target (`created-timestamp-zero-ingestion`). That feature is
