@@ -449,3 +449,23 @@ def test_a_project_must_depend_on_a_checkout(tmp_path: Path) -> None:
     assert "no package depends on corelane-service or corelane" in output
     assert "CORELANE_HOME" in output
     becomes(lambda: processes.find(made.run), [])
+
+
+@pytest.mark.parametrize("package", ["corelane-cli", "gateway-agent", "node-tuner"])
+def test_a_program_builds_without_the_rest_of_the_workspace(package: str) -> None:
+    """`cargo install` enables no features of other packages, and kube needs one that names a version of the API."""
+    argv = [
+        "cargo",
+        "tree",
+        "--locked",
+        "--package",
+        package,
+        "--edges",
+        "features,normal",
+        "--invert",
+        "k8s-openapi",
+    ]
+    tree = subprocess.run(
+        argv, cwd=REPOSITORY / "services", check=True, capture_output=True, text=True
+    )
+    assert 'k8s-openapi feature "v1_' in tree.stdout
