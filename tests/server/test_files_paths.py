@@ -2,7 +2,8 @@
 
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -48,15 +49,22 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.fixture(scope="module", params=["openat2", "no openat2"])
-def site(
-    request: pytest.FixtureRequest,
-    starter: Callable[..., Server],
-    root: Path,
-) -> Iterator[Server]:
+@pytest.fixture(scope="module")
+def started(starter: Callable[..., Server], root: Path) -> Callable[[str], Server]:
+    """Returns the module's server with a way to open files: one of each, whatever the order of the tests."""
+
+    @cache
+    def start(way: str) -> Server:
+        within = without("openat2") if way == "no openat2" else ()
+        return starter("--lanes", "1", static=root, within=within)
+
+    return start
+
+
+@pytest.fixture(params=["openat2", "no openat2"])
+def site(request: pytest.FixtureRequest, started: Callable[[str], Server]) -> Server:
     """A server over the root; it opens files in one way or the other."""
-    within = without("openat2") if request.param == "no openat2" else ()
-    yield starter("--lanes", "1", static=root, within=within)
+    return started(request.param)
 
 
 @pytest.mark.parametrize(

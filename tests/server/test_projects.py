@@ -5,6 +5,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,19 +20,30 @@ TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 NOBODY = "/projects/018f4d5e-7c3a-7b2f-9d10-0123456789ab"
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def url(
+@pytest.fixture(scope="module")
+def started(
     request: pytest.FixtureRequest,
     starter: Callable[..., Server],
     tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[str]:
-    """A server whose projects the tests of this module share, with each kind of database."""
-    flags = [*Database(tmp_path_factory.mktemp("projects")).flags(), *PATIENT]
-    if request.param == "postgres":
-        flags += request.getfixturevalue("postgres").database().flags()
-    server = starter(*flags)
-    connected(server)
-    yield server.url
+) -> Callable[[str], Server]:
+    """Returns the module's server with a kind of database: one of each, whatever the order of the tests."""
+
+    @cache
+    def start(kind: str) -> Server:
+        flags = [*Database(tmp_path_factory.mktemp("projects")).flags(), *PATIENT]
+        if kind == "postgres":
+            flags += request.getfixturevalue("postgres").database().flags()
+        server = starter(*flags)
+        connected(server)
+        return server
+
+    return start
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, started: Callable[[str], Server]) -> str:
+    """The address of a server whose projects the tests of this module share, with each kind of database."""
+    return started(request.param).url
 
 
 @pytest.fixture
