@@ -70,7 +70,7 @@ def render(case: Case, charts: Path = CHARTS) -> list[dict]:
 
 
 def diff(base: str, charts: Path = CHARTS) -> None:
-    """Prints, case by case, how the renders of these charts differ from those of a commit, for the same values."""
+    """Renders each case with these charts and with those of a commit, and prints the differences."""
     with tempfile.TemporaryDirectory() as folder:
         # Some links in the charts point to these folders.
         linked = ["charts", "dashboards", "gateway", "loadtests"]

@@ -24,7 +24,7 @@ class Settings:
 
 
 def kind() -> str:
-    """The kind of cluster: our own, with namespaces or virtual machines; kind's; or that of the current kubeconfig."""
+    """The kind of cluster: namespaces or virtual machines on this host, kind, or the current kubeconfig's cluster."""
     name = os.environ.get("CLUSTER") or "local"
     if name not in KINDS:
         raise ToolError(f"CLUSTER={name!r}: choose from {', '.join(KINDS)}")

@@ -26,7 +26,7 @@ EXCLUDED = (
 
 
 def chosen(paths: list[str]) -> list[str]:
-    """Returns the files to check below these paths; without a path, those of the entire repository."""
+    """Returns the files to check below these paths, or in the entire repository if there is no path."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *paths]
     output = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
     listed = sorted(set(output.stdout.splitlines()))
