@@ -27,7 +27,7 @@ CLOSED = (
 
 MIXED = (
     *(Figure(f"short {title}", f"cheap_ms.{key}") for key, title in QUANTILES.items()),
-    Figure("p99 without long ones", "cheap_ms.p99", where={"loop": ALONE}),
+    Figure("p99 without long requests", "cheap_ms.p99", where={"loop": ALONE}),
     Figure("ratio", "cheap_ms.p99", 1, over={"loop": ALONE}),
     *(Figure(f"long {title}", f"expensive_ms.{key}", 1) for key, title in QUANTILES.items()),
     Figure("CPU busy", "busy", brief=True),
@@ -35,14 +35,14 @@ MIXED = (
 
 TOO_MUCH = (
     Figure("both kinds, requests/s", "requests_per_second", 0, where={"loop": SATURATED}),
-    Figure("offered short ones, %", "offered", 0, 100),
-    Figure("CPU for short ones, %", "cheap_share", 1, 100),
-    Figure("CPU for long ones, %", "share", 1, 100),
-    Figure("long ones/s", "expensive_per_second", 0),
-    Figure("their p99, ms", "expensive_ms.p99", 0),
+    Figure("short requests offered, %", "offered", 0, 100),
+    Figure("CPU for short requests, %", "cheap_share", 1, 100),
+    Figure("CPU for long requests, %", "share", 1, 100),
+    Figure("long requests/s", "expensive_per_second", 0),
+    Figure("p99 of long requests, ms", "expensive_ms.p99", 0),
     Figure("rejected", "refused", 0),
     Figure("unanswered", "unanswered", 0),
-    Figure("p99 of short ones, ms", "cheap_ms.p99", 0),
+    Figure("p99 of short requests, ms", "cheap_ms.p99", 0),
 )
 
 CORES = (
@@ -59,7 +59,7 @@ CORES = (
 )
 
 IDLE = (
-    Figure("start to first reply, ms", "start_ms", 1),
+    Figure("start to first response, ms", "start_ms", 1),
     Figure("resident when idle, MiB", "resident_kib", 1, 1 / 1024),
     Figure("idle connection, KiB", "kib_per_connection"),
 )
@@ -73,7 +73,7 @@ C10K = (
 
 TARGETS = {
     "p99 of short requests, ms": (0.5, Figure("", "cheap_ms.p99")),
-    "their p99.9, ms": (2.0, Figure("", "cheap_ms.p999")),
+    "p99.9 of short requests, ms": (2.0, Figure("", "cheap_ms.p999")),
     f"p99 of long requests × {HELD}": (1.25, Figure("", "expensive_ms.p99", over={"server": HELD})),
 }
 """Maximum values for Corelane in the first mix."""
@@ -150,7 +150,7 @@ def _places(page: Page, record: Record) -> None:
     found = {f"{row.title}: {row.name}": (row, place) for row, place in ranking.places(record)}
     if not found:
         return
-    page.section("Where Corelane stands")
+    page.section("Rank of Corelane")
 
     def value(name: str, server: str) -> str:
         row = found[name][0]
@@ -159,11 +159,11 @@ def _places(page: Page, record: Record) -> None:
     page.table(
         "",
         list(found),
-        ("best other", lambda name: found[name][1].best),
-        ("its figure", lambda name: value(name, found[name][1].best)),
+        ("best other server", lambda name: found[name][1].best),
+        ("best other server's figure", lambda name: value(name, found[name][1].best)),
         ("Corelane", lambda name: value(name, CORELANE)),
-        ("× the best other", lambda name: cell(found[name][1].ratios, 2)),
-        ("place", lambda name: f"{found[name][1].number} of {found[name][1].of}"),
+        ("× best other server", lambda name: cell(found[name][1].ratios, 2)),
+        ("rank", lambda name: f"{found[name][1].number} of {found[name][1].of}"),
         ("", lambda name: found[name][1].standing),
     )
 
@@ -201,10 +201,10 @@ def _connections(page: Page, record: Record) -> None:
     costs = [Figure(f"{int(of):,}", "cpu_us", where={"of": of}, brief=True) for of in counts]
     page.figures("CPU per request, µs", lines, *costs)
     memory = [Figure(f"{int(of):,}", "kib_each", where={"of": of}, brief=True) for of in counts]
-    page.figures("KiB for each connection", lines, *memory)
+    page.figures("KiB per connection", lines, *memory)
     series = [
         Series(name, [(int(one.where["of"]), one.values(record, line)) for one in costs])
         for name, line in lines.items()
     ]
     panel = Panel(series, x="connections", y="µs", kind="lines", log="x")
-    page.plot(Plot("CPU time of a request by connections", [panel], "connections"))
+    page.plot(Plot("CPU time per request by number of connections", [panel], "connections"))
