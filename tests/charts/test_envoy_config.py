@@ -68,6 +68,33 @@ def reaches(action: dict) -> set[str]:
     return {*one, *mirrored, *(each["name"] for each in weighted)}
 
 
+def test_filters_have_a_fixed_order() -> None:
+    jwt = (
+        "authentication.jwt.enabled=true,authentication.jwt.secret=jwt,authentication.jwt.issuer=i"
+    )
+    configuration = envoy_config(
+        f"{jwt},authentication.jwt.audiences={{a}}",
+        "tls.enabled=true,tls.secret=tls,tls.plain=serve,http3.enabled=true,rateLimit.enabled=true",
+        "routes[0].name=shop,routes[0].service.name=shop,routes[0].protocol=grpc",
+        "routes[0].rateLimit.requests=5,routes[0].bodyBytes=5",
+    )
+    order = [
+        "envoy.filters.http.local_ratelimit",
+        "envoy.filters.http.jwt_authn",
+        "corelane.route_rate_limits",
+        "envoy.filters.http.credential_injector",
+        "envoy.filters.http.body_size_limit",
+        "envoy.filters.http.filter_chain",
+        "envoy.filters.http.grpc_web",
+        "envoy.filters.http.router",
+    ]
+    for name in ("ingress", "ingress_tls", "ingress_http3"):
+        manager = connection_manager(configuration, name)
+        filters = [each["name"] for each in manager["http_filters"]]
+        announced = ["envoy.filters.http.header_mutation"] if name == "ingress_tls" else []
+        assert filters == announced + order, name
+
+
 @EVERY_VALUES_FILE
 def test_stats_listener_exposes_three_paths_by_get(values: Path) -> None:
     (host,) = connection_manager(envoy_config(values=values), "stats")["route_config"][

@@ -37,25 +37,7 @@ local_reply_config: *local_replies
 {{- include "gateway.envoy.routes" (dict "root" . "listener" $listener) | nindent 0 }}
 {{- end }}
 http_filters:
-{{- if and .Values.http3.enabled (eq $listener "tls") }}
-{{- include "gateway.envoy.altSvc" . | nindent 0 }}
-{{- end }}
-{{- if .Values.rateLimit.enabled }}
-{{- include "gateway.envoy.rateLimit" . | nindent 0 }}
-{{- end }}
-{{- with include "gateway.envoy.routeRateLimits" . | trim }}
-{{- . | nindent 0 }}
-{{- end }}
-{{- if .Values.authentication.jwt.enabled }}
-{{- include "gateway.envoy.jwt" . | nindent 0 }}
-{{- end }}
-{{- if .Values.listener.bodyBytes }}
-{{- include "gateway.envoy.bodyLimit" .Values.listener.bodyBytes | nindent 0 }}
-{{- end }}
-{{- with include "gateway.envoy.filtersOfRoutes" . | trim }}
-{{- . | nindent 0 }}
-{{- end }}
-{{- include "gateway.envoy.routerFilter" . | nindent 0 }}
+{{- include "gateway.envoy.filters" (dict "root" . "listener" $listener) | trim | nindent 0 }}
 {{- end -}}
 {{- end -}}
 
@@ -180,7 +162,7 @@ stream_idle_timeout: {{ include "gateway.duration" (list . "listener.timeouts.st
     max_request_bytes: {{ int64 . }}
 {{- end -}}
 
-{{- define "gateway.envoy.routerFilter" -}}
+{{- define "gateway.envoy.filter.router" -}}
 - name: envoy.filters.http.router
   typed_config:
     "@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router

@@ -1,9 +1,32 @@
 {{/*
-JSON Web Tokens for writes. The gateway replaces a valid token of a client with its own, so replicas need
-neither issuer nor keys.
+The fixed order of the filters: a request passes them from first to last, and its response from last to first.
+Each name has a template gateway.envoy.filter.NAME, which takes the root context and is empty if the filter is off.
+
+CORS comes first, because a preflight request has no credentials. The gateway's own rate limit precedes the checks that
+cost CPU time; the rate limits of routes follow them, so that a client without credentials cannot exhaust these limits.
+The gateway's credential for replicas replaces the client's after the last filter that checks the client.
+Takes the root context and the listener.
 */}}
-{{- define "gateway.envoy.jwt" -}}
+{{- define "gateway.envoy.filters" -}}
+{{- $root := .root -}}
+{{- if and $root.Values.http3.enabled (eq .listener "tls") }}
+{{- include "gateway.envoy.altSvc" $root }}
+{{- end }}
+{{- /* cors, clientCertificate; rateLimit; oidc, jwt, claims, apiKeys, basicAuth, externalAuthorization;
+routeRateLimits; credential; compression; bodyLimit and later ones. */}}
+{{- range list "rateLimit" "jwt" "routeRateLimits" "credential" "bodyLimit" "routeBodyLimits" "grpcWeb" "router" }}
+{{- with include (printf "gateway.envoy.filter.%s" .) $root | trim }}
+{{- . | nindent 0 }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/*
+JSON Web Tokens for writes.
+*/}}
+{{- define "gateway.envoy.filter.jwt" -}}
 {{- with .Values.authentication.jwt -}}
+{{- if .enabled -}}
 {{- $paths := include "gateway.jwt.paths" $ | fromYaml -}}
 - name: envoy.filters.http.jwt_authn
   typed_config:
@@ -32,6 +55,14 @@ neither issuer nor keys.
     requirement_map:
       token: {provider_name: issuer}
     {{- end }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The gateway replaces a valid token of a client with its own, so replicas need neither issuer nor keys. */}}
+{{- define "gateway.envoy.filter.credential" -}}
+{{- if .Values.authentication.jwt.enabled -}}
+{{- $paths := include "gateway.jwt.paths" . | fromYaml -}}
 - name: envoy.filters.http.credential_injector
   typed_config:
     "@type": type.googleapis.com/envoy.extensions.filters.http.credential_injector.v3.CredentialInjector
@@ -73,8 +104,9 @@ resources:
 {{/*
 Token buckets of this process; no other gateway is asked. The reply has the form of local replies, below.
 */}}
-{{- define "gateway.envoy.rateLimit" -}}
+{{- define "gateway.envoy.filter.rateLimit" -}}
 {{- with .Values.rateLimit -}}
+{{- if .enabled -}}
 - name: envoy.filters.http.local_ratelimit
   typed_config:
     "@type": type.googleapis.com/envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit
@@ -97,9 +129,10 @@ Token buckets of this process; no other gateway is asked. The reply has the form
     {{- end }}
 {{- end -}}
 {{- end -}}
+{{- end -}}
 
 {{/* The buckets of routes, next to those above. Routes that have one enable the filter. */}}
-{{- define "gateway.envoy.routeRateLimits" -}}
+{{- define "gateway.envoy.filter.routeRateLimits" -}}
 {{- if include "gateway.dynamic" . }}
 - name: corelane.route_rate_limits
   disabled: true
@@ -178,14 +211,24 @@ envoy.filters.http.grpc_web: {{ $on }}
 {{- end -}}
 {{- end -}}
 
-{{/* Filters that only some routes enable. */}}
-{{- define "gateway.envoy.filtersOfRoutes" -}}
+{{- define "gateway.envoy.filter.bodyLimit" -}}
+{{- with .Values.listener.bodyBytes -}}
+{{- include "gateway.envoy.bodyLimit" . -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Only some routes enable it. */}}
+{{- define "gateway.envoy.filter.routeBodyLimits" -}}
 {{- if or (include "gateway.routes.with" (list . "bodyBytes")) (include "gateway.dynamic" .) }}
 - name: envoy.filters.http.filter_chain
   disabled: true
   typed_config:
     "@type": type.googleapis.com/envoy.extensions.filters.http.filter_chain.v3.FilterChainConfig
 {{- end }}
+{{- end -}}
+
+{{/* Only some routes enable it. */}}
+{{- define "gateway.envoy.filter.grpcWeb" -}}
 {{- if include "gateway.grpc" . }}
 # Calls of browsers, which cannot read the trailers of gRPC.
 - name: envoy.filters.http.grpc_web

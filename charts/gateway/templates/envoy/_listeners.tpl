@@ -123,7 +123,7 @@ need these two; everything else there changes or reveals something.
             - match: {prefix: /}
               direct_response: {status: 404}
         http_filters:
-        {{- include "gateway.envoy.routerFilter" . | nindent 8 }}
+        {{- include "gateway.envoy.filter.router" . | nindent 8 }}
 {{- end -}}
 
 {{- define "gateway.envoy.adminCluster" -}}
