@@ -215,7 +215,7 @@ pub(crate) fn sections(cases: &[Case]) -> String {
 
 /// The cases in which a SHOULD is not followed.
 pub(crate) fn departures(cases: &[Case]) -> String {
-    let mut text = "| RFC and section | what happens instead | why |\n|---|---|---|\n".to_owned();
+    let mut text = "| RFC and section | Behaviour | Reason |\n|---|---|---|\n".to_owned();
     for case in cases {
         let Some(reason) = case.departs else { continue };
         assert_eq!(case.level, Level::Should, "only a SHOULD may be departed from: {}", case.what);

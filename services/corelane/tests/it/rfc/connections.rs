@@ -74,12 +74,12 @@ fn persistence() -> Vec<Case> {
             .gives(reply(200).body("pong").has("connection", "keep-alive")),
         must("9112 9.6", "a service may end the connection", "GET /close HTTP/1.1\r\nHost: t\r\n\r\n")
             .gives(reply(200).body("bye").has("connection", "close")).closes(),
-        should("9110 6.2", "the response to HTTP/1.0 has that version", "GET /target HTTP/1.0\r\n\r\n")
+        should("9110 6.2", "a response to HTTP/1.0 has version 1.0", "GET /target HTTP/1.0\r\n\r\n")
             .gives(reply(200).has("(version)", "HTTP/1.0")).closes()
-            .departs("hyper answers HTTP/1.0 with HTTP/1.0. Only the number differs here, and old clients expect it."),
-        should("9112 9.6", "the response to HTTP/1.0 does not say that the connection closes",
+            .departs("hyper responds in the version of the request. Only the number differs, and old clients expect it."),
+        should("9112 9.6", "a response to HTTP/1.0 does not announce the close",
             "GET /target?last HTTP/1.0\r\n\r\n").gives(reply(200).lacks("connection")).closes()
-            .departs("hyper leaves it out: in HTTP/1.0 a connection closes by default."),
+            .departs("hyper omits Connection, because HTTP/1.0 connections close by default."),
     ]
 }
 

@@ -44,9 +44,9 @@ fn parsing() -> Vec<Case> {
             .refused_with(400, BAD),
         should("9112 2.2", "bytes that no method has are answered 400", "\u{16}\u{3}\u{1}\u{2}\u{0}\r\n\r\n")
             .refused_with(400, BAD),
-        should("9112 2.2", "a request line of another protocol is not answered in HTTP",
+        should("9112 2.2", "bytes of another protocol get no HTTP response",
             "DESCRIBE /film RTSP/1.0\r\nCSeq: 1\r\n\r\n").closes()
-            .departs("A client of another protocol (a damaged HTTP/2 preface, RTSP, SIP) cannot use an HTTP/1.1 response, and some would misread its bytes. The connection closes without a response."),
+            .departs("A client of another protocol (RTSP, SIP, a damaged HTTP/2 preface) cannot read an HTTP/1.1 response and could misinterpret it. Corelane closes the connection."),
     ]
 }
 
@@ -89,8 +89,8 @@ fn request_lines() -> Vec<Case> {
             "GET /ping HTTP/2.0\r\nHost: t\r\n\r\n").gives(version_not_supported()).closes(),
         should("9110 15.6.6", "HTTP/0.9 in a request line is answered 505, which says why and what is supported",
             "GET /ping HTTP/0.9\r\n\r\n").gives(version_not_supported()).closes(),
-        should("9110 6.2", "HTTP/1.2 is answered 400", "GET /ping HTTP/1.2\r\nHost: t\r\n\r\n").refused_with(400, BAD)
-            .departs("HTTP/1.2 does not exist, and a client that sends it probes parser differences. hyper's parser accepts only 1.0 and 1.1."),
+        should("9110 6.2", "HTTP/1.2 gets 400", "GET /ping HTTP/1.2\r\nHost: t\r\n\r\n").refused_with(400, BAD)
+            .departs("HTTP/1.2 does not exist, so its senders look for parser differences. hyper's parser accepts only 1.0 and 1.1."),
         should("9112 3", "a target of 8,000 bytes is served",
             &format!("GET /target?{} HTTP/1.1\r\nHost: t\r\n\r\n", "q".repeat(7992))).gives(reply(200)),
         must("9112 3", "a target that is too long is answered 414",

@@ -24,13 +24,13 @@ fn methods() -> Vec<Case> {
             "HEAD /ping HTTP/1.1\r\nHost: t\r\nContent-Length: 2\r\n\r\nab").gives(reply(200).bodiless()),
         must("9110 15.5.6", "405 lists what is allowed", "DELETE /only-get HTTP/1.1\r\nHost: t\r\n\r\n")
             .gives(reply(405).has("allow", "GET")),
-        should("9110 9.1", "the service answers an unknown method", "BREW /only-get HTTP/1.1\r\nHost: t\r\n\r\n")
+        should("9110 9.1", "the service responds to an unknown method", "BREW /only-get HTTP/1.1\r\nHost: t\r\n\r\n")
             .gives(reply(405).has("allow", "GET"))
-            .departs("Only the service knows its methods. The reference service answers 405 with Allow, which is more specific than 501."),
-        should("9112 3", "the service answers a long method",
+            .departs("Only the service knows its methods. The reference service responds with 405 and Allow, which is more specific than 501."),
+        should("9112 3", "the service responds to a long method",
             &format!("{} /only-get HTTP/1.1\r\nHost: t\r\n\r\n", "M".repeat(300)))
             .gives(reply(405).has("allow", "GET"))
-            .departs("As for an unknown method; the header limit bounds its length."),
+            .departs("The reason is the same as for an unknown method. The header limit bounds the length."),
         may("9110 9.3.8", "TRACE is not implemented", "TRACE /ping HTTP/1.1\r\nHost: t\r\nCookie: secret\r\n\r\n")
             .gives(problem(501, "not-implemented")),
         may("9110 9.3.6", "CONNECT is not implemented, and what follows is no request",
@@ -76,10 +76,10 @@ fn expectations() -> Vec<Case> {
             .gives(reply(100)).then("1\r\na\r\n0\r\n\r\n").says("a"),
         must("9110 10.1.1", "100 does not come in HTTP/1.0",
             "POST /echo HTTP/1.0\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\nab").says("ab").closes(),
-        should("9110 10.1.1", "the response to a body that is not read does not say whether the connection closes",
+        should("9110 10.1.1", "a response to an unread body does not announce whether the connection closes",
             "POST /ignore HTTP/1.1\r\nHost: t\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n")
             .gives(reply(200).lacks("connection")).closes()
-            .departs("hyper writes the head of the response before it knows whether it can skip the rest of the body. If it cannot, the connection closes after the response."),
+            .departs("hyper writes the head before it knows whether it can skip the rest of the body. If it cannot, it closes the connection after the response."),
         must("9110 10.1.1", "a body that the service does not want is not asked for",
             &post("/none", "100-continue", "")).gives(reply(404)).closes(),
         must("9110 10.1.1", "a body that is too large is not asked for",
