@@ -19,8 +19,8 @@ def text(quiet: Quiet | None, outcomes: Sequence[Outcome], seconds: float) -> st
     good = sum(track.verdict == OK for outcome in outcomes for track in outcome.tracks)
     names = {track.alert.partition("/")[0] for outcome in outcomes for track in outcome.tracks}
     factors = (
-        f"All durations in the rules and in Alertmanager's configuration are divided by {factor.FACTOR}. "
-        f"Prometheus scrapes targets and evaluates rules every {SCRAPE}. Times are real seconds."
+        f"The drill divides all durations in the rules and in Alertmanager's configuration by {factor.FACTOR}. "
+        f"Prometheus scrapes targets and evaluates rules every {SCRAPE}. The table shows real seconds."
     )
     lines = [
         factors,
@@ -28,7 +28,7 @@ def text(quiet: Quiet | None, outcomes: Sequence[Outcome], seconds: float) -> st
         *([_quiet(quiet), ""] if quiet else []),
         f"{good} of {len(rows)} rows are ok: {len(names)} alerts and {len(outcomes)} causes in {seconds:.0f} s.",
         "",
-        "| alert | fault and how it ends | fired after | resolved after | notified | also fired | verdict |",
+        "| Alert | Fault and its end | Fired after, s | Resolved after, s | Notified | Also fired | Verdict |",
         "|---|---|---|---|---|---|---|",
         *rows,
     ]
@@ -39,8 +39,8 @@ def _quiet(quiet: Quiet) -> str:
     real = quiet.seconds * factor.FACTOR / 60
     fired = ", ".join(map(_name, quiet.fired)) or "none"
     return (
-        f"Quiet period: a complete platform ran under load for {quiet.seconds:.0f} s, or {real:.0f} minutes with the "
-        f"real rules. {quiet.replies} requests were sent, {len(quiet.failures)} failed. Alerts that fired: {fired}."
+        f"Quiet period: a complete platform ran under load for {quiet.seconds:.0f} s, which corresponds to {real:.0f} "
+        f"minutes with the real rules. {len(quiet.failures)} of {quiet.replies} requests failed. Alerts that fired: {fired}."
     )
 
 

@@ -38,7 +38,7 @@ def _prepared(place: Place, tree: Tree, *flags: str, within: Sequence[str] = ())
 
 @drill(
     "CorelaneNodeKnobDrift",
-    how="a prepared node's sysctl is changed once and repaired by the agent",
+    how="a sysctl of a prepared node is changed once, and the agent restores it",
 )
 def knob_drift(place: Place) -> Iterator[Labels]:
     tree = _tree(place)
@@ -53,7 +53,7 @@ def knob_drift(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneNodeNotPrepared",
-    how="a node's sysctl is changed repeatedly while its agent only reports until the sysctl is restored",
+    how="a sysctl is changed repeatedly on a node whose agent only reports, then restored",
 )
 def node_not_prepared(place: Place) -> Iterator[Labels]:
     tree = _tree(place)
@@ -67,7 +67,7 @@ def node_not_prepared(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneNodeKnobFailed",
-    how="a sysctl is changed, and its file is read-only for the agent (mount namespace) until the file becomes writable",
+    how="a sysctl is changed while the agent cannot write its file (mount namespace), then the file becomes writable",
 )
 def knob_failed(place: Place) -> Iterator[Labels]:
     tree = _tree(place)
@@ -87,7 +87,7 @@ def _mount(agent: Process, script: str, file: Path) -> None:
     subprocess.run([*within, script, "sh", file], check=True, capture_output=True)
 
 
-@drill("CorelaneNodePassFailed", how="the agent's journal is damaged until the journal is restored")
+@drill("CorelaneNodePassFailed", how="the agent's journal is damaged, then restored")
 def pass_failed(place: Place) -> Iterator[Labels]:
     tree = _tree(place)
     _prepared(place, tree)
@@ -99,7 +99,7 @@ def pass_failed(place: Place) -> Iterator[Labels]:
     journal.write_text(whole)
 
 
-@drill("CorelaneNodeTunerDown", how="SIGSTOP of the agent until SIGCONT")
+@drill("CorelaneNodeTunerDown", how="the agent gets SIGSTOP, then SIGCONT")
 def tuner_stopped(place: Place) -> Iterator[Labels]:
     agent = _prepared(place, _tree(place))
     place.begins()
@@ -110,7 +110,7 @@ def tuner_stopped(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneGatewayAgentDown",
-    how="SIGKILL of the gateway's agent until the agent restarts",
+    how="the gateway's agent gets SIGKILL, then restarts",
     whole=True,
 )
 def gateway_agent_killed(place: Place) -> Iterator[Labels]:
@@ -121,7 +121,7 @@ def gateway_agent_killed(place: Place) -> Iterator[Labels]:
     agent.start()
 
 
-@drill("CorelaneEndpointsStale", how="SIGSTOP of the API server until SIGCONT", whole=True)
+@drill("CorelaneEndpointsStale", how="the API server gets SIGSTOP, then SIGCONT", whole=True)
 def api_server_stopped(place: Place) -> Iterator[Labels]:
     server = place.platform.parts["kube-apiserver"]
     place.begins()
@@ -132,7 +132,7 @@ def api_server_stopped(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneRoutesNotApplied",
-    how="the routes of another gateway name a host twice, which its Envoy rejects until the duplicate is removed",
+    how="Envoy rejects routes that name a host twice, then the duplicate is removed",
     whole=True,
 )
 def routes_rejected(place: Place) -> Iterator[Labels]:
@@ -159,7 +159,7 @@ def routes_rejected(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneEndpointsOverLimit",
-    how="a slice with more endpoints than the gateway's agent accepts is written repeatedly until the slice is deleted",
+    how="an EndpointSlice above the agent's limit is written repeatedly, then deleted",
     whole=True,
 )
 def slice_above_limit(place: Place) -> Iterator[Labels]:
@@ -176,7 +176,7 @@ def slice_above_limit(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelanePodNotPinned",
-    how="the cgroup of a pod with exclusive CPUs gets a CFS quota until the quota is removed",
+    how="the cgroup of a pod with exclusive CPUs gets a CFS quota, which is then removed",
     whole=True,
 )
 def pod_with_quota(place: Place) -> Iterator[Labels]:
@@ -190,7 +190,7 @@ def pod_with_quota(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelanePodNotPinned",
-    how="another pod may use the CPU of a pod with exclusive CPUs until it loses that CPU",
+    how="another pod may use the CPU of a pod with exclusive CPUs, then no longer",
     whole=True,
 )
 def pod_with_company(place: Place) -> Iterator[Labels]:

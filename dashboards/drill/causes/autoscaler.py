@@ -42,7 +42,7 @@ def _autoscaler(place: Place) -> Report:
 
 @drill(
     "CorelaneAutoscalerAtLimit",
-    how="an autoscaler reports that it is limited by its maximum until it falls below the maximum",
+    how="an autoscaler reports that its maximum limits it, then falls below the maximum",
     whole=True,
 )
 def autoscaler_at_limit(place: Place) -> Iterator[Labels]:
@@ -54,7 +54,7 @@ def autoscaler_at_limit(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneAutoscalerOscillating",
-    how="an autoscaler alternately wants more and fewer replicas until it wants a constant number",
+    how="an autoscaler alternates between more and fewer replicas, then keeps their number",
     # Wait for the length of the window, so that the changes have left it.
     resolves=300,
     whole=True,
@@ -69,7 +69,7 @@ def autoscaler_undecided(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneAutoscalerBlind",
-    how="an autoscaler reports that it has no metrics until it reports metrics again",
+    how="an autoscaler reports that it has no metrics, then that it has metrics again",
     whole=True,
 )
 def autoscaler_blind(place: Place) -> Iterator[Labels]:

@@ -64,7 +64,7 @@ def _replaced(place: Place, change: Callable[[Path], object]) -> Iterator[Labels
 
 @drill(
     "CorelaneCertificateExpiry/warning",
-    how="a replica's new certificate lasts half of a drill's week, and then a one-year certificate replaces it",
+    how="a replica gets a certificate that expires within a (shortened) week, then a one-year certificate",
 )
 def certificate_of_a_week(place: Place) -> Iterator[Labels]:
     yield from _replaced(place, lambda folder: write(folder, WEEK / 2))
@@ -72,7 +72,7 @@ def certificate_of_a_week(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneCertificateExpiry/critical",
-    how="a replica's new certificate lasts half of a drill's day, and then a one-year certificate replaces it",
+    how="a replica gets a certificate that expires within a (shortened) day, then a one-year certificate",
 )
 def certificate_of_a_day(place: Place) -> Iterator[Labels]:
     yield from _replaced(place, lambda folder: write(folder, DAY / 2))
@@ -80,7 +80,7 @@ def certificate_of_a_day(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneCertificateExpiry/critical",
-    how="a replica's new certificate expires after 10 s, and then a one-year certificate replaces it",
+    how="a replica gets a certificate that expires after 10 s, then a one-year certificate",
 )
 def certificate_ends(place: Place) -> Iterator[Labels]:
     yield from _replaced(place, lambda folder: write(folder, timedelta(seconds=10)))
@@ -88,7 +88,7 @@ def certificate_ends(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneCertificateNotReloaded",
-    how="the new certificate has expired, so the replica rejects it until a valid certificate replaces it",
+    how="a replica gets an expired certificate and rejects it, then a valid certificate",
 )
 def certificate_ended(place: Place) -> Iterator[Labels]:
     yield from _replaced(place, lambda folder: write(folder, timedelta(hours=-1)))
@@ -96,7 +96,7 @@ def certificate_ended(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneCertificateNotReloaded",
-    how="the new certificate is not PEM until a valid certificate replaces it",
+    how="a replica gets a certificate that is not PEM, then a valid certificate",
 )
 def certificate_broken(place: Place) -> Iterator[Labels]:
     yield from _replaced(place, lambda folder: (folder / "tls.crt").write_text("not PEM\n"))

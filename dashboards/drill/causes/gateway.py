@@ -14,7 +14,7 @@ from stack.gateway import Gateway
 from stack.http import ask
 
 
-@drill("CorelaneGatewayDown/warning", how="SIGSTOP of one of two gateways until SIGCONT")
+@drill("CorelaneGatewayDown/warning", how="one of two gateways gets SIGSTOP, then SIGCONT")
 def gateway_stopped(place: Place) -> Iterator[Labels]:
     server = place.server()
     gateway = place.gateway(server)
@@ -25,7 +25,7 @@ def gateway_stopped(place: Place) -> Iterator[Labels]:
     gateway.process.signal(signal.SIGCONT)
 
 
-@drill("CorelaneGatewayDown/critical", how="SIGSTOP of the only gateway until SIGCONT")
+@drill("CorelaneGatewayDown/critical", how="the only gateway gets SIGSTOP, then SIGCONT")
 def gateways_stopped(place: Place) -> Iterator[Labels]:
     gateway = place.gateway(place.server())
     place.begins()
@@ -34,7 +34,7 @@ def gateways_stopped(place: Place) -> Iterator[Labels]:
     gateway.process.signal(signal.SIGCONT)
 
 
-@drill("CorelaneNoHealthyReplica", how="SIGKILL of the only replica until the replica restarts")
+@drill("CorelaneNoHealthyReplica", how="the only replica gets SIGKILL, then restarts")
 def no_replica(place: Place) -> Iterator[Labels]:
     server = place.server()
     place.gateway(server)
@@ -44,7 +44,7 @@ def no_replica(place: Place) -> Iterator[Labels]:
     server.start()
 
 
-@drill("CorelaneReplicaUnhealthy", how="SIGSTOP of one of two replicas until SIGCONT", fires=300)
+@drill("CorelaneReplicaUnhealthy", how="one of two replicas gets SIGSTOP, then SIGCONT", fires=300)
 def replica_unhealthy(place: Place) -> Iterator[Labels]:
     servers = [place.server(pod=f"server-{index}") for index in range(2)]
     place.gateway(*servers)
@@ -56,8 +56,7 @@ def replica_unhealthy(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneGatewayRetries",
-    how="one of two replicas has one slot and no queue, and a direct client occupies the "
-    "slot, so it sheds requests from the gateway until the client leaves",
+    how="a direct client occupies the only slot of one of two replicas, which sheds the gateway's requests, then the client leaves",
 )
 def retries(place: Place) -> Iterator[Labels]:
     small = ("--faults", "on", "--lanes", "1", "--limits.slots", "1", "--limits.queue", "0")
@@ -73,7 +72,7 @@ def retries(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneOutlierEjections",
-    how="one of two replicas responds with 500 (fault injection) and is ejected for 1 s at a time until the fault ends",
+    how="one of two replicas responds with 500 (fault injection) and is ejected for 1 s at a time, then the fault is removed",
 )
 def ejections(place: Place) -> Iterator[Labels]:
     failing = place.server("--faults", "on")
@@ -90,7 +89,7 @@ def ejections(place: Place) -> Iterator[Labels]:
 @drill(
     "CorelaneGatewayOverloaded/warning",
     "CorelaneGatewayOverloaded/critical",
-    how="a gateway with 4 MiB of memory replaces one with 512 MiB until the original gateway returns",
+    how="the gateway restarts with 4 MiB of memory instead of 512 MiB, then with 512 MiB again",
 )
 def gateway_overloaded(place: Place) -> Iterator[Labels]:
     server = place.server()
@@ -108,7 +107,7 @@ def gateway_overloaded(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneGatewayConnections/warning",
-    how="a gateway with a limit of 20 connections has 18 open until the connections close",
+    how="18 connections are open at a gateway with a limit of 20, then they close",
 )
 def gateway_connections(place: Place) -> Iterator[Labels]:
     gateway = place.gateway(place.server(), values={"listener": {"connections": 20}})
@@ -119,7 +118,7 @@ def gateway_connections(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneGatewayConnections/critical",
-    how="a gateway is at its limit of 20 connections and rejects more until the connections close",
+    how="a gateway reaches its limit of 20 connections and rejects others, then the connections close",
 )
 def gateway_full(place: Place) -> Iterator[Labels]:
     gateway = place.gateway(place.server(), values={"listener": {"connections": 20}})
@@ -141,7 +140,7 @@ def _held(gateway: Gateway, count: int) -> Iterator[None]:
 @drill(
     "CorelaneCertificateExpiry/warning",
     "CorelaneCertificateExpiry/critical",
-    how="the gateway's new certificate expires within a day, and then a one-year certificate replaces it",
+    how="the gateway gets a certificate that expires within a day, then a one-year certificate",
 )
 def gateway_certificate(place: Place) -> Iterator[Labels]:
     files = dict(zip(("certificate", "key"), map(str, write(place.folder, YEAR)), strict=True))

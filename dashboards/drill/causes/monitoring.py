@@ -100,7 +100,7 @@ def alertmanager(place: Place, number: int) -> None:
     place.stack.enter_context(running("alertmanager", argv, folder))
 
 
-@drill("CorelaneTargetDown", how="SIGSTOP of a Prometheus until SIGCONT")
+@drill("CorelaneTargetDown", how="a Prometheus gets SIGSTOP, then SIGCONT")
 def prometheus_stopped(place: Place) -> Iterator[Labels]:
     watcher = prometheus(place)
     place.begins()
@@ -111,7 +111,7 @@ def prometheus_stopped(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneNotificationsFail",
-    how="a Prometheus has no running Alertmanager until Alertmanager starts",
+    how="Prometheus runs without Alertmanager, then Alertmanager starts",
 )
 def notifications_fail(place: Place) -> Iterator[Labels]:
     to = port()
@@ -124,7 +124,7 @@ def notifications_fail(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneTargetsGone/warning",
-    how="discovery no longer finds the replicas until discovery finds them again",
+    how="discovery loses the replicas, then finds them again",
 )
 def targets_gone(place: Place) -> Iterator[Labels]:
     server = place.server()
@@ -137,7 +137,7 @@ def targets_gone(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneTargetsGone/critical",
-    how="discovery no longer finds the gateways until discovery finds them again",
+    how="discovery loses the gateways, then finds them again",
 )
 def gateways_gone(place: Place) -> Iterator[Labels]:
     gateway = place.gateway(place.server())
@@ -150,8 +150,7 @@ def gateways_gone(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneRulesFail",
-    how="a Prometheus federates the records of another one, which duplicates the objectives until "
-    "the federation ends",
+    how="a Prometheus federates another one's records, which duplicates the objectives, then the federation is removed",
 )
 def rules_fail(place: Place) -> Iterator[Labels]:
     server = place.server()

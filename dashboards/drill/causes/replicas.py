@@ -21,7 +21,7 @@ from stack.process import running
 from tools.resolve import tool
 
 
-@drill("CorelaneReplicaDown", how="SIGKILL of a replica until the replica restarts")
+@drill("CorelaneReplicaDown", how="a replica gets SIGKILL, then restarts")
 def replica_killed(place: Place) -> Iterator[Labels]:
     server = place.server()
     place.begins()
@@ -30,7 +30,7 @@ def replica_killed(place: Place) -> Iterator[Labels]:
     server.start()
 
 
-@drill("CorelaneReplicaDown", how="SIGSTOP of a replica until SIGCONT")
+@drill("CorelaneReplicaDown", how="a replica gets SIGSTOP, then SIGCONT")
 def replica_stopped(place: Place) -> Iterator[Labels]:
     server = place.server()
     place.begins()
@@ -41,7 +41,7 @@ def replica_stopped(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneReplicaRestarting",
-    how="SIGKILL of a replica every few seconds until the replica stays up",
+    how="a replica gets SIGKILL every few seconds, then stays up",
 )
 def replica_restarts(place: Place) -> Iterator[Labels]:
     server = place.server()
@@ -68,7 +68,7 @@ def _started(place: Place) -> float:
 
 @drill(
     "CorelaneDrainStuck",
-    how="the main thread is frozen after SIGTERM (cgroup freezer) until the thread is thawed",
+    how="the main thread freezes after SIGTERM (cgroup freezer), then thaws",
 )
 def drain_stuck(place: Place) -> Iterator[Labels]:
     freezer = place.stack.enter_context(cgroup.freezer())
@@ -87,7 +87,7 @@ def drain_stuck(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneStall",
-    how="a handler uses 2 s of CPU on its lane (fault injection) until the fault ends",
+    how="a handler computes for 2 s on its lane (fault injection), then the fault is removed",
 )
 def stall(place: Place) -> Iterator[Labels]:
     server = place.server("--faults", "on")
@@ -100,8 +100,7 @@ def stall(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneShedding",
-    how="four clients, one slot and no queue, 300 ms per request (fault injection) until one "
-    "client is left",
+    how="four clients send 300 ms requests (fault injection) to one slot without a queue, then three clients leave",
 )
 def shedding(place: Place) -> Iterator[Labels]:
     server = place.server("--faults", "on", "--limits.slots", "1", "--limits.queue", "0")
@@ -113,7 +112,7 @@ def shedding(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneConnectionsRefused",
-    how="a replica is at its limit of four connections and rejects more until the connections close",
+    how="a replica reaches its limit of four connections and rejects others, then the connections close",
 )
 def connections_refused(place: Place) -> Iterator[Labels]:
     server = place.server("--limits.connections", "4")
@@ -127,7 +126,7 @@ def connections_refused(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneMemoryHigh",
-    how="the memory limit of a replica falls to 1.08 times its resident memory, and rises again",
+    how="a replica's memory limit falls to 1.08 times its resident memory, then rises again",
 )
 def memory_high(place: Place) -> Iterator[Labels]:
     limited = place.stack.enter_context(cgroup.memory())
@@ -149,7 +148,7 @@ connections could not use 80%.
 
 @drill(
     "CorelaneOpenFilesHigh",
-    how="connections use 83% of a replica's open files until the connections close",
+    how="connections use 83% of a replica's open files, then close",
 )
 def files_high(place: Place) -> Iterator[Labels]:
     few = ("sh", "-ec", f'ulimit -n {FILES} && exec "$@"', "sh")
@@ -167,7 +166,7 @@ def files_high(place: Place) -> Iterator[Labels]:
         yield {"pod": server.name}
 
 
-@drill("CorelaneTokensNotReloaded", how="the token file is invalid until the file is restored")
+@drill("CorelaneTokensNotReloaded", how="the token file becomes invalid, then valid again")
 def tokens_broken(place: Place) -> Iterator[Labels]:
     file = place.folder / "tokens"
     good = credentials.line("drill", credentials.token())
@@ -187,8 +186,7 @@ BURN = "100ms"
     "CorelaneQueueLong",
     "CorelaneExpectedWait",
     "CorelaneCapacityShort",
-    how="eight clients, one lane with one slot and a queue of ten, 100 ms of CPU per request "
-    "(fault injection) until the load ends",
+    how="eight clients send requests of 100 ms CPU time (fault injection) to a lane with one slot and a queue of ten, then stop",
     fires=300,
     busy=True,
 )
@@ -204,8 +202,7 @@ def lane_full(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneSlowLaneStarving",
-    how="eight clients with 10 ms of CPU per request saturate a lane, and eight with 50 ms its slow lane "
-    "(fault injection) until the load ends",
+    how="eight clients saturate a lane with 10 ms requests and eight others its slow lane with 50 ms requests (fault injection), then all stop",
     fires=300,
     busy=True,
 )
@@ -228,7 +225,7 @@ def slow_lane_starves(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneLanesUneven",
-    how="all requests use connections of one of two lanes until the load ends",
+    how="all requests use the connections of one of two lanes, then stop",
     fires=300,
     busy=True,
 )
@@ -254,7 +251,7 @@ def _client_of(server: Server, lane: int) -> Client:
 
 @drill(
     "CorelanePodsUneven",
-    how="all requests go directly to one of two replicas until the load ends",
+    how="all requests go directly to one of two replicas, then stop",
     fires=300,
     busy=True,
 )
@@ -269,7 +266,7 @@ def pods_uneven(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneThrottledWhilePinned",
-    how="a pinned replica under load in a cgroup with a quota of 0.1 CPU until the quota is removed",
+    how="a loaded, pinned replica gets a quota of 0.1 CPUs (cgroup), which is then removed",
 )
 def throttled(place: Place) -> Iterator[Labels]:
     quota = place.stack.enter_context(cgroup.quota())
@@ -292,8 +289,7 @@ BOTH = {"latency": {"fixed": "400ms", "jitter": "0s"}}
     "CorelaneGatewayErrors/critical",
     "CorelaneRouteErrors/warning",
     "CorelaneRouteErrors/critical",
-    how="10% of 20 requests per second get 500 (fault injection), then ab sends good requests "
-    "until less than 0.1% have failed",
+    how="10% of 20 requests per second get 500 (fault injection), then good requests lower the share below 0.1%",
     resolves=300,
     busy=True,
 )
@@ -306,8 +302,7 @@ def budget_of_errors(place: Place) -> Iterator[Labels]:
     "CorelaneGatewaySlow/critical",
     "CorelaneRouteSlow/warning",
     "CorelaneRouteSlow/critical",
-    how="50% of 20 requests per second take 400 ms (fault injection), then ab sends fast requests "
-    "until less than 1% were slow",
+    how="50% of 20 requests per second take 400 ms (fault injection), then fast requests lower the share below 1%",
     resolves=300,
     busy=True,
 )
@@ -348,7 +343,7 @@ def _lists(place: Place, server: Server) -> None:
     )
 
 
-@drill("CorelaneDatabaseDown", how="PostgreSQL is down until it restarts")
+@drill("CorelaneDatabaseDown", how="PostgreSQL stops, then restarts")
 def database_stopped(place: Place) -> Iterator[Labels]:
     database = _postgres(place)
     server = place.server(*database.flags())
@@ -363,7 +358,7 @@ def database_stopped(place: Place) -> Iterator[Labels]:
 @drill(
     "CorelaneDatabaseExhausted",
     "CorelaneDatabaseBusy",
-    how="six clients share one connection with a wait of 200 ms while the table is locked",
+    how="six clients share one connection (maximum wait 200 ms) while the table is locked, then unlocked",
 )
 def database_exhausted(place: Place) -> Iterator[Labels]:
     database = _postgres(place)
