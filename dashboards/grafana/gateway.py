@@ -23,7 +23,9 @@ BOARD = Board(
     variables=(UPSTREAMS,),
 )
 
-UPSTREAM = f'{GATEWAY}, envoy_cluster_name=~"$upstream", envoy_cluster_name!~"admin|collector"'
+UPSTREAM = (
+    f'{GATEWAY}, envoy_cluster_name=~"$upstream", envoy_cluster_name!~"admin|collector|gateways"'
+)
 AGENT = f'{GATEWAY}, job="gateway-agent"'
 ENVOY = f'{CLUSTER}, namespace="$namespace", container="envoy"'
 STATS = "envoy_cluster"
@@ -382,6 +384,19 @@ BOARD.row(
         },
         limits=Limits(10, 100),
         red="connection limit",
+    ),
+)
+BOARD.row(
+    6,
+    lines(
+        "Rejections",
+        "Which check of the gateway rejects clients? Rejected requests per second, only of checks that are on. If "
+        "clients that should pass are rejected, see docs/gateway-security.md.",
+        "reqps",
+        {
+            "rate limit": sum_rate("envoy_http_local_rate_limit_enforced", GATEWAY),
+            "token": sum_rate("envoy_http_jwt_authn_denied", GATEWAY),
+        },
     ),
 )
 BOARD.row(

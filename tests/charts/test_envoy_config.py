@@ -57,7 +57,10 @@ def test_clients_reach_only_the_replicas(values: Path) -> None:
             for cluster in reaches(route.get("route", {}))
         }
         # Routes that only redirect or respond reach no cluster.
-        assert reached == clusters - {"admin", "collector"} or "redirect" in hosts[0]["routes"][-1]
+        assert (
+            reached == clusters - {"admin", "collector", "gateways"}
+            or "redirect" in hosts[0]["routes"][-1]
+        )
 
 
 def reaches(action: dict) -> set[str]:
@@ -77,10 +80,12 @@ def test_filters_have_a_fixed_order() -> None:
         "tls.enabled=true,tls.secret=tls,tls.plain=serve,http3.enabled=true,rateLimit.enabled=true",
         "routes[0].name=shop,routes[0].service.name=shop,routes[0].protocol=grpc",
         "routes[0].rateLimit.requests=5,routes[0].bodyBytes=5",
+        "rateLimit.keys[0].claim=sub,rateLimit.keys[0].requests=5",
     )
     order = [
         "envoy.filters.http.local_ratelimit",
         "envoy.filters.http.jwt_authn",
+        "corelane.key_rate_limits",
         "corelane.route_rate_limits",
         "envoy.filters.http.credential_injector",
         "envoy.filters.http.body_size_limit",

@@ -101,6 +101,15 @@ def test_the_file_follows_the_slices(slices: Slices, starter: Agents) -> None:
         assert agent.wait(PATIENCE) == 0
 
 
+def test_gateways_that_end_have_no_share_of_a_limit(slices: Slices, starter: Agents) -> None:
+    slices.put("a", (ONE, READY), (TWO, READY), (THREE, ENDING), names=("http",))
+    with starter.run(None, f"--gateways={slices.namespace}/{SERVICE}:http") as agent:
+        agent.wait_for({ONE: "HEALTHY", TWO: "HEALTHY", THREE: "DRAINING"})
+        agent.wait_for({ONE: "HEALTHY", TWO: "HEALTHY"}, "gateways")
+        slices.put("a", (ONE, READY), (TWO, ENDING), names=("http",))
+        agent.wait_for({ONE: "HEALTHY"}, "gateways")
+
+
 def test_envoy_takes_the_file_and_spares_replicas_that_end(
     start: Callable[..., Server], slices: Slices, starter: Agents, tmp_path: Path
 ) -> None:

@@ -107,6 +107,66 @@ def test_requests_above_the_rate_are_429_and_say_when_to_return(gateway: Start) 
     assert running.counted("ingress.http_local_rate_limit.rate_limited") >= 1
 
 
+def other_gateways(folder: Path, number: int) -> None:
+    """Writes the agent's file with this number of gateways."""
+    addresses = [{"address": f"192.0.2.{last}", "port_value": 8080} for last in range(number)]
+    hosts = [{"endpoint": {"address": {"socket_address": each}}} for each in addresses]
+    kind = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
+    own = {"@type": kind, "cluster_name": "gateways", "endpoints": [{"lb_endpoints": hosts}]}
+    (folder / "next").write_text(json.dumps({"resources": [own]}))
+    (folder / "next").rename(folder / "gateways.json")
+
+
+def passed(gateway: Gateway, path: str, **headers: str) -> int:
+    """Counts the requests that pass until one is above the limit; there is no replica."""
+    client = Client(gateway.url)
+    count = 0
+    while client.ask(path, headers=headers).status != 429:
+        count += 1
+    client.close()
+    return count
+
+
+def test_gateways_share_a_limit_while_their_number_changes(tmp_path: Path) -> None:
+    replica = {"name": "none", "endpoints": [{"address": "127.0.0.1", "port": 1, "adminPort": 1}]}
+    tenant = {"header": "x-tenant", "requests": 1, "burst": 12}
+    # Each bucket holds 120 tokens and gets none in the test: what passes is independent of time.
+    bucket = {"requests": 1, "burst": 120, "interval": "1h"}
+
+    def route(name: str, limit: dict) -> dict:
+        return {
+            "name": name,
+            "path": {"prefix": f"/{name}"},
+            "service": replica,
+            "rateLimit": limit,
+        }
+
+    routes = [route(name, bucket) for name in ("one", "three", "two")]
+    routes.append(route("tenants", bucket | {"keys": [tenant]}))
+    values = {"rateLimit": {"scope": "release"}, "routes": routes}
+    with ExitStack() as stack:
+        folders = [tmp_path / name for name in "abc"]
+        for folder in folders:
+            folder.mkdir()
+            other_gateways(folder, 1)
+        running = [stack.enter_context(gateway_to([], folders[0], values))]
+
+        def become(number: int) -> None:
+            for folder, each in zip(folders, running, strict=False):
+                other_gateways(folder, number)
+                becomes(lambda it=each: it.counted("cluster.gateways.membership_total"), number)
+
+        assert [passed(each, "/one") for each in running] == [120]
+        running += [stack.enter_context(gateway_to([], it, values)) for it in folders[1:]]
+        become(3)
+        assert [passed(each, "/three") for each in running] == [40, 40, 40]
+        tenants = [passed(running[0], "/tenants", **{"x-tenant": name}) for name in ("ada", "bob")]
+        assert tenants == [4, 4]
+        running.pop().process.terminate()
+        become(2)
+        assert [passed(each, "/two") for each in running] == [60, 60]
+
+
 def test_one_client_cannot_take_the_rate_of_others(gateway: Start) -> None:
     limit = {"enabled": True, "perClient": {"requests": 1, "burst": 2}}
     running = gateway({"rateLimit": limit, "listener": {"trustedHops": 1}})

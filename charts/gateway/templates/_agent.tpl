@@ -50,6 +50,9 @@ initContainers:
       - --service={{ .cluster }}={{ include "gateway.service.watched" . }}
       {{- end }}
       {{- end }}
+      {{- if include "gateway.rateLimit.shared" . }}
+      - --gateways={{ .Release.Namespace }}/{{ include "common.fullname" . }}:http
+      {{- end }}
       - --folder={{ include "gateway.agent.folder" . }}
       - --limit={{ int .Values.upstream.eds.limit }}
       - --listen={{ .Values.stats.address | contains ":" | ternary (printf "[%s]" .Values.stats.address) .Values.stats.address }}:{{ .Values.agent.port }}

@@ -17,6 +17,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- include "gateway.guards.listener" . -}}
 {{- include "gateway.guards.tls" . -}}
 {{- include "gateway.guards.jwt" . -}}
+{{- include "gateway.guards.rateLimit" . -}}
 {{- include "gateway.guards.protocols" . -}}
 {{- include "gateway.guards.overload" . -}}
 {{- include "gateway.guards.tracing" . -}}

@@ -91,6 +91,10 @@ pub(crate) struct Endpoints {
     #[arg(long, env = "GATEWAY_AGENT_ROUTES", value_name = "[NAMESPACE/]NAME")]
     #[arg(value_parser = object, conflicts_with = "services")]
     pub(crate) routes: Option<ObjectName>,
+    /// Service of the gateways, which share rate limits. Its endpoints are in gateways.json, but none that terminates
+    #[arg(long, env = "GATEWAY_AGENT_GATEWAYS", value_name = "[NAMESPACE/]NAME:PORT")]
+    #[arg(value_parser = gateways)]
+    pub(crate) gateways: Option<Service>,
     /// Address of the admin interface of the Envoy that uses the routes
     #[arg(long, env = "GATEWAY_AGENT_ENVOY_ADMIN", value_name = "ADDRESS")]
     #[arg(default_value = "127.0.0.1:9901", value_parser = allowed(value::address))]
@@ -154,6 +158,9 @@ pub(crate) struct ObjectName {
     pub(crate) namespace: Option<String>,
     pub(crate) name: String,
 }
+
+/// The cluster of the gateways themselves. Clusters of routes have a hyphen in their names.
+pub(crate) const GATEWAYS: &str = "gateways";
 
 /// The default port of health checks, if the Service has it.
 pub(crate) const HEALTH: &str = "admin";
@@ -271,6 +278,11 @@ pub(crate) fn service(text: &str) -> Result<Service, String> {
         port: port(traffic).map_err(part("PORT"))?,
         health_port: health.map(port).transpose().map_err(part("HEALTH-PORT"))?,
     })
+}
+
+/// Parses `[NAMESPACE/]NAME:PORT`, the Service of the gateways.
+fn gateways(text: &str) -> Result<Service, String> {
+    service(&format!("{GATEWAYS}={text}"))
 }
 
 /// Parses an RFC 1123 label, which can be part of a label selector, of a path and of a file name.

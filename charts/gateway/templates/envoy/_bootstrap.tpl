@@ -15,6 +15,9 @@ dynamic_resources:
   lds_config: {{ include "gateway.envoy.file" "all_listeners" }}
   {{- end }}
 {{- end }}
+{{- if include "gateway.rateLimit.shared" . }}
+cluster_manager: {local_cluster_name: gateways}
+{{- end }}
 static_resources:
   listeners:
   {{- include "gateway.envoy.ingress" . | nindent 2 }}
@@ -24,6 +27,9 @@ static_resources:
   {{- include "gateway.envoy.upstream" . | nindent 2 }}
   {{- end }}
   {{- include "gateway.envoy.adminCluster" . | nindent 2 }}
+  {{- if include "gateway.rateLimit.shared" . }}
+  {{- include "gateway.envoy.gateways" . | nindent 2 }}
+  {{- end }}
   {{- if .Values.tracing.enabled }}
   {{- include "gateway.envoy.collector" . | nindent 2 }}
   {{- end }}
@@ -97,6 +103,10 @@ stats_config:
       {{- end }}
       {{- if or .Values.rateLimit.enabled (include "gateway.routes.with" (list . "rateLimit")) (include "gateway.dynamic" .) }}
       - {prefix: ingress.http_local_rate_limit.}
+      {{- end }}
+      {{- if include "gateway.rateLimit.shared" . }}
+      # The rate limit reads this gauge, which would be 0 without this line.
+      - {exact: cluster.gateways.membership_total}
       {{- end }}
       {{- if .Values.authentication.jwt.enabled }}
       - {prefix: http.ingress.jwt_authn.}

@@ -3,7 +3,7 @@ The fixed order of the filters: a request passes them from first to last, and it
 Each name has a template gateway.envoy.filter.NAME, which takes the root context and is empty if the filter is off.
 
 CORS comes first, because a preflight request has no credentials. The gateway's own rate limit precedes the checks that
-cost CPU time; the rate limits of routes follow them, so that a client without credentials cannot exhaust these limits.
+cost CPU time. The rate limits of keys and of routes follow them, so that a client without credentials cannot exhaust these.
 The gateway's credential for replicas replaces the client's after the last filter that checks the client.
 Takes the root context and the listener.
 */}}
@@ -13,8 +13,8 @@ Takes the root context and the listener.
 {{- include "gateway.envoy.altSvc" $root }}
 {{- end }}
 {{- /* cors, clientCertificate; rateLimit; oidc, jwt, claims, apiKeys, basicAuth, externalAuthorization;
-routeRateLimits; credential; compression; bodyLimit and later ones. */}}
-{{- range list "rateLimit" "jwt" "routeRateLimits" "credential" "bodyLimit" "routeBodyLimits" "grpcWeb" "router" }}
+keyRateLimits, routeRateLimits; credential; compression; bodyLimit and later ones. */}}
+{{- range list "rateLimit" "jwt" "keyRateLimits" "routeRateLimits" "credential" "bodyLimit" "routeBodyLimits" "grpcWeb" "router" }}
 {{- with include (printf "gateway.envoy.filter.%s" .) $root | trim }}
 {{- . | nindent 0 }}
 {{- end }}
@@ -40,6 +40,9 @@ JSON Web Tokens for writes.
         clock_skew_seconds: {{ div (include "common.milliseconds" (list $ "authentication.jwt.leeway") | int64) 1000 }}
         from_headers: [{name: authorization, value_prefix: "Bearer "}]
         local_jwks: {filename: {{ $paths.jwks | quote }}}
+        {{- if include "gateway.rateLimit.claims" $ }}
+        payload_in_metadata: claims
+        {{- end }}
     rules:
     {{- if include "gateway.handshakes" $ }}
     # It begins as a GET, but may write from then on.
@@ -99,70 +102,6 @@ resources:
   name: replicas
   generic_secret:
     secret: {filename: {{ $paths.token | quote }}, watched_directory: {path: {{ dir $paths.token | quote }}}}
-{{- end -}}
-
-{{/*
-Token buckets of this process; no other gateway is asked. The reply has the form of local replies, below.
-*/}}
-{{- define "gateway.envoy.filter.rateLimit" -}}
-{{- with .Values.rateLimit -}}
-{{- if .enabled -}}
-- name: envoy.filters.http.local_ratelimit
-  typed_config:
-    "@type": type.googleapis.com/envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit
-    stat_prefix: ingress
-    token_bucket: {max_tokens: {{ int .burst }}, tokens_per_fill: {{ int .requests }}, fill_interval: 1s}
-    filter_enabled: {default_value: {numerator: 100}, runtime_key: rate_limit.enabled}
-    filter_enforced: {default_value: {numerator: 100}, runtime_key: rate_limit.enforced}
-    enable_retry_after_header: true
-    enable_x_ratelimit_headers: DRAFT_VERSION_03
-    {{- with .perClient }}
-    {{- if .requests }}
-    rate_limits:
-    - actions: [{remote_address: {}}]
-    # Without a value, each address has a bucket of its own.
-    descriptors:
-    - entries: [{key: remote_address}]
-      token_bucket: {max_tokens: {{ int .burst }}, tokens_per_fill: {{ int .requests }}, fill_interval: 1s}
-    max_dynamic_descriptors: {{ int .addresses }}
-    {{- end }}
-    {{- end }}
-{{- end -}}
-{{- end -}}
-{{- end -}}
-
-{{/* The buckets of routes, next to those above. Routes that have one enable the filter. */}}
-{{- define "gateway.envoy.filter.routeRateLimits" -}}
-{{- if include "gateway.dynamic" . }}
-- name: corelane.route_rate_limits
-  disabled: true
-  config_discovery:
-    config_source: {{ include "gateway.envoy.file" "rate_limits" }}
-    type_urls: [type.googleapis.com/envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit]
-{{- else if include "gateway.routes.with" (list . "rateLimit") }}
-- name: corelane.route_rate_limits
-  disabled: true
-  typed_config:
-    {{- include "gateway.envoy.buckets" . | nindent 4 }}
-{{- end }}
-{{- end -}}
-
-{{/* One for all rules of a route. */}}
-{{- define "gateway.envoy.buckets" -}}
-"@type": type.googleapis.com/envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit
-stat_prefix: ingress
-filter_enabled: {default_value: {numerator: 100}, runtime_key: rate_limit.enabled}
-filter_enforced: {default_value: {numerator: 100}, runtime_key: rate_limit.enforced}
-enable_retry_after_header: true
-rate_limits:
-- actions: [{metadata: {descriptor_key: route, metadata_key: {key: corelane, path: [{key: route}]}, source: ROUTE_ENTRY, skip_if_absent: true}}]
-descriptors:
-{{- range $route := .Values.routes }}
-{{- with .rateLimit }}
-- entries: [{key: route, value: {{ $route.name | quote }}}]
-  token_bucket: {max_tokens: {{ int (.burst | default .requests) }}, tokens_per_fill: {{ int .requests }}, fill_interval: {{ include "gateway.seconds" (include "common.duration" (list (.interval | default "1s") (printf "rateLimit.interval of the route %s" $route.name))) }}}
-{{- end }}
-{{- end }}
 {{- end -}}
 
 {{/* Not empty if a route has this key. Takes the root context and the key. */}}

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use serde_json::{Value, json};
 
 use super::slice::{Endpoint, Slice, State};
+use crate::settings::GATEWAYS;
 
 /// Number of endpoints by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,6 +38,12 @@ pub(crate) fn assignment<'a>(
         }
     }
     left_out += keep_one_family(&mut known);
+    let before = known.len();
+    if cluster == GATEWAYS {
+        // Clients have left it: it needs no share of a rate limit, which Envoy divides by all hosts.
+        known.retain(|_, it| it.state != State::Draining);
+    }
+    left_out += before - known.len();
     let chosen = choose(known.values(), limit);
     left_out += known.len() - chosen.len();
     let count = |state| chosen.iter().filter(|it| it.state == state).count();
@@ -188,6 +195,15 @@ mod tests {
         assert_eq!(counts.unready, 2);
         let (text, _) = assignment("server", [&slice(&[(1, Unready), (2, Draining)])], 10);
         assert_eq!(listed(&text), pairs(&[("2", "DRAINING")]));
+    }
+
+    #[test]
+    fn gateways_that_end_have_no_share() {
+        use State::{Draining, Ready};
+        let one = slice(&[(1, Ready), (2, Draining), (4, Ready)]);
+        let (text, counts) = assignment(GATEWAYS, [&one], 10);
+        assert_eq!(listed(&text), pairs(&[("1", "HEALTHY"), ("4", "HEALTHY")]));
+        assert_eq!((counts.draining, counts.left_out), (0, 1));
     }
 
     #[test]

@@ -38,6 +38,8 @@ pub(crate) struct Fleet {
     client: Client,
     folder: PathBuf,
     limit: usize,
+    /// The Service of the gateways, whose file is kept whatever else changes.
+    gateways: Option<Service>,
     pages: Arc<Semaphore>,
     members: BTreeMap<String, Member>,
     watches: BTreeMap<String, Namespace>,
@@ -79,6 +81,7 @@ impl Fleet {
             client,
             folder: settings.folder.clone(),
             limit: settings.limit as usize,
+            gateways: settings.gateways.clone(),
             pages: Arc::new(Semaphore::new(PAGES)),
             members: BTreeMap::new(),
             watches: BTreeMap::new(),
@@ -91,10 +94,11 @@ impl Fleet {
         self.known.clone()
     }
 
-    /// Keeps only the files of these Services up to date, and removes the files of others. Files
-    /// and watches that do not change continue.
+    /// Keeps only the files of these Services and of the gateways up to date, and removes the
+    /// files of others. Files and watches that do not change continue.
     pub(crate) fn set(&mut self, services: &[Service]) {
-        let services: BTreeMap<_, _> = services.iter().map(|it| self.placed(it)).collect();
+        let services = services.iter().chain(&self.gateways);
+        let services: BTreeMap<_, _> = services.map(|it| self.placed(it)).collect();
         let folder = &self.folder;
         self.members.retain(|name, member| match services.get(name) {
             None => {

@@ -24,7 +24,7 @@ use super::desired::{self, Desired, Update};
 use super::status::Status;
 use crate::admin::AdminError;
 use crate::endpoints::{File, Fleet};
-use crate::settings::Endpoints;
+use crate::settings::{Endpoints, GATEWAYS};
 
 /// Pause after a failure other than a rejection by Envoy.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -307,7 +307,7 @@ fn remove_stale(folder: &Path, clusters: &BTreeMap<String, Value>) {
     for path in entries.flatten().map(|entry| entry.path()) {
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
         let own = Kind::ALL.iter().any(|kind| path.ends_with(kind.file()));
-        let stale = !own && !clusters.contains_key(&*name);
+        let stale = !own && name != GATEWAYS && !clusters.contains_key(&*name);
         if stale && path.extension().is_some_and(|it| it == "json") {
             let _ = fs::remove_file(&path);
         }
