@@ -102,11 +102,11 @@ def test_the_file_follows_the_slices(slices: Slices, starter: Agents) -> None:
 
 
 def test_gateways_that_end_have_no_share_of_a_limit(slices: Slices, starter: Agents) -> None:
-    slices.put("a", (ONE, READY), (TWO, READY), (THREE, ENDING), names=("http",))
+    slices.put("a", (ONE, READY), (TWO, READY), (THREE, ENDING))
     with starter.run(None, f"--gateways={slices.namespace}/{SERVICE}:http") as agent:
         agent.wait_for({ONE: "HEALTHY", TWO: "HEALTHY", THREE: "DRAINING"})
         agent.wait_for({ONE: "HEALTHY", TWO: "HEALTHY"}, "gateways")
-        slices.put("a", (ONE, READY), (TWO, ENDING), names=("http",))
+        slices.put("a", (ONE, READY), (TWO, ENDING))
         agent.wait_for({ONE: "HEALTHY"}, "gateways")
 
 
