@@ -47,7 +47,7 @@ def metric(server: Server, name: str, **labels: str) -> float:
 
 
 def queued(server: Server) -> float:
-    """Operations that wait for the database."""
+    """Operations waiting for the database."""
     return metric(server, "queue_length")
 
 

@@ -25,9 +25,9 @@ settings! {
     /// Settings of files, `/work`, and the database of projects.
     pub(crate) struct Config {
         "static.root" => static_root: Option<PathBuf> = "", folder,
-            "Folder served under /static/; empty serves none";
+            "Folder served under /static/; if empty, no files are served";
         "static.cache" => static_cache: u64 = "16MiB", size(0, 1 << 40),
-            "Size of the cache of small files of each lane; 0 disables it";
+            "Size of each lane's cache for small files; 0 disables the cache";
         "static.cache_file" => static_cache_file: u64 = "64KiB", size(0, 16 << 20),
             "Maximum size of a cached file";
         "static.cache_control" => static_cache_control: Rules = "", word::<Rules>,
@@ -37,25 +37,27 @@ settings! {
         "database.kind" => database_kind: DatabaseKind = "sqlite", choice(DatabaseKind::WORDS),
             "Database of projects: sqlite (a file) or postgres (a server)";
         "database.path" => database_path: Option<PathBuf> = "", file,
-            "File of the SQLite database; empty serves no projects";
+            "SQLite database file; if empty, projects are disabled";
         "database.url" => database_url: String = "", text,
-            "URL of the PostgreSQL database, such as postgres://user@host:5432/name; without a password";
+            "URL of the PostgreSQL database without a password, such as \
+             postgres://user@host:5432/name";
         "database.password_file" => database_password_file: Option<PathBuf> = "", file,
-            "File with the password of PostgreSQL, read at each connect; empty means none";
+            "File with the PostgreSQL password, read at each connect; if empty, no password is \
+             sent";
         "database.ca_file" => database_ca_file: Option<PathBuf> = "", file,
             "PEM file of the certificate authorities for PostgreSQL; empty disables verification";
         "database.connections" => database_connections: u64 = "4", number(1, 256),
-            "Connections of each lane to the database; with slow lanes, the slow lane owns one of them";
+            "Database connections per lane; with slow lanes, one of them belongs to the slow lane";
         "database.queue" => database_queue: u64 = "256", number(1, 1_000_000),
-            "Operations of a lane that may wait for the database; further ones are rejected with 503";
+            "Maximum operations per lane that wait for the database; more are rejected with 503";
         "database.wait" => database_wait: Duration = "1s", duration(MILLISECOND, HOUR),
-            "Time limit for a connection to the database; then 503";
+            "Maximum wait for a database connection before the server responds with 503";
         "database.connect_timeout" => database_connect_timeout: Duration = "3s", duration(100 * MILLISECOND, HOUR),
-            "Time limit to connect to PostgreSQL";
+            "Time limit for connecting to PostgreSQL";
         "database.statement_timeout" => database_statement_timeout: Duration = "5s", duration(100 * MILLISECOND, HOUR),
-            "Time limit of a statement; then 503";
+            "Time limit for a statement before the server responds with 503";
         "database.migrate" => database_migrate: bool = "on", switch,
-            "Whether the server creates and migrates the tables of PostgreSQL: on or off";
+            "Whether the server creates and migrates the PostgreSQL tables: on or off";
     }
 }
 

@@ -45,48 +45,52 @@ settings! {
     /// The settings of the library.
     pub(crate) struct Runtime {
         "listen" => listen: Vec<Listen> = "127.0.0.1:8080", places,
-            "Where to serve traffic, separated by commas: addresses, unix:PATH?mode=660 for a Unix socket, \
-             inherited:NAME for a systemd socket";
+            "Listen addresses, separated by commas: IP:PORT, unix:PATH?mode=660 for a Unix \
+             socket, or inherited:NAME for a systemd socket";
         "proxy_protocol" => proxy_protocol: bool = "off", switch,
-            "Whether every connection must start with a header of the PROXY protocol, version 1 or 2: on or off";
+            "Whether every connection must start with a PROXY protocol header, version 1 or 2: on \
+             or off";
         "trusted_proxies" => trusted_proxies: Vec<TrustedProxy> = "", list(word::<TrustedProxy>),
-            "Networks and addresses of the proxies in front, separated by commas, that may name the client; \
-             unix for those at a Unix socket";
+            "Proxies that are trusted to name the client: addresses and networks, separated by \
+             commas, or unix for proxies on a Unix socket";
         "forwarded_header" => forwarded_header: ForwardedHeader = "x-forwarded-for", choice(ForwardedHeader::WORDS),
             "Header in which trusted proxies name the client: x-forwarded-for or forwarded";
         "admin.listen" => admin_listen: SocketAddr = "127.0.0.1:8081", address,
             "Address of the admin port: /healthz, /readyz, /metrics, /lanes; /faults and /log-level \
              change the behaviour of the server";
         "replica" => replica: String = "", name,
-            "Name of this replica in its responses; empty takes the host name";
+            "Name of this replica in its responses; if empty, the host name";
         "lanes" => lanes: Lanes = "auto", lanes,
-            "Number of lanes; auto makes one per CPU that affinity, cpuset and quota allow";
+            "Number of lanes; auto starts one per CPU that affinity, cpuset and quota allow";
         "pin" => pin: Pin = "auto", choice(Pin::WORDS),
             "Pin each lane to a CPU: on, off, or auto (only where the CPUs are exclusive)";
         "placement" => placement: Placement = "hashed", choice(Placement::WORDS),
-            "Lane of a new connection: hashed (by the kernel), or least-loaded";
+            "How a new connection gets its lane: hashed (by the kernel) or least-loaded";
         "backlog" => backlog: u64 = "4096", number(1, 65_535),
             "Length of each listener's accept queue; the kernel caps it at net.core.somaxconn";
         "park_after" => park_after: Option<Duration> = "5s",
             optional(duration(100 * MILLISECOND, 24 * HOUR)),
-            "Time an HTTP/1.1 connection is idle before it is parked, which frees nearly all of its memory; off disables parking";
+            "Idle time after which an HTTP/1.1 connection is parked, which frees nearly all of \
+             its memory; off disables parking";
         "moving" => moving: Moving = "parked-only", choice(Moving::WORDS),
-            "Connections that may move to another lane between requests: parked-only, or with placement hashed active (also those in use)";
+            "Connections that may move to another lane between requests: parked-only, or active \
+             (all connections; needs placement hashed)";
         "limits.connections" => limits_connections: u64 = "10000", number(1, 10_000_000),
             "Maximum open connections; more are rejected with 503";
         "limits.connections_per_address" => limits_connections_per_address: Option<u64> = "off",
             optional(number(1, 10_000_000)),
-            "Maximum open connections of one address (of IPv6: one /64); more are rejected with 503; off sets no limit";
+            "Maximum open connections per client address (per /64 for IPv6); more are rejected \
+             with 503; off sets no limit";
         "limits.connection_requests" => limits_connection_requests: Option<u64> = "off",
             optional(number(1, 1 << 40)), "Requests after which a connection is closed gracefully; off sets no limit";
         "limits.slots" => limits_slots: u64 = "1024", number(1, 1_000_000),
-            "Requests that run on a lane at the same time";
+            "Maximum concurrent requests per lane";
         "limits.queue" => limits_queue: u64 = "1024", number(0, 1_000_000),
-            "Requests that may wait for a slot of their lane; more are rejected with 503";
+            "Maximum requests per lane that wait for a slot; more are rejected with 503";
         "limits.blocking_threads" => limits_blocking_threads: u64 = "8", number(1, 512),
-            "Threads of each lane for blocking code and files";
+            "Threads per lane for blocking code and file access";
         "limits.blocking_queue" => limits_blocking_queue: u64 = "256", number(0, 1_000_000),
-            "Blocking calls of a lane that may wait for a thread";
+            "Maximum blocking calls per lane that wait for a thread";
         "limits.headers" => limits_headers: u64 = "100", number(1, 1_000),
             "Maximum header fields of a request; more are rejected with 431";
         "limits.header_bytes" => limits_header_bytes: u64 = "32KiB", size(8 << 10, 1 << 20),
@@ -96,14 +100,16 @@ settings! {
         "limits.body_bytes" => limits_body_bytes: u64 = "10MiB", size(0, 1 << 40),
             "Maximum size of a request's body; more is rejected with 413";
         "limits.unsent_bytes" => limits_unsent_bytes: u64 = "128MiB", size(1 << 20, 1 << 40),
-            "Bytes of responses that wait for their clients, above which requests are rejected with 503";
+            "Unsent response bytes above which requests are rejected with 503";
         "limits.unsent_connection_bytes" => limits_unsent_connection_bytes: u64 = "2MiB",
             size(64 << 10, 1 << 30),
             "Unsent bytes of an HTTP/2 connection above which its responses pause";
         "limits.send_rate" => limits_send_rate: Option<u64> = "240B", optional(size(1, 1 << 40)),
-            "Bytes per second at which a client has to read a response, on average over timeouts.slow; off sets no rate";
+            "Minimum bytes per second at which a client must read a response, averaged over \
+             timeouts.slow; off sets no minimum";
         "limits.receive_rate" => limits_receive_rate: Option<u64> = "240B", optional(size(1, 1 << 40)),
-            "Bytes per second at which a client has to send a body, on average over timeouts.slow; off sets no rate";
+            "Minimum bytes per second at which a client must send a body, averaged over \
+             timeouts.slow; off sets no minimum";
         "timeouts.header" => timeouts_header: Duration = "10s", duration(100 * MILLISECOND, HOUR),
             "Time limit for a whole request header";
         "timeouts.body" => timeouts_body: Duration = "30s", duration(100 * MILLISECOND, HOUR),
@@ -111,22 +117,22 @@ settings! {
         "timeouts.request" => timeouts_request: Duration = "60s", duration(100 * MILLISECOND, 24 * HOUR),
             "Time limit from a request's header to the head of its response, including the queue";
         "timeouts.write" => timeouts_write: Duration = "30s", duration(100 * MILLISECOND, HOUR),
-            "Time limit in which a client must read a part of a response";
+            "Time limit for a client to read the next part of a response";
         "timeouts.slow" => timeouts_slow: Duration = "30s", duration(100 * MILLISECOND, HOUR),
-            "Time over which a client has to reach limits.send_rate and limits.receive_rate on average";
+            "Period over which limits.send_rate and limits.receive_rate are averaged";
         "timeouts.connection_age" => timeouts_connection_age: Option<Duration> = "1h",
             optional(duration(Duration::from_secs(1), YEAR)),
             "Maximum age of a connection, less a random tenth; off sets no limit";
         "timeouts.idle" => timeouts_idle: Duration = "75s", duration(100 * MILLISECOND, 24 * HOUR),
             "Time a connection may stay idle; must be longer than the gateway's upstream idle timeout";
         "timeouts.stall" => timeouts_stall: Duration = "1s", duration(10 * MILLISECOND, HOUR),
-            "A handler that holds its lane for longer is logged and counted as a stall";
+            "Time after which a handler that blocks its lane is logged and counted as a stall";
         "drain.settle" => drain_settle: Duration = "5s", duration(Duration::ZERO, HOUR),
-            "Time after SIGTERM in which readiness fails and connections are still accepted";
+            "Time after SIGTERM during which readiness fails but connections are still accepted";
         "drain.deadline" => drain_deadline: Duration = "30s", duration(Duration::ZERO, HOUR),
             "Maximum time from SIGTERM to exit";
         "drain.report" => drain_report: Duration = "5s", duration(100 * MILLISECOND, HOUR),
-            "Interval at which a drain logs what its lanes wait for";
+            "Interval at which a drain logs what its lanes are waiting for";
         "tls.certificate" => tls_certificate: Option<PathBuf> = "", file,
             "PEM file of the certificate chain for TLS; empty serves plain HTTP";
         "tls.key" => tls_key: Option<PathBuf> = "", file,
@@ -140,21 +146,22 @@ settings! {
         "load_reports" => load_reports: LoadReports = "off", choice(LoadReports::WORDS),
             "Load reports (ORCA) to the gateway in responses: off, text or json";
         "request_ids" => request_ids: bool = "on", switch,
-            "Whether each response has the x-request-id of its request, or a new one: on or off";
+            "Whether each response carries an x-request-id, copied from the request or generated: \
+             on or off";
         "plain_requests" => plain_requests: bool = "on", switch,
             "Whether plain HTTP/1.1 requests take the plain path: on or off";
         "slow_lanes.mode" => slow_lanes_mode: SlowMode = "auto", choice(SlowMode::WORDS),
-            "Whether each lane has a slow lane, which serves expensive requests at a lower priority: on, off, \
-             or auto, which means on where lanes are pinned";
+            "Whether each lane has a slow lane, which serves expensive requests at a lower \
+             priority: on, off, or auto (on if lanes are pinned)";
         "slow_lanes.bound" => slow_lanes_bound: Duration = "500us",
             duration(Duration::from_micros(20), Duration::from_secs(1)),
-            "Time for which a handler may hold its lane before its route counts as expensive";
+            "Handler time on a lane above which a route counts as expensive";
         "slow_lanes.share" => slow_lanes_share: f64 = "0.15", share,
             "Minimum share of a CPU for a slow lane while its lane is busy";
         "slow_lanes.expensive" => slow_lanes_expensive: Vec<String> = "", list(value::text),
-            "Templates of routes, separated by commas, that slow lanes serve from the first request";
+            "Route templates, separated by commas, that slow lanes serve from the first request";
         "slow_lanes.cheap" => slow_lanes_cheap: Vec<String> = "", list(value::text),
-            "Templates of routes, separated by commas, that slow lanes never serve";
+            "Route templates, separated by commas, that slow lanes never serve";
     }
 }
 

@@ -1,4 +1,4 @@
-//! The state of a cluster: counters for Prometheus, and whether Envoy has its file.
+//! Cluster state: Prometheus counters, and whether Envoy has its file.
 
 use std::fmt::Write;
 use std::sync::Mutex;
@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::assignment::Counts;
 
-/// Figures that the agent's tasks share behind one lock, which is held only briefly.
+/// Figures shared by the agent's tasks; the lock is held only briefly.
 #[derive(Debug, Default)]
 pub(crate) struct Status(Mutex<Figures>);
 
@@ -23,27 +23,22 @@ struct Figures {
     lists: u64,
     last_write: f64,
     last_sync: f64,
-    /// The failure of the last request to the API server.
     watch_error: Option<String>,
-    /// The failure of the last write.
     write_error: Option<String>,
 }
 
 impl Status {
-    /// The reason why Envoy has no file yet; `None` if it has a file from this agent or an earlier
-    /// one.
+    /// Why Envoy has no file yet. `None` if this or an earlier agent wrote one.
     pub(crate) fn missing(&self) -> Option<String> {
         let Figures { file, watch_error, write_error, .. } = self.read();
         let error = write_error.or(watch_error);
         (!file).then(|| error.unwrap_or_else(|| "no complete list yet".to_owned()))
     }
 
-    /// Records that an earlier agent has written a file.
     pub(crate) fn adopted(&self) {
         self.change(|it| it.file = true);
     }
 
-    /// Records the content of the file.
     pub(crate) fn current(&self, counts: Counts, slices: usize, written: bool) {
         self.change(|it| {
             (it.counts, it.slices, it.file, it.write_error) = (counts, slices, true, None);
@@ -54,7 +49,6 @@ impl Status {
         });
     }
 
-    /// Records that the file could not be written.
     pub(crate) fn write_failed(&self, error: &std::io::Error) {
         self.change(|it| {
             it.write_errors += 1;
@@ -62,22 +56,18 @@ impl Status {
         });
     }
 
-    /// Records a response from the API server: the endpoints are up to date.
     pub(crate) fn synced(&self) {
         self.change(|it| (it.connected, it.last_sync, it.watch_error) = (true, now(), None));
     }
 
-    /// Records that all slices were read.
     pub(crate) fn listed(&self) {
         self.change(|it| it.lists += 1);
     }
 
-    /// Records that the limit left slices out.
     pub(crate) fn over_limit(&self, slices: u64) {
         self.change(|it| it.over_limit += slices);
     }
 
-    /// Records that the API server is unreachable, or rejects the request.
     pub(crate) fn watch_failed(&self, error: &str) {
         self.change(|it| {
             it.connected = false;
@@ -95,11 +85,10 @@ impl Status {
     }
 }
 
-/// The metrics of clusters, by name, as Prometheus text.
 pub(crate) fn metrics<'a>(clusters: impl Iterator<Item = (&'a str, &'a Status)>) -> String {
     let all: Vec<_> = clusters.map(|(cluster, status)| (cluster, status.read())).collect();
     let mut text = Metrics(String::new(), &all);
-    text.head("endpoints", "gauge", "Endpoints of the Service by their state in the file");
+    text.head("endpoints", "gauge", "Endpoints of the Service by state in the file");
     for (cluster, it) in &all {
         for (state, count) in [
             ("healthy", it.counts.healthy),
@@ -112,30 +101,29 @@ pub(crate) fn metrics<'a>(clusters: impl Iterator<Item = (&'a str, &'a Status)>)
         }
     }
     text.each("slices", "gauge", "EndpointSlices of the Service", |it| it.slices as f64);
-    let words = "Slices that were not taken because of the limit; their previous endpoints stay";
+    let words = "Slices ignored because of the limit; their previous endpoints stay";
     text.each("slices_over_limit_total", "counter", words, |it| it.over_limit as f64);
     text.each("writes_total", "counter", "Files written", |it| it.writes as f64);
     let words = "Files that could not be written";
     text.each("write_errors_total", "counter", words, |it| it.write_errors as f64);
-    let words = "Complete lists of the slices in the namespace of the Service";
+    let words = "Complete lists of the slices in the Service's namespace";
     text.each("lists_total", "counter", words, |it| it.lists as f64);
-    let words = "Lists and watches that failed in the namespace of the Service";
+    let words = "Failed lists and watches in the Service's namespace";
     text.each("watch_errors_total", "counter", words, |it| it.watch_errors as f64);
-    let words = "Whether the API server answers for the namespace of the Service";
+    let words = "Whether the API server responds for the Service's namespace";
     text.each("connected", "gauge", words, |it| f64::from(u8::from(it.connected)));
-    let words = "Time of the last write of the file; 0 before the first";
+    let words = "Time of the last file write, or 0 before the first write";
     text.each("last_write_timestamp_seconds", "gauge", words, |it| it.last_write);
-    let words = "Time of the last response of the API server for the namespace of the Service; 0 before the first";
+    let words = "Time of the last API server response for the Service's namespace, or 0 before \
+        the first response";
     text.each("last_sync_timestamp_seconds", "gauge", words, |it| it.last_sync);
     text.0
 }
 
-/// Seconds since 1970.
 fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
 
-/// Text in the Prometheus format, and the clusters that it describes.
 #[derive(Debug)]
 struct Metrics<'a>(String, &'a [(&'a str, Figures)]);
 
@@ -145,8 +133,8 @@ impl Metrics<'_> {
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    /// Writes a line. The label has Envoy's name, so that a query can join the series of both. A
-    /// label `cluster` would hide the external label that names the Kubernetes cluster.
+    /// The label has Envoy's name, so that queries can join both sets of series. A label `cluster`
+    /// would hide the external label of the Kubernetes cluster.
     fn line(&mut self, name: &str, cluster: &str, labels: &str, value: f64) {
         let labels = format!("{{envoy_cluster_name=\"{cluster}\"{labels}}}");
         let _ = writeln!(self.0, "corelane_gateway_agent_{name}{labels} {value}");

@@ -77,11 +77,11 @@ impl Family<'_, '_> {
         if let (Some(prepared), Some(pass)) = (facts.prepared(), &facts.pass) {
             self.gauge("corelane_node_prepared", "Whether the node matches its profile")?
                 .encode_gauge(&u64::from(prepared))?;
-            let help = "Settings whose original value is in the journal, for restore";
+            let help = "Settings whose original value is in the journal for a later restore";
             self.gauge("corelane_node_journal_settings", help)?
                 .encode_gauge(&(pass.journalled as u64))?;
         }
-        let help = "Time of the end of the last pass over all settings; 0 before the first";
+        let help = "End time of the last pass over all settings, or 0 before the first pass";
         self.gauge("corelane_node_last_pass_timestamp_seconds", help)?
             .encode_gauge(&facts.last_pass)?;
         let help = "Passes that failed or did not restore all settings";
@@ -113,7 +113,7 @@ impl Family<'_, '_> {
             "Settings that matched the profile and were changed by another process",
             &|it| it.drift,
         )?;
-        counter("repairs", "Settings that had drifted and were written again", &|it| it.repairs)?;
+        counter("repairs", "Settings rewritten after a drift", &|it| it.repairs)?;
         counter("failures", "Settings that could not be written", &|it| it.failures)
     }
 
@@ -122,7 +122,7 @@ impl Family<'_, '_> {
         for row in &report.knobs {
             *states.entry((row.name, row.class, row.state)).or_default() += 1;
         }
-        let help = "Files of a node setting, by setting, class and state";
+        let help = "Files of node settings by setting, class and state";
         let mut settings = self.gauge("corelane_node_knob_settings", help)?;
         for ((knob, class, state), count) in states {
             let labels = [("knob", knob), ("class", class.text()), ("state", state.text())];
@@ -145,13 +145,13 @@ impl Family<'_, '_> {
     }
 
     fn proof(&mut self, proof: &NodeProof) -> fmt::Result {
-        self.gauge("corelane_node_pods", "Pods of the node whose pinning is examined")?
+        self.gauge("corelane_node_pods", "Pods on the node whose pinning the agent checks")?
             .encode_gauge(&(proof.pods.len() as u64))?;
         let proven = proof.pods.iter().filter(|pod| pod.proven).count();
         let help = "Pods with exclusive CPUs, without a quota and without a failed check";
         self.gauge("corelane_node_pods_proven", help)?.encode_gauge(&(proven as u64))?;
         self.cpu_time(proof)?;
-        let help = "1 for the outcome of a check of a container";
+        let help = "1 for the current outcome of a container check";
         let mut checks = self.gauge("corelane_node_pod_check", help)?;
         for pod in &proof.pods {
             for container in &pod.containers {
@@ -171,7 +171,7 @@ impl Family<'_, '_> {
     }
 
     fn cpu_time(&mut self, proof: &NodeProof) -> fmt::Result {
-        let help = "CPU time of a container, as of the last pass";
+        let help = "CPU time of a container at the last pass";
         let mut seconds = self.counter("corelane_node_pod_cpu_seconds", help)?;
         for pod in &proof.pods {
             for container in &pod.containers {

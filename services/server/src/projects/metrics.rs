@@ -30,7 +30,7 @@ pub(crate) struct Metrics {
     pub(crate) connection_wait: Histogram,
     /// Connections to PostgreSQL.
     pub(crate) open: Gauge,
-    /// Connections that run an operation of a request.
+    /// Connections running an operation of a request.
     pub(crate) in_use: Gauge,
     /// Operations that wait for a connection or for the writer.
     pub(crate) queued: Gauge,
@@ -93,16 +93,16 @@ impl Collector for Metrics {
         )?;
         family(
             "connection_wait_seconds",
-            "Time until an operation had a connection, or failed to get one",
+            "Time until an operation got a connection or gave up",
             &self.connection_wait,
         )?;
         family("connections", "Open connections to PostgreSQL", &self.open)?;
-        family("connections_in_use", "Connections that run an operation", &self.in_use)?;
-        family("queue_length", "Operations that wait for the database", &self.queued)?;
-        family("commits", "Transactions of the SQLite writer", &self.commits)?;
+        family("connections_in_use", "Connections running an operation", &self.in_use)?;
+        family("queue_length", "Operations waiting for the database", &self.queued)?;
+        family("commits", "SQLite writer transactions", &self.commits)?;
         family(
             "commit_duration_seconds",
-            "Time of a transaction of the SQLite writer, including its wait for the lock",
+            "Duration of an SQLite writer transaction, including its wait for the lock",
             &self.commit_durations,
         )?;
         family("saves_per_commit", "Changes per transaction", &self.saves)

@@ -27,15 +27,17 @@ settings! {
     /// The settings of the collectors for spans and metrics.
     pub(crate) struct Otlp {
         "otlp.endpoint" => otlp_endpoint: Option<Endpoint> = "", endpoint("v1/traces"),
-            "URL of the OTLP/HTTP collector of spans, such as http://127.0.0.1:4318; empty sends none";
+            "URL of the OTLP/HTTP collector for spans, such as http://127.0.0.1:4318; if empty, \
+             no spans are sent";
         "otlp.metrics_endpoint" => otlp_metrics_endpoint: Option<Endpoint> = "", endpoint("v1/metrics"),
-            "URL of the OTLP/HTTP collector of metrics, such as http://127.0.0.1:4318; empty sends none";
+            "URL of the OTLP/HTTP collector for metrics, such as http://127.0.0.1:4318; if empty, \
+             no metrics are sent";
         "otlp.metrics_interval" => otlp_metrics_interval: Duration = "60s", duration(Duration::from_secs(1), HOUR),
             "Interval at which metrics are sent";
         "otlp.ratio" => otlp_ratio: f64 = "0.01", ratio,
-            "Share of requests without a trace that start one, from 0 to 1";
+            "Share of untraced requests that start a trace, from 0 to 1";
         "otlp.timeout" => otlp_timeout: Duration = "10s", duration(100 * MILLISECOND, HOUR),
-            "Time limit of one request to a collector";
+            "Time limit for a request to a collector";
     }
 }
 

@@ -1,12 +1,11 @@
-//! The Prometheus text format that preceded OpenMetrics, version 0.0.4, for scrapers that support
-//! no other.
+//! Prometheus text format 0.0.4, for scrapers without OpenMetrics.
 
 use std::fmt::Write;
 
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Converts OpenMetrics text to the older format: a counter has the name of its series, which end
-/// in `_total`, and there are no exemplars.
+/// In the older format, counters are named like their series, ending in `_total`, and exemplars do
+/// not exist.
 pub(crate) fn from_openmetrics(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut help = "";
@@ -32,7 +31,6 @@ pub(crate) fn from_openmetrics(text: &str) -> String {
     out
 }
 
-/// Writes HELP and TYPE of a family.
 fn family(out: &mut String, declared: &str, help: &str) {
     let (name, kind) = declared.split_once(' ').unwrap_or((declared, "unknown"));
     let (suffix, kind) = match kind {
@@ -48,7 +46,7 @@ fn family(out: &mut String, declared: &str, help: &str) {
     let _ = writeln!(out, "# TYPE {name}{suffix} {kind}");
 }
 
-/// A series without the exemplar after its value. A label value may contain a `#`.
+/// Removes the exemplar after a value. Label values may contain `#`.
 fn without_exemplar(line: &str) -> &str {
     let (mut quoted, mut escaped) = (false, false);
     for (at, byte) in line.bytes().enumerate() {

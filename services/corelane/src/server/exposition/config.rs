@@ -1,4 +1,4 @@
-//! Settings of the server as series, with which rules can compare.
+//! Server settings as series that rules can compare with.
 
 use std::fmt;
 
@@ -12,9 +12,8 @@ const INFO: Family = Family::gauge("corelane_config_info", "Settings with text v
 
 type OfSettings = (Family, fn(&Settings) -> Value);
 
-/// Numeric settings.
 const NUMBERS: &[OfSettings] = &[
-    gauge("corelane_config_backlog", "Length of the accept queue of each listener", |settings| {
+    gauge("corelane_config_backlog", "Length of each listener's accept queue", |settings| {
         u64::from(settings.backlog).into()
     }),
     gauge("corelane_config_connections", "Maximum open connections across all lanes", |settings| {
@@ -22,7 +21,7 @@ const NUMBERS: &[OfSettings] = &[
     }),
     gauge(
         "corelane_config_connections_per_address",
-        "Maximum open connections of one address of a client; +Inf if unlimited",
+        "Maximum open connections per client address; +Inf if unlimited",
         |settings| unless_unlimited(settings.limits().connections_per_address.map(|n| n as u64)),
     ),
     gauge(
@@ -30,22 +29,20 @@ const NUMBERS: &[OfSettings] = &[
         "Maximum requests per connection; +Inf if unlimited",
         |settings| unless_unlimited(settings.limits().connection_requests),
     ),
-    gauge(
-        "corelane_config_slots",
-        "Maximum requests that run on a lane at the same time",
-        |settings| settings.limits().slots.into(),
-    ),
-    gauge("corelane_config_queue", "Maximum requests that wait for a slot of a lane", |settings| {
+    gauge("corelane_config_slots", "Maximum concurrent requests per lane", |settings| {
+        settings.limits().slots.into()
+    }),
+    gauge("corelane_config_queue", "Maximum requests per lane that wait for a slot", |settings| {
         settings.limits().queue.into()
     }),
     gauge(
         "corelane_config_blocking_threads",
-        "Maximum threads of a lane for blocking calls",
+        "Maximum threads per lane for blocking calls",
         |settings| settings.limits().blocking_threads.into(),
     ),
     gauge(
         "corelane_config_blocking_queue",
-        "Maximum blocking calls of a lane that wait for a thread",
+        "Maximum blocking calls per lane that wait for a thread",
         |settings| settings.limits().blocking_queue.into(),
     ),
     gauge("corelane_config_headers", "Maximum header fields of a request", |settings| {
@@ -66,22 +63,23 @@ const NUMBERS: &[OfSettings] = &[
     }),
     gauge(
         "corelane_config_unsent_bytes",
-        "Bytes of responses that wait for their clients, above which requests are rejected",
+        "Unsent response bytes above which requests are rejected",
         |settings| settings.limits().unsent_bytes.into(),
     ),
     gauge(
         "corelane_config_unsent_connection_bytes",
-        "Such bytes of an HTTP/2 connection, above which the bodies of its responses wait",
+        "Unsent response bytes of an HTTP/2 connection above which its responses pause",
         |settings| settings.limits().unsent_connection_bytes.into(),
     ),
     gauge(
         "corelane_config_send_rate_bytes",
-        "Minimum bytes per second at which a client reads a response; 0 if there is none",
+        "Minimum bytes per second at which a client must read a response; 0 if there is no \
+         minimum",
         |settings| settings.limits().send_rate.unwrap_or_default().into(),
     ),
     gauge(
         "corelane_config_receive_rate_bytes",
-        "Minimum bytes per second at which a client sends a body; 0 if there is none",
+        "Minimum bytes per second at which a client must send a body; 0 if there is no minimum",
         |settings| settings.limits().receive_rate.unwrap_or_default().into(),
     ),
     gauge(
@@ -96,8 +94,7 @@ const NUMBERS: &[OfSettings] = &[
     ),
     gauge(
         "corelane_config_slow_lane_bound_seconds",
-        "Time for which a handler may hold its lane before its route counts as expensive; \
-             +Inf without slow lanes",
+        "Handler time on a lane above which a route counts as expensive; +Inf without slow lanes",
         |settings| {
             let bound = settings.slow_lanes().map(|slow_lanes| slow_lanes.bound);
             bound.map_or(Value::Real(f64::INFINITY), Value::from)
@@ -105,7 +102,7 @@ const NUMBERS: &[OfSettings] = &[
     ),
     gauge(
         "corelane_config_drain_settle_seconds",
-        "How long a drain keeps accepting connections after readiness fails",
+        "Time during which a drain still accepts connections after readiness fails",
         |settings| settings.lane.drain.settle.into(),
     ),
     gauge(

@@ -1,5 +1,5 @@
-//! The histogram of request durations. It is written as text, because `prometheus_client` accepts
-//! exemplars only from its own histograms.
+//! Request duration histograms, written as text because `prometheus_client` supports exemplars only
+//! for its own histograms.
 
 use std::fmt::{self, Write};
 
@@ -8,10 +8,9 @@ use crate::server::shared::Shared;
 
 const DURATION: Family = Family::histogram(
     "corelane_request_duration_seconds",
-    "Time from a request's header to the head of its response, without the phase write",
+    "Time from a request's header to the head of its response, excluding the write phase",
 );
 
-/// Appends the metric family.
 pub(super) fn append(out: &mut String, shared: &Shared) -> fmt::Result {
     let (name, help) = DURATION.text();
     writeln!(out, "# HELP {name} {help}\n# TYPE {name} histogram")?;

@@ -1,4 +1,4 @@
-//! The metric families of lanes, slow lanes and the server: their names, meanings and sources.
+//! Metric families of lanes, slow lanes and the server: names, meanings and sources.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -11,12 +11,11 @@ use crate::slow::counters::SlowCounters;
 
 pub(super) type OfLane = (Family, fn(&LaneShared, Instant) -> Value);
 
-/// Families with one value for each lane.
 pub(super) const OF_LANES: &[OfLane] = &[
     counter(
         "corelane_lane_busy_seconds",
-        "Wall-clock time for which the lane's event loop was not waiting, and CPU time of its \
-             slow lane",
+        "Wall-clock time during which the lane's event loop was not waiting, plus the CPU time of \
+         its slow lane",
         |lane, _| lane.busy().into(),
     ),
     counter(
@@ -37,8 +36,8 @@ pub(super) const OF_LANES: &[OfLane] = &[
     ),
     gauge(
         "corelane_lane_stalled",
-        "1 while a handler holds the lane for longer than the timeout stall, or its event \
-             loop does not turn",
+        "1 while a handler has blocked the lane for longer than timeouts.stall, or its event loop \
+         is blocked",
         |lane, _| lane.stalls.is_stalled().into(),
     ),
     counter(
@@ -51,12 +50,12 @@ pub(super) const OF_LANES: &[OfLane] = &[
     }),
     counter(
         "corelane_slow_run_queue_seconds",
-        "Time for which the slow lane's thread could run and another thread ran instead",
+        "Time during which the slow lane's thread was runnable but another thread ran",
         |lane, _| lane.cpu.slow_wait().into(),
     ),
     counter(
         "corelane_slow_yielded_seconds",
-        "Time for which the lane waited so that its slow lane got its share of the CPU",
+        "Time during which the lane waited to give its slow lane a share of the CPU",
         |lane, _| lane.yielded().into(),
     ),
     counter("corelane_panics", "Handlers and response bodies that panicked", |lane, _| {
@@ -70,47 +69,49 @@ pub(super) const OF_LANES: &[OfLane] = &[
     }),
     gauge(
         "corelane_requests_in_flight",
-        "Requests from their header to the end of their response's body",
+        "Requests in progress, from the request's header to the end of the response's body",
         |lane, _| lane.metrics.in_flight.get().into(),
     ),
     gauge(
         "corelane_replies_unsent_bytes",
-        "Bytes of responses that the service handed over and the clients have not accepted",
+        "Response bytes that the service has written and clients have not accepted yet",
         |lane, _| lane.metrics.unsent.get().into(),
     ),
-    gauge("corelane_requests_queued", "Requests that wait for a slot or their turn", |lane, _| {
-        lane.metrics.queued.get().into()
-    }),
+    gauge(
+        "corelane_requests_queued",
+        "Requests waiting for a slot or for their turn",
+        |lane, _| lane.metrics.queued.get().into(),
+    ),
     gauge("corelane_connections_parked", "Open connections that are parked", |lane, _| {
         lane.metrics.parked().into()
     }),
     gauge(
         "corelane_connections_upgraded",
-        "Open connections and HTTP/2 streams that another protocol, such as WebSocket, uses",
+        "Open connections and HTTP/2 streams that were upgraded to another protocol, such as \
+         WebSocket",
         |lane, _| lane.metrics.upgraded.get().into(),
     ),
     counter(
         "corelane_connection_parkings",
-        "Times that a connection was parked after it was idle for park_after",
+        "Times that a connection was parked after being idle for park_after",
         |lane, _| lane.metrics.parkings.get().into(),
     ),
     counter(
         "corelane_connections_lent",
-        "Connections with a request that another lane served while a handler held this one",
+        "Connections whose request another lane served because a handler was blocking this lane",
         |lane, _| lane.metrics.lent.get().into(),
     ),
     counter(
         "corelane_connection_arrivals",
-        "Connections that arrived from another lane, or returned because it did not accept \
-             them",
+        "Connections that arrived from another lane, or came back because that lane rejected them",
         |lane, _| lane.metrics.arrived.get().into(),
     ),
 ];
 
 pub(super) type ByReason = (Family, fn(&LaneMetrics) -> Vec<(&'static str, u64)>);
 
-/// Families with one value for each lane and reason. One more value per reason counts connections
-/// that the acceptor rejected before they had a lane.
+/// One value per lane and reason, plus one per reason for connections that the acceptor rejected
+/// before they had a lane.
 pub(super) const REFUSED: &[ByReason] = &[
     counter(
         "corelane_connections_refused",
@@ -119,12 +120,11 @@ pub(super) const REFUSED: &[ByReason] = &[
     ),
     counter(
         "corelane_requests_refused",
-        "Requests that were answered instead of their handler, by reason",
+        "Requests that the server answered in place of the handler, by reason",
         |metrics| metrics.refused_requests().collect(),
     ),
 ];
 
-/// Families with one value for each lane and reason.
 pub(super) const MOVED: &[ByReason] = &[
     counter(
         "corelane_connection_wakes",
@@ -140,7 +140,7 @@ pub(super) const MOVED: &[ByReason] = &[
 
 pub(super) const IN_TRANSIT: Family = Family::gauge(
     "corelane_connections_in_transit",
-    "Connections that have left a lane and not arrived at another",
+    "Connections in transit from one lane to another",
 );
 
 pub(super) const PLANS: Family = Family::counter(
@@ -202,17 +202,17 @@ pub(super) const OF_LOAD_TABLE: &[OfRow] = &[
 
 pub(super) type OfSlowLane = (Family, fn(&SlowCounters) -> Value);
 
-/// Families with one value for each slow lane; 0 if there are none.
+/// One value per slow lane; 0 if there are none.
 pub(super) const OF_SLOW_LANES: &[OfSlowLane] = &[
     counter(
         "corelane_slow_requests",
         "Requests that the lane handed over to a slow lane",
         |slow| slow.handed_over.get().into(),
     ),
-    gauge("corelane_slow_requests_waiting", "Requests that wait for the slow lane", |slow| {
+    gauge("corelane_slow_requests_waiting", "Requests waiting for the slow lane", |slow| {
         slow.waiting.load(Relaxed).into()
     }),
-    gauge("corelane_slow_requests_running", "Requests that run on the slow lane", |slow| {
+    gauge("corelane_slow_requests_running", "Requests running on the slow lane", |slow| {
         slow.running.load(Relaxed).into()
     }),
     counter(
@@ -226,7 +226,7 @@ pub(super) const BUILD_INFO: Family =
     Family::gauge("corelane_build_info", "Version of the library; always 1");
 
 pub(super) const READY: Family =
-    Family::gauge("corelane_ready", "1 if every lane listens and no drain has started");
+    Family::gauge("corelane_ready", "1 once every lane is listening, until a drain starts");
 
 pub(super) const DEPENDENCY_UP: Family = Family::gauge(
     "corelane_dependency_up",
@@ -240,20 +240,20 @@ pub(super) const PHASE: Family = Family::gauge(
 
 pub(super) const DRAIN_STARTED: Family = Family::gauge(
     "corelane_drain_started_timestamp_seconds",
-    "Start of the drain since the Unix epoch; 0 before",
+    "Start time of the drain since the Unix epoch, or 0 before a drain",
 );
 
 pub(super) const SLOW_LANE_INFO: Family = Family::gauge(
     "corelane_slow_lane_info",
-    "How the priority of the slow lane's thread is lowered: idle, nice, or normal if it cannot be; \
-     always 1. Missing without slow lanes",
+    "Priority of the slow lane's thread: idle, nice, or normal if it cannot be lowered. Always 1; \
+     absent without slow lanes",
 );
 pub(super) const LANE_INFO: Family =
     Family::gauge("corelane_lane_info", "CPU of each lane, and whether it is pinned; always 1");
 
 pub(super) type OfInbox = (Family, fn(&Inbox, &LaneShared) -> Value);
 
-/// Families with one value for each lane, if there is an acceptor.
+/// One value per lane, if there is an acceptor.
 pub(super) const OF_INBOXES: &[OfInbox] = &[
     counter(
         "corelane_connections_placed",
@@ -265,17 +265,15 @@ pub(super) const OF_INBOXES: &[OfInbox] = &[
         "Connections that the lane stole from the inbox of a busy lane",
         |_, lane| lane.metrics.stolen.get().into(),
     ),
-    gauge(
-        "corelane_connections_queued",
-        "Connections that wait in the lane's inbox",
-        |inbox, _| inbox.length().into(),
-    ),
+    gauge("corelane_connections_queued", "Connections waiting in the lane's inbox", |inbox, _| {
+        inbox.length().into()
+    }),
 ];
 
 pub(super) const STALLS: Family = Family::counter(
     "corelane_stalls",
-    "Times that a handler of the route held its lane for longer than the timeout stall; route \
-     none if the event loop did not turn for another reason",
+    "Times that a handler of the route blocked its lane for longer than timeouts.stall; route \
+     none if something else blocked the event loop",
 );
 
 pub(super) const REQUESTS: Family =
@@ -283,7 +281,6 @@ pub(super) const REQUESTS: Family =
 
 pub(super) const PHASES: Family = Family::histogram(
     "corelane_request_phase_seconds",
-    "Time of a request by phase. Accept ends with the header of a connection's first request, \
-     queue with the start of the handler, handler with the head of the response, write with the last \
-     byte",
+    "Request time by phase: accept lasts until the first request's header, queue until the \
+     handler starts, handler until the response's head, and write until its last byte",
 );

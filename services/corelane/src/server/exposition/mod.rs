@@ -1,7 +1,7 @@
-//! Renders the lanes' counters as OpenMetrics text, on the admin thread.
+//! Renders the lanes' counters as OpenMetrics text on the admin thread.
 //!
-//! Rendering takes no locks and no lane time: counters are read while lanes write them. Its cost
-//! depends on the number of lanes and routes, not on the number of connections or requests.
+//! Rendering takes no locks and no lane time, because it reads counters while lanes write them. The
+//! cost depends on the number of lanes and routes, not of connections or requests.
 
 pub(crate) mod classic;
 mod config;
@@ -36,10 +36,8 @@ use crate::server::settings::Settings;
 use crate::server::shared::Shared;
 use crate::slow::counters::SlowCounters;
 
-/// The media type of [`Exposition::render`]: the OpenMetrics text format.
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The data of `/metrics`.
 #[derive(Debug)]
 pub(crate) struct Exposition {
     registry: Registry,
@@ -78,7 +76,6 @@ impl Exposition {
     }
 }
 
-/// A collector of the service.
 #[derive(Debug)]
 struct OfService(Arc<dyn Collector>);
 
@@ -91,7 +88,6 @@ impl Collector for OfService {
 #[derive(Debug)]
 struct LaneCollector {
     shared: Arc<Shared>,
-    /// Index of each lane, as a label.
     lanes: Vec<String>,
     /// Status codes with their own label, then the label for other codes.
     codes: Vec<String>,
@@ -113,7 +109,6 @@ impl LaneCollector {
         LaneCollector { shared, lanes, codes }
     }
 
-    /// Index (as a label) and shared part of each lane.
     fn each(&self) -> impl Iterator<Item = (&str, &Arc<LaneShared>)> {
         self.lanes.iter().map(String::as_str).zip(self.shared.lanes.iter())
     }

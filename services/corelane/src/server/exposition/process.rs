@@ -1,5 +1,4 @@
-//! Metrics of the process, read from procfs(5), and of its cgroup: CPUs, throttling and the memory
-//! limit.
+//! Metrics of the process from procfs(5), and of its cgroup: CPUs, throttling and the memory limit.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,21 +23,22 @@ const MEMORY_LIMIT: Family =
 
 type OfThrottling = (Family, fn(&Throttling) -> Value);
 
-/// Families that are omitted if the cgroup has no quota counters. Without a quota they stay 0.
+/// Omitted if the cgroup has no quota counters; 0 without a quota.
 const OF_THROTTLING: &[OfThrottling] = &[
     counter(
         "corelane_cpu_periods",
-        "Periods of the CFS quotas of the server's cgroup and its visible ancestors in which it ran",
+        "CFS quota periods in which the server's cgroup or a visible ancestor ran",
         |counted| counted.periods.into(),
     ),
     counter(
         "corelane_cpu_throttled_periods",
-        "Periods in which a CFS quota of the server's cgroup or of a visible ancestor was used up",
+        "CFS quota periods in which the server's cgroup or a visible ancestor used up its quota",
         |counted| counted.throttled_periods.into(),
     ),
     counter(
         "corelane_cpu_throttled_seconds",
-        "Time for which a CFS quota throttled threads of the server's cgroup or of a visible ancestor, across all CPUs",
+        "Time during which a CFS quota throttled threads of the server's cgroup or a visible \
+         ancestor, across all CPUs",
         |counted| counted.throttled.into(),
     ),
 ];
