@@ -1,8 +1,8 @@
-//! `corelane check`: requests a URL until the response is the expected one. `helm test` pods use it
-//! as their client.
+//! `corelane check`: requests a URL until the response is as expected. It is the client of `helm
+//! test` pods.
 //!
-//! If it is linked statically, it resolves names in an image that contains only `/etc/resolv.conf`
-//! and `/etc/hosts`: musl always can, and glibc includes files and DNS since 2.34.
+//! A static build resolves names in an image that contains only `/etc/resolv.conf` and
+//! `/etc/hosts`. musl always supports that, and glibc has built in files and DNS since 2.34.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -22,7 +22,7 @@ use crate::get::{GetError, get};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
-/// Request a URL until the reply is the expected one
+/// Request a URL until the response is as expected
 #[derive(Args, Debug)]
 #[command(
     after_help = "Example: corelane check http://127.0.0.1:8080/hello --body hello --deadline 10s\n\n\
@@ -39,7 +39,7 @@ pub(crate) struct Check {
     /// Header that the reply must have
     #[arg(long, env = "CORELANE_CHECK_HEADER", value_name = "NAME", value_parser = allowed(header))]
     header: Option<HeaderName>,
-    /// Number of different values of the header to see, each on a new connection
+    /// Number of distinct header values to see, each on a new connection
     #[arg(long, env = "CORELANE_CHECK_DISTINCT", value_name = "NUMBER", default_value = "1")]
     #[arg(requires = "header", value_parser = allowed(value::number(1, 1000)))]
     distinct: u64,
@@ -64,9 +64,7 @@ fn header(text: &str) -> Result<HeaderName, &'static str> {
     text.parse().map_err(|_| "the name of an HTTP header")
 }
 
-/// Runs the subcommand.
 pub(crate) fn run(check: &Check) -> ExitCode {
-    // A name lookup that hangs in its thread must not delay the exit.
     match process::block_on(check.until_expected(), true) {
         Ok(Ok(message)) => {
             process::print(&format!("{message}\n"));
@@ -83,7 +81,7 @@ fn failed(message: &dyn std::fmt::Display) -> ExitCode {
 }
 
 impl Check {
-    /// Sends requests until the response is as expected. At the deadline, returns what was missing.
+    /// Returns what was still missing if the deadline passes.
     async fn until_expected(&self) -> Result<String, String> {
         let deadline = Instant::now() + self.deadline;
         let mut progress = Progress::new(self);
@@ -102,7 +100,7 @@ impl Check {
     }
 }
 
-/// The responses received until now.
+/// Responses received until now.
 #[derive(Debug)]
 struct Progress<'c> {
     expected: &'c Check,
@@ -117,7 +115,6 @@ impl<'c> Progress<'c> {
         Self { expected, values: BTreeSet::new(), replies: 0, last: None }
     }
 
-    /// Records a response or its error. Returns whether everything expected was seen.
     fn note(&mut self, reply: Result<Response<Bytes>, GetError>) -> bool {
         let reply = match reply {
             Ok(reply) => reply,
@@ -138,7 +135,7 @@ impl<'c> Progress<'c> {
                 || self.values.len() as u64 >= self.expected.distinct)
     }
 
-    /// Returns what is missing in the response. Counts the value of its header.
+    /// What the response lacks. Also counts its header value.
     fn missing(&mut self, reply: &Response<Bytes>, body: &str) -> Option<String> {
         let Check { header, body: text, status, .. } = self.expected;
         if let Some(text) = text.as_ref().filter(|text| !body.contains(text.as_str())) {

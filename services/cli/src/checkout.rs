@@ -1,23 +1,18 @@
-//! Finds the checkout of Corelane that contains the platform for a project: the checkout that its
-//! dependency comes from.
+//! Finds the Corelane checkout that a project's dependency comes from; it contains the platform.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
 
-/// The crates of Corelane that a service may depend on.
 const CRATES: [&str; 2] = ["corelane-service", "corelane"];
 
-/// A file that identifies a folder as a checkout.
 const MARK: &str = "hack/local/__main__.py";
 
-/// A cargo project, as `cargo metadata` describes it.
 #[derive(Debug)]
 pub(crate) struct Project(Value);
 
 impl Project {
-    /// Reads the project of a manifest.
     pub(crate) fn read(manifest: &Path) -> Result<Project, String> {
         if !manifest.is_file() {
             return Err(format!(
@@ -36,12 +31,10 @@ impl Project {
         read.map(Project).map_err(|error| format!("cargo metadata: {error}"))
     }
 
-    /// The folder of the workspace.
     pub(crate) fn root(&self) -> PathBuf {
         self.0["workspace_root"].as_str().unwrap_or_default().into()
     }
 
-    /// The checkout that a dependency comes from.
     fn checkout(&self) -> Result<PathBuf, String> {
         let packages = self.0["packages"].as_array().map(Vec::as_slice).unwrap_or_default();
         let manifests = || {
@@ -61,26 +54,22 @@ impl Project {
     }
 }
 
-/// The name of the instance of the local platform.
 pub(crate) fn instance() -> String {
     let named = std::env::var("INSTANCE").ok().filter(|name| !name.is_empty());
     named.unwrap_or_else(|| "default".to_owned())
 }
 
-/// The checkout with which the instance in this folder was started, as recorded by `hack/local`.
 pub(crate) fn recorded(root: &Path) -> Option<PathBuf> {
     let file = root.join(".corelane").join(instance()).join("checkout");
     let text = std::fs::read_to_string(file).ok()?;
     require(Path::new(&text)).ok()
 }
 
-/// The checkout of the project.
 pub(crate) fn find(project: Option<&Project>) -> Result<PathBuf, String> {
     let missing = "without a project, --corelane or CORELANE_HOME must name a checkout of Corelane";
     project.map_or_else(|| Err(missing.to_owned()), Project::checkout)
 }
 
-/// The checkout around the working directory.
 pub(crate) fn around() -> Option<PathBuf> {
     above(&std::env::current_dir().ok()?)
 }
@@ -89,7 +78,6 @@ fn above(path: &Path) -> Option<PathBuf> {
     path.ancestors().find(|folder| folder.join(MARK).is_file()).map(Path::to_path_buf)
 }
 
-/// The absolute path of a checkout.
 pub(crate) fn require(path: &Path) -> Result<PathBuf, String> {
     let absolute = path.canonicalize().map_err(|error| format!("{}: {error}", path.display()))?;
     if !absolute.join(MARK).is_file() {

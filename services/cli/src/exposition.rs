@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-/// A series: its labels and its value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Series {
     labels: HashMap<String, String>,
@@ -14,18 +13,15 @@ impl Series {
         self.labels.get(name).map_or("", String::as_str)
     }
 
-    /// Whether both have the same labels.
     pub(crate) fn is(&self, other: &Series) -> bool {
         self.labels == other.labels
     }
 }
 
-/// All series of a text, by name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Exposition(HashMap<String, Vec<Series>>);
 
 impl Exposition {
-    /// Parses a text. Skips lines that are not series.
     pub(crate) fn read(text: &str) -> Exposition {
         let mut all = Exposition::default();
         for (name, series) in text.lines().filter_map(line) {
@@ -38,14 +34,12 @@ impl Exposition {
         self.0.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// The sum over all series with a name; `None` if there are none.
     pub(crate) fn sum(&self, name: &str) -> Option<f64> {
         let series = self.0.get(name)?;
         Some(series.iter().map(|series| series.value).sum())
     }
 }
 
-/// Parses `name{label="value",...} number`.
 fn line(line: &str) -> Option<(String, Series)> {
     let end = line.find(['{', ' ']).filter(|_| !line.starts_with('#'))?;
     let (name, mut rest) = line.split_at(end);
@@ -65,7 +59,6 @@ fn line(line: &str) -> Option<(String, Series)> {
     Some((name.to_owned(), Series { labels, value }))
 }
 
-/// Parses up to the closing quote. Returns the value and the rest.
 fn quoted(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut characters = text.char_indices();

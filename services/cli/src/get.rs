@@ -10,10 +10,8 @@ use hyper::Response;
 use hyper::header::CONNECTION;
 use tokio::time::timeout;
 
-/// Time limit of one request, name lookup included.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// The reason why there is no response.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GetError {
     #[error("cannot resolve the name: {0}")]
@@ -26,7 +24,6 @@ pub(crate) enum GetError {
     Timeout,
 }
 
-/// Requests a path from the first address of the host that accepts a connection.
 pub(crate) async fn get(url: &Url, path: &str) -> Result<Response<Bytes>, GetError> {
     timeout(LIMIT, get_any(url, path)).await.unwrap_or(Err(GetError::Timeout))
 }

@@ -1,3 +1,3 @@
-//! The computations of `corelane`: the [capacity model](model).
+//! The computations behind the `corelane` command: the [capacity model](model).
 
 pub mod model;

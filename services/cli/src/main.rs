@@ -1,10 +1,9 @@
 //! The command `corelane`.
 //!
-//! `corelane capacity` predicts how many requests a replica serves within a latency target, and how
-//! many replicas a load needs. `corelane check` requests a URL until the response is the expected
-//! one. `corelane new` writes a service, and `corelane up` runs it with the platform on this
-//! machine. `corelane dashboard` and `corelane top` show that instance, on a page and in the
-//! terminal. `corelane image` builds the image. `corelane doctor` checks a cluster.
+//! `corelane new` writes a service and `corelane up` runs it with the platform on this machine;
+//! `corelane dashboard` and `corelane top` show that instance. `corelane image` builds its image,
+//! `corelane check` requests a URL, and `corelane doctor` checks a cluster. `corelane capacity`
+//! predicts what a replica can carry.
 
 mod capacity;
 mod check;
@@ -24,13 +23,12 @@ use clap::builder::StyledStr;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use corelane_service::{flags, process};
 
-/// Environment variables with these prefixes are settings of the subcommands.
+/// Environment variables with these prefixes are settings of subcommands.
 const PREFIXES: [&str; 2] = ["CORELANE_CAPACITY_", "CORELANE_CHECK_"];
 
-/// The name of the program in messages.
 const NAME: &str = "corelane";
 
-/// Command line of Corelane
+/// The Corelane command line
 #[derive(Debug, Parser)]
 #[command(name = NAME, version, arg_required_else_help = true, help_template = overview())]
 struct Arguments {
@@ -64,7 +62,7 @@ enum Develop {
 enum Observe {
     Dashboard(dashboard::Dashboard),
     Top(top::Top),
-    /// Show every process, its state, CPUs and address
+    /// Show each process with its state, CPUs and address
     #[command(after_help = "Example: corelane status")]
     Status(platform::Running),
     Logs(platform::Logs),
@@ -82,13 +80,13 @@ enum Install {
     Completions(Completions),
 }
 
-/// Print the completions of a shell
+/// Print shell completions
 #[derive(Args, Debug)]
 #[command(
     after_help = "Example: corelane completions bash > ~/.local/share/bash-completion/completions/corelane"
 )]
 struct Completions {
-    /// The shell
+    /// Shell to complete for
     shell: clap_complete::Shell,
 }
 
@@ -101,7 +99,7 @@ impl Completions {
     }
 }
 
-/// The help of `corelane` itself, because clap has no headings for groups of subcommands.
+/// Builds the help of `corelane` itself: clap has no headings for groups of subcommands.
 fn overview() -> StyledStr {
     let groups = [
         ("Develop a service", Develop::augment_subcommands(clap::Command::new(NAME))),
@@ -169,7 +167,7 @@ mod tests {
     #[test]
     fn the_help_lists_each_command_once() {
         let help = Arguments::command().render_help().to_string();
-        // Without the command `help`, which clap adds when it renders.
+        // Skips `help`, which clap adds only when it renders.
         for each in Arguments::command().get_subcommands() {
             let name = Some(each.get_name());
             let rows = help.lines().filter(|line| line.split_whitespace().next() == name);

@@ -1,4 +1,5 @@
-//! `corelane up`, `down`, `status`, `logs` and `image`: the tools of the checkout, for the user's project.
+//! `corelane up`, `down`, `status`, `logs` and `image` run the checkout's tools on the user's
+//! project.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -12,51 +13,47 @@ use crate::checkout::{self, Project};
 
 const MANIFEST: &str = "Cargo.toml";
 
-/// The subject of a command.
 #[derive(Clone, Copy, PartialEq)]
 enum Subject {
-    /// A package of cargo.
     Package,
-    /// A program that is built already.
     Program,
-    /// What `up` has started.
     Instance,
 }
 
-/// The project, and the checkout of Corelane.
+/// The project and its Corelane checkout.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Project")]
 pub(crate) struct Place {
     /// Cargo.toml of the service
     #[arg(long, value_name = "FILE", default_value = MANIFEST)]
     manifest_path: PathBuf,
-    /// Checkout of Corelane. By default the one that the dependency corelane-service comes from
+    /// Corelane checkout [default: where the dependency corelane-service comes from]
     #[arg(long, env = "CORELANE_HOME", value_name = "PATH")]
     corelane: Option<PathBuf>,
 }
 
-/// Start replicas of the service, Envoy and Prometheus on this machine
+/// Start Envoy, Prometheus and replicas of the service on this machine
 ///
-/// Each replica has a CPU of its own while there are enough of them. Ports and settings are as in a cluster.
+/// Each replica gets its own CPU while there are enough. Ports and settings match a cluster.
 #[derive(Args, Debug)]
 #[command(after_help = "Example: REPLICAS=2 corelane up --watch\n\n\
                         Environment: REPLICAS, PROFILE (cargo profile; dev), INSTANCE, DATABASE (none, sqlite or \
                         postgres: DATABASE_URL of the replicas), DASHBOARD_PORT, GATEWAY_PORT, ENVOY_ADMIN_PORT, \
                         GATEWAY_STATS_PORT, PROMETHEUS_PORT, REPLICA_PORT, REPLICA_ADMIN_PORT, POSTGRES_PORT.")]
 pub(crate) struct Up {
-    /// Build again when a source changes, and roll out replica by replica
+    /// Rebuild when a source changes, and roll out replica by replica
     #[arg(long)]
     watch: bool,
     /// Binary of the project to run, if there are several
     #[arg(long, value_name = "NAME")]
     bin: Option<String>,
-    /// Program to run instead of a binary of the project
+    /// Program to run instead of the project's binary
     #[arg(long, value_name = "PROGRAM", conflicts_with = "bin")]
     binary: Option<PathBuf>,
-    /// What the program is built on
+    /// Runtime of the program
     #[arg(long, value_enum, default_value = "corelane")]
     runtime: Runtime,
-    /// Path on the port for requests that replies 200 while a replica works; for --runtime other
+    /// Path on the request port that returns 200 while a replica works; with --runtime other
     #[arg(long, value_name = "PATH", default_value = "/healthz")]
     health: String,
     #[command(flatten)]
@@ -67,18 +64,18 @@ pub(crate) struct Up {
 enum Runtime {
     /// The crate corelane-service
     Corelane,
-    /// Anything that serves on the port in PORT
+    /// Any program that serves HTTP on the port in PORT
     Other,
 }
 
-/// The other commands of the local platform.
+/// Commands for a running instance.
 #[derive(Args, Debug)]
 pub(crate) struct Running {
     #[command(flatten)]
     place: Place,
 }
 
-/// Show the last log lines, or follow one process
+/// Show the latest log lines, or follow one process
 #[derive(Args, Debug)]
 #[command(after_help = "Example: corelane logs gateway")]
 pub(crate) struct Logs {
@@ -88,28 +85,28 @@ pub(crate) struct Logs {
     place: Place,
 }
 
-/// Build an image of the service as an OCI archive, without Docker
+/// Build an OCI archive of the service without Docker
 ///
-/// The program is static, and the same bytes for the same sources and compiler.
+/// The program is linked statically, and the build is reproducible.
 #[derive(Args, Debug)]
 #[command(after_help = "Example: corelane image --arch amd64,arm64 --tag 1.2.0")]
 pub(crate) struct Image {
     /// Binary of the project, if there are several
     #[arg(long, value_name = "NAME")]
     bin: Option<String>,
-    /// Architectures: amd64, arm64. By default this machine's
+    /// Architectures: amd64, arm64 [default: this machine's]
     #[arg(long, value_name = "ARCH,...")]
     arch: Option<String>,
-    /// Tag of the image. By default the version of the package
+    /// Image tag [default: the package version]
     #[arg(long)]
     tag: Option<String>,
     /// Cargo profile of the program
     #[arg(long, value_name = "NAME", default_value = "release")]
     profile: String,
-    /// Folder of the archive. By default .corelane/images of the project
+    /// Folder of the archive [default: .corelane/images in the project]
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
-    /// File to add at an absolute path of the image
+    /// File to add at an absolute path in the image
     #[arg(long = "file", value_name = "FILE=PATH")]
     files: Vec<String>,
     #[command(flatten)]
@@ -117,7 +114,6 @@ pub(crate) struct Image {
 }
 
 impl Up {
-    /// Starts the platform.
     pub(crate) fn run(&self) -> ExitCode {
         let package = self.binary.is_none();
         let subject = if package { Subject::Package } else { Subject::Program };
@@ -130,7 +126,7 @@ impl Up {
             option(command, "--bin", &self.bin);
             let runtime = if self.runtime == Runtime::Other { "other" } else { "corelane" };
             command.args(["--runtime", runtime, "--health", &self.health]);
-            // The dashboard is a command of this program.
+            // The dashboard is a subcommand of this program.
             if let Ok(own) = std::env::current_exe() {
                 command.arg("--corelane").arg(own);
             }
@@ -142,7 +138,6 @@ impl Up {
 }
 
 impl Running {
-    /// Runs a command of the local platform.
     pub(crate) fn run(&self, name: &str) -> ExitCode {
         self.place.execute("local", Subject::Instance, |command, root| {
             command.arg(name).arg("--project").arg(root);
@@ -151,7 +146,6 @@ impl Running {
 }
 
 impl Logs {
-    /// Shows logs.
     pub(crate) fn run(&self) -> ExitCode {
         self.place.execute("local", Subject::Instance, |command, root| {
             command.arg("logs").args(&self.name).arg("--project").arg(root);
@@ -160,7 +154,6 @@ impl Logs {
 }
 
 impl Image {
-    /// Builds the image.
     pub(crate) fn run(&self) -> ExitCode {
         self.place.execute("images", Subject::Package, |command, root| {
             command.arg("project").arg(&self.place.manifest_path);
@@ -184,8 +177,8 @@ fn option(command: &mut Command, flag: &str, value: &Option<String>) {
 }
 
 impl Place {
-    /// Replaces this process with a tool of the checkout, which then receives signals and the
-    /// terminal. `extend` adds arguments and receives the folder of the project.
+    /// Replaces this process with a tool of the checkout, so that signals and the terminal reach
+    /// it. `extend` adds arguments and receives the project folder.
     fn execute(
         &self,
         tool: &str,
@@ -223,7 +216,7 @@ impl Place {
             None => checkout::find(project.as_ref())?,
         };
         let mut command = Command::new("python3");
-        // The checkout may belong to cargo, so nothing may be written to it.
+        // The checkout may belong to cargo, so the tool must not write to it.
         command.env("PYTHONDONTWRITEBYTECODE", "1").env_remove("CORELANE_HOME");
         command.arg(OsString::from(checkout.join("hack").join(tool)));
         extend(&mut command, &root);

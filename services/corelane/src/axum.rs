@@ -8,9 +8,9 @@ use tower::{Layer, Service};
 
 use crate::request::current::{connection, set_route};
 
-/// A layer that makes axum's extractor `ConnectInfo<SocketAddr>` return the address in
+/// A layer for axum's extractors: `ConnectInfo<SocketAddr>` returns
 /// [`ConnectionInfo::peer`](crate::ConnectionInfo::peer), and `ConnectInfo<ConnectionInfo>` all
-/// facts about the connection. For a client of a Unix socket only the second extractor works.
+/// facts about the connection. For a client of a Unix socket, only the second extractor works.
 ///
 /// ```
 /// use std::net::SocketAddr;
@@ -35,7 +35,7 @@ impl<S> Layer<S> for ConnectInfoLayer {
     }
 }
 
-/// The service that [`ConnectInfoLayer`] creates.
+/// The service created by [`ConnectInfoLayer`].
 #[derive(Clone, Copy, Debug)]
 pub struct AddConnectInfo<S> {
     inner: S,
@@ -65,12 +65,11 @@ where
     }
 }
 
-/// A layer that passes the template of each request's route to [`set_route`]. You then need not
-/// repeat the templates of a `Router` in [`Builder::routes`](crate::Builder::routes). Add the layer
-/// after the routes.
+/// A layer that passes each request's route template to [`set_route`], so that you need not repeat
+/// a `Router`'s templates in [`Builder::routes`](crate::Builder::routes). Add it after the routes.
 ///
-/// A request that no route matches counts as `other`. So does a request to a nested service that is
-/// not a `Router`, such as a folder of files: list the template of that service.
+/// Requests that match no route are recorded as `other`. So are requests to nested services other
+/// than a `Router`, such as a folder of files; list their template in the settings.
 ///
 /// ```
 /// use axum::Router;
@@ -92,7 +91,7 @@ impl<S> Layer<S> for LearnRoutes {
     }
 }
 
-/// A service whose requests are named by their routes. [`LearnRoutes`] creates it.
+/// A service whose requests are named after their routes, created by [`LearnRoutes`].
 #[derive(Clone, Copy, Debug)]
 pub struct RouteLearner<S> {
     inner: S,

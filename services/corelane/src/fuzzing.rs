@@ -1,4 +1,4 @@
-//! Access to the parsers of external text, for the fuzz targets in `services/fuzz`.
+//! Exposes the parsers of external text to the fuzz targets in `services/fuzz`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -19,12 +19,12 @@ pub fn cpu_list(text: &str) -> Option<Vec<usize>> {
     cgroup::cpu_list(text)
 }
 
-/// The number of CPUs that `cpu.max` of cgroup v2 allows.
+/// CPUs allowed by cgroup v2's `cpu.max`.
 pub fn cpu_max(text: &str) -> Option<f64> {
     cgroup::cpu_max(text)
 }
 
-/// The number of CPUs that the two quota files of cgroup v1 allow.
+/// CPUs allowed by cgroup v1's two quota files.
 pub fn cfs_quota(quota: &str, period: &str) -> Option<f64> {
     cgroup::cfs_quota(quota, period)
 }
@@ -40,8 +40,8 @@ pub fn throttling(text: &str) -> Option<(u64, u64, u128)> {
     Some((counted.periods, counted.throttled_periods, counted.throttled.as_nanos()))
 }
 
-/// The numbers of CPUs, from 1 to `most`, for which `text` could be the `cpu.weight` or the
-/// `cpu.shares` of a container that requests that many CPUs.
+/// Numbers of CPUs, from 1 to `most`, for which `text` could be the `cpu.weight` or `cpu.shares` of
+/// a container that requests them.
 pub fn requests(text: &str, most: usize) -> [Vec<usize>; 2] {
     [Weight::read_weight(text), Weight::read_shares(text)].map(|weight| {
         let fits = |&cpus: &usize| weight.is_some_and(|weight| weight.requests(cpus));
@@ -56,14 +56,14 @@ pub fn directories(members: &str, mountinfo: &str, controller: &str) -> Option<V
     cgroup::locate(&members, &mounts, controller).map(|location| location.directories)
 }
 
-/// The load reports of one lane as TEXT and JSON, from its counters: `[elapsed, busy, waits,
-/// finished, failed, in_flight, expected]`, times in nanoseconds.
+/// One lane's load reports as TEXT and JSON, from its counters `[elapsed, busy, waits, finished,
+/// failed, in_flight, expected]` with times in nanoseconds.
 pub fn load_reports(samples: impl Iterator<Item = [u64; 7]>) -> Vec<[String; 2]> {
     report::of_one_lane(samples)
 }
 
 /// Tracks an HTTP/1 connection whose bytes arrive in these non-empty pieces. If the input ends,
-/// returns the number of bytes that may pass, the bytes that follow them, and the reason.
+/// returns how many bytes may pass, the bytes that follow them, and the reason.
 pub fn follow<'a>(
     pieces: impl Iterator<Item = &'a [u8]>,
 ) -> Option<(usize, &'static [u8], String)> {

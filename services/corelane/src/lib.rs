@@ -1,12 +1,11 @@
 //! A thread-per-core HTTP server.
 //!
-//! A *lane* is one core's worth of server: a thread with its own event loop, its own connections,
-//! its own instance of the service and its own counters. It is pinned to a CPU if the process has
-//! its CPUs to itself. A cheap request stays on its lane, so its memory stays in that core's cache,
-//! and serving it takes no lock. A request that would hold the lane for long runs on a second
-//! thread, which each pinned lane has ([`Builder::slow_lanes`]). While a handler holds a lane,
-//! other lanes serve the requests on its connections. For that reason a connection claims its
-//! socket with one atomic operation.
+//! A *lane* is one core's worth of server: a thread with its own event loop, connections, service
+//! instance and counters. It is pinned to a CPU if the process has its CPUs to itself. A cheap
+//! request stays on its lane: its memory stays in that core's cache, and serving it takes no lock.
+//! A request that would block the lane for long runs on a second thread, which each pinned lane has
+//! ([`Builder::slow_lanes`]). While a handler blocks a lane, other lanes serve the requests on its
+//! connections. For that, each connection claims its socket with one atomic operation.
 //!
 //! ```
 //! use std::{cell::Cell, convert::Infallible, rc::Rc};
@@ -38,26 +37,26 @@
 //!
 //! # Upgrades and streams
 //!
-//! A handler that responds with status 101 to an HTTP/1.1 request takes over its connection,
-//! through [`hyper::upgrade::on`]. Over HTTP/2, a successful response to an extended CONNECT (RFC
-//! 8441) does the same for one stream. axum's `WebSocketUpgrade` works with both, on a route for
-//! `any` method. `examples/websocket.rs` contains a chat room, and `examples/sse.rs` an endless
-//! response.
+//! A handler takes over an HTTP/1.1 connection by responding with status 101, through
+//! [`hyper::upgrade::on`]. Over HTTP/2, a successful response to an extended CONNECT (RFC 8441)
+//! takes over one stream. axum's `WebSocketUpgrade` supports both, on a route for `any` method.
+//! `examples/websocket.rs` is a chat room, and `examples/sse.rs` streams an endless response.
 //!
-//! - An upgraded HTTP/1.1 stream can be used only on the thread of its lane, where `tokio::spawn`
-//!   runs tasks. On another thread every operation returns an error. The stream may be dropped
-//!   anywhere: the lane closes it at its next sweep, within half a second.
-//! - The upgraded request ends with the head of the response: for [`Timeouts::request`],
-//!   [`deadline`], metrics, observers and the load table. From then on, the time that the stream
-//!   takes counts only towards the busy share of the lane.
-//! - [`Timeouts::write`] still applies, except to an HTTP/2 stream whose client keeps only its own
-//!   window closed. No other timeout applies. When the client ends, so does the stream's input. The
-//!   connection counts towards [`Limits::connections`], and neither parks nor moves.
+//! - An upgraded HTTP/1.1 stream works only on its lane's thread, where `tokio::spawn` runs tasks;
+//!   elsewhere every operation returns an error. The stream may be dropped anywhere: the lane
+//!   closes it at its next sweep, within half a second.
+//! - The request itself ends with the head of the response, for [`Timeouts::request`],
+//!   [`deadline`], metrics, observers and the load table. After that, the stream's time counts only
+//!   towards the lane's busy share.
+//! - [`Timeouts::write`] still applies, except to an HTTP/2 stream whose client closes only that
+//!   stream's window. No other timeout applies. The stream's input ends when the client
+//!   disconnects. The connection counts towards [`Limits::connections`], and it neither parks nor
+//!   moves.
 //! - A drain waits for the stream until [`Drain::deadline`]. [`Lane::draining`] notifies the
-//!   handler, so that it can end the protocol properly before that.
+//!   handler, so that it can close the protocol cleanly before then.
 //!
-//! Upgrade is ignored, as RFC 9110 allows, if Connection does not name it, or if the request has a
-//! body. A response with status 101 is then replaced by a 500.
+//! Upgrade is ignored, as RFC 9110 allows, if Connection does not list it or if the request has a
+//! body. A response with status 101 then becomes a 500.
 //!
 //! # Items
 //!
@@ -91,7 +90,7 @@
 //! | [`Problem`] | error responses (RFC 9457) |
 //! | [`BRIEF`], [`HANDICAP`] | how lanes order requests that wait |
 
-// Without one of the protocols, the code that only it uses is unused.
+// Disabling a protocol leaves the code unused that only it needs.
 #![cfg_attr(not(all(feature = "http2", feature = "tls")), allow(dead_code))]
 
 #[cfg(feature = "axum")]

@@ -15,11 +15,11 @@ use crate::server::threads::Drained;
 /// Interval between two checks of a server that is starting.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
-/// A server on free ports of `127.0.0.1`, on its own threads. It is drained when it is dropped.
+/// A server on free ports of `127.0.0.1`, on its own threads. Dropping it drains it.
 ///
-/// It uses the settings of its [`Builder`], except for addresses, signals, which it leaves to the
-/// test runner, and [`Drain::settle`](crate::Drain::settle), which is 0. Several test servers can
-/// run side by side.
+/// It uses its [`Builder`]'s settings, except that addresses are free ports, signals are left to
+/// the test runner, and [`Drain::settle`](crate::Drain::settle) is 0. Several test servers can run
+/// side by side.
 ///
 /// ```
 /// use std::convert::Infallible;
@@ -50,7 +50,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(1);
 ///
 /// # Panics
 ///
-/// When dropped, if requests were cut or the server failed, unless the test panics already.
+/// When dropped, if requests were cut or the server failed, unless the test is already panicking.
 /// [`TestServer::drain`] returns that outcome instead.
 #[derive(Debug)]
 pub struct TestServer {
@@ -61,7 +61,7 @@ pub struct TestServer {
 }
 
 impl TestServer {
-    /// Starts a server as [`Server::serve`] does, and waits until its lanes accept connections.
+    /// Starts a server like [`Server::serve`] and waits until its lanes accept connections.
     ///
     /// # Errors
     ///
@@ -74,7 +74,7 @@ impl TestServer {
         TestServer::run(builder, |server| server.serve(factory))
     }
 
-    /// Starts a server as [`Server::try_serve`] does, and waits until its lanes accept connections.
+    /// Starts a server like [`Server::try_serve`] and waits until its lanes accept connections.
     ///
     /// # Errors
     ///

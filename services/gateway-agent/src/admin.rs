@@ -11,13 +11,12 @@ use hyper::header::HOST;
 use hyper::{Method, Request, StatusCode};
 use tokio::time::{Instant, sleep, timeout_at};
 
-/// Time limit of one request. The admin interface shares a thread with other work of Envoy.
+/// Envoy serves its admin interface from the main thread, which also does other work.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// Pause before an unanswered request is sent again.
+/// Pause before retrying an unanswered request.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The reason why a request to the admin interface failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AdminError {
     #[error("{0}")]
@@ -28,14 +27,12 @@ pub(crate) enum AdminError {
     Refused(SocketAddr, StatusCode, String),
 }
 
-/// The admin interface of one Envoy.
 #[derive(Debug)]
 pub(crate) struct Admin {
     pub(crate) address: SocketAddr,
 }
 
 impl Admin {
-    /// Retries a POST until there is a response or the time is up.
     pub(crate) async fn post(&self, path: &str, until: Instant) -> Result<(), AdminError> {
         loop {
             let error = match self.ask(Method::POST, path, until).await {
@@ -50,7 +47,6 @@ impl Admin {
         }
     }
 
-    /// The values of the named statistics, as far as Envoy has them.
     pub(crate) async fn statistics(
         &self,
         names: &[String],
@@ -60,7 +56,7 @@ impl Admin {
         Ok(found.filter_map(|(name, text)| Some((name, text.parse().ok()?))).collect())
     }
 
-    /// Like [`Admin::statistics`], but as text, for statistics that are not all numbers.
+    /// Like [`Admin::statistics`], but returns text for statistics that are not numbers.
     pub(crate) async fn texts(
         &self,
         names: &[String],
@@ -74,7 +70,6 @@ impl Admin {
         Ok(pairs.map(|(name, text)| (name.to_owned(), text.trim_matches('"').to_owned())).collect())
     }
 
-    /// The error for a response that did not arrive.
     pub(crate) fn silent(&self) -> AdminError {
         AdminError::Silent(self.address)
     }

@@ -1,4 +1,4 @@
-//! The agent of an Envoy: keeps its files up to date, and serves probes and scrapes.
+//! The agent in Envoy's pod: keeps the files up to date, and serves probes and scrapes.
 
 use std::future::pending;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ use crate::route_objects::RouteObjects;
 use crate::routes::{Applier, Source, Status};
 use crate::settings::Endpoints;
 
-/// The reason why the agent cannot start.
+/// Why the agent cannot start.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KeepError {
     #[error("{0}")]
@@ -30,7 +30,6 @@ pub(crate) enum KeepError {
     Signals(io::Error),
 }
 
-/// Keeps the files up to date until SIGTERM or SIGINT.
 pub(crate) async fn keep(settings: &Endpoints) -> Result<(), KeepError> {
     let mut termination = Termination::new().map_err(KeepError::Signals)?;
     let listener = TcpListener::bind(settings.listen).await;
@@ -68,7 +67,6 @@ pub(crate) async fn keep(settings: &Endpoints) -> Result<(), KeepError> {
     Ok(())
 }
 
-/// The response to a GET for this path.
 fn answer(path: &str, known: &Known, routes: Option<&Status>) -> Answer {
     match path {
         "/healthz" => text(StatusCode::OK, "ok\n".to_owned()),

@@ -1,8 +1,8 @@
-//! Sidecar of Envoy in a gateway pod.
+//! Envoy's sidecar in a gateway pod.
 //!
-//! `gateway-agent endpoints` runs in Envoy's pod and writes its endpoint files from the
-//! EndpointSlices of Services, without an xDS server. With `--routes`, it also writes Envoy's
-//! clusters and routes. With `--gateway`, it adds those of HTTPRoute and GRPCRoute objects.
+//! `gateway-agent endpoints` writes Envoy's endpoint files from the EndpointSlices of Services,
+//! without an xDS server. With `--routes`, it also writes clusters and routes. With `--gateway`, it
+//! adds HTTPRoute and GRPCRoute objects.
 //!
 //! `gateway-agent drain` is the pod's `preStop` hook. Envoy exits immediately on SIGTERM and cuts
 //! requests in flight, so clients must leave first.

@@ -1,4 +1,4 @@
-//! Flags and environment.
+//! Flags and environment variables.
 
 use std::collections::HashSet;
 use std::fmt::{self, Display, Formatter};
@@ -12,17 +12,16 @@ use corelane_service::flags::{self, allowed};
 use corelane_service::log::Format;
 use corelane_service::value;
 
-/// Prefix of the environment variables that are settings.
 const PREFIX: &str = "GATEWAY_AGENT_";
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
-/// Sidecar of Envoy in a gateway pod
+/// Envoy's sidecar in a gateway pod
 #[derive(Debug, Parser)]
 #[command(
     name = "gateway-agent",
     version,
-    // A missing command is an error that says so.
+    // A missing command must be reported as an error.
     arg_required_else_help = false,
     after_help = "Flags take precedence over the environment."
 )]
@@ -30,7 +29,7 @@ pub(crate) struct Settings {
     /// Format of log lines on standard error
     #[arg(long, global = true, env = "GATEWAY_AGENT_LOG_FORMAT", default_value = "text")]
     pub(crate) log_format: Format,
-    /// Additional log file; in a preStop hook, /proc/1/fd/2 is the log of the container
+    /// Additional log file; in a preStop hook, /proc/1/fd/2 is the container's log
     #[arg(long, global = true, env = "GATEWAY_AGENT_LOG_FILE", value_name = "FILE")]
     pub(crate) log_file: Option<PathBuf>,
     #[command(subcommand)]
@@ -43,21 +42,21 @@ pub(crate) enum Command {
     Endpoints(Box<Endpoints>),
 }
 
-/// Drain Envoy, and wait until no client needs it
+/// Drain Envoy and wait until no client needs it
 ///
-/// Exit codes: 0 when Envoy may end, also when requests were cut at the deadline; 1 when Envoy's admin
-/// interface did not answer; 64 for a bad flag or variable.
+/// Exit codes: 0 if Envoy may exit, even if the deadline cut requests; 1 if Envoy's admin interface
+/// did not respond; 64 for a bad flag or variable.
 #[derive(Args, Debug)]
 pub(crate) struct Drain {
     /// Address of Envoy's admin interface
     #[arg(long, env = "GATEWAY_AGENT_ADMIN", value_name = "ADDRESS")]
     #[arg(default_value = "127.0.0.1:9901", value_parser = allowed(value::address))]
     pub(crate) admin: SocketAddr,
-    /// Statistics prefix of a listener and of its HTTP connections; may be repeated
+    /// Statistics prefix of a listener and its HTTP connections; may be repeated
     #[arg(long = "listener", env = "GATEWAY_AGENT_LISTENER", value_name = "NAME")]
     #[arg(default_value = "ingress", value_delimiter = ',', value_parser = listener)]
     pub(crate) listeners: Vec<String>,
-    /// Minimum time, until Services and load balancers send no more connections
+    /// Minimum time for Services and load balancers to stop sending connections
     #[arg(long, env = "GATEWAY_AGENT_SETTLE", value_name = "DURATION", default_value = "15s")]
     #[arg(value_parser = allowed(value::duration(Duration::ZERO, HOUR)))]
     pub(crate) settle: Duration,
@@ -67,45 +66,46 @@ pub(crate) struct Drain {
     pub(crate) deadline: Duration,
 }
 
-/// Write Envoy's endpoints files from the EndpointSlices of Services
+/// Write Envoy's endpoint files from the EndpointSlices of Services
 ///
-/// Exit codes: 0 after SIGTERM or SIGINT; 1 when it cannot start; 64 for a bad flag or variable.
+/// Exit codes: 0 after SIGTERM or SIGINT; 1 if it cannot start; 64 for a bad flag or variable.
 #[derive(Args, Debug)]
 pub(crate) struct Endpoints {
-    /// Configuration of the API client; without it, that of the pod
+    /// Kubernetes API configuration [default: the pod's]
     #[arg(long, env = "GATEWAY_AGENT_KUBECONFIG", value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// A cluster of Envoy and its Service; may be repeated
+    /// Envoy cluster and its Service; may be repeated
     ///
-    /// NAMESPACE is by default that of the pod or of the kubeconfig. PORT is the port of requests and
-    /// HEALTH-PORT that of health checks: its name in the Service, its number on the pods, or `*` for the only one. HEALTH-PORT is by
-    /// default the port `admin` if the Service has one, otherwise PORT.
+    /// NAMESPACE defaults to the namespace of the pod or kubeconfig. PORT receives requests and
+    /// HEALTH-PORT health checks: a port name of the Service, a port number of the pods, or `*` for
+    /// the only port. HEALTH-PORT defaults to the port `admin` if the Service has one, otherwise to
+    /// PORT.
     #[arg(long = "service", env = "GATEWAY_AGENT_SERVICES", required_unless_present = "routes")]
     #[arg(value_name = "CLUSTER=[NAMESPACE/]NAME:PORT[:HEALTH-PORT]")]
     #[arg(value_delimiter = ',', value_parser = service)]
     pub(crate) services: Vec<Service>,
-    /// ConfigMap of Envoy's routes and clusters, which name the services instead of --service
+    /// ConfigMap with Envoy's routes and clusters, which name the services in place of --service
     ///
-    /// Its changes are applied to the running Envoy. NAMESPACE is by default that of the pod or of the
+    /// Changes are applied to the running Envoy. NAMESPACE defaults to the namespace of the pod or
     /// kubeconfig.
     #[arg(long, env = "GATEWAY_AGENT_ROUTES", value_name = "[NAMESPACE/]NAME")]
     #[arg(value_parser = object, conflicts_with = "services")]
     pub(crate) routes: Option<ObjectName>,
-    /// Service of the gateways, which share rate limits. Its endpoints are in gateways.json, but none that terminates
+    /// Service of the gateways, which share rate limits; its endpoints go to gateways.json, except terminating ones
     #[arg(long, env = "GATEWAY_AGENT_GATEWAYS", value_name = "[NAMESPACE/]NAME:PORT")]
     #[arg(value_parser = gateways)]
     pub(crate) gateways: Option<Service>,
-    /// Address of the admin interface of the Envoy that uses the routes
+    /// Admin address of the Envoy that uses the routes
     #[arg(long, env = "GATEWAY_AGENT_ENVOY_ADMIN", value_name = "ADDRESS")]
     #[arg(default_value = "127.0.0.1:9901", value_parser = allowed(value::address))]
     pub(crate) envoy_admin: SocketAddr,
     #[command(flatten)]
     pub(crate) objects: Objects,
-    /// Folder of the files that Envoy reads; that of a cluster is CLUSTER.json
+    /// Folder that Envoy reads; each cluster's file is CLUSTER.json
     #[arg(long, env = "GATEWAY_AGENT_FOLDER", value_name = "FOLDER")]
     #[arg(default_value = "/run/corelane")]
     pub(crate) folder: PathBuf,
-    /// Maximum number of endpoints of each service; the rest is left out to bound memory
+    /// Maximum endpoints per service, to bound memory; the rest are left out
     #[arg(long, env = "GATEWAY_AGENT_LIMIT", value_name = "NUMBER", default_value = "5000")]
     #[arg(value_parser = allowed(value::number(1, 50_000)))]
     pub(crate) limit: u64,
@@ -115,20 +115,21 @@ pub(crate) struct Endpoints {
     pub(crate) listen: SocketAddr,
 }
 
-/// Which objects of Gateway API add routes.
+/// Gateway API objects that add routes.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Objects {
-    /// Gateway object whose HTTPRoutes and GRPCRoutes are served in addition to the routes of the ConfigMap
+    /// Gateway whose HTTPRoutes and GRPCRoutes are served in addition to the ConfigMap's routes
     ///
-    /// The agent writes the status of these objects. NAMESPACE is by default that of the pod or of the kubeconfig.
+    /// The agent writes the status of these objects. NAMESPACE defaults to the namespace of the pod
+    /// or kubeconfig.
     #[arg(long, env = "GATEWAY_AGENT_GATEWAY", value_name = "[NAMESPACE/]NAME")]
     #[arg(value_parser = object, requires = "routes")]
     pub(crate) gateway: Option<ObjectName>,
-    /// Service of the gateway in the same namespace, whose addresses are those of the Gateway object
+    /// The gateway's Service in the same namespace; its addresses become the Gateway's addresses
     #[arg(long, env = "GATEWAY_AGENT_GATEWAY_SERVICE", value_name = "NAME")]
     #[arg(value_parser = allowed(name), requires = "gateway")]
     pub(crate) gateway_service: Option<String>,
-    /// Port of HTTP listeners; without it, there are none
+    /// Port of HTTP listeners; without it, HTTP is disabled
     #[arg(
         long,
         env = "GATEWAY_AGENT_GATEWAY_HTTP_PORT",
@@ -137,7 +138,7 @@ pub(crate) struct Objects {
     )]
     #[arg(value_parser = allowed(value::number(1, 65_535)))]
     pub(crate) gateway_http_port: Option<u64>,
-    /// Port of HTTPS listeners; without it, there are none
+    /// Port of HTTPS listeners; without it, HTTPS is disabled
     #[arg(
         long,
         env = "GATEWAY_AGENT_GATEWAY_HTTPS_PORT",
@@ -146,15 +147,15 @@ pub(crate) struct Objects {
     )]
     #[arg(value_parser = allowed(value::number(1, 65_535)))]
     pub(crate) gateway_https_port: Option<u64>,
-    /// Secret with the certificate that Envoy has from a mounted folder. The agent reads others, but not this one
+    /// Secret whose certificate Envoy reads from a mounted folder; the agent reads all Secrets
+    /// except this one
     #[arg(long, env = "GATEWAY_AGENT_GATEWAY_SECRET", value_name = "NAME", requires = "gateway")]
     pub(crate) gateway_secret: Option<String>,
 }
 
-/// An object by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ObjectName {
-    /// The namespace; `None` means that of the pod or of the kubeconfig.
+    /// `None` means the namespace of the pod or kubeconfig.
     pub(crate) namespace: Option<String>,
     pub(crate) name: String,
 }
@@ -162,20 +163,16 @@ pub(crate) struct ObjectName {
 /// The cluster of the gateways themselves. Clusters of routes have a hyphen in their names.
 pub(crate) const GATEWAYS: &str = "gateways";
 
-/// The default port of health checks, if the Service has it.
+/// Default port for health checks, if the Service has it.
 pub(crate) const HEALTH: &str = "admin";
 
-/// A Service, and the Envoy cluster that sends requests to its endpoints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Service {
     pub(crate) cluster: String,
-    /// The namespace; `None` means that of the pod or of the kubeconfig.
     pub(crate) namespace: Option<String>,
     pub(crate) name: String,
-    /// The port of requests.
     pub(crate) port: Port,
-    /// The port of health checks. `None`: the port `admin` if there is one, otherwise the port of
-    /// requests.
+    /// `None` means the port `admin` if there is one, otherwise the request port.
     pub(crate) health_port: Option<Port>,
 }
 
@@ -189,7 +186,6 @@ impl Display for Service {
     }
 }
 
-/// Reads the command line and the environment, or returns the exit code.
 pub(crate) fn read() -> Result<Settings, ExitCode> {
     let settings: Settings = flags::parse(&[PREFIX])?;
     if let Command::Drain(Drain { settle, deadline, .. }) = &settings.command
@@ -209,13 +205,12 @@ pub(crate) fn read() -> Result<Settings, ExitCode> {
     Ok(settings)
 }
 
-/// The first cluster that is specified twice.
 fn twice(services: &[Service]) -> Option<&str> {
     let mut seen = HashSet::new();
     services.iter().map(|it| it.cluster.as_str()).find(|cluster| !seen.insert(*cluster))
 }
 
-/// Parses a name that can be part of a statistic and needs no escape in a regular expression.
+/// The name becomes part of a statistic and must need no escape in a regular expression.
 fn listener(text: &str) -> Result<String, &'static str> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
     match !text.is_empty() && text.chars().all(plain) {
@@ -224,12 +219,11 @@ fn listener(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// A port of the Service, by name or number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Port {
     Name(String),
     Number(u16),
-    /// The only port, which needs no name.
+    /// The only port, which may be unnamed.
     Only,
 }
 
@@ -243,7 +237,6 @@ impl Display for Port {
     }
 }
 
-/// Parses `[NAMESPACE/]NAME`.
 fn object(text: &str) -> Result<ObjectName, String> {
     let part = |of: &'static str| move |allowed: &str| format!("{of}: {allowed}");
     let (namespace, rest) = namespaced(text);
@@ -260,7 +253,6 @@ fn namespaced(text: &str) -> (Option<&str>, &str) {
     }
 }
 
-/// Parses `CLUSTER=[NAMESPACE/]NAME:PORT[:HEALTH-PORT]`.
 pub(crate) fn service(text: &str) -> Result<Service, String> {
     let form = "expected CLUSTER=[NAMESPACE/]NAME:PORT[:HEALTH-PORT]";
     let (cluster, rest) = text.split_once('=').ok_or_else(|| format!("no CLUSTER; {form}"))?;
@@ -285,7 +277,7 @@ fn gateways(text: &str) -> Result<Service, String> {
     service(&format!("{GATEWAYS}={text}"))
 }
 
-/// Parses an RFC 1123 label, which can be part of a label selector, of a path and of a file name.
+/// Accepts an RFC 1123 label, which is safe in label selectors, paths and file names.
 fn name(text: &str) -> Result<String, &'static str> {
     match plain(text, 63, "-") {
         true => Ok(text.to_owned()),
@@ -293,7 +285,6 @@ fn name(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// Parses several labels, joined by underscores.
 fn cluster_name(text: &str) -> Result<String, &'static str> {
     match plain(text, 200, "-_") {
         true => Ok(text.to_owned()),
@@ -309,7 +300,6 @@ fn plain(text: &str, longest: usize, within: &str) -> bool {
     ends && text.len() <= longest && text.chars().all(|c| simple(c) || within.contains(c))
 }
 
-/// Parses the name of a port (Kubernetes API, EndpointPort v1), or its number.
 fn port(text: &str) -> Result<Port, &'static str> {
     match text.parse() {
         Ok(number @ 1..) => Ok(Port::Number(number)),

@@ -1,5 +1,3 @@
-//! The figures of an answer.
-
 use corelane_cli::model::{
     Autoscaling, Bound, CapacityError, Estimated, Kind, Model, Plan, Sharing, Simulated, Target,
 };
@@ -7,7 +5,6 @@ use serde::Serialize;
 
 use super::arguments::{Load, Question};
 
-/// The figures of an answer, and their model.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) model: Model,
@@ -17,20 +14,16 @@ pub(crate) struct Answer {
     pub(crate) growth: f64,
     pub(crate) plan: Option<Plan>,
     pub(crate) autoscaling: Option<Autoscaling>,
-    /// The figures for a number of replicas at the load.
     pub(crate) at: Option<At>,
 }
 
-/// The figures for a number of replicas at the load.
 #[derive(Debug)]
 pub(crate) struct At {
     pub(crate) replicas: u64,
-    /// Requests per second per replica.
     pub(crate) rate: f64,
     pub(crate) estimated: Estimated,
-    /// The simulation; `None` at or above the knee, where the wait grows with the simulated time.
+    /// `None` at or above the knee, where waits grow for as long as the simulation runs.
     pub(crate) simulated: Option<Simulated>,
-    /// The share of all requests that are answered within the target's time.
     pub(crate) in_time: Option<f64>,
     pub(crate) met: Option<bool>,
 }
@@ -48,7 +41,7 @@ impl Answer {
         });
         let simulation = &question.simulation();
         let plan = match &target {
-            // Without a load, one replica is sufficient.
+            // Without a load, one replica is enough.
             Some(target) => {
                 Some(model.plan(load.unwrap_or_default(), target, question.spare, simulation)?)
             }
@@ -65,8 +58,8 @@ impl Answer {
         Ok(Answer { model, load, target, spare, growth, plan, autoscaling, at })
     }
 
-    /// Whether the load is served: by the given replicas, or by any number. Without a target,
-    /// whether it is below the knee.
+    /// True if the given replicas, or any number of replicas, can serve the load. Without a target,
+    /// true below the knee.
     pub(crate) fn met(&self) -> bool {
         match (&self.at, &self.plan) {
             (Some(at), _) => at.met.unwrap_or(at.rate < self.model.knee().rate),
@@ -95,8 +88,8 @@ impl At {
         let estimated = model.estimate(rate);
         let stays = rate < model.knee().rate || estimated.shed > 0.0;
         let simulated = stays.then(|| model.simulate(&question.simulation(), rate));
-        // Above the knee a queue that is not full keeps growing, so the result depends on the
-        // simulated time.
+        // Above the knee, an unbounded queue keeps growing and the result depends on the simulated
+        // time.
         let simulated = simulated.filter(|seen| rate < model.knee().rate || seen.shed > 0.0);
         let met = target.map(|target| simulated.as_ref().is_some_and(|seen| target.is_met(seen)));
         let in_time =
@@ -104,14 +97,14 @@ impl At {
         At { replicas, rate, estimated, simulated, in_time, met }
     }
 
-    /// The time within which a share of the requests of a kind, or of all requests, is answered;
-    /// infinite from the knee on.
+    /// Latency in seconds that this share of requests of the kind (or of all requests) stays
+    /// within; infinite from the knee on.
     pub(crate) fn quantile(&self, kind: Option<usize>, share: f64) -> f64 {
         self.simulated.as_ref().map_or(f64::INFINITY, |seen| seen.quantile(kind, share))
     }
 }
 
-/// The answer as a JSON document. Times are in seconds, rates per second. Infinite values are null.
+/// The JSON answer. Times are in seconds and rates per second; infinite values are null.
 #[derive(Serialize)]
 struct Document<'a> {
     knee_rps: f64,
@@ -212,7 +205,6 @@ impl Latency {
 }
 
 impl Answer {
-    /// The answer as JSON.
     pub(crate) fn json(&self) -> String {
         let knee = self.model.knee();
         let kinds = self.model.mix().kinds();

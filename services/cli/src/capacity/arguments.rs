@@ -12,7 +12,7 @@ use corelane_service::value;
 use super::source::Source;
 use super::text;
 
-/// Predict how much a replica carries, and how many replicas a load needs
+/// Predict how much load a replica can carry and how many replicas a load needs
 #[derive(Args, Debug)]
 #[command(
     after_help = "Example: corelane capacity --mix \"GET /hello=90%, GET /work=10%:7ms\" --rps 5000 --p99 50ms\n\n\
@@ -36,18 +36,18 @@ pub(crate) struct Question {
     /// File with a mix of requests, one kind per line; # begins a comment
     #[arg(long, help_heading = "Mix of requests", value_name = "FILE")]
     mix_file: Option<PathBuf>,
-    /// Admin port of a running replica, http://HOST:PORT, or a file with its metrics; given twice, the time
-    /// between the two readings counts
+    /// Admin port of a running replica, http://HOST:PORT, or a file with its metrics; repeat it to
+    /// measure between two readings
     #[arg(long, help_heading = "Mix of requests", value_name = "URL|FILE", action = ArgAction::Append, value_parser = Source::parse)]
     pub(super) from: Vec<Source>,
-    /// With --from: measure for this time from now instead of since the replica started
+    /// With --from: measure from now for this long instead of since the replica started
     #[arg(long, help_heading = "Mix of requests", value_name = "DURATION", requires = "from")]
     #[arg(value_parser = allowed(value::duration(Duration::from_millis(100), Duration::from_secs(600))))]
     pub(super) window: Option<Duration>,
     /// Load, in requests per second
     #[arg(long, help_heading = "Load", value_name = "NUMBER", value_parser = text::rate)]
     rps: Option<f64>,
-    /// Load of one replica, as a share of the most that it carries
+    /// Load of one replica, as a share of its maximum
     #[arg(long, help_heading = "Load", value_name = "SHARE", conflicts_with_all = ["rps", "replicas"], value_parser = text::used)]
     used: Option<f64>,
     /// Target for the median latency
@@ -65,7 +65,7 @@ pub(crate) struct Question {
     /// Target for the 99.9th percentile of the latency
     #[arg(long = "p99.9", help_heading = "Target", value_name = "DURATION", value_parser = text::target)]
     p999: Option<f64>,
-    /// Largest share of requests that may be shed
+    /// Maximum share of requests that may be shed
     #[arg(long, help_heading = "Target", value_name = "SHARE", default_value = "0.1%", value_parser = text::share)]
     pub(super) shed: f64,
     /// Number of replicas to examine
@@ -74,7 +74,7 @@ pub(crate) struct Question {
     /// Number of replicas that may be unavailable
     #[arg(long, help_heading = "Load", value_name = "NUMBER", default_value = "1", value_parser = allowed(value::number(0, 1000)))]
     pub(super) spare: u64,
-    /// With --hpa: growth of the load until a new replica is ready
+    /// With --hpa: load growth until a new replica is ready
     #[arg(long, help_heading = "Load", value_name = "SHARE", default_value = "25%", value_parser = text::growth)]
     pub(super) growth: f64,
     #[command(flatten)]
@@ -83,7 +83,7 @@ pub(crate) struct Question {
     #[arg(long, help_heading = "Simulation", value_name = "NUMBER", default_value = "200000")]
     #[arg(value_parser = allowed(value::number(1000, 10_000_000)))]
     requests: u64,
-    /// Seed of the simulation: the same seed gives the same answer
+    /// Seed of the simulation; the same seed gives the same answer
     #[arg(long, help_heading = "Simulation", value_name = "NUMBER", default_value = "1")]
     seed: u64,
     /// Exit with status 1 if the target is not met
@@ -92,29 +92,29 @@ pub(crate) struct Question {
     /// Print the answer as JSON
     #[arg(long, help_heading = "Answer")]
     json: bool,
-    /// Print values of charts/service for its HorizontalPodAutoscaler
+    /// Print HorizontalPodAutoscaler values for charts/service
     #[arg(long, help_heading = "Answer", requires = "rps", requires = "quantile")]
     #[arg(value_name = "METRIC", num_args = 0..=1, require_equals = true, default_missing_value = "required")]
     hpa: Option<Metric>,
-    /// With --hpa: the label `service` of its replicas, which is the name of the Deployment
+    /// With --hpa: `service` label of the replicas, which is the Deployment's name
     #[arg(long, help_heading = "Answer", value_name = "NAME", required_if_eq("hpa", "required"))]
     pub(super) service: Option<String>,
 }
 
-/// Settings of the replica, in place of those of the running one or of the defaults.
+/// Replica settings that override the running replica's settings or the defaults.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Replica")]
 pub(crate) struct Settings {
-    /// Lanes of a replica [default: 1, or that of the running replica]
+    /// Lanes per replica [default: 1, or the running replica's setting]
     #[arg(long, value_name = "NUMBER", value_parser = allowed(value::number(1, 1024)))]
     pub(super) lanes: Option<u64>,
-    /// limits.slots [default: 1024, or that of the running replica]
+    /// limits.slots [default: 1024, or the running replica's setting]
     #[arg(long, value_name = "NUMBER", value_parser = allowed(value::number(1, 1 << 20)))]
     pub(super) slots: Option<u64>,
-    /// limits.queue [default: 1024, or that of the running replica]
+    /// limits.queue [default: 1024, or the running replica's setting]
     #[arg(long, value_name = "NUMBER", value_parser = allowed(value::number(0, 1 << 20)))]
     pub(super) queue: Option<u64>,
-    /// hashed or least-loaded [default: hashed, or that of the running replica]
+    /// hashed or least-loaded [default: hashed, or the running replica's setting]
     #[arg(long, value_name = "WORD", value_parser = allowed(value::word::<Placement>))]
     pub(super) placement: Option<Placement>,
     /// Whether connections carry more than one request
@@ -124,27 +124,24 @@ pub(crate) struct Settings {
     /// Load of the busiest lane divided by the mean
     #[arg(long, value_name = "NUMBER", default_value = "1", value_parser = text::unevenness)]
     pub(super) unevenness: f64,
-    /// CPU time of a request outside its handler [default: 10us, or that of the running replica]
+    /// CPU time of a request outside its handler [default: 10us, or the running replica's
+    /// measurement]
     #[arg(long, value_name = "DURATION", value_parser = text::duration)]
     pub(super) outside: Option<f64>,
-    /// CPU time to wake up a lane [default: 25us, or that of the running replica]
+    /// CPU time for waking up a lane [default: 25us, or the running replica's measurement]
     #[arg(long, value_name = "DURATION", value_parser = text::duration)]
     pub(super) wake: Option<f64>,
-    /// Time of a request on the network [default: 0us]
+    /// Network time of a request [default: 0us]
     #[arg(long, value_name = "DURATION", value_parser = text::duration)]
     pub(super) network: Option<f64>,
 }
 
-/// The load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Load {
-    /// In requests per second.
     Rate(f64),
-    /// As a share of the most that one replica carries.
     Used(f64),
 }
 
-/// The form of the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Table,
@@ -152,17 +149,17 @@ pub(super) enum Form {
     Autoscaling(Metric),
 }
 
-/// What a HorizontalPodAutoscaler follows.
+/// The metric that a HorizontalPodAutoscaler scales on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Metric {
     /// The busy share of the lanes
     Busy,
-    /// The replicas that the present mix needs, a record of dashboards/rules
+    /// Required replicas at the current mix, as recorded by dashboards/rules
     Required,
 }
 
 impl Question {
-    /// Checks the rules that clap cannot express.
+    /// Rules that clap cannot express.
     pub(super) fn validate(&self) -> Result<(), String> {
         if let Some(third) = self.from.get(2) {
             return Err(format!("--from {third}: expected one reading or two"));
@@ -173,7 +170,6 @@ impl Question {
         Ok(())
     }
 
-    /// The mix from text or a file.
     pub(super) fn mix(&self) -> Result<Option<Mix>, String> {
         match (&self.mix, &self.mix_file) {
             (Some(text), _) => text::mix("--mix", text).map(Some),
@@ -186,7 +182,7 @@ impl Question {
         self.rps.map(Load::Rate).or(self.used.map(Load::Used))
     }
 
-    /// A share of the requests, and the seconds in which they must be answered.
+    /// Share of requests, and the seconds within which the server must answer them.
     pub(super) fn quantile(&self) -> Option<(f64, f64)> {
         let Question { p50, p90, p95, p99, p999, .. } = *self;
         let all = [(0.5, p50), (0.9, p90), (0.95, p95), (0.99, p99), (0.999, p999)];

@@ -1,4 +1,4 @@
-//! Values of charts/service for its HorizontalPodAutoscaler.
+//! HorizontalPodAutoscaler values for charts/service.
 
 use corelane_cli::model::{Autoscaling, Bound};
 
@@ -6,8 +6,7 @@ use super::answer::Answer;
 use super::text::whole;
 use crate::shell::quoted;
 
-/// Writes the values, or returns the reason why there are none. They scale on the number of
-/// replicas that `service` requires, or else on the busy share.
+/// Scales on the replicas that `service` requires if it is set, otherwise on the busy share.
 pub(crate) fn render(
     answer: &Answer,
     service: Option<&str>,
@@ -26,7 +25,7 @@ pub(crate) fn render(
         );
     };
     let Autoscaling { busy, rate, min, max } = hpa;
-    // Rounded down: scaling up early is better than late.
+    // Rounded down, because scaling up early is better than late.
     let busy = (busy * 1000.0).floor().max(1.0);
     let (says, follows) = match service {
         Some(service) => (
@@ -80,7 +79,7 @@ fn share(busy: f64) -> String {
     )
 }
 
-/// Scales on an average of 1, which means as many replicas as are required.
+/// Scales on an average of 1, which yields exactly the required replicas.
 fn required(service: &str) -> String {
     let service = serde_json::Value::from(service);
     format!(
@@ -99,7 +98,6 @@ fn required(service: &str) -> String {
     )
 }
 
-/// The command line, quoted for a shell.
 fn command(arguments: &[String]) -> String {
     let quoted = arguments.iter().map(|word| quoted(word));
     let words: Vec<_> = ["corelane".to_owned()].into_iter().chain(quoted).collect();

@@ -1,4 +1,4 @@
-//! The model, from flags and from the metrics of a running replica.
+//! Builds the model from flags and from a running replica's metrics.
 
 use corelane::Placement;
 use corelane_cli::model::{CapacityError, Kind, Mix, Model, Replica, Sharing, Time};
@@ -8,14 +8,13 @@ use super::arguments::{Question, Settings};
 use super::source::{self, Source};
 use crate::exposition::{Exposition, Series};
 
-/// Shorter waits are ignored, because they are the time between two clock reads.
+/// Shorter waits are ignored: they only measure the time between two clock reads.
 const NO_WAIT: f64 = 1e-6;
 
-/// Start times of one process differ by less than this, in seconds: the kernel counts them from
-/// boot.
+/// Maximum difference in seconds between start times read from the same process; the kernel counts
+/// them from boot.
 const SAME_START: f64 = 2.0;
 
-/// Counters that are read at both ends of the window.
 const COUNTERS: [&str; 8] = [
     "corelane_load_table_observations_total",
     "corelane_load_table_lane_time_seconds_total",
@@ -27,13 +26,12 @@ const COUNTERS: [&str; 8] = [
     SLOW_CPU,
 ];
 
-/// CPU time of slow lanes; absent without them.
+/// Absent if slow lanes are off.
 const SLOW_CPU: &str = "corelane_slow_cpu_seconds_total";
 
-/// A lane that slept less often than this share of its number of requests was always busy.
+/// A lane that slept less often than this share of its request count was always busy.
 const SELDOM: f64 = 0.05;
 
-/// The mix and the replica of a question.
 pub(crate) fn model(question: &Question) -> Result<Model, Failure> {
     let mix = question.mix().map_err(Failure::Usage)?;
     let (given, mix) = match (question.from.last(), &mix) {
@@ -58,7 +56,6 @@ pub(crate) fn model(question: &Question) -> Result<Model, Failure> {
 }
 
 impl Settings {
-    /// Overrides a replica's settings with the given settings.
     fn over(&self, mut replica: Replica, placement: Option<Placement>) -> Replica {
         let set = |to: &mut usize, from: Option<u64>| *to = from.map_or(*to, |n| n as usize);
         set(&mut replica.lanes, self.lanes);
@@ -73,7 +70,7 @@ impl Settings {
             replica.sharing = sharing(placement);
         }
         if self.keep_alive {
-            // A connection stays on its lane, even if other lanes are idle.
+            // A connection stays on its lane even if other lanes are idle.
             replica.sharing = Sharing::Apart;
         }
         replica
@@ -87,8 +84,8 @@ fn sharing(placement: Placement) -> Sharing {
     }
 }
 
-/// The kinds of a mix, with the replica's measured times where the mix gives none. Without a mix,
-/// all kinds that the replica has measured.
+/// Fills in measured times that the mix leaves out. Without a mix, returns every kind that the
+/// replica has measured.
 fn learnt_mix(
     mix: Option<&Mix>,
     learnt: Vec<(Kind, f64)>,
@@ -121,8 +118,7 @@ fn learnt_mix(
     Mix::new(kinds).map_err(usage)
 }
 
-/// The metrics of a replica at both ends of a window. The first are empty if the window begins at
-/// the replica's start.
+/// Metrics at both ends of a window. `first` is empty if the window starts with the replica.
 #[derive(Debug)]
 struct Told {
     before: Exposition,
@@ -130,8 +126,7 @@ struct Told {
 }
 
 impl Told {
-    /// Checks that both are readings of one replica in this order: a counter that decreased was
-    /// reset.
+    /// A counter that decreased was reset, so the readings do not belong together.
     fn check(&self, source: &Source) -> Result<(), Failure> {
         let refuse = |words: &str| Err(Failure::NoAnswer(format!("--from {source}: {words}")));
         if self.now.series("corelane_lane_info").is_empty() {
@@ -154,7 +149,6 @@ impl Told {
         Ok(())
     }
 
-    /// The increase of a counter, summed over the series that match.
     fn grown(&self, name: &str, like: impl Fn(&Series) -> bool) -> f64 {
         let sum = |all: &Exposition| -> f64 {
             all.series(name).iter().filter(|each| like(each)).map(|each| each.value).sum()
@@ -162,7 +156,6 @@ impl Told {
         sum(&self.now) - sum(&self.before)
     }
 
-    /// Each requested kind, and its number of requests.
     fn kinds(&self) -> Vec<(Kind, f64)> {
         let observations = "corelane_load_table_observations_total";
         let rows = self.now.series(observations).iter().filter_map(|row| {
@@ -192,7 +185,6 @@ impl Told {
         rows.collect()
     }
 
-    /// Whether the kind in a row runs on the slow lane, on most lanes.
     fn on_slow_lanes(&self, row: &Series) -> bool {
         let slow = self.now.series("corelane_load_table_slow").iter();
         let same = |each: &&Series| {
@@ -201,8 +193,6 @@ impl Told {
         slow.filter(same).any(|each| each.value >= 0.5)
     }
 
-    /// The replica's settings, and the cost per request outside handlers for this number of
-    /// requests.
     fn replica(&self, requests: f64) -> Replica {
         let usual = Replica::default();
         let setting = |name: &str| self.now.sum(name).map(|value| value as usize);
@@ -210,13 +200,13 @@ impl Told {
         let placement = config.and_then(|info| info.label("placement").parse().ok());
         let total = |name: &str| self.grown(name, |_| true);
         let lane_time = total("corelane_load_table_lane_time_seconds_total");
-        // The busy time is not used, because it excludes sleeping and waking up, and grows while a
-        // lane is preempted.
+        // Busy time is no substitute: it excludes sleeping and waking up, and it grows while a lane
+        // is preempted.
         let taken = total("corelane_lane_cpu_seconds_total") + total(SLOW_CPU);
         let besides = (taken - lane_time).max(0.0) / requests.max(1.0);
         let sleeps = total("corelane_lane_sleeps_total");
-        // The cost per request on a busy lane is measurable only if the lane rarely slept.
-        // Otherwise it cannot be separated from the cost of waking up, and the default is used.
+        // The cost per request can be measured only on a lane that rarely slept. Otherwise it
+        // cannot be separated from the cost of waking up, so the default applies.
         let awake = sleeps < SELDOM * requests;
         let outside = if awake { besides } else { besides.min(usual.outside) };
         let wake =
@@ -234,7 +224,7 @@ impl Told {
     }
 }
 
-/// The waiting part of a handler's service time, assuming that it is independent of the lane time.
+/// Waiting part of a handler's service time, assuming that it is independent of the lane time.
 fn wait(lane: Time, service: Time) -> Time {
     let mean = service.mean() - lane.mean();
     if mean < NO_WAIT {

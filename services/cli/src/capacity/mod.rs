@@ -1,5 +1,5 @@
-//! `corelane capacity`: predicts how many requests a replica serves within a latency target, and
-//! how many replicas a load needs, from a described mix or from a running replica's measurements.
+//! `corelane capacity`: predicts how many requests a replica serves within a latency target and how
+//! many replicas a load needs. The input is a described mix or a running replica's measurements.
 
 mod answer;
 mod arguments;
@@ -18,7 +18,6 @@ use self::answer::Answer;
 pub(crate) use self::arguments::Question;
 use self::arguments::{Form, Metric};
 
-/// Runs the subcommand.
 pub(crate) fn run(question: &Question) -> ExitCode {
     match question.validate().map_err(Failure::Usage).and_then(|()| capacity(question)) {
         Ok(met) if met || !question.check => ExitCode::SUCCESS,
@@ -31,16 +30,12 @@ pub(crate) fn run(question: &Question) -> ExitCode {
     }
 }
 
-/// The reason why there is no answer.
 #[derive(Debug)]
 enum Failure {
-    /// A flag has a value that is not allowed.
     Usage(String),
-    /// The metrics of the replica could not be read, or no settings meet the target.
     NoAnswer(String),
 }
 
-/// Prints the answer, and returns whether the target is met.
 fn capacity(question: &Question) -> Result<bool, Failure> {
     let model = calibration::model(question)?;
     let answer = Answer::new(question, model).map_err(|error| Failure::Usage(error.to_string()))?;

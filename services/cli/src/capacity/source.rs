@@ -1,4 +1,4 @@
-//! Sources of the metrics of a replica.
+//! Where a replica's metrics come from.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,7 +11,6 @@ use hyper::StatusCode;
 use crate::exposition::Exposition;
 use crate::get::{GetError, get};
 
-/// An admin port, or a file with its metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     Port(Url),
@@ -19,7 +18,7 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// Parses a URL or a file name. The error describes what is allowed.
+    /// The error lists the accepted forms.
     pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
         if text.contains("://") {
             let url = text.parse().ok();
@@ -42,7 +41,6 @@ impl Source {
     }
 }
 
-/// Reads the metrics of an admin port.
 async fn scrape(url: &Url) -> Result<String, Why> {
     let reply = get(url, "/metrics").await?;
     match reply.status() {
@@ -78,8 +76,6 @@ enum Why {
     File(std::io::Error),
 }
 
-/// Reads one source, or two, or one at both ends of a window. Returns the earlier and the later
-/// reading.
 pub(crate) fn read(
     sources: &[Source],
     window: Option<Duration>,

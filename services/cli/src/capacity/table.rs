@@ -1,4 +1,4 @@
-//! The answer as a table.
+//! Renders the answer as a table.
 
 use std::fmt::Write;
 
@@ -7,7 +7,6 @@ use corelane_cli::model::Sharing;
 use super::answer::{Answer, At};
 use super::text::{digits, time, whole};
 
-/// Writes the answer.
 pub(crate) fn render(answer: &Answer) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
@@ -82,7 +81,6 @@ fn carried(out: &mut String, answer: &Answer) -> std::fmt::Result {
     writeln!(out, "{load} requests/s need {needed} {replicas}; {all} if {spare} may be away.")
 }
 
-/// A quantile in percent, in its shortest form.
 fn trimmed(share: f64) -> f64 {
     (share * 1e5).round() / 1e3
 }

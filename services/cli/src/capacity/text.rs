@@ -1,16 +1,14 @@
-//! Parses values of the command line, and formats figures.
+//! Parses command-line values and formats figures.
 
 use std::fs;
 use std::path::Path;
 
 use corelane_cli::model::{CapacityError, Mix};
 
-/// Parses a mix. The error names its source.
 pub(crate) fn mix(from: &str, text: &str) -> Result<Mix, String> {
     text.parse().map_err(|error: CapacityError| format!("{from}: {error}"))
 }
 
-/// Reads a mix from a file of kinds and comments.
 pub(crate) fn mix_file(file: &Path) -> Result<Mix, String> {
     let name = format!("--mix-file {}", file.display());
     let text = fs::read_to_string(file).map_err(|error| format!("{name}: {error}"))?;
@@ -19,16 +17,15 @@ pub(crate) fn mix_file(file: &Path) -> Result<Mix, String> {
     mix(&name, &lines.join("\n"))
 }
 
-/// Reads a duration of at most an hour, in seconds.
+/// Parses a duration of at most an hour. Returns seconds.
 pub(crate) fn duration(text: &str) -> Result<f64, &'static str> {
-    // Durations have the same form as the mean of a kind.
+    // Durations have the same syntax as the mean of a kind.
     let mix = format!("a=100%:{text}").parse::<Mix>();
     let plain = !text.contains([':', '+', ',', '=', '\n']);
     let mean = mix.ok().filter(|_| plain).map(|mix| mix.kinds()[0].lane.mean());
     mean.ok_or("expected a number with its unit (ns, us, ms, s) from 0s to 3600s")
 }
 
-/// Reads the time of a target.
 pub(crate) fn target(text: &str) -> Result<f64, &'static str> {
     let allowed = "expected a number with its unit (ns, us, ms, s) above 0s, up to 3600s";
     duration(text).ok().filter(|seconds| *seconds > 0.0).ok_or(allowed)
@@ -39,35 +36,29 @@ fn bounded(text: &str, min: f64, max: f64, allowed: &'static str) -> Result<f64,
     number.ok_or(allowed)
 }
 
-/// Reads a load.
 pub(crate) fn rate(text: &str) -> Result<f64, &'static str> {
     bounded(text, 1e-3, 1e9, "expected a number from 0.001 to 1e9")
 }
 
-/// Reads the unevenness of lanes.
 pub(crate) fn unevenness(text: &str) -> Result<f64, &'static str> {
     bounded(text, 1.0, 1024.0, "expected a number from 1 to the number of lanes")
 }
 
-/// Reads a share of a whole.
 pub(crate) fn share(text: &str) -> Result<f64, &'static str> {
     let allowed = "expected a percentage from 0% to 99%";
     Ok(bounded(text.strip_suffix('%').ok_or(allowed)?, 0.0, 99.0, allowed)? / 100.0)
 }
 
-/// Reads the used share of a replica.
 pub(crate) fn used(text: &str) -> Result<f64, &'static str> {
     let allowed = "expected a percentage from 0.1% to 1000%";
     Ok(bounded(text.strip_suffix('%').ok_or(allowed)?, 0.1, 1000.0, allowed)? / 100.0)
 }
 
-/// Reads the growth of a load.
 pub(crate) fn growth(text: &str) -> Result<f64, &'static str> {
     let allowed = "expected a percentage from 0% to 1000%";
     Ok(bounded(text.strip_suffix('%').ok_or(allowed)?, 0.0, 1000.0, allowed)? / 100.0)
 }
 
-/// Formats a time with three digits and a unit.
 pub(crate) fn time(seconds: f64) -> String {
     let (value, unit) = match seconds {
         s if !s.is_finite() => return "endless".to_owned(),
@@ -78,13 +69,12 @@ pub(crate) fn time(seconds: f64) -> String {
     format!("{} {unit}", digits(value))
 }
 
-/// Formats three digits.
 pub(crate) fn digits(value: f64) -> String {
     let decimals = if value >= 100.0 { 0 } else { usize::from(value < 10.0) + 1 };
     format!("{value:.decimals$}")
 }
 
-/// Formats a whole number with commas; below 100, with at most three digits.
+/// Formats a whole number with commas, or up to three digits for values below 100.
 pub(crate) fn whole(value: f64) -> String {
     if value < 99.5 {
         let rounded = format!("{value:.2e}").parse::<f64>();

@@ -1,4 +1,4 @@
-//! An instance of the local platform: the addresses that `up` wrote, and signals to its replicas.
+//! An instance of the local platform: reads the addresses that `up` wrote and signals its replicas.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -14,15 +14,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-/// Time limit of a request to a part. A part that hangs must not keep the page from showing the
-/// other parts.
+/// Time limit of a request, so that one hung process does not hide the others.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// The replicas' group in supervisord.
 const GROUP: &str = "corelane";
 
-/// The parts and their ports on the loopback address. `hack/local` writes this file when they are
-/// ready.
+/// Process names and loopback ports. `hack/local` writes this file when the instance is ready.
 #[derive(Debug, Deserialize)]
 pub(super) struct Topology {
     pub(super) gateway_port: u16,
@@ -47,13 +44,11 @@ pub(super) struct Service {
 }
 
 impl Service {
-    /// Whether the admin ports serve Corelane's pages.
     pub(super) fn chassis(&self) -> bool {
         self.runtime == "corelane"
     }
 }
 
-/// A run folder, and the socket of its supervisord.
 #[derive(Debug)]
 pub(super) struct Instance {
     folder: PathBuf,
@@ -65,13 +60,12 @@ impl Instance {
         Instance { folder, supervisor }
     }
 
-    /// The name of the instance.
     pub(super) fn name(&self) -> String {
         let absolute = self.folder.canonicalize().unwrap_or_else(|_| self.folder.clone());
         absolute.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    /// The running parts. There are none while the instance starts.
+    /// Running processes; empty while the instance starts.
     pub(super) fn topology(&self) -> Result<Topology, String> {
         let file = self.folder.join("topology.json");
         let text = std::fs::read(&file).map_err(|_| {
@@ -80,8 +74,8 @@ impl Instance {
         serde_json::from_slice(&text).map_err(|error| format!("{}: {error}", file.display()))
     }
 
-    /// Sends a signal to a replica. supervisord sends it to its own child, so that no other process
-    /// can receive it, and then starts the replica again.
+    /// Signals a replica through supervisord, which signals only its own child and then restarts
+    /// it. A recycled process id can therefore not be hit.
     pub(super) async fn signal(&self, replica: &str, signal: &str) -> Result<(), String> {
         let body = format!(
             "<?xml version=\"1.0\"?><methodCall><methodName>supervisor.signalProcess</methodName><params>\
@@ -97,7 +91,7 @@ impl Instance {
         }
     }
 
-    /// Makes an XML-RPC call over HTTP/1.0, which ends with the connection.
+    /// XML-RPC over HTTP/1.0, where the end of the connection ends the response.
     async fn ask(&self, body: &str) -> std::io::Result<String> {
         let mut stream = UnixStream::connect(&self.supervisor).await?;
         let head = format!(
@@ -111,7 +105,6 @@ impl Instance {
     }
 }
 
-/// Sends one request to a port on the loopback address.
 pub(super) async fn call(
     port: u16,
     method: Method,
@@ -127,7 +120,7 @@ pub(super) async fn call(
     reply.map_err(|error| error.to_string())
 }
 
-/// The JSON of a response with status 200.
+/// JSON body of a 200 response.
 pub(super) async fn json(port: u16, path: &str) -> Option<serde_json::Value> {
     let reply = call(port, Method::GET, path, String::new()).await.ok()?;
     let read = || serde_json::from_slice(reply.body()).ok();

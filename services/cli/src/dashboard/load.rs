@@ -1,4 +1,4 @@
-//! The load that the page starts: a fixed rate of GETs through the gateway, limited in time and
+//! The load that the page starts: GETs through the gateway at a fixed rate, limited in time and
 //! number.
 
 use std::collections::VecDeque;
@@ -16,24 +16,21 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 
-/// Requests per second of all clients together. The rate is low enough for an unoptimised build on
-/// a shared CPU.
+/// Requests per second of all clients together, low enough for an unoptimised build on a shared
+/// CPU.
 const RATE: u32 = 200;
 
-/// Duration of a load.
 const LASTS: Duration = Duration::from_secs(60);
 
-/// Number of connections. Responses may take up to `CLIENTS / RATE` before the rate falls.
+/// Number of connections. The rate holds while responses take at most `CLIENTS / RATE`.
 const CLIENTS: u32 = 64;
 
-/// Time limit of a request. The gateway has the same limit and responds itself when a replica is
-/// silent for longer.
+/// The gateway has the same limit and answers the request if a replica stays silent for longer.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Age of the responses from which the quantiles are computed.
+/// Maximum age of the responses behind the quantiles.
 const RECENT: Duration = Duration::from_secs(2);
 
-/// The one load of the page, and the result of the last one.
 #[derive(Debug)]
 pub(super) struct Load {
     paths: Vec<String>,
@@ -42,13 +39,13 @@ pub(super) struct Load {
 
 #[derive(Debug, Default)]
 struct Run {
-    /// Increases with each start. Clients of an earlier load then end.
+    /// Incremented at each start; clients of an older load then stop.
     number: u64,
-    /// The end of the running load; `None` when no load runs.
+    /// `None` while no load is running.
     ends: Option<Instant>,
     sent: u32,
     failed: u32,
-    /// Number of responses, and of requests without a response.
+    /// Responses and failed requests since the start.
     ended: u32,
     failure: Option<String>,
     recent: VecDeque<(Instant, Duration)>,
@@ -63,7 +60,6 @@ impl Load {
         self.run.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts a load, unless one runs.
     pub(super) fn start(self: &Arc<Self>, gateway: u16) {
         let begun = Instant::now();
         let mut run = self.run();
@@ -77,12 +73,11 @@ impl Load {
         }
     }
 
-    /// Ends the load, if one runs. Responses in transit still count.
     pub(super) fn stop(&self) {
         self.run().ends = None;
     }
 
-    /// What the clients have seen since the load began.
+    /// Results since the load began.
     pub(super) fn view(&self) -> Value {
         let now = Instant::now();
         let mut run = self.run();
@@ -108,7 +103,6 @@ impl Load {
         })
     }
 
-    /// Counts a request and returns its path, until the load with this number is over.
     fn next(&self, number: u64) -> Option<String> {
         let mut run = self.run();
         let lasts = run.number == number && run.ends.is_some_and(|ends| Instant::now() < ends);
@@ -143,7 +137,6 @@ impl Run {
     }
 }
 
-/// One of the connections of a load.
 struct Client {
     load: Arc<Load>,
     number: u64,
@@ -153,7 +146,6 @@ struct Client {
 type Connection = SendRequest<Empty<Bytes>>;
 
 impl Client {
-    /// Sends a request each time that one is due.
     async fn run(self, first: Instant) {
         let mut due = interval_at(first, Duration::from_secs(1) * CLIENTS / RATE);
         due.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -172,8 +164,6 @@ impl Client {
         }
     }
 
-    /// Sends a request and reads the whole response, on the kept connection if the gateway has not
-    /// closed it.
     async fn ask(
         &self,
         kept: &mut Option<Connection>,
@@ -200,7 +190,7 @@ async fn connect(
 ) -> Result<Connection, Box<dyn std::error::Error + Send + Sync>> {
     let stream = TcpStream::connect(gateway).await?;
     let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    // The request itself also reports the connection's errors.
+    // The request reports connection errors as well.
     tokio::spawn(connection);
     Ok(sender)
 }

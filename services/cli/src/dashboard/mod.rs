@@ -1,5 +1,5 @@
-//! `corelane dashboard`: serves a page that shows an instance of the local platform, with buttons
-//! that break its parts.
+//! `corelane dashboard`: serves a page that shows a local instance, with buttons that break its
+//! processes.
 
 mod instance;
 mod load;
@@ -20,43 +20,43 @@ use self::instance::Instance;
 use self::load::Load;
 use crate::checkout;
 
-/// Serve the page of an instance that is up: its parts, rates and latencies, and buttons that break them
+/// Serve a page for a running instance: its processes, rates and latencies, and buttons that break
+/// it
 ///
-/// `corelane up` and `make up` start it with the instance.
+/// `corelane up` and `make up` start it automatically.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Example: corelane dashboard --instance .run/default --listen 127.0.0.1:8071"
 )]
 pub(crate) struct Dashboard {
-    /// Folder of the instance. By default .corelane/INSTANCE, where INSTANCE is that variable, or default
+    /// Folder of the instance [default: .corelane/INSTANCE, with INSTANCE from the environment or
+    /// "default"]
     #[arg(long, value_name = "FOLDER")]
     instance: Option<PathBuf>,
     /// Loopback address of the page
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8070")]
     #[arg(value_parser = allowed(loopback))]
     listen: SocketAddr,
-    /// Socket of the supervisord of the instance. By default supervisor.sock in its folder
+    /// supervisord socket of the instance [default: supervisor.sock in its folder]
     #[arg(long, value_name = "SOCKET")]
     supervisor: Option<PathBuf>,
-    /// Path that the load of the page requests; may be given several times
+    /// Path that the page's load requests; may be repeated
     #[arg(long = "path", value_name = "PATH", default_value = "/")]
     paths: Vec<String>,
 }
 
-/// Parses the loopback address. Readers of the page may kill replicas, so they must be on this
-/// machine.
+/// Accepts only loopback addresses, because visitors of the page can kill replicas.
 fn loopback(text: &str) -> Result<SocketAddr, &'static str> {
     let address = text.parse().ok().filter(|address: &SocketAddr| address.ip().is_loopback());
     address.ok_or("a loopback address and a port, such as 127.0.0.1:8070")
 }
 
 impl Dashboard {
-    /// Serves the page until a signal ends the process.
     pub(crate) fn run(self) -> ExitCode {
         let usual = || Path::new(".corelane").join(checkout::instance());
         let folder = self.instance.unwrap_or_else(usual);
         let socket = self.supervisor.unwrap_or_else(|| folder.join("supervisor.sock"));
-        // supervisord listens before it starts this process, and until the instance is down.
+        // supervisord listens before it starts this process and until the instance stops.
         if let Err(error) = UnixStream::connect(&socket) {
             let place = folder.display();
             let start = "start an instance with corelane up, or name its folder with --instance";

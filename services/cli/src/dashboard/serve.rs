@@ -1,7 +1,7 @@
 //! Serves the page.
 //!
-//! Pages of other origins can neither read this page nor use its buttons. The server responds only
-//! to hosts that name the loopback address, and actions need a token that only the page has.
+//! Guards against other origins: the server answers only requests addressed to a loopback name, and
+//! actions need a token that only the page has.
 
 use std::convert::Infallible;
 use std::fs::File;
@@ -27,11 +27,10 @@ const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
-/// The placeholder for the token in the page.
 const PLACE: &str = "{{token}}";
 
-/// The request header of an action. Scripts of other origins would need a preflight request before
-/// they could send it.
+/// Request header for actions. A script from another origin would need a preflight request to set
+/// it.
 const TOKEN: &str = "corelane-token";
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
@@ -46,7 +45,6 @@ struct Dashboard {
     started: Instant,
 }
 
-/// Serves until the process ends.
 pub(super) async fn serve(
     address: SocketAddr,
     instance: Instance,
@@ -62,7 +60,6 @@ pub(super) async fn serve(
     Ok(serve_requests(listener, answer).await)
 }
 
-/// Creates a token of 128 random bits.
 fn token() -> io::Result<String> {
     let mut bytes = [0; 16];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
@@ -135,7 +132,6 @@ impl Dashboard {
 enum Action<'a> {
     Start,
     Stop,
-    /// A replica, and the action on it.
     Replica(&'a str, &'a str),
 }
 
@@ -150,8 +146,8 @@ fn action(path: &str) -> Option<Action<'_>> {
     known.then_some(Action::Replica(name, deed))
 }
 
-/// Whether the client addressed this machine by a loopback name. The owner of another name could
-/// make it resolve to 127.0.0.1 (DNS rebinding), so that this page would belong to that origin.
+/// True if the client addressed the server by a loopback name. DNS rebinding could resolve any
+/// other name to 127.0.0.1 and give this page that name's origin.
 fn names_loopback<B>(request: &Request<B>) -> bool {
     let mut hosts = request.headers().get_all(HOST).iter();
     let host = hosts.next().and_then(|host| host.to_str().ok());

@@ -1,4 +1,4 @@
-//! The data that the page shows, read from the admin ports, from Envoy and from Prometheus.
+//! Collects the data for the page from the admin ports, Envoy and Prometheus.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -9,17 +9,14 @@ use serde_json::{Value, json};
 use super::instance::{Instance, Replica, Topology, call, json};
 use super::load::Load;
 
-/// Window of rates and quantiles: three scrapes of the local Prometheus.
 const WINDOW: &str = "15s";
 
-/// The window in seconds.
+/// `WINDOW` in seconds.
 const SECONDS: u64 = 15;
 
-/// The row of all requests in the table of routes.
 const ALL: &str = "all requests";
 
-/// Reads the whole state. The gateway's counters start at 0 with its process; the page computes
-/// rates from two states.
+/// Gateway counters start at 0 with its process; the page computes rates from two reads.
 pub(super) async fn read(
     instance: &Instance,
     load: &Load,
@@ -56,7 +53,6 @@ pub(super) async fn read(
     }))
 }
 
-/// The gateway's state, without counters if it does not respond.
 fn gateway(topology: &Topology, stats: Option<&Value>) -> Value {
     let listed = stats.and_then(|stats| stats["stats"].as_array());
     let value = |name: &str| {
@@ -72,7 +68,6 @@ fn gateway(topology: &Topology, stats: Option<&Value>) -> Value {
     })
 }
 
-/// The gateway's view of each replica, by port.
 fn hosts(clusters: Value) -> BTreeMap<u64, Value> {
     let clusters = clusters["cluster_statuses"].as_array().cloned().unwrap_or_default();
     let server = clusters.into_iter().find(|cluster| cluster["name"] == "server");
@@ -81,9 +76,9 @@ fn hosts(clusters: Value) -> BTreeMap<u64, Value> {
         let port = host["address"]["socket_address"]["port_value"].as_u64()?;
         let stats = host["stats"].as_array()?;
         let total = stats.iter().find(|stat| stat["name"] == "rq_total");
-        // Envoy writes 64-bit numbers as strings, and omits values that are 0.
+        // Envoy writes 64-bit numbers as strings and omits zeros.
         let total = total.and_then(|stat| stat["value"].as_str()?.parse::<u64>().ok());
-        // Any other member shows why the replica receives no requests, such as
+        // Other members show why the replica receives no requests, for example
         // failed_active_health_check.
         let health = host["health_status"].as_object()?;
         let healthy = health.len() == 1 && health["eds_health_status"] == "HEALTHY";
@@ -92,7 +87,6 @@ fn hosts(clusters: Value) -> BTreeMap<u64, Value> {
     hosts.into_iter().flatten().filter_map(seen).collect()
 }
 
-/// A replica with its lanes, and its number of faults, or `null` if faults are off.
 async fn replica(replica: Replica, chassis: bool) -> Value {
     let port = replica.admin_port;
     let (lanes, faults) = match chassis {
@@ -117,8 +111,8 @@ async fn replica(replica: Replica, chassis: bool) -> Value {
     })
 }
 
-/// Rate and errors in requests per second, and quantiles in milliseconds: of the gateway, and of
-/// each route of the service.
+/// Rates and error rates per second and quantiles in milliseconds, for the gateway and for each
+/// route.
 async fn routes(prometheus: u16) -> Vec<Value> {
     let gateway = |name: &str| {
         format!("envoy_http_downstream_rq_{name}{{envoy_http_conn_manager_prefix=\"ingress\"")
@@ -138,7 +132,7 @@ async fn routes(prometheus: u16) -> Vec<Value> {
         format!("1e3 * {}", quantile(0.5, "route, le", &late(duration, "lane, route, le"))),
         format!("1e3 * {}", quantile(0.99, "route, le", &late(duration, "lane, route, le"))),
     ];
-    // Queried at the same time, because each query may take its time limit while Prometheus starts.
+    // Queried in parallel, because each query may take its full time limit while Prometheus starts.
     let both = all.into_iter().zip(each).map(|(all, each)| {
         (tokio::spawn(query(prometheus, all)), tokio::spawn(query(prometheus, each)))
     });
@@ -165,7 +159,7 @@ fn quantile(share: f64, labels: &str, rates: &str) -> String {
     format!("histogram_quantile({share}, sum by ({labels}) ({rates}))")
 }
 
-/// The rates of series that appear with their first event and count from 0: "Late series" in docs/metrics.md.
+/// Rate of series that first appear with an event and start at 0: "Late series" in docs/metrics.md.
 fn late(series: &str, labels: &str) -> String {
     format!(
         "(max_over_time({series}[{WINDOW}]) unless {series} offset {WINDOW} \
@@ -175,7 +169,6 @@ fn late(series: &str, labels: &str) -> String {
     )
 }
 
-/// The finite values of a query's result, by route.
 async fn query(prometheus: u16, query: String) -> Vec<(String, f64)> {
     let escaped = query.bytes().map(|byte| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' => char::from(byte).to_string(),
@@ -191,7 +184,7 @@ async fn query(prometheus: u16, query: String) -> Vec<(String, f64)> {
     reply["data"]["result"].as_array().into_iter().flatten().filter_map(value).collect()
 }
 
-/// Delays every route that any replica has served by 100 ms on one replica, or ends the delay.
+/// Turns a 100 ms delay on one replica on or off, for every route that any replica has served.
 pub(super) async fn delay(topology: &Topology, one: &Replica, on: bool) -> Result<(), String> {
     let (method, body) = match on {
         true => (Method::PUT, faults(&known_routes(topology).await)),
@@ -214,7 +207,6 @@ fn faults(routes: &BTreeSet<String>) -> String {
     json!({"faults": Vec::from_iter(routes.iter().take(64).map(fault))}).to_string()
 }
 
-/// The routes in the load tables of all replicas.
 async fn known_routes(topology: &Topology) -> BTreeSet<String> {
     let mut routes = BTreeSet::new();
     for replica in &topology.replicas {

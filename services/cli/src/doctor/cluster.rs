@@ -1,4 +1,4 @@
-//! Checks a cluster through its API server.
+//! Cluster checks through the API server.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,23 +12,18 @@ use serde_json::Value;
 use super::machine::{KERNEL, NEW_KERNEL};
 use super::{Check, Subject, at_least};
 
-/// Time limit of a response.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// Maximum number of kubelets whose configuration is read, because the kubelets of a large cluster
-/// are alike.
+/// Kubelets to read; a large cluster's kubelets are configured alike.
 const KUBELETS: usize = 20;
 
-/// Selects everything that the charts install.
 const OURS: &str = "labelSelector=app.kubernetes.io/part-of%3Dcorelane";
 
-/// Groups of custom resources, and the feature that needs each.
 const GROUPS: [(&str, &str); 2] = [
     ("gateway.networking.k8s.io", "route objects"),
     ("monitoring.coreos.com", "monitoring with the Prometheus operator"),
 ];
 
-/// Checks a cluster, before an install or after it.
 pub(super) async fn checks(kubeconfig: Option<&Path>, pre: bool) -> Vec<Check> {
     let client = match kubernetes::client(kubeconfig, SILENCE).await {
         Ok(client) => client,
@@ -61,7 +56,6 @@ pub(super) async fn checks(kubeconfig: Option<&Path>, pre: bool) -> Vec<Check> {
     checks
 }
 
-/// Checks the installed parts.
 async fn installed(client: &Client) -> Result<Vec<Check>, String> {
     let mut workloads = items(client, &format!("/apis/apps/v1/deployments?{OURS}")).await?;
     workloads.extend(items(client, &format!("/apis/apps/v1/daemonsets?{OURS}")).await?);
@@ -80,8 +74,6 @@ async fn installed(client: &Client) -> Result<Vec<Check>, String> {
     ])
 }
 
-/// Checks whether a registry responds, with or without authentication (OCI Distribution
-/// Specification, end-1).
 pub(super) async fn registry(host: &str) -> Check {
     let failed = |error: String| {
         let fix = "check the name, DNS and the proxy of this machine; nodes need the same access";
@@ -121,7 +113,6 @@ async fn items(client: &Client, path: &str) -> Result<Vec<Value>, String> {
     }
 }
 
-/// The CPU manager policy of each kubelet.
 async fn policies(client: &Client, nodes: &[Value]) -> Result<Vec<String>, String> {
     let mut found = Vec::new();
     for node in nodes.iter().take(KUBELETS) {
@@ -150,7 +141,6 @@ fn label<'a>(object: &'a Value, name: &str) -> &'a str {
     object["metadata"]["labels"][name].as_str().unwrap_or_default()
 }
 
-/// `namespace/name` of an object.
 fn name(object: &Value) -> String {
     format!("{}/{}", text(object, "/metadata/namespace"), text(object, "/metadata/name"))
 }
@@ -187,8 +177,6 @@ fn cpu_manager(policies: &[String]) -> Check {
     }
 }
 
-/// Checks custom resources, which are needed only if a feature uses them: a gateway with
-/// `--gateway` has route objects.
 fn custom_resources(groups: &Value, workloads: &[Value]) -> Check {
     let known = |group: &str| {
         groups["groups"].as_array().into_iter().flatten().any(|each| each["name"] == group)
@@ -268,8 +256,8 @@ fn node_tuning(workloads: &[Value]) -> Check {
     }
 }
 
-/// Checks whether the charts, Corelane's images in them and this program have the same version. An
-/// image given by digest, or of your own service, has no Corelane version.
+/// Compares the versions of the charts, Corelane's images in them, and this program. Digests and
+/// your own images carry no Corelane version.
 fn versions(workloads: &[Value], own: &str) -> Check {
     let mut found = BTreeMap::<String, Vec<String>>::new();
     for object in workloads {

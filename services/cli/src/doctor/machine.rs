@@ -1,19 +1,15 @@
-//! Checks this machine as a node of a cluster.
-
 use std::path::Path;
 
 use super::{Check, Subject, at_least};
 
-/// The oldest kernel on which Corelane is known to work, which is the kernel of RHEL 8.
+/// Oldest kernel known to work, from RHEL 8.
 pub(super) const KERNEL: (u64, u64) = (4, 18);
 
-/// The fix for an older kernel.
 pub(super) const NEW_KERNEL: &str = "use a distribution with Linux 4.18 or newer";
 
-/// Enough for 10,000 connections and the process's own files, logs and sockets.
+/// Enough for 10,000 connections plus the process's files, logs and sockets.
 const OPEN_FILES: u64 = 16_384;
 
-/// Checks a machine with this root folder.
 pub(super) fn checks(root: &Path) -> Vec<Check> {
     let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap_or_default();
     let cgroups = root.join("sys/fs/cgroup/cgroup.controllers").is_file();
@@ -35,7 +31,7 @@ fn kernel(release: &str) -> Check {
 fn cgroup(unified: bool) -> Check {
     match unified {
         true => Subject::Cgroups.passed("mounted at /sys/fs/cgroup"),
-        // Replicas read both; kubelets do not.
+        // Replicas read both versions; kubelets do not.
         false => Subject::Cgroups.warning(
             "version 1, on which kubelets from 1.35 on refuse to start",
             "boot with systemd.unified_cgroup_hierarchy=1",
@@ -43,7 +39,7 @@ fn cgroup(unified: bool) -> Check {
     }
 }
 
-/// The hard limit in `/proc/self/limits` (proc_pid_limits(5)).
+/// Hard limit in `/proc/self/limits` (proc_pid_limits(5)).
 fn open_files(limits: &str) -> Check {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
     let hard = line.and_then(|line| line.split_whitespace().nth(1)).unwrap_or("unknown");
@@ -57,7 +53,6 @@ fn open_files(limits: &str) -> Check {
     }
 }
 
-/// Checks the state file of the kubelet's CPU manager.
 fn cpu_manager(state: &str) -> Check {
     let state: serde_json::Value = serde_json::from_str(state).unwrap_or_default();
     match state["policyName"].as_str() {
@@ -75,7 +70,6 @@ mod tests {
     use super::super::Outcome;
     use super::*;
 
-    /// The outcomes for a machine with these files: kernel, cgroups, open files, CPU manager.
     fn judge(files: &[(&str, &str)]) -> Vec<Outcome> {
         let root = tempfile::tempdir().expect("a folder");
         for (path, text) in files {

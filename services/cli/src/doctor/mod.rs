@@ -1,4 +1,5 @@
-//! `corelane doctor`: checks the prerequisites of an install, and the installed parts.
+//! `corelane doctor`: checks the prerequisites before an install, and the installed components
+//! afterwards.
 
 mod cluster;
 mod machine;
@@ -9,9 +10,9 @@ use std::process::ExitCode;
 use clap::Args;
 use corelane_service::process;
 
-/// Check a cluster with Corelane, or with --pre what an install needs
+/// Check a cluster that runs Corelane, or with --pre the prerequisites of an install
 ///
-/// Each check that fails names its fix, and its section in docs/doctor.md. The command changes nothing.
+/// Each failed check prints a fix and its section in docs/doctor.md. The command changes nothing.
 #[derive(Args, Debug)]
 #[command(after_help = "Example: corelane doctor --pre --registry registry.example\n\n\
                   Exit codes: 0 if no check failed, 1 if one failed, 64 for a bad flag. Warnings fail nothing.")]
@@ -19,15 +20,15 @@ pub(crate) struct Doctor {
     /// Before an install: check this machine as a node, and the cluster if there is a kubeconfig
     #[arg(long)]
     pre: bool,
-    /// Registry of the images, which this machine must reach
+    /// Image registry that this machine must be able to reach
     #[arg(long, value_name = "HOST[:PORT]", requires = "pre")]
     registry: Option<String>,
-    /// Configuration of the API client. By default the first file in KUBECONFIG, or ~/.kube/config
+    /// Kubernetes API configuration [default: the first file in KUBECONFIG, or ~/.kube/config]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 }
 
-/// The subject of a check. Each has a section with its title in docs/doctor.md.
+/// Each subject has a section of the same title in docs/doctor.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Subject {
     Kernel,
@@ -73,26 +74,23 @@ impl Subject {
     }
 }
 
-/// The result of one check.
 #[derive(Debug)]
 struct Check {
     subject: Subject,
-    /// The observed state.
     found: String,
     outcome: Outcome,
-    /// The fix, in one line; empty if there is nothing to fix.
+    /// One line; empty if there is nothing to fix.
     fix: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Passed,
-    /// Corelane works, but not as well as it could.
+    /// Corelane works, but below its potential.
     Warning,
     Failed,
 }
 
-/// The result of all checks together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Healthy = 0,
@@ -100,7 +98,6 @@ enum Verdict {
 }
 
 impl Doctor {
-    /// Runs the checks, and prints the result of each.
     pub(crate) fn run(&self) -> ExitCode {
         let checks = match process::block_on(self.checks(), true) {
             Ok(checks) => checks,
@@ -129,7 +126,7 @@ impl Doctor {
         checks
     }
 
-    /// The kubeconfig, found in the same way as by kubectl. `None` in a pod.
+    /// Searches like kubectl; `None` in a pod.
     fn kubeconfig(&self) -> Option<PathBuf> {
         let listed = std::env::var_os("KUBECONFIG").unwrap_or_default();
         let listed = std::env::split_paths(&listed).find(|path| !path.as_os_str().is_empty());
@@ -138,7 +135,6 @@ impl Doctor {
     }
 }
 
-/// A line for each check, a second line with the fix if one is needed, and the total.
 fn report(checks: &[Check]) -> (String, Verdict) {
     let count = |outcome| checks.iter().filter(|check| check.outcome == outcome).count();
     let (failed, warnings) = (count(Outcome::Failed), count(Outcome::Warning));
@@ -159,7 +155,7 @@ fn report(checks: &[Check]) -> (String, Verdict) {
     (text, if failed == 0 { Verdict::Healthy } else { Verdict::Failing })
 }
 
-/// Whether a version such as `v1.30.2+k3s1` or `6.1.0-18-amd64` is at least another one.
+/// Compares a version such as `v1.30.2+k3s1` or `6.1.0-18-amd64` with a minimum.
 fn at_least(version: &str, major: u64, minor: u64) -> bool {
     let mut parts = version.trim_start_matches('v').split(|c: char| !c.is_ascii_digit());
     let mut next = || parts.next().and_then(|part| part.parse::<u64>().ok()).unwrap_or(0);

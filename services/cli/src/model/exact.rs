@@ -1,29 +1,26 @@
-//! The distribution of the wait for one lane that serves in the order of arrival.
+//! Waiting-time distribution of a lane that serves requests in order of arrival.
 //!
-//! By the series of Pollaczek and Khinchine the wait is a sum of residual service times. Their
-//! number is geometrically distributed, with the load as its ratio. On a grid, the recursion of H.
-//! H. Panjer computes such a sum exactly ("Recursive evaluation of a family of compound
-//! distributions", ASTIN Bulletin 12, 1981).
+//! By the Pollaczek-Khinchine series, the wait is a sum of residual service times whose number is
+//! geometrically distributed with the load as ratio. On a grid, Panjer's recursion computes this
+//! sum exactly (H. H. Panjer, "Recursive evaluation of a family of compound distributions", ASTIN
+//! Bulletin 12, 1981).
 
 use super::Time;
 
-/// Number of grid points. The cost of the recursion is the square of this number.
+/// Grid points; the recursion's cost grows with the square.
 const POINTS: usize = 4096;
 
-/// Maximum probability beyond the grid for an exponential tail.
 const BEYOND: f64 = 1e-6;
 
-/// The distribution of the wait for one lane, on a grid.
+/// Distribution of the wait for one lane, on a grid.
 #[derive(Clone, Debug)]
 pub struct Waiting {
     step: f64,
-    /// The probability of a wait of each number of steps.
     probabilities: Vec<f64>,
 }
 
 impl Waiting {
-    /// Computes the wait for requests at this rate, with the share of each kind; `None` for a load
-    /// of 1 or more.
+    /// Computes the wait for this request rate and mix of kinds; `None` for a load of 1 or more.
     ///
     /// ```
     /// use corelane_cli::model::{Time, Waiting};
@@ -42,12 +39,12 @@ impl Waiting {
         if busy.is_nan() || busy >= 1.0 || busy <= 0.0 {
             return None;
         }
-        // L. Takács, "A single-server queue with Poisson input", Operations Research 10, 1962. The
-        // longer of two lengths is used: for heavy traffic, and for one long request.
+        // L. Takács, "A single-server queue with Poisson input", Operations Research 10, 1962.
+        // Heavy traffic and a single long request give two lengths; the longer one applies.
         let wait = rate * second / (2.0 * (1.0 - busy));
         let spread = (2.0 * wait * wait + rate * third / (3.0 * (1.0 - busy))).sqrt();
         let step = spread * -BEYOND.ln() / POINTS as f64;
-        // Residual times, rounded to the nearest point.
+        // Residual times, rounded to the nearest grid point.
         let area = |t: f64| over_kinds(&|time| time.mean_up_to(t)) / mean;
         let edges: Vec<f64> = (0..=POINTS).map(|n| area((n as f64 - 0.5) * step)).collect();
         let residual: Vec<f64> = edges.windows(2).map(|edge| edge[1] - edge[0]).collect();

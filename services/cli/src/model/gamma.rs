@@ -25,7 +25,7 @@ impl Time {
         }
     }
 
-    /// Returns `t` in units of the scale, within the domain of the gamma function.
+    /// `t` in units of the scale, clamped to the domain of the gamma function.
     fn scaled(self, t: f64) -> f64 {
         (t / self.scale()).clamp(f64::MIN_POSITIVE, f64::MAX)
     }
@@ -37,18 +37,17 @@ impl Time {
         } else if self.is_fixed() {
             t.min(self.mean())
         } else {
-            // The density times its argument is the density of the next shape.
+            // Multiplying the density by its argument gives the density of the next shape.
             self.mean() * gamma_lr(self.shape() + 1.0, self.scaled(t)) + t * self.tail(t)
         }
     }
 
-    /// A random duration.
     pub(super) fn draw(self, random: &mut Rng) -> f64 {
         if self.is_fixed() { self.mean() } else { self.scale() * gamma(self.shape(), random) }
     }
 }
 
-/// A random number with the gamma distribution of this shape and scale 1.
+/// Draws from the gamma distribution with this shape and scale 1.
 ///
 /// G. Marsaglia and W. W. Tsang, "A simple method for generating gamma variables", ACM Transactions
 /// on Mathematical Software 26, 2000; section 6 for shapes below 1.
@@ -67,13 +66,12 @@ fn gamma(shape: f64, random: &mut Rng) -> f64 {
     }
 }
 
-/// A random number with the standard normal distribution (Box and Muller, 1958).
+/// Draws from the standard normal distribution (Box and Muller, 1958).
 fn normal(random: &mut Rng) -> f64 {
     let radius = (-2.0 * (1.0 - random.f64()).max(f64::MIN_POSITIVE).ln()).sqrt();
     radius * (std::f64::consts::TAU * random.f64()).cos()
 }
 
-/// A random number with the exponential distribution of this mean.
 pub(super) fn exponential(mean: f64, random: &mut Rng) -> f64 {
     -mean * (1.0 - random.f64()).max(f64::MIN_POSITIVE).ln()
 }

@@ -1,28 +1,22 @@
-//! Requests in the simulation.
+//! Simulated requests.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use corelane::Turns;
 
-/// A request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Job {
-    /// Its index in the mix.
     pub(super) kind: usize,
     pub(super) counted: bool,
-    /// The time of its arrival.
     pub(super) at: f64,
-    /// Its lane time, and the time for which it waits without the lane.
+    /// Lane time, and time spent waiting off the lane.
     pub(super) lane: f64,
     pub(super) wait: f64,
-    /// Its lane time according to the load table.
     pub(super) expected: f64,
-    /// Whether it runs on the slow lane.
     pub(super) slow: bool,
 }
 
-/// A time and a sequence number, by which the heaps are ordered.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Order(f64, u64);
 
@@ -40,7 +34,6 @@ impl Ord for Order {
     }
 }
 
-/// Jobs in order; the smallest is first.
 #[derive(Debug, Default)]
 pub(super) struct Heap {
     orders: BinaryHeap<Reverse<(Order, usize)>>,
@@ -61,7 +54,6 @@ impl Heap {
         self.count += 1;
     }
 
-    /// The time at which the first job is due.
     pub(super) fn first(&self) -> Option<f64> {
         self.orders.peek().map(|Reverse((order, _))| order.0)
     }
@@ -73,17 +65,14 @@ impl Heap {
     }
 }
 
-/// Converts seconds to nanoseconds.
 pub(super) fn nanos(seconds: f64) -> u64 {
     (seconds * 1e9).round() as u64
 }
 
-/// Queues a request.
 pub(super) fn queue(turns: &Turns<Job>, now: f64, job: Job) {
     turns.push(nanos(now), nanos(job.expected), job);
 }
 
-/// The next request, if one waits and a slot is free.
 pub(super) fn next(turns: &Turns<Job>) -> Option<Job> {
     turns.next(|_, has_slot| has_slot.then_some(())).map(|(job, ())| job)
 }

@@ -1,9 +1,9 @@
-//! A lane in the simulation: its event loop in simulated time, around the queue of a real lane.
+//! A simulated lane: its event loop in simulated time, around the queue that a real lane uses.
 //!
-//! The event loop polls its sockets and accepts the requests that have arrived. It reads each
-//! request, which starts or waits for its turn. When all requests that arrived are read, one
-//! waiting request has its turn, and the loop polls again. It sleeps when there is nothing to do.
-//! Requests of slow kinds go to the slow lane, which responds through the lane.
+//! The event loop polls its sockets and reads each request that has arrived; the request starts or
+//! waits for its turn. Once all are read, one waiting request gets its turn and the loop polls
+//! again. With nothing to do, it sleeps. Slow kinds go to the slow lane, which responds through the
+//! lane.
 
 use std::collections::VecDeque;
 
@@ -12,37 +12,30 @@ use super::job::{Heap, Job, nanos, next, queue};
 use super::slow::SlowModel;
 use corelane::Turns;
 
-/// A task of the event loop.
 #[derive(Clone, Copy, Debug)]
 enum Task {
-    /// Read a request.
     Read(Job),
-    /// Continue a handler whose wait has ended.
     Resume(Job),
-    /// Write the response of the slow lane.
     Answer(Job),
 }
 
-/// One lane in simulated time.
 #[derive(Debug)]
 pub(super) struct LaneModel {
-    /// Cost of a request before its handler, and again after it.
+    /// Cost of a request before its handler; the same cost follows the handler.
     half_outside: f64,
     wake: f64,
-    /// The simulated time.
     now: f64,
-    /// Time for which the lane has slept.
     pub(super) asleep: f64,
-    /// Work that has arrived and is not done yet.
+    /// Seconds of work that have arrived but are not done.
     backlog: f64,
-    /// Requests that have arrived but have not been read.
+    /// Requests not yet read.
     sockets: VecDeque<Job>,
     ready: VecDeque<Task>,
-    /// Handlers that wait without the lane.
+    /// Handlers waiting off the lane.
     away: Heap,
     turns: Turns<Job>,
     slow: SlowModel,
-    /// Whether a request had its turn, so that the sockets are polled next.
+    /// True after a request had its turn: poll the sockets next.
     to_look: bool,
 }
 
@@ -68,7 +61,6 @@ impl LaneModel {
         self.sockets.push_back(job);
     }
 
-    /// Time that the lane needs from `at` to finish everything that has arrived.
     pub(super) fn left(&self, at: f64) -> f64 {
         self.backlog + (self.now - at).max(0.0)
     }
@@ -77,8 +69,8 @@ impl LaneModel {
         job.lane + 2.0 * self.half_outside
     }
 
-    /// Runs until a time up to which all arrivals are known. Adds requests that end to `finished`,
-    /// with the time of their end, or `None` if they were shed.
+    /// Runs until `until`, up to which all arrivals are known. Appends each request that finishes
+    /// with its end time, or `None` if it was shed.
     pub(super) fn run_until(&mut self, until: f64, finished: &mut Vec<(Job, Option<f64>)>) {
         while self.now < until {
             self.give_way();
@@ -99,7 +91,6 @@ impl LaneModel {
         }
     }
 
-    /// Accepts the requests that have arrived by now.
     fn look(&mut self) {
         while let Some(job) = self.sockets.front().copied().filter(|job| job.at <= self.now) {
             self.sockets.pop_front();
@@ -110,7 +101,6 @@ impl LaneModel {
         }
     }
 
-    /// Gives the slow lane the time that it is owed.
     fn give_way(&mut self) {
         let end = self.now + self.slow.owed(self.now);
         while self.now < end && self.slow.is_ready(self.now) {
@@ -118,21 +108,19 @@ impl LaneModel {
         }
     }
 
-    /// Runs the slow lane until this time, or until a request ends.
     fn lower(&mut self, until: f64) {
         let (used, ended) = self.slow.run(self.now, until - self.now);
         self.spend(used);
         self.ready.extend(ended.map(Task::Answer));
     }
 
-    /// Sleeps until a request arrives, or lets the slow lane run. Returns whether the sleep ended
-    /// before `until`.
+    /// Returns whether the sleep was interrupted before `until`.
     fn sleep(&mut self, until: f64) -> bool {
         let socket = self.sockets.front().map(|job| job.at);
         let next = [socket, self.away.first()].into_iter().flatten().min_by(f64::total_cmp);
         if self.slow.is_ready(self.now) {
             self.lower(next.map_or(until, |next| next.min(until)));
-            // An answer or an arrival ends the sleep.
+            // A response or an arrival interrupts the sleep.
             if self.ready.is_empty() && next.is_none_or(|next| self.now < next) {
                 return self.now < until;
             }
@@ -160,7 +148,6 @@ impl LaneModel {
         }
     }
 
-    /// Reads a request, which starts, waits or is shed.
     fn read(&mut self, job: Job, finished: &mut Vec<(Job, Option<f64>)>) {
         self.spend(self.half_outside);
         if job.slow && self.slow.is_full() {
@@ -182,7 +169,7 @@ impl LaneModel {
         finished.push((job, None));
     }
 
-    /// Starts a handler. A handler that waits first holds the lane for half of its lane time.
+    /// A handler that waits holds the lane for half of its lane time before the wait.
     fn start(&mut self, job: Job, finished: &mut Vec<(Job, Option<f64>)>) {
         self.turns.begin();
         if job.wait > 0.0 {
@@ -193,7 +180,6 @@ impl LaneModel {
         }
     }
 
-    /// Ends a handler that needs the lane for another `rest`, and writes its response.
     fn end(&mut self, job: Job, rest: f64, finished: &mut Vec<(Job, Option<f64>)>) {
         self.spend(rest);
         self.turns.end();

@@ -1,4 +1,4 @@
-//! The kinds of requests that a replica serves, and their text form.
+//! Kinds of requests that a replica serves, and their text form.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -13,19 +13,19 @@ use super::{CapacityError, Time};
 pub struct Kind {
     /// Method and route, such as `GET /hello`.
     pub name: String,
-    /// The share of all requests, above 0 and up to 1.
+    /// Share of all requests, above 0 and up to 1.
     pub share: f64,
-    /// Time for which the handler holds the lane.
+    /// Time during which the handler holds the lane.
     pub lane: Time,
-    /// Time for which the handler waits for something else, such as a database. It holds its slot
-    /// but not the lane.
+    /// Time during which the handler waits, for example for a database. It keeps its slot but not
+    /// the lane.
     pub wait: Time,
-    /// Whether the kind runs on the slow lane, where the requests of the lane interrupt it.
+    /// Whether the kind runs on the slow lane, where the lane's own requests interrupt it.
     pub slow: bool,
 }
 
 impl Kind {
-    /// The whole service time: lane time and waiting time.
+    /// Service time: lane time plus waiting time.
     pub fn service(&self) -> Time {
         self.lane.plus(self.wait)
     }
@@ -33,11 +33,10 @@ impl Kind {
 
 /// Kinds whose shares add up to 1.
 ///
-/// The text form is a comma-separated list of kinds,
-/// `KIND=SHARE%[:MEAN[:DEVIATION]][+WAIT[:DEVIATION]][@slow]`. `MEAN` is how long the handler holds
-/// its lane, and `WAIT` is how long it waits without the lane. Without a standard deviation a time
-/// is fixed. Omitted times are 0. Durations have units. `@slow` marks a kind that runs on the slow
-/// lane.
+/// The text form is a comma-separated list of
+/// `KIND=SHARE%[:MEAN[:DEVIATION]][+WAIT[:DEVIATION]][@slow]`. The handler holds its lane for
+/// `MEAN` and then waits without it for `WAIT`. A time without a standard deviation is fixed, and
+/// an omitted time is 0. Durations need units. `@slow` marks a kind that runs on the slow lane.
 ///
 /// ```
 /// use corelane_cli::model::Mix;
@@ -54,7 +53,7 @@ pub struct Mix {
 }
 
 impl Mix {
-    /// Creates a mix from kinds with different names, whose shares add up to 1 within a thousandth:
+    /// Creates a mix from distinct kinds. Shares must add up to 1 within a thousandth, so that
     /// thirds may be written as 33.3%.
     pub fn new(mut kinds: Vec<Kind>) -> Result<Mix, CapacityError> {
         if kinds.is_empty() || kinds.len() > KINDS {
@@ -73,12 +72,11 @@ impl Mix {
         Ok(Mix { kinds })
     }
 
-    /// The kinds, with shares that add up to 1.
+    /// All kinds; their shares add up to 1.
     pub fn kinds(&self) -> &[Kind] {
         &self.kinds
     }
 
-    /// The mean over all requests.
     pub(super) fn mean(&self, of: impl Fn(&Kind) -> f64) -> f64 {
         self.kinds.iter().map(|kind| kind.share * of(kind)).sum()
     }
@@ -94,7 +92,6 @@ impl FromStr for Mix {
     }
 }
 
-/// Parses one kind.
 fn kind(text: &str) -> Result<Kind, CapacityError> {
     let read = || {
         let (name, rest) = text.rsplit_once('=')?;
@@ -117,7 +114,6 @@ fn kind(text: &str) -> Result<Kind, CapacityError> {
     read().ok_or_else(|| CapacityError::Form(text.to_owned()))
 }
 
-/// Parses `MEAN[:DEVIATION]`; an empty text is 0.
 fn time(text: &str) -> Option<Time> {
     if text.is_empty() {
         return Some(Time::ZERO);
@@ -127,13 +123,11 @@ fn time(text: &str) -> Option<Time> {
     parts.next().is_none().then(|| Time::new(mean, deviation).ok())?
 }
 
-/// Units of a duration in nanoseconds.
 const UNITS: [(&str, f64); 5] = [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9)];
 
-/// Maximum duration, because no request is served after an hour.
+/// No request runs for longer than an hour.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// Parses a decimal number with a unit (ns, us, ms, s).
 fn seconds(text: &str) -> Option<f64> {
     let (unit, nanos) = UNITS.iter().find(|(unit, _)| text.ends_with(unit))?;
     let number = text[..text.len() - unit.len()].trim_end();
@@ -143,7 +137,6 @@ fn seconds(text: &str) -> Option<f64> {
 }
 
 impl fmt::Display for Mix {
-    /// Writes the text that parses as this mix.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, kind) in self.kinds.iter().enumerate() {
             let comma = if index > 0 { ", " } else { "" };

@@ -1,8 +1,8 @@
-//! Capacity of a replica, and replicas for a load.
+//! Capacity of a replica and number of replicas for a load.
 //!
-//! In terms of queueing theory a lane is a single server. The model computes its capacity and its
-//! waiting times from the load table's data about each kind of request. `docs/capacity.md`
-//! describes the assumptions and how well they hold.
+//! In queueing terms, a lane is a single server. The model computes its capacity and waiting times
+//! from what the load table records for each kind of request. `docs/capacity.md` lists the
+//! assumptions and measures how well they hold.
 //!
 //! | question | answered by |
 //! |---|---|
@@ -50,16 +50,15 @@ pub use replica::{Replica, Sharing};
 pub use simulation::{Simulated, Simulation};
 pub use time::Time;
 
-/// Maximum number of kinds in a mix: as many as the load table has.
+/// Maximum kinds in a mix: the size of the load table.
 const KINDS: usize = 650;
 
-/// The text form of one kind.
 const FORM: &str = "KIND=SHARE%[:MEAN[:DEVIATION]][+WAIT[:DEVIATION]][@slow], such as \
                                GET /work=10%:7ms:500us@slow, or GET /projects=5%:200us+2ms:1ms. Times \
                                have a unit (ns, us, ms, s) and are at most 3600s, deviations at \
                                most 1000000 times the mean";
 
-/// An invalid input. Each error contains the value and what is allowed.
+/// An invalid input. Each error contains the value and what the model expects.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CapacityError {
@@ -69,24 +68,24 @@ pub enum CapacityError {
          at most 1000000 means"
     )]
     Time {
-        /// The mean in seconds.
+        /// Mean in seconds.
         mean: f64,
-        /// The deviation in seconds.
+        /// Deviation in seconds.
         deviation: f64,
     },
-    /// A mix has no kinds, or too many.
+    /// The mix has no kinds, or too many.
     #[error("a mix of {0} kinds: expected 1 to {max}", max = KINDS)]
     Kinds(usize),
-    /// Two kinds of a mix have the same name.
+    /// Two kinds of the mix have the same name.
     #[error("{0:?}: a kind may occur only once in a mix")]
     Twice(String),
-    /// A part of a mix's text has the wrong form.
+    /// Part of the mix text is malformed.
     #[error("{0:?}: expected {form}", form = FORM)]
     Form(String),
     /// A share is 0, or the shares do not add up to 1.
     #[error("the shares add up to {0}%: expected 100%, each above 0%")]
     Shares(f64),
-    /// The requests of a mix take less than a nanosecond, on average.
+    /// The mean request of the mix takes less than a nanosecond.
     #[error(
         "a request takes less than 1 ns: expected a mean, or a cost outside the handler, of at least \
          1 ns"

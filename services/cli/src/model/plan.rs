@@ -1,4 +1,4 @@
-//! Derives a load from a latency target, and a number of replicas.
+//! Derives the load that meets a latency target, and the number of replicas.
 
 use super::simulation::{Simulated, Simulation};
 use super::{CapacityError, Model};
@@ -6,43 +6,43 @@ use super::{CapacityError, Model};
 /// A latency target.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Target {
-    /// The share of requests that must be answered in time: 0.99 for p99.
+    /// Share of requests that must meet the target: 0.99 for p99.
     pub share: f64,
-    /// The time, in seconds.
+    /// Time limit in seconds.
     pub within: f64,
-    /// The maximum share of requests that may be shed.
+    /// Maximum share of shed requests.
     pub shed: f64,
 }
 
-/// The number of replicas for a load.
+/// Replicas for a load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plan {
-    /// Requests per second of one replica within the target; 0 if the target is never met.
+    /// Requests per second that one replica carries within the target; 0 if it never meets the
+    /// target.
     pub carried: f64,
-    /// Replicas for the load, without spare ones; `None` if the target is never met.
+    /// Replicas for the load without spare replicas; `None` if the target cannot be met.
     pub needed: Option<u64>,
-    /// Replicas for the load, including spare ones.
+    /// Replicas for the load plus spare replicas.
     pub replicas: Option<u64>,
 }
 
-/// Settings of a HorizontalPodAutoscaler.
+/// HorizontalPodAutoscaler settings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Autoscaling {
-    /// The busy share of a replica's lanes at which replicas are added.
+    /// Busy share of a replica's lanes above which replicas are added.
     pub busy: f64,
-    /// Requests per second of a replica at that busy share.
+    /// Requests per second per replica at that busy share.
     pub rate: f64,
-    /// Minimum replicas: one, and the spare ones.
+    /// Minimum replicas: one plus the spare replicas.
     pub min: u64,
-    /// Maximum number of replicas: those for the grown load, plus the spare ones.
+    /// Maximum replicas: enough for the grown load, plus the spare replicas.
     pub max: u64,
 }
 
-/// Relative precision of the search for the highest load.
 const NEAR: f64 = 0.005;
 
 impl Target {
-    /// Whether a simulated load meets the target. A shed request counts as not answered in time.
+    /// Whether a simulated load meets the target. A shed request misses it.
     pub fn is_met(&self, seen: &Simulated) -> bool {
         let answered = 1.0 - seen.shed;
         let share = self.share / answered;
@@ -63,8 +63,8 @@ impl Target {
 }
 
 impl Model {
-    /// The highest load of one replica within the target, in requests per second; 0 if the target is
-    /// never met. Found by bisection, with the same random numbers at each load.
+    /// Finds the highest load in requests per second that one replica carries within the target; 0
+    /// if there is none. Bisects with the same random numbers at each load.
     pub fn highest(&self, target: &Target, simulation: &Simulation) -> Result<f64, CapacityError> {
         target.check()?;
         let knee = self.knee().rate;
@@ -77,8 +77,8 @@ impl Model {
         Ok(low * knee)
     }
 
-    /// Replicas for a finite load in requests per second, so that the target holds while `spare` of
-    /// them are unavailable.
+    /// Plans replicas for a finite load in requests per second that meet the target with `spare` of
+    /// them unavailable.
     pub fn plan(
         &self,
         load: f64,
@@ -95,7 +95,7 @@ impl Model {
     }
 
     /// Settings that meet the target while the load grows by `growth` (0.25 for 25%; at least 0)
-    /// before a new replica is ready; `None` if the target is never met.
+    /// until a new replica is ready; `None` if the target cannot be met.
     pub fn autoscaling(
         &self,
         load: f64,
@@ -114,8 +114,7 @@ impl Model {
 
 impl Plan {
     fn of(load: f64, carried: f64, spare: u64) -> Plan {
-        // Loads and rates are not known to a thousandth, so a smaller excess needs no additional
-        // replica.
+        // Loads and rates are not known to a thousandth, so a smaller excess adds no replica.
         let needed = (load / carried - 1e-3).ceil().max(1.0) as u64;
         let needed = (carried > 0.0).then_some(needed);
         Plan { carried, needed, replicas: needed.map(|needed| needed.saturating_add(spare)) }
@@ -141,7 +140,7 @@ mod tests {
         let carried = model().highest(&TARGET, &simulation).expect("a target");
         let exact = 1000.0 + 0.01f64.ln() / 0.02;
         assert!((carried / exact - 1.0).abs() < 0.04, "{carried}, not {exact}");
-        // A millisecond of work within a millisecond in 99 of 100 cases is impossible.
+        // 99% of requests cannot do a millisecond of work within a millisecond.
         let never = Target { within: 1e-3, ..TARGET };
         assert_eq!(model().highest(&never, &simulation), Ok(0.0));
         assert_eq!(Plan::of(100.0, 0.0, 1).replicas, None);

@@ -1,47 +1,44 @@
-//! A mix on a replica: its knee, and estimates for a load.
+//! A mix on a replica: its knee, and estimates for a given load.
 
 use super::simulation::{Simulated, Simulation};
 use super::wait::{cobham, erlang_c, interrupted, lee_longton, shed_share, wake_up};
 use super::{CapacityError, Kind, Mix, Replica, Time};
 use corelane::BRIEF;
 
-/// Minimum mean time of a request, in seconds. Below it, rates overflow.
+/// Minimum mean request time in seconds; rates overflow below it.
 const SHORTEST: f64 = 1e-9;
 
-/// What limits the load of a replica.
+/// The resource that limits a replica's load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// The lanes are always busy.
+    /// All lanes are always busy.
     Lanes,
-    /// All slots are always taken, by handlers that wait.
+    /// Waiting handlers occupy all slots.
     Slots,
 }
 
-/// The maximum load of a replica, whatever the wait.
+/// The maximum load of a replica, regardless of waiting times.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Knee {
     /// Requests per second.
     pub rate: f64,
-    /// The resource that limits it.
+    /// The limiting resource.
     pub bound: Bound,
 }
 
-/// Estimates for a load. Times are in seconds.
+/// Estimates for a load, in seconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Estimated {
-    /// The share of time in which a lane is busy, or a slot is taken if slots are the limit.
+    /// Utilisation of a lane, or of its slots if slots are the limit.
     pub utilization: f64,
-    /// Mean wait for the lane and for a slot, of all requests.
+    /// Mean wait of all requests for the lane and for a slot.
     pub wait: f64,
-    /// Mean wait by kind of the mix.
+    /// Mean wait for each kind of the mix.
     pub waits: Vec<f64>,
-    /// The share of requests that are shed because slots and queue are full.
+    /// Share of requests shed because slots and queue are full.
     pub shed: f64,
-    /// Waits outside queues, by kind.
     besides: f64,
-    /// The share of requests that wait, by kind.
     waiting: Vec<f64>,
-    /// The kinds, with the time from start to end for those that are interrupted.
     kinds: Vec<Kind>,
     outside: f64,
 }
@@ -54,8 +51,8 @@ pub struct Model {
 }
 
 impl Model {
-    /// Creates a model. The replica's settings must be in bounds, and a request must take at least
-    /// a nanosecond on average.
+    /// Creates a model. The replica's settings must be in bounds, and the mean request must take at
+    /// least a nanosecond.
     pub fn new(mix: Mix, replica: Replica) -> Result<Model, CapacityError> {
         replica.check()?;
         if mix.mean(|kind| kind.service().mean()) + replica.outside < SHORTEST {
@@ -74,12 +71,12 @@ impl Model {
         &self.replica
     }
 
-    /// Lane time of a request, in its handler and outside it.
+    /// Lane time of a request, including its time outside the handler.
     pub fn lane_time(&self) -> Time {
         self.mixed(|kind| self.of_lane(kind))
     }
 
-    /// Time for which a request holds its slot, without waits for its lane.
+    /// Time during which a request holds its slot, excluding waits for its lane.
     pub fn slot_time(&self) -> Time {
         self.mixed(Kind::service)
     }
@@ -88,21 +85,20 @@ impl Model {
         kind.lane.plus(Time::fixed(self.replica.outside).unwrap_or_default())
     }
 
-    /// The part of the lane time that no other request interrupts.
+    /// Uninterrupted part of the lane time.
     fn on_lane(&self, kind: &Kind) -> Time {
         let lane = if kind.slow { Time::ZERO } else { kind.lane };
         self.of_lane(&Kind { lane, ..kind.clone() })
     }
 
-    /// The time of a request of any kind, from the times of each kind.
     fn mixed(&self, of: impl Fn(&Kind) -> Time) -> Time {
         let mean = self.mix.mean(|kind| of(kind).mean());
         let second = self.mix.mean(|kind| of(kind).second_moment());
         Time::from_sums(1, mean, second).unwrap_or_default()
     }
 
-    /// The knee: k / E\[lane time\], or k c / E\[service time\] if that is less, of k lanes with c
-    /// slots. If lanes are uneven, the busiest one saturates first.
+    /// The knee: k / E\[lane time\], or k c / E\[service time\] if that is smaller, for k lanes
+    /// with c slots. Among uneven lanes, the busiest one saturates first.
     pub fn knee(&self) -> Knee {
         let queues = self.replica.servers() as f64 / self.replica.busiest();
         let lanes = queues / self.lane_time().mean();
@@ -114,12 +110,12 @@ impl Model {
         }
     }
 
-    /// Estimates for a load of the replica in requests per second, at least 0.
+    /// Estimates for a load of at least 0 requests per second.
     ///
-    /// The wait for the lane follows Pollaczek and Khinchine; for lanes that share their work, Lee
-    /// and Longton. Welch's formula adds the wake-up, and cheap kinds go first (Cobham). Kinds of
-    /// the slow lane wait for all others and are interrupted by them (White and Christie). If slots
-    /// are the bound, the wait for a slot follows Lee and Longton.
+    /// Waits for the lane follow Pollaczek and Khinchine, or Lee and Longton if lanes share their
+    /// work. Welch's formula adds the wake-up, and Cobham's puts cheap kinds first. Kinds on the
+    /// slow lane wait for all others, which interrupt them (White and Christie). If slots are the
+    /// bound, waits for a slot follow Lee and Longton.
     pub fn estimate(&self, rate: f64) -> Estimated {
         let rate = rate * self.replica.busiest();
         let servers = self.replica.servers();
@@ -131,7 +127,7 @@ impl Model {
         let is_brief = |kind: &Kind| kind.slow || kind.lane.mean() < BRIEF as f64 / 1e9;
         let brief = |kind: &Kind| if is_brief(kind) { express(kind).mean() } else { 0.0 };
         let brief_busy = rate * self.mix.mean(brief) / servers as f64;
-        // The lane does not wait for its slow lane, but the slow lane waits for both.
+        // The slow lane waits for both; the lane does not wait for its slow lane.
         let for_lane = lee_longton(rate, servers, first_time);
         let (first, after) = cobham(for_lane, first_busy, brief_busy);
         let (_, slow) = cobham(lee_longton(rate, servers, lane), lane_busy, first_busy);
@@ -139,8 +135,8 @@ impl Model {
         let slots = servers * self.replica.slots;
         let for_slot = lee_longton(rate, slots, slot);
         let slot_busy = rate * slot.mean() / slots as f64;
-        // A request that waits for a slot also waits for the lane. The longer of the two waits is
-        // the queue.
+        // A request waiting for a slot also waits for the lane, so the longer wait determines the
+        // queue.
         let wait = |kind: &Kind| {
             let queue = match kind.slow {
                 true => slow,
@@ -149,7 +145,7 @@ impl Model {
             };
             queue.max(for_slot)
         };
-        // Interruptions make a handler on the slow lane take longer.
+        // Interruptions lengthen a handler on the slow lane.
         let stretched = |kind: &Kind| {
             let time = interrupted(kind.lane, rate / servers as f64, first_time);
             let lane = if kind.slow { time.unwrap_or(kind.lane) } else { kind.lane };
@@ -165,7 +161,7 @@ impl Model {
             false => erlang_c(servers, rate * first_time.mean()),
         };
         let places = servers * (self.replica.slots + self.replica.queue);
-        // Cheap requests that wait for their lane wait in its sockets, which are not a separate
+        // Cheap requests waiting for their lane stay in its sockets, which are not a separate
         // queue.
         let queues = slot_busy > lane_busy || !self.mix.kinds().iter().all(is_brief);
         let shed = || shed_share(taken, places - taken.min(places), load);
@@ -181,18 +177,17 @@ impl Model {
         }
     }
 
-    /// Simulates a load of the replica in requests per second.
+    /// Simulates a load in requests per second.
     pub fn simulate(&self, simulation: &Simulation, rate: f64) -> Simulated {
         simulation.run(&self.mix, &self.replica, rate)
     }
 }
 
-/// Steps of the integral of [`Estimated::tail`].
 const STEPS: u32 = 256;
 
 impl Estimated {
-    /// Mean time from a request's arrival to the end of its response: for a kind, by its index in
-    /// the mix, or for all.
+    /// Mean time from a request's arrival to the end of its response, for one kind (by index in the
+    /// mix) or for all.
     pub fn mean(&self, kind: Option<usize>) -> f64 {
         let of = |kind: usize| {
             let Kind { lane, wait, .. } = self.kinds[kind];
@@ -204,11 +199,11 @@ impl Estimated {
         }
     }
 
-    /// The time within which this share of requests is answered, for a kind or for all; infinite
-    /// for a share of 1 or more.
+    /// Time within which this share of requests is answered, for one kind or for all; infinite for
+    /// a share of 1 or more.
     ///
-    /// The wait has an exponential tail of its mean (Tijms, *A First Course in Stochastic Models*,
-    /// 2003, section 9.2.2), and the service time is gamma distributed. Exact for M/M/1.
+    /// The wait has an exponential tail with its own mean (Tijms, *A First Course in Stochastic
+    /// Models*, 2003, section 9.2.2); the service time is gamma distributed. Exact for M/M/1.
     pub fn quantile(&self, kind: Option<usize>, share: f64) -> f64 {
         let tail = |t: f64| match kind {
             Some(kind) => self.tail(kind, t),
@@ -222,7 +217,7 @@ impl Estimated {
         }
         let (mut low, mut high) = (0.0, self.mean(kind));
         if high <= 0.0 {
-            return 0.0; // it takes nothing and waits for nothing
+            return 0.0; // needs no time and no wait
         }
         while tail(high) > 1.0 - share {
             (low, high) = (high, 2.0 * high);
@@ -234,7 +229,6 @@ impl Estimated {
         high
     }
 
-    /// P(wait + service time > t) of a kind.
     fn tail(&self, kind: usize, t: f64) -> f64 {
         let service = self.kinds[kind].service();
         let t = t - self.outside - self.besides;
@@ -260,12 +254,12 @@ impl Estimated {
     }
 }
 
-/// Requests that a server with queues accepts in a time: queue size × duration × concurrency ÷ median
-/// handler time.
+/// Requests that a server with queues accepts in `duration`: queue size × duration × concurrency ÷
+/// median handler time.
 ///
-/// J. Pauley, "A High Concurrency HTTP Server Architecture", 2019, section 3.2. It is the
-/// simplest form of the knee. With a queue of 1 and one second it is the rate at which that many slots
-/// become free, if the median equals the mean.
+/// J. Pauley, "A High Concurrency HTTP Server Architecture", 2019, section 3.2: the simplest form
+/// of the knee. For one second and a queue of 1, it is the rate at which slots become free, if the
+/// median equals the mean.
 pub fn pauley(queue: f64, duration: f64, concurrency: f64, median: f64) -> f64 {
     queue * duration * concurrency / median
 }
@@ -370,13 +364,13 @@ mod tests {
 
     #[test]
     fn a_lane_that_is_always_busy_leaves_its_slow_lane_a_share() {
-        // Cheap requests alone are 1.5 times the load that the lane can serve.
+        // Cheap requests alone exceed what the lane can serve by 50%.
         let replica = Replica { queue: 1 << 20, ..BARE };
         let model = model("a=99.9%:100us,b=0.1%:2ms@slow", replica);
         let rate = 15_000.0;
         let seconds = SIMULATION.requests as f64 / rate;
         let seen = model.simulate(&SIMULATION, rate);
-        // The slow requests need 3% of the CPU, which is less than their share.
+        // The slow requests need 3% of the CPU, less than their share.
         assert!(seen.quantile(Some(1), 0.99) < 0.1 * seconds, "{}", seen.quantile(Some(1), 0.99));
         let starved = Model::new(model.mix().clone(), Replica { slow_share: 0.0, ..replica });
         let starved = starved.expect("a model").simulate(&SIMULATION, rate);

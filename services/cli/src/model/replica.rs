@@ -1,47 +1,46 @@
-//! The replica of the model.
+//! The modelled replica.
 
 use super::CapacityError;
 
-/// How lanes share the work of a replica.
+/// How a replica's lanes share work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sharing {
-    /// Each connection lives on one lane for all of its requests: k queues of one server each.
+    /// Each connection keeps its lane for all of its requests: k queues with one server each.
     #[default]
     Apart,
-    /// Each request goes to the first free lane: one queue of k servers. This applies if each
+    /// Each request goes to the first free lane: one queue with k servers. Applies if each
     /// connection carries one request and placement is `least-loaded`.
     Together,
 }
 
-/// A replica: its lanes, their limits, and the cost of a request outside its handler.
+/// A replica: lanes, limits, and the cost of a request outside its handler.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Replica {
-    /// Lanes: 1 to 1,024.
+    /// Number of lanes, 1 to 1,024.
     pub lanes: usize,
-    /// Requests that run on a lane at a time; at least 1.
+    /// Maximum concurrent requests per lane, at least 1.
     pub slots: usize,
-    /// Requests that may wait for a slot of their lane.
+    /// Maximum requests per lane that wait for a slot.
     pub queue: usize,
-    /// How the lanes share their work.
+    /// How lanes share work.
     pub sharing: Sharing,
-    /// Load of the busiest lane divided by the mean of the lanes: 1 if connections are even, at most the
-    /// number of lanes. Used with [`Sharing::Apart`].
+    /// Load of the busiest lane divided by the mean: 1 for even lanes, at most the number of lanes.
+    /// Used with [`Sharing::Apart`].
     pub unevenness: f64,
-    /// Lane time of a request outside its handler, in seconds, when the lane does not sleep between
-    /// requests: parsing, writing, the kernel.
+    /// Lane seconds that a request costs outside its handler (parsing, writing, kernel) while the
+    /// lane does not sleep between requests.
     pub outside: f64,
-    /// Cost of a sleep and a wake-up of a lane, in seconds. The first request of a busy period pays it,
-    /// so its effect fades as the load grows.
+    /// Seconds that a lane needs to sleep and wake up. The first request of a busy period pays
+    /// them, so the cost fades as the load grows.
     pub wake: f64,
-    /// The minimum share of a CPU that a slow lane receives while its lane is always busy, from 0
-    /// to 0.5.
+    /// Minimum share of a CPU for a slow lane whose lane is always busy, from 0 to 0.5.
     pub slow_share: f64,
-    /// Network time of a request and its response, in seconds, independent of the load.
+    /// Network time of a request and its response in seconds, independent of the load.
     pub network: f64,
 }
 
 impl Default for Replica {
-    /// One lane with the default limits of a server. `outside` is about the cost of `/hello` outside its
+    /// One lane with a server's default limits. `outside` is about the cost of `/hello` outside its
     /// handler on 2 cores of Linux 6.18 (`docs/capacity.md`); `wake` is an estimate for an unknown
     /// lane.
     fn default() -> Replica {
@@ -85,7 +84,6 @@ impl Replica {
         })
     }
 
-    /// Number of lanes that share a queue.
     pub(super) fn servers(&self) -> usize {
         match self.sharing {
             Sharing::Apart => 1,
@@ -93,7 +91,6 @@ impl Replica {
         }
     }
 
-    /// The part of the replica's load that goes to the busiest queue.
     pub(super) fn busiest(&self) -> f64 {
         match self.sharing {
             Sharing::Apart => self.unevenness / self.lanes as f64,

@@ -1,4 +1,4 @@
-//! Simulates random arrivals at lanes with their scheduling.
+//! Simulates random arrivals at lanes and the lanes' scheduling.
 
 use super::gamma::exponential;
 use super::job::Job;
@@ -6,12 +6,12 @@ use super::lane::LaneModel;
 use super::{Mix, Replica};
 use fastrand::Rng;
 
-/// Parameters of a simulation. The same seed produces the same requests.
+/// Simulation parameters. The same seed produces the same requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Simulation {
-    /// Number of requests that are counted, after a warm-up of a tenth as many.
+    /// Number of requests to measure, after a warm-up of a tenth of this number.
     pub requests: usize,
-    /// Seed of the random numbers.
+    /// Seed of the random number generator.
     pub seed: u64,
 }
 
@@ -24,34 +24,32 @@ impl Default for Simulation {
 /// The result of a simulation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Simulated {
-    /// Times from a request's arrival to the end of its response, in seconds, by kind of the mix
-    /// and in ascending order.
+    /// Sorted seconds from a request's arrival to the end of its response, for each kind of the
+    /// mix.
     pub(super) times: Vec<Vec<f64>>,
-    /// Times of all kinds together, in ascending order.
     pub(super) all: Vec<f64>,
-    /// Share of the requests that were shed.
+    /// Share of shed requests.
     pub shed: f64,
-    /// Share of time in which lanes were not asleep, across all lanes.
+    /// Share of time that lanes were awake, across all lanes.
     pub busy: f64,
 }
 
 impl Simulated {
-    /// The time in seconds within which this share of the requests of a kind, by its index in the mix,
-    /// was answered; `None` for all kinds. Shed requests do not count. 0 if there were none.
+    /// Seconds within which this share of the requests of a kind was answered; `None` means all
+    /// kinds. Ignores shed requests; 0 if there were no requests.
     pub fn quantile(&self, kind: Option<usize>, share: f64) -> f64 {
         let times = kind.map_or(&self.all, |kind| &self.times[kind]);
         let last = times.len().saturating_sub(1);
         times.get(((last as f64 * share) as usize).min(last)).copied().unwrap_or(0.0)
     }
 
-    /// The share of all requests that was answered within this many seconds. Shed requests were not
-    /// answered.
+    /// Share of all requests answered within this many seconds. Shed requests count as unanswered.
     pub fn within(&self, seconds: f64) -> f64 {
         let answered = self.all.partition_point(|time| *time <= seconds) as f64;
         answered / self.all.len().max(1) as f64 * (1.0 - self.shed)
     }
 
-    /// Mean time of the requests of a kind, or of all, in seconds; 0 if there were none.
+    /// Mean seconds for the requests of a kind, or of all kinds; 0 if there were no requests.
     pub fn mean(&self, kind: Option<usize>) -> f64 {
         let times = kind.map_or(&self.all, |kind| &self.times[kind]);
         times.iter().sum::<f64>() / times.len().max(1) as f64
@@ -59,7 +57,7 @@ impl Simulated {
 }
 
 impl Simulation {
-    /// Simulates a load of the busiest queue of a replica: requests per second of the whole replica.
+    /// Simulates the busiest queue of a replica under `rate` requests per second for the replica.
     pub(super) fn run(&self, mix: &Mix, replica: &Replica, rate: f64) -> Simulated {
         let mut random = Rng::with_seed(self.seed);
         let rate = rate * replica.busiest();
@@ -82,8 +80,8 @@ impl Simulation {
             if number == warm_up {
                 (begun, idle) = (now, asleep(&lanes));
             }
-            // With one queue, the request goes to the lane that would finish first, which is
-            // equivalent to waiting for that lane.
+            // With one queue, sending the request to the lane that finishes first is equivalent to
+            // waiting for that lane.
             let least =
                 |a: &&mut LaneModel, b: &&mut LaneModel| a.left(now).total_cmp(&b.left(now));
             let chosen = lanes.iter_mut().min_by(least).expect("a replica has a lane");
@@ -120,7 +118,6 @@ impl Simulation {
     }
 }
 
-/// The kind for a random number from 0 to 1.
 fn choose(mix: &Mix, chance: f64) -> usize {
     let mut left = chance;
     let kinds = mix.kinds();
@@ -137,7 +134,6 @@ mod tests {
     use crate::model::wait::{lee_longton, pollaczek_khinchine, wake_up};
     use crate::model::{Kind, Sharing, Time};
 
-    /// A replica whose requests cost nothing outside their handler.
     fn bare(lanes: usize, sharing: Sharing) -> Replica {
         let slots = 1 << 20;
         Replica { lanes, slots, sharing, outside: 0.0, wake: 0.0, ..Replica::default() }
@@ -156,8 +152,7 @@ mod tests {
 
     #[test]
     fn one_lane_is_an_m_m_1_queue() {
-        // Cheap requests, served in the order of arrival: the time in an M/M/1 queue is
-        // exponential.
+        // Cheap requests run in order of arrival, so the time in the M/M/1 queue is exponential.
         let mean = 50e-6;
         for busy in [0.3, 0.8] {
             let time = Time::exponential(mean).expect("a time");
@@ -173,7 +168,7 @@ mod tests {
 
     #[test]
     fn one_lane_is_an_m_g_1_queue() {
-        // Expensive requests of one kind: each waits for its turn, which does not change the order.
+        // Expensive requests of one kind wait for their turns without changing the order.
         for (mean, scv) in [(50e-6, 0.0), (7e-3, 0.0), (7e-3, 0.25), (1e-3, 4.0)] {
             let time = Time::new(mean, mean * f64::sqrt(scv)).expect("a time");
             let seen = simulate(time, &bare(1, Sharing::Apart), 0.8 / mean);
@@ -208,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_full_queue_sheds_what_formulas_say() {
-        // Handlers that wait without the lane: 4 servers with room for 6 more.
+        // Handlers that wait off the lane act as 4 servers with room for 6 more requests.
         let replica = Replica { slots: 4, queue: 6, ..bare(1, Sharing::Apart) };
         let name = "GET /".to_owned();
         let wait = Time::exponential(10e-3).expect("a time");
@@ -216,7 +211,7 @@ mod tests {
         let mix = Mix::new(vec![kind]).expect("a mix");
         let seen = Simulation { requests: 200_000, seed: 3 }.run(&mix, &replica, 500.0);
         close(seen.shed, crate::model::wait::shed_share(4, 6, 5.0), 0.03, "shed");
-        // One lane at 1.5 times its knee: it sheds expensive requests. Cheap ones wait in its
+        // One lane at 1.5 times its knee sheds expensive requests; cheap requests wait in its
         // sockets.
         let replica = Replica { slots: 1, queue: 9, ..bare(1, Sharing::Apart) };
         let dear = Time::exponential(1e-3).expect("a time");

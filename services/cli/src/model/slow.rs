@@ -1,24 +1,21 @@
-//! The slow lane in the simulation: it has the CPU while its lane sleeps, and a minimum share of it
-//! while the lane does not sleep.
+//! The simulated slow lane: it gets the CPU while its lane sleeps, and a minimum share while the
+//! lane is busy.
 
 use corelane::Turns;
 
 use super::Replica;
 use super::job::{Heap, Job, next, queue};
 
-/// Interval in seconds at which a lane compares its slow lane's CPU time with its share.
+/// Seconds between a lane's comparisons of its slow lane's CPU time with the share.
 const WINDOW: f64 = 5e-3;
 
-/// Requests that run at lower priority on the CPU of a lane.
 #[derive(Debug)]
 pub(super) struct SlowModel {
     share: f64,
     turns: Turns<Job>,
-    /// The request that has the thread, and the time that it still needs.
     current: Option<(Job, f64)>,
-    /// Handlers that wait without the thread.
     away: Heap,
-    /// Start of the window, and the CPU time since then.
+    /// Start of the window, and the slow lane's CPU time in it.
     since: f64,
     got: f64,
 }
@@ -35,7 +32,6 @@ impl SlowModel {
         }
     }
 
-    /// Whether it accepts no more requests.
     pub(super) fn is_full(&self) -> bool {
         self.turns.is_full()
     }
@@ -47,18 +43,16 @@ impl SlowModel {
         queue(&self.turns, now, job);
     }
 
-    /// Whether it would run if it had the CPU.
     pub(super) fn is_ready(&self, now: f64) -> bool {
         let waits = self.turns.is_waiting() && self.turns.has_slot();
         self.current.is_some() || waits || self.due().is_some_and(|due| due <= now)
     }
 
-    /// The time at which a handler's wait ends.
     pub(super) fn due(&self) -> Option<f64> {
         self.away.first()
     }
 
-    /// CPU time that the lane owes the slow lane now, at the end of each window.
+    /// CPU time that the lane owes its slow lane; settled at the end of each window.
     pub(super) fn owed(&mut self, now: f64) -> f64 {
         let wall = now - self.since;
         if wall < WINDOW {
@@ -69,7 +63,6 @@ impl SlowModel {
         if self.is_ready(now) { owed.max(0.0) } else { 0.0 }
     }
 
-    /// Runs for at most this time, until a request ends. Returns the used time and that request.
     pub(super) fn run(&mut self, now: f64, most: f64) -> (f64, Option<Job>) {
         let mut used = 0.0;
         while used < most {
@@ -91,8 +84,8 @@ impl SlowModel {
         (used, None)
     }
 
-    /// What runs next, and for how long: a handler whose wait has ended, else the next request. A
-    /// request whose handler waits first holds the thread for half of its lane time.
+    /// Prefers a handler whose wait has ended over a new request. A request that waits first holds
+    /// the thread for half of its lane time.
     fn next(&mut self, now: f64) -> Option<(Job, f64)> {
         if self.due().is_some_and(|due| due <= now) {
             return self.away.pop().map(|job| (job, job.lane));

@@ -1,17 +1,17 @@
-//! A random duration, known by its mean and standard deviation.
+//! A random duration, described by its mean and standard deviation.
 
 use super::CapacityError;
 
-/// Below this square of the coefficient of variation a duration counts as fixed: 0.1%.
+/// Durations whose squared coefficient of variation is below this value count as fixed (0.1%).
 const FIXED: f64 = 1e-6;
 
-/// Maximum deviation, in means. A million observations of which one takes all the time have a
-/// deviation of 1,000 means.
+/// Maximum deviation in means. If one of a million observations takes all the time, the deviation
+/// is 1,000 means.
 const WIDEST: f64 = 1e6;
 
-/// A random duration in seconds, given by its first two moments. If the distribution matters, it is
-/// the gamma distribution with these moments. Fixed, Erlang and exponential durations belong to
-/// that family (Tijms, *A First Course in Stochastic Models*, 2003, appendix B).
+/// A random duration in seconds, given by its first two moments. Where the distribution matters, it
+/// is the gamma distribution with these moments, which includes fixed, Erlang and exponential
+/// durations (Tijms, *A First Course in Stochastic Models*, 2003, appendix B).
 ///
 /// ```
 /// use corelane_cli::model::Time;
@@ -31,7 +31,7 @@ impl Time {
     pub const ZERO: Time = Time { mean: 0.0, deviation: 0.0 };
 
     /// Creates a duration with this mean and standard deviation in seconds. Both must be at least
-    /// 0, and the deviation at most a million means.
+    /// 0, and the deviation at most a million times the mean.
     pub fn new(mean: f64, deviation: f64) -> Result<Time, CapacityError> {
         let finite = mean.is_finite() && deviation.is_finite();
         if finite && mean >= 0.0 && deviation >= 0.0 && deviation <= WIDEST * mean {
@@ -41,8 +41,8 @@ impl Time {
         }
     }
 
-    /// Computes a duration from the number of observations, their sum in seconds and the sum of
-    /// their squares in seconds squared.
+    /// Creates a duration from a number of observations, their sum in seconds and their sum of
+    /// squares in seconds squared.
     pub fn from_sums(count: u64, sum: f64, squares: f64) -> Result<Time, CapacityError> {
         let mean = if count == 0 { 0.0 } else { sum / count as f64 };
         // Rounding can make the variance of equal observations negative.
@@ -70,7 +70,7 @@ impl Time {
         self.deviation
     }
 
-    /// The square of the coefficient of variation: 0 if fixed, 1 if exponential.
+    /// Squared coefficient of variation: 0 for a fixed, 1 for an exponential duration.
     pub fn scv(self) -> f64 {
         if self.mean > 0.0 { (self.deviation / self.mean).powi(2) } else { 0.0 }
     }
@@ -90,7 +90,6 @@ impl Time {
         self.mean.powi(3) * (1.0 + c) * (1.0 + 2.0 * c)
     }
 
-    /// The sum of this and an independent duration.
     pub(super) fn plus(self, other: Time) -> Time {
         Time { mean: self.mean + other.mean, deviation: self.deviation.hypot(other.deviation) }
     }

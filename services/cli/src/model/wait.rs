@@ -1,9 +1,9 @@
-//! Formulas of queueing theory, each named after its author. Times are in seconds, rates per second.
+//! Queueing formulas, named after their authors. Times are in seconds and rates per second.
 
 use super::Time;
 
-/// Mean wait of one server that serves in the order of arrival: λ E\[S²\] / 2(1 − ρ), of Poisson
-/// arrivals. Infinite for a load of 1 or more.
+/// Mean wait λ E\[S²\] / 2(1 − ρ) for one server with Poisson arrivals and service in order of
+/// arrival. Infinite for a load of 1 or more.
 ///
 /// F. Pollaczek, "Über eine Aufgabe der Wahrscheinlichkeitstheorie", Mathematische Zeitschrift 32,
 /// 1930; A. Khinchin, "The mathematical theory of a stationary queue", 1932.
@@ -20,8 +20,8 @@ pub fn pollaczek_khinchine(rate: f64, mean: f64, second_moment: f64) -> f64 {
     if idle > 0.0 { rate * second_moment / (2.0 * idle) } else { f64::INFINITY }
 }
 
-/// The part of the mean wait that waking up adds: (2D + λ D²) / 2(1 + λ D), for a fixed time D. The
-/// server wakes up for the first request of each busy period.
+/// Mean wait added by waking up: (2D + λ D²) / 2(1 + λ D) for a fixed time D. The first request of
+/// each busy period wakes up the server.
 ///
 /// P. D. Welch, "On a generalized M/G/1 queuing process in which the first customer of each busy
 /// period receives exceptional service", Operations Research 12, 1964.
@@ -29,8 +29,8 @@ pub fn wake_up(rate: f64, wake: f64) -> f64 {
     (2.0 * wake + rate * wake * wake) / (2.0 * (1.0 + rate * wake))
 }
 
-/// The share of requests that are lost if k servers receive an offered load (rate times mean
-/// service time) and no request may wait.
+/// Share of requests lost if k servers receive an offered load (rate times mean service time) and
+/// no request may wait.
 ///
 /// A. K. Erlang, "Solution of some problems in the theory of probabilities of significance in
 /// automatic telephone exchanges", 1917; by recursion over the servers.
@@ -39,14 +39,14 @@ pub fn erlang_b(servers: usize, load: f64) -> f64 {
     for n in 1..=servers {
         blocked = load * blocked / (n as f64 + load * blocked);
         if blocked == 0.0 {
-            break; // the servers that are left change nothing
+            break; // more servers change nothing
         }
     }
     blocked
 }
 
-/// The share of requests that wait if k servers receive an offered load and all requests may wait:
-/// 1 from a load of k on.
+/// Share of requests that wait if k servers receive an offered load and all requests may wait; 1
+/// for a load of k or more.
 ///
 /// Erlang, 1917.
 ///
@@ -79,9 +79,9 @@ pub fn lee_longton(rate: f64, servers: usize, time: Time) -> f64 {
     (1.0 + time.scv()) / 2.0 * erlang_c(servers, load) * time.mean() / free
 }
 
-/// Mean waits of requests that go first, W(1 − ρ) / (1 − σ), and of requests that go after them, W
-/// / (1 − σ). W is the mean wait in the order of arrival, and σ is the part of the load ρ that goes
-/// first. No request is interrupted. Both are infinite for a load of 1 or more.
+/// Mean waits with two priorities: W(1 − ρ) / (1 − σ) for requests that go first, and W / (1 − σ)
+/// for the rest. W is the mean wait in order of arrival, and σ the part of the load ρ that goes
+/// first. Requests are not interrupted. Both waits are infinite for a load of 1 or more.
 ///
 /// A. Cobham, "Priority assignment in waiting line problems", Operations Research 2, 1954.
 pub fn cobham(wait: f64, busy: f64, busy_first: f64) -> (f64, f64) {
@@ -92,13 +92,12 @@ pub fn cobham(wait: f64, busy: f64, busy_first: f64) -> (f64, f64) {
     (wait * (1.0 - busy) / after_first, wait / after_first)
 }
 
-/// The time from start to end of a request that other requests interrupt, S / (1 − σ). It includes
-/// its service time, and those of the requests that go first in the meantime. σ is their load.
-/// `None` for a load of 1 or more, with which the time is infinite.
+/// Time from start to end of a request that others interrupt: S / (1 − σ), where σ is the load of
+/// the interrupting requests. `None` for a load of 1 or more, where the time is infinite.
 ///
 /// Its variance is Var\[S\] / (1 − σ)² + λ E\[S₁²\] E\[S\] / (1 − σ)³. H. White and L. S. Christie,
-/// "Queuing with preemptive priorities or with breakdown", Operations Research 6, 1958; L. Kleinrock,
-/// *Queueing Systems*, volume 2, 1976, section 3.4.
+/// "Queuing with preemptive priorities or with breakdown", Operations Research 6, 1958; L.
+/// Kleinrock, *Queueing Systems*, volume 2, 1976, section 3.4.
 ///
 /// ```
 /// use corelane_cli::model::{Time, wait::interrupted};
@@ -116,7 +115,7 @@ pub fn interrupted(time: Time, rate: f64, first: Time) -> Option<Time> {
     Time::new(time.mean() / free, (time.deviation().powi(2) / free.powi(2) + others).sqrt()).ok()
 }
 
-/// The share of requests that find all places taken, for k servers, a bounded queue and exponential
+/// Share of requests that find all places taken, for k servers, a bounded queue and exponential
 /// times.
 ///
 /// Tijms, *A First Course in Stochastic Models*, 2003, section 5.1 (M/M/c/c+N).
@@ -132,9 +131,9 @@ pub fn shed_share(servers: usize, places: usize, load: f64) -> f64 {
     if load <= 0.0 {
         return 0.0;
     }
-    // Each additional place: p' = r p / (1 + r p), with the load r of a server. Therefore 1 / p
-    // grows by a geometric series, 1 + 1/r + 1/r² + ..., which has a closed form: there may be
-    // millions of places.
+    // Each additional place changes the share to p' = r p / (1 + r p), where r is the load per
+    // server. Therefore 1 / p grows by the geometric series 1 + 1/r + 1/r² + ..., whose closed form
+    // handles millions of places.
     let (each, places) = ((load / servers as f64).ln(), places as f64);
     let series = if each == 0.0 { places } else { (-places * each).exp_m1() / (-each).exp_m1() };
     1.0 / (series + (-places * each).exp() / erlang_b(servers, load))
@@ -146,7 +145,7 @@ mod tests {
 
     #[test]
     fn published_values() {
-        // Erlang's table of 10 lines: 5 Erlang lose 1.84%, and 3.61% wait.
+        // Erlang's table for 10 lines: with 5 erlang, 1.84% of calls are lost and 3.61% wait.
         assert!((erlang_b(10, 5.0) - 0.018_385).abs() < 1e-6);
         assert!((erlang_c(10, 5.0) - 0.036_105).abs() < 1e-6);
         assert!((erlang_b(1000, 1000.0) - 0.0248).abs() < 1e-3, "many servers do not overflow");
@@ -164,7 +163,7 @@ mod tests {
 
     #[test]
     fn priority_keeps_the_work() {
-        // Kleinrock's conservation law: waits weighted by load do not change (1965).
+        // Kleinrock's conservation law (1965): the load-weighted mean wait is constant.
         let (first, after) = cobham(0.01, 0.8, 0.3);
         assert!((0.3 * first + 0.5 * after - 0.8 * 0.01).abs() < 1e-12);
     }
@@ -185,7 +184,7 @@ mod tests {
             assert!((shed_share(servers, places, load) / counted - 1.0).abs() < 1e-9);
         }
         assert_eq!(shed_share(1, 8, 0.0), 0.0);
-        // The maximum is computed in constant time.
+        // The maximum takes constant time.
         assert_eq!(shed_share(1024, 1 << 31, 900.0), 0.0);
         assert!((erlang_b(1 << 40, 10.0)).abs() < 1e-300);
     }

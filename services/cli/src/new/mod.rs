@@ -1,4 +1,4 @@
-//! `corelane new`: writes a service that compiles and whose tests pass.
+//! `corelane new`: writes a service that compiles and passes its tests.
 
 mod name;
 mod template;
@@ -24,10 +24,10 @@ pub(crate) struct New {
     /// Folder to create; its last part is the name of the service
     #[arg(value_name = "NAME", value_parser = allowed(name::read))]
     name: Name,
-    /// What the service speaks
+    /// Protocol of the service
     #[arg(long, value_enum, default_value = "rest")]
     template: Template,
-    /// Checkout of Corelane to depend on, instead of the release of this program
+    /// Corelane checkout to depend on, instead of this program's release
     #[arg(long, value_name = "PATH")]
     corelane: Option<PathBuf>,
     /// Repository of Corelane to depend on, at the tag of this program's version
@@ -36,7 +36,6 @@ pub(crate) struct New {
     git: String,
 }
 
-/// Runs the subcommand.
 pub(crate) fn run(new: &New) -> ExitCode {
     match new.create() {
         Ok(()) => {
@@ -60,8 +59,8 @@ impl New {
         let folder = &self.name.folder;
         let failed = |error: io::Error| format!("{}: {error}", folder.display());
         require_free(folder)?;
-        // The folder is created completely or not at all: it receives its name when all files are
-        // in it.
+        // Written under a temporary name and renamed at the end, so that the folder appears
+        // complete or not at all.
         let parent = folder.parent().filter(|path| !path.as_os_str().is_empty());
         let fresh = tempfile::Builder::new()
             .prefix(".corelane-new-")
@@ -75,7 +74,7 @@ impl New {
         }
         format(fresh.path());
         fs::rename(fresh.path(), folder).map_err(failed)?;
-        // The folder has a different name now, so there is nothing to remove.
+        // The rename left nothing to remove.
         let _ = fresh.keep();
         Ok(())
     }
@@ -90,8 +89,8 @@ impl New {
     }
 }
 
-/// Formats the code, which depends on the length of the name and its place among the imports.
-/// Without rustfmt, the code only looks worse.
+/// Formatting depends on the length of the name and its place among the imports. Without rustfmt,
+/// the code only looks worse.
 fn format(folder: &Path) {
     let rust = ["build.rs", "src/lib.rs", "src/main.rs", "tests/service.rs"];
     let files = rust.map(|file| folder.join(file)).into_iter().filter(|file| file.exists());
@@ -100,7 +99,7 @@ fn format(folder: &Path) {
     let _ = rustfmt.stdout(Stdio::null()).stderr(Stdio::null()).status();
 }
 
-/// Checks that the folder is free. An empty folder may become the service.
+/// Accepts an empty folder.
 fn require_free(folder: &Path) -> Result<(), String> {
     let shown = folder.display();
     match fs::read_dir(folder).map(|mut entries| entries.next().is_none()) {
@@ -111,7 +110,6 @@ fn require_free(folder: &Path) -> Result<(), String> {
     }
 }
 
-/// A checkout on this machine, or a tag of a repository.
 #[derive(Debug)]
 enum Source {
     Path(PathBuf),
@@ -119,8 +117,8 @@ enum Source {
 }
 
 impl Source {
-    /// Finds the named checkout, otherwise the tag of this version. If there is no repository for
-    /// it, the checkout around the working directory.
+    /// Falls back to the tag of this version, or to the checkout around the working directory if
+    /// there is no repository.
     fn find(checkout: Option<&Path>, git: &str) -> Result<Source, String> {
         match checkout {
             Some(path) => checkout::require(path).map(Source::Path),
@@ -133,7 +131,6 @@ impl Source {
         }
     }
 
-    /// The keys of a dependency on the crate in this folder of `services`.
     fn dependency(&self, folder: &str) -> String {
         match self {
             Source::Path(checkout) => {
@@ -147,8 +144,7 @@ impl Source {
     }
 }
 
-/// Formats a basic TOML string. JSON escapes a subset of the characters that TOML does, in the same
-/// way.
+/// A JSON string is also a valid basic TOML string.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

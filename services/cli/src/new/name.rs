@@ -1,15 +1,15 @@
-//! Names of services.
+//! Service names.
 
 use std::path::PathBuf;
 
-/// Longest name: Helm appends to it, and the result must be a DNS label.
+/// Helm appends to the name, and the result must be a DNS label.
 const LONGEST: usize = 40;
 
 const ALLOWED: &str = "up to 40 of a-z, 0-9 and hyphens, a letter first and no hyphen last. Keywords of Rust and \
                        names of dependencies are taken";
 
-/// Names that the crate cannot have: Rust keywords, Rust's own libraries, and dependencies of the
-/// templates.
+/// Names that the crate cannot have: Rust keywords, standard crates, and the templates'
+/// dependencies.
 const TAKEN: &[&str] = &[
     "abstract",
     "alloc",
@@ -84,15 +84,14 @@ const TAKEN: &[&str] = &[
     "tracing",
 ];
 
-/// The folder and name of a new service. A crate, an image and a Helm release have this name, so it
-/// is a DNS label.
+/// Folder and name of a new service. The name must be a DNS label, because the image and the Helm
+/// release share it.
 #[derive(Clone, Debug)]
 pub(super) struct Name {
     pub(super) folder: PathBuf,
     pub(super) label: String,
 }
 
-/// Reads a name, or the path of a folder that ends with one.
 pub(super) fn read(text: &str) -> Result<Name, &'static str> {
     let folder = PathBuf::from(text);
     let label = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();

@@ -1,11 +1,11 @@
-//! The files of a new service, which are real files in `templates`.
+//! The files of a new service; the sources are in `templates`.
 
 use clap::ValueEnum;
 
-/// What a new service speaks.
+/// Protocol of a new service.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(super) enum Template {
-    /// JSON over HTTP with axum, and a database in SQLite or PostgreSQL
+    /// JSON over HTTP with axum, and SQLite or PostgreSQL
     Rest,
     /// gRPC with tonic
     Grpc,
@@ -15,7 +15,6 @@ pub(super) enum Template {
 
 type File = (&'static str, &'static str);
 
-/// Files of `templates`, and their paths in a service.
 macro_rules! files {
     ($($source:literal => $path:literal),* $(,)?) => {
         [$(($path, include_str!(concat!("../../templates/", $source)))),*]
@@ -59,7 +58,6 @@ const WEBSOCKET: [File; 6] = files!(
 );
 
 impl Template {
-    /// Path and text of each file.
     pub(super) fn files(self) -> impl Iterator<Item = File> {
         let own: &[File] = match self {
             Template::Rest => &REST,
@@ -69,7 +67,6 @@ impl Template {
         COMMON.iter().chain(own).copied()
     }
 
-    /// Describes the service in the first sentence of the README.
     pub(super) fn about(self) -> &'static str {
         match self {
             Template::Rest => "Notes over HTTP",
@@ -78,7 +75,6 @@ impl Template {
         }
     }
 
-    /// A command that tries the service.
     pub(super) fn command(self) -> &'static str {
         match self {
             Template::Rest => "curl -i localhost:8080/",

@@ -1,4 +1,4 @@
-//! What the lanes did between two readings.
+//! Lane activity between two reads.
 
 use std::cmp::Ordering;
 use std::time::Instant;
@@ -10,16 +10,13 @@ use crate::exposition::Exposition;
 
 const LATENCY: &str = "corelane_request_duration_seconds_bucket";
 
-/// A replica at a moment.
 #[derive(Debug)]
 pub(super) struct Reading {
     pub(super) at: Instant,
-    /// `/lanes` as JSON.
     pub(super) view: Value,
     pub(super) metrics: Exposition,
 }
 
-/// All replicas.
 #[derive(Clone, Debug, Default)]
 pub(super) struct View {
     pub(super) replicas: Vec<Replica>,
@@ -28,27 +25,21 @@ pub(super) struct View {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Replica {
     pub(super) name: String,
-    /// The reason why the replica did not respond.
     pub(super) error: Option<String>,
     pub(super) phase: String,
     pub(super) lanes: Vec<Lane>,
     pub(super) latency: Histogram,
 }
 
-/// A lane over an interval.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Lane {
     pub(super) replica: String,
     pub(super) index: u64,
-    /// The CPU that it is pinned to.
     pub(super) cpu: Option<u64>,
-    /// Busy share of the time, including its slow lane.
     pub(super) busy: f64,
     pub(super) slow: f64,
     pub(super) stalled: bool,
-    /// Requests per second.
     pub(super) requests: f64,
-    /// The p99 of the requests in the interval; `None` if there were none.
     pub(super) p99: Option<Bound>,
     pub(super) in_flight: u64,
     pub(super) queued: u64,
@@ -57,8 +48,7 @@ pub(super) struct Lane {
     pub(super) expected_ms: f64,
 }
 
-/// Number of requests that took at most this many seconds, by the bounds of the buckets in
-/// ascending order.
+/// Cumulative request counts by upper bound in seconds, ascending.
 type Histogram = Vec<(f64, f64)>;
 
 fn add(counts: &mut Histogram, bound: f64, count: f64) {
@@ -71,9 +61,7 @@ fn add(counts: &mut Histogram, bound: f64, count: f64) {
 /// A quantile, only as precise as the buckets of the histogram.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Bound {
-    /// At most this many seconds.
     AtMost(f64),
-    /// More than the largest bound.
     Above(f64),
 }
 
@@ -136,7 +124,6 @@ impl Sort {
 }
 
 impl View {
-    /// The lanes of the replicas whose name contains a text.
     pub(super) fn lanes(&self, sort: Sort, filter: &str) -> Vec<&Lane> {
         let replicas = self.replicas.iter().filter(|replica| replica.name.contains(filter));
         let mut lanes: Vec<_> = replicas.flat_map(|replica| &replica.lanes).collect();
@@ -144,7 +131,6 @@ impl View {
         lanes
     }
 
-    /// The p99 across all lanes of all replicas.
     pub(super) fn p99(&self) -> Option<Bound> {
         let mut all = Histogram::new();
         for &(bound, count) in self.replicas.iter().flat_map(|replica| &replica.latency) {
@@ -154,7 +140,6 @@ impl View {
     }
 }
 
-/// A replica between two readings. Without an earlier reading, rates are 0.
 pub(super) fn replica(
     name: &str,
     before: Option<&Reading>,
@@ -167,7 +152,7 @@ pub(super) fn replica(
             return Replica { name, error, ..Replica::default() };
         }
     };
-    // After a restart, counters begin again.
+    // Counters restart with the process.
     let uptime = |reading: &Reading| reading.view["uptime_seconds"].as_f64().unwrap_or_default();
     let before = before.filter(|before| uptime(before) <= uptime(now));
     let lanes = now.view["lanes"].as_array().into_iter().flatten();
@@ -219,7 +204,6 @@ fn lane(
     }
 }
 
-/// Number of requests by latency between two readings, cumulative as in the histogram.
 fn between(before: Option<&Reading>, now: &Reading, of: impl Fn(&str) -> bool) -> Histogram {
     let mut counts = Histogram::new();
     let readings = before.into_iter().map(|before| (before, -1.0)).chain([(now, 1.0)]);
@@ -233,7 +217,6 @@ fn between(before: Option<&Reading>, now: &Reading, of: impl Fn(&str) -> bool) -
     counts
 }
 
-/// The bound below which 99% of the requests are.
 fn quantile(counts: &Histogram) -> Option<Bound> {
     let all = counts.last().map(|(_, all)| *all).filter(|&all| all > 0.0)?;
     let (bound, _) = counts.iter().find(|(_, count)| *count >= 0.99 * all)?;
@@ -249,7 +232,6 @@ mod tests {
 
     use super::*;
 
-    /// A replica with one lane, with `fast` requests within 1 ms and `all` requests in total.
     fn reading(at: Instant, uptime: f64, fast: u32, all: u32) -> Reading {
         let view = json!({
             "uptime_seconds": uptime,

@@ -1,4 +1,4 @@
-//! `corelane top`: shows the lanes of replicas in the terminal, with data from their admin ports.
+//! `corelane top`: shows the lanes of replicas in the terminal, read from their admin ports.
 
 mod lanes;
 mod screen;
@@ -18,30 +18,30 @@ use corelane_service::{process, value};
 use self::lanes::View;
 use self::source::{Sources, Target};
 
-/// Show how busy the lanes of replicas are, as `htop` shows CPUs
+/// Show how busy each lane is, as `htop` does for CPUs
 ///
-/// Reads /lanes and /metrics of each admin port.
+/// Reads /lanes and /metrics on each admin port.
 #[derive(Args, Debug)]
 #[command(after_help = "Example: corelane top --admin 127.0.0.1:8081 --sort busy\n\n\
                         Keys: q quit, p pause, s sort by the next column, / filter by replica, Esc no filter, \
                         arrows scroll. In a cluster: kubectl port-forward POD 8081, then --admin 127.0.0.1:8081. \
                         Exit codes: 0; 1 if no replica replied; 64 for a bad flag.")]
 pub(crate) struct Top {
-    /// Admin port of a replica; may be given several times. By default those of the local platform
+    /// Admin port of a replica; may be repeated [default: replicas of the local platform]
     #[arg(long, value_name = "HOST:PORT", value_parser = allowed(admin))]
     admin: Vec<Url>,
-    /// Folder of an instance of the local platform. By default the first of .corelane/INSTANCE and .run/INSTANCE, where
-    /// INSTANCE is that variable, or default
+    /// Folder of a local instance [default: the first of .corelane/INSTANCE and .run/INSTANCE, with
+    /// INSTANCE from the environment or "default"]
     #[arg(long, value_name = "FOLDER", conflicts_with = "admin")]
     instance: Option<PathBuf>,
-    /// Time between two readings
+    /// Time between reads
     #[arg(long, value_name = "DURATION", default_value = "1s")]
     #[arg(value_parser = allowed(value::duration(Duration::from_millis(100), Duration::from_secs(60))))]
     interval: Duration,
-    /// Column to sort by
+    /// Sort column
     #[arg(long, value_enum, default_value = "replica")]
     sort: lanes::Sort,
-    /// Print the table once, after one interval, and exit
+    /// Print the table once after one interval, then exit
     #[arg(long)]
     once: bool,
 }
@@ -52,7 +52,6 @@ fn admin(text: &str) -> Result<Url, &'static str> {
 }
 
 impl Top {
-    /// Runs the subcommand.
     pub(crate) fn run(self) -> ExitCode {
         let shown = self.targets().and_then(|targets| self.show(Sources::new(targets)));
         match shown {
@@ -80,7 +79,7 @@ impl Top {
             return Ok(if none { ExitCode::FAILURE } else { ExitCode::SUCCESS });
         }
         let (sender, views) = mpsc::channel::<View>();
-        // The thread ends with the process, or when nobody receives.
+        // The thread exits with the process, or when the receiver is gone.
         std::thread::spawn(move || {
             let read = async { while sender.send(sources.watch(interval).await).is_ok() {} };
             process::block_on(read, true)

@@ -1,4 +1,4 @@
-//! Shows the table on the whole terminal.
+//! Full-screen view of the table.
 
 use std::io::{self, IsTerminal};
 use std::sync::mpsc::Receiver;
@@ -14,26 +14,20 @@ use ratatui::widgets::{Cell, Paragraph, Row, Table};
 use super::lanes::{Lane, Sort, View};
 use super::table::{self, COLUMNS};
 
-/// Interval between checks for keys and readings.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Number of terminal columns from which there is room for all table columns.
 const WIDE: u16 = 112;
 
-/// The reader's choices.
 #[derive(Debug, Default)]
 struct Screen {
     view: Option<View>,
     paused: bool,
     sort: Sort,
     filter: String,
-    /// Whether the filter is being typed.
     typing: bool,
-    /// Number of lanes above the first one that is shown.
     scroll: usize,
 }
 
-/// Shows each view until the reader quits.
 pub(super) fn run(views: &Receiver<View>, sort: Sort) -> io::Result<()> {
     if !io::stdout().is_terminal() {
         return Err(io::Error::other("the output is not a terminal: use --once"));
@@ -55,7 +49,6 @@ pub(super) fn run(views: &Receiver<View>, sort: Sort) -> io::Result<()> {
 }
 
 impl Screen {
-    /// Waits until something has changed. Returns false if the reader quits.
     fn wait(&mut self, views: &Receiver<View>) -> io::Result<bool> {
         loop {
             if event::poll(TICK)? {
@@ -118,7 +111,7 @@ impl Screen {
 
     fn summary(&self, view: &View) -> Vec<Line<'static>> {
         let lanes = view.lanes(Sort::Replica, "");
-        // The sum of nothing would be -0.
+        // Summing an empty iterator would yield -0.
         let sum = |of: fn(&Lane) -> f64| lanes.iter().fold(0.0, |sum, lane| sum + of(lane));
         let mean = |of| sum(of) / lanes.len().max(1) as f64;
         let replies = view.replicas.iter().filter(|replica| replica.error.is_none()).count();
@@ -165,7 +158,7 @@ impl Screen {
     }
 }
 
-/// A colour, unless the reader has disabled colours (no-color.org).
+/// Respects NO_COLOR (no-color.org).
 fn paint(color: Color) -> Style {
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     if plain { Style::new() } else { Style::new().fg(color) }
@@ -264,7 +257,7 @@ mod tests {
         assert!(lines[4].contains("[|||") && lines[4].contains("+++") && lines[4].contains("50%]"));
         assert!(lines[23].starts_with("q quit"), "{lines:#?}");
         assert!(drawn(&mut screen(2), 160, 24)[3].contains("PARKED"));
-        // The terminal is too small for anything, but that is no reason to end.
+        // A terminal without room for anything must not end the program.
         drawn(&mut screen(2), 10, 3);
     }
 

@@ -1,4 +1,4 @@
-//! Reads the admin ports of replicas.
+//! Reads replicas' admin ports.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -15,7 +15,6 @@ use crate::checkout;
 use crate::exposition::Exposition;
 use crate::get::get;
 
-/// A replica to read.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     name: String,
@@ -23,7 +22,6 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Creates a replica that has no name other than its address.
     pub(super) fn of(admin: Url) -> Target {
         let name = format!("{}:{}", admin.host(), admin.port());
         Target { name, admin }
@@ -46,7 +44,6 @@ async fn text(admin: &Url, path: &str) -> Result<String, String> {
     }
 }
 
-/// The file that `hack/local` writes when an instance is up.
 #[derive(Deserialize)]
 struct Topology {
     replicas: Vec<Replica>,
@@ -58,7 +55,6 @@ struct Replica {
     admin_port: u16,
 }
 
-/// The replicas of an instance of the local platform.
 pub(super) fn of_instance(folder: Option<&Path>) -> Result<Vec<Target>, String> {
     let folders = match folder {
         Some(folder) => vec![folder.to_owned()],
@@ -82,7 +78,6 @@ pub(super) fn of_instance(folder: Option<&Path>) -> Result<Vec<Target>, String> 
     Ok(topology.replicas.into_iter().filter_map(target).collect())
 }
 
-/// The replicas, and the last reading of each.
 #[derive(Debug)]
 pub(super) struct Sources(Vec<(Target, Option<Reading>)>);
 
@@ -91,8 +86,8 @@ impl Sources {
         Sources(targets.into_iter().map(|target| (target, None)).collect())
     }
 
-    /// Reads all replicas after a pause, and returns what they did since the previous reading. The
-    /// first call reads twice.
+    /// Waits, reads all replicas and returns the difference from the previous read. The first call
+    /// reads twice.
     pub(super) async fn watch(&mut self, pause: Duration) -> View {
         if self.0.iter().all(|(_, before)| before.is_none()) {
             for (index, reading) in self.read().await {
@@ -109,7 +104,6 @@ impl Sources {
         View { replicas }
     }
 
-    /// Reads all replicas, in their order.
     async fn read(&self) -> Vec<(usize, Result<Reading, String>)> {
         let mut tasks = JoinSet::new();
         for (index, (target, _)) in self.0.iter().enumerate() {

@@ -1,14 +1,13 @@
-//! The columns of the table, and the table as plain text.
+//! The table's columns, and the table as plain text.
 
 use std::fmt::Write;
 
 use super::lanes::{Bound, Lane, Sort, View};
 
-/// A column other than replica and busy share.
+/// A column after replica and busy share.
 pub(super) struct Column {
     pub(super) head: &'static str,
     pub(super) cell: fn(&Lane) -> String,
-    /// Whether the column is shown only if there is room.
     pub(super) optional: bool,
 }
 
@@ -56,7 +55,6 @@ pub(super) fn millis(ms: f64) -> String {
     }
 }
 
-/// Formats a bucket bound: the time is at most about this long.
 pub(super) fn bound(p99: Option<Bound>) -> String {
     match p99 {
         None => "-".to_owned(),
@@ -65,8 +63,8 @@ pub(super) fn bound(p99: Option<Bound>) -> String {
     }
 }
 
-/// Formats the table for scripts: words separated by spaces, a line for each lane, then the
-/// replicas that did not respond.
+/// Formats the table for scripts: space-separated words, one line per lane, then the replicas that
+/// failed to respond.
 pub(super) fn text(view: &View, sort: Sort) -> String {
     let mut rows = vec![["REPLICA", "LANE", "BUSY"].map(str::to_owned).to_vec()];
     rows[0].extend(COLUMNS.iter().map(|column| column.head.to_owned()));
@@ -79,7 +77,7 @@ pub(super) fn text(view: &View, sort: Sort) -> String {
     let widths: Vec<_> = (0..rows[0].len()).map(width).collect();
     let mut out = String::new();
     for row in &rows {
-        // Writing into a string cannot fail.
+        // Writing to a string cannot fail.
         let _ = write!(out, "{:<1$}", row[0], widths[0]);
         for (cell, width) in row.iter().zip(&widths).skip(1) {
             let _ = write!(out, "  {cell:>width$}");

@@ -1,4 +1,4 @@
-//! The acceptor: a thread that accepts connections for all lanes (least-loaded placement).
+//! The acceptor of `least-loaded` placement: a thread that accepts connections for all lanes.
 
 use std::future::pending;
 use std::io;
@@ -13,7 +13,6 @@ use crate::load::lane::LaneGroup;
 use crate::metrics::Refusal;
 use crate::os::listener::{Accepted, BackOff, Listener, Listeners, REFUSING};
 
-/// Accepts connections and passes each to the least loaded lane.
 #[derive(Debug)]
 pub(crate) struct Acceptor {
     pub(crate) listeners: Vec<Listener>,
@@ -21,12 +20,10 @@ pub(crate) struct Acceptor {
     pub(crate) lanes: Arc<LaneGroup>,
     pub(crate) lifecycle: Arc<Lifecycle>,
     pub(crate) start: Arc<StartGate>,
-    /// Maximum open connections across all lanes.
     pub(crate) limit: usize,
 }
 
 impl Acceptor {
-    /// Runs until the server closes and the lanes have taken all accepted connections.
     pub(crate) fn run(self) -> Result<u64, Error> {
         tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -97,18 +94,16 @@ async fn end_of(pause: Option<Instant>) {
     }
 }
 
-/// Passes connections to lanes.
 struct Distributor<'a> {
     lanes: &'a LaneGroup,
     inboxes: &'a Inboxes,
     limit: usize,
-    /// The lane that wins the next tie.
     next: usize,
     back_off: BackOff,
 }
 
 impl Distributor<'_> {
-    /// Passes a connection to a lane. If the accept failed, returns the time until which to pause.
+    /// Returns when to resume accepting if the accept failed.
     fn pass_on(&mut self, accepted: io::Result<Accepted>) -> Option<Instant> {
         match accepted {
             Ok(accepted) => {
@@ -124,13 +119,13 @@ impl Distributor<'_> {
     }
 
     fn place(&mut self, accepted: Accepted) {
-        // There is room: only this thread fills the inboxes, and it has checked.
+        // There is room: only this thread fills the inboxes, and it has just checked.
         let Some(lane) = self.inboxes.choose(self.lanes, self.next) else { return };
         let admitted = self.lanes.admit(self.limit, accepted.peer);
         if let Err(reason) = admitted
             && self.inboxes.lanes[lane].length() >= REFUSING
         {
-            // Closed without a response: the lane already rejects enough connections.
+            // Closed without a response, because the lane already has enough connections to reject.
             self.inboxes.acceptor.refuse(reason);
             return;
         }

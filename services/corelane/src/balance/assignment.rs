@@ -1,13 +1,12 @@
-//! Number of connections that the acceptor has assigned to each lane (least-loaded placement).
+//! Connections per lane, for `least-loaded` placement.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Connections that wait for each lane or are open on it.
+/// Number of connections that are open on each lane or queued for it.
 #[derive(Debug)]
 pub(crate) struct Assignments(Vec<AlignedCount>);
 
-/// A counter on its own cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct AlignedCount(AtomicUsize);
@@ -29,14 +28,13 @@ impl Assignments {
         self.0[lane].0.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Moves one connection from one lane to another.
     pub(crate) fn reassign(&self, from: usize, to: usize) {
         self.remove(from);
         self.add(to);
     }
 }
 
-/// A connection's assignment to a lane, which [`Assignments::add`] counted. Released when dropped.
+/// Counts a connection for a lane until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Assignment {
     counts: Arc<Assignments>,
@@ -48,7 +46,6 @@ impl Assignment {
         Assignment { counts: Arc::clone(counts), lane }
     }
 
-    /// Moves to another lane together with its connection.
     pub(crate) fn follow(&mut self, lane: usize) {
         self.counts.reassign(self.lane, lane);
         self.lane = lane;

@@ -1,4 +1,4 @@
-//! Finds lanes that a handler holds, and lends their connections to idle lanes. It runs on the
+//! Finds lanes that a handler is blocking and lends their connections to idle lanes. Runs on the
 //! admin thread.
 
 use std::sync::Arc;
@@ -11,25 +11,24 @@ use crate::base::phase::{Lifecycle, Phase};
 use crate::load::lane::LaneShared;
 use crate::request::queue::BRIEF;
 
-/// Interval between checks while a lane is held. This is the resolution of tokio's timers.
+/// Check interval while a lane is blocked: the resolution of tokio's timers.
 const HELD: Duration = Duration::from_millis(1);
 
-/// Interval between checks within [`RECENTLY`] after that: handlers that hold lanes come in bursts.
+/// Check interval for the next [`RECENTLY`], because handlers that block lanes come in bursts.
 const OFTEN: Duration = Duration::from_millis(2);
 const RECENTLY: Duration = Duration::from_secs(10);
 
-/// Interval between checks otherwise. A check takes about 30 µs.
+/// Check interval otherwise. A check takes about 30 µs.
 const RARELY: Duration = Duration::from_millis(20);
 
-/// Maximum work that an idle lane receives at once. The lane checks for its own requests in
-/// between.
+/// Maximum work for an idle lane at once; it checks for its own requests in between.
 const ROOM: Duration = Duration::from_millis(2);
 
-/// Maximum connections that an idle lane receives at once.
+/// Maximum connections for an idle lane at once.
 const MOST: u64 = 32;
 
-/// While the server serves, lends the connections of lanes that one handler holds for longer than
-/// `after`. `None`: lends the connections of all lanes at all times.
+/// Lends the connections of lanes that a handler has blocked for longer than `after`, as long as
+/// the server serves. `None` lends the connections of all lanes at all times.
 pub(crate) async fn run(
     lanes: &[Arc<LaneShared>],
     lending: &Arc<Lending>,
@@ -58,7 +57,6 @@ fn is_held(lane: &LaneShared, now: Instant, after: Option<Duration>) -> bool {
     lane.running.get(now).is_some_and(|(_, held)| held > after)
 }
 
-/// Lends connections of a held lane to each lane that has time.
 fn relieve(lanes: &[Arc<LaneShared>], lending: &Arc<Lending>, home: usize, now: Instant) {
     let each = lanes[home].load_table.expect_any().max(BRIEF);
     for (to, lane) in lanes.iter().enumerate().filter(|&(to, _)| to != home) {
@@ -68,13 +66,13 @@ fn relieve(lanes: &[Arc<LaneShared>], lending: &Arc<Lending>, home: usize, now: 
     }
 }
 
-/// Number of connections that a lane has time for, if `coming` are in transit to it and each
-/// request takes `each` nanoseconds.
+/// Number of connections that a lane has time for, with `coming` in transit to it and `each`
+/// nanoseconds per request.
 fn room(lane: &LaneShared, each: u64, coming: u64, now: Instant) -> u64 {
     if !lane.is_listening() || lane.running.get(now).is_some() {
         return 0;
     }
     let left = ROOM.saturating_sub(lane.expected_work(now)).as_nanos() as u64;
-    // Rounded up: an idle lane can take one connection, however long its request takes.
+    // Rounded up: an idle lane can take one connection, however long its request may take.
     left.div_ceil(each).min(MOST).saturating_sub(coming)
 }

@@ -1,16 +1,15 @@
-//! Passes connections from the acceptor to the lanes, and lets idle lanes steal connections from
-//! busy ones.
+//! Hands connections from the acceptor to lanes, and lets idle lanes steal from busy ones.
 //!
-//! The acceptor puts each connection into the inbox of a lane and wakes the lane. A lane takes one
-//! connection per turn of its event loop, so that other lanes can steal the rest. A connection may
-//! be stolen after it has waited for [`STEAL_AFTER`] at a lane that is not asleep, because such a
-//! lane is busy. (A sleeping lane has already been woken.) If stealing would make the distribution
-//! less even, the connection must have waited for [`HELD_UP_AFTER`]. By then a handler holds the
-//! lane, or the lane has lost its CPU.
+//! The acceptor puts each connection into a lane's inbox and wakes the lane. A lane takes one
+//! connection per event-loop turn, which leaves the rest for other lanes. A connection may be
+//! stolen after [`STEAL_AFTER`] in the inbox of a lane that is awake and therefore busy; a sleeping
+//! lane has already been woken. If stealing would make lanes less even, the connection must have
+//! waited for [`HELD_UP_AFTER`]: by then a handler is blocking the lane, or the lane has lost its
+//! CPU.
 //!
-//! No wake-up is lost. Only the acceptor adds connections. While any inbox holds a connection, the
+//! No wake-up is lost, because only the acceptor adds connections. While any inbox holds one, the
 //! acceptor checks every [`STEAL_AFTER`] and wakes sleeping lanes that may steal. A lane that is
-//! about to sleep reads the flag that the acceptor left, so it need not be woken.
+//! about to sleep reads the flag that the acceptor left.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -26,17 +25,16 @@ use crate::load::peers::PeerPlace;
 use crate::metrics::{LaneMetrics, Refusal};
 use crate::os::listener::Accepted;
 
-/// How long a connection waits for a busy lane before other lanes may steal it: several turns of an
-/// event loop that is not blocked.
+/// Time in a busy lane's inbox before other lanes may steal a connection: several turns of an
+/// unblocked event loop.
 pub(crate) const STEAL_AFTER: Duration = Duration::from_millis(1);
 
-/// How long a connection waits if stealing it would make the distribution less even.
+/// The same time if stealing would make the lanes less even.
 const HELD_UP_AFTER: Duration = Duration::from_millis(10);
 
-/// Maximum connections in an inbox. More connections stay in the accept queue.
+/// Maximum connections in an inbox; the rest stay in the accept queue.
 const CAPACITY: usize = 1024;
 
-/// A connection in transit to a lane.
 #[derive(Debug)]
 struct Handed {
     accepted: Accepted,
@@ -44,41 +42,33 @@ struct Handed {
     admitted: Result<PeerPlace, Refusal>,
 }
 
-/// A connection that a lane took from an inbox.
 #[derive(Debug)]
 pub(crate) struct Received {
     pub(crate) accepted: Accepted,
-    /// An error if the connection is above a limit and has to be rejected.
+    /// An error if the connection exceeds a limit and must be rejected.
     pub(crate) admitted: Result<(Assignment, PeerPlace), Refusal>,
 }
 
-/// The inboxes of all lanes, with the acceptor's state of each.
 #[derive(Debug)]
 pub(crate) struct Inboxes {
     pub(crate) lanes: Vec<Inbox>,
-    /// Number of connections in each lane's inbox or open on the lane.
     assignments: Arc<Assignments>,
-    /// Counts connections that the acceptor itself rejected or failed to accept.
+    /// Counts connections that the acceptor rejected or failed to accept.
     pub(crate) acceptor: LaneMetrics,
-    /// Number of connections in all inboxes.
     waiting: AtomicUsize,
-    /// Hint that the acceptor's last check found a connection to steal.
+    /// Hint from the acceptor's last check that a connection can be stolen.
     stealable: AtomicBool,
-    /// Whether the acceptor has stopped adding connections.
     finished: watch::Sender<bool>,
 }
 
-/// One lane's inbox, on its own cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Inbox {
     queue: Mutex<VecDeque<Handed>>,
     length: AtomicUsize,
-    /// Number of connections added since the start.
+    /// Connections added since the start.
     placed: AtomicUsize,
-    /// Whether the lane sleeps or is about to sleep.
     asleep: AtomicBool,
-    /// Wakes the lane.
     pub(crate) wake: Notify,
 }
 
@@ -87,12 +77,10 @@ impl Inbox {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Number of connections in the inbox.
     pub(crate) fn length(&self) -> usize {
         self.length.load(Ordering::Relaxed)
     }
 
-    /// Number of connections added since the start.
     pub(crate) fn placed(&self) -> usize {
         self.placed.load(Ordering::Relaxed)
     }
@@ -110,13 +98,12 @@ impl Inboxes {
         }
     }
 
-    /// Number of connections in all inboxes.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Acquire)
     }
 
-    /// Adds a connection to the inbox of `lane` and wakes the lane. If the connection is not
-    /// admitted, the lane rejects it. Only the acceptor may call this.
+    /// Adds a connection to the inbox of `lane` and wakes the lane, which also rejects connections
+    /// that were not admitted. Only for the acceptor.
     pub(crate) fn put(
         &self,
         lane: usize,
@@ -137,8 +124,8 @@ impl Inboxes {
         inbox.wake.notify_one();
     }
 
-    /// The next connection for `lane`: the oldest in its own inbox, otherwise one from a busy lane.
-    /// Only that lane may call this.
+    /// Takes the oldest connection in the lane's own inbox, otherwise one from a busy lane. Only
+    /// for the thread of `lane`.
     pub(crate) fn take(&self, lanes: &[Arc<LaneShared>], lane: usize) -> Option<Received> {
         let handed = self.pop(&self.lanes[lane], |_| true).or_else(|| self.steal(lanes, lane))?;
         let assign = |place| (Assignment::new(&self.assignments, lane), place);
@@ -162,7 +149,7 @@ impl Inboxes {
                 return Some(handed);
             }
         }
-        // The acceptor sets the flag again if more connections can be stolen.
+        // The acceptor sets the flag again if it finds more.
         self.stealable.store(false, Ordering::Release);
         None
     }
@@ -205,7 +192,7 @@ impl Inboxes {
             .for_each(|(_, inbox)| inbox.wake.notify_one());
     }
 
-    /// Records that `lane` is about to sleep. If it could steal, it is woken at once.
+    /// Records that `lane` is about to sleep, and wakes it at once if it could steal.
     pub(crate) fn fall_asleep(&self, lane: usize) {
         let inbox = &self.lanes[lane];
         inbox.asleep.store(true, Ordering::Relaxed);
@@ -214,7 +201,6 @@ impl Inboxes {
         }
     }
 
-    /// Records that `lane` has work again.
     pub(crate) fn wake_up(&self, lane: usize) {
         self.lanes[lane].asleep.store(false, Ordering::Relaxed);
     }
@@ -231,12 +217,12 @@ impl Inboxes {
         self.finished.subscribe()
     }
 
-    /// Whether at least one listening lane has room.
+    /// Whether any listening lane has room.
     pub(crate) fn have_room(&self, lanes: &[Arc<LaneShared>]) -> bool {
         self.lanes.iter().zip(lanes).any(|(inbox, lane)| inbox.has_room(lane))
     }
 
-    /// The lane for the next connection. Ties go to the first lane from `next`. `None` if no
+    /// Picks the lane for the next connection; ties go to the first lane from `next`. `None` if no
     /// listening lane has room.
     pub(crate) fn choose(&self, lanes: &[Arc<LaneShared>], next: usize) -> Option<usize> {
         let now = Instant::now();
@@ -284,18 +270,18 @@ mod tests {
         Accepted { socket, peer: None, proxied: false, common: false }
     }
 
-    /// Whether a lane was woken since the last call.
+    /// Whether the lane was woken since the last call.
     fn was_told(inbox: &Inbox) -> bool {
         let told = std::pin::pin!(inbox.wake.notified());
         told.poll(&mut Context::from_waker(Waker::noop())).is_ready()
     }
 
-    /// Repeats the acceptor's check until lane `lane` is woken. Returns whether that happens within
-    /// 50 times [`HELD_UP_AFTER`].
+    /// Repeats the acceptor's check until lane `lane` is woken. Returns false after 50 times
+    /// [`HELD_UP_AFTER`].
     fn is_woken(inboxes: &Inboxes, lane: usize) -> bool {
         let begun = Instant::now();
         loop {
-            // Read first: this thread may itself lose its CPU until the time is over.
+            // Read first, because this thread itself may lose its CPU until the time is over.
             let over = begun.elapsed() >= 50 * HELD_UP_AFTER;
             inboxes.wake_idle();
             if was_told(&inboxes.lanes[lane]) {

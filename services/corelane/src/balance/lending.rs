@@ -1,10 +1,11 @@
-//! Lends the connections of a held lane: other lanes serve the requests that arrive on them.
+//! Lends the connections of a blocked lane to other lanes, which serve the requests that arrive on
+//! them.
 //!
-//! A handler that does not return holds its lane, and only the lane's thread reads its connections.
-//! Therefore a connection that waits for a request [offers](Offer) its socket. While the lane is
-//! held, another thread [lends](Lending::lend) its readable connections to an idle lane. That lane
-//! serves them as its own until they wait again, then gives them back. Meanwhile their own lane
-//! leaves them alone. [`SharedSocket`] tracks which lane may use the socket.
+//! A handler that does not return blocks its lane, and only that lane's thread reads its
+//! connections. Each connection that waits for a request therefore [offers](Offer) its socket.
+//! While its lane is blocked, another thread [lends](Lending::lend) readable connections to an idle
+//! lane, which serves them until they wait again and then gives them back. Meanwhile the home lane
+//! leaves them alone: [`SharedSocket`] tracks which lane may use the socket.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -19,55 +20,45 @@ use crate::os::socket::{SharedSocket, StillSocket};
 use crate::request::client::Introduced;
 use crate::request::connection::{Connection, History};
 
-/// Number of connections that one search checks. A search takes some tens of microseconds.
+/// Connections checked per search, which takes tens of microseconds.
 const SEARCHED: usize = 512;
 
-/// The lendable connections of all lanes.
 #[derive(Debug)]
 pub(crate) struct Lending(Box<[LoansOfLane]>);
 
-/// The lendable connections of one lane.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct LoansOfLane {
     offers: Mutex<Offers>,
     /// Connections lent to this lane that it has not started to serve, and its own connections that
-    /// were returned. `None` once the lane has ended.
+    /// came back. `None` once the lane has ended.
     arrivals: Mutex<Option<Arrivals>>,
-    /// Wakes the lane.
     wake: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Offers {
-    /// Offers by their keys among the lane's connections.
     by_key: BTreeMap<usize, Arc<Offer>>,
-    /// Where the next search begins.
     next: usize,
 }
 
-/// Connections for a lane.
 #[derive(Debug, Default)]
 pub(crate) struct Arrivals {
-    /// Connections that other lanes lend to this lane.
     pub(crate) lent: Vec<LentConnection>,
-    /// Keys of its own connections that were returned.
     pub(crate) back: Vec<usize>,
 }
 
-/// A connection that can be lent, as seen by other lanes.
 #[derive(Debug)]
 pub(crate) struct Offer {
     socket: Arc<SharedSocket>,
     introduced: Introduced,
-    /// Created when the connection is lent. Most connections never are.
+    /// Allocated when the connection is lent, because most connections never are.
     returned: Mutex<Option<Box<Returned>>>,
 }
 
-/// The state that the home lane receives when a loan ends.
+/// What the home lane gets back when a loan ends.
 #[derive(Debug, Default)]
 pub(crate) struct Returned {
-    /// Number of requests that were served during the loan.
     pub(crate) requests: u64,
     pub(crate) had_body: bool,
     /// Input that was read but not processed.
@@ -88,7 +79,7 @@ impl Lending {
         Arc::new(Lending((0..lanes).map(|_| lane()).collect()))
     }
 
-    /// Lends up to `most` connections of `home` that have input to lane `to`. Returns their number.
+    /// Lends up to `most` readable connections of `home` to lane `to`. Returns their number.
     pub(crate) fn lend(self: &Arc<Self>, home: usize, to: usize, most: usize) -> usize {
         if most == 0 {
             return 0;
@@ -106,7 +97,7 @@ impl Lending {
         lent
     }
 
-    /// Lends connections that have input, starting after those that the last search checked.
+    /// Continues after the connections of the previous search.
     fn readable(self: &Arc<Self>, home: usize, most: usize) -> Vec<LentConnection> {
         let mut offers = locked(&self.0[home].offers);
         let Offers { by_key, next } = &mut *offers;
@@ -117,7 +108,7 @@ impl Lending {
         let mut polled: Vec<_> =
             idle.iter().map(|(_, offer)| PollFd::new(&*offer.socket, PollFlags::IN)).collect();
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        // After an error, no events are set.
+        // No events are set after an error.
         let _ = poll(&mut polled, Some(&at_once));
         let ready = idle.iter().zip(&polled).filter(|(_, polled)| !polled.revents().is_empty());
         let guests = ready.filter_map(|((key, offer), _)| {
@@ -134,22 +125,19 @@ impl Lending {
         guests
     }
 
-    /// Number of connections lent to a lane that it has not started to serve.
     pub(crate) fn coming(&self, to: usize) -> usize {
         locked(&self.0[to].arrivals).as_ref().map_or(0, |arrivals| arrivals.lent.len())
     }
 
-    /// Waits until there may be [`Lending::arrivals`].
     pub(crate) async fn arrived(&self, lane: usize) {
         self.0[lane].wake.notified().await;
     }
 
-    /// The connections that have arrived at a lane since the last call.
     pub(crate) fn arrivals(&self, lane: usize) -> Arrivals {
         locked(&self.0[lane].arrivals).as_mut().map(mem::take).unwrap_or_default()
     }
 
-    /// Stops the lane from accepting connections once the result is dropped.
+    /// Stops the lane from taking connections when the result is dropped.
     pub(crate) fn closing(self: &Arc<Self>, lane: usize) -> impl Drop + use<> {
         EndLoans(Arc::clone(self), lane)
     }
@@ -194,7 +182,6 @@ impl Offered {
         Offered { lending: Arc::clone(lending), lane: lane as u32, key: key as u32, offer }
     }
 
-    /// Takes the state that came back with the connection.
     pub(crate) fn returned(&self) -> Returned {
         locked(&self.offer.returned).take().map(|returned| *returned).unwrap_or_default()
     }
@@ -207,7 +194,6 @@ impl Drop for Offered {
     }
 }
 
-/// A connection in transit to the lane that borrows it.
 #[derive(Debug)]
 pub(crate) struct LentConnection {
     socket: net::TcpStream,
@@ -215,15 +201,14 @@ pub(crate) struct LentConnection {
 }
 
 impl LentConnection {
-    /// The parts of the connection, which must stay together.
     pub(crate) fn into_parts(self) -> (StillSocket, History, Loan) {
         let history = History::lent(self.loan.offer.introduced.clone(), SERVED);
         (StillSocket::Plain(self.socket), history, self.loan)
     }
 }
 
-/// The obligation to give a connection back. If it is dropped without that, the connection has
-/// ended, unless the borrower had not started to serve it.
+/// The obligation to return a connection. Dropping it ends the connection, unless the borrower has
+/// not started to serve it.
 #[derive(Debug)]
 pub(crate) struct Loan {
     lending: Arc<Lending>,
@@ -234,7 +219,6 @@ pub(crate) struct Loan {
 }
 
 impl Loan {
-    /// Records that the borrower starts to read.
     pub(crate) fn begin(&mut self) {
         self.begun = true;
     }
@@ -262,6 +246,6 @@ impl Drop for Loan {
     }
 }
 
-/// Number of requests that a borrowed connection is assumed to have served. The connection is not
-/// new, and its own lane applies the limit of requests per connection.
+/// Requests that a borrowed connection counts as having served: it is not new, and its home lane
+/// applies the limit of requests per connection.
 const SERVED: u64 = 1;

@@ -1,31 +1,28 @@
-//! The load of lanes, which decides where a connection goes.
+//! Load of lanes, which decides where a connection goes.
 
 use std::time::{Duration, Instant};
 
 use super::policy::{BUSY, DIFFERENCE};
 use crate::load::lane::LaneShared;
 
-/// Differences in expected work below this are ignored. A move takes some microseconds, and waking
-/// another lane takes some tens of microseconds.
+/// Smaller differences in expected work are ignored: a move takes microseconds, and waking another
+/// lane takes tens of microseconds.
 const GRAIN: Duration = Duration::from_millis(1);
 
 const MILLION: f64 = 1e6;
 
-/// The load of a lane.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
-    /// Whether the lane can be chosen.
     pub(super) open: bool,
     /// Expected time for the lane's requests, including those on connections in transit to it.
     pub(super) expected: Duration,
-    /// Number of the lane's connections.
     pub(super) connections: usize,
-    /// The share of recent time for which it was busy.
+    /// Share of recent time in which the lane was busy.
     pub(super) busy: f64,
 }
 
 impl Load {
-    /// The load of a lane that has `connections`, with `coming` more in transit to it.
+    /// Load of a lane with `connections` open and `coming` more in transit to it.
     pub(super) fn of(lane: &LaneShared, now: Instant, connections: usize, coming: usize) -> Load {
         Load {
             open: lane.is_listening(),
@@ -40,24 +37,21 @@ impl Load {
     }
 }
 
-/// Expected time of a request of any kind.
 pub(super) fn any(lane: &LaneShared) -> Duration {
     Duration::from_nanos(lane.load_table.expect_any())
 }
 
-/// How long connections that woke on a lane are counted, if each takes `each`.
+/// How long connections that woke on a lane are counted, if each needs `each`.
 pub(super) fn counts_for(connections: u64, each: Duration) -> Duration {
     GRAIN + each * connections as u32
 }
 
-/// Records the share of recent time for which a lane was busy.
 pub(super) fn note_busy(lane: &LaneShared, share: f64) {
     lane.metrics.busy.set((share * MILLION) as u64);
 }
 
-/// Chooses the lane for a new connection: the lane with the least expected work, then the fewest
-/// connections, then the first from `next`. An imbalance of connections lasts as long as the
-/// connections do.
+/// Picks the lane with the least expected work, then the fewest connections, then the first from
+/// `next`. An uneven number of connections lasts as long as the connections do.
 pub(super) fn least(loads: impl ExactSizeIterator<Item = Load>, next: usize) -> Option<usize> {
     let count = loads.len();
     let open = loads.enumerate().filter(|(_, load)| load.open);
@@ -67,8 +61,8 @@ pub(super) fn least(loads: impl ExactSizeIterator<Item = Load>, next: usize) -> 
     least.map(|(lane, _)| lane)
 }
 
-/// Chooses another lane for a connection of lane `own`: the lane with the least expected work, and
-/// among equals the least busy. `None` if `own` is as good.
+/// Picks the lane with the least expected work, then the least busy one. `None` if `own` is as
+/// good.
 pub(super) fn better(loads: &[Load], own: usize) -> Option<usize> {
     let here = loads[own];
     let others = loads.iter().enumerate().filter(|(lane, load)| *lane != own && load.open);
@@ -100,7 +94,7 @@ mod tests {
             (vec![(7.5, 0), (0.5, 9), (8.5, 0)], 0, 1),
             (vec![(7.5, 3), (7.5, 2)], 0, 1),
             (vec![(7.5, 3)], 3, 0),
-            // A difference of less than a millisecond does not decide.
+            // A difference below one millisecond does not decide.
             (vec![(0.9, 3), (0.0, 4)], 0, 0),
             (vec![(1.1, 3), (0.0, 4)], 0, 1),
         ];
@@ -112,7 +106,7 @@ mod tests {
 
     #[test]
     fn a_connection_stays_unless_another_lane_is_clearly_better() {
-        // (expected work in ms, busy share) of each lane; the first is its own -> lane
+        // (expected work in ms, busy share) of each lane, the connection's own lane first -> lane
         let cases = [
             (vec![(0.0, 0.0), (0.0, 0.0)], None),
             (vec![(0.9, 0.0), (0.0, 0.0)], None),
@@ -120,7 +114,7 @@ mod tests {
             (vec![(1.1, 0.0), (0.9, 0.0)], None),
             (vec![(9.0, 0.0), (9.5, 0.0), (7.0, 1.0)], Some(2)),
             (vec![(5.0, 1.0), (9.0, 0.0)], None),
-            // Equal work: the busy shares decide.
+            // Equal work: busy shares decide.
             (vec![(0.0, 1.0), (0.5, 0.3), (0.0, 0.2)], Some(2)),
             (vec![(0.0, 0.5), (0.0, 0.0)], None),
             (vec![(0.0, 0.9), (0.0, 0.7)], None),

@@ -1,8 +1,7 @@
 //! Connections in transit between lanes.
 //!
 //! No connection is lost: a lane that ends closes its mailbox only when it is empty, under the lock
-//! under which other lanes add connections. A connection that arrives later is returned and stays
-//! where it was.
+//! that other lanes hold while adding. A later connection is returned and stays on its lane.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,28 +10,25 @@ use tokio::sync::Notify;
 
 use super::policy::{Spent, Step};
 
-/// Maximum connections that a lane accepts per turn of its event loop, so that other tasks run in
-/// between.
+/// Maximum connections accepted per event-loop turn, so that other tasks run in between.
 pub(crate) const IN_A_TURN: usize = 32;
 
-/// A lane's mailbox for connections and for steps of plans, on its own cache lines.
+/// A lane's mailbox for connections and plan steps, on its own cache lines.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Mailbox<R> {
     inside: Mutex<MailboxState<R>>,
-    /// Wakes the lane.
     pub(crate) wake: Notify,
 }
 
 #[derive(Debug)]
 struct MailboxState<R> {
     resting: VecDeque<R>,
-    /// Whether the lane is ending or has ended.
     closed: bool,
-    /// The step that the lane has not received yet, and the number of its plan.
+    /// Pending step and the number of its plan.
     step: Option<Step>,
     plan: u32,
-    /// The connections and load that the lane has given away for that plan.
+    /// Connections and load that the lane has given away for that plan.
     spent: Spent,
 }
 
@@ -52,7 +48,6 @@ impl<R> Mailbox<R> {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a connection to the lane, or returns it if the mailbox is closed.
     pub(super) fn offer(&self, resting: R) -> Result<(), R> {
         let mut inside = self.inside();
         if inside.closed {
@@ -64,7 +59,6 @@ impl<R> Mailbox<R> {
         Ok(())
     }
 
-    /// Number of connections in the mailbox.
     pub(super) fn length(&self) -> usize {
         self.inside().resting.len()
     }
@@ -85,7 +79,6 @@ impl<R> Mailbox<R> {
         inside.closed
     }
 
-    /// Closes the mailbox and drops the connections in it: the server is stopping.
     pub(crate) fn abandon(&self) {
         let left = {
             let mut inside = self.inside();
@@ -95,7 +88,7 @@ impl<R> Mailbox<R> {
         drop(left);
     }
 
-    /// Sends a step of a plan to the lane. Only the mover may call this.
+    /// Sends a plan step to the lane. Only for the mover.
     pub(super) fn tell(&self, step: Step) {
         let mut inside = self.inside();
         if step == Step::Observe {
@@ -107,19 +100,17 @@ impl<R> Mailbox<R> {
         self.wake.notify_one();
     }
 
-    /// Takes the step sent since the last call, and the number of its plan.
+    /// Takes a step sent since the last call, with the number of its plan.
     pub(super) fn step(&self) -> Option<(u32, Step)> {
         let mut inside = self.inside();
         let plan = inside.plan;
         inside.step.take().map(|step| (plan, step))
     }
 
-    /// Whether the lane has not received the last step.
     pub(super) fn is_unheard(&self) -> bool {
         self.inside().step.is_some()
     }
 
-    /// Records that a connection left for a plan.
     pub(super) fn spend(&self, plan: u32, taken: f64) {
         let mut inside = self.inside();
         if inside.plan == plan {
@@ -128,7 +119,7 @@ impl<R> Mailbox<R> {
         }
     }
 
-    /// The connections and load that the lane has given away for the last plan.
+    /// Connections and load that the lane has given away for the last plan.
     pub(super) fn spent(&self) -> Spent {
         self.inside().spent
     }

@@ -1,4 +1,4 @@
-//! Spreads connections across lanes, so that no lane delays the requests of others.
+//! Spreads connections across lanes so that no lane delays another lane's requests.
 //!
 //! | part | acts |
 //! |---|---|
@@ -9,7 +9,7 @@
 //! | [`load`] | when lanes are compared |
 //! | [`moves`], [`mailbox`] | when a connection goes from one lane to another |
 //!
-//! `docs/lanes.md` explains when each part acts, and which measurement shows that it is needed.
+//! `docs/lanes.md` explains when each part acts and which measurement justifies it.
 
 pub(crate) mod acceptor;
 pub(crate) mod assignment;

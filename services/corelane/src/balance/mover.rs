@@ -1,5 +1,5 @@
-//! Makes busy lanes give away active connections, as the [policy](super::policy) decides. It runs
-//! on the admin thread.
+//! Moves active connections away from busy lanes as the [policy](super::policy) decides. Runs on
+//! the admin thread.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -14,7 +14,6 @@ use crate::load::busy::busy;
 use crate::load::lane::LaneShared;
 use crate::metrics::PlanCounts;
 
-/// Moves connections while the server serves.
 pub(crate) async fn run<R>(
     lanes: &[Arc<LaneShared>],
     mailboxes: &[Mailbox<R>],

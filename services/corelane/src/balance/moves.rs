@@ -1,4 +1,4 @@
-//! Moves of a lane's connections to other lanes.
+//! Moves a lane's connections to other lanes.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,26 +12,23 @@ use crate::metrics::Moved;
 use crate::request::connection::Connection;
 use crate::request::lane_state::LaneState;
 
-/// Whether connections may move. They do not move in a drain, because lanes are ending.
+/// Connections stay where they are during a drain, because lanes are ending.
 pub(super) fn is_open(lanes: &[Arc<LaneShared>], lifecycle: &Lifecycle) -> bool {
     lanes.len() > 1 && lifecycle.phase() == Phase::Serving
 }
 
-/// A connection that can move from lane to lane.
 pub(crate) trait Movable {
-    /// Leaves its lane for another. Only the thread of the old lane may call this.
+    /// Leaves its lane for another. Only for the old lane's thread.
     fn depart(&mut self, to: usize);
 
-    /// Arrives at a lane. Only the thread of that lane may call this.
+    /// Arrives at a lane. Only for that lane's thread.
     fn arrive(&mut self, lane: usize);
 }
 
-/// The moves of a lane's connections.
 #[derive(Debug)]
 pub(crate) struct Moves<R> {
     lane: Rc<LaneState>,
     lifecycle: Arc<Lifecycle>,
-    /// The mailboxes of all lanes.
     mailboxes: Arc<[Mailbox<R>]>,
     recent_load: RecentLoad,
     transfers: Transfers,
@@ -52,12 +49,10 @@ impl<R: Movable> Moves<R> {
         }
     }
 
-    /// The lane's own mailbox.
     pub(crate) fn mailbox(&self) -> &Mailbox<R> {
         &self.mailboxes[self.lane.index]
     }
 
-    /// Records a sweep that found `active` connections in use.
     pub(crate) fn sweep(&self, active: usize) {
         self.recent_load.sweep(&self.lane, active);
     }
@@ -78,7 +73,7 @@ impl<R: Movable> Moves<R> {
         self.recent_load.choose_lane(&self.lane, &self.mailboxes)
     }
 
-    /// Sends a connection to another lane, or returns it if it has to stay.
+    /// Sends a connection to another lane, or returns it if it must stay.
     pub(crate) fn depart(&self, mut connection: R, to: usize, why: Moved) -> Result<(), R> {
         if !is_open(self.lane.group(), &self.lifecycle) {
             return Err(connection);
@@ -92,20 +87,17 @@ impl<R: Movable> Moves<R> {
         })
     }
 
-    /// The next connection that arrived from another lane.
     pub(crate) fn receive(&self) -> Option<R> {
         let mut connection = self.mailbox().take()?;
         self.arrive(&mut connection);
         Some(connection)
     }
 
-    /// Counts a connection that has arrived at this lane.
     fn arrive(&self, connection: &mut R) {
         connection.arrive(self.lane.index);
         self.lane.metrics().arrive();
     }
 
-    /// Waits until there may be a connection to [receive](Self::receive), and does the next step of a plan.
     pub(crate) async fn arrived(&self) {
         self.mailbox().wake.notified().await;
         if let Some((plan, step)) = self.mailbox().step() {

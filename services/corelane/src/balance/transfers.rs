@@ -1,5 +1,5 @@
-//! One lane's part in a plan: it measures the polls of its connections for a short time, then gives
-//! some connections away.
+//! A lane's part in a plan: briefly measures the polls of its connections, then gives some of them
+//! away.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -12,16 +12,14 @@ use crate::request::connection::Connection;
 use crate::request::lane_state::LaneState;
 use crate::request::polls::Polls;
 
-/// Minimum time of a connection on a lane. Its load must be measured first, and it must not move
-/// back and forth.
+/// Minimum stay of a connection on a lane: its load must be measured first, and it must not bounce
+/// between lanes.
 const RESIDENCE: Duration = Duration::from_secs(1);
 
-/// A lane's state in its current plan: the connections to give away, once that step has arrived.
 #[derive(Debug, Default)]
 pub(super) struct Transfers(Cell<Option<Transfer>>);
 
 impl Transfers {
-    /// Handles a step of a plan.
     pub(super) fn hear(&self, polls: &Polls, plan: u32, step: Step) {
         match step {
             Step::Observe => {
@@ -35,7 +33,7 @@ impl Transfers {
         }
     }
 
-    /// The destination of an idle connection, and why, if it should leave.
+    /// Where an idle connection should go, and why; `None` if it stays.
     pub(super) fn choose<R>(
         &self,
         lane: &LaneState,

@@ -1,4 +1,4 @@
-//! Chooses the lane for a parked connection that wakes.
+//! Picks the lane for a parked connection that wakes up.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -8,13 +8,12 @@ use super::mailbox::Mailbox;
 use crate::load::lane::LaneShared;
 use crate::request::lane_state::LaneState;
 
-/// The recent history of a lane.
 #[derive(Debug)]
 pub(crate) struct RecentLoad {
-    /// Number of connections that woke here and whose requests may not have begun, and since when
-    /// they count.
+    /// Connections that woke up here and whose requests may not have started, and since when they
+    /// count.
     woken: Cell<(Instant, u64)>,
-    /// Time of the last sweep, and the total busy time of the lane then.
+    /// Time of the last sweep, and the lane's total busy time then.
     swept: Cell<(Instant, Duration)>,
 }
 
@@ -24,7 +23,6 @@ impl RecentLoad {
         RecentLoad { woken: Cell::new((now, 0)), swept: Cell::new((now, Duration::ZERO)) }
     }
 
-    /// Records a sweep that found `active` connections in use.
     pub(crate) fn sweep(&self, lane: &LaneState, active: usize) {
         let now = Instant::now();
         let (before, busy_before) = self.swept.get();
@@ -36,8 +34,8 @@ impl RecentLoad {
         lane.metrics().active.set(active as u64);
     }
 
-    /// Number of connections that woke here recently. They count for as long as all of them are
-    /// expected to take.
+    /// Connections that woke up here recently. They count for as long as all of them are expected
+    /// to take.
     fn woken(&self, now: Instant, each: Duration) -> u64 {
         let (since, count) = self.woken.get();
         let over = now.saturating_duration_since(since) > counts_for(count, each);
@@ -52,7 +50,7 @@ impl RecentLoad {
         self.woken.set((since, count + 1));
     }
 
-    /// The lane that should resume a connection that wakes on `lane`; `None` for `lane` itself.
+    /// The lane that should resume a connection that wakes up on `lane`; `None` for `lane` itself.
     pub(super) fn choose_lane<R>(
         &self,
         lane: &LaneState,

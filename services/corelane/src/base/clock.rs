@@ -1,12 +1,12 @@
-//! The clock for request timing.
+//! Request timing clock.
 
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
 
-/// A time on the monotonic clock in nanoseconds, in one word. An [`Instant`] takes two words, and
-/// subtracting it takes several times as many instructions.
+/// Monotonic time in nanoseconds, in one word. An [`Instant`] takes two words, and subtracting it
+/// costs several times as many instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Tick(u64);
 
@@ -15,7 +15,7 @@ static EPOCH: LazyLock<(Instant, Tick)> = LazyLock::new(|| {
     loop {
         let (before, instant, after) = (Tick::now(), Instant::now(), Tick::now());
         // Otherwise the thread was preempted between the two reads, and the clocks would differ
-        // permanently.
+        // forever.
         if after.since(before) < 10_000 {
             return (instant, before);
         }
@@ -25,27 +25,25 @@ static EPOCH: LazyLock<(Instant, Tick)> = LazyLock::new(|| {
 impl Tick {
     pub(crate) fn now() -> Tick {
         let now = clock_gettime(ClockId::CLOCK_MONOTONIC);
-        // Fails only if the kernel lacks this clock (clock_gettime(2)).
+        // Fails only if the kernel lacks the clock (clock_gettime(2)).
         Tick(now.map_or(0, |now| now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64))
     }
 
-    /// CPU time of the calling thread, in nanoseconds. This is a system call.
+    /// CPU time of the calling thread in nanoseconds; needs a system call.
     pub(crate) fn of_thread() -> u64 {
         let now = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID);
         now.map_or(0, |now| now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64)
     }
 
-    /// The time in nanoseconds.
     pub(crate) fn nanos(self) -> u64 {
         self.0
     }
 
-    /// Nanoseconds since `earlier`; 0 if `earlier` is not earlier.
+    /// Nanoseconds since `earlier`, or 0 if `earlier` is later.
     pub(crate) fn since(self, earlier: Tick) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// This many nanoseconds later.
     pub(crate) fn later(self, nanos: u64) -> Tick {
         Tick(self.0.saturating_add(nanos))
     }
@@ -55,7 +53,6 @@ impl Tick {
         self.since(EPOCH.1) / 1000
     }
 
-    /// The inverse of [`Tick::micros`].
     pub(crate) fn from_micros(micros: u64) -> Tick {
         EPOCH.1.later(micros.saturating_mul(1000))
     }
@@ -80,7 +77,7 @@ impl From<Tick> for Instant {
     }
 }
 
-/// A duration in whole milliseconds, rounded up; at most 49 days.
+/// Whole milliseconds, rounded up; at most 49 days.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Millis(u32);
 
@@ -103,7 +100,7 @@ mod tests {
     #[test]
     fn both_clocks_are_one() {
         let (first, tick, last) = (Instant::now(), Tick::now(), Instant::now());
-        // The maximum difference between the two reads of the epoch.
+        // Maximum time between the two reads of the epoch.
         let apart = Duration::from_micros(10);
         assert!(Instant::from(tick) + apart > first && Instant::from(tick) < last + apart);
         assert_eq!(Tick::from(Instant::from(tick)), tick);

@@ -1,43 +1,43 @@
-//! Errors of a server.
+//! Server errors.
 
 use std::error::Error as StdError;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// An error of any type, as services and bodies return it.
+/// Any error that a service or body returns.
 pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// The reason why a server did not start, or ended.
+/// Why a server failed to start or stopped.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A setting of the builder is out of bounds; the text names the setting and its bounds.
+    /// A builder setting is out of bounds; the text names the setting and its bounds.
     #[error("{0}")]
     Setting(String),
-    /// The lanes cannot be placed on the CPUs of the affinity mask; the text gives the reason.
+    /// Lanes cannot be placed on the CPUs of the affinity mask, for the given reason.
     #[error("lanes: {0}")]
     Lanes(String),
-    /// More connections are configured than the process may have open files.
+    /// The connection limit exceeds the number of files that the process may open.
     #[error(
         "limits.connections is {connections}, but the process may open only {hard} files, of \
          which {reserved} are reserved: raise the hard limit (ulimit -Hn) or lower the setting"
     )]
     FileLimit {
-        /// The configured number of connections.
+        /// Configured connections.
         connections: usize,
-        /// The hard limit of open files (getrlimit(2), `RLIMIT_NOFILE`).
+        /// Hard limit on open files (getrlimit(2), `RLIMIT_NOFILE`).
         hard: u64,
-        /// Files reserved for listeners, event loops, connections that are being rejected, logs, the
-        /// admin port and the files a service serves.
+        /// Files reserved for listeners, event loops, connections being rejected, logs, the admin
+        /// port and served files.
         reserved: u64,
     },
-    /// A file of [`Tls`](crate::Tls) cannot be used.
+    /// A [`Tls`](crate::Tls) file cannot be used.
     #[error("TLS: {} {problem}", path.display())]
     Tls {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it, as a predicate.
+        /// What is wrong with the file, as a predicate.
         problem: String,
     },
     /// An address could not be bound.
@@ -48,7 +48,7 @@ pub enum Error {
         /// The operating system's error.
         source: io::Error,
     },
-    /// The server cannot listen on a Unix socket, or on a socket that it should have inherited.
+    /// The server cannot listen on a Unix socket or an inherited socket.
     #[error("cannot listen on {listen}: {source}")]
     Listen {
         /// The requested listener, as in [`Listen`](crate::Listen).
@@ -59,30 +59,30 @@ pub enum Error {
     /// A thread or an event loop could not be created, or a system call failed.
     #[error("{what}: {source}")]
     System {
-        /// The operation that failed.
+        /// Operation that failed.
         what: &'static str,
         /// The operating system's error.
         source: io::Error,
     },
-    /// The service of a lane could not be created: its factory failed or panicked. No lane has served
-    /// a request.
+    /// A lane's service could not be created, because its factory failed or panicked. No lane has
+    /// served a request.
     #[error("the service of lane {lane} could not be created: {source}")]
     Factory {
         /// Index of the lane.
         lane: usize,
-        /// The factory's error, or the message of its panic.
+        /// The factory's error, or its panic message.
         source: BoxError,
     },
-    /// A thread of the server panicked: a lane's event loop, the acceptor, or the admin port.
+    /// A server thread panicked: a lane's event loop, the acceptor, or the admin port.
     #[error("thread {name} ended unexpectedly")]
     ThreadEnded {
-        /// Name of the thread: `lane-` and its index, `acceptor` or `admin`.
+        /// Thread name: `lane-` and its index, `acceptor` or `admin`.
         name: String,
     },
 }
 
 impl Error {
-    /// Whether the settings cause this error, rather than the machine.
+    /// Whether the settings caused this error, as opposed to the machine.
     pub fn is_setting(&self) -> bool {
         matches!(
             self,

@@ -1,17 +1,18 @@
-//! The addresses and sockets that a server listens on.
+//! Addresses and sockets that a server listens on.
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Longest path of a Unix socket: `sun_path` holds 108 bytes, the last of which is zero (unix(7)).
+/// Maximum path length of a Unix socket: `sun_path` holds 108 bytes, including the final zero
+/// (unix(7)).
 const LONGEST_PATH: usize = 107;
 
-/// One place where a server listens, set by [`Builder::listen`](crate::Builder::listen).
+/// Where a server listens, set by [`Builder::listen`](crate::Builder::listen).
 ///
-/// The text form is an address with a port, `unix:` and a path, to which `?mode=660` may be added,
-/// or `inherited:` and a name.
+/// In text form: an address with a port, `unix:` with a path and an optional `?mode=660`, or
+/// `inherited:` with a name.
 ///
 /// ```
 /// use corelane::{Listen, Server};
@@ -31,7 +32,6 @@ pub struct Listen {
     pub(crate) proxy_protocol: bool,
 }
 
-/// The address or socket of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Endpoint {
     Tcp(SocketAddr),
@@ -40,7 +40,7 @@ pub(crate) enum Endpoint {
 }
 
 impl Listen {
-    /// A TCP address. With port 0 the system chooses a free port, which
+    /// A TCP address. For port 0, the system picks a free port, which
     /// [`Server::local_addr`](crate::Server::local_addr) returns.
     pub fn tcp(address: SocketAddr) -> Self {
         Listen { endpoint: Endpoint::Tcp(address), proxy_protocol: false }
@@ -48,28 +48,28 @@ impl Listen {
 
     /// A Unix socket at this path of at most 107 bytes, with mode `0o600`: see [`Listen::mode`].
     ///
-    /// A socket that nobody listens on is replaced; any other file at this path is an error of
-    /// [`Builder::build`](crate::Builder::build). The drain removes the socket from the file system
-    /// before closing it, unless another process has replaced it.
+    /// Replaces a socket that nobody listens on. Any other file at this path makes
+    /// [`Builder::build`](crate::Builder::build) fail. A drain removes the socket file before
+    /// closing the socket, unless another process has replaced the file.
     pub fn unix(path: impl Into<PathBuf>) -> Self {
         let endpoint = Endpoint::Unix { path: path.into(), mode: 0o600 };
         Listen { endpoint, proxy_protocol: false }
     }
 
-    /// A listening TCP or Unix socket that this process inherited, for example from systemd
-    /// (sd_listen_fds(3)). `name` is its name in `LISTEN_FDNAMES` or its index, counted from 0. An
-    /// empty name selects the first socket. Each socket can be used once.
+    /// A listening TCP or Unix socket inherited by this process, for example from systemd
+    /// (sd_listen_fds(3)). `name` is its name in `LISTEN_FDNAMES` or its index from 0; an empty
+    /// name selects the first socket. Each socket can be used once.
     ///
-    /// The first [`Builder::build`](crate::Builder::build) with an inherited socket reads
-    /// `LISTEN_FDS` and `LISTEN_PID` and removes them from the environment, so no other thread may
-    /// read the environment at that time. A drain accepts the waiting connections, closes this
-    /// process's descriptor, and leaves the socket open in other processes that hold it.
+    /// The first [`Builder::build`](crate::Builder::build) with an inherited socket removes
+    /// `LISTEN_FDS` and `LISTEN_PID` from the environment, so no other thread may read the
+    /// environment at that time. A drain accepts the waiting connections and closes this process's
+    /// descriptor; other processes keep the socket open.
     pub fn inherited(name: impl Into<String>) -> Self {
         Listen { endpoint: Endpoint::Inherited(name.into()), proxy_protocol: false }
     }
 
-    /// The mode bits of a Unix socket, up to `0o777`. A client needs write permission to connect.
-    /// The mode does not depend on the umask. Other sockets ignore it.
+    /// Mode bits of a Unix socket, up to `0o777`, independent of the umask. A client needs write
+    /// permission to connect. Ignored for other sockets.
     #[must_use]
     pub fn mode(mut self, bits: u32) -> Self {
         if let Endpoint::Unix { mode, .. } = &mut self.endpoint {
@@ -78,20 +78,20 @@ impl Listen {
         self
     }
 
-    /// Whether every connection starts with a PROXY protocol header, version 1 or 2, which names
-    /// the client that the proxy represents. Default false.
+    /// Whether every connection must start with a PROXY protocol header, version 1 or 2, with the
+    /// address of the proxy's client. Default false.
     ///
-    /// With true a connection without a valid header of at most 4,096 bytes is closed and counted
-    /// with reason `proxy_header`; [`Timeouts::header`](crate::Timeouts::header) covers the header
-    /// too. Extra fields (TLVs) are ignored. The server believes the header of every client, so let
-    /// only the proxy reach this listener.
+    /// If true, a connection without a valid header of at most 4,096 bytes is closed and counted
+    /// with reason `proxy_header`; [`Timeouts::header`](crate::Timeouts::header) includes the
+    /// header. TLV fields are ignored. The server trusts this header from any client, so make sure
+    /// that only the proxy can reach the listener.
     #[must_use]
     pub fn proxy_protocol(mut self, expected: bool) -> Self {
         self.proxy_protocol = expected;
         self
     }
 
-    /// The reason why the listener cannot be used, if there is one.
+    /// Why the listener cannot be used, if so.
     pub(crate) fn fault(&self) -> Option<String> {
         match &self.endpoint {
             Endpoint::Unix { mode, .. } if *mode > 0o777 => {
@@ -113,7 +113,7 @@ impl FromStr for Listen {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let listen = if let Some(place) = text.strip_prefix("unix:") {
             match place.rsplit_once("?mode=") {
-                // Text that is not an octal number becomes a mode that is out of bounds.
+                // Text that is not octal becomes a mode out of bounds.
                 Some((path, mode)) => {
                     Listen::unix(path).mode(u32::from_str_radix(mode, 8).unwrap_or(u32::MAX))
                 }

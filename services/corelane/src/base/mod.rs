@@ -1,4 +1,4 @@
-//! Clocks, random numbers, counts and lists, errors, settings as plain data, and the phases of a server.
+//! Clocks, random numbers, counters, lists, errors, plain settings, and server phases.
 
 pub(crate) mod clock;
 pub(crate) mod error;

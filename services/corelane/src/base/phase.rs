@@ -1,21 +1,21 @@
-//! Phases of a server.
+//! Server phases.
 
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::watch;
 
-/// The phase of a server. It only moves forward.
+/// A server's phase, which only moves forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Phase {
     /// The server accepts connections and serves requests.
     Serving,
-    /// A drain has started: readiness fails, and responses carry `Connection: close`.
+    /// A drain has started: readiness fails and responses carry `Connection: close`.
     Settling,
-    /// Listeners are closed; requests in flight are finished.
+    /// Listeners are closed, and requests in flight run to completion.
     Closing,
-    /// All requests have ended or were cut.
+    /// All requests have finished or were cut.
     Stopped,
 }
 
@@ -32,10 +32,10 @@ impl Phase {
     }
 }
 
-/// Opens once every lane and slow lane has its service. Until then, no lane serves.
+/// Opens when every lane and slow lane has its service; until then, no lane serves.
 #[derive(Debug)]
 pub(crate) struct StartGate {
-    /// Number of lanes without a service; `None` once a lane has failed to create its service.
+    /// Lanes without a service; `None` after a lane failed to create its service.
     missing: watch::Sender<Option<usize>>,
 }
 
@@ -44,17 +44,16 @@ impl StartGate {
         StartGate { missing: watch::Sender::new(Some(lanes)) }
     }
 
-    /// The pass of one lane. Until every pass arrives, the gate stays closed.
+    /// Returns a lane's pass. The gate opens after all passes have arrived.
     pub(crate) fn pass(&self) -> StartPass<'_> {
         StartPass { gate: self, arrived: false }
     }
 
-    /// Closes the gate permanently.
     pub(crate) fn close(&self) {
         self.missing.send_replace(None);
     }
 
-    /// Waits until the gate opens. Returns false if it never will.
+    /// Waits for the gate to open. Returns false if it never will.
     pub(crate) async fn opened(&self) -> bool {
         let mut missing = self.missing.subscribe();
         let decided = missing.wait_for(|missing| missing.is_none_or(|lanes| lanes == 0)).await;
@@ -62,7 +61,7 @@ impl StartGate {
     }
 }
 
-/// The pass with which a lane reports to the [`StartGate`].
+/// A lane reports to the [`StartGate`] with this pass.
 #[derive(Debug)]
 pub(crate) struct StartPass<'a> {
     gate: &'a StartGate,
@@ -70,7 +69,6 @@ pub(crate) struct StartPass<'a> {
 }
 
 impl StartPass<'_> {
-    /// Records that the lane has its service.
     pub(crate) fn arrive(mut self) {
         self.arrived = true;
         self.gate.missing.send_modify(|missing| *missing = missing.map(|lanes| lanes - 1));
@@ -85,7 +83,6 @@ impl Drop for StartPass<'_> {
     }
 }
 
-/// The current phase of a server, shared by all its threads.
 #[derive(Debug)]
 pub(crate) struct Lifecycle {
     phase: watch::Sender<Phase>,
@@ -105,20 +102,19 @@ impl Lifecycle {
         self.phase.subscribe()
     }
 
-    /// Starts the drain.
     pub(crate) fn begin_drain(&self) {
-        // Set before the phase, so that a reader of the phase finds it set.
+        // Set before the phase, so that readers of the phase find it set.
         let _ = self.drain_started.set(SystemTime::now());
         self.advance(Phase::Settling);
     }
 
-    /// The time when the drain started, since the Unix epoch; 0 if it has not started.
+    /// Start of the drain since the Unix epoch, or 0 before a drain.
     pub(crate) fn drain_started(&self) -> Duration {
         let since = |at: &SystemTime| at.duration_since(SystemTime::UNIX_EPOCH).ok();
         self.drain_started.get().and_then(since).unwrap_or_default()
     }
 
-    /// Advances to `to`. Ignored if the server is already past that phase.
+    /// Advances to `to`; ignored if the server is already past it.
     pub(crate) fn advance(&self, to: Phase) {
         self.phase.send_if_modified(|phase| {
             let forward = to > *phase;

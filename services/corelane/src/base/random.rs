@@ -1,10 +1,10 @@
-//! Random numbers, not for security.
+//! Random numbers, unsuitable for security.
 
 use std::cell::Cell;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 /// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014),
-/// seeded from the system's random numbers.
+/// seeded by the operating system.
 #[derive(Debug)]
 pub(crate) struct Random(Cell<u64>);
 
@@ -13,7 +13,6 @@ impl Random {
         Random(Cell::new(RandomState::new().build_hasher().finish()))
     }
 
-    /// Creates a generator with a fixed seed.
     #[cfg(any(test, feature = "chaos"))]
     pub(crate) fn seeded(seed: u64) -> Self {
         Random(Cell::new(seed))
@@ -27,14 +26,14 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Returns a number from 0 to 1.
+    /// Returns a number in [0, 1).
     pub(crate) fn chance(&self) -> f64 {
         self.next() as f64 / u64::MAX as f64
     }
 }
 
-/// Generates identifiers of 128 bits from two generators. With the 64 bits of one generator, the
-/// lanes of many replicas would collide after a few billion identifiers.
+/// Generates 128-bit identifiers from two generators. With one generator's 64 bits, the lanes of
+/// many replicas would collide after a few billion identifiers.
 #[derive(Debug)]
 pub(crate) struct Identifiers(Random, Random);
 
@@ -48,12 +47,11 @@ impl Identifiers {
         both.to_be_bytes()
     }
 
-    /// Returns a non-zero identifier of 64 bits.
+    /// Returns a non-zero 64-bit identifier.
     pub(crate) fn narrow(&self) -> [u8; 8] {
         self.0.next().max(1).to_be_bytes()
     }
 
-    /// Returns true with probability `ratio`.
     pub(crate) fn falls_to(&self, ratio: f64) -> bool {
         ratio > 0.0 && self.1.chance() <= ratio
     }

@@ -1,11 +1,11 @@
-//! Lists of the current objects of one thread, such as its waiting requests.
+//! Lists of one thread's live objects, such as its waiting requests.
 
 use std::cell::{Ref, RefCell};
 use std::rc::Rc;
 
 use slab::Slab;
 
-/// A list that belongs to one thread. Each entry is removed when its [`Entry`] is dropped.
+/// A list owned by one thread. Dropping an [`Entry`] removes the entry.
 #[derive(Debug)]
 pub(crate) struct Registry<T>(Rc<RefCell<Slab<T>>>);
 
@@ -21,13 +21,12 @@ impl<T> Registry<T> {
         Entry { list: Rc::clone(&self.0), key }
     }
 
-    /// All entries. No entry may be added or dropped while the result is borrowed.
+    /// All entries. Do not add or drop entries while the result is borrowed.
     pub(crate) fn all(&self) -> Ref<'_, Slab<T>> {
         self.0.borrow()
     }
 }
 
-/// An entry of a [`Registry`].
 #[derive(Debug)]
 pub(crate) struct Entry<T> {
     list: Rc<RefCell<Slab<T>>>,
@@ -37,7 +36,7 @@ pub(crate) struct Entry<T> {
 impl<T> Drop for Entry<T> {
     fn drop(&mut self) {
         let content = self.list.borrow_mut().remove(self.key);
-        // The list is no longer borrowed here, because dropping the content may drop other entries.
+        // Not borrowed here, because dropping the content may drop other entries.
         drop(content);
     }
 }

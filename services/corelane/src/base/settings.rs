@@ -2,19 +2,18 @@
 
 use std::time::Duration;
 
-/// Default of [`Builder::park_after`](crate::Builder::park_after). It is long enough that a client
-/// that pauses between two requests of one page is not parked.
+/// Default of [`Builder::park_after`](crate::Builder::park_after): long enough not to park a client
+/// that pauses between two requests of a page.
 pub(crate) const PARK_AFTER: Duration = Duration::from_secs(5);
 
-/// Minimum of that setting. With a shorter time the sweep would park connections that are in use.
+/// Minimum of that setting; the sweep would otherwise park connections in use.
 pub(crate) const LEAST_PARK_AFTER: Duration = Duration::from_millis(100);
 
-/// Gives an enum its text forms: a word list, `FromStr`, whose error names all words, and
-/// `Display`.
+/// Gives an enum its text forms: `WORDS`, `Display`, and `FromStr`, whose error lists every word.
 macro_rules! words {
     ($type:ident: $($word:literal => $variant:ident),+) => {
         impl $type {
-            /// The words, in the order of the documentation.
+            /// All words, in documentation order.
             pub const WORDS: &[(&str, Self)] = &[$(($word, Self::$variant)),+];
         }
 
@@ -40,14 +39,13 @@ macro_rules! words {
 }
 pub(crate) use words;
 
-/// Joins words, as in "off, text or json".
 pub(crate) fn one_of<T>(words: &[(&str, T)]) -> String {
     let words: Vec<_> = words.iter().map(|(word, _)| *word).collect();
     let (last, rest) = words.split_last().expect("there is one");
     format!("{} or {last}", rest.join(", "))
 }
 
-/// The header in which trusted proxies pass on the address of their client, set by
+/// The header with which trusted proxies pass on their client's address, set by
 /// [`Builder::forwarded_header`](crate::Builder::forwarded_header).
 ///
 /// ```
@@ -56,7 +54,7 @@ pub(crate) fn one_of<T>(words: &[(&str, T)]) -> String {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ForwardedHeader {
-    /// `X-Forwarded-For`, which most proxies append to.
+    /// `X-Forwarded-For`, to which most proxies append.
     #[default]
     XForwardedFor,
     /// `Forwarded` (RFC 7239).
@@ -76,28 +74,27 @@ words!(ForwardedHeader: "x-forwarded-for" => XForwardedFor, "forwarded" => Forwa
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum Traces {
-    /// The trace headers are ignored.
+    /// Ignore trace headers.
     #[default]
     Off,
-    /// [`trace_context`](crate::trace_context) returns the request's context to handlers, which
-    /// pass it on unchanged.
+    /// [`trace_context`](crate::trace_context) returns the request's context, and handlers pass it
+    /// on unchanged.
     PassOn,
-    /// A request whose caller has sampled the trace becomes a span
-    /// ([`Finished::span`](crate::Finished::span)) and the parent of its handler's calls. A context
-    /// that the caller has not sampled is passed on unchanged.
+    /// If the caller has sampled the trace, the request becomes a span
+    /// ([`Finished::span`](crate::Finished::span)) and the parent of its handler's calls. Unsampled
+    /// contexts are passed on unchanged.
     Record {
-        /// Share of requests without a context that start a trace, from 0 to 1.
+        /// Share of untraced requests that start a trace, from 0 to 1.
         ratio: f64,
     },
 }
 
-/// Limits for clients.
+/// Client limits.
 ///
-/// The other limits of HTTP/2 are fixed. A connection may have 100 open streams. Of request bodies
-/// that the service has not read yet, 128 KiB are buffered per stream and 256 KiB per connection. A
-/// connection is closed when a client has opened and reset more than 100 streams before the lane
-/// processed them (rapid reset). It is also closed when the client has caused more than 100 resets
-/// by its errors.
+/// Other HTTP/2 limits are fixed. A connection may have 100 open streams. Request bodies that the
+/// service has not read are buffered up to 128 KiB per stream and 256 KiB per connection. The
+/// server closes a connection whose client resets more than 100 streams before the lane has
+/// processed them (rapid reset), or whose errors cause more than 100 resets.
 ///
 /// ```
 /// let limits = corelane::Limits { body_bytes: 64 * 1024, ..Default::default() };
@@ -105,76 +102,74 @@ pub enum Traces {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Open connections across all lanes. One more connection is answered with `503` and
-    /// `Retry-After: 1`, and closed. When a lane rejects more than 32 at a time, the rest are
-    /// closed without a response, as all are with TLS. Default 10,000; at least 1. The server
-    /// raises its soft limit of open files to the hard limit, and does not start if this number
-    /// exceeds it.
+    /// Maximum open connections across all lanes. Further connections get `503` with `Retry-After:
+    /// 1` and are closed. Beyond 32 concurrent rejections per lane, and always with TLS, they are
+    /// closed without a response. Default 10,000; at least 1. The server raises its soft limit on
+    /// open files to the hard limit, and does not start if this number exceeds it.
     pub connections: usize,
-    /// Open connections of one client address, across all lanes. For IPv6 it counts a whole /64,
-    /// because one subscriber has that (RFC 6177). One more connection is rejected as for
-    /// [`Limits::connections`]. The address is the peer of the socket: behind a proxy that is the
+    /// Maximum open connections per client address, across all lanes. An IPv6 /64 counts as one
+    /// address, because it is one subscriber's (RFC 6177). Further connections are rejected as for
+    /// [`Limits::connections`]. The address is the socket's peer; behind a proxy, that is the
     /// proxy. `None`, the default, sets no limit and costs nothing; otherwise at least 1.
     pub connections_per_address: Option<usize>,
-    /// Requests per connection; the last response carries `Connection: close`. An HTTP/2 client
-    /// receives GOAWAY with its last request, and requests already in transit are answered too.
+    /// Maximum requests per connection. The last response carries `Connection: close`. An HTTP/2
+    /// client gets GOAWAY with its last request, and the server still answers requests in transit.
     /// `None`, the default, sets no limit; otherwise at least 1.
     pub connection_requests: Option<u64>,
-    /// Requests that run on a lane at a time; more requests wait in its queue. A request holds its
-    /// slot until the head of its response is ready. Default 1,024; at least 1.
+    /// Maximum concurrent requests per lane; further requests wait in the lane's queue. A request
+    /// keeps its slot until the head of its response is ready. Default 1,024; at least 1.
     pub slots: usize,
-    /// Requests that may wait for a slot of their lane. One more request is answered with `503` and
-    /// `Retry-After`, as is a request whose expected wait is longer than [`Timeouts::request`].
-    /// Default 1,024; with 0 no request waits.
+    /// Maximum requests per lane that wait for a slot. Further requests get `503` with
+    /// `Retry-After`, and so do requests whose expected wait exceeds [`Timeouts::request`]. Default
+    /// 1,024; 0 disables waiting.
     pub queue: usize,
-    /// Threads of each lane for [`blocking`](crate::blocking) calls and files that the service
+    /// Threads per lane for [`blocking`](crate::blocking) calls and for files that the service
     /// reads through tokio. Default 8; 1 to 512.
     pub blocking_threads: usize,
-    /// [`blocking`](crate::blocking) calls of a lane that may wait for a thread. One more call
-    /// fails with [`BlockingError`](crate::BlockingError). Default 256; with 0 no call waits. No
-    /// upper bound.
+    /// Maximum [`blocking`](crate::blocking) calls per lane that wait for a thread. Further calls
+    /// fail with [`BlockingError`](crate::BlockingError). Default 256; 0 disables waiting. No upper
+    /// bound.
     pub blocking_queue: usize,
-    /// Header fields of a request; a request with more is answered with `431`. The pieces of a
-    /// cookie over HTTP/2 count as one field. Default 100; 1 to 1,000.
+    /// Maximum header fields of a request; requests with more fields get `431`. Over HTTP/2, the
+    /// pieces of a cookie count as one field. Default 100; 1 to 1,000.
     pub headers: usize,
-    /// Bytes of a request's header, from its request line to its empty line; a longer header is
-    /// answered with `431`. Default 32 KiB; 8 KiB (the minimum of hyper's read buffer) to 1 MiB.
-    /// HTTP/2 adds 32 for each field (RFC 9113 section 6.5.2), and a header that is much longer
-    /// closes its connection.
+    /// Maximum bytes of a request header, from its request line to its empty line; longer headers
+    /// get `431`. Default 32 KiB; 8 KiB (the minimum of hyper's read buffer) to 1 MiB. HTTP/2 adds
+    /// 32 per field (RFC 9113 section 6.5.2), and a much longer header closes its connection.
     pub header_bytes: usize,
-    /// Bytes of the path and query of the request target; a longer target is answered with `414`,
-    /// unless the whole header is too large ([`Limits::header_bytes`]). Default 8 KiB; 1 B to 64
-    /// KiB. RFC 9110 section 4.1 recommends at least 8,000.
+    /// Maximum bytes of the target's path and query. Longer targets get `414`, unless the entire
+    /// header is too large ([`Limits::header_bytes`]). Default 8 KiB; 1 B to 64 KiB. RFC 9110
+    /// section 4.1 recommends at least 8,000.
     pub uri_bytes: usize,
-    /// Bytes of a request body. A larger `Content-Length` is answered with `413` before the service
-    /// is called. A larger chunked body fails with [`BodyError::TooLarge`](crate::BodyError), and
-    /// the request is answered with `413` if the head of the response is not ready yet.
-    /// [`RouteLimits`](crate::RouteLimits) changes the limit for a route. If any route raises it,
-    /// the service is called and applies the limit of its route. Default 10 MiB; 0 rejects every
+    /// Maximum bytes of a request body. A larger `Content-Length` gets `413` without a call to the
+    /// service. A larger chunked body fails with [`BodyError::TooLarge`](crate::BodyError), and the
+    /// client gets `413` if the head of the response is not ready yet.
+    /// [`RouteLimits`](crate::RouteLimits) overrides the limit per route; if any route raises it,
+    /// the service is called first and applies its route's limit. Default 10 MiB; 0 rejects every
     /// body.
     pub body_bytes: u64,
-    /// Bytes of responses that the service has handed over and the clients have not accepted,
-    /// across all lanes. Above this limit, each new request is answered with `503` and
-    /// `Retry-After` before the service is called, and a client that has read nothing for 5 s is
-    /// reset. Responses that make progress continue. A part of a response that is larger than 256
-    /// KiB and shared, such as a clone of a `Bytes` that the service keeps, does not count. Default
-    /// 128 MiB; at least 1 MiB.
+    /// Maximum response bytes, across all lanes, that the service has written and clients have not
+    /// accepted yet. Above it, new requests get `503` with `Retry-After` without a call to the
+    /// service, and a client that has read nothing for 5 s is reset. Responses that make progress
+    /// continue. Shared parts above 256 KiB, such as a clone of a `Bytes` that the service keeps,
+    /// do not count. Default 128 MiB; at least 1 MiB.
     pub unsent_bytes: u64,
-    /// Unsent response bytes of an HTTP/2 connection. Above this limit, the bodies of its responses
-    /// are not polled, except bodies with at most 16 KiB left, which are polled up to twice the
-    /// limit. A poll takes whatever the service provides at a time, so a large part may exceed the
-    /// limit. Default 2 MiB; 64 KiB to 1 GiB.
+    /// Unsent response bytes of an HTTP/2 connection above which its response bodies are not
+    /// polled. Bodies with at most 16 KiB left are polled up to twice the limit. Each poll takes
+    /// all that the service provides, so a large part may exceed the limit. Default 2 MiB; 64 KiB
+    /// to 1 GiB.
     pub unsent_connection_bytes: usize,
-    /// Bytes per second at which a client must read a response, on average over [`Timeouts::slow`].
-    /// A slower client is reset and counted as `slow_reader`. Time counts only while bytes wait for
-    /// the client, not while the service produces them. The waiting streams of an HTTP/2 connection
-    /// share the rate, and only a stream whose own window is closed is reset. Upgraded connections
-    /// have no rate. Default 240; `None` for no minimum, otherwise at least 1.
+    /// Minimum bytes per second at which a client must read a response, averaged over
+    /// [`Timeouts::slow`]. Slower clients are reset and counted as `slow_reader`. The clock runs
+    /// only while bytes wait for the client, not while the service produces them. The waiting
+    /// streams of an HTTP/2 connection share the rate, and only a stream whose own window is closed
+    /// is reset. Upgraded connections are exempt. Default 240; `None` for no minimum, otherwise at
+    /// least 1.
     pub send_rate: Option<u64>,
-    /// Bytes per second at which a client must send the body of a request, on average over
-    /// [`Timeouts::slow`], until the head of the response is ready. A slower client is answered
-    /// with `408`, as for [`Timeouts::body`], and counted as `slow_body`. Time counts only while
-    /// the service waits for the body. Default 240; `None` for no minimum, otherwise at least 1.
+    /// Minimum bytes per second at which a client must send a request body, averaged over
+    /// [`Timeouts::slow`], until the head of the response is ready. Slower clients get `408`, as
+    /// for [`Timeouts::body`], and are counted as `slow_body`. The clock runs only while the
+    /// service waits for the body. Default 240; `None` for no minimum, otherwise at least 1.
     pub receive_rate: Option<u64>,
 }
 
@@ -200,15 +195,14 @@ impl Default for Limits {
     }
 }
 
-/// Timeouts for clients.
+/// Client timeouts.
 ///
-/// One sweep per lane checks deadlines instead of a timer per request, so they cost the hot path
-/// nothing. A connection may outlive its deadline by up to a second, and never ends before it.
-/// While a handler holds its lane, the lane cannot read from clients: that time counts only towards
-/// [`Timeouts::request`].
+/// One sweep per lane checks all deadlines, so they add no cost to the hot path. A connection may
+/// outlive its deadline by up to a second, but never ends early. While a handler blocks its lane,
+/// the lane cannot read from clients, so that time counts only towards [`Timeouts::request`].
 ///
-/// Requests of a client that closes its connection, or only its side of an HTTP/1.1 connection, are
-/// cancelled: see [`Server`](crate::Server).
+/// If a client closes its connection, or its side of an HTTP/1.1 connection, the server cancels its
+/// requests: see [`Server`](crate::Server).
 ///
 /// ```
 /// use std::time::Duration;
@@ -217,49 +211,48 @@ impl Default for Limits {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// Longest time from the first byte of a request to the end of its header section, and from
-    /// accept to the first byte, including a TLS handshake. When it passes, an HTTP/1.1 client that
-    /// started a request receives `408`; any other connection is closed. [`Timeouts::idle`] bounds
-    /// later headers on an HTTP/2 connection, and the rest of an HTTP/1.1 header that started
-    /// before the previous response was ready. Once such an HTTP/1.1 connection is parked
-    /// ([`Builder::park_after`](crate::Builder::park_after)), this timeout applies. Default 10 s;
+    /// Maximum time from the first byte of a request to the end of its header, and from accept to
+    /// the first byte, including a TLS handshake. When it expires, an HTTP/1.1 client that has
+    /// started a request gets `408`; any other connection is closed. [`Timeouts::idle`] bounds
+    /// later headers of an HTTP/2 connection, and the rest of an HTTP/1.1 header that started
+    /// before the previous response was ready. This timeout applies again once such an HTTP/1.1
+    /// connection is parked ([`Builder::park_after`](crate::Builder::park_after)). Default 10 s;
     /// 100 ms to 1 h.
     pub header: Duration,
-    /// Longest wait for the next bytes of a request's body, while the service waits for them and
-    /// until the head of the response is ready. When it passes, the body fails with
-    /// [`BodyError::TimedOut`](crate::BodyError), the handler is dropped and the request is
-    /// answered with `408`. An HTTP/1.1 connection is then closed. [`Timeouts::request`] bounds the
-    /// whole body, also until the head is ready. After that, a client may be silent for any time,
-    /// as in a bidirectional gRPC call. Default 30 s; 100 ms to 1 h.
+    /// Maximum wait for the next bytes of a request body while the service reads it, until the head
+    /// of the response is ready. When it expires, the body fails with
+    /// [`BodyError::TimedOut`](crate::BodyError), the handler is dropped and the client gets `408`.
+    /// An HTTP/1.1 connection is then closed. [`Timeouts::request`] bounds the whole body up to the
+    /// same point. After that, a client may stay silent indefinitely, as in a bidirectional gRPC
+    /// call. Default 30 s; 100 ms to 1 h.
     pub body: Duration,
-    /// Longest time from a request's header to the head of its response, including the wait in the
-    /// queue. When it passes, the handler is dropped and the client receives `503`. A body that is
-    /// streamed after the head may take any time, and so may an upgraded connection.
-    /// [`RouteLimits`](crate::RouteLimits) changes it for a route. Default 60 s; 100 ms to 24 h.
+    /// Maximum time from a request's header to the head of its response, including its time in the
+    /// queue. When it expires, the handler is dropped and the client gets `503`. Neither a streamed
+    /// body after the head nor an upgraded connection is bounded.
+    /// [`RouteLimits`](crate::RouteLimits) overrides it per route. Default 60 s; 100 ms to 24 h.
     pub request: Duration,
-    /// Longest time in which a client reads nothing of a pending response. When it passes, the
-    /// connection is reset, and the kernel drops its part of the response. An HTTP/2 stream whose
-    /// window does not open in this time is reset alone; other streams continue. If the stream had
-    /// handed over its whole response, up to 64 KiB of that are kept until its connection is idle
-    /// or has reached its maximum age. A write to an upgraded HTTP/1.1 connection then fails with
-    /// [`TimedOut`](std::io::ErrorKind::TimedOut). Default 30 s; 100 ms to 1 h.
+    /// Maximum time for which a client reads nothing of a pending response. When it expires, the
+    /// connection is reset and the kernel drops its part of the response. An HTTP/2 stream whose
+    /// window stays closed is reset alone, and other streams continue. Up to 64 KiB of its
+    /// completed response are kept until the connection is idle or reaches its maximum age. A write
+    /// to an upgraded HTTP/1.1 connection fails with [`TimedOut`](std::io::ErrorKind::TimedOut).
+    /// Default 30 s; 100 ms to 1 h.
     pub write: Duration,
-    /// Time over which a client must reach [`Limits::send_rate`] and [`Limits::receive_rate`] on
-    /// average. A client that has just read or sent much may also pause for this long. Default 30
-    /// s; 100 ms to 1 h.
+    /// Period over which [`Limits::send_rate`] and [`Limits::receive_rate`] are averaged. A client
+    /// that has just read or sent a lot may also pause for this long. Default 30 s; 100 ms to 1 h.
     pub slow: Duration,
     /// Age at which the next response of a connection carries `Connection: close` (HTTP/2: GOAWAY).
     /// A random part of up to a tenth is subtracted, so that clients do not reconnect together. An
-    /// idle HTTP/1.1 connection stays open until [`Timeouts::idle`], because a request may be
-    /// in transit. Default 1 h; at least 1 s; `None` for no limit.
+    /// idle HTTP/1.1 connection stays open until [`Timeouts::idle`], because a request may be in
+    /// transit. Default 1 h; at least 1 s; `None` for no limit.
     pub connection_age: Option<Duration>,
-    /// Longest time between two requests of a connection. Must be longer than the idle timeout of the
-    /// proxy in front; otherwise a connection can close while the proxy reuses it. Default 75 s;
-    /// 100 ms to 24 h.
+    /// Maximum time between two requests of a connection. Must exceed the idle timeout of a proxy
+    /// in front, which could otherwise reuse a connection that is being closed. Default 75 s; 100
+    /// ms to 24 h.
     pub idle: Duration,
-    /// Longest time for which a handler may hold its lane without waiting. A handler that takes
-    /// longer is not interrupted, but its lane counts as stalled: the watchdog logs and counts the
-    /// route. Default 1 s; 10 ms to 1 h.
+    /// Time that a handler may block its lane without waiting. The server does not interrupt a
+    /// longer handler, but the watchdog logs and counts a stall of its route. Default 1 s; 10 ms to
+    /// 1 h.
     pub stall: Duration,
 }
 
@@ -279,7 +272,7 @@ impl Default for Timeouts {
 }
 
 impl Timeouts {
-    /// Each timeout with the name of its field; `None` if it is not set.
+    /// Each timeout with its field name; `None` if it is not set.
     pub(crate) fn named(&self) -> [(&'static str, Option<Duration>); 8] {
         [
             ("header", Some(self.header)),
@@ -296,16 +289,16 @@ impl Timeouts {
 
 /// How the server shuts down.
 ///
-/// 1. *Settling*: readiness fails. For [`Drain::settle`], while load balancers notice, the server
-///    keeps accepting and adds `Connection: close` to every response (HTTP/2: GOAWAY).
-/// 2. The listeners reject new TCP handshakes; handshakes that have begun have 100 ms to complete.
-///    New clients find the port closed when they retry.
+/// 1. *Settling*: readiness fails. For [`Drain::settle`], while load balancers react, the server
+///    still accepts connections and adds `Connection: close` to every response (HTTP/2: GOAWAY).
+/// 2. The listeners reject new TCP handshakes; handshakes in progress have 100 ms to complete. New
+///    clients find the port closed when they retry.
 /// 3. *Closing*: the accept queues are emptied, listeners and idle connections are closed, and
-///    requests in flight are finished.
-/// 4. The server returns as soon as nothing is left, at the latest [`Drain::deadline`] after the
-///    start. It also waits for running [`blocking`](crate::blocking) calls. If a handler holds its
-///    lane, or a call does not return, the server returns up to a second later and leaves them
-///    running: they cannot be stopped.
+///    requests in flight run to completion.
+/// 4. The server returns when nothing is left, at the latest [`Drain::deadline`] after the start.
+///    It also waits for running [`blocking`](crate::blocking) calls. Handlers and calls that never
+///    return cannot be stopped; the server then leaves them running and returns up to a second
+///    later.
 ///
 /// ```
 /// use std::time::Duration;
@@ -314,15 +307,15 @@ impl Timeouts {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Drain {
-    /// How long the server keeps accepting after readiness fails. Must be longer than every load
-    /// balancer takes to notice. Default 5 s; 0 to `deadline`.
+    /// Time during which the server keeps accepting connections after readiness fails. Must exceed
+    /// the time that every load balancer takes to react. Default 5 s; 0 to `deadline`.
     pub settle: Duration,
-    /// Longest time from the start of the drain to its end. Requests and upgraded connections that
-    /// are still in flight then are cut and counted in [`Drained::cut`](crate::Drained::cut).
-    /// Default 30 s; at least `settle`.
+    /// Maximum time from the start of the drain to its end. Requests and upgraded connections still
+    /// in flight then are cut and counted in [`Drained::cut`](crate::Drained::cut). Default 30 s;
+    /// at least `settle`.
     pub deadline: Duration,
-    /// How often the log lists what each lane still waits for, once the listeners are closed. Default
-    /// 5 s; at least 100 ms.
+    /// Interval at which the log lists what each lane is waiting for, once the listeners are
+    /// closed. Default 5 s; at least 100 ms.
     pub report: Duration,
 }
 
@@ -333,7 +326,6 @@ impl Default for Drain {
     }
 }
 
-/// Returns an error for each setting that is out of bounds.
 pub(crate) fn check(limits: &Limits, timeouts: &Timeouts, drain: &Drain) -> Vec<String> {
     let second = Duration::from_secs(1);
     let tenth = Duration::from_millis(100);

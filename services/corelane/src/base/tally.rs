@@ -1,8 +1,8 @@
-//! Counts the objects that one thread has.
+//! Counts objects owned by one thread.
 
 use std::cell::Cell;
 
-/// A number of current objects. Each is added once and subtracted once.
+/// Each object is added once and subtracted once.
 #[derive(Debug, Default)]
 pub(crate) struct Tally(Cell<usize>);
 
@@ -17,8 +17,8 @@ impl Tally {
         self.0.set(self.0.get() + n);
     }
 
-    /// Subtracting more than the count is a bug. It must not turn into a huge number, which would
-    /// shed all requests.
+    /// Subtracting too much is a bug, but must not wrap around to a huge number that would shed all
+    /// requests.
     #[inline]
     #[track_caller]
     pub(crate) fn sub(&self, n: usize) {
@@ -26,7 +26,7 @@ impl Tally {
         self.0.set(self.0.get().saturating_sub(n));
     }
 
-    /// Resets the count to 0, and returns the previous count.
+    /// Resets the count to 0 and returns the previous value.
     pub(crate) fn take(&self) -> usize {
         self.0.take()
     }

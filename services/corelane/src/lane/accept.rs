@@ -1,4 +1,4 @@
-//! The source of a lane's connections, and their admission until the lane is drained.
+//! Accepts or receives a lane's connections, and admits them until the lane is drained.
 
 use std::io;
 use std::net;
@@ -36,16 +36,13 @@ use crate::transport::resting::Resting;
 /// How long a lane with more connections leaves the common listener to other lanes.
 const GIVE_WAY: Duration = Duration::from_millis(1);
 
-/// The source of a lane's connections.
 #[derive(Debug)]
 pub(crate) enum ConnectionSource {
-    /// The lane's own listeners, and duplicate descriptors of the listeners that it shares.
+    /// The lane's own listeners, and duplicates of shared ones.
     Listeners(Vec<Listener>),
-    /// The inbox that the acceptor fills.
     Inbox(Arc<Inboxes>),
 }
 
-/// A source that is registered with the lane's event loop.
 #[derive(Debug)]
 pub(crate) enum WatchedSource {
     Listeners(Listeners),
@@ -53,7 +50,6 @@ pub(crate) enum WatchedSource {
 }
 
 impl ConnectionSource {
-    /// Registers the source with the event loop of the calling thread.
     pub(crate) fn watch(self) -> io::Result<WatchedSource> {
         Ok(match self {
             ConnectionSource::Listeners(listeners) => {
@@ -64,7 +60,7 @@ impl ConnectionSource {
     }
 }
 
-/// Admits connections until the server closes, then admits those that are already queued.
+/// Admits connections until the server closes, then admits those already queued.
 pub(crate) async fn accept_until_drained<S: HttpService>(
     admission: Admitter<S>,
     source: WatchedSource,
@@ -128,14 +124,13 @@ async fn empty_inbox<S: HttpService>(admission: Admitter<S>, inboxes: Arc<Inboxe
                 }
                 Err(reason) => admission.refuse(received.accepted, reason),
             }
-            // One per turn of the event loop, so that idle lanes can steal the others.
+            // One per event-loop turn, so that idle lanes can steal the others.
             yield_now().await;
         }
         inboxes.lanes[lane.index].wake.notified().await;
     }
 }
 
-/// Admits connections from listeners.
 struct Gate<S: HttpService> {
     admission: Admitter<S>,
 }
@@ -162,7 +157,8 @@ impl<S: HttpService> Gate<S> {
         }
     }
 
-    /// Accepts all queued connections and closes the listeners. Closing resets any that are left.
+    /// Accepts all queued connections and closes the listeners, which resets any connection still
+    /// queued.
     async fn empty_queues(&self, listeners: Listeners, phase: &PhaseWatch) {
         let mut back_off = BackOff::default();
         while phase.current() < Phase::Stopped {
@@ -178,7 +174,7 @@ impl<S: HttpService> Gate<S> {
         let common = accepted.common;
         self.admission.admit(accepted);
         if common {
-            // One per turn of the event loop, so that no lane takes a whole burst.
+            // One per event-loop turn, so that no lane takes an entire burst.
             yield_now().await;
             if self.lane().phase.get() < Phase::Closing && self.is_ahead() {
                 tokio::time::sleep(GIVE_WAY).await;
@@ -186,8 +182,8 @@ impl<S: HttpService> Gate<S> {
         }
     }
 
-    /// Whether this lane has clearly more connections than another lane that has time. All lanes
-    /// wake for the same event, so otherwise the first to wake would accept every long-lived
+    /// Whether this lane has clearly more connections than a lane with time to spare. All lanes
+    /// wake up for the same event, and the first one would otherwise accept every long-lived
     /// connection.
     fn is_ahead(&self) -> bool {
         let (own, now) = (self.lane(), Instant::now());
@@ -206,7 +202,6 @@ impl<S: HttpService> Gate<S> {
     }
 }
 
-/// Number of listening sockets per TCP address.
 pub(crate) fn listeners(placement: Placement, lanes: usize) -> usize {
     match placement {
         Placement::Hashed => lanes,
@@ -214,8 +209,8 @@ pub(crate) fn listeners(placement: Placement, lanes: usize) -> usize {
     }
 }
 
-/// The connection source of each lane, and the listeners of the acceptor. There is an acceptor if
-/// there are `inboxes`, which it fills.
+/// Connection source of each lane, and the acceptor's listeners. There is an acceptor if there are
+/// `inboxes` for it to fill.
 pub(crate) fn sources(
     inboxes: Option<&Arc<Inboxes>>,
     ports: Vec<Port>,
@@ -245,11 +240,9 @@ pub(crate) fn sources(
     Ok((sources, of_acceptor))
 }
 
-/// Admits connections to a lane.
 pub(crate) struct Admitter<S: HttpService> {
     pub(crate) connections: Rc<Connections>,
     host: Rc<LaneService<S>>,
-    /// Number of connections that are currently being rejected.
     refusing: Rc<Tally>,
 }
 
@@ -258,7 +251,6 @@ impl<S: HttpService> Admitter<S> {
         Admitter { connections: Rc::clone(&host.connections), host, refusing: Rc::default() }
     }
 
-    /// Admits a connection, or rejects it if there are too many.
     pub(crate) fn admit(&self, accepted: Accepted) {
         let lane = &self.connections.lane;
         lane.metrics().accepted.add(1);
@@ -268,11 +260,11 @@ impl<S: HttpService> Admitter<S> {
         }
     }
 
-    /// Rejects a connection above a limit: responds with 503 and closes it.
+    /// Rejects a connection above a limit with 503 and closes it.
     pub(crate) fn refuse(&self, accepted: Accepted, reason: Refusal) {
         let Connections { lane, tls, .. } = &*self.connections;
         lane.metrics().refuse(reason);
-        // A response would require a TLS handshake, whose cost the limit avoids.
+        // A response would need a TLS handshake, whose cost the limit avoids.
         if tls.is_some() || self.refusing.get() >= REFUSING {
             return;
         }
@@ -287,7 +279,6 @@ impl<S: HttpService> Admitter<S> {
         });
     }
 
-    /// Serves an admitted connection.
     pub(crate) fn serve(
         &self,
         accepted: Accepted,
@@ -298,14 +289,12 @@ impl<S: HttpService> Admitter<S> {
         let client = Client::new(peer, Introduced::default(), socket.as_raw_fd());
         let registration = Registration::new(&self.connections, client, assignment, place);
         let Some(socket) = self.watch(socket) else { return };
-        // Fails if the socket is closed, and on Unix sockets. With Nagle's algorithm, a response in
-        // several writes would wait for the acknowledgement of the first write (RFC 9293 section
-        // 3.7.4).
+        // Fails for closed and Unix sockets. With Nagle's algorithm, a response in several writes
+        // would wait for the acknowledgement of the first write (RFC 9293 section 3.7.4).
         let _ = socket.set_nodelay(true);
         spawn_local(serve(Rc::clone(&self.host), registration, socket, proxied));
     }
 
-    /// Registers a socket with the lane's event loop.
     fn watch(&self, socket: net::TcpStream) -> Option<TcpStream> {
         let lane = &self.connections.lane;
         let failed = |error: &io::Error| {
@@ -316,12 +305,11 @@ impl<S: HttpService> Admitter<S> {
     }
 }
 
-/// Follows the server's phases on a lane.
 #[derive(Debug)]
 pub(crate) struct PhaseWatch {
     phase: watch::Receiver<Phase>,
     connections: Rc<Connections>,
-    /// Notified when idle connections must end at once.
+    /// Notified when idle connections must close at once.
     hurry: Rc<Notify>,
 }
 
@@ -332,25 +320,22 @@ impl PhaseWatch {
         hurry: Rc<Notify>,
     ) -> Self {
         let mut phase = lifecycle.watch();
-        // A drain may have begun before this lane started.
+        // A drain may have started before this lane.
         phase.mark_changed();
         PhaseWatch { phase, connections, hurry }
     }
 
-    /// The phase that the lane has acted on.
     pub(crate) fn seen(&self) -> Phase {
         self.connections.lane.phase.get()
     }
 
-    /// The current phase of the server.
     pub(crate) fn current(&self) -> Phase {
         *self.phase.borrow()
     }
 
-    /// Waits for the server to change its phase, and acts on the change.
     pub(crate) async fn next(&mut self) {
         if self.phase.changed().await.is_err() {
-            return; // the sender lives for as long as the lanes
+            return; // the sender outlives the lanes
         }
         let now = *self.phase.borrow_and_update();
         self.connections.lane.phase.set(now);
@@ -358,7 +343,8 @@ impl PhaseWatch {
             self.hurry.notify_one();
         }
         for (_, connection) in self.connections.open.borrow().iter() {
-            // HTTP/1.1 clients are notified by their next response, HTTP/2 clients by GOAWAY.
+            // HTTP/1.1 clients learn about the drain from their next response, HTTP/2 clients from
+            // GOAWAY.
             if now == Phase::Settling && connection.is_multiplexed() {
                 connection.tell(Order::Finish);
             }

@@ -1,4 +1,4 @@
-//! The parts of a lane: its settings and its share of the server.
+//! A lane's settings, and its share of the server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,16 +16,13 @@ use crate::transport::chaos::Chaos;
 use crate::transport::resting::Resting;
 use crate::transport::tls::Termination;
 
-/// Settings of lanes and their connections.
 #[derive(Clone, Debug)]
 pub(crate) struct LaneSettings {
     pub(crate) requests: RequestSettings,
     pub(crate) slow_lanes: Option<SlowLanes>,
-    /// The cost of each route, by its template.
     pub(crate) costs: Vec<(String, Cost)>,
-    /// Whether the plain path is enabled.
     pub(crate) plain_requests: bool,
-    /// Idle time after which a connection parks.
+    /// Idle time after which a connection is parked.
     pub(crate) park_after: Option<Duration>,
     pub(crate) drain: Drain,
     #[cfg(feature = "chaos")]
@@ -47,11 +44,9 @@ impl Default for LaneSettings {
     }
 }
 
-/// State that the lanes of a server share with its other threads.
 #[derive(Clone, Debug)]
 pub(crate) struct ServerParts {
     pub(crate) requests: RequestShared,
-    /// The queues of the slow lanes, if there are any.
     pub(crate) slow: Option<Arc<SlowQueues>>,
     /// Set if the port uses TLS.
     pub(crate) tls: Option<Arc<Termination>>,

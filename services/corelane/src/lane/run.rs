@@ -1,4 +1,4 @@
-//! A lane: one thread, one event loop, its listener, its connections, its service.
+//! Runs a lane: one thread, one event loop, listeners, connections and a service.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use crate::transport::resting::Resting;
 use crate::transport::{arrivals, parking};
 
 /// Runs a lane on the calling thread until it is drained or stopped. Returns the number of requests
-/// that were cut.
+/// cut.
 pub(crate) fn run<F, T, S, E>(
     lane: Lane,
     source: ConnectionSource,
@@ -45,7 +45,7 @@ where
     E: Into<BoxError>,
 {
     let shared = lane.shared();
-    // Dropped after everything else on the lane.
+    // Dropped last on the lane.
     let _emptied = Emptied(&lane);
     let pass = parts.start.pass();
     let _occupied = shared.cpu.enter().map_err(Error::system("pinning a lane to its CPU"))?;
@@ -70,7 +70,7 @@ where
         start: Arc::clone(&parts.start),
     });
     let mut slow = slow_parts.map(|parts| SlowLane::start(&lane, parts, factory)).transpose()?;
-    // Each lane has one thread, so this is the only call.
+    // The only call, because each lane has one thread.
     let _ = shared.runtime.set(runtime.handle().metrics());
     let ended = runtime.block_on(async {
         let source = source.watch().map_err(Error::system("watching a listener"))?;
@@ -114,20 +114,20 @@ where
         }
         state.sends.flush();
         let unanswered = connections.open.borrow().iter().map(|(_, c)| c.unanswered()).sum();
-        // An awaited call is part of its request, if its request is still open.
+        // An awaited call is part of its request as long as the request is open.
         let none = unanswered == 0;
         let calls = if none { shared.calls.unfinished() } else { shared.calls.abandoned() };
         let _ = shared.left.set(Left { requests: unanswered, calls });
         Ok(unanswered)
     });
     connections.strays.end();
-    // After an error, a slow lane that does not end must not hide the error.
+    // After an error, a slow lane that never ends must not hide the error.
     if let (Some(slow), Ok(_)) = (slow, &ended) {
         slow.join()?;
     }
     let calls = shared.calls.unfinished();
     if calls > 0 {
-        // The runtime waits for these calls when it is dropped, and cannot log that.
+        // Dropping the runtime waits for these calls but cannot log that.
         tracing::info!(lane = lane.index, calls, "drain: waiting for blocking calls");
     }
     ended
@@ -138,7 +138,7 @@ struct Emptied<'a>(&'a Lane);
 
 impl Drop for Emptied<'_> {
     fn drop(&mut self) {
-        // After a panic, the panic message shows what is wrong.
+        // After a panic, the panic message is enough.
         if !std::thread::panicking() {
             self.0.shared().check_empty();
         }
@@ -150,8 +150,7 @@ async fn stopped(parts: &ServerParts) {
     let _ = parts.lifecycle.watch().wait_for(|phase| *phase == Phase::Stopped).await;
 }
 
-/// Waits until every lane has its service. Returns false if a lane fails, or the server has
-/// stopped.
+/// Waits until every lane has its service. Returns false if a lane fails or the server has stopped.
 async fn begins(parts: &ServerParts) -> bool {
     tokio::select! {
         opened = parts.start.opened() => opened,
@@ -159,7 +158,6 @@ async fn begins(parts: &ServerParts) -> bool {
     }
 }
 
-/// The connections of a lane, and their moves to other lanes.
 fn connections(
     lane: &Lane,
     settings: &LaneSettings,
@@ -194,7 +192,7 @@ fn connections(
     (Rc::new(connections), moves)
 }
 
-/// Reports to the inboxes, if there are any, when this lane sleeps and wakes.
+/// Tells the inboxes, if any, when this lane sleeps and wakes up.
 fn watch_sleep(runtime: &mut tokio::runtime::Builder, inboxes: Option<&Arc<Inboxes>>, lane: usize) {
     let Some(inboxes) = inboxes else { return };
     let tell = |what: fn(&Inboxes, usize)| {

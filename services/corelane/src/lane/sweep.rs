@@ -1,4 +1,4 @@
-//! Finds a lane's overdue connections and requests.
+//! Finds overdue connections and requests of a lane.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -21,14 +21,13 @@ use crate::transport::connections::Connections;
 use crate::transport::parking_lot::SLICE;
 use crate::transport::resting::Resting;
 
-/// Interval between sweeps of a closing lane, so that it ends as soon as it is empty.
+/// Sweep interval of a closing lane, which makes it end as soon as it is empty.
 const HURRIED: Duration = Duration::from_millis(10);
 
-/// Maximum number of requests in a drain report.
 const NAMED: usize = 5;
 
-/// Interval between sweeps: a quarter of the shortest deadline, at most half a second. A deadline
-/// starts in one sweep and ends in another, so it fires up to a second late.
+/// Sweep interval: a quarter of the shortest deadline, at most half a second. A deadline starts in
+/// one sweep and expires in another, so it fires up to a second late.
 fn interval(timeouts: &Timeouts, park_after: Option<Duration>) -> Duration {
     let Timeouts { header, body, request, write, slow, idle, .. } = timeouts;
     let shortest = header.min(body).min(request).min(write).min(slow).min(idle);
@@ -36,20 +35,18 @@ fn interval(timeouts: &Timeouts, park_after: Option<Duration>) -> Duration {
     (shortest / 4).clamp(Duration::from_millis(25), Duration::from_millis(500))
 }
 
-/// State of a lane's sweeps.
 pub(crate) struct Sweep {
     pub(crate) connections: Rc<Connections>,
     pub(crate) moves: Rc<Moves<Resting>>,
-    /// Idle time after which a connection parks.
+    /// Idle time after which a connection is parked.
     pub(crate) park_after: Option<Duration>,
-    /// Interval between reports of a drain.
     pub(crate) report: Duration,
-    /// Notified when idle connections must end at once.
+    /// Notified when idle connections must close at once.
     pub(crate) hurry: Rc<Notify>,
 }
 
-/// Ends overdue connections and requests for as long as the lane runs. A pass takes some
-/// nanoseconds per connection. A timer per request would cost each request two timer operations.
+/// Ends overdue connections and requests for as long as the lane runs. A pass takes nanoseconds per
+/// connection, whereas a timer would cost each request two timer operations.
 pub(crate) async fn run(sweep: Sweep) {
     let lane = &*sweep.connections.lane;
     let usual = interval(&lane.timeouts, sweep.park_after);
@@ -59,13 +56,13 @@ pub(crate) async fn run(sweep: Sweep) {
         let pause = if lane.phase.get() == Phase::Closing { HURRIED } else { usual };
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            // After a delay, so that requests that wait in their sockets are read first.
+            // Delayed so that requests waiting in their sockets are read first.
             () = sweep.hurry.notified() => tokio::time::sleep(HURRIED).await,
         }
-        // Input that arrived while the lane was busy is processed before it counts as missing.
+        // Processes input that arrived while the lane was busy before treating it as missing.
         yield_now().await;
         let now = Instant::now();
-        // The lane could not read while a handler held it, so that time does not count against
+        // The lane could not read while a handler blocked it, so this time does not count against
         // clients.
         let passed = now.duration_since(last).min(2 * pause);
         last = now;
@@ -99,12 +96,12 @@ pub(crate) async fn run(sweep: Sweep) {
     }
 }
 
-/// Maximum connections to park per turn of the event loop, so that other tasks run in between.
+/// Maximum connections parked per event-loop turn, so that other tasks run in between.
 const PARKED_IN_A_TURN: usize = 32;
 
 impl Sweep {
-    /// Checks some connections, starting with this key. Counts the active connections and collects
-    /// those that may park. Returns the key to continue with if there are more.
+    /// Checks some connections from this key on: counts active ones and collects those that may be
+    /// parked. Returns the next key if there are more.
     fn look_at_some(
         &self,
         from: usize,
@@ -129,7 +126,6 @@ impl Sweep {
         None
     }
 
-    /// Parks the connections with these keys.
     async fn park(&self, keys: &[usize]) {
         if keys.is_empty() {
             return;
@@ -141,7 +137,7 @@ impl Sweep {
                 break;
             }
             for &key in keys {
-                // The key may belong to another connection now; parking checks again.
+                // The key may belong to another connection by now; parking checks again.
                 if let Some(connection) = open.borrow().get(key) {
                     connection.tell_to_park();
                 }
@@ -153,7 +149,7 @@ impl Sweep {
     }
 }
 
-/// Ends the HTTP/2 streams whose clients keep them waiting.
+/// Ends HTTP/2 streams whose clients keep them waiting.
 fn expire_streams(lane: &LaneState) {
     let patience = Patience {
         write: lane.timeouts.write,
@@ -171,7 +167,7 @@ fn expire_streams(lane: &LaneState) {
     });
 }
 
-/// Ends a connection if it is overdue, or ends the wait for overdue request bodies.
+/// Ends a connection if it is overdue, or the wait for an overdue request body.
 fn look_at(connection: &Connection, lane: &LaneState, now: Instant) {
     let patience = BodyPatience {
         allowed: lane.timeouts.body,
@@ -186,13 +182,12 @@ fn look_at(connection: &Connection, lane: &LaneState, now: Instant) {
         });
     });
     let Some(due) = connection.due(lane, now) else { return };
-    // If no request awaits a response, this is an ordinary close, which also follows the rules of
-    // TLS and HTTP/2.
+    // No request awaits a response, so this is an ordinary close that follows the rules of TLS and
+    // HTTP/2.
     let is_silent = connection.is_silent() || connection.is_multiplexed();
     connection.tell(order_for(lane, due, is_silent));
 }
 
-/// Logs what a closing lane is still waiting for.
 fn report(connections: &Connections, now: Instant) {
     if connections.is_empty() {
         return;

@@ -1,7 +1,7 @@
-//! The stall watchdog: detects a lane that a handler holds, or whose event loop does not turn.
+//! The stall watchdog detects a lane that a handler is blocking, or whose event loop is stuck.
 //!
-//! It runs outside the lanes and checks them four times per `timeouts.stall`. It therefore detects
-//! a stall up to a quarter of that time late, and may miss a stall that ends earlier.
+//! It runs outside the lanes and checks them four times per `timeouts.stall`. A stall may therefore
+//! be detected up to a quarter of that time late, or missed if it ends earlier.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::load::lane::LaneShared;
 use crate::metrics::kind::{KindIndex, METHODS};
 use crate::request::routes::Routes;
 
-/// Longest interval between sweeps, which show that the event loop turns.
+/// Maximum interval between sweeps, which prove that the event loop is turning.
 const BEAT: Duration = Duration::from_secs(1);
 
 /// Watches every lane while its event loop runs.
@@ -32,7 +32,7 @@ pub(crate) async fn run(
     loop {
         ticks.tick().await;
         let now = Instant::now();
-        // The lanes did not cause the delay if the whole process was stopped or lost its CPUs.
+        // If the whole process was stopped or lost its CPUs, the lanes did not cause the delay.
         let slept = now.saturating_duration_since(looked) > BEAT;
         looked = now;
         for (index, (lane, watch)) in lanes.iter().zip(&mut watches).enumerate() {
@@ -52,7 +52,6 @@ fn sight(lifecycle: &Lifecycle, lane: &LaneShared, now: Instant) -> Sight {
     Sight { running: lane.running.get(now), beats: turns.then(|| lane.metrics.beats.get()) }
 }
 
-/// Counts and logs a change in a lane's state.
 fn tell(stalls: &Stalls, routes: &Routes, lane: usize, change: Option<Change>) {
     let name = |kind: Option<KindIndex>| match kind {
         Some(kind) => (routes.name(kind.route()), METHODS[kind.method()]),
@@ -73,12 +72,10 @@ fn tell(stalls: &Stalls, routes: &Routes, lane: usize, change: Option<Change>) {
     }
 }
 
-/// The state of a lane, as the watchdog reads it.
 struct Sight {
-    /// The handler that is being polled, and how long the poll has taken.
     running: Option<(KindIndex, Duration)>,
-    /// A counter that changes while the event loop turns; `None` before the lane listens and after
-    /// it ends.
+    /// A counter that changes while the event loop is turning; `None` before the lane listens and
+    /// after it ends.
     beats: Option<u64>,
 }
 
@@ -86,7 +83,7 @@ struct Sight {
 struct Stall {
     kind: Option<KindIndex>,
     begun: Instant,
-    /// Whether a single poll of a handler causes the stall. Otherwise the event loop does not turn.
+    /// Whether a single poll of a handler causes the stall; otherwise the event loop is stuck.
     in_handler: bool,
 }
 
@@ -103,10 +100,8 @@ enum Change {
     },
 }
 
-/// The watchdog's state for one lane.
 struct StallWatch {
     beats: u64,
-    /// When the event loop was last seen turning.
     turned: Instant,
     stall: Option<Stall>,
 }
@@ -156,12 +151,12 @@ mod tests {
     const ALLOWED: Duration = Duration::from_millis(500);
     const SLOW: KindIndex = KindIndex::from_bits(7);
 
-    /// One observation of a lane: the time in milliseconds, the start of the handler's poll, and
-    /// the beats of its event loop.
+    /// One observation of a lane: time in milliseconds, start of the handler's poll, and the event
+    /// loop's beats.
     type Moment = (u64, Option<u64>, Option<u64>);
 
-    /// The resulting events: their time, whether a stall began, whether it is in a handler, and its
-    /// length in milliseconds.
+    /// Resulting events: time, whether a stall started, whether it is in a handler, and its length
+    /// in milliseconds.
     fn watch(moments: &[Moment]) -> Vec<(u64, bool, bool, u128)> {
         let start = Instant::now();
         let mut watch = StallWatch::new(start);

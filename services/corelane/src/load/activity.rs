@@ -1,5 +1,4 @@
-//! What a lane is doing, readable by other threads: its current work, its stalls, its blocking
-//! calls.
+//! What a lane is doing, for other threads to read: its current work, stalls and blocking calls.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -8,14 +7,14 @@ use crate::base::clock::Tick;
 use crate::metrics::kind::KindIndex;
 use crate::metrics::{Count, Rows};
 
-/// The request whose handler a lane is polling, and since when. It fits in one word, so a reader
-/// never mixes two requests.
+/// The request whose handler a lane is polling, and since when, in one word, so that a reader never
+/// mixes two requests.
 #[derive(Debug)]
 pub(crate) struct Running {
     word: AtomicU64,
 }
 
-/// Bits for the time in microseconds since the start of the process: enough for 8 years.
+/// Microseconds since the start of the process: enough for 8 years.
 const TIME_BITS: u32 = 48;
 
 impl Running {
@@ -23,14 +22,12 @@ impl Running {
         Running { word: AtomicU64::new(0) }
     }
 
-    /// Records that the lane starts to poll a handler.
     pub(crate) fn begin(&self, kind: KindIndex, now: Tick) {
-        let kind = u64::from(kind.bits()) + 1; // 0 is nothing
+        let kind = u64::from(kind.bits()) + 1; // 0 means no request
         self.word
             .store(kind << TIME_BITS | now.micros() & ((1 << TIME_BITS) - 1), Ordering::Relaxed);
     }
 
-    /// Records that the handler being polled has named its route.
     pub(crate) fn rename(&self, kind: KindIndex) {
         let word = self.word.load(Ordering::Relaxed);
         if word != 0 {
@@ -39,12 +36,10 @@ impl Running {
         }
     }
 
-    /// Records that the poll has ended.
     pub(crate) fn end(&self) {
         self.word.store(0, Ordering::Relaxed);
     }
 
-    /// The kind of the request that is being polled, and how long the poll has taken.
     pub(crate) fn get(&self, now: Instant) -> Option<(KindIndex, Duration)> {
         let word = self.word.load(Ordering::Relaxed);
         let kind = (word >> TIME_BITS).checked_sub(1)?;
@@ -54,14 +49,12 @@ impl Running {
     }
 }
 
-/// The route of a stall without a handler, such as in a body, a destructor, or with a preempted
-/// CPU.
+/// Route of a stall outside handlers, such as in a body or a destructor, or with a preempted CPU.
 pub(crate) const NO_ROUTE: &str = "none";
 
-/// The stalls of a lane. Only the watchdog writes them.
+/// A lane's stalls. Only the watchdog writes them.
 #[derive(Debug)]
 pub(crate) struct Stalls {
-    /// Number of stalls by route.
     counts: Rows<Count>,
     without_route: Count,
     stalled: Count,
@@ -73,22 +66,18 @@ impl Stalls {
         Stalls { counts: Rows::new(routes, 1), without_route, stalled }
     }
 
-    /// Number of stalls in handlers of a route.
     pub(crate) fn of(&self, route: usize) -> u64 {
         self.counts.get(route).map_or(0, Count::get)
     }
 
-    /// Number of stalls of [`NO_ROUTE`].
     pub(crate) fn without_route(&self) -> u64 {
         self.without_route.get()
     }
 
-    /// Number of all stalls.
     pub(crate) fn total(&self) -> u64 {
         self.counts.iter().map(Count::get).sum::<u64>() + self.without_route.get()
     }
 
-    /// Whether the lane is stalled now.
     pub(crate) fn is_stalled(&self) -> bool {
         self.stalled.get() > 0
     }
@@ -103,12 +92,10 @@ impl Stalls {
     }
 }
 
-/// Counters of a lane's blocking calls.
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
-    /// Number of calls that run or wait for a thread.
     unfinished: AtomicU64,
-    /// Number of running calls whose futures were dropped.
+    /// Running calls whose futures were dropped.
     abandoned: AtomicU64,
 }
 
@@ -121,7 +108,7 @@ impl Calls {
         self.abandoned.load(Ordering::Relaxed)
     }
 
-    /// Counts a call, unless `allowed` calls are unfinished.
+    /// Counts a call unless `allowed` calls are unfinished.
     pub(crate) fn try_begin(&self, allowed: u64) -> bool {
         if self.unfinished.fetch_add(1, Ordering::Relaxed) < allowed {
             return true;
@@ -130,17 +117,14 @@ impl Calls {
         false
     }
 
-    /// Records that a call has returned or will not run.
     pub(crate) fn end(&self) {
         self.unfinished.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Records that the future of a running call was dropped.
     pub(crate) fn abandon(&self) {
         self.abandoned.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Records that an abandoned call has returned.
     pub(crate) fn end_abandoned(&self) {
         self.abandoned.fetch_sub(1, Ordering::Relaxed);
     }
@@ -153,7 +137,7 @@ mod tests {
     #[test]
     fn one_word_holds_both() {
         let running = Running::new();
-        // The clock counts from its first use, which this may be.
+        // The clock starts at its first use, which may be this one.
         Tick::now().micros();
         let begun = Instant::now();
         assert_eq!(running.get(begun), None);

@@ -6,26 +6,23 @@ use std::time::{Duration, Instant};
 
 use crate::load::lane::LaneShared;
 
-/// Interval between samples.
 pub(crate) const SAMPLE_EVERY: Duration = Duration::from_millis(250);
 
-/// Number of samples kept: the busy share covers the last 1 to 1.25 s.
+/// Samples to keep, so that the busy share covers the last 1 to 1.25 s.
 const SAMPLES: usize = 5;
 
-/// Samples of the busy times of the lanes, and of their slow lanes' part.
 #[derive(Debug, Default)]
 pub(crate) struct BusyShares(VecDeque<(Instant, Vec<[Duration; 2]>)>);
 
-/// Busy share of a lane, from 0 to 1.
+/// A lane's busy share, from 0 to 1.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct BusyShare {
     pub(crate) all: f64,
-    /// The slow lane's part of the busy share.
     pub(crate) slow: f64,
 }
 
-/// Wall-clock time for which a lane was not waiting. The event loop updates its counter at the end
-/// of a turn, so the time of the handler being polled is added.
+/// Wall-clock time during which a lane was not waiting. The event loop updates its counter at the
+/// end of a turn, so the time of the current poll is added.
 pub(crate) fn busy(lane: &LaneShared, now: Instant) -> Duration {
     lane.busy() + lane.running.get(now).map_or(Duration::ZERO, |(_, since)| since)
 }
@@ -35,7 +32,7 @@ fn times(lane: &LaneShared, now: Instant) -> [Duration; 2] {
 }
 
 impl BusyShares {
-    /// Takes a sample. Call this every [`SAMPLE_EVERY`].
+    /// Takes a sample; call this every [`SAMPLE_EVERY`].
     pub(crate) fn sample(&mut self, lanes: &[Arc<LaneShared>], now: Instant) {
         if self.0.len() == SAMPLES {
             self.0.pop_front();
@@ -43,7 +40,7 @@ impl BusyShares {
         self.0.push_back((now, lanes.iter().map(|lane| times(lane, now)).collect()));
     }
 
-    /// Time since the oldest sample, and each lane's busy share of that time.
+    /// Time since the oldest sample, and each lane's busy share of it.
     pub(crate) fn read(
         &self,
         lanes: &[Arc<LaneShared>],

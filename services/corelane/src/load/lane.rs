@@ -1,4 +1,4 @@
-//! The lanes of a server, as seen by all its threads.
+//! A server's lanes as all its threads see them.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -18,7 +18,6 @@ use crate::load::table::LoadTable;
 use crate::metrics::{Count, LaneMetrics, Refusal};
 use crate::os::cpu::LaneCpu;
 
-/// The part of a lane's state that other threads can read.
 #[derive(Debug)]
 pub(crate) struct LaneShared {
     pub(crate) metrics: LaneMetrics,
@@ -27,23 +26,23 @@ pub(crate) struct LaneShared {
     pub(crate) cpu: LaneCpu,
     pub(crate) stalls: Stalls,
     pub(crate) calls: Arc<Calls>,
-    /// Nanoseconds for which the lane waited so that its slow lane received its share of the CPU.
+    /// Nanoseconds that the lane waited to give its slow lane a share of the CPU.
     pub(crate) yielded: Count,
-    /// Set when the event loop ends. The thread may then still wait for blocking calls.
+    /// Set when the event loop ends. The thread may still wait for blocking calls.
     pub(crate) left: OnceLock<Left>,
-    /// Metrics of the lane's event loop, set when it runs.
+    /// Set when the event loop starts.
     pub(crate) runtime: OnceLock<RuntimeMetrics>,
-    /// Set when the lane accepts connections; required for readiness.
+    /// Set when the lane accepts connections; readiness requires it.
     listening: AtomicBool,
-    /// Cancelled when a drain begins. Each lane has its own token, so that lanes share no lock.
+    /// Cancelled when a drain starts. Each lane has its own token, so lanes share no lock.
     draining: CancellationToken,
 }
 
-/// Work that a lane had not finished when its event loop ended.
+/// What a lane had not finished when its event loop ended.
 #[derive(Debug)]
 pub(crate) struct Left {
     pub(crate) requests: u64,
-    /// Number of blocking calls that do not belong to these requests.
+    /// Blocking calls that do not belong to these requests.
     pub(crate) calls: u64,
 }
 
@@ -64,17 +63,16 @@ impl LaneShared {
         }
     }
 
-    /// Work that is cut if the lane is abandoned now: requests, and blocking calls whose requests
-    /// have ended.
+    /// What is cut if the lane is abandoned now: requests, and blocking calls whose requests have
+    /// ended.
     pub(crate) fn unfinished(&self) -> u64 {
         match self.left.get() {
-            // Calls that had not started do not run.
+            // Calls that have not started do not run.
             Some(left) => left.requests + left.calls.min(self.calls.abandoned()),
             None => self.open_exchanges() + self.calls.abandoned(),
         }
     }
 
-    /// Number of requests in flight, and of upgraded connections and streams.
     fn open_exchanges(&self) -> u64 {
         self.metrics.in_flight.get() + self.metrics.upgraded.get()
     }
@@ -90,7 +88,7 @@ impl LaneShared {
         ] {
             debug_assert_eq!(left.get(), 0, "{name} are left of a lane");
         }
-        // The service may keep an upgraded connection for as long as the process runs.
+        // The service may keep an upgraded connection for the life of the process.
         let kept = open.get() == 0 || upgraded.get() > 0;
         debug_assert!(kept, "{} connections are left of a lane", open.get());
     }
@@ -108,8 +106,8 @@ impl LaneShared {
         self.runtime.get().map_or(Duration::ZERO, |runtime| runtime.worker_total_busy_duration(0))
     }
 
-    /// [`LaneShared::loop_busy`] plus the CPU time of the slow lane, which takes it from the lane's
-    /// CPU. The time for which the lane yielded to the slow lane counts once.
+    /// [`LaneShared::loop_busy`] plus the CPU time of the slow lane, which runs on the same CPU.
+    /// Time yielded to the slow lane counts once.
     pub(crate) fn busy(&self) -> Duration {
         (self.loop_busy() + self.cpu.slow_time()).saturating_sub(self.yielded())
     }
@@ -119,13 +117,12 @@ impl LaneShared {
         Duration::from_nanos(self.yielded.get())
     }
 
-    /// Number of times that the event loop had no work and waited.
     pub(crate) fn sleeps(&self) -> u64 {
         self.runtime.get().map_or(0, |runtime| runtime.worker_park_count(0))
     }
 
-    /// Time that the lane is expected to need for its queued and running requests: the sum of the
-    /// load table's estimates, minus the elapsed time of the running handler.
+    /// Expected time for the lane's queued and running requests: the load table's estimates, minus
+    /// the elapsed time of the running handler.
     pub(crate) fn expected_work(&self, now: Instant) -> Duration {
         let all = Duration::from_nanos(self.metrics.expected.get());
         let had = self.running.get(now).map_or(Duration::ZERO, |(kind, since)| {
@@ -135,20 +132,18 @@ impl LaneShared {
     }
 }
 
-/// All lanes of a server and the state that they share: the number of open connections.
+/// A server's lanes, and the open connections that they share.
 #[derive(Debug)]
 pub(crate) struct LaneGroup {
     lanes: Box<[Arc<LaneShared>]>,
-    /// Whether each lane has a slow lane.
     has_slow_lanes: bool,
-    /// Number of open connections across all lanes, for the limit. It changes only on accept and
-    /// close.
+    /// Open connections across all lanes. Changes only on accept and close.
     open: Open,
     /// Open connections of each address, if they are limited.
     peers: Option<Arc<Peers>>,
 }
 
-/// A counter on its own cache lines, because requests read its neighbour.
+/// On its own cache lines, because requests read its neighbour.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Open(AtomicUsize);
@@ -162,9 +157,9 @@ impl Deref for LaneGroup {
 }
 
 impl LaneGroup {
-    /// Creates a lane for each entry of `cpus`, pinned to that CPU if it is set, with counters for
-    /// these [`Rows`](crate::metrics::Rows) of routes. `of_address`: limit of connections per
-    /// address. `bound`: the time above which a poll is long; `None` without slow lanes.
+    /// Creates a lane per entry of `cpus`, pinned to that CPU if set, with counters for these
+    /// [`Rows`](crate::metrics::Rows) of routes. `of_address` limits the connections per address,
+    /// and polls above `bound` are long (`None` without slow lanes).
     pub(crate) fn new(
         cpus: &[Option<usize>],
         routes: (usize, usize),
@@ -184,8 +179,8 @@ impl LaneGroup {
         self.has_slow_lanes
     }
 
-    /// Reserves one of the `limit` open connections, and a place among the connections of its
-    /// address, unless there are too many.
+    /// Reserves one of `limit` open connections, and a place for its address, unless either is
+    /// exhausted.
     pub(crate) fn admit(
         &self,
         limit: usize,
@@ -206,43 +201,38 @@ impl LaneGroup {
         self.open.0.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Number of unfinished blocking calls across all lanes.
     pub(crate) fn blocking_calls(&self) -> u64 {
         self.iter().map(|lane| lane.calls.unfinished()).sum()
     }
 
-    /// Number of requests in flight across all lanes.
     pub(crate) fn in_flight(&self) -> u64 {
         self.iter().map(|lane| lane.metrics.in_flight.get()).sum()
     }
 
-    /// Bytes of responses that wait for their clients, across all lanes.
     pub(crate) fn unsent(&self) -> u64 {
         self.iter().map(|lane| lane.metrics.unsent.get()).sum()
     }
 
-    /// Number of upgraded connections and streams across all lanes.
     pub(crate) fn upgraded(&self) -> u64 {
         self.iter().map(|lane| lane.metrics.upgraded.get()).sum()
     }
 
-    /// Notifies the services that a drain has begun.
     pub(crate) fn begin_drain(&self) {
         self.iter().for_each(|lane| lane.draining.cancel());
     }
 
     /// Number of connections that have left a lane and not yet arrived at another.
     pub(crate) fn in_transit(&self) -> u64 {
-        // Read in this order, so that a connection that departs and arrives in between does not
-        // make the result negative.
+        // In this order, a connection that departs and arrives in between cannot make the result
+        // negative.
         let arrived: u64 = self.iter().map(|lane| lane.metrics.arrived.get()).sum();
         let departed: u64 = self.iter().map(|lane| lane.metrics.departed()).sum();
         departed.saturating_sub(arrived)
     }
 }
 
-/// The lane that a service is created for. The closure of [`Server::serve`](crate::Server::serve)
-/// receives it, once on the thread of each lane and of each slow lane.
+/// The lane that a service is created for. [`Server::serve`](crate::Server::serve) passes it to its
+/// closure, once on the thread of each lane and each slow lane.
 ///
 /// ```
 /// use std::convert::Infallible;
@@ -290,29 +280,27 @@ impl fmt::Debug for Lane {
 }
 
 impl Lane {
-    /// Returns the lane with this index.
     pub(crate) fn new(index: usize, lanes: &Arc<LaneGroup>) -> Self {
         let (lanes, shared) = (Arc::clone(lanes), Arc::clone(&lanes[index]));
         Lane { index, lanes, is_slow: false, shared }
     }
 
-    /// Returns the slow lane of this lane.
     pub(crate) fn slow(&self) -> Self {
         Lane { is_slow: true, ..self.clone() }
     }
 
-    /// Index of the lane, from 0.
+    /// Lane index, from 0.
     pub fn index(&self) -> usize {
         self.index
     }
 
-    /// Number of the server's lanes, without slow lanes.
+    /// Number of lanes, without slow lanes.
     pub fn lanes(&self) -> usize {
         self.lanes.len()
     }
 
-    /// Number of instances of the service: one per lane, and one per slow lane. Divide resources
-    /// that the instances share by it, such as the connections that a database allows.
+    /// Number of service instances: one per lane and one per slow lane. Divide shared resources by
+    /// it, such as the connections that a database allows.
     pub fn instances(&self) -> usize {
         self.lanes() * if self.lanes.has_slow_lanes() { 2 } else { 1 }
     }
@@ -327,18 +315,18 @@ impl Lane {
         &self.shared
     }
 
-    /// The CPU that the lane is currently pinned to; `None` if lanes are not pinned. It changes
-    /// with the process's cpuset.
+    /// CPU that the lane is currently pinned to; `None` for an unpinned lane. Changes with the
+    /// process's cpuset.
     pub fn cpu(&self) -> Option<usize> {
         self.shared().cpu.get()
     }
 
-    /// Waits until a drain begins; ready at once if one has begun.
+    /// Waits until a drain starts; ready at once if it already has.
     ///
-    /// Use it in handlers, streamed responses and WebSockets that otherwise last as long as their
-    /// clients like. They can then end properly before [`Drain::deadline`](crate::Drain::deadline)
-    /// cuts them. Waiting costs nothing until then, and takes no lock that lanes share. One clone
-    /// of the `Lane` in the state of a service is enough for all requests.
+    /// Await it in handlers, streamed responses and WebSockets that otherwise last as long as their
+    /// clients like, so that they end cleanly before [`Drain::deadline`](crate::Drain::deadline)
+    /// cuts them. Waiting is free and takes no shared lock. One clone of the `Lane` in a service's
+    /// state is enough for all requests.
     ///
     /// ```
     /// use std::convert::Infallible;
@@ -369,9 +357,9 @@ impl Lane {
     }
 }
 
-/// A future that completes when a drain begins; see [`Lane::draining`].
+/// A future that completes when a drain starts; see [`Lane::draining`].
 ///
-/// It stays ready once it is ready, so a loop may poll it by reference again and again.
+/// It stays ready, so a loop may poll it by reference repeatedly.
 #[must_use = "futures do nothing unless polled"]
 #[derive(Debug)]
 pub struct Draining(Pin<Box<WaitForCancellationFutureOwned>>);

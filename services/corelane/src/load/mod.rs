@@ -1,4 +1,4 @@
-//! The load of each lane: the load table, the lane's current activity, and load reports.
+//! The load of each lane: load table, current activity, and load reports.
 
 pub(crate) mod activity;
 pub(crate) mod busy;

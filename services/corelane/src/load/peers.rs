@@ -1,25 +1,23 @@
-//! Counts the open connections of each address, if their number is limited.
+//! Counts open connections per address, if they are limited.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The open connections by address. The lock is taken once when a connection opens, and once when
-/// it closes.
+/// The lock is taken once when a connection opens and once when it closes.
 #[derive(Debug)]
 pub(crate) struct Peers {
     limit: usize,
     open: Mutex<HashMap<IpAddr, usize>>,
 }
 
-/// The place of a connection among those of its address, counted until it is dropped. Empty without
-/// a limit.
+/// A connection's place among those of its address, counted until dropped. Empty without a limit.
 #[derive(Debug, Default)]
 pub(crate) struct PeerPlace(Option<Box<(Arc<Peers>, IpAddr)>>);
 
-/// The address whose connections are counted together: for IPv6 a whole /64, because one client can
-/// use any address in it.
+/// The address that connections are counted under: for IPv6 a /64, because one client can use any
+/// address in it.
 pub(crate) fn client_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),
@@ -36,7 +34,6 @@ impl Peers {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a place for a connection of this address; `None` if the address has too many.
     pub(crate) fn enter(self: &Arc<Self>, address: IpAddr) -> Option<PeerPlace> {
         let address = client_of(address);
         let mut open = self.open();

@@ -1,4 +1,4 @@
-//! Checks of a request that are possible after hyper has parsed it.
+//! Request checks that are possible after hyper has parsed the request.
 
 use std::net::Ipv6Addr;
 
@@ -13,12 +13,12 @@ use hyper::upgrade::OnUpgrade;
 
 use crate::message::problem::Problem;
 
-/// The reason to reject a request, if there is one. Otherwise sets Host to the requested authority:
-/// an absolute target replaces the header (RFC 9112 section 3.2.2). Over HTTP/2, [`set_host`] does
-/// this. `secure`: the request arrived over TLS.
+/// Why to reject a request, if at all. Otherwise sets Host to the requested authority: an absolute
+/// target replaces the header (RFC 9112 section 3.2.2). For HTTP/2, [`set_host`] does this.
+/// `secure` means that the request arrived over TLS.
 pub(crate) fn refusal<B: Body>(request: &mut Request<B>, secure: bool) -> Option<Problem> {
     if request.version() < Version::HTTP_2 {
-        // Only a chunked body has no exact length at this point.
+        // Only a chunked body lacks an exact length at this point.
         let chunked =
             !request.body().is_end_stream() && request.body().size_hint().exact().is_none();
         if chunked && let Some(problem) = codings(request.headers()) {
@@ -65,10 +65,10 @@ fn codings(headers: &HeaderMap) -> Option<Problem> {
     })
 }
 
-/// RFC 9112 section 3.2: exactly one valid Host, optional in HTTP/1.0.
+/// RFC 9112 section 3.2: exactly one valid Host, which is optional in HTTP/1.0.
 fn host<B>(request: &Request<B>) -> Option<Problem> {
     let headers = request.headers();
-    // In most requests no field is repeated. Checking that is cheaper than checking a single field.
+    // Most requests repeat no field, and checking that is cheaper than checking a single field.
     let twice = headers.len() > headers.keys_len() && headers.get_all(HOST).iter().count() > 1;
     let detail = match headers.get(HOST) {
         Some(value) if !twice && is_host(value.as_bytes()) => return None,
@@ -79,8 +79,8 @@ fn host<B>(request: &Request<B>) -> Option<Problem> {
     Some(Problem::new(StatusCode::BAD_REQUEST, "host").detail(detail))
 }
 
-/// Whether this is `uri-host [":" port]` (RFC 9110 section 7.2, RFC 3986 section 3.2.2); it may
-/// be empty.
+/// Whether this is `uri-host [":" port]` (RFC 9110 section 7.2, RFC 3986 section 3.2.2); may be
+/// empty.
 pub(crate) fn is_host(value: &[u8]) -> bool {
     // Fast path for common hosts.
     let plain = value.iter().position(|&byte| !is_plain(byte)).unwrap_or(value.len());
@@ -118,7 +118,7 @@ fn is_ip_literal(inside: &[u8]) -> bool {
     }
 }
 
-/// A `reg-name`, which includes IPv4 addresses.
+/// A `reg-name`; includes IPv4 addresses.
 fn is_name(name: &[u8]) -> bool {
     let mut rest = name;
     loop {
@@ -136,10 +136,9 @@ fn is_plain(byte: u8) -> bool {
     PLAIN[usize::from(byte)]
 }
 
-/// Lookup table, because every request has a Host.
+/// A lookup table, because every request has a Host.
 const PLAIN: [bool; 256] = letters_digits_and(b"-._~!$&'()*+,;=");
 
-/// Lookup table of the ASCII letters and digits and these marks.
 pub(crate) const fn letters_digits_and(marks: &[u8]) -> [bool; 256] {
     let mut table = [false; 256];
     let mut byte = 0;
@@ -155,7 +154,7 @@ pub(crate) const fn letters_digits_and(marks: &[u8]) -> [bool; 256] {
     table
 }
 
-/// RFC 9112 section 3.2: the request target forms that a method allows.
+/// RFC 9112 section 3.2: request target forms allowed for each method.
 fn target<B>(request: &mut Request<B>, secure: bool) -> Option<Problem> {
     let uri = request.uri();
     let is_connect = request.method() == Method::CONNECT;
@@ -173,7 +172,6 @@ fn target<B>(request: &mut Request<B>, secure: bool) -> Option<Problem> {
     wrong.map(wrong_target)
 }
 
-/// RFC 9110 section 7.1: `*` is for OPTIONS only.
 fn asterisk<B>(request: &Request<B>) -> Option<Problem> {
     let wrong = request.uri().path() == "*" && request.method() != Method::OPTIONS;
     wrong.then(|| wrong_target("the target * is valid for OPTIONS only"))
@@ -183,7 +181,7 @@ fn wrong_target(detail: &str) -> Problem {
     Problem::new(StatusCode::BAD_REQUEST, "request-target").detail(detail)
 }
 
-/// RFC 9112 section 3.2.2: an absolute target is accepted, and its authority is the host.
+/// RFC 9112 section 3.2.2: the authority of an absolute target is the host.
 fn absolute<B>(
     scheme: &Scheme,
     authority: &Authority,
@@ -207,10 +205,10 @@ fn absolute<B>(
     }
 }
 
-/// RFC 9113 section 8.2.3: HTTP/2 may split a cookie to compress it better. A service expects a
+/// RFC 9113 section 8.2.3: HTTP/2 may split a cookie for better compression, but services expect a
 /// single field.
 fn join_cookies(headers: &mut HeaderMap) {
-    // In most requests no field is repeated.
+    // Most requests repeat no field.
     if headers.len() == headers.keys_len() {
         return;
     }
@@ -220,15 +218,15 @@ fn join_cookies(headers: &mut HeaderMap) {
     }
     let is_sensitive = pieces.iter().any(|piece| piece.is_sensitive());
     let pieces: Vec<_> = pieces.into_iter().map(HeaderValue::as_bytes).collect();
-    // Parts of valid values form a valid value.
+    // Joining valid values gives a valid value.
     if let Ok(mut cookie) = HeaderValue::from_maybe_shared(Bytes::from(pieces.join(&b"; "[..]))) {
         cookie.set_sensitive(is_sensitive);
         headers.insert(COOKIE, cookie);
     }
 }
 
-/// RFC 9113 section 8.3.1: `:authority` has the role that Host has in HTTP/1.1, so it is copied to
-/// Host for the service. Call this after checking the size of the header.
+/// RFC 9113 section 8.3.1: `:authority` plays the role of HTTP/1.1's Host, so it is copied to Host
+/// for the service. Call this after checking the size of the header.
 pub(crate) fn set_host<B>(request: &mut Request<B>) {
     if request.headers().contains_key(HOST) {
         return;
@@ -240,7 +238,7 @@ pub(crate) fn set_host<B>(request: &mut Request<B>) {
 }
 
 /// RFC 9113 section 8.3.1: a Host that differs from `:authority` makes a request malformed. Both
-/// must be a host and an optional port, without user information.
+/// must be a host with an optional port and no user information.
 fn authority<B>(request: &Request<B>) -> Option<Problem> {
     let mut hosts = request.headers().get_all(HOST).iter().map(HeaderValue::as_bytes);
     let (host, more) = (hosts.next(), hosts.next().is_some());
@@ -263,14 +261,14 @@ fn authority<B>(request: &Request<B>) -> Option<Problem> {
 fn method<B>(request: &Request<B>) -> Option<Problem> {
     match *request.method() {
         Method::CONNECT if is_extended_connect(request) => None,
-        // The bytes that follow may be meant for the tunnel.
+        // The following bytes may be meant for the tunnel.
         Method::CONNECT => Some(closing(Problem::from(StatusCode::NOT_IMPLEMENTED))),
         Method::TRACE => Some(Problem::from(StatusCode::NOT_IMPLEMENTED)),
         _ => None,
     }
 }
 
-/// Whether the request selects another protocol on its HTTP/2 stream (RFC 8441 section 4).
+/// Whether the request switches its HTTP/2 stream to another protocol (RFC 8441 section 4).
 #[cfg(feature = "http2")]
 fn is_extended_connect<B>(request: &Request<B>) -> bool {
     request.method() == Method::CONNECT && request.extensions().get::<Protocol>().is_some()
@@ -281,10 +279,9 @@ fn is_extended_connect<B>(_: &Request<B>) -> bool {
     false
 }
 
-/// Whether the service may accept another protocol. If not, removes hyper's offer. An upgrade has
-/// to be named in Connection (RFC 9110 section 7.8), because a proxy that does not know it drops
-/// only fields that Connection names. A request with a body cannot be upgraded, because HTTP
-/// defines where its body ends.
+/// Whether the service may switch protocols; if not, removes hyper's offer. Connection must list
+/// the upgrade (RFC 9110 section 7.8), because a proxy that does not know it drops only the fields
+/// listed there. Requests with a body cannot be upgraded, because HTTP defines where the body ends.
 pub(crate) fn offers_upgrade<B: Body>(request: &mut Request<B>) -> bool {
     if request.extensions().get::<OnUpgrade>().is_none() {
         return false;

@@ -1,4 +1,4 @@
-//! The address of a client behind proxies, from `X-Forwarded-For` or `Forwarded` (RFC 7239).
+//! Finds a client's address behind proxies, from `X-Forwarded-For` or `Forwarded` (RFC 7239).
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -12,14 +12,13 @@ use crate::base::settings::ForwardedHeader;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// The text form of proxies that connect through a Unix socket.
 const UNIX: &str = "unix";
 
-/// A proxy, or a network of proxies, that may name its client, set by
+/// A proxy or network of proxies that may name its client, set by
 /// [`Builder::trusted_proxies`](crate::Builder::trusted_proxies).
 ///
-/// The text form is a network such as `10.0.0.0/8`, an IP address, or `unix` for all clients of
-/// Unix sockets.
+/// In text form: a network such as `10.0.0.0/8`, an IP address, or `unix` for all clients of Unix
+/// sockets.
 ///
 /// ```
 /// use corelane::TrustedProxy;
@@ -58,7 +57,7 @@ impl fmt::Display for TrustedProxy {
     }
 }
 
-/// The trusted proxies, and the header in which they name their clients.
+/// Trusted proxies, and the header in which they name their clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Trust {
     pub(crate) proxies: Vec<TrustedProxy>,
@@ -66,11 +65,11 @@ pub(crate) struct Trust {
 }
 
 impl Trust {
-    /// The client of a request that `peer` sent with these headers: the last address in them that
-    /// is not a trusted proxy. `peer` is `None` for a client of a Unix socket.
+    /// The client of a request from `peer` with these headers: the last address in them that is not
+    /// a trusted proxy. `peer` is `None` for a Unix socket.
     ///
-    /// The search stops at an entry that cannot be read, and returns the last address before it.
-    /// A client can write anything to the left of the entry that the first trusted proxy appends.
+    /// Stops at an unreadable entry and returns the address to its right. A client can write
+    /// anything to the left of the entry that the first trusted proxy appends.
     pub(crate) fn client(&self, peer: Option<IpAddr>, headers: &HeaderMap) -> Option<IpAddr> {
         let mut client = peer.map(|peer| peer.to_canonical());
         if !self.covers(client) {
@@ -105,7 +104,6 @@ impl Trust {
     }
 }
 
-/// The non-empty elements of a list, from last to first.
 fn elements(value: &HeaderValue) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(value.as_bytes());
     std::iter::from_fn(move || {
@@ -118,7 +116,7 @@ fn elements(value: &HeaderValue) -> impl Iterator<Item = &[u8]> {
 }
 
 /// The last comma outside quoted strings. Quotes are paired from the end, where the nearest proxy
-/// writes, so that a quote that a client left open cannot hide what follows it.
+/// writes, so that a quote left open by a client cannot hide what follows it.
 fn last_comma(list: &[u8]) -> Option<usize> {
     let mut quoted = false;
     for (at, byte) in list.iter().enumerate().rev() {
@@ -131,7 +129,7 @@ fn last_comma(list: &[u8]) -> Option<usize> {
     None
 }
 
-/// The address in the only `for` parameter of an element of `Forwarded`.
+/// The address in the element's only `for` parameter.
 fn forwarded_for(element: &[u8]) -> Option<IpAddr> {
     let mut nodes = element.split(|&byte| byte == b';').filter_map(|pair| {
         let (name, node) = pair.split_at(pair.iter().position(|&byte| byte == b'=')?);
@@ -142,7 +140,7 @@ fn forwarded_for(element: &[u8]) -> Option<IpAddr> {
     address(unquoted.unwrap_or(node))
 }
 
-/// Parses an IPv4 or IPv6 address, with or without brackets, with or without a port.
+/// Parses an IPv4 or IPv6 address, with or without brackets and port.
 fn address(text: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(text).ok()?;
     let bracketed = || text.strip_prefix('[')?.strip_suffix(']')?.parse().ok();
@@ -169,7 +167,7 @@ mod tests {
         for line in lines {
             headers.append(&names[at], HeaderValue::from_str(line).expect("a value"));
         }
-        // The header that was not chosen is never read.
+        // The header that is not configured is never read.
         headers.append(&names[1 - at], HeaderValue::from_static("for=6.6.6.6, 6.6.6.6"));
         let found = trust.client(Some(peer.parse().expect("an address")), &headers);
         found.expect("an address").to_string()
@@ -187,7 +185,7 @@ mod tests {
             ("10.0.0.1", &["1.1.1.1, 198.51.100.1,10.2.3.4 , 192.0.2.7"], "198.51.100.1"),
             ("10.0.0.1", &["1.1.1.1", "198.51.100.1", "10.2.3.4"], "198.51.100.1"),
             ("10.0.0.1", &["198.51.100.1", "", " , ,"], "198.51.100.1"),
-            // All are proxies, so the farthest is returned.
+            // All entries are proxies, so the farthest one is the client.
             ("10.0.0.1", &["10.0.0.3, 10.0.0.2"], "10.0.0.3"),
             // Ports, brackets, both IP versions.
             ("10.0.0.1", &["198.51.100.1:4711"], "198.51.100.1"),
@@ -198,7 +196,7 @@ mod tests {
             // A dual-stack socket writes IPv4 addresses like this.
             ("::ffff:10.0.0.1", &["::ffff:198.51.100.1, ::ffff:10.9.9.9"], "198.51.100.1"),
             ("::ffff:203.0.113.9", &["198.51.100.1"], "203.0.113.9"),
-            // The search stops at an entry that cannot be read.
+            // The search stops at an unreadable entry.
             ("10.0.0.1", &["198.51.100.1, unknown"], "10.0.0.1"),
             ("10.0.0.1", &["1.1.1.1, bad, 10.0.0.2"], "10.0.0.2"),
             ("10.0.0.1", &["1.1.1.1, \", 198.51.100.1"], "198.51.100.1"),

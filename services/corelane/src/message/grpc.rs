@@ -1,8 +1,8 @@
-//! Error responses in the protocol of gRPC clients, which do not read problem documents.
+//! Error responses for gRPC clients, which do not read problem documents.
 //!
-//! The whole response is a head with the status (Trailers-Only in
-//! [PROTOCOL-HTTP2](https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md)). gRPC-Web has
-//! the same form.
+//! The entire response is a head with the status (Trailers-Only in
+//! [PROTOCOL-HTTP2](https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md)), which
+//! gRPC-Web shares.
 
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use http::{HeaderMap, Method, Request, StatusCode};
@@ -10,10 +10,9 @@ use http::{HeaderMap, Method, Request, StatusCode};
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 
-/// The time after which a client that retries a call may do so.
+/// How long a client must wait before it retries a call.
 const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 
-/// The encoding of a gRPC client's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Grpc {
     Http2,
@@ -23,7 +22,7 @@ pub(crate) enum Grpc {
 }
 
 impl Grpc {
-    /// The protocol of a request; `None` if it is not a gRPC call.
+    /// `None` if the request is not a gRPC call.
     #[inline]
     pub(crate) fn of<B>(request: &Request<B>) -> Option<Grpc> {
         match *request.method() {
@@ -56,7 +55,7 @@ impl Grpc {
     }
 }
 
-/// The status that a gRPC client receives instead of a problem document.
+/// The status that a gRPC client gets in place of a problem document.
 #[derive(Debug)]
 pub(crate) struct GrpcStatus {
     code: u8,
@@ -68,8 +67,8 @@ impl GrpcStatus {
     pub(crate) fn new(status: StatusCode, is_late: bool, message: &str) -> Self {
         let code = match status {
             _ if is_late => 4,
-            // The mapping of doc/http-grpc-status-mapping.md, except where it gives no reason.
-            // Clients do not retry a call that took too long or was too large.
+            // The mapping of doc/http-grpc-status-mapping.md, except that clients do not retry a
+            // call that took too long or was too large.
             StatusCode::REQUEST_TIMEOUT | StatusCode::GATEWAY_TIMEOUT => 4,
             StatusCode::FORBIDDEN => 7,
             StatusCode::PAYLOAD_TOO_LARGE
@@ -91,7 +90,7 @@ impl GrpcStatus {
     pub(crate) fn replace(self, grpc: Grpc, fields: &mut HeaderMap) {
         fields.remove(CONTENT_LENGTH);
         fields.insert(CONTENT_TYPE, grpc.content_type());
-        // UNAVAILABLE is the status that clients retry.
+        // Clients retry UNAVAILABLE.
         let after = fields.remove(RETRY_AFTER).filter(|_| self.code == 14);
         let seconds = after.and_then(|after| after.to_str().ok()?.parse::<u64>().ok());
         if let Some(seconds) = seconds {
@@ -100,19 +99,17 @@ impl GrpcStatus {
         self.write(fields);
     }
 
-    /// Sets the status of a response.
     pub(crate) fn write(self, fields: &mut HeaderMap) {
         fields.insert(STATUS, HeaderValue::from(u16::from(self.code)));
         fields.insert(MESSAGE, self.message);
     }
 }
 
-/// Whether these trailers report an error.
 pub(crate) fn has_failed(trailers: &HeaderMap) -> bool {
     trailers.get(STATUS).is_some_and(|status| status != "0")
 }
 
-/// Percent-encodes a message, except for visible ASCII and spaces.
+/// Percent-encodes everything except visible ASCII and spaces.
 fn encoded(message: &str) -> String {
     let mut text = String::with_capacity(message.len());
     for byte in message.bytes() {

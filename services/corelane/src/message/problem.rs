@@ -12,9 +12,9 @@ use crate::message::grpc::GrpcStatus;
 
 /// An error response as `application/problem+json` (RFC 9457).
 ///
-/// Its `type` is `urn:corelane:problem:` followed by a slug that is stable for each kind of problem;
-/// `title` is the reason phrase of the status. The client sees the detail: it must not contain
-/// internal information.
+/// `type` is `urn:corelane:problem:` with a slug that is stable for each kind of problem; `title`
+/// is the reason phrase of the status. The client sees the detail, so it must not contain internal
+/// information.
 ///
 /// ```
 /// use corelane::Problem;
@@ -29,28 +29,25 @@ use crate::message::grpc::GrpcStatus;
 #[derive(Clone, Debug)]
 pub struct Problem {
     status: StatusCode,
-    /// `None` if it follows from the status.
+    /// `None` if the status determines it.
     kind: Option<String>,
     /// Members other than `type`, `title` and `status`.
     members: Vec<(Cow<'static, str>, Value)>,
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
-/// The slug for a request whose deadline passed.
+/// Slug for requests whose deadline passed.
 pub(crate) const DEADLINE_EXCEEDED: &str = "deadline-exceeded";
 
-/// The media type of a problem document.
 const MEDIA_TYPE: &str = "application/problem+json";
 
 /// Capacity for a body without extension members.
 const BODY: usize = 256;
 
-/// Whether the body of a response is a problem document.
 pub(crate) fn is_document(fields: &HeaderMap) -> bool {
     fields.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(MEDIA_TYPE.as_bytes()))
 }
 
-/// Converts a problem document into the status for a gRPC client.
 pub(crate) fn grpc_status(status: StatusCode, document: &[u8]) -> GrpcStatus {
     let members: Value = serde_json::from_slice(document).unwrap_or_default();
     let text = |name| members.get(name).and_then(Value::as_str);
@@ -60,18 +57,18 @@ pub(crate) fn grpc_status(status: StatusCode, document: &[u8]) -> GrpcStatus {
 }
 
 impl Problem {
-    /// Creates a problem with this status and slug (lower case words joined by hyphens).
+    /// Creates a problem with this status and slug (lower-case words joined by hyphens).
     pub fn new(status: StatusCode, slug: &str) -> Self {
         Problem { kind: Some([TYPE, slug].concat()), ..Problem::from(status) }
     }
 
-    /// Explains to the client what is wrong with this request.
+    /// Tells the client what is wrong with this request.
     pub fn detail(self, text: impl Into<String>) -> Self {
         self.with(Cow::Borrowed("detail"), text.into().into())
     }
 
-    /// Adds an extension member (RFC 9457 section 3.2), such as the invalid parameter. `type`, `title` and
-    /// `status` are not extensions and cannot be replaced.
+    /// Adds an extension member (RFC 9457 section 3.2), such as the invalid parameter. `type`,
+    /// `title` and `status` are not extensions and cannot be replaced.
     pub fn member(self, name: &str, value: impl Into<Value>) -> Self {
         match name {
             "type" | "title" | "status" => self,
@@ -93,13 +90,13 @@ impl Problem {
         self
     }
 
-    /// The response to send. For a gRPC client, the server turns it into a status with the detail
-    /// as its message.
+    /// Converts the problem into a response. For a gRPC client, the server turns it into a status
+    /// whose message is the detail.
     pub fn into_response(self) -> Response<Full<Bytes>> {
         self.into_reply(Full::new)
     }
 
-    /// The response. `body` converts the bytes of its body.
+    /// `body` converts the body's bytes.
     pub(crate) fn into_reply<B>(self, body: impl FnOnce(Bytes) -> B) -> Response<B> {
         let (status, headers, bytes) = self.into_parts();
         let mut response = Response::new(body(bytes));
@@ -119,7 +116,7 @@ impl Problem {
         (self.status, fields, body)
     }
 
-    /// The members as JSON, written directly: building a map of values takes several times as many
+    /// The members as JSON, written directly because a map of values costs several times as many
     /// instructions.
     fn body(&self) -> Vec<u8> {
         let phrase = self.status.canonical_reason().unwrap_or("Error");
@@ -155,11 +152,10 @@ impl Problem {
     }
 }
 
-/// Prefix of `type`.
 const TYPE: &str = "urn:corelane:problem:";
 
-/// Writes text as a JSON string. Most text needs no escapes; checking for that is faster for all
-/// bytes at once.
+/// Writes a JSON string. Most text needs no escapes, and checking for that is faster for all bytes
+/// at once.
 fn write_text(body: &mut Vec<u8>, text: &str) {
     let escaped = |byte: u8| byte < b' ' || byte == b'"' || byte == b'\\';
     if text.bytes().fold(false, |any, byte| any | escaped(byte)) {
@@ -170,14 +166,13 @@ fn write_text(body: &mut Vec<u8>, text: &str) {
     body.push(b'"');
 }
 
-/// Writes text or a value as JSON.
 fn write<T: serde::Serialize + ?Sized>(body: &mut Vec<u8>, value: &T) {
-    // Neither writing to a vector nor serialising text or a value can fail.
+    // Writing to a vector cannot fail, nor can serialising text or a value.
     let _ = serde_json::to_writer(body, value);
 }
 
 impl From<StatusCode> for Problem {
-    /// Creates a problem that its status fully describes. The slug is the reason phrase.
+    /// A problem fully described by its status; the slug is the reason phrase.
     fn from(status: StatusCode) -> Self {
         Problem { status, kind: None, members: Vec::new(), headers: Vec::new() }
     }

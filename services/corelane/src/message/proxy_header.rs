@@ -1,40 +1,36 @@
 //! The PROXY protocol header, versions 1 and 2 (haproxy.org, proxy-protocol.txt), which a proxy
-//! sends before the first byte of its client.
+//! sends before its client's first byte.
 
 use std::net::SocketAddr;
 
 use ppp::{v1, v2};
 
-/// Longest header that is read. Version 1 ends after 107 bytes. Version 2 exceeds 232 bytes only
-/// with extra fields, which are not used.
+/// Longest header to read. Version 1 ends after 107 bytes. Version 2 exceeds 232 bytes only with
+/// extra fields, which are ignored.
 pub(crate) const LONGEST: usize = 4096;
 
-/// Longest header of version 1.
+/// Longest version 1 header.
 const LONGEST_TEXT: usize = 107;
 
 /// Bytes of version 2 up to and including the length of the rest.
 const FIXED: usize = 16;
 
-/// The two ends of the connection between the client and the proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Proxied {
-    /// The client's address.
     pub(crate) source: SocketAddr,
-    /// The address that the client connected to.
     pub(crate) destination: SocketAddr,
 }
 
-/// The result of parsing the bytes that have arrived.
+/// Result of parsing the bytes that have arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Parsed {
-    /// All bytes belong to a header that continues.
+    /// All bytes belong to an incomplete header.
     Partial,
-    /// The first `length` bytes are a header. `proxied` is `None` if the header names no client, as
-    /// in a health check by the proxy.
+    /// The first `length` bytes are a header. `proxied` is `None` if it names no client, as in the
+    /// proxy's own health check.
     Whole {
         /// Length of the header in bytes.
         length: usize,
-        /// The addresses in the header.
         proxied: Option<Proxied>,
     },
     /// The bytes do not start with a valid header.

@@ -7,16 +7,15 @@ use http::{HeaderName, HeaderValue};
 pub(crate) const ID_FIELD: &str = "x-request-id";
 pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static(ID_FIELD);
 
-/// Maximum length of a request id, so that a client cannot fill a log.
+/// Maximum length of a request id, so that a client cannot fill the log.
 const MOST: usize = 128;
 
-/// Length of a UUID.
 const UUID: usize = 36;
 
-/// The id of a request: its `x-request-id` header, or a generated id.
+/// A request's id: its `x-request-id` header, or a generated id.
 ///
 /// At most 128 printable ASCII characters without spaces, so it is safe in logs and headers.
-/// [`request_id`](crate::request_id) returns the id of the current request.
+/// [`request_id`](crate::request_id) returns the current request's id.
 ///
 /// ```
 /// use corelane::{Incoming, RequestId, Server};
@@ -48,10 +47,10 @@ impl RequestId {
     }
 }
 
-/// The id of a request. The text of a generated id is written only when it is needed.
+/// A request's id. The text of a generated id is written only when needed.
 #[derive(Clone, Debug)]
 pub(crate) enum Id {
-    /// The client's value, which is returned unchanged without a copy.
+    /// The client's value, returned unchanged and without a copy.
     Taken(HeaderValue),
     /// Random bytes.
     Made([u8; 16]),
@@ -61,13 +60,12 @@ impl Id {
     /// The client's value, if it is a valid id.
     pub(crate) fn taken(value: &HeaderValue) -> Option<Self> {
         let bytes = value.as_bytes();
-        // Checks all bytes without an early exit, so that the loop is vectorised.
+        // Checks all bytes without an early exit, which lets the compiler vectorise the loop.
         let odd = bytes.iter().fold(false, |odd, byte| odd | !byte.is_ascii_graphic());
         let fits = (1..=MOST).contains(&bytes.len()) && !odd;
         fits.then(|| Id::Taken(value.clone()))
     }
 
-    /// Passes the id's text to `read`.
     pub(crate) fn read<T>(&self, read: impl FnOnce(&[u8]) -> T) -> T {
         match self {
             Id::Taken(value) => read(value.as_bytes()),
@@ -75,7 +73,6 @@ impl Id {
         }
     }
 
-    /// The header value for the response.
     pub(crate) fn header(&self) -> Option<HeaderValue> {
         match self {
             Id::Taken(value) => Some(value.clone()),
@@ -93,17 +90,15 @@ fn uuid(mut random: [u8; 16]) -> [u8; UUID] {
     random[6] = random[6] & 0x0f | 0x40;
     random[8] = random[8] & 0x3f | 0x80;
     let mut text = [b'-'; UUID];
-    // Without `write!`, which takes longer than all other work for an id.
+    // `write!` would take longer than all other work for an id.
     for (place, byte) in PLACES.into_iter().zip(random) {
         text[place..place + 2].copy_from_slice(&HEX[usize::from(byte)]);
     }
     text
 }
 
-/// Positions of the digits of each byte of a UUID.
 const PLACES: [usize; 16] = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
 
-/// The hexadecimal digits of each byte.
 const HEX: [[u8; 2]; 256] = {
     let digits = b"0123456789abcdef";
     let mut hex = [[0; 2]; 256];

@@ -1,19 +1,19 @@
-//! Numbers with one writer, and tables of them, with rows by route.
+//! Numbers with one writer, and per-route tables of them.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A number with one writer: a plain load and store, without the lock prefix of `fetch_add`.
+/// A number with one writer: a plain load and store, without `fetch_add`'s lock prefix.
 #[derive(Debug, Default)]
 pub(crate) struct Count(AtomicU64);
 
 impl Count {
-    /// Adds `n`. Only the thread of the owning lane may call this.
+    /// Only for the owning lane's thread.
     pub(crate) fn add(&self, n: u64) {
         self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
     }
 
-    /// Subtracts `n`. Only the thread of the owning lane may call this.
+    /// Only for the owning lane's thread.
     #[track_caller]
     pub(crate) fn sub(&self, n: u64) {
         let before = self.0.load(Relaxed);
@@ -21,7 +21,7 @@ impl Count {
         self.0.store(before.saturating_sub(n), Relaxed);
     }
 
-    /// Sets the number. Only the thread of the owning lane may call this.
+    /// Only for the owning lane's thread.
     pub(crate) fn set(&self, n: u64) {
         self.0.store(n, Relaxed);
     }
@@ -31,8 +31,8 @@ impl Count {
     }
 }
 
-/// A table with rows by route. The rows of learnt routes are allocated with the first learnt route,
-/// so that a service without learnt routes does not pay for their memory.
+/// A table with rows by route. The first learnt route allocates the rows of all learnt routes,
+/// which costs other services nothing.
 #[derive(Debug)]
 pub(crate) struct Rows<T> {
     first: Box<[T]>,
@@ -41,7 +41,6 @@ pub(crate) struct Rows<T> {
 }
 
 impl<T: Default> Rows<T> {
-    /// Creates a table for `(first, more)` routes, with `each` rows per route.
     pub(crate) fn new((first, more): (usize, usize), each: usize) -> Self {
         Rows { first: rows(first * each), more: OnceLock::new(), most: more * each }
     }
@@ -58,13 +57,12 @@ impl<T: Default> Rows<T> {
         &self.more.get_or_init(|| rows(self.most))[index - self.first.len()]
     }
 
-    /// Returns a row; `None` if it was not allocated yet.
+    /// `None` if the row is not allocated yet.
     pub(crate) fn get(&self, index: usize) -> Option<&T> {
         let more = || self.more.get()?.get(index.checked_sub(self.first.len())?);
         self.first.get(index).or_else(more)
     }
 
-    /// The allocated rows, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.first.iter().chain(self.more.get().into_iter().flatten())
     }

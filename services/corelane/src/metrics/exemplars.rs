@@ -1,19 +1,18 @@
-//! The last traced request in each bucket of a histogram, so that a latency leads to a trace.
+//! The last traced request in each histogram bucket, which leads from a latency to a trace.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, fence};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A traced request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Exemplar {
     pub(crate) trace: u128,
     pub(crate) seconds: f64,
-    /// Time in seconds since the Unix epoch.
+    /// Seconds since the Unix epoch.
     pub(crate) at: f64,
 }
 
-/// One exemplar for each of `N` buckets. Only the thread of the owning lane writes.
+/// One exemplar per bucket. Only the owning lane's thread writes.
 #[derive(Debug)]
 pub(crate) struct Exemplars<const N: usize>([ExemplarCell; N]);
 
@@ -24,7 +23,7 @@ impl<const N: usize> Default for Exemplars<N> {
 }
 
 impl<const N: usize> Exemplars<N> {
-    /// Stores an exemplar. Only the thread of the owning lane may call this.
+    /// Only for the owning lane's thread.
     pub(crate) fn put(&self, bucket: usize, trace: [u8; 16], nanos: u64) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let trace = u128::from_be_bytes(trace);
@@ -32,7 +31,7 @@ impl<const N: usize> Exemplars<N> {
         self.0[bucket].write([(trace >> 64) as u64, trace as u64, nanos, at]);
     }
 
-    /// Reads an exemplar; `None` if the bucket has none, or while one is being written.
+    /// `None` if the bucket has no exemplar, or while one is being written.
     pub(crate) fn read(&self, bucket: usize) -> Option<Exemplar> {
         let [high, low, nanos, at] = self.0[bucket].read()?;
         Some(Exemplar {
@@ -46,7 +45,7 @@ impl<const N: usize> Exemplars<N> {
 /// Words that are read together or not at all: a sequence lock with one writer.
 #[derive(Debug, Default)]
 struct ExemplarCell {
-    /// Odd while a write is in progress; 0 before the first write.
+    /// Odd during a write; 0 before the first one.
     version: AtomicU64,
     words: [AtomicU64; 4],
 }

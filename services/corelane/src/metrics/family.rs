@@ -1,4 +1,4 @@
-//! Metric families: their name, type and help, and the encoding of their series.
+//! Metric families: name, type and help, and how their series are encoded.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use prometheus_client::metrics::MetricType;
 
 use super::shard::Histogram;
 
-/// Type, name and help of a metric family. In OpenMetrics, `_total` is a suffix of a counter's
-/// series and not part of its name, so it is omitted here.
+/// In OpenMetrics, `_total` is a suffix of a counter's series and not part of the family name, so
+/// it is omitted here.
 #[derive(Debug)]
 pub(crate) struct Family {
     kind: FamilyKind,
@@ -24,7 +24,6 @@ enum FamilyKind {
     Histogram,
 }
 
-/// The value of a counter or gauge.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Value {
     Whole(u64),
@@ -56,21 +55,17 @@ impl From<f64> for Value {
 }
 
 impl From<Duration> for Value {
-    /// Converts to seconds, the usual unit in Prometheus.
     fn from(value: Duration) -> Self {
         Value::Real(value.as_secs_f64())
     }
 }
 
-/// Name and value of each label.
 pub(crate) type Labels<'a> = &'a [(&'static str, &'a str)];
 
-/// A counter, and the function that reads it.
 pub(crate) const fn counter<R>(name: &'static str, help: &'static str, read: R) -> (Family, R) {
     (Family::counter(name, help), read)
 }
 
-/// A gauge, and the function that reads it.
 pub(crate) const fn gauge<R>(name: &'static str, help: &'static str, read: R) -> (Family, R) {
     (Family::gauge(name, help), read)
 }
@@ -88,12 +83,10 @@ impl Family {
         Family { kind: FamilyKind::Histogram, name, help }
     }
 
-    /// Name and help, for a family that is written as text.
     pub(crate) fn text(&self) -> (&'static str, &'static str) {
         (self.name, self.help)
     }
 
-    /// Writes the header of the family. Its series follow.
     pub(crate) fn begin<'a>(
         &self,
         out: &'a mut DescriptorEncoder<'_>,
@@ -107,7 +100,6 @@ impl Family {
         Ok(Series { kind: self.kind, encoder })
     }
 
-    /// Writes the family with a single series without labels.
     pub(crate) fn single(
         &self,
         out: &mut DescriptorEncoder<'_>,
@@ -118,7 +110,6 @@ impl Family {
     }
 }
 
-/// Writes the series of a family whose header was written.
 pub(crate) struct Series<'a> {
     kind: FamilyKind,
     encoder: MetricEncoder<'a>,

@@ -1,18 +1,16 @@
-//! Kinds of requests: a route and a method.
+//! Kinds of requests: pairs of route and method.
 
 use http::Method;
 
-/// Methods with their own label. Other methods count as `other`.
+/// Methods with their own label; all others count as `other`.
 pub(crate) const METHODS: [&str; 10] =
     ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "CONNECT", "TRACE", "other"];
 
-/// The index of a method in [`METHODS`].
 pub(crate) fn method_index(method: &Method) -> usize {
     let known = METHODS.len() - 1;
     METHODS[..known].iter().position(|name| *name == method.as_str()).unwrap_or(known)
 }
 
-/// Index of a kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KindIndex(u16);
 
@@ -22,7 +20,6 @@ impl KindIndex {
         KindIndex((route * METHODS.len() + method) as u16)
     }
 
-    /// The kind with the same method on another route.
     pub(crate) fn on_route(self, route: usize) -> Self {
         KindIndex::new(route, self.method())
     }

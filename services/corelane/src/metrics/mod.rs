@@ -1,7 +1,7 @@
-//! Counters of lanes, and the metric families in which they are exported.
+//! Lane counters, and the metric families that export them.
 //!
 //! Each lane counts in its own shard ([`LaneMetrics`]), which only its thread writes, so the hot
-//! path has no locked instruction. Readers on the admin thread add labels and render them
+//! path has no locked instruction. The admin thread adds labels and renders the counters
 //! (`server::exposition`).
 
 mod count;

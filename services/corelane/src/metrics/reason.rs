@@ -1,32 +1,24 @@
-//! The reasons and results that label counters.
+//! Reasons and results that label counters.
 
-/// The reason why a connection was rejected or closed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Refusal {
-    /// There were [`Limits::connections`](crate::Limits::connections) open connections.
     Limit,
-    /// [`Timeouts::header`](crate::Timeouts::header) expired.
     HeaderTimeout,
-    /// [`Timeouts::idle`](crate::Timeouts::idle) expired.
     IdleTimeout,
-    /// An accept failed one or more times in a row: the system was out of files or memory.
+    /// One or more consecutive accepts failed: the system was out of files or memory.
     AcceptError,
-    /// The input was not HTTP: answered 400 (HTTP/2: GOAWAY).
+    /// The input was not HTTP; the response was 400 (HTTP/2: GOAWAY).
     BadRequest,
-    /// The header was larger than [`Limits::header_bytes`](crate::Limits::header_bytes) or had more
-    /// than [`Limits::headers`](crate::Limits::headers) fields: answered 431.
+    /// The header exceeded [`Limits::header_bytes`](crate::Limits::header_bytes) or
+    /// [`Limits::headers`](crate::Limits::headers); the response was 431.
     HeaderTooLarge,
-    /// [`Timeouts::write`](crate::Timeouts::write) expired for the connection or one of its
-    /// streams.
     WriteTimeout,
-    /// The client of the connection, or of one of its streams, read at less than
+    /// A client of the connection or one of its streams read at less than
     /// [`Limits::send_rate`](crate::Limits::send_rate).
     SlowReader,
-    /// The client of the connection, or of one of its streams, read nothing while the server was
-    /// above [`Limits::unsent_bytes`](crate::Limits::unsent_bytes).
+    /// A client of the connection or one of its streams read nothing while the server was above
+    /// [`Limits::unsent_bytes`](crate::Limits::unsent_bytes).
     UnsentBytes,
-    /// The client's address had
-    /// [`Limits::connections_per_address`](crate::Limits::connections_per_address) connections.
     AddressLimit,
     /// An HTTP/2 client reset too many streams, or sent too many CONTINUATION frames.
     Flood,
@@ -39,13 +31,12 @@ pub(crate) enum Refusal {
     /// The end of an HTTP/1.1 message was ambiguous.
     AmbiguousFraming,
     /// A TLS handshake failed: the client disconnected, supports none of the server's versions or
-    /// ciphers, rejected the server's certificate, or has no certificate that the server accepts.
+    /// ciphers, rejected the server's certificate, or presented no acceptable certificate.
     Handshake,
     /// [`Timeouts::header`](crate::Timeouts::header) expired before the TLS handshake was complete.
     HandshakeTimeout,
-    /// A request without TLS arrived on the TLS port: answered 400.
+    /// A plaintext request arrived on the TLS port; the response was 400.
     PlainHttp,
-    /// A connection had no valid PROXY protocol header.
     ProxyHeader,
 }
 
@@ -72,21 +63,15 @@ impl Refusal {
     ];
 }
 
-/// The result of a TLS handshake.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Handshake {
     Success,
     Failure,
     Timeout,
-    /// The client sent no certificate.
     ClientMissing,
-    /// No current CA of [`TlsClients::ca`](crate::TlsClients::ca) issued the client's certificate.
     ClientUnknown,
-    /// The client's certificate has expired.
     ClientExpired,
-    /// The client's certificate names none of [`TlsClients::allow`](crate::TlsClients::allow).
     ClientNotAllowed,
-    /// The client's certificate is unusable for another reason.
     ClientInvalid,
 }
 
@@ -112,9 +97,9 @@ pub(crate) enum Woken {
     /// The socket is readable: input arrived, or the client closed the connection.
     Bytes,
     /// [`Timeouts::idle`](crate::Timeouts::idle), [`Timeouts::header`](crate::Timeouts::header) or
-    /// the connection's age expired. The connection is closed.
+    /// the connection's age expired, which closes the connection.
     Deadline,
-    /// The server drains. The connection is closed.
+    /// The server drains, which closes the connection.
     Drain,
 }
 
@@ -123,10 +108,8 @@ impl Woken {
         [(Woken::Bytes, "bytes"), (Woken::Deadline, "deadline"), (Woken::Drain, "drain")];
 }
 
-/// The reason why a connection moved to another lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moved {
-    /// The connection was parked and woke, and the other lane has less work.
     Wake,
     /// The connection's lane was busy, and the other lane was not.
     Busy,
@@ -139,12 +122,10 @@ impl Moved {
         [(Moved::Wake, "wake"), (Moved::Busy, "busy"), (Moved::Saturated, "saturated")];
 }
 
-/// The result of a plan to move connections between two lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PlanOutcome {
     /// The lanes became more even.
     Helped,
-    /// No connection moved.
     Futile,
     /// Connections moved, but the lanes are as uneven as before.
     NoHelp,
@@ -158,33 +139,29 @@ impl PlanOutcome {
     ];
 }
 
-/// The reason why the server responded without the service, or instead of it.
+/// Why the server responded in place of the service.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RequestRefusal {
-    /// The lane's queue was full ([`Limits::queue`](crate::Limits::queue)), or the request could
+    /// The lane's queue was full ([`Limits::queue`](crate::Limits::queue)), or the request would
     /// not have started before its deadline.
     QueueFull,
     /// The threads for [`blocking`](crate::blocking) calls were busy and their queue was full.
     /// Counts each rejected call, whatever the handler's response.
     PoolFull,
-    /// [`Timeouts::request`](crate::Timeouts::request) expired.
     Timeout,
-    /// The body was larger than [`Limits::body_bytes`](crate::Limits::body_bytes).
+    /// The body exceeded [`Limits::body_bytes`](crate::Limits::body_bytes).
     BodyTooLarge,
-    /// The target was longer than [`Limits::uri_bytes`](crate::Limits::uri_bytes).
+    /// The target exceeded [`Limits::uri_bytes`](crate::Limits::uri_bytes).
     UriTooLong,
-    /// The request violated HTTP.
     Invalid,
-    /// The next bytes of the request body did not arrive within
-    /// [`Timeouts::body`](crate::Timeouts::body).
+    /// The next bytes of the body did not arrive within [`Timeouts::body`](crate::Timeouts::body).
     BodyTimeout,
-    /// The request body arrived at less than [`Limits::receive_rate`](crate::Limits::receive_rate).
+    /// The body arrived at less than [`Limits::receive_rate`](crate::Limits::receive_rate).
     SlowBody,
-    /// The server was above [`Limits::unsent_bytes`](crate::Limits::unsent_bytes).
     UnsentBytes,
     /// An HTTP/2 request had more fields than [`Limits::headers`](crate::Limits::headers).
     TooManyHeaders,
-    /// The header list of an HTTP/2 request was larger than
+    /// The header list of an HTTP/2 request exceeded
     /// [`Limits::header_bytes`](crate::Limits::header_bytes).
     HeaderTooLarge,
 }
@@ -205,17 +182,13 @@ impl RequestRefusal {
     ];
 }
 
-/// The phases of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RequestPhase {
-    /// From the accept of a connection to the header of its first request.
     Accept,
-    /// From the header to the start of the handler.
     Queue,
-    /// From the start of the handler to the head of the response.
     Handler,
     /// From the head of the response until the socket has accepted its last byte; 0 if it accepted
-    /// a whole HTTP/1.1 response at once.
+    /// an entire HTTP/1.1 response at once.
     Write,
 }
 

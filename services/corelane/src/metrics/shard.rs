@@ -1,4 +1,4 @@
-//! One lane's counters. Only its thread writes them, and all threads may read them.
+//! A lane's counters. Only its thread writes them; all threads may read them.
 
 use std::sync::OnceLock;
 
@@ -15,7 +15,6 @@ pub(crate) const BOUNDS: [f64; 16] = [
     5.0, 10.0,
 ];
 
-/// [`BOUNDS`] in nanoseconds.
 const NANOS: [u64; BOUNDS.len()] = {
     let mut nanos = [0; BOUNDS.len()];
     let mut index = 0;
@@ -26,7 +25,6 @@ const NANOS: [u64; BOUNDS.len()] = {
     nanos
 };
 
-/// A duration histogram with the buckets of [`BOUNDS`].
 #[derive(Debug, Default)]
 pub(crate) struct Histogram {
     buckets: [Count; BOUNDS.len() + 1],
@@ -43,7 +41,7 @@ impl Histogram {
         self.buckets.iter().all(|bucket| bucket.get() == 0)
     }
 
-    /// Sum in seconds, number of observations, and the count of each bucket (not cumulative).
+    /// Sum in seconds, observations, and the count of each bucket (not cumulative).
     pub(crate) fn read(&self) -> (f64, u64, [(f64, u64); BOUNDS.len() + 1]) {
         let buckets = std::array::from_fn(|index| {
             let bound = BOUNDS.get(index).copied().unwrap_or(f64::INFINITY);
@@ -60,10 +58,9 @@ fn bucket(nanos: u64) -> usize {
     if nanos <= NANOS[0] { 0 } else { NANOS.partition_point(|&bound| bound < nanos) }
 }
 
-/// Exemplars of a histogram.
 pub(crate) type DurationExemplars = Exemplars<{ BOUNDS.len() + 1 }>;
 
-/// Status codes with their own label, in ascending order. Other codes count as `other`.
+/// Status codes with their own label, ascending; all others count as `other`.
 ///
 /// 499 is nginx's code for a client that disconnected before the response.
 pub(crate) const CODES: [u16; 38] = [
@@ -71,7 +68,7 @@ pub(crate) const CODES: [u16; 38] = [
     409, 410, 411, 412, 413, 414, 415, 416, 417, 421, 422, 429, 431, 499, 500, 501, 502, 503, 504,
 ];
 
-/// The index of each code in [`CODES`], or the index after the last for other codes.
+/// Index of each code in [`CODES`]; for other codes, the index after the last.
 const INDICES: [u8; 1000] = {
     let mut indices = [CODES.len() as u8; 1000];
     let mut index = 0;
@@ -82,40 +79,33 @@ const INDICES: [u8; 1000] = {
     indices
 };
 
-/// The code of a request whose client disconnected before the response began.
+/// Recorded for requests whose client disconnected before the response began.
 pub(crate) const CLIENT_GONE: u16 = 499;
 
-/// The counters of one lane. They are aligned to two cache lines, which the CPU prefetches as a
-/// pair.
+/// Aligned to two cache lines, which the CPU prefetches as a pair.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct LaneMetrics {
     pub(crate) accepted: Count,
     pub(crate) open: Count,
     pub(crate) in_flight: Count,
-    /// Number of open connections and HTTP/2 streams that were upgraded.
+    /// Open connections and HTTP/2 streams that were upgraded.
     pub(crate) upgraded: Count,
     pub(crate) panics: Count,
-    /// Number of requests that ended, whatever the result.
     pub(crate) finished: Count,
-    /// Number of requests that were answered with 5xx.
+    /// Requests answered with 5xx.
     pub(crate) failed: Count,
-    /// Expected lane time of the queued and running requests, in nanoseconds, according to the load
-    /// table.
+    /// Expected lane nanoseconds of the queued and running requests, from the load table.
     pub(crate) expected: Count,
-    /// Number of requests that wait for a slot or their turn.
     pub(crate) queued: Count,
     /// Incremented while the event loop turns.
     pub(crate) beats: Count,
-    /// Number of connections that this lane stole from the inboxes of other lanes.
     pub(crate) stolen: Count,
-    /// Number of this lane's connections that other lanes borrowed while it was held. Written by
-    /// the admin thread.
+    /// Connections of this lane that other lanes borrowed while it was blocked. Written by the
+    /// admin thread.
     pub(crate) lent: Count,
-    /// Number of times that a connection was parked in this lane's parking lot.
     pub(crate) parkings: Count,
-    /// Number of connections that arrived from another lane, or returned because that lane did not
-    /// accept them.
+    /// Connections that arrived from another lane, or came back because that lane rejected them.
     pub(crate) arrived: Count,
     /// Number of connections with a request since the last sweep.
     pub(crate) active: Count,
@@ -123,24 +113,22 @@ pub(crate) struct LaneMetrics {
     pub(crate) unsent: Count,
     /// Busy share of the time between the last two sweeps, in millionths.
     pub(crate) busy: Count,
-    /// Number of blocking calls of the slow lane's handlers that found the pool full. Written by
-    /// the slow lane.
+    /// Blocking calls of the slow lane's handlers that found the pool full. Written by the slow
+    /// lane.
     pub(crate) slow_pool_full: Count,
     woken: [Count; Woken::ALL.len()],
     moved: [Count; Moved::ALL.len()],
     refused: [Count; Refusal::ALL.len()],
     refused_requests: [Count; RequestRefusal::ALL.len()],
     handshakes: [Count; Handshake::ALL.len()],
-    /// Number of requests by route, then method, then code.
     requests: Rows<Count>,
     durations: Rows<Histogram>,
-    /// Exemplars of the durations. A route's exemplars are allocated with its first traced request.
+    /// A route's exemplars are allocated with its first traced request.
     exemplars: Rows<OnceLock<Box<DurationExemplars>>>,
     phases: [Rows<Histogram>; RequestPhase::ALL.len()],
 }
 
 impl LaneMetrics {
-    /// Creates counters for these [`Rows`] of routes.
     pub(crate) fn new(routes: (usize, usize)) -> Self {
         LaneMetrics {
             accepted: Count::default(),
@@ -189,41 +177,37 @@ impl LaneMetrics {
         self.handshakes[result as usize].add(1);
     }
 
-    /// Counts a connection that leaves the lane's parking lot, for any reason.
     pub(crate) fn wake(&self, reason: Woken) {
         self.woken[reason as usize].add(1);
     }
 
-    /// Counts a connection that departs for another lane. The lane that accepts it counts it in
+    /// Counts a connection that leaves for another lane; that lane counts its arrival in
     /// [`LaneMetrics::arrived`]: its target, or this lane if the target rejects it.
     pub(crate) fn depart(&self, reason: Moved) {
         self.moved[reason as usize].add(1);
-        // A parked connection has had no request for a long time. The next sweep counts again.
+        // A parked connection has had no request for a long time, and the next sweep counts again.
         if reason != Moved::Wake {
             self.active.set(self.active.get().saturating_sub(1));
         }
     }
 
-    /// Counts a connection that arrives from another lane, or that no lane accepted.
     pub(crate) fn arrive(&self) {
         self.arrived.add(1);
         self.active.add(1);
     }
 
-    /// Number of connections in the lane's parking lot.
     pub(crate) fn parked(&self) -> u64 {
-        // Read in this order, so that a connection that is parked and woken in between does not
-        // make the result negative.
+        // In this order, a connection that parks and wakes in between cannot make the result
+        // negative.
         let left: u64 = self.woken.iter().map(Count::get).sum();
         self.parkings.get().saturating_sub(left)
     }
 
-    /// Number of connections that departed from this lane.
     pub(crate) fn departed(&self) -> u64 {
         self.moved.iter().map(Count::get).sum()
     }
 
-    /// Counts a finished request. `None`: the client disconnected before the response began.
+    /// `status` is `None` if the client disconnected before the response began.
     pub(crate) fn finish(&self, kind: KindIndex, status: Option<StatusCode>) {
         self.finished.add(1);
         if status.is_some_and(|status| status.is_server_error()) {
@@ -235,7 +219,6 @@ impl LaneMetrics {
         self.requests.at(row * (CODES.len() + 1) + code).add(1);
     }
 
-    /// Counts the nanoseconds from a request's header to the head of its response.
     pub(crate) fn observe_duration(&self, kind: KindIndex, nanos: u64) {
         self.durations.at(kind.route()).observe(nanos);
     }
@@ -246,7 +229,7 @@ impl LaneMetrics {
         exemplars.put(bucket(nanos), trace, nanos);
     }
 
-    /// The exemplars of a route, if one of its requests was traced.
+    /// Exemplars of a route, if one of its requests was traced.
     pub(crate) fn exemplars(&self, route: usize) -> Option<&DurationExemplars> {
         self.exemplars.get(route)?.get().map(Box::as_ref)
     }
@@ -277,7 +260,7 @@ impl LaneMetrics {
         results.map(|(result, name)| (*name, self.handshakes[*result as usize].get()))
     }
 
-    /// Requests with a count above 0: kind, index of the code, number. The index after the last of
+    /// Kind, code index and count of each kind of finished request. The index after the last of
     /// [`CODES`] is for all other codes.
     pub(crate) fn requests(&self) -> impl Iterator<Item = (KindIndex, usize, u64)> {
         let columns = CODES.len() + 1;
@@ -287,12 +270,11 @@ impl LaneMetrics {
         })
     }
 
-    /// Number of finished requests of all kinds.
     pub(crate) fn finished(&self) -> u64 {
         self.requests.iter().map(Count::get).sum()
     }
 
-    /// Number of requests that were rejected for `reason` without their service.
+    /// Requests that the server rejected for `reason` without calling the service.
     pub(crate) fn refused_for(&self, reason: RequestRefusal) -> u64 {
         let of_slow = match reason {
             RequestRefusal::PoolFull => self.slow_pool_full.get(),
@@ -301,12 +283,10 @@ impl LaneMetrics {
         self.refused_requests[reason as usize].get() + of_slow
     }
 
-    /// Durations for each route that had a request.
     pub(crate) fn durations(&self) -> impl Iterator<Item = (usize, &Histogram)> {
         self.durations.iter().enumerate().filter(|(_, histogram)| !histogram.is_empty())
     }
 
-    /// Phases for each route that had a request: (phase, route, histogram).
     pub(crate) fn phases(&self) -> impl Iterator<Item = (&'static str, usize, &Histogram)> {
         RequestPhase::ALL.iter().flat_map(|(phase, name)| {
             let histograms = self.phases[*phase as usize].iter().enumerate();
@@ -316,17 +296,15 @@ impl LaneMetrics {
     }
 }
 
-/// Finished plans by outcome. Written only by the thread that creates the plans.
+/// Finished plans by outcome. Only the thread that creates the plans writes them.
 #[derive(Debug, Default)]
 pub(crate) struct PlanCounts([Count; PlanOutcome::ALL.len()]);
 
 impl PlanCounts {
-    /// Counts a finished plan. Only the thread that creates the plans may call this.
     pub(crate) fn end(&self, outcome: PlanOutcome) {
         self.0[outcome as usize].add(1);
     }
 
-    /// Number of finished plans with this outcome.
     pub(crate) fn get(&self, outcome: PlanOutcome) -> u64 {
         self.0[outcome as usize].get()
     }

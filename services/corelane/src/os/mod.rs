@@ -1,4 +1,4 @@
-//! Access to the operating system: CPUs and cgroups, sockets and listeners.
+//! Operating system access: CPUs and cgroups, sockets and listeners.
 
 pub(crate) mod cpu;
 pub(crate) mod listener;

@@ -20,27 +20,24 @@ use crate::metrics::RequestRefusal;
 use crate::request::current::{self, OnBehalf};
 
 thread_local! {
-    /// The blocking pool of this thread's lane.
     static POOL: RefCell<Option<Pool>> = const { RefCell::new(None) };
 }
 
-/// Limits the blocking threads of a lane. The threads themselves belong to its tokio runtime.
+/// Limits a lane's blocking threads, which belong to its tokio runtime.
 #[derive(Debug)]
 pub(crate) struct Pool {
     lane: Lane,
     allowed: u64,
-    /// Set on the thread of a slow lane: passes calls to the lane, which runs them.
+    /// Set on a slow lane's thread: passes calls to the lane, which runs them.
     relay: Option<Relay>,
 }
 
-/// A call that the lane runs for its slow lane.
 pub(crate) type RelayedCall = Box<dyn FnOnce() + Send>;
 
-/// Passes calls of a slow lane to its lane. The threads that a slow lane starts inherit its priority,
+/// Passes a slow lane's calls to its lane. Threads started by a slow lane inherit its priority,
 /// which is too low for calls that may hold a lock.
 pub(crate) type Relay = UnboundedSender<RelayedCall>;
 
-/// Runs the calls that a slow lane passes to the lane of this thread.
 pub(crate) async fn relay(mut calls: UnboundedReceiver<RelayedCall>) {
     while let Some(call) = calls.recv().await {
         spawn_blocking(call);
@@ -53,12 +50,11 @@ impl Pool {
         Pool { lane, allowed, relay }
     }
 
-    /// Makes this the pool of the calling thread.
     pub(crate) fn enter(self) {
         POOL.set(Some(self));
     }
 
-    /// Admits a call, if there is room.
+    /// Admits a call if there is room.
     fn admit(&self) -> Option<Call> {
         let shared = self.lane.shared();
         if shared.calls.try_begin(self.allowed) {
@@ -72,8 +68,8 @@ impl Pool {
     }
 }
 
-/// Lets a thread that a pinned lane started run on any CPU of the process, so that blocking work
-/// uses an idle CPU instead of the lane's. The main thread is never pinned.
+/// Lets a thread started by a pinned lane run on any CPU of the process, so that blocking work uses
+/// an idle CPU. The main thread is never pinned.
 pub(crate) fn unpin_current_thread() {
     let everywhere = sched_getaffinity(Some(rustix::process::getpid()));
     if let Err(error) = everywhere.and_then(|cpus| sched_setaffinity(None, &cpus)) {
@@ -81,25 +77,25 @@ pub(crate) fn unpin_current_thread() {
     }
 }
 
-/// Runs `work`, which may block or compute for a long time, on a thread of this lane's pool, while
-/// the lane serves other requests.
+/// Runs `work`, which may block or compute for long, on a thread of this lane's pool, while the
+/// lane serves other requests.
 ///
 /// A lane has at most [`Limits::blocking_threads`](crate::Limits::blocking_threads) such threads,
-/// which are not pinned; [`Limits::blocking_queue`](crate::Limits::blocking_queue) more calls wait
-/// for a thread. When the future is dropped, because the client disconnected or the deadline
-/// passed, a waiting call does not run; a running call continues, and its result is dropped. A
-/// drain waits for running they may be in the middle of a write. Calls that have not returned by
-/// then are counted in [`Drained::cut`](crate::Drained::cut).
+/// which are not pinned, and [`Limits::blocking_queue`](crate::Limits::blocking_queue) more calls
+/// wait. When the future is dropped, because the client disconnected or the deadline passed, a
+/// waiting call never runs; a running call continues, and its result is dropped. A drain waits for
+/// running calls, which may be in the middle of a write. Calls that have not returned by then count
+/// in [`Drained::cut`](crate::Drained::cut).
 ///
 /// # Errors
 ///
-/// [`BlockingError`] when the pool is full; the metric `corelane_requests_refused_total` counts it
-/// (reason `pool_full`). A service that returns this error, or an error whose source it is, answers
+/// [`BlockingError`] when the pool is full, which `corelane_requests_refused_total` counts (reason
+/// `pool_full`). If a service returns this error, or an error whose source it is, the client gets
 /// `503` with `Retry-After`.
 ///
 /// # Panics
 ///
-/// When called outside a lane. The future panics if `work` does; the request is then answered `500`.
+/// When called outside a lane. The future panics if `work` does, and the client then gets `500`.
 ///
 /// ```
 /// use corelane::BlockingError;
@@ -129,11 +125,10 @@ pub fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) ->
     Blocking(Some((result, call)))
 }
 
-/// The result of a call that has not been read yet.
+/// The result of a call, not read yet.
 #[derive(Debug)]
 enum CallResult<T> {
     Own(JoinHandle<T>),
-    /// The lane runs the call.
     Relayed(oneshot::Receiver<thread::Result<T>>),
 }
 
@@ -152,22 +147,19 @@ impl<T: Send + 'static> CallResult<T> {
     }
 }
 
-/// One call, shared by its future and the thread that runs it.
 #[derive(Debug)]
 struct Call {
-    /// A combination of the bits below.
     state: AtomicU8,
     calls: Arc<Calls>,
 }
 
 const BEGUN: u8 = 1;
-/// The future of the call was dropped.
 const LEFT: u8 = 2;
 const DONE: u8 = 4;
 const ABANDONED: u8 = BEGUN | LEFT;
 
 impl Call {
-    /// Sets a bit. Called once for each bit.
+    /// Sets a bit; called once per bit.
     fn note(&self, what: u8) {
         let before = self.state.fetch_or(what, Relaxed);
         if before | what == ABANDONED {
@@ -178,7 +170,7 @@ impl Call {
     }
 }
 
-/// Permission for a call to use its pool, released when the call has returned or will not run.
+/// Lets a call use its pool, until the call has returned or will not run.
 struct Permit(Arc<Call>);
 
 impl Permit {
@@ -194,7 +186,7 @@ impl Drop for Permit {
     }
 }
 
-/// The future result of [`blocking`].
+/// The future of [`blocking`].
 #[derive(Debug)]
 #[must_use = "a call whose future is dropped may not run"]
 pub struct Blocking<T>(Option<(CallResult<T>, Arc<Call>)>);

@@ -13,12 +13,12 @@ use crate::base::error::BoxError;
 use crate::request::body_watch::BodyWatch;
 use crate::request::upload::BodyReader;
 
-/// The body of a request. Its size is bounded by [`Limits::body_bytes`](crate::Limits::body_bytes)
-/// or by the [`RouteLimits`](crate::RouteLimits) of its route, and its time by
-/// [`Timeouts::body`](crate::Timeouts::body).
+/// A request body. [`Limits::body_bytes`](crate::Limits::body_bytes) or the
+/// [`RouteLimits`](crate::RouteLimits) of its route bounds its size, and
+/// [`Timeouts::body`](crate::Timeouts::body) its time.
 ///
-/// It implements [`http_body::Body`] and is `Send`, so it works wherever hyper's body type does,
-/// including an axum `Router`.
+/// It implements [`http_body::Body`] and is `Send`, so it replaces hyper's body type anywhere,
+/// including in an axum `Router`.
 ///
 /// ```
 /// use corelane::{BodyError, Incoming};
@@ -29,8 +29,8 @@ use crate::request::upload::BodyReader;
 /// }
 /// ```
 ///
-/// A test of a service can create requests without a server: with a body from bytes or text, or
-/// with the default, an empty body. Such a body has no limits.
+/// Tests of a service can create requests without a server, with a body from bytes or text, or with
+/// an empty default body. Such bodies have no limits.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -57,56 +57,51 @@ pub struct Incoming {
 // A request is moved several times, so rare or large parts are behind a pointer.
 #[derive(Debug)]
 enum Content {
-    /// The unread part of a body that arrived with its request.
     Whole(Bytes),
     Remaining(Box<Remaining>),
 }
 
-/// A body that has not arrived completely.
+/// A body that has not fully arrived.
 #[derive(Debug)]
 struct Remaining {
     /// `None` once the body has ended.
     source: Option<BodySource>,
-    /// Bytes that the service has read. `None` after an error, which ends the body.
+    /// Bytes that the service has read; `None` after an error, which ends the body.
     read: Option<u64>,
-    /// The watch, which also holds the size limit.
     watch: Option<Arc<BodyWatch>>,
-    /// Whether the lane may read and discard, after the response, what the service leaves unread.
+    /// Whether the lane may discard, after the response, what the service leaves unread.
     discards: bool,
 }
 
 #[derive(Debug)]
 enum BodySource {
-    /// A body that the plain path reads.
     Arriving(BodyReader),
     Hyper(hyper::body::Incoming),
 }
 
 impl<B: Into<Bytes>> From<B> for Incoming {
-    /// Creates a complete body.
     fn from(body: B) -> Self {
         Incoming::whole(body.into())
     }
 }
 
 impl Default for Incoming {
-    /// Returns an empty body.
     fn default() -> Self {
         Incoming::whole(Bytes::new())
     }
 }
 
-/// Why the body of a request ended early.
+/// Why a request body ended early.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BodyError {
-    /// The body is larger than [`Limits::body_bytes`](crate::Limits::body_bytes). If the head of
-    /// the response is not ready yet, the request is answered `413`, whatever its handler returns.
+    /// The body exceeds [`Limits::body_bytes`](crate::Limits::body_bytes). If the head of the
+    /// response is not ready yet, the client gets `413`, whatever the handler returns.
     #[error("the request body is larger than allowed")]
     TooLarge,
     /// The service waited longer than [`Timeouts::body`](crate::Timeouts::body) for the next bytes.
-    /// If the head of the response is not ready yet, the request is answered `408`, whatever its
-    /// handler returns; otherwise the response is cut.
+    /// The client gets `408`, whatever the handler returns, or a cut response if its head was
+    /// ready.
     #[error("timed out waiting for the request body")]
     TimedOut,
     /// The client disconnected or sent invalid HTTP.
@@ -126,12 +121,10 @@ impl Incoming {
         }
     }
 
-    /// Creates a body that has been read completely.
     pub(crate) fn whole(body: Bytes) -> Self {
         Incoming { content: Content::Whole(body) }
     }
 
-    /// Creates a body that the plain path reads.
     pub(crate) fn arriving(body: BodyReader) -> Self {
         Incoming::expected(BodySource::Arriving(body), None, false)
     }
@@ -150,7 +143,7 @@ impl Incoming {
 }
 
 impl Remaining {
-    /// Whether a body of this size is too large. If so, the lane is notified.
+    /// Whether a body of this size is too large; if so, notifies the lane.
     fn exceeds_limit(&self, bytes: u64) -> bool {
         let Some(watch) = &self.watch else { return false };
         let is_larger = bytes > watch.limit();
@@ -160,7 +153,7 @@ impl Remaining {
         is_larger
     }
 
-    /// Polls the source. Returns an error if the next bytes did not arrive in time.
+    /// Returns an error if the next bytes did not arrive in time.
     fn poll_source(
         &mut self,
         cx: &mut Context<'_>,
@@ -170,7 +163,7 @@ impl Remaining {
                 let polled = Pin::new(&mut *inner).poll_frame(cx);
                 let polled = polled.map(|frame| frame.map(|frame| frame.map_err(BoxError::from)));
                 // If the response was sent earlier, hyper reports the end of the body only with the
-                // next request, and an error if no request follows.
+                // next request, or an error if no request follows.
                 let last = |frame: &Frame<Bytes>| frame.is_trailers() || inner.is_end_stream();
                 let ended = match &polled {
                     Poll::Ready(Some(Ok(frame))) => last(frame),
@@ -209,8 +202,8 @@ impl Remaining {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let Some(read) = self.read.take() else { return Poll::Ready(None) };
-        // Checked before the first read if the length is known, so that a client that waits for 100
-        // (Continue) does not send the body for nothing.
+        // Checked before the first read if the length is known, so that a client waiting for 100
+        // (Continue) does not send the body in vain.
         if self.exceeds_limit(read.saturating_add(self.size_hint().lower())) {
             return Poll::Ready(Some(Err(BodyError::TooLarge)));
         }

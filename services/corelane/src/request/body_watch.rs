@@ -12,18 +12,16 @@ use slab::Slab;
 use crate::request::finished::Cut;
 use crate::request::pace::Pace;
 
-/// State of a request body, shared by its reader and the lane. The reader may be on any thread, and
-/// only the reader changes `waits`.
+/// Shared by a body's reader and the lane. The reader may be on any thread, and only it changes
+/// `waits`.
 #[derive(Debug, Default)]
 pub(crate) struct BodyWatch {
-    /// Incremented when the reader starts and stops waiting: odd while it waits.
+    /// Incremented when the reader starts and stops waiting, so odd while it waits.
     waits: AtomicU32,
-    /// Bytes that the reader has received.
     received: AtomicU64,
     /// Maximum size in bytes.
     limit: AtomicU64,
     expired: AtomicBool,
-    /// Whether the body expired because the client was too slow.
     slow: AtomicBool,
     too_large: AtomicBool,
     /// The unread rest of the body, if the reader dropped it before its end.
@@ -50,7 +48,7 @@ impl BodyWatch {
         self.received.store(self.received.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
     }
 
-    /// The reason why the server abandoned the client, if it did.
+    /// Why the server abandoned the client, if it did.
     pub(crate) fn cut(&self) -> Option<Cut> {
         let cut = if self.slow.load(Ordering::Acquire) { Cut::SlowBody } else { Cut::BodyTimeout };
         self.is_expired().then_some(cut)
@@ -61,7 +59,6 @@ impl BodyWatch {
         self.expired.load(Ordering::Acquire)
     }
 
-    /// Changes the maximum size.
     pub(crate) fn set_limit(&self, bytes: u64) {
         self.limit.store(bytes, Ordering::Release);
     }
@@ -70,7 +67,6 @@ impl BodyWatch {
         self.limit.load(Ordering::Acquire)
     }
 
-    /// Records that the body exceeds the limit.
     pub(crate) fn set_too_large(&self) {
         self.too_large.store(true, Ordering::Release);
     }
@@ -84,7 +80,6 @@ impl BodyWatch {
         *self.dropped.lock().unwrap_or_else(PoisonError::into_inner) = Some(body);
     }
 
-    /// Takes the rest of the body that the reader dropped.
     pub(crate) fn take_dropped(&self) -> Option<hyper::body::Incoming> {
         self.dropped.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -95,37 +90,33 @@ impl BodyWatch {
     }
 }
 
-/// The lane's record of a body.
 #[derive(Debug)]
 struct WatchedBody {
     watch: Arc<BodyWatch>,
-    /// The value of `waits` at the last sweep, and when it was first seen.
+    /// `waits` at the last sweep, and when a sweep first saw it.
     seen: u32,
     since: Instant,
     /// The value of `received` at the last sweep, and whether the reader waited.
     received: u64,
     waited: bool,
-    /// Time for which the client may still be slow.
     left: Duration,
-    /// Whether the head of the response is ready.
     answered: bool,
 }
 
-/// The limits that a sweep applies to clients that send bodies.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BodyPatience {
-    /// Longest wait for the next bytes until the head of the response is ready. After that, the
-    /// service and its client may communicate at any speed, as in a bidirectional gRPC call.
+    /// Maximum wait for the next bytes until the head of the response is ready. After that, service
+    /// and client may communicate at any speed, as in a bidirectional gRPC call.
     pub(crate) allowed: Duration,
-    /// Lowest rate, which also applies only until the head of the response is ready.
+    /// Minimum rate, also only until the head of the response is ready.
     pub(crate) pace: Pace,
     pub(crate) now: Instant,
-    /// Time since the last sweep.
     pub(crate) passed: Duration,
 }
 
 impl WatchedBody {
-    /// Whether the client is too slow. Time counts while the service waits for the client.
+    /// Whether the client is too slow. Only time during which the service waits for the client
+    /// counts.
     fn is_slow(&mut self, waits: bool, patience: &BodyPatience) -> bool {
         let received = self.watch.received.load(Ordering::Relaxed);
         let came = received - std::mem::replace(&mut self.received, received);
@@ -135,7 +126,6 @@ impl WatchedBody {
         waited && !self.answered && self.left.is_zero()
     }
 
-    /// Whether the reader has waited for too long.
     fn is_late(&mut self, waits: u32, patience: &BodyPatience) -> bool {
         if self.answered || waits & 1 == 0 || waits != self.seen {
             (self.seen, self.since) = (waits, patience.now);
@@ -144,12 +134,11 @@ impl WatchedBody {
     }
 }
 
-/// The request bodies of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Bodies(RefCell<Slab<WatchedBody>>);
 
 impl Bodies {
-    /// Watches a body of at most `limit` bytes until [`Bodies::forget`] is called with the key.
+    /// Watches a body of at most `limit` bytes until [`Bodies::forget`].
     pub(crate) fn watch(&self, now: Instant, limit: u64, pace: Pace) -> (usize, Arc<BodyWatch>) {
         let watch = Arc::new(BodyWatch { limit: limit.into(), ..BodyWatch::default() });
         let watched = WatchedBody {
@@ -173,13 +162,11 @@ impl Bodies {
         self.0.borrow_mut()[key].answered = true;
     }
 
-    /// Whether a service waits for a body.
     pub(crate) fn is_awaited(&self) -> bool {
         let bodies = self.0.borrow();
         bodies.iter().any(|(_, body)| body.watch.waits.load(Ordering::Acquire) & 1 == 1)
     }
 
-    /// Expires the bodies whose clients are late or too slow, and calls `expired` for each.
     pub(crate) fn expire(&self, patience: &BodyPatience, mut expired: impl FnMut(Cut)) {
         for (_, body) in self.0.borrow_mut().iter_mut() {
             let waits = body.watch.waits.load(Ordering::Acquire);
@@ -200,7 +187,7 @@ mod tests {
 
     const ALLOWED: Duration = Duration::from_secs(1);
 
-    /// Expires bodies and returns the reasons, where `passed` is the time since the last sweep.
+    /// Expires bodies `passed` after the last sweep, and returns the reasons.
     fn expire(bodies: &Bodies, pace: Pace, now: Instant, passed: Duration) -> Vec<Cut> {
         let mut cuts = Vec::new();
         let patience = BodyPatience { allowed: ALLOWED, pace, now, passed };
@@ -239,7 +226,7 @@ mod tests {
         let second = Duration::from_secs(1);
         let pace = Pace::new(Some(100), 10 * second);
         let (begun, bodies) = (Instant::now(), Bodies::default());
-        // The client sends a byte each second to a service that waits, works or has responded.
+        // The client sends a byte per second to a service that waits, works or has responded.
         for (waits, answered, cuts) in
             [(true, false, &[Cut::SlowBody][..]), (false, false, &[]), (true, true, &[])]
         {

@@ -1,4 +1,4 @@
-//! Names the route of each gRPC call by its path.
+//! Names the route of each gRPC call after its path.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -11,11 +11,11 @@ use tower::{Layer, Service};
 
 use crate::request::current::set_route;
 
-/// A layer that names the route of each gRPC call by its path, such as `/shop.Orders/Place`, as
-/// [`set_route`] does. Put it around tonic's `Routes`, or around a router that also serves pages:
-/// only gRPC responses are counted.
+/// A layer that names the route of each gRPC call after its path, such as `/shop.Orders/Place`,
+/// like [`set_route`]. Put it around tonic's `Routes`, or around a router that also serves pages,
+/// because only gRPC responses are recorded.
 ///
-/// A call of a method that the service does not implement counts as `other`, so clients cannot add names.
+/// Calls to unknown methods are recorded as `other`, so clients cannot add names.
 ///
 /// ```
 /// use corelane::LearnCalls;
@@ -35,7 +35,7 @@ impl<S> Layer<S> for LearnCalls {
     }
 }
 
-/// A service whose gRPC calls are named by their paths. [`LearnCalls`] creates it.
+/// A service whose gRPC calls are named after their paths, created by [`LearnCalls`].
 #[derive(Clone, Copy, Debug)]
 pub struct CallLearner<S> {
     inner: S,
@@ -87,8 +87,8 @@ where
     }
 }
 
-/// Whether a gRPC service sent this response and knows the method. The response to an unknown
-/// method consists of a head with the status.
+/// Whether a gRPC service that knows the method sent this response. The response to an unknown
+/// method is a head with the status.
 fn is_implemented<B>(reply: &Response<B>) -> bool {
     let kind = reply.headers().get(CONTENT_TYPE).map(|kind| kind.as_bytes());
     let status = reply.headers().get("grpc-status").map(|status| status.as_bytes());

@@ -1,4 +1,4 @@
-//! The client at the other end of a connection.
+//! The client of a connection.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -11,7 +11,7 @@ use nix::sys::socket::{SockaddrStorage, getsockname};
 
 use crate::message::proxy_header::Proxied;
 
-/// A client's connection, as [`connection`](crate::connection) returns it.
+/// A client's connection, as returned by [`connection`](crate::connection).
 ///
 /// ```
 /// use corelane::Incoming;
@@ -28,22 +28,22 @@ use crate::message::proxy_header::Proxied;
 #[non_exhaustive]
 pub struct ConnectionInfo {
     /// The client's address: the other end of the TCP connection or, with
-    /// [`Listen::proxy_protocol`](crate::Listen::proxy_protocol), the address that the proxy named.
-    /// `None` for a client of a Unix socket. [`client_addr`](crate::client_addr) also sees through
-    /// HTTP proxies.
+    /// [`Listen::proxy_protocol`](crate::Listen::proxy_protocol), the address named by the proxy.
+    /// `None` for a Unix socket. [`client_addr`](crate::client_addr) also sees through HTTP
+    /// proxies.
     pub peer: Option<SocketAddr>,
-    /// The address that the client connected to, determined in the same way. `None` also if it
-    /// could not be read.
+    /// The address that the client connected to, determined the same way. Also `None` if it could
+    /// not be read.
     pub local: Option<SocketAddr>,
-    /// The proxy that sent the PROXY protocol header from which [`ConnectionInfo::peer`] is taken.
+    /// The proxy whose PROXY protocol header contained [`ConnectionInfo::peer`].
     pub proxy: Option<SocketAddr>,
-    /// The protocol that the connection uses.
+    /// The connection's protocol.
     pub protocol: Protocol,
-    /// The parameters that TLS negotiated; `None` without TLS.
+    /// Negotiated TLS parameters; `None` without TLS.
     pub tls: Option<Arc<TlsInfo>>,
 }
 
-/// The protocol of a connection.
+/// A connection's protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Protocol {
@@ -53,26 +53,26 @@ pub enum Protocol {
     Http2,
 }
 
-/// Parameters that client and server negotiated in a TLS handshake.
+/// Parameters negotiated in a TLS handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TlsInfo {
     /// The version, such as `TLSv1.3`.
     pub version: &'static str,
-    /// The cipher suite by its name in the IANA registry, such as `TLS_AES_128_GCM_SHA256`.
+    /// IANA name of the cipher suite, such as `TLS_AES_128_GCM_SHA256`.
     pub cipher: &'static str,
     /// The protocol negotiated by ALPN, such as `h2`; `None` if the client offered none.
     pub alpn: Option<&'static str>,
-    /// The host name that the client requested (SNI), in lower case. The client can send any name.
+    /// The host name that the client requested (SNI), in lower case. Clients can send any name.
     pub server_name: Option<Box<str>>,
-    /// The identity that the client proved with its certificate: the first allowed one that the
+    /// The identity proved by the client's certificate: the first allowed identity that the
     /// certificate names. `None` without [`Tls::clients`](crate::Tls::clients).
     pub client: Option<ClientIdentity>,
 }
 
-/// An identity of TLS clients: a subject alternative name of their certificates. It is a URI, which
-/// is compared byte by byte, or a DNS name without a wildcard. An IP address is no identity, because
-/// pods exchange their addresses.
+/// A TLS client's identity: a subject alternative name of its certificate, either a URI, compared
+/// byte by byte, or a DNS name without a wildcard. IP addresses are not identities, because pods
+/// exchange their addresses.
 ///
 /// ```
 /// use corelane::ClientIdentity;
@@ -93,7 +93,7 @@ impl ClientIdentity {
         &self.0
     }
 
-    /// Whether the identity is a URI; otherwise it is a DNS name.
+    /// Whether the identity is a URI and not a DNS name.
     pub(crate) fn is_uri(&self) -> bool {
         self.0.contains(':')
     }
@@ -124,7 +124,7 @@ impl fmt::Display for ClientIdentity {
 }
 
 /// Facts about the client that arrived on the connection: the PROXY protocol header and the result
-/// of TLS. They stay with a connection that parks or moves. A connection without them stores only
+/// of TLS. They stay with a connection that parks or moves. Without them, a connection stores only
 /// one word.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Introduced(Option<Arc<Introduction>>);
@@ -135,11 +135,10 @@ struct Introduction {
     tls: Option<Arc<TlsInfo>>,
 }
 
-/// The other end of an open connection.
 #[derive(Debug)]
 pub(crate) struct Client {
-    /// The other end of the socket; `None` for a Unix socket. It is stored because the kernel
-    /// forgets it when the client resets the connection.
+    /// The other end of the socket; `None` for a Unix socket. Stored because the kernel forgets it
+    /// when the client resets the connection.
     peer: Option<SocketAddr>,
     introduced: RefCell<Introduced>,
     /// The socket, until it is closed. The local address is read only when a service requests it.
@@ -152,17 +151,14 @@ impl Client {
         Client { peer, introduced: RefCell::new(introduced), socket }
     }
 
-    /// The facts that the connection keeps when it parks or moves.
     pub(crate) fn introduced(&self) -> Introduced {
         self.introduced.borrow().clone()
     }
 
-    /// Records the client that a PROXY protocol header named.
     pub(crate) fn set_proxied(&self, proxied: Proxied) {
         self.add(|added| added.proxied = Some(proxied));
     }
 
-    /// Records the result of a TLS handshake.
     pub(crate) fn set_tls(&self, tls: TlsInfo) {
         self.add(|added| added.tls = Some(Arc::new(tls)));
     }
@@ -171,12 +167,10 @@ impl Client {
         set(Arc::make_mut(self.introduced.borrow_mut().0.get_or_insert_default()));
     }
 
-    /// Forgets the socket, which is about to be closed: its number may be reused.
     pub(crate) fn forget_socket(&self) {
         self.socket.set(None);
     }
 
-    /// The client's IP address, as far as the connection shows it.
     pub(crate) fn ip(&self) -> Option<IpAddr> {
         let introduced = self.introduced.borrow();
         let proxied = introduced.0.as_ref().and_then(|introduction| introduction.proxied);

@@ -1,4 +1,4 @@
-//! The request that the current thread is processing.
+//! The current thread's request.
 
 use std::cell::Cell;
 use std::net::IpAddr;
@@ -21,49 +21,39 @@ use crate::request::connection::Connection;
 use crate::request::offload::Facts;
 use crate::request::record::RequestRecord;
 
-/// What the handler may read and change of its request, on the thread on which the handler runs.
 pub(crate) trait CurrentRequest {
-    /// The connection of the request.
     fn info(&self) -> ConnectionInfo;
 
-    /// The client of a request with these headers.
     fn client_addr(&self, headers: &HeaderMap) -> Option<IpAddr>;
 
     fn deadline(&self) -> Option<Instant>;
 
-    /// The route template.
     fn route(&self) -> String;
 
-    /// Names the route by this template.
     fn set_route(&self, template: &str);
 
     /// Time since the current poll of the handler began.
     fn held(&self) -> Option<Duration>;
 
-    /// Changes the limits of the request.
     fn set_limits(&self, body_bytes: Option<u64>, allowed: Option<Duration>);
 
     /// Records why the limits of the route reject the request.
     fn refuse(&self, reason: RequestRefusal);
 }
 
-/// The current request of a lane.
 #[derive(Debug)]
 pub(crate) struct Current {
     pub(crate) connection: Rc<Connection>,
     pub(crate) begun: Tick,
-    /// Longest time from `begun` to the head of the response.
+    /// Maximum time from `begun` to the head of the response.
     pub(crate) allowed: Cell<Millis>,
     pub(crate) kind: Cell<KindIndex>,
-    /// The reason why the limits of its route reject the request.
     pub(crate) refused: Cell<Option<RequestRefusal>>,
-    /// The watch of the request's body and its key, if part of the body was unread when the request
-    /// began.
+    /// Watch and key of the request's body, if part of the body was unread when the request began.
     pub(crate) body: Option<(usize, Arc<BodyWatch>)>,
 }
 
 impl Current {
-    /// The facts that a handler on another thread may read.
     pub(super) fn facts(&self) -> Facts {
         let (connection, lane) = (&self.connection, self.connection.lane());
         Facts {
@@ -100,7 +90,7 @@ impl CurrentRequest for Current {
         let route = self.connection.lane().routes.settle(before.route(), template);
         if route != before.route() {
             self.kind.set(before.on_route(route));
-            // The watchdog and `/lanes` then show the new name while this poll holds the lane.
+            // The watchdog and `/lanes` then show the new name while this poll blocks the lane.
             self.connection.lane().shared().running.rename(self.kind.get());
         }
     }
@@ -130,13 +120,11 @@ scoped_thread_local! {
 }
 
 scoped_thread_local! {
-    /// The request whose handler runs on this thread, if this is not the thread of the request's
-    /// lane.
+    /// The request whose handler runs on this thread, if another thread owns the request's lane.
     static HANDED_OVER: Rc<dyn CurrentRequest>
 }
 
 thread_local! {
-    /// The record of the current request, lent to this thread.
     static CURRENT_RECORD: Cell<Option<Box<RequestRecord>>> = const { Cell::new(None) };
 }
 
@@ -148,11 +136,11 @@ fn read<T>(read: impl FnOnce(&dyn CurrentRequest) -> T) -> Option<T> {
     HANDED_OVER.is_set().then(|| HANDED_OVER.with(|current| read(&**current)))
 }
 
-/// The connection of the current request: the addresses of both ends, the protocol, and TLS. `None`
-/// where [`deadline`] is.
+/// The connection of the current request: addresses of both ends, protocol, and TLS. `None`
+/// wherever [`deadline`] is `None`.
 ///
-/// The result is assembled on each call, with a system call for the local address. A service that
-/// never calls this function pays nothing.
+/// Assembled on each call, with a system call for the local address. Services that never call this
+/// function pay nothing.
 ///
 /// ```
 /// assert!(corelane::connection().is_none());
@@ -161,16 +149,16 @@ pub fn connection() -> Option<ConnectionInfo> {
     read(|current| current.info())
 }
 
-/// The IP address of the client of the current request, whose headers these are. Without
+/// The client's IP address for the current request and its headers. Without
 /// [`Builder::trusted_proxies`](crate::Builder::trusted_proxies), or if the peer is not a trusted
-/// proxy, it is the address in [`ConnectionInfo::peer`](crate::ConnectionInfo::peer). Otherwise it
-/// is the last address in the chosen header
+/// proxy, it is [`ConnectionInfo::peer`](crate::ConnectionInfo::peer). Otherwise it is the last
+/// address in the configured header
 /// ([`Builder::forwarded_header`](crate::Builder::forwarded_header)) that is not a trusted proxy,
 /// or the first address if all are trusted. The search stops at an entry that is not an IP address,
 /// with or without a port, and returns the address to its right.
 ///
-/// An IPv4 address is returned as such, even if a dual-stack socket shows it as an IPv6 address.
-/// `None` where [`deadline`] is, and for a client on a Unix socket that is not trusted.
+/// IPv4 addresses are returned as such, even if a dual-stack socket shows them as IPv6. `None`
+/// wherever [`deadline`] is `None`, and for a client on an untrusted Unix socket.
 ///
 /// ```
 /// use std::net::IpAddr;
@@ -189,12 +177,12 @@ pub fn client_addr(headers: &HeaderMap) -> Option<IpAddr> {
     read(|current| current.client_addr(headers)).flatten()
 }
 
-/// The deadline of the current request: [`Timeouts::request`](crate::Timeouts::request) after its
-/// header arrived, or the time in [`RouteLimits`](crate::RouteLimits). When it passes, the handler
-/// is dropped. `None` outside a handler, including in a task that the handler spawned.
+/// The current request's deadline: [`Timeouts::request`](crate::Timeouts::request) after its header
+/// arrived, or the time in [`RouteLimits`](crate::RouteLimits). When it passes, the handler is
+/// dropped. `None` outside a handler, including in a task that the handler spawned.
 ///
-/// A handler that calls other services should pass on the remaining time. A handler that computes for
-/// a long time should check the deadline: code that does not wait cannot be interrupted.
+/// Pass on the remaining time in calls to other services. Check the deadline in long computations,
+/// because code that does not wait cannot be interrupted.
 ///
 /// ```
 /// use std::time::{Duration, Instant};
@@ -210,12 +198,12 @@ pub fn deadline() -> Option<Instant> {
 }
 
 /// Names the route of the current request by its template, such as `/div/{n}`, in the syntax of
-/// axum and [`Builder::routes`](crate::Builder::routes). Call it in the handler, or in a router or
-/// layer around it, before the head of the response is ready. Has no effect elsewhere.
+/// axum and [`Builder::routes`](crate::Builder::routes). Call it before the head of the response is
+/// ready, in the handler or in a router or layer around it. No effect elsewhere.
 ///
-/// Metrics, logs and the load table count the request under this template. The lane learns the
-/// template, so it knows the cost of later requests with a matching path before their handlers are
-/// called. Pass only templates, never paths: the server learns at most
+/// Metrics, logs and the load table record the request under this template. The lane learns the
+/// template, so it knows the cost of later requests with a matching path before it calls their
+/// handlers. Pass only templates, never paths: the server learns at most
 /// [`Builder::learnt_routes`](crate::Builder::learnt_routes) templates. A request that matches a
 /// template of [`Builder::routes`](crate::Builder::routes) keeps that template.
 ///
@@ -229,7 +217,7 @@ pub fn set_route(template: &str) {
     read(|current| current.set_route(template));
 }
 
-/// The route template of the current request, in its handler: a template of
+/// The current request's route template, in its handler: a template of
 /// [`Builder::routes`](crate::Builder::routes) or [`set_route`], otherwise `other`. `None`
 /// elsewhere.
 ///
@@ -240,15 +228,15 @@ pub fn route() -> Option<String> {
     read(|current| current.route())
 }
 
-/// Time for which a handler may hold its lane until [`turn`] gives it back.
+/// Time that a handler may hold its lane before [`turn`] yields.
 const TURN: Duration = Duration::from_micros(100);
 
-/// Gives the lane back to other requests if this poll of the handler has held it for more than 100
-/// µs. Otherwise it is ready at once and costs one clock read.
+/// Yields the lane to other requests if this poll of the handler has held it for more than 100 µs.
+/// Otherwise ready at once, for the cost of one clock read.
 ///
-/// Call it in loops that compute. The handler then never holds its lane for long, so its requests stay
-/// on the lane, however much they compute. Outside a handler, as in a task that the handler spawned, it
-/// always gives the lane back.
+/// Call it in loops that compute. The handler then never blocks its lane for long, so its requests
+/// stay on the lane, however much they compute. It always yields outside a handler, for example in
+/// a task that the handler spawned.
 ///
 /// ```
 /// async fn sum(numbers: &[u64]) -> u64 {
@@ -266,17 +254,16 @@ pub async fn turn() {
     }
 }
 
-/// Changes limits of the current request, if there is one.
+/// Changes limits of the current request, if any.
 pub(super) fn set_limits(body_bytes: Option<u64>, allowed: Option<Duration>) {
     read(|current| current.set_limits(body_bytes, allowed));
 }
 
-/// Records why the limits of a route reject the current request, if there is one.
 pub(super) fn refuse(reason: RequestRefusal) {
     read(|current| current.refuse(reason));
 }
 
-/// The id of the current request, in its handler, the body of its response, or a
+/// The current request's id, in its handler, in the body of its response, or in a
 /// [`blocking`](crate::blocking) call of either. `None` elsewhere, including in a task that the
 /// handler spawned, and without [`Builder::request_ids`](crate::Builder::request_ids).
 ///
@@ -287,8 +274,8 @@ pub fn request_id() -> Option<RequestId> {
     peek(|request_record| request_record.id.as_ref().map(Id::id))
 }
 
-/// The trace context of the current request, which the handler passes on to other services. `None`
-/// where [`request_id`] is, for a request that belongs to no trace, and without
+/// The current request's trace context, which the handler passes on to other services. `None`
+/// wherever [`request_id`] is, for untraced requests, and without
 /// [`Builder::traces`](crate::Builder::traces).
 ///
 /// ```
@@ -309,7 +296,6 @@ fn peek<T>(read: impl FnOnce(&RequestRecord) -> Option<T>) -> Option<T> {
     peeked.ok().flatten()
 }
 
-/// Runs `poll` with `current` as the current request.
 #[inline]
 pub(crate) fn within<T>(
     current: &Current,
@@ -319,7 +305,6 @@ pub(crate) fn within<T>(
     CURRENT.set(current, || lending(request_record, poll))
 }
 
-/// Runs `poll` with the current request of another thread.
 pub(crate) fn within_handed_over<T>(
     current: &Rc<dyn CurrentRequest>,
     request_record: &Cell<Option<Box<RequestRecord>>>,
@@ -328,7 +313,6 @@ pub(crate) fn within_handed_over<T>(
     HANDED_OVER.set(current, || lending(request_record, poll))
 }
 
-/// Runs `poll` with `request_record` available to [`request_id`] and [`trace_context`].
 pub(crate) fn lending<T>(
     request_record: &Cell<Option<Box<RequestRecord>>>,
     poll: impl FnOnce() -> T,
@@ -338,7 +322,7 @@ pub(crate) fn lending<T>(
     poll()
 }
 
-/// Returns a request record, also after a panic.
+/// Returns a request record, even after a panic.
 struct Lent<'a> {
     request_record: &'a Cell<Option<Box<RequestRecord>>>,
     before: Option<Box<RequestRecord>>,
@@ -350,12 +334,10 @@ impl Drop for Lent<'_> {
     }
 }
 
-/// The parts of the current request's record that another thread needs.
 pub(crate) fn named() -> Option<Box<RequestRecord>> {
     peek(|request_record| Some(request_record.named()))
 }
 
-/// The parts of another request's record that another thread needs.
 pub(crate) fn named_of(
     request_record: &Cell<Option<Box<RequestRecord>>>,
 ) -> Option<Box<RequestRecord>> {

@@ -20,7 +20,6 @@ use crate::request::refusal::refusal;
 use crate::request::reply::Reply;
 use crate::request::service::{HttpService, Unserved};
 
-/// The user's service for one hyper connection.
 pub(crate) struct Dispatch<S: HttpService> {
     pub(crate) service: S,
     pub(crate) connection: Rc<Connection>,
@@ -57,7 +56,7 @@ impl<S: HttpService> hyper::service::Service<Request<hyper::body::Incoming>> for
         let reply = if in_flight.is_http2() || has_body || connection.is_unflushed() {
             Reply::arrived(service, request, in_flight)
         } else {
-            // The previous response is complete, so hyper polls the future at once, with a working
+            // The previous response is complete, so hyper polls the future at once with a working
             // waker.
             Reply::admitted(service, Unserved::new(&mut None, request), in_flight)
         };
@@ -65,15 +64,15 @@ impl<S: HttpService> hyper::service::Service<Request<hyper::body::Incoming>> for
     }
 }
 
-/// Whether the headers of an HTTP/1.1 message keep the connection open and contain no other
-/// connection option (RFC 9112 section 9.3). False for older versions.
+/// Whether an HTTP/1.1 message's headers keep the connection open and contain no other connection
+/// option (RFC 9112 section 9.3). False for older versions.
 fn keeps_alive(version: Version, fields: &HeaderMap) -> bool {
     let keeps = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"keep-alive");
     version >= Version::HTTP_11 && fields.get(CONNECTION).is_none_or(keeps)
 }
 
 pin_project! {
-    /// The response to one request that hyper has read. The plain path has no upgrade.
+    /// The response to one request that hyper has read. The plain path has no upgrades.
     pub(crate) struct Dispatched<S: HttpService> {
         #[pin]
         reply: Reply<S>,
@@ -96,7 +95,7 @@ impl<S: HttpService> Future for Dispatched<S> {
         if !matches!(&polled, Poll::Ready(Ok(made)) if begins(made)) {
             return polled;
         }
-        // The task of the connection polls again at once.
+        // The connection's task polls again at once.
         if let Poll::Ready(Ok(made)) = polled {
             *this.upgrade = Some(Box::new(made));
         }

@@ -1,4 +1,4 @@
-//! The summary of a request that an observer receives.
+//! What an observer receives about a request.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -12,9 +12,10 @@ use crate::load::lane::Lane;
 use crate::message::request_id::{Id, RequestId};
 use crate::message::trace_context::TraceContext;
 
-/// A finished request, as [`Builder::observer`](crate::Builder::observer) receives it.
+/// A finished request, as received by [`Builder::observer`](crate::Builder::observer).
 ///
-/// It contains the route template, but not the path, the query or any other field of the request.
+/// Contains the route template, but neither the path nor the query nor any other field of the
+/// request.
 ///
 /// ```
 /// use corelane::{Finished, Server};
@@ -31,27 +32,27 @@ use crate::message::trace_context::TraceContext;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Finished<'a> {
-    /// The method, or `other` for methods without a label in the metrics.
+    /// The method, or `other` for methods without a metrics label.
     pub method: &'static str,
     /// The route template, or `other`.
     pub route: &'a str,
-    /// The HTTP version of the request.
+    /// The request's HTTP version.
     pub version: Version,
-    /// The status of the response; `None` if the client disconnected first, or the server ended.
+    /// The response status; `None` if the client disconnected first or the server ended.
     pub status: Option<StatusCode>,
-    /// Whether the whole response was written to the socket. If not, the client disconnected or the
-    /// response was cut.
+    /// Whether the complete response was written to the socket. If not, the client disconnected or
+    /// the response was cut.
     pub complete: bool,
-    /// Bytes of the response's body that were ready to send.
+    /// Bytes of the response body that were ready to send.
     pub body_bytes: u64,
-    /// The reason why the server abandoned the client, if it did.
+    /// Why the server abandoned the client, if it did.
     pub cut: Option<Cut>,
-    /// The durations of its phases.
+    /// Duration of each phase.
     pub times: Times,
-    /// The client's address as [`client_addr`](crate::client_addr) returns it, with
+    /// The client's address from [`client_addr`](crate::client_addr), with
     /// [`Builder::client_addresses`](crate::Builder::client_addresses).
     pub client: Option<IpAddr>,
-    /// The trace context of the request, with [`Builder::traces`](crate::Builder::traces).
+    /// The request's trace context, with [`Builder::traces`](crate::Builder::traces).
     pub trace: Option<&'a TraceContext>,
     /// Set if this request is recorded as a span, which [`Finished::trace`] identifies.
     pub span: Option<Span<'a>>,
@@ -59,7 +60,7 @@ pub struct Finished<'a> {
     pub(crate) begun: Tick,
 }
 
-/// The reason why the server abandoned the client of a request.
+/// Why the server abandoned a request's client.
 ///
 /// ```
 /// assert_eq!(corelane::Cut::SlowReader.as_str(), "slow_reader");
@@ -81,7 +82,7 @@ pub enum Cut {
 }
 
 impl Cut {
-    /// The name of the reason, as in the metric label `reason`.
+    /// The reason's name in the metric label `reason`.
     pub fn as_str(self) -> &'static str {
         match self {
             Cut::WriteTimeout => "write_timeout",
@@ -92,56 +93,53 @@ impl Cut {
         }
     }
 
-    /// Whether the response was cut.
     pub(crate) fn ends_reply(self) -> bool {
         matches!(self, Cut::WriteTimeout | Cut::SlowReader | Cut::UnsentBytes)
     }
 }
 
-/// The span that represents a request in its trace.
+/// The span of a request in its trace.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Span<'a> {
     /// The caller's span; `None` if the trace starts here.
     pub parent: Option<[u8; 8]>,
-    /// The requested host and port, as the client sent them.
+    /// The requested host and port as sent by the client.
     pub authority: Option<&'a HeaderValue>,
 }
 
-/// The phases of a request. The sum of all but `accept` is its total time.
+/// Phases of a request. All except `accept` add up to its total time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Times {
-    /// From the accept of the connection to the header, for the first request of a connection.
+    /// From the accept of the connection to the header; only for the first request of a connection.
     pub accept: Option<Duration>,
-    /// From the header to the start of the handler, or to the end if no handler was started.
+    /// From the header to the start of the handler, or to the end if no handler started.
     pub queue: Duration,
     /// From the start of the handler to the head of the response.
     pub handler: Option<Duration>,
-    /// From the head of the response until its last byte is written to the socket; 0 if it was
-    /// written at once, `None` if it was never written.
+    /// From the head of the response until the socket has its last byte; 0 if that happened at
+    /// once, `None` if it never did.
     pub write: Option<Duration>,
 }
 
 impl Finished<'_> {
-    /// The id of the request, with [`Builder::request_ids`](crate::Builder::request_ids).
+    /// The request's id, with [`Builder::request_ids`](crate::Builder::request_ids).
     pub fn id(&self) -> Option<RequestId> {
         self.id.map(Id::id)
     }
 
-    /// The time when the header arrived: the current wall-clock time minus the time since then.
+    /// When the header arrived: the current wall-clock time minus the time since then.
     pub fn began(&self) -> SystemTime {
         let passed = Duration::from_nanos(Tick::now().since(self.begun));
         SystemTime::now().checked_sub(passed).unwrap_or(SystemTime::UNIX_EPOCH)
     }
 }
 
-/// Receives the finished requests of a lane.
 pub(crate) type Observer = Box<dyn Fn(&Finished<'_>)>;
 
 type Factory = dyn Fn(&Lane) -> Observer + Send + Sync;
 
-/// Creates the observer of each lane.
 #[derive(Clone)]
 pub(crate) struct Observers(Arc<Factory>);
 

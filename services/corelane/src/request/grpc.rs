@@ -14,8 +14,7 @@ use crate::request::in_flight::InFlightRequest;
 use crate::request::refusal::too_large;
 
 impl InFlightRequest {
-    /// Turns a problem document into the response to a call. Metrics count the status of the
-    /// problem.
+    /// Turns a problem document into the response to a call. Metrics record the problem's status.
     #[cold]
     pub(super) fn tell_call(&self, mut reply: Response<Bytes>) -> Response<Bytes> {
         let told = grpc_status(reply.status(), reply.body());
@@ -27,7 +26,7 @@ impl InFlightRequest {
         reply.map(|_| Bytes::new())
     }
 
-    /// The part of a body that is ready. A problem document is complete when its head is.
+    /// The ready part of a body. A problem document is complete when its head is.
     #[cold]
     pub(super) fn first_part<B: Body<Data = Bytes>>(&self, body: B) -> Bytes {
         let poll = || match pin!(body).poll_frame(&mut Context::from_waker(Waker::noop())) {
@@ -40,8 +39,8 @@ impl InFlightRequest {
         })
     }
 
-    /// Reports in the trailers that the body was too large, if the head of the response has been
-    /// sent. The service knows only that the body failed.
+    /// Reports an oversized body in the trailers if the head of the response has been sent. The
+    /// service knows only that the body failed.
     pub(super) fn correct_trailers(&self, frame: &mut Frame<Bytes>) {
         if self.body_is_too_large()
             && let Some(trailers) = frame.trailers_mut().filter(|trailers| has_failed(trailers))

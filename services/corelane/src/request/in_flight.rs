@@ -25,46 +25,41 @@ use crate::request::offload::{Away, FarAnswer, HandedOver, Outcome};
 use crate::request::record::RequestRecord;
 use crate::request::unsent::Sending;
 
-/// Number of requests after which the first request of another kind runs on the slow lane.
+/// Number of requests after which the first request of an unknown kind runs on the slow lane.
 const ESTABLISHED: u64 = 1000;
 
 /// A request in flight, counted until it is dropped.
 pub(crate) struct InFlightRequest {
     pub(crate) lane: Rc<LaneState>,
-    /// What the handler may read and change.
     pub(crate) current: Current,
     pub(super) head: bool,
-    /// Whether the identifying headers are written after the other fields instead of inserted.
     pub(super) plain: bool,
-    /// Whether the client offers to use another protocol after the response.
+    /// Whether the client offers to switch protocols after the response.
     offers_upgrade: bool,
-    /// Set for a gRPC call.
     pub(super) grpc: Option<Grpc>,
-    /// The status of the problem, if the response to a gRPC call reports one.
+    /// The problem's status, if the response to a gRPC call reports one.
     pub(super) problem: Cell<Option<StatusCode>>,
     pub(super) version: Version,
-    /// When the head of the response was ready.
     pub(super) made: Option<Tick>,
     pub(super) status: Option<StatusCode>,
     /// Nanoseconds that this request adds to the expected work of its lane.
     expected: u64,
     /// Nanoseconds for which its handler held the lane in earlier polls.
     held: u64,
-    /// The longest of these polls in nanoseconds.
     longest: u64,
     expectation: Expectation,
-    /// CPU time of the thread when the current poll began; 0 if it is not measured.
+    /// The thread's CPU time when the current poll began; 0 if it is not measured.
     poll_time: Cell<u64>,
-    /// The response, once it is being sent over HTTP/2.
+    /// The response, while it is being sent over HTTP/2.
     sending: Option<Rc<Sending>>,
     /// Set while the response body is streamed.
     streaming: OnceCell<Box<Exchange>>,
-    /// The request record, if enabled. It is lent to this thread while the request is polled.
+    /// The request record, if enabled. Lent to this thread while the request is polled.
     pub(crate) request_record: Cell<Option<Box<RequestRecord>>>,
 }
 
 impl InFlightRequest {
-    /// Begins a request. `has_body`: part of the body has not been read.
+    /// `has_body` means that part of the body has not been read.
     pub(crate) fn new<B: Body>(
         lane: &Rc<LaneState>,
         connection: &Rc<Connection>,
@@ -118,7 +113,6 @@ impl InFlightRequest {
         }
     }
 
-    /// Leaves the headers of [`InFlightRequest::name`] to the writer of the response.
     pub(crate) fn set_plain(&mut self) {
         self.plain = true;
     }
@@ -128,7 +122,6 @@ impl InFlightRequest {
         self.offers_upgrade = offered;
     }
 
-    /// Whether a response with this status accepts the upgrade that the client offers.
     pub(crate) fn is_upgraded_by(&self, status: StatusCode) -> bool {
         self.offers_upgrade
             && match self.is_http2() {
@@ -137,8 +130,8 @@ impl InFlightRequest {
             }
     }
 
-    /// Begins the upgrade, if a response with this status accepts one. True if the response must
-    /// wait until the connection is ready to give up its stream.
+    /// Returns true if a response with this status accepts an upgrade and must wait until the
+    /// connection can give up its stream.
     pub(crate) fn begin_upgrade(&self, status: StatusCode) -> bool {
         let upgraded = self.is_upgraded_by(status);
         if upgraded && self.is_http2() {
@@ -150,7 +143,6 @@ impl InFlightRequest {
         upgraded && !self.is_http2()
     }
 
-    /// The route and method.
     pub(crate) fn kind(&self) -> KindIndex {
         self.current.kind.get()
     }
@@ -159,23 +151,20 @@ impl InFlightRequest {
         self.current.begun
     }
 
-    /// Maximum size of the body in bytes.
     pub(crate) fn body_limit(&self) -> u64 {
         self.current.body.as_ref().map_or(self.lane.limits.body_bytes, |(_, watch)| watch.limit())
     }
 
-    /// Polls code of the service with this request as the current one.
     pub(crate) fn within<T>(&self, poll: impl FnOnce() -> T) -> T {
         current::within(&self.current, &self.request_record, poll)
     }
 
-    /// The watch of the request's body.
     pub(crate) fn body_watch(&self) -> Option<Arc<BodyWatch>> {
         self.current.body.as_ref().map(|(_, watch)| Arc::clone(watch))
     }
 
-    /// Whether the request's body timed out. The rest of the body and the next request then look the
-    /// same, so an HTTP/1.1 connection ends with this response.
+    /// Whether the request's body timed out. The rest of the body is then indistinguishable from
+    /// the next request, so an HTTP/1.1 connection ends with this response.
     pub(crate) fn body_timed_out(&self) -> bool {
         let timed_out = self.current.body.as_ref().is_some_and(|(_, watch)| watch.is_expired());
         if timed_out && self.version < Version::HTTP_2 {
@@ -184,7 +173,6 @@ impl InFlightRequest {
         timed_out
     }
 
-    /// Whether the service received the error that the body is too large.
     pub(crate) fn body_is_too_large(&self) -> bool {
         self.current.body.as_ref().is_some_and(|(_, watch)| watch.is_too_large())
     }
@@ -194,7 +182,6 @@ impl InFlightRequest {
         self.version == Version::HTTP_2
     }
 
-    /// The response, which is being sent over HTTP/2 from now on.
     pub(super) fn sending(&mut self) -> &Rc<Sending> {
         self.sending.get_or_insert_with(|| {
             let sending = Sending::new(self.current.connection.unsent());
@@ -203,18 +190,16 @@ impl InFlightRequest {
         })
     }
 
-    /// The reason why the server abandoned the client, if it did.
+    /// Why the server abandoned the client, if it did.
     fn cut(&self) -> Option<Cut> {
         let of_reply = self.sending.as_ref().and_then(|sending| sending.cut());
         of_reply.or_else(|| self.current.body.as_ref()?.1.cut())
     }
 
-    /// Expected lane time of the request in nanoseconds.
     pub(crate) fn expected(&self) -> u64 {
         self.expected
     }
 
-    /// Updates the expected lane time from the load table and returns it.
     pub(crate) fn expect_anew(&mut self) -> u64 {
         self.settle_expected();
         let foreseen = self.lane.shared().load_table.foresee(self.kind());
@@ -223,13 +208,12 @@ impl InFlightRequest {
         self.expected
     }
 
-    /// Whether the slow lane should serve the request.
     #[inline]
     pub(crate) fn is_slow(&self) -> bool {
         self.expectation != Expectation::Short && self.is_better_there()
     }
 
-    /// Whether a request that may take long runs on the slow lane. Once the lane has traffic to
+    /// Whether a request that may take long belongs on the slow lane. Once the lane has traffic to
     /// protect, a request of unknown cost does the least harm on an idle slow lane.
     #[cold]
     fn is_better_there(&self) -> bool {
@@ -243,15 +227,15 @@ impl InFlightRequest {
         is_long && !self.offers_upgrade
     }
 
-    /// Whether only its own lane can serve the request: part of its body is unread, or it may
-    /// upgrade.
+    /// Whether only the request's own lane can serve it, because part of its body is unread or it
+    /// may upgrade.
     #[inline]
     pub(crate) fn is_bound(&self) -> bool {
         self.offers_upgrade || self.current.body.is_some()
     }
 
-    /// Hands the request over to the slow lane of lane `to`, where it delays no other request of
-    /// its own lane. Returns the request if that slow lane cannot take it.
+    /// Hands the request to the slow lane of lane `to`, where it delays no request of its own lane.
+    /// Returns it if that slow lane cannot take it.
     pub(super) fn hand_over(
         &mut self,
         request: Request<Incoming>,
@@ -271,7 +255,7 @@ impl InFlightRequest {
         Ok(away)
     }
 
-    /// Waits for the response to a request that was handed over; `None` if the slow lane has ended.
+    /// Waits for the response to a handed-over request; `None` if the slow lane has ended.
     pub(super) fn poll_away(
         &self,
         away: &mut dyn Away,
@@ -291,17 +275,15 @@ impl InFlightRequest {
         })
     }
 
-    /// The time when the head of the response was ready.
+    /// When the head of the response was ready.
     pub(crate) fn made(&self) -> Option<Tick> {
         self.made
     }
 
-    /// Whether the method is HEAD.
     pub(crate) fn asks_head(&self) -> bool {
         self.head
     }
 
-    /// Records that the handler is about to start.
     pub(crate) fn start(&self, now: Tick) {
         if let Some(mut request_record) = self.request_record.take() {
             request_record.start(now);
@@ -309,7 +291,6 @@ impl InFlightRequest {
         }
     }
 
-    /// Records that the lane starts to poll the handler.
     #[inline]
     pub(crate) fn begin_poll(&self, now: Tick) {
         self.lane.sends.before_handler(now, self.expected);
@@ -327,7 +308,7 @@ impl InFlightRequest {
         }
     }
 
-    /// Nanoseconds of the poll that ends, from the CPU clock if that was read.
+    /// Nanoseconds of the current poll, from the CPU clock if that was read.
     #[inline]
     fn take_poll(&self, by_wall: u64) -> u64 {
         match self.poll_time.take() {
@@ -336,7 +317,6 @@ impl InFlightRequest {
         }
     }
 
-    /// Records a poll of the handler since `begun` that did not complete.
     pub(crate) fn end_poll(&mut self, begun: Tick) {
         let held = Tick::now().since(begun);
         self.held += held;
@@ -344,13 +324,13 @@ impl InFlightRequest {
         self.lane.shared().running.end();
     }
 
-    /// Records that the handler will not be polled again and produced no response.
+    /// Records that the handler produced no response and will not be polled again.
     pub(crate) fn abandon_poll(&self) {
         self.lane.shared().running.end();
     }
 
-    /// Updates the load table: the handler started at `started`, was last polled since `polled`,
-    /// and returned `now`.
+    /// Updates the load table: the handler started at `started`, its last poll began at `polled`,
+    /// and it returned at `now`.
     pub(crate) fn learn(&mut self, started: Tick, polled: Tick, now: Tick) {
         self.lane.shared().running.end();
         let held = now.since(polled);
@@ -359,8 +339,8 @@ impl InFlightRequest {
         self.observe(started, now, self.held + held, longest);
     }
 
-    /// Records the cost: the handler started at `started`, returned `now`, and held its thread for
-    /// `held` nanoseconds.
+    /// Records the cost of a handler that started at `started`, returned at `now`, and held its
+    /// thread for `held` nanoseconds.
     fn observe(&self, started: Tick, now: Tick, held: u64, longest: LongestPoll) {
         let (shared, service) = (self.lane.shared(), now.since(started));
         shared.load_table.observe(self.kind(), held, service, longest);
@@ -369,13 +349,11 @@ impl InFlightRequest {
         shared.metrics.observe_phase(self.kind(), RequestPhase::Handler, service);
     }
 
-    /// Records that the response body comes in parts.
     pub(crate) fn set_streaming(&self) {
         let enter = || self.lane.exchanges.stream(self.kind(), self.begun());
         self.streaming.get_or_init(|| Box::new(enter()));
     }
 
-    /// Subtracts this request from the lane's expected work.
     pub(super) fn settle_expected(&mut self) {
         self.lane.metrics().expected.sub(mem::take(&mut self.expected));
     }

@@ -30,7 +30,6 @@ use crate::request::send_batch::SendBatch;
 use crate::request::streams::Streams;
 use crate::request::unsent::LaneUnsent;
 
-/// Settings of requests.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RequestSettings {
     pub(crate) limits: Limits,
@@ -40,7 +39,6 @@ pub(crate) struct RequestSettings {
     pub(crate) load_reports: LoadReports,
     pub(crate) ids: bool,
     pub(crate) traces: Traces,
-    /// Whether observers receive the client's address.
     pub(crate) client_addresses: bool,
     pub(crate) observers: Option<Observers>,
 }
@@ -49,9 +47,7 @@ pub(crate) struct RequestSettings {
 #[derive(Clone, Debug)]
 pub(crate) struct RequestShared {
     pub(crate) routes: Arc<Routes>,
-    /// The load report that responses carry.
     pub(crate) load_report: Arc<Published>,
-    /// Whether requests arrive over TLS.
     pub(crate) secure: bool,
     pub(crate) trust: Arc<Trust>,
 }
@@ -72,39 +68,32 @@ pub(crate) struct LaneState {
     /// The time limit of a request, in the unit that requests store.
     pub(crate) allowed: Millis,
     pub(crate) routes: Rc<LaneRoutes>,
-    /// Whether requests arrive over TLS.
     pub(crate) secure: bool,
     pub(crate) trust: Arc<Trust>,
-    /// The response headers that name the replica and this lane.
     signature: Option<(HeaderValue, HeaderValue)>,
-    /// `signature` as header lines.
     signature_lines: Vec<u8>,
     load_reports: Option<LatestReport>,
-    /// The server's phase, as seen by this lane.
     pub(crate) phase: Cell<Phase>,
     pub(crate) polls: Polls,
     pub(crate) queue: Rc<Queue>,
     pub(crate) pending: Pending,
-    /// The slow lanes, if there are any.
+    /// The slow lanes, if any.
     pub(crate) slow: Option<Rc<dyn Offload>>,
     retries: RetryBudget,
-    /// Responses that are sent at the end of the turn.
     pub(crate) sends: SendBatch,
-    /// HTTP/2 streams that wait for their clients.
+    /// HTTP/2 streams waiting for their clients.
     pub(crate) streams: Rc<Streams>,
-    /// Bytes of responses that wait for their clients.
     pub(crate) unsent: Rc<LaneUnsent>,
-    /// Whether the last sweep found the unsent bytes of the process above their limit.
+    /// Whether the last sweep found the process above its limit of unsent bytes.
     pub(crate) is_crowded: Cell<bool>,
     pub(crate) send_pace: Pace,
     pub(crate) receive_pace: Pace,
-    /// Responses that are streamed, and upgraded connections and streams.
     pub(crate) exchanges: Exchanges,
-    /// Time of the last sweep, without periods in which a handler held the lane.
+    /// Time of the last sweep, excluding periods in which a handler blocked the lane.
     pub(crate) clock: Cell<Instant>,
-    /// Time between the last two sweeps, again without such periods.
+    /// Time between the last two sweeps, again excluding such periods.
     pub(crate) passed: Cell<Duration>,
-    /// Tracks requests, if ids, traces or observers are enabled.
+    /// Set if ids, traces or observers are enabled.
     pub(crate) request_records: Option<RequestRecords>,
 }
 
@@ -158,7 +147,6 @@ impl LaneState {
         }
     }
 
-    /// Ends the record of a request; see [`RequestRecords::end`].
     pub(crate) fn end_request_record(
         &self,
         request_record: Box<RequestRecord>,
@@ -169,7 +157,6 @@ impl LaneState {
         }
     }
 
-    /// Adds the headers that name the replica and this lane to a response.
     pub(crate) fn sign(&self, headers: &mut HeaderMap) {
         if let Some((replica, lane)) = &self.signature {
             headers.insert(REPLICA_NAME, replica.clone());
@@ -182,25 +169,21 @@ impl LaneState {
         self.retries.mark(problem, self.metrics().finished.get())
     }
 
-    /// The headers of [`LaneState::sign`] as lines.
     pub(crate) fn signature_lines(&self) -> &[u8] {
         &self.signature_lines
     }
 
-    /// Adds the load report to a response, if one is due on its connection; see
-    /// [`LatestReport::sign`].
+    /// Adds the load report if one is due on the connection; see [`LatestReport::sign`].
     pub(crate) fn report_load(&self, reported: &Cell<u32>, headers: &mut HeaderMap) {
         if let Some(reports) = &self.load_reports {
             reports.sign(reported, headers);
         }
     }
 
-    /// All lanes of the server.
     pub(crate) fn group(&self) -> &Arc<LaneGroup> {
         &self.lane.lanes
     }
 
-    /// The part of the lane's state that other threads may read.
     pub(crate) fn shared(&self) -> &LaneShared {
         self.lane.shared()
     }
@@ -209,13 +192,11 @@ impl LaneState {
         &self.shared().metrics
     }
 
-    /// The route template of a kind of request.
     pub(crate) fn route(&self, kind: KindIndex) -> &str {
         self.routes.name(kind.route())
     }
 }
 
-/// The header lines that name the replica and a lane.
 fn lines(index: usize, replica: Option<&HeaderValue>) -> Vec<u8> {
     let Some(replica) = replica else { return Vec::new() };
     let lane = format!("\r\n{LANE}: {index}\r\n");

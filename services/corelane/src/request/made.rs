@@ -30,19 +30,18 @@ use crate::request::service::HttpService;
 use crate::request::unsent::Piece;
 use crate::request::upload::DISCARDED;
 
-/// Maximum bytes that an HTTP/2 stream hands to hyper at a time. hyper keeps them until the
-/// client's window accepts them, and a stream cannot be ended once it has handed over all its
-/// bytes, so the limit is small. With much smaller pieces, the client's window would more often end
-/// within a piece, which costs an extra small frame each time.
+/// Maximum bytes that an HTTP/2 stream gives hyper at a time. Small, because hyper keeps them until
+/// the client's window accepts them, and a stream cannot be reset once hyper has all its bytes.
+/// Much smaller pieces would more often straddle the client's window, which costs a small extra
+/// frame each time.
 const PIECE: usize = 64 * 1024;
 
-/// The start of the header line with the request id ([`ID_FIELD`]).
 const ID_LINE: &[u8] = b"x-request-id: ";
 
 /// A response whose head is ready.
 pub(crate) type Made<S> = Response<ReplyBody<<S as HttpService>::Body>>;
 
-/// The response to a request whose handler ended with this result. `wrap` wraps its body.
+/// The response for a handler's result. `wrap` wraps its body.
 #[inline]
 pub(super) fn finished<A, B>(
     result: Result<Response<A>, Problem>,
@@ -69,7 +68,6 @@ where
     }
 }
 
-/// The server's response for a problem.
 fn refused<B>(problem: Problem, in_flight: &InFlightRequest) -> Response<Either<B, OwnBody>> {
     let reply = problem.into_reply(|document| document);
     if in_flight.grpc.is_some() {
@@ -78,7 +76,7 @@ fn refused<B>(problem: Problem, in_flight: &InFlightRequest) -> Response<Either<
     reply.map(own)
 }
 
-/// The response for a status that is final only as an upgrade that the client offers (RFC 9110
+/// The response for a status that is final only as an upgrade offered by the client (RFC 9110
 /// section 15.2).
 #[cold]
 #[inline(never)]
@@ -94,14 +92,12 @@ fn informational<A, B>(
     refused(Problem::from(StatusCode::INTERNAL_SERVER_ERROR), in_flight)
 }
 
-/// The body of a response that the server creates.
 fn own<B>(body: Bytes) -> Either<B, OwnBody> {
     Either::Right(OwnBody::Memory(body))
 }
 
 impl InFlightRequest {
-    /// Completes the head of a response that was created `now`. `body` is the body that a GET would
-    /// get.
+    /// Completes the head of a response created at `now`. `body` is what a GET would get.
     pub(crate) fn complete(&mut self, head: &mut Parts, body: &impl Body, now: Tick) {
         let status = self.problem.get().unwrap_or(head.status);
         self.status = Some(status);
@@ -138,7 +134,7 @@ impl InFlightRequest {
         let drains = self.lane.phase.get() != Phase::Serving;
         if drains || self.current.connection.is_last_reply() || !self.discard_body() {
             if head.status == StatusCode::SWITCHING_PROTOCOLS {
-                // HTTP ends on this connection anyway.
+                // The connection switches protocols anyway.
             } else if self.version < Version::HTTP_2 {
                 head.headers.insert(CONNECTION, HeaderValue::from_static("close"));
             } else {
@@ -147,7 +143,7 @@ impl InFlightRequest {
         }
     }
 
-    /// Adds the headers that identify the replica, the lane and the request to a response.
+    /// Adds the headers that identify the replica, the lane and the request.
     pub(crate) fn name(&self, fields: &mut HeaderMap) {
         self.lane.sign(fields);
         let request_record = self.request_record.take();
@@ -159,7 +155,6 @@ impl InFlightRequest {
         self.request_record.set(request_record);
     }
 
-    /// Writes the headers of [`InFlightRequest::name`] as lines.
     pub(crate) fn write_names(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.lane.signature_lines());
         let request_record = self.request_record.take();
@@ -173,7 +168,6 @@ impl InFlightRequest {
         self.request_record.set(request_record);
     }
 
-    /// Whether [`InFlightRequest::name`] would replace this header of the service.
     pub(crate) fn names(&self, field: &str) -> bool {
         match field {
             REPLICA | LANE => !self.lane.signature_lines().is_empty(),
@@ -182,9 +176,9 @@ impl InFlightRequest {
         }
     }
 
-    /// Discards the part of the request's body that the service dropped, so that an HTTP/1.1
-    /// connection can continue. Returns false if discarding would cost more than a new connection:
-    /// the response then has to announce the end (RFC 9112 section 9.6).
+    /// Discards what the service left unread of the request body, so that an HTTP/1.1 connection
+    /// can continue. Returns false if that would cost more than a new connection: the response must
+    /// then announce the end (RFC 9112 section 9.6).
     fn discard_body(&self) -> bool {
         let Some((_, watch)) = &self.current.body else { return true };
         let Some(body) = watch.take_dropped() else { return true };
@@ -209,7 +203,7 @@ async fn discard(mut body: hyper::body::Incoming) {
 }
 
 pin_project! {
-    /// The body of a response. The request ends when this body is dropped.
+    /// A response body. Dropping it ends the request.
     pub(crate) struct ReplyBody<B> {
         #[pin]
         inner: Either<B, OwnBody>,
@@ -222,7 +216,6 @@ pin_project! {
 }
 
 impl<B> ReplyBody<B> {
-    /// Completes the response to a request, created `now`.
     pub(crate) fn reply(
         response: Response<Either<B, OwnBody>>,
         mut in_flight: Box<InFlightRequest>,
@@ -240,7 +233,6 @@ impl<B> ReplyBody<B> {
         Response::from_parts(head, ReplyBody { inner, rest: None, given: false, in_flight })
     }
 
-    /// The request in flight, which ends when the body is dropped.
     pub(crate) fn in_flight(&self) -> &InFlightRequest {
         &self.in_flight
     }
@@ -251,7 +243,6 @@ where
     B: Body<Data = Bytes>,
     B::Error: Into<BoxError>,
 {
-    /// Polls the service for the next part of the body.
     #[inline]
     pub(crate) fn poll_service(
         self: Pin<&mut Self>,
@@ -286,7 +277,7 @@ where
                 None => request_record.give(0, true),
             }
         }
-        // The plain path knows whether a response is whole.
+        // The plain path knows whether a response is complete.
         if !this.in_flight.plain {
             let streams = match &polled {
                 Poll::Pending => true,
@@ -364,11 +355,10 @@ where
     }
 }
 
-/// A body that does not come from the lane's service. It is as small as [`Bytes`], because
-/// responses are moved several times.
+/// A body that does not come from the lane's service. As small as [`Bytes`], because responses are
+/// moved several times.
 pub(crate) enum OwnBody {
     Memory(Bytes),
-    /// A body from another thread.
     Far(FarBody),
 }
 

@@ -1,5 +1,5 @@
-//! Requests and the connections that carry them: their state, order and limits. The input and output
-//! of connections is in `transport`.
+//! Requests and the connections that carry them: state, order and limits. Their input and output is
+//! in `transport`.
 
 pub(crate) mod blocking;
 pub(crate) mod body;

@@ -1,11 +1,10 @@
-//! The lowest rate at which a client may send or read.
+//! The minimum rate at which a client may send or read.
 
 use std::time::Duration;
 
 /// A rate that a client must reach on average.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pace {
-    /// Bytes per second; `None` for no minimum.
     rate: Option<u64>,
     grace: Duration,
 }
@@ -15,16 +14,16 @@ impl Pace {
         Pace { rate, grace }
     }
 
-    /// The time that a client has before its first byte.
+    /// Time that a client has before its first byte.
     pub(crate) fn grace(self) -> Duration {
         self.grace
     }
 
-    /// Returns the time that the client has left. It had `left`, has since kept the server waiting
-    /// for `passed`, and sent or read `bytes`. A client that is too slow has no time left.
+    /// Time that the client has left. It had `left`, has since kept the server waiting for
+    /// `passed`, and sent or read `bytes`. A client that is too slow has none left.
     ///
     /// Each byte adds time at this rate, up to the grace: after a burst, a client may pause for as
-    /// long as a client that has just begun.
+    /// long as one that has just started.
     pub(crate) fn spend(self, left: Duration, bytes: u64, passed: Duration) -> Duration {
         let Some(rate) = self.rate else { return self.grace };
         let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(rate);

@@ -1,7 +1,7 @@
-//! The waiting requests of a lane, in the queue or inside their handlers.
+//! A lane's waiting requests, in the queue or inside their handlers.
 //!
-//! Requests that finish in their first poll are not recorded, so deadlines and drain reports cost
-//! them nothing.
+//! Requests that finish in their first poll are not recorded, so deadlines and drain reports are
+//! free for them.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -12,23 +12,21 @@ use crate::base::clock::Tick;
 use crate::base::registry::{Entry, Registry};
 use crate::metrics::kind::KindIndex;
 
-/// A waiting request.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     pub(crate) kind: KindIndex,
     begun: Tick,
-    /// Longest time from `begun` to the head of the response.
+    /// Maximum time from `begun` to the head of the response.
     allowed: Cell<Duration>,
     expired: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
 
-/// All waiting requests of a lane.
 #[derive(Debug, Default)]
 pub(crate) struct Pending(Registry<Rc<Waiting>>);
 
 impl Pending {
-    /// Wakes the requests whose deadline has passed. They then find that they have expired.
+    /// Wakes requests whose deadline has passed; they then see that they have expired.
     pub(crate) fn expire(&self, now: Tick) {
         for (_, waiting) in self.0.all().iter() {
             let lasted = Duration::from_nanos(now.since(waiting.begun));
@@ -41,7 +39,6 @@ impl Pending {
         }
     }
 
-    /// The kind and age of each waiting request.
     pub(crate) fn ages(&self, now: Tick) -> Vec<(KindIndex, Duration)> {
         let waiting = self.0.all();
         let ages = waiting
@@ -51,7 +48,6 @@ impl Pending {
     }
 }
 
-/// One of the lane's waiting requests.
 #[derive(Debug)]
 pub(crate) struct PendingRequest {
     waiting: Rc<Waiting>,
@@ -59,7 +55,6 @@ pub(crate) struct PendingRequest {
 }
 
 impl PendingRequest {
-    /// Adds a request that began at `begun` and may take `allowed`.
     pub(crate) fn new(pending: &Pending, kind: KindIndex, begun: Tick, allowed: Duration) -> Self {
         let (allowed, expired, waker) = (allowed.into(), Cell::new(false), RefCell::new(None));
         let waiting = Rc::new(Waiting { kind, begun, allowed, expired, waker });
@@ -67,12 +62,11 @@ impl PendingRequest {
         PendingRequest { waiting, _entry: entry }
     }
 
-    /// Sets the time that a waiting handler is allowed.
     pub(crate) fn allow(&self, allowed: Duration) {
         self.waiting.allowed.set(allowed);
     }
 
-    /// Whether the deadline has passed. If not, registers the waker.
+    /// If the deadline has not passed, registers the waker.
     pub(crate) fn is_expired(&self, cx: &mut Context<'_>) -> bool {
         if self.waiting.expired.get() {
             return true;

@@ -1,7 +1,7 @@
-//! The slots of a lane and the requests that wait for one.
+//! A lane's slots and the requests waiting for one.
 //!
-//! A cheap request starts at once if a slot is free and not reserved for a waiting request. Other
-//! requests are queued. The lane starts one at a time and polls its sockets before the next. A
+//! A cheap request starts at once if a slot is free and not reserved for a waiting request; others
+//! are queued. The lane starts queued requests one at a time and polls its sockets in between. A
 //! cheap request therefore waits for at most one slow handler, not for all that arrived in the same
 //! batch.
 
@@ -21,20 +21,17 @@ use crate::load::lane::Lane;
 use crate::metrics::LaneMetrics;
 use crate::request::offload::Offload;
 
-/// The slots and the queue of one lane.
 #[derive(Debug)]
 pub(crate) struct Queue {
     lane: Lane,
-    /// Maximum expected wait of a request that is admitted.
     timeout: Duration,
     turns: Turns<Ranked>,
     /// Notified when a slot is released or a request is queued.
     changed: Notify,
-    /// The slow lanes, if there are any.
+    /// The slow lanes, if any.
     slow: Option<Rc<dyn Offload>>,
 }
 
-/// Where a waiting request starts.
 #[derive(Debug)]
 pub(crate) enum Turn {
     Here(Slot),
@@ -42,7 +39,6 @@ pub(crate) enum Turn {
     There(usize),
 }
 
-/// The result of admitting a request.
 #[derive(Debug)]
 pub(crate) enum Admission {
     Start(Slot),
@@ -67,15 +63,15 @@ impl Queue {
         }
     }
 
-    /// Admits a request that arrived `now` and is expected to hold the lane for `expected`
-    /// nanoseconds. `is_bound`: only this lane can serve it.
+    /// Admits a request that arrived at `now` and is expected to hold the lane for `expected`
+    /// nanoseconds. `is_bound` means that only this lane can serve it.
     pub(crate) fn admit(self: &Rc<Self>, expected: u64, now: Tick, is_bound: bool) -> Admission {
         if self.turns.may_start(expected) {
             return Admission::Start(Slot::take(self));
         }
         // Excludes the request's own time, which does not delay its start. Otherwise a route whose
-        // estimate once exceeded the timeout would be rejected forever, and the estimate could not
-        // improve.
+        // estimate once exceeded the timeout would be rejected forever, and the estimate could
+        // never improve.
         let before = self.metrics().expected.get().saturating_sub(expected);
         let late = Duration::from_nanos(before) > self.timeout;
         if late || self.turns.is_full() {
@@ -95,7 +91,7 @@ impl Queue {
         &self.lane.shared().metrics
     }
 
-    /// Takes the next request, if a waiting request can start.
+    /// Takes the next request if a waiting one can start.
     fn next(self: &Rc<Self>) -> Option<(Rc<Waiter>, Turn)> {
         let (first, turn) = self.turns.next(|first, has_slot| self.turn(first, has_slot))?;
         self.metrics().queued.sub(1);
@@ -103,7 +99,7 @@ impl Queue {
     }
 
     /// Where the first waiting request starts; `None` if it cannot start yet. An idle lane takes it
-    /// if other requests wait for long behind it.
+    /// if other requests behind it would wait long.
     fn turn(self: &Rc<Self>, first: &Ranked, has_slot: bool) -> Option<Turn> {
         let behind = self.metrics().expected.get().saturating_sub(first.expected);
         let behind = Duration::from_nanos(behind);
@@ -122,7 +118,6 @@ impl Drop for Queue {
     }
 }
 
-/// Starts the waiting requests one at a time.
 pub(crate) async fn run(queue: Rc<Queue>) {
     loop {
         let Some((waiter, turn)) = queue.next() else {
@@ -138,17 +133,13 @@ pub(crate) async fn run(queue: Rc<Queue>) {
     }
 }
 
-/// A request that waits.
 #[derive(Debug)]
 struct Ranked {
-    /// Its expected time in nanoseconds.
     expected: u64,
-    /// Whether another lane may serve it.
     may_move: bool,
     waiter: Rc<Waiter>,
 }
 
-/// State that a waiting request and the queue share.
 #[derive(Debug, Default)]
 struct Waiter {
     /// Set when the request may start.
@@ -165,7 +156,6 @@ pub(crate) struct Queued {
 }
 
 impl Queued {
-    /// Waits for the turn.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Turn> {
         if let Some(turn) = self.waiter.turn.take() {
             return Poll::Ready(turn);
@@ -177,7 +167,7 @@ impl Queued {
 
 impl Drop for Queued {
     fn drop(&mut self) {
-        // A slot that came with the turn and was not taken is released with the waiter.
+        // Dropping the waiter releases a slot that came with the turn and was not taken.
         if self.queue.turns.leave(self.place).is_some() {
             self.queue.metrics().queued.sub(1);
         }
@@ -212,12 +202,12 @@ impl Drop for Slot {
 pub const BRIEF: u64 = 100_000;
 
 /// A request is queued as if it had arrived later, by this multiple of its expected time. Cheap
-/// requests overtake expensive ones. Each starts eventually, because this delay does not grow while
-/// it waits.
+/// requests overtake expensive ones, but each request starts eventually, because this delay does
+/// not grow while it waits.
 pub const HANDICAP: u64 = 8;
 
-/// The slots of a queue, and the requests that wait for a slot. It uses no clock and no tasks, so
-/// the capacity model can run it in simulated time.
+/// The slots of a queue and the requests waiting for one. Uses no clock and no tasks, so the
+/// capacity model can run it in simulated time.
 #[derive(Debug)]
 pub struct Turns<T> {
     slots: usize,
@@ -229,7 +219,7 @@ pub struct Turns<T> {
     owed: Cell<bool>,
 }
 
-/// The place of a waiting request. The smallest place has the next turn.
+/// The place of a waiting request; the smallest one has the next turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     since: u64,
@@ -249,7 +239,7 @@ impl<T> Turns<T> {
         }
     }
 
-    /// Whether a request waits.
+    /// Whether any request waits.
     #[inline]
     pub fn is_waiting(&self) -> bool {
         !self.waiting.borrow().is_empty()
@@ -261,7 +251,6 @@ impl<T> Turns<T> {
         self.running.get() < self.slots
     }
 
-    /// Slots that are taken.
     pub(crate) fn running(&self) -> usize {
         self.running.get()
     }
@@ -279,17 +268,16 @@ impl<T> Turns<T> {
     }
 
     /// Whether a request that is expected to take this many nanoseconds starts at once: it is
-    /// cheap, and a free slot is not reserved for a waiting request. Without the reservation,
-    /// requests that use little lane time but hold their slots for long would take every slot that
-    /// becomes free.
+    /// cheap, and a free slot is not reserved for a waiting request. Without reservations, requests
+    /// with little lane time but long slot time would take every free slot.
     #[inline]
     pub fn may_start(&self, expected: u64) -> bool {
         let owed = self.owed.get() && self.is_waiting();
         expected < BRIEF && self.running.get() + usize::from(owed) < self.slots
     }
 
-    /// Whether the queue has no room for another request. A request that waits for its turn while a
-    /// slot is free does not count.
+    /// Whether the queue is full. A request that waits for its turn while a slot is free does not
+    /// count.
     pub fn is_full(&self) -> bool {
         let all = self.running.get() + self.waiting.borrow().len();
         all >= self.slots.saturating_add(self.capacity)
@@ -305,8 +293,8 @@ impl<T> Turns<T> {
         place
     }
 
-    /// Takes the next request together with the value that `start` returned. `start` receives the
-    /// request and whether a slot is free. If it returns `None`, the request keeps waiting.
+    /// Takes the next request together with the value returned by `start`, which receives the
+    /// request and whether a slot is free. If `start` returns `None`, the request keeps waiting.
     pub fn next<P>(&self, start: impl FnOnce(&T, bool) -> Option<P>) -> Option<(T, P)> {
         self.owed.set(!self.has_slot());
         let mut waiting = self.waiting.borrow_mut();
@@ -315,7 +303,7 @@ impl<T> Turns<T> {
         Some((first.remove(), started))
     }
 
-    /// Removes an abandoned request, if it still waits.
+    /// Removes an abandoned request if it still waits.
     pub fn leave(&self, place: Place) -> Option<T> {
         self.waiting.borrow_mut().remove(&place)
     }

@@ -1,7 +1,6 @@
-//! Request records: the id, trace and times kept for observers.
+//! Request records: id, trace and times for observers.
 //!
-//! A record is boxed, so a request without one carries only an empty word. Boxes are reused to avoid
-//! allocations.
+//! A record is boxed, so a request without one carries only an empty word. Boxes are reused.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -24,10 +23,8 @@ use crate::metrics::kind::KindIndex;
 use crate::request::finished::{Cut, Finished, Observer, Span, Times};
 use crate::request::routes::Routes;
 
-/// Maximum boxes that a lane keeps for reuse.
 const SPARE: usize = 256;
 
-/// The record of one request.
 #[derive(Debug)]
 pub(crate) struct RequestRecord {
     pub(crate) id: Option<Id>,
@@ -43,7 +40,6 @@ pub(crate) struct RequestRecord {
     made: Option<Tick>,
     status: Option<StatusCode>,
     body_bytes: u64,
-    /// Whether the service has produced the whole response body.
     whole: bool,
     cut: Option<Cut>,
 }
@@ -65,15 +61,13 @@ impl RequestRecord {
         self.started = Some(now);
     }
 
-    /// Sets the kind of the request, because the service may have named its route.
     pub(crate) fn set_kind(&mut self, kind: KindIndex) {
         self.kind = kind;
     }
 
-    /// Records that the head of the response is ready.
     pub(crate) fn answer(&mut self, status: StatusCode, now: Tick) {
         (self.status, self.made) = (Some(status), Some(now));
-        // hyper sends no body with these and does not poll it.
+        // hyper neither sends nor polls a body for these.
         self.whole = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
     }
 
@@ -83,12 +77,10 @@ impl RequestRecord {
         self.whole |= whole;
     }
 
-    /// Records why the server abandoned the client. The first reason counts.
     pub(crate) fn set_cut(&mut self, cut: Option<Cut>) {
         self.cut = self.cut.or(cut);
     }
 
-    /// The parts of the record that another thread needs.
     pub(crate) fn named(&self) -> Box<RequestRecord> {
         let (id, trace) = (self.id.clone(), self.trace.clone());
         Box::new(RequestRecord {
@@ -117,14 +109,13 @@ impl RequestRecord {
         }
     }
 
-    /// Resets a reused record for a new request.
     fn begin(&mut self, kind: KindIndex, version: Version, begun: Tick) {
         (self.kind, self.version, self.begun) = (kind, version, begun);
         (self.accept, self.started, self.made, self.status) = (None, None, None, None);
         (self.body_bytes, self.whole, self.cut) = (0, false, None);
     }
 
-    /// The durations. `write` is the time that writing the response took, if it was written.
+    /// `write` is the time that writing the response took, if it was written.
     fn times(&self, write: Option<u64>) -> Times {
         let between = |from: Tick, to: Tick| Duration::from_nanos(to.since(from));
         let made = self.made.unwrap_or_else(Tick::now);
@@ -136,7 +127,6 @@ impl RequestRecord {
         }
     }
 
-    /// The summary for an observer, with the route template.
     fn finished<'a>(&'a self, route: &'a str, write: Option<u64>) -> Finished<'a> {
         let span = self.span.as_ref();
         Finished {
@@ -157,7 +147,6 @@ impl RequestRecord {
     }
 }
 
-/// The request records of a lane.
 pub(crate) struct RequestRecords {
     lane: Lane,
     routes: Arc<Routes>,
@@ -183,7 +172,6 @@ impl fmt::Debug for RequestRecords {
 }
 
 impl RequestRecords {
-    /// Returns `None` if ids, traces and observers are disabled.
     pub(crate) fn new(
         ids: bool,
         traces: Traces,
@@ -205,13 +193,12 @@ impl RequestRecords {
         })
     }
 
-    /// Whether requests have ids.
     pub(crate) fn names(&self) -> bool {
         self.ids
     }
 
-    /// Tracks a request that began at `begun`, `accept` nanoseconds after its connection was
-    /// accepted. `client` finds the client's address, if the observer wants it.
+    /// Tracks a request that began at `begun`, `accept` nanoseconds after the accept of its
+    /// connection. `client` finds the client's address for observers that want it.
     pub(crate) fn follow<B: Body>(
         &self,
         request: &Request<B>,
@@ -246,7 +233,6 @@ impl RequestRecords {
         request_record
     }
 
-    /// Sets the span of the request within its trace, or starts a trace.
     fn place<B>(&self, request_record: &mut RequestRecord, request: &Request<B>) {
         let Traces::Record { ratio } = self.traces else { return };
         let parent = match &request_record.trace {
@@ -267,13 +253,12 @@ impl RequestRecords {
         request_record.span = Some(OwnSpan { parent, authority });
     }
 
-    /// Ends a request. `write` is the time in nanoseconds that writing the response took, if it was
-    /// written.
+    /// `write` is the time in nanoseconds that writing the response took, if it was written.
     pub(crate) fn end(&self, mut request_record: Box<RequestRecord>, write: Option<u64>) {
         if let Some(observer) = &self.observer {
             let route = self.routes.name(request_record.kind.route());
             let finished = request_record.finished(route, write);
-            // A panic of an observer must not end the lane.
+            // A panicking observer must not end the lane.
             if catch_unwind(AssertUnwindSafe(|| observer(&finished))).is_err() {
                 self.lane.shared().metrics.panics.add(1);
                 tracing::error!(lane = self.lane.index, "the observer of requests panicked");

@@ -23,17 +23,15 @@ use crate::request::in_flight::InFlightRequest;
 use crate::request::lane_state::LaneState;
 
 /// The largest body that a [`RouteLimits`](crate::RouteLimits) layer of this process allows. If it
-/// exceeds the limit of a server, that server calls its service for every size, because only the
+/// exceeds the server's limit, the server calls its service for every size, because only the
 /// service knows the route of a request.
 static LARGEST_BODY: AtomicU64 = AtomicU64::new(0);
 
-/// Records that a route allows bodies of this size.
 pub(super) fn raise_largest_body(bytes: u64) {
     LARGEST_BODY.fetch_max(bytes, Relaxed);
 }
 
-/// Returns the overload response. `Retry-After` is the time that the lane needs for its expected
-/// work.
+/// `Retry-After` is the time that the lane needs for its expected work.
 pub(super) fn overloaded(lane: &LaneState) -> Problem {
     let wait = Duration::from_nanos(lane.metrics().expected.get()).as_secs().clamp(1, 60);
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded")
@@ -41,7 +39,7 @@ pub(super) fn overloaded(lane: &LaneState) -> Problem {
         .header(RETRY_AFTER, HeaderValue::from(wait))
 }
 
-/// Returns the response for a request that arrives while clients leave earlier responses unread.
+/// For requests that arrive while clients leave earlier responses unread.
 pub(super) fn crowded() -> Problem {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded")
         .detail("too many bytes of other responses wait for their clients")
@@ -55,12 +53,11 @@ pub(super) fn expired() -> Problem {
         .header(RETRY_AFTER, HeaderValue::from_static("1"))
 }
 
-/// Returns the response for a request whose body did not arrive in time.
 pub(super) fn body_timed_out() -> Problem {
     Problem::from(StatusCode::REQUEST_TIMEOUT).detail("timed out waiting for the request body")
 }
 
-/// Returns the reason to reject the request, if there is one.
+/// The reason to reject the request, if any.
 pub(super) fn refusal(
     request: &mut Request<hyper::body::Incoming>,
     lane: &LaneState,
@@ -68,7 +65,7 @@ pub(super) fn refusal(
     if let Some(problem) = conformance::refusal(request, lane.secure) {
         return Some((RequestRefusal::Invalid, problem));
     }
-    // For HTTP/1.1 the stream enforces the size, and hyper the number of fields.
+    // For HTTP/1.1, the stream enforces the size and hyper the number of fields.
     if request.version() == Version::HTTP_2 {
         let (fields, bytes) = (lane.limits.headers, lane.limits.header_bytes);
         if request.headers().len() > fields {
@@ -103,8 +100,7 @@ pub(crate) fn too_many_headers(allowed: usize) -> Problem {
     problem.detail(format!("a request may have at most {allowed} header fields"))
 }
 
-/// Returns the response for a header of more than `allowed` bytes. `is_list`: counted as HTTP/2
-/// does.
+/// `is_list` means that the bytes are counted as in HTTP/2.
 pub(crate) fn header_too_large(allowed: usize, is_list: bool) -> Problem {
     let problem = Problem::from(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
     problem.detail(match is_list {
@@ -120,7 +116,7 @@ pub(super) fn header_bytes<B>(request: &Request<B>) -> usize {
     request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum()
 }
 
-/// Size of the header list of an HTTP/2 request (RFC 9113 section 6.5.2).
+/// Header list size of an HTTP/2 request (RFC 9113 section 6.5.2).
 pub(super) fn header_list_bytes<B>(request: &Request<B>) -> usize {
     let uri = request.uri();
     let pseudo = [
@@ -144,8 +140,7 @@ pub(super) fn too_large(allowed: u64) -> Problem {
         .detail(format!("a request body may have at most {allowed} bytes"))
 }
 
-/// Returns the response for an error of the service. Logs the details, which the client must not
-/// see.
+/// The response for an error of the service. Logs the details, which the client must not see.
 pub(super) fn failure(error: BoxError, in_flight: &InFlightRequest) -> Problem {
     let lane = &in_flight.lane;
     let mut cause: Option<&(dyn StdError + 'static)> = Some(error.as_ref());

@@ -29,7 +29,6 @@ use crate::request::refusal::{body_timed_out, crowded, expired, failure, overloa
 use crate::request::service::{HttpService, Unserved};
 
 pin_project! {
-    /// The future response to one request.
     pub(crate) struct Reply<S: HttpService> {
         // Declared first so that it drops before `in_flight`: a request is in flight until its
         // handler is dropped.
@@ -48,7 +47,7 @@ pin_project! {
     // Large and rare variants are boxed, because a request is moved as often as its future.
     #[project = ProgressProjection]
     enum Progress<S: HttpService> {
-        // The service has not received it.
+        // The service has not received the request.
         Outside { step: Option<Step<S>> },
         // The service was not ready when it was first polled.
         Unready { future: Pin<Box<Oneshot<S, Request<Incoming>>>>, slot: Slot },
@@ -58,22 +57,21 @@ pin_project! {
     }
 }
 
-/// The step of a request that its service has not received.
+/// A request that its service has not received.
 enum Step<S> {
     /// Not polled yet. hyper calls the service for many HTTP/2 streams at once and polls them one
-    /// by one, so the admission of later ones can use the costs of the first. An HTTP/1.1 request
-    /// may be called while the previous response still waits for its client.
+    /// by one, so the admission of later streams can use the cost of earlier ones. An HTTP/1.1
+    /// request may be called while the previous response still waits for its client.
     Arrived(Call<S>),
     Waiting(Queued, Call<S>),
     Refused(Box<Problem>),
 }
 
-/// A request and the service that will handle it.
 type Call<S> = Box<(S, Request<Incoming>)>;
 
 impl<S: HttpService> Reply<S> {
-    /// Creates the response to a plain request, which must be polled at once. `has_body`: part of
-    /// the body is still to come.
+    /// A plain request, to be polled at once. `has_body` means that part of the body is still to
+    /// come.
     pub(crate) fn plain(
         service: &S,
         lane: &Rc<LaneState>,
@@ -90,7 +88,7 @@ impl<S: HttpService> Reply<S> {
         Reply::admitted(service, request, in_flight)
     }
 
-    /// Creates the response to an admitted request, which must be polled at once.
+    /// An admitted request, to be polled at once.
     pub(super) fn admitted(
         service: &S,
         request: Unserved<'_>,
@@ -101,7 +99,7 @@ impl<S: HttpService> Reply<S> {
         Reply::new(in_flight, work)
     }
 
-    /// Creates the response to a request that is admitted when it is first polled.
+    /// A request that is admitted when it is first polled.
     pub(super) fn arrived(
         service: &S,
         request: Request<Incoming>,
@@ -111,7 +109,7 @@ impl<S: HttpService> Reply<S> {
         Reply::new(in_flight, Progress::outside(Step::Arrived(call)))
     }
 
-    /// Creates the response to a request that the service does not receive.
+    /// A request that the service does not receive.
     pub(super) fn refused(
         in_flight: Box<InFlightRequest>,
         reason: RequestRefusal,
@@ -121,7 +119,6 @@ impl<S: HttpService> Reply<S> {
         Reply::new(in_flight, work)
     }
 
-    /// Records that hyper polls the response.
     pub(super) fn set_polled(&self) {
         if let Some(in_flight) = &self.in_flight {
             in_flight.current.connection.set_unpolled(false);
@@ -166,7 +163,7 @@ impl<S: HttpService> Progress<S> {
         Progress::refused(lane, RequestRefusal::UnsentBytes, lane.not_started(crowded()))
     }
 
-    /// Starts a request, queues it, hands it over to the slow lane or rejects it.
+    /// Starts a request, queues it, hands it to the slow lane or rejects it.
     fn admitted(
         service: S,
         request: Unserved<'_>,
@@ -190,7 +187,6 @@ impl<S: HttpService> Progress<S> {
         }
     }
 
-    /// Hands a request over to the slow lane.
     #[cold]
     fn handed_over(request: Request<Incoming>, in_flight: &mut InFlightRequest, now: Tick) -> Self {
         match in_flight.hand_over(request, in_flight.lane.index, now) {
@@ -219,7 +215,6 @@ impl<S: HttpService> Progress<S> {
         Progress::started(service, request, slot, in_flight, now, cx)
     }
 
-    /// Passes a request to its service.
     fn started(
         mut service: S,
         request: Unserved<'_>,
@@ -243,8 +238,8 @@ impl<S: HttpService> Progress<S> {
         }
     }
 
-    /// Admits a request that has arrived, or starts a request whose turn has come. `polled`: when
-    /// this poll began, if that is known.
+    /// Admits a request that has arrived, or starts one whose turn has come. `polled` is when this
+    /// poll began, if known.
     fn advance(
         mut self: Pin<&mut Self>,
         in_flight: &mut InFlightRequest,
@@ -289,7 +284,7 @@ impl<S: HttpService> Future for Reply<S> {
                 this.work.set(Progress::refused(lane, RequestRefusal::Timeout, expired()));
             }
         }
-        // The handler may convert the error of its body to anything, so it is not polled again.
+        // The handler may convert its body's error to anything, so it is not polled again.
         if in_flight.body_timed_out() && !this.work.is_refused() {
             this.work.set(Progress::failed(body_timed_out()));
         }
@@ -334,8 +329,7 @@ impl<S: HttpService> Future for Reply<S> {
     }
 }
 
-/// Registers a request that waits, if it is not registered. Nothing can have expired since this
-/// poll began.
+/// Registers a waiting request once. Nothing can have expired since this poll began.
 fn wait<T>(
     pending: &mut Option<PendingRequest>,
     in_flight: &InFlightRequest,
@@ -351,7 +345,6 @@ fn wait<T>(
     Poll::Pending
 }
 
-/// Polls the service of a request.
 fn run<F, B, E>(
     future: Pin<&mut F>,
     in_flight: &mut InFlightRequest,
@@ -369,7 +362,8 @@ where
         return Poll::Pending;
     }
     let lane = &in_flight.lane;
-    // The handler's response is ignored: an axum extractor responds with 400, for instance.
+    // The handler's response is ignored, because it may be a 400, for example from an axum
+    // extractor.
     if in_flight.body_is_too_large() {
         lane.metrics().refuse_request(RequestRefusal::BodyTooLarge);
         return Poll::Ready(Err(too_large(in_flight.body_limit())));
@@ -377,7 +371,6 @@ where
     made?.map(|result| result.map_err(|error| failure(error.into(), in_flight)))
 }
 
-/// Polls for the result from the slow lane.
 #[cold]
 fn returned(
     away: &mut dyn Away,
@@ -393,14 +386,14 @@ fn returned(
     Poll::Ready(match outcome {
         Some(Ok(Ok(response))) => Ok(response),
         Some(Ok(Err(error))) => Err(failure(error, in_flight)),
-        // Counted and logged as a panic on the lane is.
+        // Counted and logged like a panic on the lane.
         Some(Err(panic)) => guard(in_flight, || resume_unwind(panic)),
         None => Err(Problem::from(StatusCode::INTERNAL_SERVER_ERROR)),
     })
 }
 
-/// Runs code of the service for one request. A panic affects only this request, because the state
-/// involved is not used again.
+/// Runs service code for one request. A panic affects only this request, because the state involved
+/// is not used again.
 fn guard<T>(in_flight: &InFlightRequest, code: impl FnOnce() -> T) -> Result<T, Problem> {
     let lane = &in_flight.lane;
     let caught = || catch_unwind(AssertUnwindSafe(code));

@@ -1,11 +1,11 @@
 //! Marks rejected requests that a proxy may send to another replica.
 //!
-//! A proxy that retries every rejected request multiplies the load of a fleet that is already
-//! overloaded. Proxies cannot see the overload, but each replica knows how much of its load it
-//! rejects. Each replica therefore marks at most one rejected request for every [`COST`] requests
-//! that it has finished. If a fleet finishes `f` requests, at most `f / COST` of them are retries,
-//! so `f` is at most `COST / (COST - 1)`, 1.2 times, the number that clients sent. Each lane also
-//! allows a burst after a quiet time.
+//! A proxy that retries every rejected request multiplies the load of an already overloaded fleet.
+//! Proxies cannot see the overload, but each replica knows how much of its load it rejects, so it
+//! marks at most one rejected request per [`COST`] finished requests. If a fleet finishes `f`
+//! requests, at most `f / COST` of them are retries. The load therefore grows to at most `COST /
+//! (COST - 1)` times what clients sent, which is 1.2. Each lane also allows a burst after a quiet
+//! time.
 
 use std::cell::Cell;
 
@@ -13,21 +13,18 @@ use http::{HeaderName, HeaderValue};
 
 use crate::message::problem::Problem;
 
-/// The response header that marks a request whose service was not called, so that another replica
-/// may serve it, whatever its method.
+/// Marks responses to requests whose service was not called, so that another replica may serve
+/// them, whatever their method.
 pub(crate) const NOT_STARTED: HeaderName = HeaderName::from_static("corelane-not-started");
 
-/// Finished requests per marked request.
 const COST: u64 = 6;
 
-/// Maximum number of requests that are marked in a burst.
 const BURST: u64 = 64;
 
-/// The retry budget of a lane.
 #[derive(Debug)]
 pub(crate) struct RetryBudget {
     saved: Cell<u64>,
-    /// Finished requests of the lane when `saved` was last brought up to date.
+    /// The lane's finished requests when `saved` was last updated.
     finished: Cell<u64>,
 }
 
@@ -36,8 +33,8 @@ impl RetryBudget {
         RetryBudget { saved: Cell::new(BURST * COST), finished: Cell::new(0) }
     }
 
-    /// Adds the mark to the response of a request that was not started, while the budget lasts.
-    /// `finished`: number of requests that the lane has finished.
+    /// Marks the response of a request that was not started, while the budget lasts. `finished` is
+    /// the lane's number of finished requests.
     pub(crate) fn mark(&self, problem: Problem, finished: u64) -> Problem {
         if self.takes(finished) {
             problem.header(NOT_STARTED, HeaderValue::from_static("1"))

@@ -1,4 +1,4 @@
-//! Limits of one route: a tower layer around the part of a service to which they apply.
+//! Limits of one route: a tower layer around part of a service.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -18,13 +18,13 @@ use crate::request::refusal::{
     header_bytes, header_list_bytes, header_too_large, raise_largest_body, too_large,
 };
 
-/// Limits for the requests behind this layer, which replace the server's limits. `None` keeps the
+/// Limits for requests behind this layer, in place of the server's limits. `None` keeps the
 /// server's limit.
 ///
-/// With axum, use it as the layer of a route or of a nested `Router`. If two layers are nested, the
-/// inner one applies. If the header of a request already shows that it must be rejected, the
-/// service behind the layer does not receive it. Without a server, such as in a test of the
-/// service, the limits apply to the header and to a body of known length.
+/// With axum, use it as the layer of a route or of a nested `Router`. Of two nested layers, the
+/// inner one applies. If the header already shows that a request must be rejected, the service
+/// behind the layer does not receive it. Without a server, such as in a test of the service, the
+/// limits apply to the header and to bodies of known length.
 ///
 /// ```
 /// use std::time::Duration;
@@ -47,29 +47,29 @@ use crate::request::refusal::{
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RouteLimits {
-    /// Maximum bytes of a request body, more or fewer than
-    /// [`Limits::body_bytes`](crate::Limits::body_bytes). A larger `Content-Length` is answered
-    /// with `413`. A larger chunked body fails with [`BodyError::TooLarge`](crate::BodyError),
-    /// which is also answered with `413` if the head of the response is not ready.
+    /// Maximum bytes of a request body, above or below
+    /// [`Limits::body_bytes`](crate::Limits::body_bytes). A larger `Content-Length` gets `413`. A
+    /// larger chunked body fails with [`BodyError::TooLarge`](crate::BodyError), and the client
+    /// gets `413` if the head of the response is not ready yet.
     ///
-    /// If a layer of the process raises the limit, every route is called with a body of any size. A
-    /// route without the layer then fails when it reads a body that is too large.
+    /// If any layer of the process raises the limit, every route is called with bodies of any size.
+    /// A route without the layer then fails when it reads a body that is too large.
     pub body_bytes: Option<u64>,
-    /// Maximum bytes of a request's header section; a larger one is answered with `431`. A limit
-    /// has an effect only if it is lower than
-    /// [`Limits::header_bytes`](crate::Limits::header_bytes), because the server has read the
-    /// header before it knows the route. HTTP/2 adds 32 for each field (RFC 9113 section 6.5.2).
+    /// Maximum bytes of a request's header section; larger ones get `431`. Only limits below
+    /// [`Limits::header_bytes`](crate::Limits::header_bytes) have an effect, because the server
+    /// reads the header before it knows the route. HTTP/2 adds 32 per field (RFC 9113 section
+    /// 6.5.2).
     pub header_bytes: Option<usize>,
-    /// Longest time from the header of a request to the head of its response, longer or shorter
-    /// than [`Timeouts::request`](crate::Timeouts::request). [`deadline`](crate::deadline) follows
-    /// this limit, and so does the `503` response, which may be up to a second late. Time in the
-    /// queue before the call counts.
+    /// Maximum time from a request's header to the head of its response, above or below
+    /// [`Timeouts::request`](crate::Timeouts::request). [`deadline`](crate::deadline) follows this
+    /// limit, and so does the `503`, which may be up to a second late. Time in the queue before the
+    /// call counts.
     pub request: Option<Duration>,
 }
 
 impl RouteLimits {
-    /// Applies the limits to a request, which is the current one if there is a server. Returns the
-    /// reason to reject it, if there is one.
+    /// Applies the limits to the request, which is the current one if there is a server. Returns
+    /// the reason to reject it, if any.
     fn refusal<B: Body>(&self, request: &Request<B>) -> Option<(RequestRefusal, Problem)> {
         if let Some(allowed) = self.header_bytes {
             let is_list = request.version() == Version::HTTP_2;
@@ -94,7 +94,7 @@ impl<S> Layer<S> for RouteLimits {
     }
 }
 
-/// A service behind its own limits. [`RouteLimits`] creates it.
+/// A service with its own limits, created by [`RouteLimits`].
 #[derive(Clone, Copy, Debug)]
 pub struct LimitedRoute<S> {
     inner: S,

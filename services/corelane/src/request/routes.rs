@@ -3,29 +3,24 @@
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, OnceLock};
 
-/// The label of a path that no template matches.
 pub(crate) const OTHER: &str = "other";
 
-/// Maximum number of templates. Each needs memory for its counters in every lane.
+/// Maximum number of templates, each of which needs memory for its counters in every lane.
 pub(crate) const MAX_ROUTES: usize = 64;
 
 /// Default and maximum number of templates that are learnt from the service.
 pub(crate) const LEARNT_ROUTES: usize = 64;
 pub(crate) const MAX_LEARNT_ROUTES: usize = 512;
 
-/// The templates of a server: first those from its settings, then [`OTHER`], then those that it
-/// learns.
+/// A server's templates: from its settings, then [`OTHER`], then learnt ones.
 #[derive(Debug)]
 pub(crate) struct Routes {
     given: matchit::Router<usize>,
-    /// Names of the given templates; the last is [`OTHER`].
     names: Vec<String>,
-    /// Names of the learnt templates, filled from the front.
     learnt: Box<[OnceLock<String>]>,
 }
 
 impl Routes {
-    /// Creates the set from these templates, with room to learn `learnt` more.
     pub(crate) fn new(templates: &[String], learnt: usize) -> Result<Self, String> {
         if templates.len() > MAX_ROUTES {
             return Err(format!(
@@ -43,12 +38,12 @@ impl Routes {
         Ok(Routes { given, names, learnt: (0..learnt).map(|_| OnceLock::new()).collect() })
     }
 
-    /// Index of [`OTHER`]; the given templates are before it, the learnt ones after it.
+    /// Index of [`OTHER`]: after the configured templates and before the learnt ones.
     pub(crate) fn other(&self) -> usize {
         self.names.len() - 1
     }
 
-    /// Rows of a per-route table: at the start, and once a template is learnt.
+    /// Rows of a per-route table at the start, and after a template is learnt.
     pub(crate) fn rows(&self) -> (usize, usize) {
         (self.names.len(), self.learnt.len())
     }
@@ -59,13 +54,12 @@ impl Routes {
         given.or_else(learnt).map_or(OTHER, String::as_str)
     }
 
-    /// The known names, by index.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         let learnt = self.learnt.iter().map_while(OnceLock::get);
         self.names.iter().chain(learnt).map(String::as_str)
     }
 
-    /// Learns a template of the service and returns its index; `None` if there is no room.
+    /// `None` if there is no room.
     fn learn(&self, template: &str) -> Option<usize> {
         // If lanes learn at the same time, each slot keeps the template that came first.
         let mut slots = self.learnt.iter();
@@ -74,11 +68,11 @@ impl Routes {
     }
 }
 
-/// One lane's view of the templates. A lane learns from its own requests, so it shares nothing.
+/// One lane's view of the templates. A lane learns only from its own requests, so lanes share
+/// nothing.
 #[derive(Debug)]
 pub(crate) struct LaneRoutes {
     all: Arc<Routes>,
-    /// Whether the settings have templates.
     has_given: bool,
     has_learnt: Cell<bool>,
     learnt: RefCell<Learnt>,
@@ -87,9 +81,7 @@ pub(crate) struct LaneRoutes {
 #[derive(Debug, Default)]
 struct Learnt {
     matcher: matchit::Router<usize>,
-    /// Indices in the matcher, and indices that conflict with it.
     known: Vec<usize>,
-    /// Whether the lane has logged that there is no room.
     is_full: bool,
 }
 
@@ -104,18 +96,16 @@ impl LaneRoutes {
         self.all.name(index)
     }
 
-    /// The templates of the server.
     pub(crate) fn all(&self) -> &Arc<Routes> {
         &self.all
     }
 
-    /// Index of a template, which the lane learns if it is not among the settings.
+    /// Index of a template; the lane learns templates that are not in the settings.
     pub(crate) fn index_of(&self, template: &str) -> usize {
         let given = self.all.names[..self.all.other()].iter().position(|name| name == template);
         given.unwrap_or_else(|| self.learn(template))
     }
 
-    /// Index of the template that matches `path`, or of [`OTHER`].
     pub(crate) fn find(&self, path: &str) -> usize {
         let other = self.all.other();
         if self.has_given
@@ -130,7 +120,7 @@ impl LaneRoutes {
     }
 
     /// Index of the route of a request that was found at `index` and whose service names this
-    /// template. A template from the settings takes precedence.
+    /// template. Templates from the settings take precedence.
     #[inline]
     pub(crate) fn settle(&self, index: usize, template: &str) -> usize {
         let other = self.all.other();

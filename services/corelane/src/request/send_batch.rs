@@ -1,8 +1,8 @@
-//! Responses that a lane sends together at the end of a turn of its event loop.
+//! Responses that a lane sends together at the end of an event-loop turn.
 //!
-//! Several sends in a row take less CPU time than sends between reads, probably because the
-//! kernel's send path stays in the CPU caches. With few ready connections a batch saves nothing, so
-//! their responses are sent at once.
+//! Consecutive sends need less CPU time than sends between reads, probably because the kernel's
+//! send path stays in the CPU caches. With few ready connections a batch saves nothing, so their
+//! responses are sent at once.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -15,19 +15,17 @@ use crate::base::clock::Tick;
 /// Responses per turn up to which a batch saves nothing.
 const FEW: u32 = 8;
 
-/// Maximum responses in a batch.
 const REPLIES: usize = 32;
 
 /// Maximum bytes in a batch.
 const BYTES: usize = 32 * 1024;
 
-/// Maximum size of a response that waits. The system call for a larger response mostly copies.
+/// Maximum size of a response that waits. For larger ones, the system call mostly copies.
 pub(crate) const REPLY: usize = 4096;
 
 /// Nanoseconds of expected handler time for which a response may wait.
 const DELAY: u64 = 100_000;
 
-/// Sends the responses of one connection.
 pub(crate) trait Sender {
     /// Sends a response. The connection's task sends what the socket does not accept.
     fn send(&self, reply: &[u8]);
@@ -35,7 +33,7 @@ pub(crate) trait Sender {
 
 struct Entry {
     sender: Rc<dyn Sender>,
-    /// End of the response in the bytes of the batch.
+    /// End of the response in the batch's bytes.
     end: usize,
 }
 
@@ -45,18 +43,14 @@ struct Replies {
     bytes: Vec<u8>,
 }
 
-/// The batch of a lane.
 pub(crate) struct SendBatch {
     replies: RefCell<Replies>,
     is_empty: Cell<bool>,
-    /// The current turn of the event loop.
     turn: Cell<u64>,
-    /// Responses of this turn, and of the previous turn.
     ready: Cell<u32>,
     before: Cell<u32>,
     /// Start of the first handler since a response began to wait.
     since: Cell<Option<Tick>>,
-    /// Wakes [`SendBatch::run`].
     waker: RefCell<Option<Waker>>,
 }
 
@@ -83,7 +77,6 @@ impl SendBatch {
         self.ready.get().max(self.before.get()) > FEW
     }
 
-    /// Adds a response.
     pub(crate) fn add(&self, sender: Rc<dyn Sender>, reply: &[u8]) {
         let mut replies = self.replies.borrow_mut();
         if replies.entries.len() == REPLIES || replies.bytes.len() + reply.len() > BYTES {
@@ -103,8 +96,8 @@ impl SendBatch {
         }
     }
 
-    /// Called when a handler is about to run and to hold the lane for about `expected` nanoseconds.
-    /// Responses wait neither for an expensive handler nor for many cheap ones.
+    /// Called before a handler that will hold the lane for about `expected` nanoseconds. Responses
+    /// wait neither for an expensive handler nor for many cheap ones.
     #[inline]
     pub(crate) fn before_handler(&self, now: Tick, expected: u64) {
         if !self.is_empty.get() {
@@ -121,7 +114,6 @@ impl SendBatch {
         }
     }
 
-    /// Sends all responses.
     pub(crate) fn flush(&self) {
         if self.is_empty.replace(true) {
             return;
@@ -158,7 +150,6 @@ impl fmt::Debug for SendBatch {
 mod tests {
     use super::*;
 
-    /// The sent data, in order.
     #[derive(Default)]
     struct Sent(RefCell<Vec<Vec<u8>>>);
 

@@ -1,4 +1,4 @@
-//! The service that a lane calls: how it is created, and how it receives requests.
+//! The service that a lane calls: its creation, and how it receives requests.
 
 use std::any::Any;
 use std::future::poll_fn;
@@ -16,12 +16,12 @@ use crate::base::phase::{Lifecycle, Phase};
 use crate::load::lane::Lane;
 use crate::request::body::Incoming;
 
-/// A service that lanes can run: what [`Server::serve`](crate::Server::serve) requires of a `tower::Service`. Every
-/// type that meets these bounds implements it.
+/// What [`Server::serve`](crate::Server::serve) requires of a `tower::Service`. Every type that
+/// meets these bounds implements it.
 pub trait HttpService:
     Service<Request<Incoming>, Response = Response<Self::Body>, Error: Into<BoxError>> + Clone + 'static
 {
-    /// The body of its responses.
+    /// The body of the service's responses.
     type Body: Body<Data = Bytes, Error: Into<BoxError>> + 'static;
 }
 
@@ -33,16 +33,16 @@ where
     type Body = B;
 }
 
-/// A request that its service has not received. It stays where it was read until it is taken, once:
-/// moving it repeatedly would take longer than reading it.
+/// A request that its service has not received. It stays where it was read until it is taken once,
+/// because repeated moves would take longer than reading it.
 #[derive(Debug)]
 pub(crate) struct Unserved<'a>(&'a mut Option<Request<Incoming>>);
 
-/// [`Unserved::new`] fills the place, and only [`Unserved::take`] empties it, which consumes the type.
+/// [`Unserved::new`] fills the place, and only [`Unserved::take`] empties it, which consumes the
+/// type.
 const FILLED: &str = "the place of an unserved request is filled";
 
 impl<'a> Unserved<'a> {
-    /// Puts a request into its place.
     #[inline]
     pub(crate) fn new(
         place: &'a mut Option<Request<Incoming>>,
@@ -63,7 +63,7 @@ impl<'a> Unserved<'a> {
     }
 }
 
-/// Creates the lane's service. `None`: a drain began before it was ready.
+/// `None` if a drain began before the service was ready.
 pub(crate) async fn create<F, T, S, E>(
     lane: &Lane,
     factory: &F,
@@ -85,14 +85,13 @@ where
     });
     let mut phase = lifecycle.watch();
     tokio::select! {
-        // A service that is ready at once starts serving: clients may already wait for it.
+        // A service that is ready at once starts serving, because clients may already wait for it.
         biased;
         made = made => made.map(Some),
         _ = phase.wait_for(|phase| *phase > Phase::Serving) => Ok(None),
     }
 }
 
-/// The message of a panic.
 fn message(panic: &(dyn Any + Send)) -> BoxError {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));

@@ -1,7 +1,7 @@
 //! Request bodies that arrive in pieces: a channel from the connection to the service.
 //!
-//! The channel holds one piece. The connection reads the next piece when the service polls for it.
-//! A service that does not read therefore slows its client down (TCP flow control) and costs no
+//! The channel holds one piece, and the connection reads the next when the service polls for it. A
+//! service that does not read therefore slows its client down (TCP flow control) and costs no
 //! memory.
 
 use std::io;
@@ -11,22 +11,20 @@ use std::task::{Context, Poll, Waker};
 use atomic_waker::AtomicWaker;
 use bytes::Bytes;
 
-/// Maximum bytes of an unread request body that are discarded to keep the connection. Discarding
-/// more costs more than a new connection.
+/// Maximum bytes of an unread request body to discard for keeping the connection; discarding more
+/// costs more than a new connection.
 pub(crate) const DISCARDED: u64 = 64 * 1024;
 
 /// The receiving end, from which the service reads on any thread.
 #[derive(Debug)]
 pub(crate) struct BodyReader {
     pipe: Arc<Pipe>,
-    /// Bytes that are still to be read.
     left: u64,
 }
 
 #[derive(Debug, Default)]
 struct Pipe {
     inside: Mutex<PipeState>,
-    /// The task of the connection.
     connection: AtomicWaker,
 }
 
@@ -35,9 +33,8 @@ struct PipeState {
     piece: Bytes,
     /// Set while the reader waits for a piece.
     reader: Option<Waker>,
-    /// The reason why the body ended early.
     failed: Option<io::ErrorKind>,
-    /// Bytes that the service had not read when it dropped the body.
+    /// Bytes still unread when the service dropped the body.
     unread: Option<u64>,
 }
 
@@ -48,12 +45,10 @@ impl Pipe {
 }
 
 impl BodyReader {
-    /// Bytes of the body that are still to be read.
     pub(crate) fn left(&self) -> u64 {
         self.left
     }
 
-    /// Polls for the next piece; `None` at the end of the body.
     pub(crate) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         if self.left == 0 {
             return Poll::Ready(None);
@@ -70,8 +65,8 @@ impl BodyReader {
         }
         let told = inside.reader.replace(cx.waker().clone()).is_some();
         drop(inside);
-        // Once per piece: the connection polls the service in its own task, so otherwise each
-        // wake-up would cause another.
+        // Once per piece: the connection polls the service in its own task, so each wake-up would
+        // otherwise cause another.
         if !told {
             self.pipe.connection.wake();
         }
@@ -89,16 +84,14 @@ impl Drop for BodyReader {
     }
 }
 
-/// The sending end, which the connection fills.
 #[derive(Debug)]
 pub(crate) struct Upload {
     pipe: Arc<Pipe>,
-    /// Bytes that are still to come from the client.
     left: u64,
 }
 
 impl Upload {
-    /// Creates a body of `length` bytes, of which `first` has arrived.
+    /// `length` is the size of the body, of which `first` has arrived.
     pub(crate) fn new(length: u64, first: Bytes) -> (Upload, BodyReader) {
         let pipe = Arc::new(Pipe::default());
         let left = length - first.len() as u64;
@@ -106,7 +99,6 @@ impl Upload {
         (Upload { pipe: Arc::clone(&pipe), left }, BodyReader { pipe, left: length })
     }
 
-    /// Bytes that are still to come from the client.
     pub(crate) fn left(&self) -> u64 {
         self.left
     }
@@ -117,7 +109,7 @@ impl Upload {
     }
 
     /// Whether the service has dropped a body with too much unread data. Such a body is not
-    /// discarded, however much of it has arrived.
+    /// discarded, even if it has arrived.
     pub(crate) fn is_abandoned(&self) -> bool {
         self.pipe.inside().unread.is_some_and(|unread| unread > DISCARDED)
     }
@@ -132,8 +124,8 @@ impl Upload {
         inside.failed.is_none() && (discards || inside.reader.is_some())
     }
 
-    /// Passes a piece of at most [`Upload::left`] bytes to the service. Returns `false` if the piece
-    /// was discarded.
+    /// Passes a piece of at most [`Upload::left`] bytes to the service. Returns `false` if the
+    /// piece was discarded.
     pub(crate) fn give(&mut self, piece: Bytes) -> bool {
         self.left -= piece.len() as u64;
         let mut inside = self.pipe.inside();
@@ -147,7 +139,6 @@ impl Upload {
         true
     }
 
-    /// Ends the body with an error.
     pub(crate) fn fail(&self, kind: io::ErrorKind) {
         let mut inside = self.pipe.inside();
         inside.failed = Some(kind);

@@ -1,4 +1,4 @@
-//! The checks and sockets that precede the start of a server.
+//! Checks settings and opens sockets before a server starts.
 
 use tokio::sync::mpsc::unbounded_channel;
 
@@ -20,7 +20,7 @@ use crate::server::shared::Shared;
 use crate::slow::settings::SlowLanes;
 use crate::transport::tls::Termination;
 
-/// Maximum number of places to listen. Each listener needs descriptors on every lane.
+/// Maximum number of listeners, each of which needs descriptors on every lane.
 const MAX_LISTENS: usize = 64;
 
 impl Builder {
@@ -29,7 +29,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// Names every setting that is out of bounds, one per line.
+    /// Lists every setting that is out of bounds, one per line.
     pub fn validate(&self) -> Result<(), Error> {
         let Settings { lane, moving, placement, listens, backlog, lanes, .. } = &self.0;
         let mut wrong =
@@ -81,8 +81,9 @@ impl Builder {
         if wrong.is_empty() { Ok(()) } else { Err(Error::Setting(wrong.join("\n"))) }
     }
 
-    /// The number of lanes that the server would have on this machine. [`Builder::lanes`] sets it,
-    /// or [`Lanes::Auto`] derives it from the CPUs that affinity, cpuset and quota currently allow.
+    /// Number of lanes that the server would start on this machine: the number set by
+    /// [`Builder::lanes`], or, with [`Lanes::Auto`], the CPUs that affinity, cpuset and quota
+    /// currently allow.
     ///
     /// ```
     /// use corelane::{Lanes, Pin, Server};
@@ -94,7 +95,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// The CPUs cannot be read, or the lanes cannot be placed on them.
+    /// The CPUs cannot be read, or the lanes do not fit on them.
     pub fn planned_lanes(&self) -> Result<usize, Error> {
         Ok(self.plan()?.1.lanes.len())
     }
@@ -105,13 +106,14 @@ impl Builder {
         Ok((view, plan))
     }
 
-    /// Checks the settings, raises the soft limit of open files and binds all listeners. Clients can
-    /// connect from then on; they are served once [`Server::serve`] runs.
+    /// Checks the settings, raises the soft limit on open files and binds all listeners. Clients
+    /// can connect from then on and are served once [`Server::serve`] runs.
     ///
     /// # Errors
     ///
-    /// A setting is out of bounds, a certificate or its key is unusable, or there are too few CPUs for
-    /// the lanes. Or the limit of open files is too low, or an address cannot be bound.
+    /// A setting is out of bounds, a certificate or its key is unusable, or there are too few CPUs
+    /// for the lanes. It also fails if the limit on open files is too low, or an address cannot be
+    /// bound.
     pub fn build(self) -> Result<Server, Error> {
         self.validate()?;
         let routes = Routes::new(&self.0.routes, self.0.learnt_routes).map_err(Error::Setting)?;

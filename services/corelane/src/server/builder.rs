@@ -1,4 +1,4 @@
-//! The settings of a server.
+//! Server settings.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -25,7 +25,7 @@ use crate::slow::settings::{Cost, SlowLanes};
 #[cfg(feature = "tls")]
 use crate::transport::tls::Tls;
 
-/// Collects the settings of a [`Server`]. [`Server::builder`] creates it.
+/// The settings of a [`Server`]. [`Server::builder`] creates it.
 ///
 /// ```
 /// use std::time::Duration;
@@ -59,19 +59,19 @@ impl Builder {
         self.listen(Listen::tcp(address))
     }
 
-    /// Adds a place to listen: a TCP address, a Unix socket, or an inherited socket. At most 64. If
-    /// none is added, the server listens on `127.0.0.1:8080`.
+    /// Adds a listener: a TCP address, a Unix socket, or an inherited socket. At most 64. Without
+    /// any, the server listens on `127.0.0.1:8080`.
     ///
-    /// Everything else is the same for all listeners: lanes, limits, TLS, and the drain. With
-    /// [`Placement::Hashed`] each lane has its own socket for each TCP address. The lanes share
-    /// Unix and inherited sockets, and an idle lane accepts their connections.
+    /// All listeners share lanes, limits, TLS and the drain. With [`Placement::Hashed`], each lane
+    /// has its own socket per TCP address. Unix and inherited sockets are shared by all lanes, and
+    /// an idle lane accepts their connections.
     pub fn listen(mut self, listen: Listen) -> Self {
         self.0.listens.push(listen);
         self
     }
 
-    /// The proxies in front that are trusted to name the address of their client. Default none.
-    /// [`client_addr`](crate::client_addr) uses them.
+    /// Proxies in front that are trusted to name their client's address, which
+    /// [`client_addr`](crate::client_addr) returns. Default none.
     ///
     /// List every proxy that a request may pass through, and nothing else: a client at a trusted
     /// address can claim any address.
@@ -80,8 +80,8 @@ impl Builder {
         self
     }
 
-    /// The only header in which trusted proxies name their client. Choose the header that all of
-    /// them write, because a client may send the other header with any content. Default
+    /// The header in which trusted proxies name their client. Choose the one that all of them
+    /// write, because a client may send the other with any content. Default
     /// [`ForwardedHeader::XForwardedFor`].
     pub fn forwarded_header(mut self, header: ForwardedHeader) -> Self {
         self.0.trust.header = header;
@@ -96,14 +96,14 @@ impl Builder {
     }
 
     /// Serves `/healthz`, `/readyz`, `/metrics`, `/lanes` and an index of all pages on this
-    /// address, on a thread that is never pinned. There is no authentication: do not expose it to
-    /// clients. Default: no admin port.
+    /// address, from a thread that is never pinned. There is no authentication, so do not expose it
+    /// to clients. Default: no admin port.
     pub fn admin(mut self, address: SocketAddr) -> Self {
         self.0.admin = Some(address);
         self
     }
 
-    /// The number of lanes. Default [`Lanes::Auto`].
+    /// Number of lanes. Default [`Lanes::Auto`].
     pub fn lanes(mut self, lanes: Lanes) -> Self {
         self.0.lanes = lanes;
         self
@@ -115,26 +115,26 @@ impl Builder {
         self
     }
 
-    /// How connections are assigned to lanes. Default [`Placement::Hashed`].
+    /// How new connections get their lane. Default [`Placement::Hashed`].
     pub fn placement(mut self, placement: Placement) -> Self {
         self.0.placement = placement;
         self
     }
 
-    /// Length of the accept queue of each listener. Default 4,096; 1 to 65,535. The kernel silently
+    /// Length of each listener's accept queue. Default 4,096; 1 to 65,535. The kernel silently
     /// lowers it to `net.core.somaxconn` (listen(2)).
     pub fn backlog(mut self, backlog: u32) -> Self {
         self.0.backlog = backlog;
         self
     }
 
-    /// Limits for clients. See [`Limits`] for the defaults.
+    /// Client limits. See [`Limits`] for the defaults.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.0.lane.requests.limits = limits;
         self
     }
 
-    /// Timeouts for clients. See [`Timeouts`] for the defaults.
+    /// Client timeouts. See [`Timeouts`] for the defaults.
     pub fn timeouts(mut self, timeouts: Timeouts) -> Self {
         self.0.lane.requests.timeouts = timeouts;
         self
@@ -146,27 +146,28 @@ impl Builder {
         self
     }
 
-    /// Serves clients over TLS; the admin port stays plaintext. Default: no TLS.
-    /// Needs the feature `tls`.
+    /// Serves clients over TLS; the admin port stays plaintext. Default: no TLS. Requires the
+    /// feature `tls`.
     #[cfg(feature = "tls")]
     pub fn tls(mut self, tls: Tls) -> Self {
         self.0.tls = Some(tls);
         self
     }
 
-    /// The templates of the service's routes, such as `/div/{n}` or `/static/{*path}`. At most 64.
-    /// A path that matches no template counts as `other`, like every path if there are no templates.
+    /// Route templates of the service, such as `/div/{n}` or `/static/{*path}`. At most 64. Paths
+    /// that match no template are recorded as `other`.
+    /// templates.
     ///
-    /// The load table learns the cost of a request by its method and route. This cost determines
+    /// The load table learns the cost of a request from its method and route. The cost determines
     /// the order in which queued requests start (cheap ones first) and the lane that
     /// [`Placement::LeastLoaded`] chooses. It also determines which requests are rejected at once
-    /// because they would wait longer than [`Timeouts::request`]. If every route is `other`, cheap
-    /// and expensive requests of a method are assumed to cost the same. Metrics, logs and `/lanes`
-    /// also name requests by route.
+    /// because they would wait longer than [`Timeouts::request`]. If every route is `other`, all
+    /// requests of a method are assumed to cost the same. Metrics, logs and `/lanes` name requests
+    /// by route too.
     ///
-    /// This setting does not route requests. A service that names its routes itself does not need
-    /// it: with axum through the layer `corelane::axum::LearnRoutes` (feature `axum`), otherwise
-    /// through [`set_route`](crate::set_route). A template that is listed here takes precedence.
+    /// This setting does not route requests. You do not need it if the service names its routes
+    /// itself: with axum through the layer `corelane::axum::LearnRoutes` (feature `axum`),
+    /// otherwise through [`set_route`](crate::set_route). Templates listed here take precedence.
     pub fn routes<I>(mut self, templates: I) -> Self
     where
         I: IntoIterator,
@@ -176,30 +177,29 @@ impl Builder {
         self
     }
 
-    /// How many templates the server learns from [`set_route`](crate::set_route), in addition to
-    /// those of [`Builder::routes`]. Requests with more templates count as `other`, and a warning
-    /// names the first such template. Each template needs about 4 KiB in each lane; the memory for
-    /// all is reserved with the first. Default 64; 0 to 512.
+    /// Maximum templates that the server learns from [`set_route`](crate::set_route), in addition
+    /// to [`Builder::routes`]. Requests with further templates are recorded as `other`, and a
+    /// warning names the first one. Each template needs about 4 KiB per lane; the first one
+    /// reserves memory for all. Default 64; 0 to 512.
     pub fn learnt_routes(mut self, most: usize) -> Self {
         self.0.learnt_routes = most;
         self
     }
 
-    /// Whether each lane has a slow lane: a thread with a lower priority on the same CPU, with its
-    /// own event loop and its own instance of the service. It serves the kinds of requests that
-    /// would hold their lane for long, so that they do not delay others. The lane learns which
-    /// kinds those are. `None`: no slow lanes. Default [`SlowLanes::default`]: slow lanes if lanes
-    /// are pinned.
+    /// Whether each lane has a slow lane: a lower-priority thread on the same CPU, with its own
+    /// event loop and its own instance of the service. Kinds of requests that would block their
+    /// lane for long run there, so that they do not delay others; the lane learns which kinds those
+    /// are. `None` disables slow lanes. Default [`SlowLanes::default`]: slow lanes if lanes are
+    /// pinned.
     ///
-    /// Handlers behave the same on both. Requests that offer an upgrade stay on the lane.
+    /// Handlers behave the same on both. Upgrade requests stay on the lane.
     pub fn slow_lanes(mut self, slow_lanes: Option<SlowLanes>) -> Self {
         self.0.lane.slow_lanes = slow_lanes;
         self
     }
 
-    /// Declares what the requests of a route cost, by its template, so that the lanes need not
-    /// learn it. A template that is not one of [`Builder::routes`] counts as learnt. Without slow
-    /// lanes this has no effect.
+    /// Declares the cost of a route's requests by its template, so that lanes need not learn it.
+    /// Templates outside [`Builder::routes`] count as learnt. No effect without slow lanes.
     ///
     /// ```
     /// use corelane::{Cost, Server};
@@ -212,8 +212,8 @@ impl Builder {
         self
     }
 
-    /// Adds two headers to each response: `corelane-replica` with this name and `corelane-lane`
-    /// with the index of the lane that served the request. Default: neither.
+    /// Adds two headers to each response: `corelane-replica` with this name, and `corelane-lane`
+    /// with the index of the lane that served the request. Default: neither header.
     pub fn replica(mut self, name: HeaderValue) -> Self {
         self.0.lane.requests.replica = Some(name);
         self
@@ -227,21 +227,21 @@ impl Builder {
     }
 
     /// Whether plain HTTP/1.1 requests take the plain path. A plain request has no body or a
-    /// `Content-Length`, and nothing that two parsers could read differently. The first other
-    /// request moves its connection to hyper. Responses are the same either way; only the cost
-    /// differs. Default true; with false hyper serves every request.
+    /// `Content-Length`, and leaves no room for two parsers to disagree. The first other request
+    /// moves its connection to hyper. Only the cost differs, not the responses. Default true; if
+    /// false, hyper serves every request.
     pub fn plain_requests(mut self, plain: bool) -> Self {
         self.0.lane.plain_requests = plain;
         self
     }
 
-    /// How long an HTTP/1.1 connection is idle, or waits for the rest of a header, before it is
-    /// parked. A parked connection costs little more than its socket, until its first byte wakes it.
-    /// Clients do not notice, and timeouts do not change. `None` disables parking. Default 5 s; at
+    /// Time that an HTTP/1.1 connection is idle, or waits for the rest of a header, before it is
+    /// parked. A parked connection costs little more than its socket until its first byte wakes it.
+    /// Clients do not notice, and timeouts still apply. `None` disables parking. Default 5 s; at
     /// least 100 ms.
     ///
-    /// Like deadlines ([`Timeouts`]), this is checked by one sweep per lane, so parking may happen up
-    /// to a second later.
+    /// Like deadlines ([`Timeouts`]), this is checked by one sweep per lane, so parking may happen
+    /// up to a second late.
     pub fn park_after(mut self, idle: Option<Duration>) -> Self {
         self.0.lane.park_after = idle;
         self
@@ -253,7 +253,7 @@ impl Builder {
         self
     }
 
-    /// Makes connections park and move at random moments when they are idle.
+    /// Parks and moves idle connections at random.
     #[cfg(feature = "chaos")]
     #[doc(hidden)]
     pub fn chaos(mut self, chaos: crate::Chaos) -> Self {
@@ -261,11 +261,11 @@ impl Builder {
         self
     }
 
-    /// Whether each request has an id: its `x-request-id` header if that consists of 1 to 128
-    /// printable ASCII characters without spaces, otherwise a random UUID. The response carries the
-    /// id in the same header, and [`request_id`](crate::request_id) returns it to handlers. Input
-    /// that is rejected before it becomes a request, such as a header that is too large, has no id.
-    /// Default false, which costs nothing.
+    /// Whether each request has an id: its `x-request-id` header if that has 1 to 128 printable
+    /// ASCII characters without spaces, otherwise a random UUID. The response carries the id in the
+    /// same header, and [`request_id`](crate::request_id) returns it to handlers. Input rejected
+    /// before it becomes a request, such as an oversized header, has no id. Default false, which
+    /// costs nothing.
     pub fn request_ids(mut self, ids: bool) -> Self {
         self.0.lane.requests.ids = ids;
         self
@@ -279,11 +279,11 @@ impl Builder {
     }
 
     /// Calls an observer for each finished request, including rejected ones. `factory` creates one
-    /// observer per lane, on the lane's thread, so it may hold `Rc` and `RefCell`. Default: none,
-    /// which costs nothing.
+    /// observer per lane, on the lane's thread, so observers may contain `Rc` and `RefCell`.
+    /// Default: none, which costs nothing.
     ///
-    /// An observer runs on the lane and holds it: it must not block or take long. Its panics are
-    /// counted like those of handlers and do not end the lane.
+    /// An observer runs on its lane, so it must not block or take long. Its panics are counted like
+    /// a handler's and do not end the lane.
     pub fn observer<F, O>(mut self, factory: F) -> Self
     where
         F: Fn(&Lane) -> O + Send + Sync + 'static,
@@ -294,19 +294,19 @@ impl Builder {
     }
 
     /// Whether SIGTERM and SIGINT start the drain and a second signal stops the server at once.
-    /// Default true. With false the program calls [`ServerHandle::drain`](crate::ServerHandle::drain) and
+    /// Default true. If false, call [`ServerHandle::drain`](crate::ServerHandle::drain) and
     /// [`ServerHandle::stop`](crate::ServerHandle::stop).
     pub fn signals(mut self, signals: bool) -> Self {
         self.0.signals = signals;
         self
     }
 
-    /// Adds a page to the admin port: `handler` serves exactly `path`. The page `/` links to it and
-    /// shows `about` as its description. [`Builder::validate`] rejects paths of the server's own
-    /// pages, such as `/metrics`.
+    /// Adds a page to the admin port: `handler` serves exactly `path`, and the index `/` links to
+    /// it with the description `about`. [`Builder::validate`] rejects the server's own paths, such
+    /// as `/metrics`.
     ///
-    /// The handler runs on the admin thread, which also serves the probes: it must not block. It
-    /// receives every method, with the whole body; a body over 64 KiB is answered with `413`.
+    /// The handler must not block, because it runs on the admin thread, which also serves probes.
+    /// It receives every method with the complete body; bodies over 64 KiB get `413`.
     pub fn admin_route<F>(mut self, path: &'static str, about: &'static str, handler: F) -> Self
     where
         F: Fn(Request<Bytes>) -> Response<Full<Bytes>> + Send + Sync + 'static,
@@ -315,21 +315,20 @@ impl Builder {
         self
     }
 
-    /// Adds the service's own metrics to `/metrics`, after the server's metrics. The collector runs
-    /// at each scrape, on the admin thread: it must not block. Its metric names must differ from
-    /// the server's.
+    /// Adds the service's own metrics to `/metrics`, after the server's. The collector runs on the
+    /// admin thread at each scrape, so it must not block. Its metric names must differ from the
+    /// server's.
     pub fn collector(mut self, collector: impl Collector) -> Self {
         self.0.collectors.push(Arc::new(collector));
         self
     }
 
-    /// Adds the metrics of a registry to `/metrics`, after those of the server and of each
-    /// [`Builder::collector`]. The registry is locked and read at each scrape, on the admin thread,
-    /// so the service may register more metrics while it runs. Can be called for several
-    /// registries.
+    /// Adds a registry's metrics to `/metrics`, after those of the server and of each
+    /// [`Builder::collector`]. Each scrape locks and reads the registry on the admin thread, so the
+    /// service may register more metrics while it runs. May be called several times.
     ///
-    /// Names that begin with `corelane_` are reserved: [`Builder::validate`] rejects them, and a
-    /// scrape omits such metrics if they are registered later.
+    /// Names starting with `corelane_` are reserved: [`Builder::validate`] rejects them, and
+    /// scrapes omit such metrics if they are registered later.
     ///
     /// ```
     /// use std::sync::{Arc, Mutex};
@@ -349,7 +348,7 @@ impl Builder {
         self
     }
 
-    /// Uses free ports of this machine, no signals, and a drain that waits for no load balancer.
+    /// Uses free local ports, no signals, and a drain that waits for no load balancer.
     #[cfg(feature = "testing")]
     pub(crate) fn for_test(mut self) -> Self {
         let free = SocketAddr::from(([127, 0, 0, 1], 0));

@@ -1,5 +1,5 @@
-//! The admin thread: admin port, signals, certificates, load reports, CPUs of the lanes,
-//! watchdog, and the drain, phase by phase.
+//! The admin thread: admin port, signals, certificates, load reports, CPUs of the lanes, watchdog
+//! and drain.
 
 use std::future::pending;
 use std::net::TcpListener;
@@ -43,40 +43,36 @@ pub struct ServerHandle {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// A request to end the server, with its source.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Stop {
-    /// Begin the drain.
     Drain(&'static str),
-    /// Cut the remaining requests.
     Now(&'static str),
 }
 
 impl ServerHandle {
-    /// Starts the drain, as SIGTERM does. Has no effect if a drain has already started.
+    /// Starts the drain, like SIGTERM. No effect if a drain has started.
     pub fn drain(&self) {
-        // If the server has ended, no drain is needed.
+        // An ended server needs no drain.
         let _ = self.requests.send(Stop::Drain("the program"));
     }
 
-    /// Stops the server at once, as a second signal does, and cuts requests in flight.
+    /// Stops the server at once, like a second signal, and cuts requests in flight.
     pub fn stop(&self) {
         let _ = self.requests.send(Stop::Now("the program"));
     }
 
-    /// Creates a new user's view of the dependency `name`, such as `database`. Each name is a label
-    /// of `corelane_dependency_up`, so the set of names must be bounded.
+    /// Creates a user's view of the dependency `name`, such as `database`. Names become labels of
+    /// `corelane_dependency_up`, so their number must be bounded.
     pub fn dependency(&self, name: &'static str) -> Dependency {
         self.shared.dependencies.add(name)
     }
 
-    /// The current phase of the server.
+    /// The server's current phase.
     pub fn phase(&self) -> Phase {
         self.shared.phase()
     }
 }
 
-/// Forwards SIGTERM and SIGINT: the first starts the drain, the second stops the server.
 async fn forward_signals(
     [mut terminate, mut interrupt]: [Signal; 2],
     requests: UnboundedSender<Stop>,
@@ -94,7 +90,7 @@ async fn forward_signals(
     }
 }
 
-/// Waits for the first stop request and runs the phases of the drain. Returns only if the remaining
+/// Waits for the first stop request and runs the drain phases. Returns only if the remaining
 /// requests must be cut.
 async fn walk(shared: &Shared, drain: &Drain, mut requests: UnboundedReceiver<Stop>) {
     let who = match requests.recv().await {
@@ -108,7 +104,7 @@ async fn walk(shared: &Shared, drain: &Drain, mut requests: UnboundedReceiver<St
     let calm = async {
         sleep_until(begun + drain.settle).await;
         shared.listeners.finish_handshakes(begun + drain.deadline).await;
-        // Log this first: lanes without connections end at once and log that.
+        // Logged first, because lanes without connections end and log that at once.
         let (in_flight, upgraded) = (shared.lanes.in_flight(), shared.lanes.upgraded());
         tracing::info!(in_flight, upgraded, "drain: closing");
         shared.advance(Phase::Closing);
@@ -137,7 +133,7 @@ async fn asked_to_stop(requests: &mut UnboundedReceiver<Stop>) -> &'static str {
     }
 }
 
-/// Periodically logs which lanes are held by a handler. The other lanes log their own state.
+/// Periodically logs lanes that a handler is blocking; other lanes log their own state.
 async fn report(shared: &Shared, every: Duration) {
     let beats = || shared.lanes.iter().map(|lane| lane.metrics.beats.get()).collect::<Vec<_>>();
     let mut ticks = interval_at(Instant::now() + every, every);
@@ -165,10 +161,9 @@ async fn report(shared: &Shared, every: Duration) {
     }
 }
 
-/// Number of requests after which a service has shown its routes.
+/// Requests after which a service has shown its routes.
 const MANY: u64 = 1000;
 
-/// Warns once if none of many requests has a route.
 async fn watch_routes(shared: &Shared) {
     let mut ticks = interval(Duration::from_secs(1));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -188,7 +183,7 @@ async fn watch_routes(shared: &Shared) {
     pending().await
 }
 
-/// The state of the admin thread, which is not pinned.
+/// State of the admin thread, which is not pinned.
 pub(crate) struct Controller {
     pub(crate) shared: Arc<Shared>,
     pub(crate) settings: Settings,
@@ -196,7 +191,7 @@ pub(crate) struct Controller {
     pub(crate) signals: Option<UnboundedSender<Stop>>,
     pub(crate) requests: UnboundedReceiver<Stop>,
     pub(crate) certificates: Option<Watch>,
-    /// Notified once the signal handlers are installed.
+    /// Notified when the signal handlers are installed.
     pub(crate) armed: mpsc::Sender<()>,
     pub(crate) finished: oneshot::Receiver<()>,
     pub(crate) events: mpsc::Sender<Event>,

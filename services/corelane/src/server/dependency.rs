@@ -5,16 +5,16 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// One user's view of a dependency, such as a lane's view of a database.
-/// [`ServerHandle::dependency`](crate::ServerHandle::dependency) creates it. It is up until
-/// reported otherwise.
+/// One user's view of a dependency, such as a lane's view of a database, created by
+/// [`ServerHandle::dependency`](crate::ServerHandle::dependency). It is up until reported
+/// otherwise.
 ///
-/// Views with the same name are one dependency. It is down while any view is down: `/readyz` shows
-/// since when and why, and `corelane_dependency_up` is 0. A server whose dependency is down stays
-/// ready and still serves requests that do not need it. Otherwise all replicas would become unready
-/// at once when a shared dependency fails. [`Dependency::required`] is for services that cannot
-/// work without it. Until the state is known, [`Dependency::pending`] keeps the server unready, so
-/// that it receives no requests that would only wait.
+/// Views with the same name form one dependency, which is down while any view is down. `/readyz`
+/// then shows since when and why, and `corelane_dependency_up` is 0. The server stays ready and
+/// still serves requests that do not need the dependency; otherwise a shared failure would make all
+/// replicas unready at once. Use [`Dependency::required`] if the service cannot work without it.
+/// Before the state is known, [`Dependency::pending`] keeps the server unready, because requests
+/// would only wait.
 ///
 /// A dropped view no longer counts.
 ///
@@ -33,14 +33,12 @@ pub struct Dependency {
     all: Arc<Dependencies>,
 }
 
-/// The state that one user of a dependency reports.
 struct DependencyView {
     name: &'static str,
     required: AtomicBool,
     down: Mutex<Option<Down>>,
 }
 
-/// The time and the reason of a failure.
 #[derive(Clone)]
 struct Down {
     since: Instant,
@@ -56,8 +54,8 @@ impl Dependency {
         }
     }
 
-    /// Reports the dependency as unusable. Operators read the reason: it must not contain secrets.
-    /// Repeated calls change only the reason.
+    /// Reports the dependency as unusable. Operators read the reason, so it must not contain
+    /// secrets. Repeated calls change only the reason.
     pub fn down(&self, reason: impl Into<String>) {
         let reason = reason.into();
         let mut down = lock(&self.view.down);
@@ -70,8 +68,8 @@ impl Dependency {
         }
     }
 
-    /// Reports that the state is not known yet, and why. The server is not ready until
-    /// [`up`](Self::up) or [`down`](Self::down) is called, so call one of them in bounded time.
+    /// Reports that the state is unknown, and why. The server is unready until [`up`](Self::up) or
+    /// [`down`](Self::down), so call one of them within a bounded time.
     pub fn pending(&self, reason: impl Into<String>) {
         let down = Down { since: Instant::now(), reason: reason.into(), pending: true };
         *lock(&self.view.down) = Some(down);
@@ -102,12 +100,12 @@ impl Drop for Dependency {
     }
 }
 
-/// Panics cannot leave inconsistent state here.
+/// A panic cannot leave inconsistent state here.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// All dependencies of the service. Probes and state changes lock it; requests never do.
+/// All dependencies of the service. Probes and state changes take the lock, requests never do.
 #[derive(Default)]
 pub(crate) struct Dependencies(Mutex<Vec<Arc<DependencyView>>>);
 
@@ -134,7 +132,6 @@ impl Dependencies {
         !lock(&self.0).iter().any(missing)
     }
 
-    /// The name of each dependency, and whether it is up.
     pub(crate) fn each(&self) -> Vec<(&'static str, bool)> {
         let mut each: Vec<(&'static str, bool)> = Vec::new();
         for view in lock(&self.0).iter() {
@@ -147,8 +144,8 @@ impl Dependencies {
         each
     }
 
-    /// One line for each dependency that is down or pending, with the reason from the view that
-    /// reported it first.
+    /// One line per dependency that is down or pending, with the reason of the view that reported
+    /// it first.
     pub(crate) fn describe(&self, now: Instant) -> String {
         let mut each: Vec<(&'static str, Down)> = Vec::new();
         for view in lock(&self.0).iter() {

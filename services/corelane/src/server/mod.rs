@@ -1,4 +1,4 @@
-//! Assembles and runs a server: settings, threads, signals, drain, the admin port and its metrics.
+//! Assembles and runs a server: settings, threads, signals, drain, admin port and metrics.
 
 pub(crate) mod admin;
 mod build;

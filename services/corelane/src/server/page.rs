@@ -13,10 +13,8 @@ use tokio::time::timeout;
 
 use crate::message::problem::Problem;
 
-/// Maximum size of a request body.
 const BODY_BYTES: usize = 64 * 1024;
 
-/// Maximum time to receive a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(crate) type Handler = dyn Fn(Request<Bytes>) -> Response<Full<Bytes>> + Send + Sync;
@@ -25,7 +23,6 @@ pub(crate) type Handler = dyn Fn(Request<Bytes>) -> Response<Full<Bytes>> + Send
 #[derive(Clone)]
 pub(crate) struct Page {
     pub(crate) path: &'static str,
-    /// The description on the page `/`.
     pub(crate) about: &'static str,
     pub(crate) handler: Arc<Handler>,
 }
@@ -37,7 +34,6 @@ impl fmt::Debug for Page {
 }
 
 impl Page {
-    /// Reads the whole body, then calls the handler.
     pub(crate) async fn answer<B>(&self, request: Request<B>) -> Response<Full<Bytes>>
     where
         B: Body<Data = Bytes>,
@@ -64,8 +60,8 @@ fn too_large() -> Response<Full<Bytes>> {
     refused(problem.detail(format!("a request body may have at most {BODY_BYTES} bytes")))
 }
 
-/// Rejects a request and closes the connection: the rest of the body and the next request look the
-/// same.
+/// Rejects a request and closes the connection, because the rest of the body is indistinguishable
+/// from the next request.
 fn refused(problem: Problem) -> Response<Full<Bytes>> {
     let close = HeaderValue::from_static("close");
     problem.header(http::header::CONNECTION, close).into_response()

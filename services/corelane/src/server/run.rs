@@ -30,14 +30,13 @@ use crate::transport::tls::Watch;
 /// A server with bound listeners.
 ///
 /// When a client disconnects, its requests are cancelled. If an HTTP/1.1 client closes the
-/// connection, or only its side of it, a request that waits in the queue or in its handler is
-/// dropped. It is counted with status 499, as in nginx. This happens within two seconds while no
-/// handler holds the lane, but not before the request has waited for 0.4 s. A client that closes
-/// its side early still receives a response that is soon ready. A reset takes effect at once. A
-/// response that is being sent is finished. HTTP/2 streams are dropped when the client resets them
-/// or their connection ends. Dropping a handler drops everything that it holds, so a guard in it
-/// observes the cancellation. A close behind more than 2 KiB of unread input is noticed only when
-/// the request ends.
+/// connection, or only its side, a request in the queue or in its handler is dropped. It is
+/// recorded with status 499, as in nginx. This takes up to two seconds while no handler blocks the
+/// lane. No request is dropped before it has waited for 0.4 s, so a client that closes its side
+/// early still gets a response that is ready soon. A reset takes effect at once. Responses being
+/// sent are finished. HTTP/2 streams are dropped when the client resets them or their connection
+/// ends. Dropping a handler drops everything it owns, so a guard in it observes the cancellation. A
+/// close behind more than 2 KiB of unread input is noticed only when the request finishes.
 ///
 /// ```no_run
 /// use corelane::{Incoming, Lanes, Server};
@@ -84,8 +83,8 @@ impl Server {
         self.local_addrs()?.into_iter().next().ok_or_else(none)
     }
 
-    /// The TCP addresses that the server listens on, in the order of their settings, including
-    /// those of inherited sockets.
+    /// TCP addresses that the server listens on, including those of inherited sockets, in the order
+    /// of their settings.
     ///
     /// # Errors
     ///
@@ -100,42 +99,41 @@ impl Server {
         self.admin.as_ref().and_then(|listener| listener.local_addr().ok())
     }
 
-    /// Returns a function that renders the content of `/metrics`, in the OpenMetrics text format,
-    /// on the thread that calls it. Use it to push metrics. It still works after the server has
-    /// ended.
+    /// Returns a function that renders `/metrics` in the OpenMetrics text format on the calling
+    /// thread. Use it to push metrics. It still works after the server has ended.
     pub fn metrics(&self) -> impl Fn() -> String + Send + use<> {
         let exposition = Exposition::new(Arc::clone(&self.handle.shared), &self.settings);
         move || exposition.render().unwrap_or_default()
     }
 
-    /// A handle to drain the server from another thread.
+    /// A handle for draining the server from another thread.
     pub fn handle(&self) -> ServerHandle {
         self.handle.clone()
     }
 
-    /// Serves until the drain has ended; blocks the calling thread.
+    /// Serves until the drain is complete. Blocks the calling thread.
     ///
-    /// `factory` is called once on the thread of each lane and of each slow lane
-    /// ([`Builder::slow_lanes`](crate::Builder::slow_lanes)), so the service it creates need not be
-    /// `Send` and may hold `Rc` and `RefCell`. A clone of the service handles each connection, and
-    /// a clone of that clone handles each request. A request whose handler panics is answered with
-    /// 500; the lane continues.
+    /// `factory` runs once on the thread of each lane and each slow lane
+    /// ([`Builder::slow_lanes`](crate::Builder::slow_lanes)), so the service need not be `Send` and
+    /// may contain `Rc` and `RefCell`. Each connection gets a clone of the service, and each
+    /// request a clone of that clone. A panicking handler results in a 500; the lane continues.
     ///
     /// Each lane is a single-threaded tokio runtime with local tasks: `tokio::time`, `tokio::net`,
-    /// `tokio::spawn` and `tokio::task::spawn_local` work in `factory` and in handlers, and everything
-    /// they start stays on the lane. A task that a handler spawns outlives its request and has no
-    /// deadline; a drain does not wait for it, and it is dropped when the lane ends.
+    /// `tokio::spawn` and `tokio::task::spawn_local` work in `factory` and in handlers, and
+    /// everything they start stays on the lane. A task that a handler spawns outlives its request
+    /// and has no deadline; a drain does not wait for it, and it is dropped when the lane ends.
     ///
-    /// Nothing may block in `factory` or a handler, because it holds the lane and all its clients.
-    /// `tokio::runtime::Handle::block_on` and `tokio::task::block_in_place` panic there, so that
-    /// the request is answered with `500`; `block_on` of another runtime waits forever if its
-    /// future needs this lane. Await instead, or use [`blocking`](crate::blocking).
+    /// Neither `factory` nor a handler may block, because that blocks the lane and all its clients.
+    /// `tokio::runtime::Handle::block_on` and `tokio::task::block_in_place` panic there, and the
+    /// client gets `500`; `block_on` of another runtime waits forever if its future needs this
+    /// lane. Await instead, or use [`blocking`](crate::blocking).
     ///
-    /// [`Server::try_serve`] accepts a factory that awaits or fails.
+    /// For a factory that awaits or fails, use [`Server::try_serve`].
     ///
     /// # Errors
     ///
-    /// A thread or an event loop cannot be started, `factory` panicked, or a lane ended unexpectedly.
+    /// A thread or an event loop cannot be started, `factory` panicked, or a lane ended
+    /// unexpectedly.
     pub fn serve<F, S>(self, factory: F) -> Result<Drained, Error>
     where
         F: Fn(&Lane) -> S + Send + Sync + 'static,
@@ -144,16 +142,15 @@ impl Server {
         self.try_serve(move |lane| ready(Ok::<_, Infallible>(factory(&lane))))
     }
 
-    /// Serves like [`Server::serve`], with a factory that may await and fail.
+    /// Like [`Server::serve`], for a factory that may await and fail.
     ///
-    /// The future of `factory` runs on the lane's own event loop, with its local tasks, so
-    /// everything that it connects or spawns belongs to the lane. It need not be `Send`. Until the
-    /// futures of all lanes are ready, no lane serves, `/readyz` is not ready, and clients wait in
-    /// the accept queues. There is no timeout: use `tokio::time::timeout` for operations that may
-    /// hang.
+    /// The future of `factory` runs on the lane's own event loop with local tasks, so everything
+    /// that it connects or spawns belongs to the lane, and it need not be `Send`. Until the futures
+    /// of all lanes are ready, no lane serves, `/readyz` fails, and clients wait in the accept
+    /// queues. There is no timeout: wrap operations that may hang in `tokio::time::timeout`.
     ///
-    /// A drain that begins in the meantime, for example by SIGTERM, drops the futures that still
-    /// wait, and the server returns without having served.
+    /// A drain that starts in the meantime, for example on SIGTERM, drops pending futures, and the
+    /// server returns without having served.
     ///
     /// ```
     /// use std::io;
@@ -181,8 +178,8 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Factory`] if `factory` failed or panicked: the first such error, with the
-    /// index of its lane. Otherwise as for [`Server::serve`].
+    /// Returns [`Error::Factory`] with the index of the lane if `factory` failed or panicked. Other
+    /// errors are the same as for [`Server::serve`].
     pub fn try_serve<F, T, S, E>(self, factory: F) -> Result<Drained, Error>
     where
         F: Fn(Lane) -> T + Send + Sync + 'static,
@@ -228,9 +225,9 @@ impl Server {
         let (sources, listeners) = accept::sources(inboxes, self.ports, lanes)
             .map_err(Error::system("copying a listener"))?;
         let controller = spawn(Thread::Admin, &events, move || controller.run())?;
-        // Wait before serving: a signal before the handlers are installed would end the process
-        // without a drain. If the thread fails to start, `recv` fails, and the end of the thread is
-        // reported like any other.
+        // Wait before serving: a signal that arrives before its handler is installed would end the
+        // process without a drain. If the thread fails to start, `recv` fails, and the end of the
+        // thread is reported like any other.
         let _ = is_armed.recv();
         let (started, mut refused) =
             start_lanes(sources, &self.settings, &shared, &Arc::new(factory), &events);
@@ -250,11 +247,11 @@ impl Server {
             }
         }
         if refused.is_some() {
-            // The threads that have started must not continue without the others.
+            // Threads that have started must not continue without the others.
             shared.advance(Phase::Stopped);
         }
         let outcome = wait_for_end(&inbox, &shared, started);
-        // The admin thread may have ended already and so have ended the lanes.
+        // The admin thread may have ended, which also ends the lanes.
         let _ = finish.send(());
         let _ = controller.join();
         // The acceptor thread ends with the lanes and closes its listener.
@@ -267,7 +264,7 @@ impl Server {
         if let Some(reason) = &shared.plan.unpinned_because {
             tracing::warn!(reason, "lanes are not pinned");
         }
-        // The address of a socket, or the setting.
+        // The socket's address, or the setting.
         let address = |port: &Port| match port.address() {
             Ok(Some(address)) => address.to_string(),
             _ => port.listen.to_string(),
@@ -285,7 +282,7 @@ impl Server {
     }
 }
 
-/// Starts a thread per lane. Returns how many were started, and the error if one could not be.
+/// Starts a thread per lane. Returns how many started, and the error if one did not.
 fn start_lanes<F, T, S, E>(
     sources: Vec<ConnectionSource>,
     settings: &Settings,

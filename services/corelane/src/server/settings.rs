@@ -1,4 +1,4 @@
-//! The settings of a server, as plain data.
+//! Server settings as plain data.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -17,16 +17,13 @@ use crate::server::page::Page;
 use crate::slow::settings::SlowLanes;
 use crate::transport::tls::Tls;
 
-/// The settings that [`Builder`](crate::Builder) collects.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// Empty means the default of [`Settings::listens`].
     pub(crate) listens: Vec<Listen>,
     pub(crate) admin: Option<SocketAddr>,
     pub(crate) lanes: Lanes,
     pub(crate) pin: Pin,
     pub(crate) placement: Placement,
-    /// Which connections may move to other lanes.
     pub(crate) moving: Moving,
     pub(crate) backlog: u32,
     pub(crate) lane: LaneSettings,
@@ -64,7 +61,6 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The places where the server listens.
     pub(crate) fn listens(&self) -> Vec<Listen> {
         match self.listens.as_slice() {
             [] => vec![Listen::tcp(SocketAddr::from(([127, 0, 0, 1], 8080)))],

@@ -1,4 +1,4 @@
-//! State that the threads of a server share.
+//! State shared by a server's threads.
 
 use std::sync::Arc;
 
@@ -27,12 +27,9 @@ pub(crate) struct Shared {
     pub(crate) plan: CpuPlan,
     pub(crate) cpus: Cpus,
     pub(crate) lanes: Arc<LaneGroup>,
-    /// State that the lanes share.
     pub(crate) parts: ServerParts,
     pub(crate) listeners: ListenerGroup,
-    /// Counters of finished plans to move connections between lanes.
     pub(crate) plans: PlanCounts,
-    /// Dependencies of the service.
     pub(crate) dependencies: Arc<Dependencies>,
 }
 
@@ -99,7 +96,7 @@ impl Shared {
         self.parts.inboxes.as_deref()
     }
 
-    /// The counters of the slow lane of a lane, if it has one.
+    /// Counters of the lane's slow lane, if it has one.
     pub(crate) fn slow(&self, lane: usize) -> Option<&SlowCounters> {
         self.parts.slow.as_ref().map(|queues| queues.counters(lane))
     }
@@ -108,13 +105,11 @@ impl Shared {
         self.parts.lifecycle.phase()
     }
 
-    /// Starts the drain.
     pub(crate) fn begin_drain(&self) {
         self.parts.lifecycle.begin_drain();
         self.lanes.begin_drain();
     }
 
-    /// Advances to `to`. Ignored if the server is already past that phase.
     pub(crate) fn advance(&self, to: Phase) {
         if to >= Phase::Closing {
             self.listeners.release();
@@ -123,8 +118,7 @@ impl Shared {
         self.parts.lifecycle.advance(to);
     }
 
-    /// Whether the server is ready: every lane listens, no drain has started, and no required
-    /// dependency is down.
+    /// Whether every lane listens, no drain has started, and no required dependency is down.
     pub(crate) fn ready(&self) -> bool {
         self.phase() == Phase::Serving
             && self.lanes.iter().all(|lane| lane.is_listening())

@@ -1,4 +1,4 @@
-//! The threads of a server, and their messages to the thread that waits for them.
+//! A server's threads, and their messages to the thread that waits for them.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,13 +10,10 @@ use crate::base::error::Error;
 use crate::base::phase::Phase;
 use crate::server::shared::Shared;
 
-/// A thread of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Thread {
     Lane(usize),
-    /// Accepts connections for the lanes.
     Acceptor,
-    /// Runs the admin port, signals and the drain.
     Admin,
 }
 
@@ -32,13 +29,15 @@ impl fmt::Display for Thread {
 
 /// Messages from the threads of a server to the caller of [`Server::serve`](crate::Server::serve).
 pub(crate) enum Event {
-    /// A thread ended, with the number of requests that it cut. Without a result, it panicked.
-    Ended { thread: Thread, result: Option<Result<u64, Error>> },
-    /// The remaining requests are being cut.
+    /// A thread ended and cut this number of requests. `None` means that it panicked.
+    Ended {
+        thread: Thread,
+        result: Option<Result<u64, Error>>,
+    },
     CutShort,
 }
 
-/// Reports the end of a thread when dropped, so that a panic is reported too.
+/// Reports on drop that a thread has ended, which includes panics.
 struct Ended {
     thread: Thread,
     result: Option<Result<u64, Error>>,
@@ -53,20 +52,19 @@ impl Drop for Ended {
     }
 }
 
-/// The result of a server's shutdown.
+/// The outcome of a shutdown.
 #[must_use = "requests may have been cut"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drained {
-    /// What the deadline or a second signal cut: requests in flight, responses that were not fully
-    /// sent, and upgraded connections and HTTP/2 streams. [`blocking`](crate::blocking) calls also
-    /// count if they outlived their requests and did not return within another second. A call of a
-    /// request in flight counts with its request. 0 means a clean shutdown, with one exception. If
-    /// a handler held its lane to the end, input that no lane had read by then is lost too and
-    /// cannot be counted.
+    /// Number of requests in flight, incomplete responses, and upgraded connections and HTTP/2
+    /// streams that were cut by the deadline or a second signal. [`blocking`](crate::blocking)
+    /// calls count too if they outlived their requests and did not return within another second; a
+    /// call of a request in flight counts with its request. 0 means a clean shutdown, with one
+    /// exception: if a handler blocked its lane to the end, input that the lane never read is lost
+    /// and cannot be counted.
     pub cut: u64,
 }
 
-/// Starts a thread and reports its end.
 pub(crate) fn spawn(
     thread: Thread,
     events: &mpsc::Sender<Event>,
@@ -82,7 +80,7 @@ pub(crate) fn spawn(
         .map_err(Error::system("starting a thread"))
 }
 
-/// Maximum time for lanes to stop. A lane whose handler blocks it is abandoned, as are blocking
+/// Maximum time for lanes to stop. Lanes with blocked handlers are abandoned, as are blocking
 /// calls.
 const STOP_GRACE: Duration = Duration::from_secs(1);
 

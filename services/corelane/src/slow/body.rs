@@ -1,4 +1,4 @@
-//! The body of a response that a slow lane produced.
+//! Bodies of responses produced by a slow lane.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -12,25 +12,18 @@ use tokio::sync::mpsc;
 
 use crate::base::error::BoxError;
 
-/// A part of a body, sent to the lane.
 pub(crate) enum BodyPart {
-    Frame {
-        frame: Frame<Bytes>,
-        /// Whether this is the last part.
-        is_last: bool,
-    },
+    Frame { frame: Frame<Bytes>, is_last: bool },
     End,
     Failed(BoxError),
     Panicked(Box<dyn Any + Send>),
 }
 
-/// A body that comes from a slow lane. It ends as the service's body did, including panics.
+/// Ends like the service's body did, including by a panic.
 pub(crate) struct SentBody {
-    /// The parts that were ready with the head.
     pub(crate) ready: VecDeque<BodyPart>,
-    /// The parts that follow.
     pub(crate) rest: Option<mpsc::Receiver<BodyPart>>,
-    /// Size of the parts that are not yet passed on.
+    /// Size of the parts not yet passed on.
     pub(crate) hint: SizeHint,
     pub(crate) has_ended: bool,
 }

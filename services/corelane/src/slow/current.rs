@@ -15,12 +15,10 @@ use crate::request::client::ConnectionInfo;
 use crate::request::current::CurrentRequest;
 use crate::request::offload::Facts;
 
-/// State of a request that the lane and the slow lane share.
 #[derive(Debug)]
 pub(crate) struct Link {
-    /// Longest time from the header to the head of the response, in milliseconds.
+    /// Maximum time from the header to the head of the response, in milliseconds.
     allowed: AtomicU64,
-    /// The lane's task, which waits for the result.
     pub(crate) lane: AtomicWaker,
 }
 
@@ -39,14 +37,12 @@ impl Link {
     }
 }
 
-/// The current request of a slow lane.
 #[derive(Debug)]
 pub(crate) struct FarRequest {
     facts: Facts,
     pub(super) link: Arc<Link>,
-    /// When the handler's current poll began.
     pub(super) polled: Cell<Tick>,
-    /// The template that the handler named, if it differs from the kind's template.
+    /// The template named by the handler, if it differs from the kind's template.
     route: RefCell<Option<Box<str>>>,
     refused: Cell<Option<RequestRefusal>>,
 }
@@ -62,13 +58,11 @@ impl FarRequest {
         }
     }
 
-    /// The handler's changes: the route template, and why the limits of that route reject the
-    /// request.
+    /// The handler's changes: the route template, and why that route's limits reject the request.
     pub(super) fn changes(&self) -> (Option<Box<str>>, Option<RequestRefusal>) {
         (self.route.take(), self.refused.get())
     }
 
-    /// The template of the request's kind.
     fn known_route(&self) -> &str {
         self.facts.routes.name(self.facts.kind.route())
     }

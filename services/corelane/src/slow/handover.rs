@@ -1,4 +1,4 @@
-//! How a lane hands requests over to slow lanes and waits for the results.
+//! How a lane hands requests to slow lanes and waits for the results.
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -20,12 +20,12 @@ use crate::slow::job::Job;
 use crate::slow::queue::{SlowQueues, Ticket};
 use crate::slow::settings::Cost;
 
-/// A lane's access to the slow lanes. It stays on the lane's thread.
+/// A lane's access to the slow lanes, on the lane's thread.
 #[derive(Debug)]
 pub(crate) struct Handover {
     pub(super) queues: Arc<SlowQueues>,
     pub(super) lane: Lane,
-    /// For each request that was handed over: when half of its time limit has passed.
+    /// When half of the time limit has passed, for each handed-over request.
     pub(super) half_times: Registry<Tick>,
 }
 
@@ -76,7 +76,7 @@ impl Offload for Handover {
     }
 }
 
-/// A request that its lane handed over. When this is dropped, the slow lane drops the request.
+/// A request that its lane handed over. Dropping this makes the slow lane drop the request.
 #[derive(Debug)]
 struct AwayRequest {
     answer: oneshot::Receiver<Box<FarAnswer>>,
@@ -107,7 +107,7 @@ impl Drop for AwayRequest {
     }
 }
 
-/// Sets the costs of routes that the service declared, so that the lane knows them from the start.
+/// Sets the route costs declared by the service, so that the lane knows them from the start.
 pub(crate) fn fix_costs(shared: &LaneShared, routes: &LaneRoutes, costs: &[(String, Cost)]) {
     for (template, cost) in costs.iter().filter(|(_, cost)| *cost != Cost::Auto) {
         let route = routes.index_of(template);

@@ -11,22 +11,18 @@ use crate::request::offload::FarAnswer;
 use crate::request::record::RequestRecord;
 use crate::slow::current::FarRequest;
 
-/// A request that a slow lane should serve.
 #[derive(Debug)]
 pub(crate) struct Job {
-    /// The lane of its connection.
     pub(crate) home: usize,
     pub(crate) request: Request<Incoming>,
     pub(crate) current: FarRequest,
-    /// The parts of the request's record that handlers can read.
     pub(crate) record: Option<Box<RequestRecord>>,
-    /// Expected time in nanoseconds.
     pub(crate) expected: u64,
     /// Closed when the lane no longer wants the result.
     pub(crate) answer: oneshot::Sender<Box<FarAnswer>>,
 }
 
-/// The place of a job among the waiting jobs. The smallest starts next.
+/// A job's place among the waiting jobs; the smallest starts next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct JobPlace {
     pub(crate) since: Tick,

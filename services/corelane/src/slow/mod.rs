@@ -1,6 +1,5 @@
-//! Slow lanes: each lane has a second, low-priority thread on the same CPU. It serves the requests
-//! that would hold the lane for long. The load table learns which requests those are
-//! (`load::table`).
+//! Slow lanes: each lane has a second, low-priority thread on the same CPU for requests that would
+//! block the lane for long. The load table learns which requests those are (`load::table`).
 //!
 //! | part | does |
 //! |---|---|

@@ -1,7 +1,7 @@
-//! The jobs that wait for a server's slow lanes.
+//! Jobs waiting for a server's slow lanes.
 //!
-//! Locks are held only for a few instructions, because a low-priority thread may be interrupted
-//! while it holds one.
+//! Locks are held only for a few instructions, because a low-priority thread may be preempted while
+//! it holds one.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,20 +19,16 @@ use crate::slow::counters::SlowCounters;
 use crate::slow::job::{Job, JobPlace};
 use crate::slow::settings::SlowLanes;
 
-/// The queues of all slow lanes.
 #[derive(Debug)]
 pub(crate) struct SlowQueues {
     pub(crate) settings: SlowLanes,
     queues: Box<[JobQueue]>,
     lanes: Arc<LaneGroup>,
     slots: usize,
-    /// Maximum number of a lane's jobs that wait or run.
     most: usize,
-    /// Longest expected wait of a job that is admitted.
     timeout: Duration,
 }
 
-/// The jobs of one slow lane.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct JobQueue {
@@ -40,7 +36,7 @@ struct JobQueue {
     waiting: Mutex<WaitingJobs>,
     /// Notified when a job arrives, a slot is released, or the queue is closed.
     changed: Notify,
-    /// Notifies the lane when its slow lane receives work.
+    /// Notifies the lane when its slow lane gets work.
     begun: Notify,
     /// Notifies the lane when its slow lane has ended.
     ended: Notify,
@@ -53,14 +49,12 @@ struct WaitingJobs {
     state: QueueState,
 }
 
-/// The state of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum QueueState {
     #[default]
     Open,
-    /// The queue accepts no further jobs.
     Closed,
-    /// The queue no longer starts the jobs that it holds, either.
+    /// The queue does not start the jobs that it still holds.
     Ended,
 }
 
@@ -87,13 +81,12 @@ impl SlowQueues {
         })
     }
 
-    /// The counters of the slow lane of a lane.
     pub(crate) fn counters(&self, lane: usize) -> &SlowCounters {
         &self.queues[lane].counters
     }
 
     /// Queues a job that arrived at `now` for the slow lane of `lane`. Returns the job if it would
-    /// wait too long, or the slow lane is ending.
+    /// wait too long or the slow lane is ending.
     pub(crate) fn push(
         self: &Arc<Self>,
         lane: usize,
@@ -128,7 +121,7 @@ impl SlowQueues {
         Ok(Ticket { queues: Arc::clone(self), lane, place })
     }
 
-    /// Wakes an idle slow lane of another lane, if there is one.
+    /// Wakes an idle slow lane of another lane, if any.
     fn offer(&self, lane: usize) {
         let others = (lane + 1..self.queues.len()).chain(0..lane);
         let mut idle = others.filter(|&other| self.counters(other).is_idle());
@@ -137,7 +130,6 @@ impl SlowQueues {
         }
     }
 
-    /// Takes the next job of a lane.
     fn pop(&self, lane: usize) -> Option<Box<Job>> {
         let counters = self.counters(lane);
         if counters.waiting.load(Relaxed) == 0 {
@@ -148,15 +140,14 @@ impl SlowQueues {
         Some(job)
     }
 
-    /// Subtracts a job that no longer waits from the counters.
     fn forget(&self, lane: usize, job: &Job) {
         let counters = self.counters(lane);
         counters.waiting.fetch_sub(1, Relaxed);
         counters.expected.fetch_sub(job.expected, Relaxed);
     }
 
-    /// The next job for a slow lane, and its slot. It is one of its own jobs, or a job of a lane
-    /// whose slow lane is busy.
+    /// The next job for a slow lane, and its slot: one of its own jobs, or one of a lane whose slow
+    /// lane is busy.
     pub(crate) fn next(self: &Arc<Self>, lane: usize) -> Option<(Box<Job>, SlowSlot)> {
         let running = self.counters(lane).running.load(Relaxed) as usize;
         if running >= self.slots {
@@ -193,7 +184,7 @@ impl SlowQueues {
         self.queues[lane].begun.notified().await;
     }
 
-    /// Closes the queue: the slow lane receives no further jobs, and ends once it has none.
+    /// The slow lane gets no further jobs and ends once it has none.
     pub(crate) fn close(&self, lane: usize) {
         let queue = &self.queues[lane];
         let mut inside = queue.waiting();
@@ -202,7 +193,6 @@ impl SlowQueues {
         queue.changed.notify_one();
     }
 
-    /// Ends the queue: the slow lane serves nothing more, and waiting jobs are dropped.
     pub(crate) fn end(&self, lane: usize) {
         let queue = &self.queues[lane];
         let mut inside = queue.waiting();
@@ -214,26 +204,23 @@ impl SlowQueues {
         queue.ended.notify_one();
     }
 
-    /// The state of a slow lane's queue.
     pub(crate) fn state(&self, lane: usize) -> QueueState {
         self.queues[lane].waiting().state
     }
 
-    /// Waits for [`SlowQueues::close`].
     pub(crate) async fn closed(&self, lane: usize) {
         while self.state(lane) == QueueState::Open {
             self.changed(lane).await;
         }
     }
 
-    /// Waits for [`SlowQueues::end`].
     pub(crate) async fn ended(&self, lane: usize) {
         while self.state(lane) != QueueState::Ended {
             self.queues[lane].ended.notified().await;
         }
     }
 
-    /// A lane other than `home` that is idle and whose slow lane is idle.
+    /// A lane other than `home` that is idle, with an idle slow lane.
     pub(crate) fn idle_lane(&self, home: usize) -> Option<usize> {
         let now = Instant::now();
         let mut others = (home + 1..self.queues.len()).chain(0..home);
@@ -247,8 +234,8 @@ impl SlowQueues {
 
 impl Drop for SlowQueues {
     fn drop(&mut self) {
-        // Tickets and slots keep the queues alive, so all of them are gone now. After a panic, the
-        // panic message shows what is wrong.
+        // Tickets and slots keep the queues alive, so all of them are gone by now. After a panic,
+        // the panic message is enough.
         if thread::panicking() {
             return;
         }
@@ -259,7 +246,6 @@ impl Drop for SlowQueues {
     }
 }
 
-/// The right to withdraw a job.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     queues: Arc<SlowQueues>,

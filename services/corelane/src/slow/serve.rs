@@ -1,4 +1,4 @@
-//! Serves the requests of a slow lane, on its thread.
+//! Serves a slow lane's requests on its thread.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -28,17 +28,16 @@ use crate::slow::body::{BodyPart, SentBody};
 use crate::slow::job::Job;
 use crate::slow::queue::{QueueState, SlowQueues, SlowSlot};
 
-/// Bytes of a body that are sent with the head, if they are ready.
+/// Body bytes sent with the head if they are ready.
 const FIRST: usize = 64 * 1024;
 
-/// Maximum number of parts sent with the head.
 const FIRST_PARTS: usize = 64;
 
 /// Number of parts of a body that may wait for the lane.
 const AHEAD: usize = 2;
 
-/// Starts the requests of a slow lane one at a time, until its queue is closed and all have ended.
-/// Some requests may belong to other lanes, whose connections continue.
+/// Starts a slow lane's requests one at a time, until its queue is closed and all have finished.
+/// Some may belong to other lanes, whose connections continue.
 pub(crate) async fn run<S: HttpService>(queues: Arc<SlowQueues>, lane: usize, service: S) {
     let requests = TaskTracker::new();
     requests.close();
@@ -60,7 +59,6 @@ pub(crate) async fn run<S: HttpService>(queues: Arc<SlowQueues>, lane: usize, se
     }
 }
 
-/// CPU time of the polls of a handler, in nanoseconds.
 #[derive(Default)]
 struct PollTimes {
     sum: u64,
@@ -123,7 +121,6 @@ async fn serve<S: HttpService>(service: S, job: Box<Job>, slot: SlowSlot) {
 
 type Rest<B> = Option<(Pin<Box<B>>, mpsc::Sender<BodyPart>)>;
 
-/// Takes the ready parts of a body, and creates the channel for the rest.
 async fn begin<B>(
     response: Response<B>,
     is_head: bool,
@@ -162,7 +159,6 @@ where
     (Response::from_parts(head, Box::new(sent) as FarBody), Some((body, sender)))
 }
 
-/// Sends the rest of a body at its client's pace.
 async fn stream<B>(
     mut body: Pin<Box<B>>,
     parts: mpsc::Sender<BodyPart>,
@@ -175,7 +171,7 @@ async fn stream<B>(
         let next = poll_fn(|cx| poll_part(body.as_mut(), record, cx));
         let part = tokio::select! {
             biased;
-            // The client has gone.
+            // The client is gone.
             () = parts.closed() => return,
             part = pin!(next) => part,
         };
@@ -195,13 +191,11 @@ impl BodyPart {
         }
     }
 
-    /// Whether this is the last part.
     fn is_end(&self) -> bool {
         !matches!(self, BodyPart::Frame { is_last: false, .. })
     }
 }
 
-/// Polls the service for the next part of a body.
 fn poll_part<B>(
     mut body: Pin<&mut B>,
     record: &Cell<Option<Box<RequestRecord>>>,

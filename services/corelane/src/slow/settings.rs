@@ -1,8 +1,8 @@
-//! Settings of slow lanes.
+//! Slow lane settings.
 
 use std::time::Duration;
 
-/// The settings of slow lanes; see [`Builder::slow_lanes`](crate::Builder::slow_lanes).
+/// Settings of slow lanes; see [`Builder::slow_lanes`](crate::Builder::slow_lanes).
 ///
 /// ```
 /// use corelane::SlowLanes;
@@ -13,15 +13,15 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SlowLanes {
-    /// Longest time for which a handler may hold its lane without waiting before its kind of request
-    /// counts as slow. Time in which the handler waits does not count. Default 500 µs; 20 µs to 1 s.
+    /// Time that a handler may hold its lane without waiting before its kind of request counts as
+    /// slow. Time that the handler waits does not count. Default 500 µs; 20 µs to 1 s.
     pub bound: Duration,
-    /// Minimum share of a CPU that a slow lane receives while it has work and its lane is busy.
-    /// Default 0.15; 0.01 to 0.5. It is doubled while a request has used half of its time limit.
+    /// Minimum share of a CPU for a slow lane that has work while its lane is busy. Default 0.15;
+    /// 0.01 to 0.5. Doubled while a request has used half of its time limit.
     pub share: f64,
-    /// Whether lanes that are not pinned have slow lanes, too. Default `false`. On CPUs that are
-    /// shared with other processes, those processes use the time that a lane leaves to its slow
-    /// lane. Requests of the slow lane may then wait until their deadline.
+    /// Whether unpinned lanes have slow lanes too. Default `false`: on CPUs shared with other
+    /// processes, those processes use the time that a lane leaves to its slow lane, whose requests
+    /// may then wait until their deadline.
     pub unpinned: bool,
 }
 
@@ -32,17 +32,16 @@ impl Default for SlowLanes {
 }
 
 impl SlowLanes {
-    /// Maximum share of a slow lane, even while it is doubled.
+    /// Maximum share of a slow lane, even while doubled.
     pub(crate) const MOST: f64 = 0.5;
 
-    /// Work from which a lane's requests go to idle lanes, whether it is expected or one handler
-    /// has already taken it. A lane finishes less work than this before a low-priority thread is
-    /// certain to have begun.
+    /// Amount of work, expected or already spent by one handler, from which a lane's requests go to
+    /// idle lanes. A lane finishes less than this before a low-priority thread is certain to have
+    /// started.
     pub(crate) fn backlog(&self) -> Duration {
         4 * self.bound
     }
 
-    /// Returns an error for each setting that is out of bounds.
     pub(crate) fn check(&self) -> Vec<String> {
         let bounds = Duration::from_micros(20)..=Duration::from_secs(1);
         let bound = (!bounds.contains(&self.bound)).then_some("slow_lanes.bound: 20us to 1s");
@@ -52,15 +51,15 @@ impl SlowLanes {
     }
 }
 
-/// The cost of a route's requests, as known before they are served; see
+/// A route's cost, declared before any of its requests; see
 /// [`Builder::cost`](crate::Builder::cost).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cost {
     /// The lane learns the cost.
     #[default]
     Auto,
-    /// The requests are served on the lane, whatever they cost.
+    /// The lane serves the requests, whatever they cost.
     Cheap,
-    /// The requests are served on the slow lane, beginning with the first.
+    /// The slow lane serves the requests from the first one on.
     Expensive,
 }

@@ -18,7 +18,6 @@ use crate::slow::handover::Handover;
 use crate::slow::queue::SlowQueues;
 use crate::slow::{priority, serve, yielding};
 
-/// The parts of the server that the thread of a slow lane needs.
 #[derive(Clone, Debug)]
 pub(crate) struct SlowParts {
     pub(crate) queues: Arc<SlowQueues>,
@@ -27,17 +26,15 @@ pub(crate) struct SlowParts {
     pub(crate) start: Arc<StartGate>,
 }
 
-/// A slow lane as its lane holds it. The slow lane ends when this is dropped.
+/// A slow lane, owned by its lane. Dropping it ends the slow lane.
 pub(crate) struct SlowLane {
     lane: usize,
     queues: Arc<SlowQueues>,
     thread: Option<JoinHandle<Result<(), Error>>>,
-    /// Blocking calls of the slow lane's handlers.
     calls: Option<UnboundedReceiver<RelayedCall>>,
 }
 
 impl SlowLane {
-    /// Starts the slow lane of a lane.
     pub(crate) fn start<F, T, S, E>(
         lane: &Lane,
         parts: SlowParts,
@@ -60,7 +57,6 @@ impl SlowLane {
         Ok(SlowLane { lane: lane.index, queues, thread, calls })
     }
 
-    /// Starts the tasks that the lane runs for its slow lane.
     pub(crate) fn accompany(&mut self, handover: &Rc<Handover>) {
         if let Some(calls) = self.calls.take() {
             spawn_local(blocking::relay(calls));
@@ -68,15 +64,14 @@ impl SlowLane {
         spawn_local(yielding::run(Rc::clone(handover)));
     }
 
-    /// Closes the slow lane to new requests, and waits until the requests of other lanes that it
-    /// serves have ended.
+    /// Closes the slow lane to new requests, and waits until it has finished the requests of other
+    /// lanes.
     pub(crate) async fn finish(&self) {
         self.queues.close(self.lane);
         self.queues.ended(self.lane).await;
     }
 
-    /// Ends the slow lane and waits for its thread. A handler that is being polled may take any
-    /// time.
+    /// Ends the slow lane and waits for its thread, which a running handler may delay indefinitely.
     pub(crate) fn join(mut self) -> Result<(), Error> {
         self.queues.end(self.lane);
         let thread = self.thread.take().expect("it is joined once");
@@ -90,7 +85,6 @@ impl Drop for SlowLane {
     }
 }
 
-/// Ends the queue, however the thread ends.
 struct EndQueue<'a>(&'a SlowQueues, usize);
 
 impl Drop for EndQueue<'_> {
@@ -131,7 +125,7 @@ where
         };
         let Some(service) = made else { return Ok(()) };
         pass.arrive();
-        // Last, because threads that the service starts inherit the priority.
+        // Last, because threads started by the service inherit the priority.
         let priority = priority::lower_own();
         counters.set_priority(priority);
         if lane.index == 0 {

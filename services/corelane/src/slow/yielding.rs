@@ -1,8 +1,8 @@
-//! The share of the CPU that a slow lane receives while its lane is busy.
+//! The slow lane's share of the CPU while its lane is busy.
 //!
-//! A thread with the policy `SCHED_IDLE` runs only while its CPU has nothing else to do, and cannot
-//! leave that policy without a privilege. Therefore the lane itself waits for a while if the slow
-//! lane received less than its share.
+//! A `SCHED_IDLE` thread runs only while its CPU has nothing else to do, and it needs a privilege
+//! to leave that policy. Therefore the lane itself waits for a while if the slow lane got less than
+//! its share.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -13,42 +13,40 @@ use crate::base::clock::Tick;
 use crate::slow::handover::Handover;
 use crate::slow::settings::SlowLanes;
 
-/// Interval between checks of a slow lane that has work. A lane that is held, or whose turns are
-/// long, checks later and then waits longer.
+/// Interval between checks of a slow lane that has work. A lane that is blocked or has long turns
+/// checks later and then waits longer.
 const EVERY: Duration = Duration::from_millis(4);
 
-/// The longest interval that counts when the length of a wait is computed.
+/// Maximum interval that counts towards the length of a wait.
 const LONGEST: Duration = Duration::from_millis(20);
 
-/// A shorter wait is not worth the switch between the threads.
+/// A shorter wait is not worth the thread switch.
 const LEAST: f64 = 50e-6;
 
-/// The CPU time in seconds by which a slow lane fell short of its share.
+/// CPU seconds by which a slow lane fell short of its share.
 #[derive(Debug, Default)]
 struct Debt(f64);
 
 impl Debt {
     /// Adds the slow lane's share of `elapsed`, and subtracts the time that it `got`. A surplus is
-    /// remembered for as long as a deficit.
+    /// remembered as long as a deficit.
     fn add(&mut self, share: f64, elapsed: Duration, got: Duration) {
         let most = longest_wait(share, elapsed);
         let owed = self.0 + share * elapsed.as_secs_f64() - got.as_secs_f64();
         self.0 = owed.clamp(-most, most);
     }
 
-    /// How long the lane has to wait now.
     fn due(&self) -> Option<Duration> {
         (self.0 >= LEAST).then(|| Duration::from_secs_f64(self.0))
     }
 }
 
-/// The longest wait: the slow lane's share of the time between two checks and of the wait itself,
-/// plus half as much to catch up.
+/// Maximum wait: the slow lane's share of the time between two checks and of the wait itself, plus
+/// half as much to catch up.
 fn longest_wait(share: f64, elapsed: Duration) -> f64 {
     elapsed.clamp(EVERY, LONGEST).as_secs_f64() * share / (1.0 - share) * 1.5
 }
 
-/// Yields to the slow lane for as long as the lane runs.
 pub(super) async fn run(handover: Rc<Handover>) {
     let Handover { queues, lane, half_times } = &*handover;
     let (shared, slow) = (lane.shared(), queues.counters(lane.index));

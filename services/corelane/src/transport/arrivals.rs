@@ -1,4 +1,4 @@
-//! The tasks of a lane for connections that come from other lanes: lent, returned, or moved.
+//! A lane's tasks for connections from other lanes: lent, returned or moved.
 
 use std::rc::Rc;
 
@@ -12,8 +12,8 @@ use crate::transport::connections::Registration;
 use crate::transport::host::LaneService;
 use crate::transport::plain::{go_on, resume, wake};
 
-/// Serves connections that are lent to a lane, and wakes its own connections that were returned,
-/// while the lane runs.
+/// Serves connections lent to this lane and wakes its own returned connections, while the lane
+/// runs.
 pub(crate) async fn serve_lent<S: HttpService>(host: Rc<LaneService<S>>) {
     let (connections, lane) = (&host.connections, host.lane.index);
     let Some(lending) = &connections.lending else { return };
@@ -26,7 +26,7 @@ pub(crate) async fn serve_lent<S: HttpService>(host: Rc<LaneService<S>>) {
     }
 }
 
-/// Resumes connections that have moved to a lane, while the lane runs.
+/// Resumes connections that moved to this lane, while the lane runs.
 pub(crate) async fn serve_moved<S: HttpService>(host: Rc<LaneService<S>>) {
     let moves = &host.connections.moves;
     loop {
@@ -44,7 +44,7 @@ pub(crate) async fn serve_moved<S: HttpService>(host: Rc<LaneService<S>>) {
 
 fn serve<S: HttpService>(host: &Rc<LaneService<S>>, lent: LentConnection) {
     let (socket, history, loan) = lent.into_parts();
-    // Otherwise its own lane finds what is wrong with the connection.
+    // If this fails, the connection's own lane handles the error.
     let Some((peer, descriptor, socket)) = wake(host, socket) else { return };
     let registration = Registration::borrow(&host.connections, loan, history, peer, descriptor);
     go_on(host, registration, socket, Bytes::new());

@@ -1,5 +1,5 @@
-//! Buffers that the plain connections of a lane share. Only one connection works at a time and
-//! returns them empty, so an idle connection needs no memory for input or output.
+//! Buffers shared by a lane's plain connections. Only one connection works at a time and returns
+//! them empty, so idle connections need no memory for input or output.
 
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
@@ -19,23 +19,20 @@ use crate::request::made::{Made, ReplyBody};
 use crate::request::reply::Reply;
 use crate::request::service::HttpService;
 
-/// Bytes per read.
 const READ: usize = 16 * 1024;
 
-/// Size of the blocks for heads. A long request keeps at most one of them alive.
+/// Block size for heads. A long request keeps at most one block alive.
 const HEADS: usize = 4096;
 
 /// Maximum capacity of the output buffer that is kept for reuse.
 const KEPT: usize = 64 * 1024;
 
-/// The response in progress, and its body.
 pub(super) type ReplySlot<S> = Pin<Box<ReplyState<S>>>;
 
 /// Errors are responses too, so a response cannot fail.
 type HeadResult<S> = Result<Made<S>, Infallible>;
 
 pin_project! {
-    /// A stage of the response for which the service is polled.
     #[project = ReplyStateProjection]
     pub(super) enum ReplyState<S: HttpService> {
         Nothing,
@@ -53,7 +50,7 @@ impl<S: HttpService> ReplyState<S> {
         }
     }
 
-    /// Polls for the next bytes of the body; `None` at its end. Trailers are omitted: no plain
+    /// Polls for the next bytes of the body; `None` at its end. Omits trailers, because no plain
     /// request announces that its client accepts them (RFC 9110 section 6.5.1).
     pub(super) fn poll_data(
         mut self: Pin<&mut Self>,
@@ -72,14 +69,12 @@ impl<S: HttpService> ReplyState<S> {
         }
     }
 
-    /// Records that the body comes in parts.
     pub(super) fn set_streaming(self: Pin<&mut Self>) {
         if let Some(body) = self.body() {
             body.in_flight().set_streaming();
         }
     }
 
-    /// Whether the body is known to have ended.
     pub(super) fn has_ended(self: Pin<&mut Self>) -> bool {
         self.body().is_none_or(|body| body.is_end_stream())
     }
@@ -93,11 +88,9 @@ impl<S: HttpService> ReplyState<S> {
     }
 }
 
-/// The buffers of a lane's plain connections.
 pub(crate) struct Buffers<S: HttpService> {
     input: Cell<Vec<u8>>,
     output: Cell<Vec<u8>>,
-    /// Memory for the heads of requests.
     pub(super) heads: RefCell<BytesMut>,
     pub(super) head: RefCell<Head>,
     pub(super) date: RefCell<Date>,
@@ -118,7 +111,6 @@ impl<S: HttpService> Buffers<S> {
         }
     }
 
-    /// Returns a buffer for input.
     pub(super) fn take_input(&self) -> Vec<u8> {
         let mut input = self.input.take();
         input.resize(READ, 0);
@@ -129,14 +121,12 @@ impl<S: HttpService> Buffers<S> {
         self.input.set(input);
     }
 
-    /// Returns an empty buffer for responses.
     pub(super) fn take_output(&self) -> Vec<u8> {
         let mut output = self.output.take();
         output.clear();
         output
     }
 
-    /// Keeps responses of this turn for [`Buffers::take_ready`].
     pub(super) fn keep_ready(&self, output: Vec<u8>) {
         self.output.set(output);
     }
@@ -151,12 +141,10 @@ impl<S: HttpService> Buffers<S> {
         }
     }
 
-    /// Returns an empty map for the headers of a request.
     pub(super) fn take_fields(&self) -> HeaderMap {
         self.fields.take().unwrap_or_default()
     }
 
-    /// Takes back the header map of a response that was written.
     pub(super) fn return_fields(&self, mut fields: HeaderMap) {
         fields.clear();
         self.fields.set(Some(fields));
@@ -166,7 +154,6 @@ impl<S: HttpService> Buffers<S> {
         self.reply_slot.take().unwrap_or_else(|| Box::pin(ReplyState::Nothing))
     }
 
-    /// Takes back a response slot and drops its contents.
     pub(super) fn return_reply_slot(&self, mut reply_slot: ReplySlot<S>) {
         reply_slot.set(ReplyState::Nothing);
         self.reply_slot.set(Some(reply_slot));
@@ -175,8 +162,8 @@ impl<S: HttpService> Buffers<S> {
 
 const SECOND: u64 = 1_000_000_000;
 
-/// The end of a head: the line with the date (RFC 9110 section 6.6.1) and an empty line. It is
-/// updated once per second, with a read of the wall clock.
+/// The end of a head: the date line (RFC 9110 section 6.6.1) and an empty line, updated once per
+/// second from the wall clock.
 #[derive(Debug)]
 pub(super) struct Date {
     lines: String,
@@ -190,7 +177,7 @@ impl Date {
         Date { lines: String::new(), read: Tick::now(), lasts: 0 }
     }
 
-    /// The lines at `now`, which is the current or a recent time.
+    /// `now` must be the current or a recent time.
     pub(super) fn at(&mut self, now: Tick) -> &[u8] {
         if now.since(self.read) >= self.lasts {
             self.read = Tick::now();

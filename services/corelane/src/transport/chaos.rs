@@ -1,5 +1,4 @@
-//! Moves and parks connections whenever possible, by seeded chance, and can break rules on purpose.
-//! Tests need this; servers do not.
+//! Moves and parks connections by seeded chance, and can break rules on purpose. Only for tests.
 
 use bytes::Bytes;
 
@@ -11,29 +10,26 @@ use crate::transport::resting::Leave;
 /// How often connections park and move without need.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Chaos {
-    /// The seed. The same seed selects the same connections, provided that the clients behave the
-    /// same.
+    /// The same seed selects the same connections if clients behave the same.
     pub seed: u64,
-    /// One wait in this many ends with a move to another lane; 0: none.
+    /// One wait in this many ends with a move to another lane; 0 disables moves.
     pub move_one_in: u64,
-    /// One wait in this many ends in the parking lot; 0: none.
+    /// One wait in this many ends in the parking lot; 0 disables parking.
     pub park_one_in: u64,
-    /// Whether lanes lend their connections at all times, as if a handler held them.
+    /// Whether lanes always lend their connections, as if a handler blocked them.
     pub lend: bool,
     /// A rule to break.
     pub broken: Option<Rule>,
 }
 
-/// Invariants of a connection that leaves its lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// The connection has served a request since it arrived.
     ServedHere,
-    /// The part of a head that was read leaves with the connection.
+    /// A partially read head leaves with its connection.
     Unread,
 }
 
-/// The chaos of one lane.
 #[derive(Debug)]
 pub(crate) struct Choices {
     settings: Chaos,
@@ -56,7 +52,6 @@ impl Choices {
         count > 0 && self.random.next().is_multiple_of(count)
     }
 
-    /// Chooses where a waiting connection goes.
     pub(crate) fn choose(&self, connection: &Connection) -> Option<Leave> {
         let lanes = self.lanes as u64;
         let served = connection.has_served_here() || self.breaks(Rule::ServedHere);
@@ -68,7 +63,7 @@ impl Choices {
         self.one_in(self.settings.park_one_in).then_some(Leave::Park)
     }
 
-    /// The input that was read from a leaving connection; empty if the chaos breaks that rule.
+    /// The unread input of a leaving connection; empty if chaos breaks that rule.
     pub(crate) fn unread(&self, unread: Bytes) -> Bytes {
         if self.breaks(Rule::Unread) { Bytes::new() } else { unread }
     }

@@ -1,4 +1,4 @@
-//! The connections of a lane, and the registration of each.
+//! A lane's connections, and the registration of each connection.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -39,14 +39,12 @@ pub(crate) struct Connections {
     pub(crate) moves: Rc<Moves<Resting>>,
     /// Set if the port uses TLS.
     pub(crate) tls: Option<Arc<Termination>>,
-    /// Whether the plain path is enabled.
     pub(crate) plain_requests: bool,
-    /// Set if lanes lend connections to each other.
+    /// Set if lanes lend each other connections.
     pub(crate) lending: Option<Arc<Lending>>,
-    /// Number of connections borrowed from other lanes.
     pub(crate) guests: Tally,
     pub(crate) random: Random,
-    /// Streams of upgraded connections that were dropped on another thread.
+    /// Upgraded streams that were dropped on another thread.
     pub(crate) strays: Arc<Strays>,
     /// Notified when the last connection closes.
     pub(crate) emptied: Notify,
@@ -79,20 +77,18 @@ impl Connections {
         }
     }
 
-    /// Whether this lane has no open connections.
     pub(crate) fn is_empty(&self) -> bool {
         self.open.borrow().is_empty() && self.parking_lot.is_empty()
     }
 
-    /// Notifies `emptied` if no connection is left.
     pub(crate) fn lost_one(&self) {
         if self.is_empty() {
             self.emptied.notify_one();
         }
     }
 
-    /// Where a connection should go that was just polled, waits and has no request. Called after
-    /// each such poll: as long as there is nothing to do, it reads only one cell.
+    /// Where to move a connection that was just polled, waits and has no request. Runs after each
+    /// such poll, and reads only one cell while there is nothing to do.
     #[inline]
     pub(crate) fn due(&self, connection: &Connection) -> Option<Leave> {
         if self.lane.polls.is_raised() { self.ask(connection) } else { None }
@@ -120,11 +116,10 @@ impl Connections {
     }
 }
 
-/// A stream that its lane has to drop, because it was dropped on another thread.
+/// A stream dropped on another thread, which its lane must drop.
 type Stray = Box<dyn Any + Send>;
 
-/// Streams of upgraded connections that were dropped on another thread. They wait here until their
-/// lane closes them.
+/// Upgraded streams that were dropped on another thread and wait here until their lane closes them.
 #[derive(Debug)]
 pub(crate) struct Strays(Mutex<Option<Vec<Stray>>>);
 
@@ -137,30 +132,27 @@ impl Strays {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Closes the streams. Only the thread of the lane may call this.
+    /// Closes the streams. Only for the lane's thread.
     pub(crate) fn close_all(&self) {
         let strays = self.list().as_mut().map(mem::take);
         drop(strays);
     }
 
-    /// Closes the streams for the last time. Only the thread of the lane may call this.
+    /// Closes the streams for the last time. Only for the lane's thread.
     pub(crate) fn end(&self) {
         let strays = self.list().take();
         drop(strays);
     }
 
-    /// Leaves a stream for the lane's thread to close.
     pub(crate) fn leave(&self, stray: Stray) {
         match &mut *self.list() {
             Some(strays) => strays.push(stray),
-            // The lane has ended, so no thread can close the stream. It closes when the process
-            // ends.
+            // The lane has ended, so no thread can close the stream before the process exits.
             None => mem::forget(stray),
         }
     }
 }
 
-/// One of the lane's open connections, removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Registration {
     pub(crate) connection: Rc<Connection>,
@@ -169,7 +161,6 @@ pub(crate) struct Registration {
     tenure: Tenure,
 }
 
-/// The owner of a connection.
 #[derive(Debug)]
 enum Tenure {
     Own(ConnectionGuard),
@@ -179,8 +170,6 @@ enum Tenure {
 }
 
 impl Registration {
-    /// Registers a connection that [`LaneGroup::admit`](crate::load::lane::LaneGroup::admit)
-    /// allowed.
     pub(crate) fn new(
         connections: &Rc<Connections>,
         client: Client,
@@ -193,7 +182,6 @@ impl Registration {
         Registration::enter(connection, connections, Tenure::Own(guard))
     }
 
-    /// Registers a connection that was parked or moved.
     pub(crate) fn resume(
         connections: &Rc<Connections>,
         guard: ConnectionGuard,
@@ -205,7 +193,6 @@ impl Registration {
         Registration::enter(connection, connections, Tenure::Own(guard))
     }
 
-    /// Registers a connection that another lane lends.
     pub(crate) fn borrow(
         connections: &Rc<Connections>,
         mut loan: Loan,
@@ -228,8 +215,8 @@ impl Registration {
         Registration { connection, connections, key, tenure }
     }
 
-    /// Leaves the lane. Returns the state that the connection keeps; `None` if the connection
-    /// belongs to another lane.
+    /// Leaves the lane. Returns the state that the connection keeps; `None` if it belongs to
+    /// another lane.
     pub(crate) fn leave(mut self) -> Option<(History, ConnectionGuard)> {
         match mem::replace(&mut self.tenure, Tenure::Left) {
             Tenure::Own(guard) => Some((self.connection.history(), guard)),
@@ -237,14 +224,14 @@ impl Registration {
         }
     }
 
-    /// Gives a borrowed connection back to its lane, with input that was not processed.
+    /// Returns a borrowed connection to its lane, with input that was not processed.
     pub(crate) fn give_back(mut self, unread: Bytes) {
         if let Tenure::Borrowed(loan) = mem::replace(&mut self.tenure, Tenure::Left) {
             loan.give_back(&self.connection, unread);
         }
     }
 
-    /// Offers the socket to other lanes, if lanes lend to each other and the connection is plain.
+    /// Offers a plain connection's socket to other lanes, if lanes lend connections.
     pub(crate) fn offer(&self, socket: Socket) -> (Socket, Option<Offered>) {
         let Some(lending) = &self.connections.lending else { return (socket, None) };
         if self.connection.is_guest() {

@@ -1,5 +1,5 @@
-//! Uses hyper to serve what the plain path does not: HTTP/2, and HTTP/1.1 from the first request
-//! that is not plain.
+//! Serves with hyper what the plain path does not: HTTP/2, and HTTP/1.1 from the first request that
+//! is not plain.
 
 #[cfg(feature = "http2")]
 use std::error::Error;
@@ -31,34 +31,34 @@ use crate::transport::stream::Stream;
 use crate::transport::stream_task::StreamExecutor;
 use crate::transport::upgrade::{UpgradableStream, upgrade};
 
-/// Maximum concurrent streams of an HTTP/2 connection. RFC 9113 section 6.5.2 recommends at least
+/// Maximum concurrent streams per HTTP/2 connection. RFC 9113 section 6.5.2 recommends at least
 /// 100.
 const STREAMS: u32 = 100;
 
 /// Bytes of request bodies that an HTTP/2 client may send before the service reads them, per stream
-/// and per connection. HTTP/2's default (64 KiB) slows uploads down. With hyper's default (1 MiB)
+/// and per connection. HTTP/2's default (64 KiB) slows uploads down; with hyper's default (1 MiB),
 /// 1,000 connections may hold 1 GiB.
 const STREAM_WINDOW: u32 = 128 * 1024;
 const CONNECTION_WINDOW: u32 = 256 * 1024;
 
-/// Multiple of [`Limits::header_bytes`](crate::Limits::header_bytes) that h2 accepts as a header
-/// list. Up to this size Corelane responds, because h2's own responses cannot be counted. Clients
-/// see this size as SETTINGS_MAX_HEADER_LIST_SIZE, which is advisory. A client can make the server
-/// hold [`STREAMS`] such lists until the end of the connection's turn.
+/// Size of header lists that h2 accepts, as a multiple of
+/// [`Limits::header_bytes`](crate::Limits::header_bytes). Up to this size Corelane responds,
+/// because h2's own responses cannot be counted. Clients see it as the advisory
+/// SETTINGS_MAX_HEADER_LIST_SIZE. A client can make the server hold [`STREAMS`] such lists until
+/// the end of the connection's turn.
 const HEADER_LISTS: u32 = 4;
 
-/// Bytes of a response that h2 buffers beyond the client's window. With hyper's 400 KiB, 100
-/// streams of a client that does not read would hold 40 MB.
+/// Response bytes that h2 buffers beyond the client's window. With hyper's 400 KiB, 100 streams of
+/// a client that does not read would hold 40 MB.
 const SEND_BUFFER: usize = 64 * 1024;
 
-/// Maximum streams that the client opened and reset before they were processed, and maximum streams
-/// that the server reset because of client errors. One more ends the connection (rapid reset,
-/// CVE-2023-44487, and "MadeYouReset", CVE-2025-8671). The limit equals the number of concurrent
-/// streams, because a proxy may cancel all of them while a handler holds the lane.
+/// Maximum streams that a client opens and resets before they are processed, and maximum streams
+/// that the server resets because of client errors. One more ends the connection (rapid reset,
+/// CVE-2023-44487, and "MadeYouReset", CVE-2025-8671). Equals the number of concurrent streams,
+/// because a proxy may cancel all of them while a handler blocks the lane.
 const RESET_STREAMS: usize = 100;
 const ERROR_STREAMS: usize = 100;
 
-/// hyper's default limit of header fields.
 const HYPER_HEADERS: usize = 100;
 
 /// hyper's settings, created once per lane.
@@ -73,7 +73,7 @@ impl HttpSettings {
     pub(crate) fn new(lane: &LaneState) -> Self {
         let limits = &lane.limits;
         let mut http1 = http1::Builder::new();
-        // The lane's sweep checks deadlines, instead of a hyper timer per request.
+        // The lane's sweep checks deadlines, which saves a hyper timer per request.
         http1
             .header_read_timeout(None)
             // Otherwise hyper reads while a request is in flight, into a buffer allocated for that,
@@ -81,8 +81,8 @@ impl HttpSettings {
             // checks for a close only while a request waits.
             .half_close(true)
             .max_buf_size(limits.header_bytes);
-        // With an explicit limit hyper clears its field table for each request, which takes about
-        // 1,000 instructions. Its default limit costs nothing.
+        // With an explicit limit, hyper clears its field table for each request, about 1,000
+        // instructions. Its default limit is free.
         if limits.headers != HYPER_HEADERS {
             http1.max_headers(limits.headers);
         }
@@ -132,7 +132,7 @@ fn http2_settings(lane: &LaneState) -> http2::Builder<StreamExecutor> {
     let mut http2 = http2::Builder::new(StreamExecutor { streams: Rc::clone(&lane.streams) });
     let header_bytes = u32::try_from(lane.limits.header_bytes).unwrap_or(u32::MAX);
     http2
-        // h2 rejects a longer list with 431, and ends a connection whose CONTINUATION frames far
+        // h2 rejects longer lists with 431, and ends connections whose CONTINUATION frames far
         // exceed the limit.
         .max_header_list_size(header_bytes.saturating_mul(HEADER_LISTS))
         .max_concurrent_streams(STREAMS)
@@ -143,16 +143,15 @@ fn http2_settings(lane: &LaneState) -> http2::Builder<StreamExecutor> {
         .max_local_error_reset_streams(ERROR_STREAMS)
         // RFC 8441: WebSocket over HTTP/2.
         .enable_connect_protocol()
-        // hyper's pings need a timer per connection. The sweep ends idle connections and those
-        // that do not read their responses.
+        // hyper's pings need a timer per connection. The sweep ends idle connections and clients
+        // that do not read.
         .keep_alive_interval(None);
     http2
 }
 
-/// Counts and logs the end of a connection.
 fn ended(connection: &Connection, result: hyper::Result<()>) {
     if let Err(error) = result {
-        // Errors that the stream rejected are counted already.
+        // Errors that the stream rejected are already counted.
         if let Some(reason) = fault(&error).filter(|_| !connection.is_cut_off()) {
             connection.lane().metrics().refuse(reason);
         }
@@ -160,9 +159,9 @@ fn ended(connection: &Connection, result: hyper::Result<()>) {
     }
 }
 
-/// The client's error, if an error of the client made hyper end the connection.
+/// The client error that made hyper end the connection, if any.
 fn fault(error: &hyper::Error) -> Option<Refusal> {
-    // HTTP/1.1: hyper itself has responded with 400 or 431, before there was a request.
+    // HTTP/1.1: hyper has already responded with 400 or 431, before there was a request.
     if error.is_parse() {
         let large = error.is_parse_too_large();
         return Some(if large { Refusal::HeaderTooLarge } else { Refusal::BadRequest });
@@ -187,18 +186,16 @@ type Http1<S> = http1::Connection<TokioIo<UpgradableStream>, Dispatch<S>>;
 #[cfg(feature = "http2")]
 type Http2<S> = http2::Connection<TokioIo<Stream>, Dispatch<S>, StreamExecutor>;
 
-/// The result of a connection's task.
 enum End {
-    /// hyper has finished.
     Done(hyper::Result<()>),
-    /// Drop the connection, after a 408 if a header had begun.
+    /// Drop the connection, after a 408 if a header has started.
     Drop,
     /// Send a 101 and hand over the stream.
     Upgrade,
 }
 
-/// Not an async function, because that would hold the connection twice: as its argument and as its
-/// own state.
+/// Not an async function, which would store the connection twice: as its argument and as its own
+/// state.
 fn run_http1<S: HttpService>(mut http: Http1<S>, connection: Rc<Connection>) -> impl Future {
     async move {
         match poll_fn(|cx| poll_http1(&mut http, &connection, cx)).await {
@@ -232,8 +229,8 @@ fn poll_http1<S: HttpService>(
         if is_cut || connection.is_leaving() {
             return Poll::Ready(End::Done(result));
         }
-        // hyper keeps a rejected upgrade. When the connection ends, hyper leaves the stream to it,
-        // including unwritten bytes (hyper 1.12.0, `Dispatched::Upgrade`). It does this once.
+        // hyper keeps a rejected upgrade. When the connection ends, hyper gives the stream to that
+        // upgrade once, including unwritten bytes (hyper 1.12.0, `Dispatched::Upgrade`).
         ended(connection, result);
         return Pin::new(http).poll(cx).map(End::Done);
     }
@@ -243,8 +240,7 @@ fn poll_http1<S: HttpService>(
     if connection.is_deserted() {
         return Poll::Ready(End::Drop);
     }
-    // A future that was created and not polled wakes nobody. While bytes of a response wait, the
-    // socket does.
+    // A future that was never polled wakes nobody. While response bytes wait, the socket does.
     if !connection.is_unflushed() && connection.take_unpolled() {
         cx.waker().wake_by_ref();
     }
@@ -252,9 +248,9 @@ fn poll_http1<S: HttpService>(
     Poll::Pending
 }
 
-/// Responds to a header that was not complete in time (RFC 9110 section 15.5.9). Best effort: a
-/// client that does not read misses the response. Boxed, because this is rare and would enlarge the
-/// task of every connection.
+/// Responds to a header that timed out (RFC 9110 section 15.5.9). Best effort: a client that does
+/// not read misses the response. Boxed, because this is rare and would enlarge every connection's
+/// task.
 fn time_out<S: HttpService>(
     http: Http1<S>,
     connection: &Connection,

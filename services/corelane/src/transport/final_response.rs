@@ -38,8 +38,8 @@ pub(crate) fn final_response(lane: &LaneState, problem: Problem, with_body: bool
     out
 }
 
-/// The response to a head that hyper rejected with `status`, because of `fault` if that is known.
-/// `None`: no response, because the client does not use HTTP.
+/// Response to a head that hyper rejected with `status`, because of `fault` if known. `None` if the
+/// client does not speak HTTP and gets no response.
 pub(crate) fn refused_head(
     limits: &Limits,
     status: StatusCode,
@@ -71,15 +71,14 @@ pub(crate) fn refused_head(
     }
 }
 
-/// Maximum time for sending a final response.
 pub(crate) const FINAL_RESPONSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Sends a final response, whatever the request, and closes the connection.
 pub(crate) async fn dismiss(lane: &LaneState, mut socket: TcpStream, problem: Problem) {
     let final_response = async {
         say(lane, &mut socket, problem, true).await?;
-        // Closing with unread input resets the connection, which may lose the response (RFC 9112
-        // section 9.6). Therefore read until the client closes.
+        // Closing with unread input would reset the connection and may lose the response (RFC 9112
+        // section 9.6), so read until the client closes.
         let mut unread = [0; 1024];
         while socket.read(&mut unread).await? > 0 {}
         io::Result::Ok(())
@@ -88,7 +87,6 @@ pub(crate) async fn dismiss(lane: &LaneState, mut socket: TcpStream, problem: Pr
     let _ = tokio::time::timeout(FINAL_RESPONSE_TIMEOUT, final_response).await;
 }
 
-/// Writes a complete response that ends the connection.
 pub(crate) async fn say(
     lane: &LaneState,
     io: &mut (impl AsyncWriteExt + Unpin),

@@ -1,4 +1,4 @@
-//! State that the connections of a lane share: the service, buffers, and hyper's settings.
+//! State shared by a lane's connections: the service, buffers, and hyper's settings.
 
 use std::rc::Rc;
 
@@ -13,7 +13,6 @@ use crate::transport::buffers::Buffers;
 use crate::transport::connections::{Connections, Registration};
 use crate::transport::fallback::HttpSettings;
 
-/// State that the connections of a lane share.
 pub(crate) struct LaneService<S: HttpService> {
     pub(crate) lane: Rc<LaneState>,
     pub(crate) connections: Rc<Connections>,
@@ -37,8 +36,7 @@ impl<S: HttpService> LaneService<S> {
         }
     }
 
-    /// Hands an HTTP/1.1 connection to hyper for the rest of its life. `prefix` was already read
-    /// from it.
+    /// Hands an HTTP/1.1 connection to hyper permanently. `prefix` was already read from it.
     pub(crate) fn fall_back(&self, registration: Registration, socket: Socket, prefix: Bytes) {
         let dispatch = self.dispatch(&registration.connection);
         self.settings.serve_http1(dispatch, registration, socket, prefix);

@@ -1,4 +1,4 @@
-//! The input and output of connections: TLS, the plain path, hyper for everything else, and parking.
+//! Connection input and output: TLS, the plain path, hyper for everything else, and parking.
 //!
 //! ```text
 //!           accept, or arrival from another lane

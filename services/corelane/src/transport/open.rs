@@ -1,4 +1,4 @@
-//! Opens connections: the TLS handshake, and the detection of the protocol.
+//! Opens connections: TLS handshake and protocol detection.
 
 use std::future::poll_fn;
 use std::io;
@@ -42,11 +42,11 @@ use crate::transport::plain::go_on;
 #[cfg(feature = "tls")]
 use crate::transport::tls::{Loaded, failure};
 
-/// The preface of an HTTP/2 client without TLS (RFC 9113 section 3.4).
+/// Preface of an HTTP/2 client without TLS (RFC 9113 section 3.4).
 #[cfg(feature = "http2")]
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Buffer for the first read: large enough for the header of an ordinary request.
+/// Buffer for the first read; fits an ordinary request header.
 const FIRST_READ: usize = 2048;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,12 +61,12 @@ enum Detected {
 struct Opened {
     protocol: Detected,
     socket: Socket,
-    /// The bytes read to detect the protocol.
+    /// Bytes read to detect the protocol.
     prefix: Bytes,
 }
 
-/// Serves a connection: detects its protocol, then starts a separate task for it. A task is always
-/// as large as its largest state, and most connections are idle most of the time.
+/// Detects a connection's protocol and serves it in a separate task: a task is as large as its
+/// largest state, and most connections are idle.
 pub(crate) async fn serve<S: HttpService>(
     host: Rc<LaneService<S>>,
     registration: Registration,
@@ -83,7 +83,7 @@ pub(crate) async fn serve<S: HttpService>(
 }
 
 /// Reads the PROXY protocol header if the listener expects one, performs the TLS handshake if TLS
-/// is configured, and detects the protocol. `None`: there is no connection to serve.
+/// is on, and detects the protocol. `None` if no connection is left to serve.
 async fn open(
     connections: &Connections,
     connection: &Rc<Connection>,
@@ -92,7 +92,7 @@ async fn open(
 ) -> Option<Opened> {
     let ours = Rc::clone(connection);
     let opened = async {
-        // Boxed, so that other connections do not pay for its buffers.
+        // Boxed to spare other connections its buffers.
         if proxied && !Box::pin(read_proxy_header(&mut socket, connection)).await? {
             return Ok(None);
         }
@@ -111,7 +111,7 @@ async fn open(
     }
 }
 
-/// Reads the PROXY protocol header, and no bytes beyond it. False: there is no connection to serve.
+/// Reads the PROXY protocol header and not a byte more. False if no connection is left to serve.
 async fn read_proxy_header(socket: &mut TcpStream, connection: &Connection) -> io::Result<bool> {
     let (mut header, mut space) = (Vec::new(), [0; proxy_header::LONGEST]);
     loop {
@@ -143,7 +143,7 @@ async fn read_proxy_header(socket: &mut TcpStream, connection: &Connection) -> i
     }
 }
 
-/// Performs the handshake. `None`: there is no connection to serve, and failures are counted.
+/// Performs the handshake and counts failures. `None` if no connection is left to serve.
 #[cfg(feature = "tls")]
 async fn accept(
     socket: TcpStream,
@@ -155,12 +155,11 @@ async fn accept(
     if poll_fn(|cx| socket.poll_peek(cx, &mut ReadBuf::new(&mut first))).await? == 0 {
         return Ok(None);
     }
-    // Boxed, and only after the first byte: a handshake needs more than a kilobyte, which plain or
-    // silent connections should not pay for.
+    // Boxed, and only after the first byte: a handshake needs over a kilobyte, which plain or
+    // silent connections need not pay.
     Box::pin(answer(first[0], socket, tls, connection, lane)).await
 }
 
-/// Responds to a client whose first byte is `first`.
 #[cfg(feature = "tls")]
 async fn answer(
     first: u8,
@@ -206,7 +205,6 @@ async fn answer(
     }
 }
 
-/// The parameters that a handshake negotiated.
 #[cfg(feature = "tls")]
 fn agreed(session: &ServerConnection, client: Option<ClientIdentity>) -> TlsInfo {
     TlsInfo {
@@ -224,8 +222,7 @@ fn agreed(session: &ServerConnection, client: Option<ClientIdentity>) -> TlsInfo
     }
 }
 
-/// The name of a cipher suite in the IANA registry. rustls uses its own names for the suites of TLS
-/// 1.3.
+/// IANA name of a cipher suite. rustls has its own names for TLS 1.3 suites.
 #[cfg(feature = "tls")]
 fn cipher_name(suite: CipherSuite) -> &'static str {
     match suite {
@@ -236,7 +233,7 @@ fn cipher_name(suite: CipherSuite) -> &'static str {
     }
 }
 
-/// Reads until the protocol is known. `None`: the client disconnected first.
+/// Reads until the protocol is known. `None` if the client disconnects first.
 async fn detect(mut socket: Socket, connection: Rc<Connection>) -> io::Result<Option<Opened>> {
     let mut prefix = BytesMut::new();
     loop {
@@ -250,8 +247,8 @@ async fn detect(mut socket: Socket, connection: Rc<Connection>) -> io::Result<Op
     }
 }
 
-/// Reads into `prefix`, which allocates no memory before the first byte: a client may open a
-/// connection long before its first request.
+/// Allocates no memory before the first byte, because a client may connect long before its first
+/// request.
 fn poll_first(
     socket: &mut Socket,
     prefix: &mut BytesMut,

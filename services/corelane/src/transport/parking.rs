@@ -1,5 +1,4 @@
-//! The tasks for a lane's parked connections: waking them on events, and ending those that are
-//! overdue.
+//! A lane's tasks for parked connections: wakes them on events and ends overdue ones.
 
 use std::rc::Rc;
 
@@ -15,11 +14,9 @@ use crate::transport::host::LaneService;
 use crate::transport::plain::resume;
 use crate::transport::resting::Resting;
 
-/// Maximum connections to wake or end per turn of the event loop, so that other tasks run in
-/// between.
+/// Maximum connections woken or ended per event-loop turn, so that other tasks run in between.
 const IN_A_TURN: usize = 64;
 
-/// Handles the lane's parked connections while it runs.
 pub(crate) async fn run<S: HttpService>(host: Rc<LaneService<S>>) {
     let parking_lot = &host.connections.parking_lot;
     let Some(epoll) = parking_lot.epoll() else { return };
@@ -38,7 +35,7 @@ pub(crate) async fn run<S: HttpService>(host: Rc<LaneService<S>>) {
     }
 }
 
-/// Wakes connections with events. Returns whether there may be more.
+/// Returns whether more may be ready.
 fn wake_ready<S: HttpService>(host: &Rc<LaneService<S>>, events: &mut Vec<Event>) -> bool {
     let lane = &host.lane;
     let more = host.connections.parking_lot.ready(events);
@@ -56,8 +53,8 @@ fn wake_ready<S: HttpService>(host: &Rc<LaneService<S>>, events: &mut Vec<Event>
     more
 }
 
-/// Ends overdue connections. Each turn first handles requests that wait in their sockets. A lane
-/// that was blocked therefore does not time out input that has arrived, and no client waits for the
+/// Ends overdue connections. Each turn first handles requests waiting in their sockets. A lane that
+/// was blocked therefore does not time out input that has arrived, and no client waits for the
 /// whole sweep.
 async fn sweep_parked<S: HttpService>(host: &Rc<LaneService<S>>, events: &mut Vec<Event>) {
     let lane = &host.lane;
@@ -98,15 +95,13 @@ fn wake<S: HttpService>(host: &Rc<LaneService<S>>, resting: Resting, order: Opti
     }
 }
 
-/// Closes a connection without a response.
 fn close<S: HttpService>(host: &Rc<LaneService<S>>, resting: Resting) {
     drop(resting);
     host.connections.lost_one();
 }
 
 impl Resting {
-    /// Whether the kernel's events show that the client disconnected: it closed its side, and all
-    /// earlier input was read.
+    /// Whether the client disconnected: it closed its side, and all earlier input was read.
     fn has_ended(&self, flags: EventFlags) -> bool {
         let end = EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR;
         // hyper must respond to an incomplete head.
@@ -120,7 +115,7 @@ impl Resting {
         }
     }
 
-    /// Whether to close without a message. With TLS each side sends an alert (RFC 8446 section
+    /// Whether to close without sending anything. Each side of TLS sends an alert (RFC 8446 section
     /// 6.1).
     fn goes_without_words(&self) -> bool {
         !self.socket.is_tls()

@@ -13,7 +13,7 @@ use crate::metrics::Moved;
 use crate::os::socket::{Socket, StillSocket};
 use crate::request::connection::History;
 
-/// An HTTP/1.1 connection between two requests, which any lane can resume.
+/// An HTTP/1.1 connection between requests, which any lane can resume.
 #[derive(Debug)]
 pub(crate) struct Resting {
     pub(crate) socket: StillSocket,
@@ -22,8 +22,8 @@ pub(crate) struct Resting {
     pub(crate) guard: ConnectionGuard,
 }
 
-/// Input that was read but not processed: part of a head, or pipelined requests. It is usually
-/// empty and then takes one word.
+/// Input that was read but not processed: part of a head, or pipelined requests. Usually empty, and
+/// then one word.
 #[derive(Debug)]
 pub(crate) struct Unread(Option<Box<Bytes>>);
 
@@ -44,23 +44,23 @@ impl Unread {
 /// Where a connection without a request goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leave {
-    /// To the parking lot.
     Park,
     /// To another lane.
-    Move { lane: usize, why: Moved },
-    /// Back to the lane that lent it.
+    Move {
+        lane: usize,
+        why: Moved,
+    },
     Return,
 }
 
 impl Resting {
-    /// Creates a connection that has left its lane.
     pub(crate) fn new(
         mut history: History,
         guard: ConnectionGuard,
         socket: Socket,
         unread: Bytes,
     ) -> io::Result<Resting> {
-        // The part of a head may have arrived together with the previous request.
+        // The partial head may have arrived together with the previous request.
         history.in_header = !unread.is_empty();
         Ok(Resting { socket: socket.rest()?, unread: Unread::new(unread), history, guard })
     }
@@ -76,7 +76,7 @@ impl Movable for Resting {
     }
 }
 
-/// One of the server's open connections, counted until it is dropped.
+/// Counts one of the server's open connections until it is dropped.
 #[derive(Debug)]
 pub(crate) struct ConnectionGuard {
     lanes: Arc<LaneGroup>,
@@ -88,7 +88,6 @@ pub(crate) struct ConnectionGuard {
 }
 
 impl ConnectionGuard {
-    /// Guards a connection that [`LaneGroup::admit`] allowed.
     pub(crate) fn new(
         lanes: &Arc<LaneGroup>,
         lane: usize,

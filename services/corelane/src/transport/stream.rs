@@ -20,15 +20,15 @@ use crate::transport::final_response::{final_response, refused_head};
 /// Maximum bytes read ahead while a request waits. A close behind more input is noticed later.
 const READ_AHEAD: usize = 2048;
 
-/// A response of up to this size is copied into one buffer and sent. That is cheaper than a
-/// vectored write, for which the kernel copies and checks the vector first (send(2), writev(2)).
+/// Responses up to this size are copied into one buffer. A vectored write would cost more, because
+/// the kernel copies and checks the vector first (send(2), writev(2)).
 const JOINED: usize = 512;
 
-/// A socket that first returns bytes that were read before hyper requested them, to detect the
-/// protocol or to notice a disconnect. It reports each arrival to its connection. On HTTP/1.1 it
-/// gives hyper one message at a time, and only complete heads. It ends the input where the framing
-/// is ambiguous and where a head is too large. It also replaces hyper's own response to a rejected
-/// head with Corelane's. After an upgrade it passes the bytes of the other protocol through.
+/// A socket for hyper. It first returns bytes that were read earlier, to detect the protocol or to
+/// notice a disconnect, and it reports each arrival to its connection. On HTTP/1.1 it gives hyper
+/// one message at a time, and only complete heads. It ends the input at ambiguous framing and at an
+/// oversized head, and replaces hyper's response to a rejected head with Corelane's. After an
+/// upgrade it passes the other protocol through.
 #[derive(Debug)]
 pub(crate) struct Stream {
     socket: Socket,
@@ -38,14 +38,12 @@ pub(crate) struct Stream {
     framing: Framing,
     /// The head while it arrives in parts, then the part that hyper has not read.
     head: BytesMut,
-    /// Whether the client closed its side.
     ended: bool,
     /// Set if the stream was cut.
     cut: Option<InputEnd>,
-    /// The unwritten part of Corelane's response that replaces hyper's.
     instead: Option<Bytes>,
     closing: Closing,
-    /// The connection is open until its stream is dropped, by hyper or by the service.
+    /// The connection is open until hyper or the service drops its stream.
     _registration: Registration,
 }
 
@@ -68,7 +66,7 @@ impl Stream {
         }
     }
 
-    /// Whether the response to the request whose head is being read must have no body.
+    /// Whether the response to the request being read must have no body.
     pub(crate) fn asks_head(&mut self) -> bool {
         // If hyper was never polled, the prefix was not read.
         let _ = self.framing.follow(&mem::take(&mut self.prefix));
@@ -80,8 +78,8 @@ impl Stream {
         !self.connection.is_multiplexed() && !self.connection.is_upgraded()
     }
 
-    /// Reads into `buf`: from the prefix first, then from the socket. On HTTP/1.1 it reads up to
-    /// the end of the current message; the following bytes become the prefix.
+    /// Reads into `buf`, from the prefix and then from the socket. On HTTP/1.1 it stops at the end
+    /// of the current message; the bytes after it become the prefix.
     fn poll_chunk(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let (before, is_tracked) = (buf.filled().len(), self.is_tracked());
         let was_in_body = self.framing.in_body();
@@ -151,7 +149,7 @@ impl Stream {
         has_ended
     }
 
-    /// Writes Corelane's response instead of `hypers`, which counts as written when Corelane's is.
+    /// Writes Corelane's response in place of `hypers`, which counts as written when Corelane's is.
     fn poll_instead(
         &mut self,
         cx: &mut Context<'_>,
@@ -183,7 +181,7 @@ impl Stream {
     }
 }
 
-/// Writes bytes of another protocol. The client has to read some of them within the write timeout.
+/// Writes bytes of another protocol. The client must read some of them within the write timeout.
 fn poll_upgraded<T>(
     socket: &mut Socket,
     connection: &Connection,
@@ -204,13 +202,12 @@ fn poll_upgraded<T>(
             }
         };
         connection.set_reset(cut);
-        // A reader of the stream sees the end. Fails only if the socket is closed.
+        // Readers of the stream see its end. Fails only if the socket is closed.
         let _ = socket.cut();
     }
     Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
 }
 
-/// The status in a response's status line (RFC 9112 section 4).
 fn status_of(reply: &[u8]) -> Option<StatusCode> {
     let rest = reply.strip_prefix(b"HTTP/1.1 ").or_else(|| reply.strip_prefix(b"HTTP/1.0 "))?;
     StatusCode::from_bytes(rest.first_chunk::<3>()?).ok()
@@ -218,18 +215,18 @@ fn status_of(reply: &[u8]) -> Option<StatusCode> {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // Requests over HTTP/2 may outlive the stream.
+        // HTTP/2 requests may outlive the stream.
         self.connection.client.forget_socket();
         if self.connection.is_reset() {
-            // Otherwise the kernel keeps unread bytes for minutes (tcp(7), SO_LINGER in
-            // socket(7)). Fails only if the socket is closed.
+            // Otherwise the kernel keeps unread bytes for minutes (tcp(7), SO_LINGER in socket(7)).
+            // Fails only if the socket is closed.
             let _ = self.socket.set_zero_linger();
         }
     }
 }
 
-/// Reads input while a request waits for its service, to notice that the client disconnects. Keeps
-/// up to [`READ_AHEAD`] bytes. Returns whether anything arrived.
+/// Reads up to [`READ_AHEAD`] bytes while a request waits for its service, to notice a disconnect.
+/// Returns whether anything arrived.
 pub(crate) fn read_ahead(
     socket: &mut Socket,
     connection: &Connection,
@@ -246,8 +243,7 @@ pub(crate) fn read_ahead(
         };
         match read {
             Ok(()) if !ahead.filled().is_empty() => {}
-            // The error that rustls returns for an end without a `close_notify` (RFC 8446 section
-            // 6.1).
+            // rustls returns this error for an end without `close_notify` (RFC 8446 section 6.1).
             Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => {
                 connection.set_gone();
                 break;

@@ -1,6 +1,6 @@
-//! The streams of HTTP/2 connections. Each stream is a separate task. It waits while its client
-//! accepts no data, because the window of one stream may stay closed while other streams of the
-//! connection continue.
+//! Streams of HTTP/2 connections. Each stream is a separate task and waits while its client accepts
+//! no data, because one stream's window may stay closed while other streams of the connection
+//! continue.
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -13,7 +13,6 @@ use tokio::task::spawn_local;
 use crate::request::exchanges::Exchange;
 use crate::request::streams::{Streams, WaitingStream};
 
-/// Runs the streams of one connection on its lane.
 #[derive(Clone, Debug)]
 pub(crate) struct StreamExecutor {
     pub(crate) streams: Rc<Streams>,
@@ -37,9 +36,9 @@ pin_project! {
         future: F,
         waiting: Option<WaitingStream>,
         streams: Rc<Streams>,
-        // Set if this is the output of an upgraded stream, which is open as long as the task runs.
-        // The write timeout cannot apply to such a stream: hyper hides whether it waits for the
-        // window or for the service. It also hides how much of a write the client has accepted.
+        // Set for the output of an upgraded stream, which is open as long as the task runs. The
+        // write timeout cannot apply to it: hyper hides whether it waits for the window or for the
+        // service, and how much of a write the client has accepted.
         upgrade: Option<Box<Exchange>>,
     }
 }
@@ -55,7 +54,7 @@ impl<F: Future> Future for StreamTask<F> {
         let polled = this.future.poll(cx);
         let noted = this.streams.take_noted();
         if polled.is_ready() {
-            // The upgrade is still there if hyper reset the stream instead of upgrading it.
+            // Still there if hyper reset the stream without upgrading it.
             this.streams.take_upgrade();
             return Poll::Ready(());
         }

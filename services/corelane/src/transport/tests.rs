@@ -1,4 +1,4 @@
-//! Tests of connections that the kernel does not accept into an epoll.
+//! Tests connections that the kernel rejects for epoll.
 
 use std::convert::Infallible;
 use std::fs::{File, OpenOptions};
@@ -30,7 +30,7 @@ use crate::request::connection::History;
 use crate::request::lane_state::{LaneState, RequestSettings, RequestShared};
 use crate::request::routes::Routes;
 
-/// Creates the connections of a server with one lane, which cannot move.
+/// A server with one lane, so connections cannot move.
 fn connections() -> Rc<Connections> {
     let routes = Arc::new(Routes::new(&[], 0).expect("no templates"));
     let lane = Lane::new(0, &LaneGroup::new(&[None], routes.rows(), None, None));
@@ -61,7 +61,7 @@ fn resting(lane: &LaneState, socket: impl Into<OwnedFd>) -> Resting {
     }
 }
 
-/// A file that epoll does not accept (epoll_ctl(2): `EPERM`).
+/// A file that epoll rejects (epoll_ctl(2): `EPERM`).
 fn refused() -> File {
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open("/dev/null");
     file.expect("a file")

@@ -1,8 +1,7 @@
 //! Hands the stream of an HTTP/1.1 connection to the service, after a response with status 101.
 //!
-//! For that, hyper requires a stream that is [`Send`], because the service may take it to any
-//! thread. Corelane's stream belongs to its lane: [`UpgradableStream`] returns an error on any
-//! other thread.
+//! hyper requires a [`Send`] stream, because the service may take it to any thread. Corelane's
+//! stream belongs to its lane, so [`UpgradableStream`] returns an error on any other thread.
 
 use std::future::poll_fn;
 use std::io;
@@ -22,7 +21,7 @@ use crate::request::service::HttpService;
 use crate::transport::connections::Strays;
 use crate::transport::stream::Stream;
 
-/// A stream that any thread may own, but only its lane's thread may use.
+/// Any thread may own the stream, but only its lane's thread may use it.
 #[derive(Debug)]
 pub(crate) struct UpgradableStream {
     /// `None` once it is dropped.
@@ -97,15 +96,15 @@ impl AsyncWrite for UpgradableStream {
 
 type UpgradingConnection<S> = UpgradeableConnection<TokioIo<UpgradableStream>, Dispatch<S>>;
 
-/// Sends a 101 that is ready, and hands over the stream. Boxed, because this is rare and would
-/// enlarge the task of every connection.
+/// Sends a 101 that is ready and hands over the stream. Boxed, because this is rare and would
+/// enlarge every connection's task.
 pub(super) fn upgrade<S: HttpService>(
     mut http: UpgradingConnection<S>,
     connection: Rc<Connection>,
 ) -> Pin<Box<dyn Future<Output = ()>>> {
     Box::pin(async move {
         let result = poll_fn(|cx| poll(&mut http, &connection, cx)).await;
-        // hyper still has the stream if it did not hand it over.
+        // hyper keeps the stream if it did not hand it over.
         if http.into_parts().is_none() {
             connection.end_http();
         }

@@ -1,5 +1,4 @@
-//! Converts slices to Envoy's format, in a pure function that does not depend on the order of the
-//! slices.
+//! Converts slices to Envoy's format. The result does not depend on the order of the slices.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -9,20 +8,16 @@ use serde_json::{Value, json};
 use super::slice::{Endpoint, Slice, State};
 use crate::settings::GATEWAYS;
 
-/// Number of endpoints by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
-    /// Endpoints that receive requests.
     pub(crate) healthy: usize,
-    /// Terminating endpoints, which receive no new requests.
     pub(crate) draining: usize,
-    /// Endpoints that receive requests although they are not ready, because no endpoint is.
+    /// Unready endpoints in the file; used only if no endpoint is ready.
     pub(crate) unready: usize,
-    /// Endpoints that are not in the file.
+    /// Endpoints dropped from the file.
     pub(crate) left_out: usize,
 }
 
-/// The file for an Envoy cluster, with at most `limit` endpoints.
 pub(crate) fn assignment<'a>(
     cluster: &str,
     slices: impl IntoIterator<Item = &'a Slice>,
@@ -56,8 +51,8 @@ pub(crate) fn assignment<'a>(
     (text(cluster, &chosen), counts)
 }
 
-/// Merges the states of one endpoint in two slices. Slices are written one after another, so one of
-/// them may be out of date. Termination is final, so `Draining`, the greatest state, wins.
+/// Merges the states of one endpoint in two slices, one of which may be stale because slices are
+/// written one at a time. Termination is final, so the greatest state, `Draining`, wins.
 fn merge(known: &mut Endpoint, other: &Endpoint) {
     known.state = known.state.max(other.state);
     known.health_port = known.health_port.min(other.health_port);
@@ -66,8 +61,8 @@ fn merge(known: &mut Endpoint, other: &Endpoint) {
     }
 }
 
-/// Removes the second address family of dual-stack pods, which must not count twice. Returns how
-/// many endpoints were removed.
+/// Drops the second address family of dual-stack pods, so that a pod does not count twice. Returns
+/// the number of dropped endpoints.
 fn keep_one_family(known: &mut BTreeMap<(IpAddr, u16), Endpoint>) -> usize {
     let before = known.len();
     if known.keys().any(|(address, _)| address.is_ipv4()) {
@@ -76,8 +71,8 @@ fn keep_one_family(known: &mut BTreeMap<(IpAddr, u16), Endpoint>) -> usize {
     before - known.len()
 }
 
-/// The endpoints that serve. If there are none, the endpoints that are not ready, because Envoy's
-/// own health checks are more reliable than an API server without a connection to any node.
+/// Serving endpoints, or the unready ones if no endpoint serves: Envoy's health checks are more
+/// reliable than an API server that has lost all nodes.
 fn choose<'a>(
     known: impl Iterator<Item = &'a Endpoint> + Clone,
     limit: usize,
@@ -91,15 +86,14 @@ fn choose<'a>(
     chosen
 }
 
-/// A discovery response with one `ClusterLoadAssignment`, in the format of Envoy's files.
 fn text(cluster: &str, chosen: &[&Endpoint]) -> String {
     let mut zones: BTreeMap<Option<&str>, Vec<Value>> = BTreeMap::new();
     for endpoint in chosen {
         zones.entry(endpoint.zone.as_deref()).or_default().push(lb_endpoint(endpoint));
     }
     let locality = |(zone, endpoints): (Option<&str>, Vec<Value>)| match zone {
-        // Zones are weighted by their endpoints, so that all endpoints have the same weight if
-        // Envoy uses zones.
+        // Weighting zones by endpoint count gives all endpoints the same weight if Envoy uses
+        // zones.
         Some(zone) => json!({
             "locality": {"zone": zone},
             "load_balancing_weight": endpoints.len(),
@@ -131,7 +125,6 @@ fn lb_endpoint(endpoint: &Endpoint) -> Value {
 mod tests {
     use super::*;
 
-    /// The endpoint 10.0.0.`last`.
     fn endpoint(last: u8, state: State) -> Endpoint {
         let address = IpAddr::from([10, 0, 0, last]);
         let zone = (!last.is_multiple_of(3)).then(|| format!("zone-{}", last % 3).into());
@@ -143,7 +136,6 @@ mod tests {
         Slice { endpoints, left_out: 0 }
     }
 
-    /// The last number of each address in the file, with its health status.
     fn listed(text: &str) -> Vec<(String, String)> {
         let response: Value = serde_json::from_str(text).expect("JSON");
         let localities = response["resources"][0]["endpoints"].as_array().expect("a list").clone();
@@ -231,7 +223,6 @@ mod tests {
         assert_eq!(counts.left_out, 1);
     }
 
-    /// Pseudo-random numbers with a fixed seed (Knuth's MMIX generator).
     fn numbers(seed: u64) -> impl FnMut(u64) -> u64 {
         let mut state = seed;
         move |below| {

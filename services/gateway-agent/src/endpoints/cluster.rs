@@ -1,4 +1,4 @@
-//! An Envoy cluster: the slices of its Service, and its file.
+//! An Envoy cluster: its Service's slices and its endpoints file.
 
 use std::io;
 use std::sync::{Mutex, MutexGuard};
@@ -16,20 +16,20 @@ use super::status::Status;
 use super::store::Store;
 use crate::settings::Service;
 
-/// Label that names a slice's Service (Kubernetes API, EndpointSlice v1).
+/// Label with the slice's Service (Kubernetes API, EndpointSlice v1).
 pub(crate) const SERVICE: &str = "kubernetes.io/service-name";
 
-/// How long to wait for more changes, because one step of a rollout often makes several.
+/// Delay to collect further changes: a step of a rollout often makes several.
 const GATHER: Duration = Duration::from_millis(5);
 
-/// Minimum time between two files. Envoy's main thread reads each file.
+/// Minimum time between file writes, because Envoy's main thread reads each file.
 const BETWEEN: Duration = Duration::from_millis(50);
 
-/// Pause after a failed write.
+/// Delay before retrying a failed write.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// State that a cluster's watch and its file share. The store is `None` before the first complete
-/// list.
+/// State shared by a cluster's watch and its file. The store is `None` until the first list is
+/// complete.
 #[derive(Debug)]
 pub(crate) struct Cluster {
     pub(crate) service: Service,
@@ -37,11 +37,9 @@ pub(crate) struct Cluster {
     limit: usize,
     store: Mutex<Option<Store>>,
     changed: Notify,
-    /// Whether Envoy has a file to read.
     file: watch::Sender<bool>,
 }
 
-/// The slices of a list that is not complete yet.
 #[derive(Debug)]
 pub(crate) struct Draft {
     store: Store,
@@ -49,38 +47,32 @@ pub(crate) struct Draft {
 }
 
 impl Cluster {
-    /// Creates a cluster whose file has at most `limit` endpoints.
     pub(crate) fn new(service: Service, limit: usize) -> Self {
         let (status, store, changed, file) = Default::default();
         Self { service, status, limit, store, changed, file }
     }
 
-    /// Records that an earlier agent has written a file.
     pub(crate) fn adopted(&self) {
         self.status.adopted();
         self.file.send_replace(true);
     }
 
-    /// Waits until there is a file.
     pub(crate) async fn written(&self) {
-        // Fails only without the sender, which is in `self`.
+        // Fails only if the sender is gone, but `self` owns it.
         let _ = self.file.subscribe().wait_for(|file| *file).await;
     }
 
-    /// Whether the slice belongs to the Service.
     fn has(&self, slice: &EndpointSlice) -> bool {
         let label = slice.metadata.labels.as_ref().and_then(|labels| labels.get(SERVICE));
         label == Some(&self.service.name)
     }
 
-    /// Begins a list.
     pub(crate) fn draft(&self) -> Draft {
         let known = self.store().as_ref().map(Store::relist);
-        // Some slices may be listed twice, or have no serving endpoints.
+        // Leaves room for slices that are listed twice or have no serving endpoint.
         Draft { store: known.unwrap_or_else(|| Store::new(4 * self.limit)), not_taken: 0 }
     }
 
-    /// Adds a slice of the list, if it belongs to the Service.
     pub(crate) fn add(&self, draft: &mut Draft, slice: &EndpointSlice) {
         if self.has(slice) {
             let taken = draft.store.put(name(slice), Slice::of(slice, &self.service));
@@ -88,10 +80,10 @@ impl Cluster {
         }
     }
 
-    /// Applies a complete list. Returns whether another list would take more slices.
+    /// Applies a complete list. Returns whether relisting would admit more slices.
     pub(crate) fn take(&self, draft: Draft) -> bool {
         let Draft { mut store, not_taken } = draft;
-        // Slices that no longer exist took up space until now.
+        // Deleted slices occupied space until now.
         let again = store.finish_list() && store.overflowed();
         let before = self.store().replace(store);
         self.note_limit(not_taken, before.is_some_and(|it| it.overflowed()));
@@ -101,7 +93,7 @@ impl Cluster {
         again
     }
 
-    /// Applies a new or changed slice. A slice that now belongs to another Service is removed.
+    /// Adds or updates a slice; removes it if it now belongs to another Service.
     pub(crate) fn put(&self, slice: &EndpointSlice) {
         if !self.has(slice) {
             return self.remove(slice);
@@ -114,20 +106,19 @@ impl Cluster {
         self.changed.notify_one();
     }
 
-    /// Removes a slice, which may belong to another Service.
     pub(crate) fn remove(&self, slice: &EndpointSlice) {
         if self.store().as_mut().is_some_and(|store| store.remove(&name(slice))) {
             self.changed.notify_one();
         }
     }
 
-    /// Whether some slices did not fit. Only a new list takes them.
+    /// Whether slices were left out for lack of room. Only a new list can admit them.
     pub(crate) fn overflowed(&self) -> bool {
         self.store().as_ref().is_some_and(Store::overflowed)
     }
 
-    /// Counts slices that the limit left out. Logs only the first one until a list fits, because a
-    /// rollout changes slices many times.
+    /// Counts slices beyond the limit. Logs only the first until a list fits, because a rollout
+    /// changes slices many times.
     fn note_limit(&self, not_taken: u64, before: bool) {
         if not_taken == 0 {
             return;
@@ -144,7 +135,7 @@ impl Cluster {
         }
     }
 
-    /// Writes the file after changes, at most once for changes that arrive together. Never returns.
+    /// Rewrites the file after changes and coalesces simultaneous ones. Never returns.
     pub(crate) async fn write(&self, mut file: File) {
         let mut earliest = Instant::now();
         loop {
@@ -223,7 +214,7 @@ mod tests {
             each.put(&slice("b", "two"));
         }
         assert_eq!((slices(&one), slices(&two)), (1, 1));
-        // The label of the slice changes.
+        // The slice's label changes.
         for each in [&one, &two] {
             each.put(&slice("a", "two"));
         }

@@ -1,5 +1,5 @@
-//! The file that Envoy watches. It is replaced by a rename: Envoy ignores writes in place, and
-//! could read an incomplete file.
+//! The file that Envoy watches. A rename replaces it, because Envoy ignores in-place writes and
+//! could read a partial file.
 
 use std::fs;
 use std::io;
@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-/// The file, and its known content.
 #[derive(Debug)]
 pub(crate) struct File {
     path: PathBuf,
@@ -15,24 +14,20 @@ pub(crate) struct File {
 }
 
 impl File {
-    /// Keeps an earlier agent's file, because Envoy uses it.
     pub(crate) fn open(path: PathBuf) -> Self {
         let whole = |text: &String| serde_json::from_str::<Value>(text).is_ok();
         let content = fs::read_to_string(&path).ok().filter(whole);
         Self { path, content }
     }
 
-    /// Whether Envoy has a file to read.
     pub(crate) fn exists(&self) -> bool {
         self.content.is_some()
     }
 
-    /// The content that Envoy reads.
     pub(crate) fn content(&self) -> Option<&str> {
         self.content.as_deref()
     }
 
-    /// Replaces the content if it differs. Returns whether it did.
     pub(crate) fn replace(&mut self, text: String) -> io::Result<bool> {
         if self.content.as_ref() == Some(&text) {
             return Ok(false);
@@ -44,13 +39,12 @@ impl File {
         Ok(true)
     }
 
-    /// A temporary path in the same folder, because a rename across file systems is a copy.
+    /// Temporary path in the same folder, because a rename across file systems would copy.
     fn fresh(&self) -> PathBuf {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
         self.path.with_file_name(format!(".{name}.new"))
     }
 
-    /// The path of the file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

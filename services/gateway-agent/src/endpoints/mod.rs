@@ -1,8 +1,8 @@
-//! Writes Envoy's endpoints, from the EndpointSlices of Services, to one file per cluster.
+//! Writes Envoy's endpoints from the Services' EndpointSlices, one file per cluster.
 //!
-//! Each namespace has one watch, which can fail without affecting the others. Only a complete list,
-//! and the changes after it, replace a file. While the API server is unreachable, the last files
-//! stay, and Envoy's own health checks decide which of their endpoints are used.
+//! Each namespace has its own watch, so that one failure does not affect the others. Only a
+//! complete list and the changes after it replace a file. While the API server is unreachable, the
+//! last files stay, and Envoy's health checks decide which endpoints receive requests.
 
 mod assignment;
 mod cluster;
@@ -30,10 +30,9 @@ use self::watch::Watch;
 pub(crate) use self::watch::{Pauses, SILENCE};
 use crate::settings::{Endpoints, Service};
 
-/// Number of list pages that are read at the same time, which bounds memory.
+/// Concurrent list pages; bounds memory.
 const PAGES: usize = 2;
 
-/// The clusters whose files are kept up to date, and the watches that this requires.
 pub(crate) struct Fleet {
     client: Client,
     folder: PathBuf,
@@ -58,7 +57,6 @@ struct Namespace {
     _watch: Task,
 }
 
-/// A task that ends when its handle is dropped.
 #[derive(Debug)]
 pub(crate) struct Task(AbortHandle);
 
@@ -75,7 +73,6 @@ impl Drop for Task {
 }
 
 impl Fleet {
-    /// Creates a fleet without clusters.
     pub(crate) fn new(client: Client, settings: &Endpoints) -> Self {
         Self {
             client,
@@ -89,13 +86,12 @@ impl Fleet {
         }
     }
 
-    /// The current clusters, for probes and metrics.
     pub(crate) fn known(&self) -> Known {
         self.known.clone()
     }
 
-    /// Keeps only the files of these Services and of the gateways up to date, and removes the
-    /// files of others. Files and watches that do not change continue.
+    /// Maintains the files of exactly these Services and of the gateways, and deletes the others.
+    /// Unchanged files and watches continue.
     pub(crate) fn set(&mut self, services: &[Service]) {
         let services = services.iter().chain(&self.gateways);
         let services: BTreeMap<_, _> = services.map(|it| self.placed(it)).collect();
@@ -121,13 +117,11 @@ impl Fleet {
         *self.known.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = all;
     }
 
-    /// Waits until each of these clusters has a file, unless the fleet does not keep it.
     pub(crate) async fn written(&self, clusters: impl Iterator<Item = &String>) {
         let members = clusters.filter_map(|name| self.members.get(name));
         join_all(members.map(|it| it.cluster.written())).await;
     }
 
-    /// The name of the cluster, and its Service including the namespace.
     fn placed(&self, service: &Service) -> (String, Service) {
         let default = || self.client.default_namespace().to_owned();
         let namespace = Some(service.namespace.clone().unwrap_or_else(default));
@@ -137,7 +131,7 @@ impl Fleet {
     fn start(&self, service: Service) -> Member {
         let cluster = Arc::new(Cluster::new(service, self.limit));
         let name = cluster.service.cluster.as_str();
-        // An earlier agent may have written it.
+        // An earlier agent may have written the file.
         let file = File::open(self.folder.join(format!("{name}.json")));
         if file.exists() {
             cluster.adopted();
@@ -147,8 +141,6 @@ impl Fleet {
         Member { cluster, _writer: Task::start(async move { writer.write(file).await }) }
     }
 
-    /// Starts one watch for each namespace. A new watch begins with a list, during which existing
-    /// clusters lose nothing.
     fn watch(&mut self) {
         let mut wanted: BTreeMap<String, Vec<Arc<Cluster>>> = BTreeMap::new();
         for Member { cluster, .. } in self.members.values() {
@@ -176,12 +168,10 @@ fn same(one: &[Arc<Cluster>], other: &[Arc<Cluster>]) -> bool {
     one.len() == other.len() && one.iter().zip(other).all(|(one, other)| Arc::ptr_eq(one, other))
 }
 
-/// The clusters of a fleet, which may change.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known(Arc<Mutex<Vec<Arc<Cluster>>>>);
 
 impl Known {
-    /// A line for each cluster without a file.
     pub(crate) fn missing(&self) -> String {
         let mut words = String::new();
         for cluster in self.all() {
@@ -192,7 +182,6 @@ impl Known {
         words
     }
 
-    /// The metrics as Prometheus text.
     pub(crate) fn metrics(&self) -> String {
         let all = self.all();
         status::metrics(all.iter().map(|it| (it.service.cluster.as_str(), &it.status)))

@@ -1,4 +1,5 @@
-//! The parts of an EndpointSlice that are kept. The rest, including metadata, is dropped at once.
+//! The parts of an EndpointSlice that the agent keeps; it drops the rest, including metadata, at
+//! once.
 
 use std::net::IpAddr;
 
@@ -24,7 +25,6 @@ impl Port {
 }
 
 impl Service {
-    /// The ports of requests and of health checks.
     fn ports(&self, named: &[EndpointPort]) -> Option<(u16, u16)> {
         let traffic = self.port.find(named)?;
         let health = match &self.health_port {
@@ -49,17 +49,15 @@ impl Service {
     }
 }
 
-/// The state that results from an endpoint's conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum State {
-    /// The endpoint is not serving yet, or not ready.
+    /// Not serving yet, or not ready.
     Unready,
     Ready,
-    /// The endpoint is terminating but still serves.
+    /// Terminating but still serving.
     Draining,
 }
 
-/// An address that may receive requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Endpoint {
     pub(crate) address: IpAddr,
@@ -69,7 +67,6 @@ pub(crate) struct Endpoint {
     pub(crate) state: State,
 }
 
-/// The endpoints of one slice, and the number of its unusable addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Slice {
     pub(crate) endpoints: Vec<Endpoint>,
@@ -77,8 +74,8 @@ pub(crate) struct Slice {
 }
 
 impl Slice {
-    /// Converts a slice. A slice that lacks a port has no endpoints. This causes a warning if it
-    /// has addresses.
+    /// A slice without one of the ports yields no endpoints, and logs a warning if it has
+    /// addresses.
     pub(crate) fn of(slice: &EndpointSlice, service: &Service) -> Self {
         let named = slice.ports.as_deref().unwrap_or_default();
         if !slice.endpoints.is_empty() {
@@ -94,8 +91,8 @@ impl Slice {
 
 fn read(endpoint: &Described, port: u16, health_port: u16) -> Option<Endpoint> {
     Some(Endpoint {
-        // All addresses of an endpoint belong to the same pod (Kubernetes API, Endpoint v1). Host
-        // names are ignored.
+        // All addresses of an endpoint belong to one pod (Kubernetes API, Endpoint v1). Host names
+        // are ignored.
         address: endpoint.addresses.first()?.parse().ok()?,
         port,
         health_port,
@@ -104,15 +101,14 @@ fn read(endpoint: &Described, port: u16, health_port: u16) -> Option<Endpoint> {
     })
 }
 
-/// The state of an endpoint; `None` if it is terminating and no longer serves.
+/// `None` if the endpoint is terminating and no longer serving.
 ///
-/// Missing conditions have the defaults of the Kubernetes API: ready, serving like ready, and not
-/// terminating.
+/// Kubernetes API defaults for missing conditions: ready, serving equal to ready, not terminating.
 fn state(endpoint: &Described) -> Option<State> {
     let conditions = endpoint.conditions.as_ref();
     let ready = conditions.and_then(|it| it.ready).unwrap_or(true);
     let serving = conditions.and_then(|it| it.serving).unwrap_or(ready);
-    // Checked first, because a Service with publishNotReadyAddresses reports such endpoints as
+    // Checked first, because a Service with publishNotReadyAddresses reports these endpoints as
     // ready.
     match conditions.and_then(|it| it.terminating).unwrap_or(false) {
         true => serving.then_some(State::Draining),

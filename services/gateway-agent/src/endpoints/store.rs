@@ -1,21 +1,18 @@
-//! The known slices of a Service.
+//! Known slices of a Service.
 
 use std::collections::BTreeMap;
 
 use super::slice::Slice;
 
-/// Slices by name, up to a limit.
 #[derive(Clone, Debug)]
 pub(crate) struct Store {
     slices: BTreeMap<String, Known>,
     endpoints: usize,
     limit: usize,
     overflowed: bool,
-    /// The number of the current list.
     list: u64,
 }
 
-/// A slice, and the last list that contained it.
 #[derive(Clone, Debug)]
 struct Known {
     slice: Slice,
@@ -23,13 +20,12 @@ struct Known {
 }
 
 impl Store {
-    /// Creates a store for at most `limit` endpoints, and as many slices.
     pub(crate) fn new(limit: usize) -> Self {
         Self { slices: BTreeMap::new(), endpoints: 0, limit, overflowed: false, list: 0 }
     }
 
-    /// Adds or replaces a slice if the limit allows it. Otherwise its previous endpoints stay,
-    /// because they may still serve. Returns whether it was taken.
+    /// Adds or replaces a slice unless the limit forbids it; returns whether it did. A rejected
+    /// update keeps the previous endpoints, which may still serve.
     pub(crate) fn put(&mut self, name: String, slice: Slice) -> bool {
         let list = self.list;
         let former = self.slices.get(&name).map(|it| it.slice.endpoints.len());
@@ -47,13 +43,13 @@ impl Store {
         false
     }
 
-    /// Creates a store for a new list. It starts with the known slices, so that slices above the
-    /// limit do not displace them.
+    /// A store for a new list. It starts with the known slices so that slices beyond the limit do
+    /// not displace them.
     pub(crate) fn relist(&self) -> Self {
         Self { overflowed: false, list: self.list + 1, ..self.clone() }
     }
 
-    /// Forgets the slices that the list did not contain. Returns whether there were any.
+    /// Forgets slices that the list lacked. Returns whether any were forgotten.
     pub(crate) fn finish_list(&mut self) -> bool {
         let (before, list) = (self.slices.len(), self.list);
         self.slices.retain(|_, known| known.list == list);
@@ -61,19 +57,17 @@ impl Store {
         self.slices.len() < before
     }
 
-    /// Forgets a slice. Returns whether it was known.
     pub(crate) fn remove(&mut self, name: &str) -> bool {
         let known = self.slices.remove(name);
         self.endpoints -= known.as_ref().map_or(0, |known| known.slice.endpoints.len());
         known.is_some()
     }
 
-    /// Whether some slices did not fit. Only a new list takes them.
+    /// Whether slices were left out for lack of room. Only a new list can admit them.
     pub(crate) fn overflowed(&self) -> bool {
         self.overflowed
     }
 
-    /// The slices, in the order of their names.
     pub(crate) fn slices(&self) -> impl ExactSizeIterator<Item = &Slice> {
         self.slices.values().map(|known| &known.slice)
     }
@@ -93,7 +87,6 @@ mod tests {
         Slice { endpoints: vec![endpoint; endpoints], left_out: 0 }
     }
 
-    /// The number of endpoints of each slice.
     fn sizes(store: &Store) -> Vec<usize> {
         store.slices().map(|slice| slice.endpoints.len()).collect()
     }
@@ -120,7 +113,7 @@ mod tests {
         assert!(!store.put("a".to_owned(), slice(3)));
         assert!(store.overflowed());
         assert_eq!(sizes(&store), [2, 2]);
-        // A slice that shrinks makes room.
+        // A shrinking slice makes room.
         assert!(store.put("b".to_owned(), slice(1)));
         assert!(store.put("a".to_owned(), slice(3)));
         assert_eq!(sizes(&store), [3, 1]);

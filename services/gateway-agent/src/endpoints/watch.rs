@@ -1,4 +1,4 @@
-//! Lists the slices of a namespace's Services and watches them, indefinitely.
+//! Lists and watches the slices of a namespace's Services indefinitely.
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
@@ -17,31 +17,28 @@ use tracing::{info, warn};
 
 use super::cluster::{Cluster, SERVICE};
 
-/// Number of slices per page of a list, which bounds the size of a response.
+/// Slices per list page; bounds the response size.
 const PAGE: u32 = 100;
 
-/// Time after which the API server ends a watch, which shows that it is reachable.
+/// The API server ends each watch after this time, which shows that it is reachable.
 const WATCH_SECONDS: u32 = 60;
 
-/// Time after which a bookmark or the end of the watch is overdue.
+/// After this time without a bookmark or the end of the watch, the connection is considered dead.
 pub(crate) const SILENCE: Duration = Duration::from_secs(75);
 
-/// Shortest and longest pause after failures. The longest is short, because an agent sends few
-/// requests, and gateways with old endpoints fail requests.
+/// Shortest and longest pause after failures. Even the longest is short, because an agent sends few
+/// requests and stale endpoints make gateways fail requests.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
-/// The watch of one namespace.
 #[derive(Debug)]
 pub(crate) struct Watch {
     pub(crate) api: Api<EndpointSlice>,
     pub(crate) namespace: String,
     pub(crate) clusters: Vec<Arc<Cluster>>,
-    /// Permits to read a page.
     pub(crate) pages: Arc<Semaphore>,
 }
 
 impl Watch {
-    /// Never returns: all failures are retried.
     pub(crate) async fn run(&self) {
         let mut pauses = Pauses::default();
         let mut version = None;
@@ -49,7 +46,7 @@ impl Watch {
             match self.turn(&mut version).await {
                 Ok(()) => pauses = Pauses::default(),
                 Err(error) => {
-                    // If no changes were lost, the watch continues at its version.
+                    // If no changes were lost, resume from the last version.
                     if matches!(error, kube::Error::Api(_)) {
                         version = None;
                     }
@@ -79,7 +76,7 @@ impl Watch {
         }
     }
 
-    /// Runs one list, or one watch until it ends.
+    /// Runs one list, or one watch to its end.
     async fn turn(&self, version: &mut Option<String>) -> kube::Result<()> {
         match version.take() {
             None => *version = self.list().await?,
@@ -94,14 +91,13 @@ impl Watch {
         Ok(())
     }
 
-    /// Selects the slices of all Services of the namespace.
     fn labels(&self) -> String {
         let names: BTreeSet<_> = self.clusters.iter().map(|it| it.service.name.as_str()).collect();
         format!("{SERVICE} in ({})", Vec::from_iter(names).join(","))
     }
 
-    /// Reads all slices, and applies them only when the list is complete. Returns the version to
-    /// watch from, or `None` if another list would take more slices.
+    /// Reads all slices and applies them only when the list is complete. Returns the version to
+    /// watch from, or `None` if relisting would admit more slices.
     async fn list(&self) -> kube::Result<Option<String>> {
         let mut drafts: Vec<_> = self.clusters.iter().map(|it| it.draft()).collect();
         let mut slices = 0;
@@ -128,7 +124,7 @@ impl Watch {
         }
     }
 
-    /// Applies changes until the API server ends the watch. Updates `version` with each change.
+    /// Applies changes, advancing `version`, until the API server ends the watch.
     async fn watch(&self, version: &mut Option<String>) -> kube::Result<()> {
         let wanted = WatchParams::default().labels(&self.labels()).timeout(WATCH_SECONDS);
         let from = version.clone().unwrap_or_default();
@@ -145,7 +141,7 @@ impl Watch {
                     slice.metadata.resource_version
                 }
                 WatchEvent::Bookmark(mark) => Some(mark.metadata.resource_version),
-                // 410 Gone: the changes since `from` are no longer available.
+                // 410 Gone: the API server no longer has the changes since `from`.
                 WatchEvent::Error(status) => return Err(kube::Error::Api(status)),
             };
             *version = seen.or(version.take());
@@ -159,8 +155,7 @@ impl Watch {
     }
 }
 
-/// Pauses that double, each shortened at random by up to a half, so that gateways do not retry at
-/// the same time.
+/// Exponential backoff; a random cut of up to half keeps gateways from retrying in step.
 #[derive(Debug, Default)]
 pub(crate) struct Pauses(u32);
 
@@ -171,7 +166,7 @@ impl Iterator for Pauses {
         let (first, longest) = PAUSES;
         let pause = first.saturating_mul(1 << self.0.min(16)).min(longest);
         self.0 += 1;
-        // `RandomState` has a new key for each value, which is random enough.
+        // `RandomState` gets a new key each time, which is random enough.
         let chance = RandomState::new().hash_one(self.0) as f64 / u64::MAX as f64;
         Some(pause.mul_f64(1.0 - chance / 2.0))
     }

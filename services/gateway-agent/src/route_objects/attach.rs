@@ -1,4 +1,4 @@
-//! Decides which routes belong to which listeners of the gateway.
+//! Decides which routes attach to which Gateway listeners.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -12,7 +12,6 @@ use super::objects::{
 };
 use super::status::Verdict;
 
-/// An HTTPRoute or a GRPCRoute.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Route<'a> {
     pub(crate) kind: Kind,
@@ -24,18 +23,16 @@ impl<'a> Route<'a> {
         self.object.metadata.namespace.as_deref().unwrap_or_default()
     }
 
-    /// `NAMESPACE/NAME`.
     pub(crate) fn name(&self) -> String {
         format!("{}/{}", self.namespace(), self.object.metadata.name.as_deref().unwrap_or_default())
     }
 
-    /// The order of routes that are otherwise equal: the oldest first, then by name.
+    /// Tie-breaker between routes: the oldest first, then by name.
     pub(crate) fn age(&self, other: &Self) -> Ordering {
         let created = |it: &Self| it.object.metadata.creation_timestamp.clone();
         created(self).cmp(&created(other)).then_with(|| self.name().cmp(&other.name()))
     }
 
-    /// Whether a parent reference names the gateway.
     pub(crate) fn refers(&self, parent: &Reference, gateway: (&str, &str)) -> bool {
         parent.group.as_deref().unwrap_or(GROUP) == GROUP
             && parent.kind.as_deref().unwrap_or("Gateway") == "Gateway"
@@ -44,22 +41,19 @@ impl<'a> Route<'a> {
     }
 }
 
-/// A parentRef of a route that names the gateway, and the result of attaching the route there.
+/// A route's parentRef to this Gateway, and whether it attached.
 #[derive(Clone, Debug)]
 pub(crate) struct Attachment {
-    /// The parentRef as written in the route, for its status.
     pub(crate) parent: Value,
     pub(crate) accepted: Verdict,
-    /// The listeners by number, each with the hosts that the route has on it.
+    /// Hosts of the route on each listener, by listener number.
     pub(crate) places: BTreeMap<usize, Vec<String>>,
 }
 
-/// The routes attached to each listener. They are recorded because an HTTPRoute and a GRPCRoute
-/// cannot share a host.
+/// Attached routes by listener. An HTTPRoute and a GRPCRoute must not share a host.
 pub(crate) type Taken = BTreeMap<usize, Vec<(Kind, String)>>;
 
-/// Attaches a route for each of its parentRefs that names the gateway. Older routes are attached
-/// first.
+/// Attaches a route through each parentRef to this Gateway. Older routes go first.
 pub(crate) fn attach(
     route: &Route<'_>,
     gateway: (&str, &str),
@@ -150,7 +144,6 @@ fn allowed(
     }
 }
 
-/// Whether every requirement of the selector holds, as for all label selectors of Kubernetes.
 fn selects(selector: &Selector, labels: &BTreeMap<String, String>) -> bool {
     let holds = |it: &Expression| {
         let value = labels.get(&it.key);

@@ -1,4 +1,4 @@
-//! Determines the Envoy cluster for a reference to a Service.
+//! Finds the Envoy cluster for a Service reference.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,6 @@ use super::objects::{Reference, Service, ServicePort};
 use super::status::Verdict;
 use crate::settings;
 
-/// The protocol of the replicas, and whether the client may upgrade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
     Http1,
@@ -17,12 +16,10 @@ pub(crate) enum Protocol {
     WebSocket,
 }
 
-/// An Envoy cluster for a port of a Service.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) service: settings::Service,
     pub(crate) protocol: Protocol,
-    /// Whether health checks have a separate port.
     pub(crate) admin: bool,
 }
 
@@ -31,7 +28,6 @@ impl Target {
         &self.service.cluster
     }
 
-    /// The name of the prototype for this cluster.
     pub(crate) fn prototype(&self) -> &'static str {
         match (self.protocol, self.admin) {
             (Protocol::Http2, false) => "http2",
@@ -42,7 +38,6 @@ impl Target {
     }
 }
 
-/// The objects that references can name.
 #[derive(Debug, Default)]
 pub(crate) struct Backends<'a> {
     pub(crate) services: BTreeMap<(&'a str, &'a str), &'a Service>,
@@ -50,8 +45,8 @@ pub(crate) struct Backends<'a> {
 }
 
 impl Backends<'_> {
-    /// The cluster of a reference, or the reason why there is none. gRPC calls need HTTP/2,
-    /// whatever the Service specifies.
+    /// Returns the reference's cluster, or the reason why it has none. gRPC calls always use
+    /// HTTP/2, whatever the Service specifies.
     pub(crate) fn target(
         &self,
         route: &Route<'_>,
@@ -92,8 +87,7 @@ impl Backends<'_> {
             service.spec.ports.iter().any(|it| it.name.as_deref() == Some(settings::HEALTH));
         let end = if protocol == Protocol::Http2 { "_http2" } else { "" };
         let service = settings::Service {
-            // Kubernetes names contain no `_`, so no two ports of Services have the same cluster
-            // name.
+            // Kubernetes names contain no `_`, so cluster names are unique per Service port.
             cluster: format!("{namespace}_{}_{}{end}", to.name, port.port),
             namespace: Some(namespace.to_owned()),
             name: to.name.clone(),

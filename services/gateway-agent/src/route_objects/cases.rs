@@ -1,4 +1,4 @@
-//! Runs the test cases of the translation.
+//! Runs the translation's test cases.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ fn read<T: DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).expect("an object")
 }
 
-/// An object of a case. Its fields other than these are its spec.
+/// Builds an object from a case; all other fields form its spec.
 fn object(mut of: Value) -> (String, Value) {
     let mut take = |key: &str| of.as_object_mut().and_then(|it| it.remove(key));
     let kind = take("kind").and_then(|it| Some(it.as_str()?.to_owned())).expect("a kind");
@@ -43,7 +43,6 @@ fn service(namespace: &str, name: &str) -> Value {
     json!({"metadata": {"namespace": namespace, "name": name}, "spec": spec})
 }
 
-/// The parts of an Envoy route that cases list.
 fn short(mut route: Value) -> Value {
     let mut found = json!({"name": route["name"], "match": route["match"]});
     let fields = route.as_object_mut().expect("a route");
@@ -77,7 +76,6 @@ fn short(mut route: Value) -> Value {
     found
 }
 
-/// The reasons of conditions that differ from the usual status.
 fn reasons(conditions: &Value) -> Map<String, Value> {
     let all = conditions.as_array().into_iter().flatten();
     let usual = |it: &&Value| (it["type"] == "Conflicted") == (it["status"] == "False");
@@ -119,7 +117,6 @@ fn said(statuses: &[Status]) -> Value {
     json!(found)
 }
 
-/// The certificates of each hostname; null if there is no TLS listener.
 fn chains(all: &[Chain]) -> Value {
     let name = |source: &Source| match source {
         Source::Mounted => "mounted".to_owned(),
@@ -133,7 +130,6 @@ fn chains(all: &[Chain]) -> Value {
     if found.is_empty() { Value::Null } else { json!(found) }
 }
 
-/// The Secrets that the agent finds when it requests them, one of which is malformed.
 fn secrets(wanted: &BTreeSet<String>) -> Found {
     let found = |name: &String| match name.as_str() {
         "gateways/other" | "data/certificate" | "data/second" => Ok(certificate("a.io")),

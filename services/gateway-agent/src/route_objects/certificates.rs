@@ -1,4 +1,4 @@
-//! Certificates of the Gateway's listeners, and the filter chains of Envoy that use them.
+//! Certificates of the Gateway's listeners, and Envoy's filter chains for them.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,34 +11,28 @@ use super::secrets::{Found, Name};
 use super::status::Verdict;
 use crate::routes;
 
-/// The source of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// The chart's values, in files that the pods mount.
     Mounted,
-    /// A Secret that the agent reads.
     Secret(Name),
 }
 
-/// The certificates for a hostname, or for all hostnames without their own chain.
+/// Certificates for one hostname, or for all hostnames without their own chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Chain {
     pub(crate) hostname: Option<String>,
     pub(crate) certificates: Vec<Source>,
 }
 
-/// The references to certificates, and the grants that permit them.
 #[derive(Debug)]
 pub(crate) struct References<'a> {
-    /// The Gateway's namespace.
     pub(crate) namespace: &'a str,
-    /// The Secret that the pods mount, which the agent does not read.
+    /// The Secret that pods mount. The agent does not read it.
     pub(crate) mounted: Option<&'a str>,
     pub(crate) grants: Grants<'a>,
 }
 
 impl References<'_> {
-    /// The Secrets to read: those that listeners name and may use.
     pub(crate) fn wanted(&self, listeners: &[Listener]) -> BTreeSet<Name> {
         let of_tls = listeners.iter().filter(|it| it.protocol == "HTTPS");
         let all = of_tls.flat_map(|it| &it.tls.certificate_refs);
@@ -49,8 +43,7 @@ impl References<'_> {
         all.filter_map(secret).collect()
     }
 
-    /// The certificates of a listener, or the problem with the first certificate that it cannot
-    /// have.
+    /// Certificates of a listener, or why the first unusable one is unusable.
     pub(crate) fn certificates(
         &self,
         listener: &Listener,
@@ -74,8 +67,7 @@ impl References<'_> {
         Ok(all)
     }
 
-    /// Finds the source of a reference. A Secret must not be read before the reference is
-    /// permitted.
+    /// Checks permission before anything reads the Secret.
     fn source(&self, reference: &Reference) -> Result<Source, Verdict> {
         let group = reference.group.as_deref().unwrap_or("");
         let kind = reference.kind.as_deref().unwrap_or("Secret");
@@ -100,10 +92,9 @@ fn invalid(words: &str) -> Verdict {
     Verdict::no("InvalidCertificateRef", &format!("certificateRefs: {words}"))
 }
 
-/// Creates Envoy's listeners from the chart's listeners, with a copy of their filter chain for each
-/// hostname. The original chain remains for all other names. It keeps the certificate of the
-/// chart's values unless a listener without hostname has another one. Envoy replaces chains without
-/// closing connections on unchanged chains.
+/// Copies the filter chain of the chart's listeners for each hostname. The original chain serves
+/// all other names with the chart's certificate, unless a listener without hostname brings its own.
+/// Envoy replaces chains without closing connections on unchanged chains.
 pub(crate) fn listeners(prototypes: &[Value], chains: &[Chain], folder: &Path) -> Vec<Value> {
     let listener = |prototype: &Value| {
         let mut listener = prototype.clone();
@@ -126,7 +117,7 @@ pub(crate) fn listeners(prototypes: &[Value], chains: &[Chain], folder: &Path) -
     prototypes.iter().map(listener).collect()
 }
 
-/// Returns a chain with other certificates, wherever they are in it: QUIC wraps the TLS settings.
+/// Replaces the certificates wherever they are in the chain: QUIC wraps the TLS settings.
 fn with_certificates(chain: &Value, sources: &[Source], folder: &Path) -> Value {
     match chain {
         Value::Object(fields) => fields

@@ -1,13 +1,11 @@
-//! Translates the filters of routes to Envoy's form.
+//! Translates route filters to Envoy's form.
 
 use serde_json::{Map, Value, json};
 
 use super::objects::{Filter, Headers, Mirror, NewPath, Redirect, Rewrite, Typed};
 
-/// The reason why a rule cannot be served.
 pub(crate) type Unsupported = String;
 
-/// Translates the header changes of one list of filters.
 pub(crate) fn headers(filters: &[Filter], to: &mut Map<String, Value>) -> Result<(), Unsupported> {
     for filter in filters {
         let (kind, headers) = match filter.kind.as_str() {
@@ -28,7 +26,7 @@ fn modify(kind: &str, headers: &Headers, to: &mut Map<String, Value>) -> Result<
     }
     let option = |action: &str, it: &Typed| -> Result<Value, Unsupported> {
         let value = plain(&it.value)?;
-        // Envoy reads `%` as the beginning of a variable.
+        // Envoy expands variables after `%`.
         let header = json!({"key": it.name, "value": value.replace('%', "%%")});
         Ok(json!({"header": header, "append_action": action}))
     };
@@ -40,7 +38,7 @@ fn modify(kind: &str, headers: &Headers, to: &mut Map<String, Value>) -> Result<
     Ok(())
 }
 
-/// Appends to a list, which may not exist yet.
+/// Appends to a list, creating it if necessary.
 pub(crate) fn extend(to: &mut Map<String, Value>, key: &str, more: Vec<Value>) {
     if !more.is_empty()
         && let Value::Array(all) = to.entry(key).or_insert_with(|| json!([]))
@@ -49,8 +47,8 @@ pub(crate) fn extend(to: &mut Map<String, Value>, key: &str, more: Vec<Value>) {
     }
 }
 
-/// Checks that a text has no characters that Envoy forbids in headers. Envoy would reject all
-/// routes because of them.
+/// Rejects characters that Envoy forbids in headers, because Envoy would otherwise reject all
+/// routes.
 fn plain(text: &str) -> Result<&str, Unsupported> {
     match text.chars().any(char::is_control) {
         true => Err(format!("{text:?} has control characters")),
@@ -58,8 +56,8 @@ fn plain(text: &str) -> Result<&str, Unsupported> {
     }
 }
 
-/// Creates the action of a redirect. Without an explicit port, it redirects to the usual port of
-/// its scheme, or to the listener's port.
+/// Without an explicit port, redirects to the default port of the scheme, or to the listener's
+/// port.
 pub(crate) fn redirect(
     of: &Redirect,
     prefix: &str,
@@ -100,7 +98,6 @@ pub(crate) fn redirect(
     Ok(Value::Object(action))
 }
 
-/// Adds a rewrite to a route's action.
 pub(crate) fn rewrite(
     of: &Rewrite,
     prefix: &str,
@@ -121,8 +118,7 @@ pub(crate) fn rewrite(
     Ok(())
 }
 
-/// Replaces the prefix of the path. A slash at the end of the prefix must not be followed by the
-/// slash at the beginning of the rest.
+/// Avoids a double slash between the new prefix and the rest of the path.
 fn new_prefix(prefix: &str, path: &str) -> Map<String, Value> {
     let prefix = prefix.trim_end_matches('/');
     let (key, value) = match (prefix, path.trim_end_matches('/')) {
@@ -138,12 +134,12 @@ fn new_prefix(prefix: &str, path: &str) -> Map<String, Value> {
 }
 
 fn pattern(regex: &str, substitution: &str) -> Value {
-    // `\1` would be a reference to a group of the expression.
+    // `\1` would refer to a group of the expression.
     let substitution = substitution.replace('\\', "\\\\");
     json!({"pattern": {"regex": regex}, "substitution": substitution})
 }
 
-/// Quotes a text as a regular expression that matches only this text.
+/// Escapes a text as a regular expression that matches only itself.
 fn quoted(text: &str) -> String {
     let mut all = String::new();
     for character in text.chars() {
@@ -155,7 +151,6 @@ fn quoted(text: &str) -> String {
     all
 }
 
-/// Creates a policy that sends copies of requests to a cluster.
 pub(crate) fn mirror(of: &Mirror, cluster: &str) -> Value {
     let million = match (&of.fraction, of.percent) {
         (Some(it), _) => it.numerator * 1_000_000 / it.denominator.unwrap_or(100).max(1),

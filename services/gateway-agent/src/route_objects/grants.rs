@@ -1,15 +1,13 @@
-//! Evaluates ReferenceGrants: they permit references from objects in other namespaces to objects in
-//! their own.
+//! ReferenceGrants permit references from objects in other namespaces to their own namespace.
 
 use super::objects::{GROUP, GrantSpec, Grantee, ReferenceGrant};
 
-/// All ReferenceGrants.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Grants<'a>(pub(crate) Vec<&'a ReferenceGrant>);
 
 impl Grants<'_> {
-    /// Whether an object of a Gateway API kind in a namespace may refer to an object of a core
-    /// kind, given by namespace and name. Objects in the same namespace always may.
+    /// Whether a Gateway API object may refer to a core object. References within a namespace are
+    /// always allowed.
     pub(crate) fn permit(&self, from: (&str, &str), kind: &str, to: (&str, &str)) -> bool {
         let permits = |spec: &GrantSpec| {
             let origin = |it: &Grantee| {

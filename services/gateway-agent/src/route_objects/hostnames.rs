@@ -1,9 +1,7 @@
-//! Host names. `*` is every host, and `*.example` is every host below `example`.
+//! Host names: `*` covers every host, and `*.example` every host below `example`.
 
-/// Every host.
 pub(crate) const EVERY: &str = "*";
 
-/// Whether every host of `name` is also a host of `pattern`.
 pub(crate) fn covers(pattern: &str, name: &str) -> bool {
     match pattern.strip_prefix('*') {
         Some(suffix) => name.ends_with(suffix),
@@ -11,18 +9,15 @@ pub(crate) fn covers(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// How specific a name is. Among the patterns that cover a host, Envoy chooses the one with the
-/// greatest rank.
+/// Specificity of a pattern. Of all patterns that cover a host, Envoy picks the highest rank.
 fn rank(pattern: &str) -> (bool, usize) {
     (!pattern.starts_with('*'), pattern.len())
 }
 
-/// The most specific of the patterns that cover a name.
 pub(crate) fn best<'a>(patterns: impl IntoIterator<Item = &'a str>, name: &str) -> Option<&'a str> {
     patterns.into_iter().filter(|it| covers(it, name)).max_by_key(|it| rank(it))
 }
 
-/// The hosts that two names have in common.
 fn common<'a>(one: &'a str, two: &'a str) -> Option<&'a str> {
     match (covers(one, two), covers(two, one)) {
         (true, _) => Some(two),
@@ -31,7 +26,7 @@ fn common<'a>(one: &'a str, two: &'a str) -> Option<&'a str> {
     }
 }
 
-/// The hosts of a route on a listener. A route without names has all hosts of the listener.
+/// Hosts of a route on a listener. A route without hostnames gets all hosts of the listener.
 pub(crate) fn intersection(listener: Option<&str>, route: &[String]) -> Vec<String> {
     let listener = listener.filter(|it| !it.is_empty()).unwrap_or(EVERY);
     match route {

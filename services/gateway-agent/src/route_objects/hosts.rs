@@ -1,4 +1,4 @@
-//! Virtual hosts: the routes of objects by host, after those of the chart's values.
+//! Virtual hosts: routes of objects by host, placed after the routes of the chart's values.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,10 +8,8 @@ use super::hostnames::best;
 use super::listeners::Served;
 use super::rules::Entry;
 
-/// Envoy's routes by host name.
 pub(crate) type Hosts = BTreeMap<String, Vec<Value>>;
 
-/// The part of a route on a listener: a host, and the matches in the order of the route.
 #[derive(Debug)]
 pub(crate) struct Place<'a> {
     pub(crate) listener: usize,
@@ -19,9 +17,9 @@ pub(crate) struct Place<'a> {
     pub(crate) entries: &'a [Entry],
 }
 
-/// The routes of each host. Among listeners with the same port, only the one with the most specific
-/// name serves a host; among its routes, only those with the most specific name do. The places are
-/// ordered by the age of their routes.
+/// Routes of each host. Among listeners on a port, only the one with the most specific name serves
+/// a host, and among its routes only those with the most specific name. `places` is sorted by route
+/// age.
 pub(crate) fn hosts(listeners: &[Served<'_>], places: &[Place<'_>]) -> Hosts {
     let names = listeners.iter().filter(|it| it.programmed()).map(|it| name(it).to_owned());
     let names: BTreeSet<_> = places.iter().map(|it| it.host.clone()).chain(names).collect();
@@ -52,7 +50,7 @@ fn name<'a>(served: &Served<'a>) -> &'a str {
         .unwrap_or(super::hostnames::EVERY)
 }
 
-/// The routes of a host for requests with TLS, or without.
+/// Routes of a host for requests with or without TLS.
 fn of_transport(
     host: &str,
     tls: bool,
@@ -69,13 +67,13 @@ fn of_transport(
         .filter(|it| Some(it.host.as_str()) == chosen)
         .flat_map(|it| it.entries)
         .collect();
-    // The sort is stable: equal entries keep their order, by age and within a route.
+    // A stable sort keeps equal entries in order of age and of position in their route.
     entries.sort_by_key(|it| it.order);
     entries.into_iter().flat_map(|it| it.routes.clone()).collect()
 }
 
-/// Restricts routes to one kind of transport. Envoy itself, or a trusted proxy in front, sets this
-/// header.
+/// Limits routes to plaintext or TLS requests. Envoy itself, or a trusted proxy in front of it,
+/// sets this header.
 fn only(mut routes: Vec<Value>, scheme: &str) -> Vec<Value> {
     let header = json!({"name": "x-forwarded-proto", "string_match": {"exact": scheme}});
     for route in &mut routes {
@@ -87,9 +85,8 @@ fn only(mut routes: Vec<Value>, scheme: &str) -> Vec<Value> {
     routes
 }
 
-/// Appends the routes of objects to the routes of the values, host by host. The values have a
-/// virtual host for every host. A host that only objects name copies its first routes from that
-/// virtual host.
+/// Appends the objects' routes to those of the values, host by host. A host that only objects name
+/// starts with a copy of the values' catch-all routes.
 pub(crate) fn merged(values: &[Value], objects: &Hosts) -> Vec<Value> {
     let domains = |host: &Value| -> Vec<String> {
         let all = host["domains"].as_array().into_iter().flatten();

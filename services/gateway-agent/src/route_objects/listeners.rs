@@ -1,4 +1,4 @@
-//! Decides which listeners of the Gateway object the pods can serve.
+//! Decides which of the Gateway's listeners the pods can serve.
 
 use serde_json::{Value, json};
 
@@ -7,23 +7,18 @@ use super::objects::{GROUP, Kind, Listener, Reference};
 use super::secrets::Found;
 use super::status::Verdict;
 
-/// The ports and certificate with which this gateway's pods listen.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pods {
-    /// The Service port for requests without TLS; `None` if these are redirected.
+    /// Service port for plaintext requests; `None` if these are redirected.
     pub(crate) http: Option<u16>,
-    /// The Service port for TLS.
     pub(crate) https: Option<u16>,
-    /// The Secret from the chart's values, which is mounted in the pods. The agent does not read
-    /// it.
+    /// The chart's Secret, which pods mount. The agent does not read it.
     pub(crate) secret: Option<String>,
 }
 
-/// A listener, and whether the pods serve it.
 #[derive(Debug)]
 pub(crate) struct Served<'a> {
     pub(crate) listener: &'a Listener,
-    /// The kinds of routes that the listener accepts.
     pub(crate) kinds: Vec<Kind>,
     pub(crate) certificates: Vec<Source>,
     pub(crate) accepted: Verdict,
@@ -40,7 +35,6 @@ impl Served<'_> {
         self.listener.protocol == "HTTPS"
     }
 
-    /// The status of the listener, without the times of its conditions.
     pub(crate) fn status(&self, attached: usize, generation: i64) -> Value {
         let kind = |it: &Kind| json!({"group": GROUP, "kind": it.name()});
         let programmed = match self.programmed() {
@@ -61,7 +55,6 @@ impl Served<'_> {
     }
 }
 
-/// Decides which listeners of a Gateway are served.
 pub(crate) fn served<'a>(
     all: &'a [Listener],
     pods: &Pods,
@@ -119,7 +112,7 @@ fn accepted(listener: &Listener, pods: &Pods) -> Verdict {
     }
 }
 
-/// Whether two listeners conflict. Neither is served then.
+/// Conflicting listeners are both left unserved.
 fn conflict(listener: &Listener, other: &Listener) -> Option<Verdict> {
     let name = |it: &Listener| it.hostname.clone().unwrap_or_default();
     if std::ptr::eq(listener, other) || listener.port != other.port {
@@ -135,7 +128,6 @@ fn conflict(listener: &Listener, other: &Listener) -> Option<Verdict> {
     }
 }
 
-/// The kinds of routes, and whether all kinds that the listener names are known.
 fn kinds(listener: &Listener) -> (Vec<Kind>, bool) {
     let wanted = &listener.allowed_routes.kinds;
     let named = |kind: &Kind| {

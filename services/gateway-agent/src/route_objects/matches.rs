@@ -1,24 +1,22 @@
-//! Translates a rule's match: which requests it selects.
+//! Translates the match of a rule.
 
 use serde_json::{Map, Value, json};
 
 use super::filters::Unsupported;
 use super::objects::{GrpcMethod, Kind, Match, Method, Typed};
 
-/// A match in Envoy's form.
 #[derive(Debug)]
 pub(crate) struct Matched {
     path: (&'static str, String),
     headers: Vec<Value>,
     query: Vec<Value>,
-    /// The path or prefix, whose beginning a rewrite replaces.
+    /// The path or prefix that a rewrite replaces.
     pub(crate) prefix: String,
-    /// The rank of the match. The greatest comes first.
+    /// Rank of the match; the greatest goes first.
     pub(crate) order: [usize; 5],
 }
 
 impl Matched {
-    /// Merges in the headers of a prototype's match.
     pub(crate) fn merged(&self, prototype: &Value) -> Value {
         let mut headers = prototype["headers"].as_array().cloned().unwrap_or_default();
         headers.extend(self.headers.iter().cloned());
@@ -38,8 +36,8 @@ impl Matched {
     }
 }
 
-/// Translates a match. Only exact values and prefixes are accepted: a regular expression that Envoy
-/// rejects would keep the routes of all teams from being updated.
+/// Accepts only exact values and prefixes: one regular expression that Envoy rejects would block
+/// route updates for all teams.
 pub(crate) fn matched(of: &Match, kind: Kind) -> Result<Matched, Unsupported> {
     if let Some(key) = of.unknown.keys().next() {
         return Err(format!("a match by {key} is not supported"));
@@ -49,7 +47,7 @@ pub(crate) fn matched(of: &Match, kind: Kind) -> Result<Matched, Unsupported> {
     let mut seen = Vec::new();
     for header in &of.headers {
         exact(header, "headers")?;
-        // If a name is repeated, the first one counts.
+        // The first of several headers with the same name counts.
         let name = header.name.to_ascii_lowercase();
         if !seen.contains(&name) {
             headers.push(text(header));
@@ -92,7 +90,7 @@ fn exact(value: &Typed, of: &str) -> Result<(), Unsupported> {
     }
 }
 
-/// Translates a path. A prefix ends at the end of a path segment.
+/// A prefix ends at a path segment.
 fn http(path: Option<&Typed>) -> Result<(&'static str, String), Unsupported> {
     let Some(path) = path else { return Ok(("prefix", "/".to_owned())) };
     match path.kind.as_deref().unwrap_or("PathPrefix") {
@@ -105,7 +103,7 @@ fn http(path: Option<&Typed>) -> Result<(&'static str, String), Unsupported> {
     }
 }
 
-/// Translates a gRPC method. The path of a call is `/SERVICE/METHOD`.
+/// A gRPC call's path is `/SERVICE/METHOD`.
 fn grpc(of: &GrpcMethod) -> Result<(&'static str, String), Unsupported> {
     let GrpcMethod { kind, service, method } = of;
     let plain = |text: &str| text.chars().all(|it| it.is_ascii_alphanumeric() || "._".contains(it));

@@ -1,5 +1,5 @@
-//! Translates the Gateway API's HTTPRoute and GRPCRoute objects that are attached to this gateway's
-//! Gateway into Envoy's routes and clusters.
+//! Translates HTTPRoute and GRPCRoute objects that are attached to this gateway into Envoy's routes
+//! and clusters.
 
 mod attach;
 mod backends;
@@ -43,22 +43,19 @@ use self::translate::World;
 use crate::routes::{Desired, Status};
 use crate::settings::Endpoints;
 
-/// How long to wait for more changes, because a release often changes several objects.
+/// Delay to collect further changes: a release often changes several objects.
 const GATHER: Duration = Duration::from_millis(20);
 
-/// Adds the routes of objects to the routes of the chart's values.
 pub(crate) struct RouteObjects {
     client: Client,
     gateway: (String, String),
     service: String,
     pods: Pods,
-    /// The folder of the files that Envoy reads.
     folder: PathBuf,
     status: Arc<Status>,
 }
 
 impl RouteObjects {
-    /// Returns `None` if no Gateway is set.
     pub(crate) fn new(client: &Client, settings: &Endpoints, status: Arc<Status>) -> Option<Self> {
         let Endpoints { objects: settings, folder, .. } = settings;
         let gateway = settings.gateway.as_ref()?;
@@ -80,8 +77,8 @@ impl RouteObjects {
         })
     }
 
-    /// Sends the merged routes of the values and the objects whenever either changes, once both are
-    /// known. Never returns.
+    /// Sends the merged routes of values and objects when either changes, once both are known.
+    /// Never returns.
     pub(crate) async fn run(
         self,
         mut values: Receiver<Option<Arc<Desired>>>,
@@ -129,7 +126,7 @@ impl RouteObjects {
         World { gateway, service, pods, ..objects.world() }
     }
 
-    /// The merged routes of the values and the objects, and the status of the objects.
+    /// Merges the routes of values and objects, and returns the objects' status.
     fn merged(
         &self,
         values: &Desired,
@@ -174,7 +171,6 @@ impl RouteObjects {
     }
 }
 
-/// Sends a value if it differs.
 fn replace<T: PartialEq>(to: &Sender<T>, value: T) {
     to.send_if_modified(|known| {
         let changed = *known != value;

@@ -1,5 +1,5 @@
-//! The fields of the objects that the agent reads. Enumerations are strings and unknown values are
-//! kept, so that one object that cannot be served does not hide the others.
+//! Object fields that the agent reads. Enumerations are strings and keep unknown values, so that
+//! one unusable object does not hide the others.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,8 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
-/// The Gateway API group.
 pub(crate) const GROUP: &str = "gateway.networking.k8s.io";
 
-/// The kinds of routes that the agent reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     Http,
@@ -34,7 +32,6 @@ pub(crate) type Gateway = Object<GatewaySpec, Value>;
 pub(crate) type ReferenceGrant = Object<GrantSpec, IgnoredAny>;
 pub(crate) type Service = Object<ServiceSpec, ServiceStatus>;
 pub(crate) type Namespace = Object<IgnoredAny, IgnoredAny>;
-/// An HTTPRoute or a GRPCRoute.
 pub(crate) type RouteObject = Object<RouteSpec, Value>;
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -100,7 +97,6 @@ pub(crate) struct Expression {
     pub(crate) values: Vec<String>,
 }
 
-/// A reference to an object, or to a kind of objects.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Reference {
@@ -119,7 +115,6 @@ pub(crate) struct GrantSpec {
     pub(crate) to: Vec<Grantee>,
 }
 
-/// The subject or the target of a grant.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Grantee {
@@ -170,7 +165,7 @@ pub(crate) struct Ingress {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct RouteSpec {
-    /// The parentRefs, unparsed because the status repeats them.
+    /// Unparsed, because the status repeats the parentRefs.
     pub(crate) parent_refs: Vec<Value>,
     pub(crate) hostnames: Vec<String>,
     pub(crate) rules: Vec<Rule>,
@@ -199,7 +194,6 @@ pub(crate) struct Match {
     pub(crate) unknown: Map<String, Value>,
 }
 
-/// A value, and how to compare it.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Typed {
@@ -209,7 +203,7 @@ pub(crate) struct Typed {
     pub(crate) value: String,
 }
 
-/// The method in a match: a word in an HTTPRoute, a service and a method in a GRPCRoute.
+/// A match's method: a word in an HTTPRoute, a service and method in a GRPCRoute.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Method {

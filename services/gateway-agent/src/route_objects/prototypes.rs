@@ -1,6 +1,5 @@
-//! Envoy's routes and clusters as the chart creates them for its own routes. The agent copies them,
-//! so that all settings have one source, the chart: retries, timeouts, limits, health checks and
-//! others.
+//! The chart's own Envoy routes and clusters. The agent copies them so that retries, timeouts,
+//! limits and health checks have one source, the chart.
 
 use std::collections::BTreeMap;
 
@@ -10,19 +9,16 @@ use serde_json::{Value, json};
 use super::backends::Target;
 use crate::settings::Service;
 
-/// The placeholder for the name of a cluster.
 const PLACE: &str = "corelane-prototype";
 
-/// The prototypes in the ConfigMap of the routes.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 pub(crate) struct Prototypes {
     pub(crate) routes: Routes,
-    /// The clusters, by protocol and kind of health check.
     pub(crate) clusters: BTreeMap<String, Value>,
 }
 
-/// The result of one route of the values: several Envoy routes, which differ in which requests may
-/// be retried.
+/// One route of the values becomes several Envoy routes, which differ in the requests that may be
+/// retried.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 pub(crate) struct Routes {
     pub(crate) http: Vec<Value>,
@@ -31,8 +27,7 @@ pub(crate) struct Routes {
 }
 
 impl Prototypes {
-    /// A cluster with the target's name, which is also in the path of its endpoints, and with its
-    /// Service for the agent.
+    /// A cluster named after the target. The name also determines the path of its endpoints.
     pub(crate) fn cluster(&self, target: &Target) -> Value {
         let mut cluster = self.clusters.get(target.prototype()).cloned().unwrap_or_default();
         rename(&mut cluster, target.cluster());

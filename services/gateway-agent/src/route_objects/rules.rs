@@ -1,4 +1,4 @@
-//! Translates the rules of a route to Envoy routes.
+//! Translates a route's rules to Envoy routes.
 
 use std::cmp::Reverse;
 
@@ -12,36 +12,32 @@ use super::objects::{Backend, Filter, Kind, Match, Reference, Rule, Timeouts};
 use super::prototypes::Prototypes;
 use super::status::Verdict;
 
-/// No cluster has this name. A request that is assigned to it receives the response for a missing
-/// cluster.
+/// No cluster has this name, so requests get the response for a missing cluster.
 const NOWHERE: &str = "invalid-backend";
 
-/// The Envoy routes for one match, and their place among those of other routes. The Gateway API
-/// orders them by these fields, and then by the routes' age.
+/// Envoy routes of one match. The fields determine their order among other routes (Gateway API),
+/// before the route's age.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) order: Reverse<[usize; 5]>,
     pub(crate) routes: Vec<Value>,
 }
 
-/// The translation of a route.
 #[derive(Debug)]
 pub(crate) struct Rules {
-    /// The Envoy routes. `Err`: the route is not accepted.
+    /// `Err` rejects the route.
     pub(crate) entries: Result<Vec<Entry>, Verdict>,
     pub(crate) resolved: Verdict,
     pub(crate) targets: Vec<Target>,
 }
 
-/// The destination of a rule's requests.
 struct Way<'a> {
     rule: &'a Rule,
-    /// Each backendRef with its target; `None` if it has no valid target.
+    /// `None` marks a backendRef without a valid target.
     backends: Vec<(&'a Backend, Option<Target>)>,
     mirrors: Vec<Value>,
 }
 
-/// Translates a route for a listener with this transport and port.
 pub(crate) fn rules(
     route: &Route<'_>,
     backends: &Backends<'_>,
@@ -132,7 +128,7 @@ impl Way<'_> {
                     filters::redirect(&filter.request_redirect, &matched.prefix, listener)?;
                 Some(json!({"redirect": action}))
             }
-            // A gRPC call that finds no backend ends with UNAVAILABLE.
+            // A gRPC call without a backend fails with UNAVAILABLE.
             None if self.leads_nowhere() => {
                 Some(json!({"direct_response": {"status": if grpc { 503 } else { 500 }}}))
             }
@@ -143,7 +139,7 @@ impl Way<'_> {
             merge(&mut alone, &changes);
             return Ok(vec![Value::Object(alone)]);
         }
-        // An HTTP/1.1 client cannot open a WebSocket to replicas that receive HTTP/2.
+        // An HTTP/1.1 client cannot open a WebSocket to HTTP/2 replicas.
         let leads_to = |protocol| self.targets().any(|it| it.protocol == protocol);
         let upgrades = leads_to(Protocol::WebSocket) && !leads_to(Protocol::Http2);
         let prototypes = match (grpc, upgrades) {
@@ -190,7 +186,7 @@ impl Way<'_> {
         let missing = if grpc { "SERVICE_UNAVAILABLE" } else { "INTERNAL_SERVER_ERROR" };
         action.insert("cluster_not_found_response_code".to_owned(), json!(missing));
         extend(action, "request_mirror_policies", self.mirrors.clone());
-        // The request limits do not apply to an upgraded connection.
+        // Request limits do not apply to upgraded connections.
         match action.contains_key("upgrade_configs") {
             true => Ok(()),
             false => timeouts(&self.rule.timeouts, action),
@@ -198,7 +194,6 @@ impl Way<'_> {
     }
 }
 
-/// Appends lists to the lists of a route.
 fn merge(route: &mut Map<String, Value>, changes: &Map<String, Value>) {
     for (key, more) in changes {
         extend(route, key, more.as_array().cloned().unwrap_or_default());
@@ -233,8 +228,8 @@ fn supported(rule: &Rule) -> Result<(), Unsupported> {
     }
 }
 
-/// Sets the timeout of the whole request, and of each attempt. Without retries the only attempt has
-/// the shorter timeout.
+/// Timeouts of the whole request and of each attempt. Without retries, the shorter one applies to
+/// the only attempt.
 fn timeouts(of: &Timeouts, action: &mut Map<String, Value>) -> Result<(), Unsupported> {
     let read = |text: &Option<String>| text.as_deref().map(milliseconds).transpose();
     let (request, attempt) = (read(&of.request)?, read(&of.backend_request)?);
@@ -251,15 +246,14 @@ fn timeouts(of: &Timeouts, action: &mut Map<String, Value>) -> Result<(), Unsupp
     };
     if let Some(whole) = whole {
         action.insert("timeout".to_owned(), json!(seconds(whole)));
-        // The idle timeout must not end it earlier, because outlier detection would not count that
-        // as a failure of the replica.
+        // A shorter idle timeout would end the request first, and outlier detection would not count
+        // that as a failure.
         let silence = if whole == 0 { 0 } else { whole + 1000 };
         action.insert("idle_timeout".to_owned(), json!(seconds(silence)));
     }
     Ok(())
 }
 
-/// Parses a Gateway API duration, such as `1h30m` or `500ms`, to milliseconds.
 fn milliseconds(text: &str) -> Result<u64, Unsupported> {
     let mut sum = 0;
     let mut rest = text;

@@ -1,8 +1,7 @@
-//! The Secrets with certificates that the Gateway's listeners may use, in the last state that the
-//! API server sent.
+//! Secrets with the certificates of the Gateway's listeners, as last sent by the API server.
 //!
-//! Each Secret is watched by its name, so that a Role can name it, and only while a listener refers
-//! to it.
+//! Each Secret is watched by name, so that a Role can name it, and only while a listener refers to
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
@@ -19,16 +18,13 @@ use tracing::warn;
 use crate::endpoints::{Pauses, Task};
 use crate::routes::Certificate;
 
-/// Time after which the API server ends a watch, which shows that it is reachable.
+/// The API server ends each watch after this time, which shows that it is reachable.
 pub(crate) const WATCH_SECONDS: u32 = 60;
 
-/// `NAMESPACE/NAME`, which is also the name in Envoy.
 pub(crate) type Name = String;
 
-/// The certificate of each Secret, or the reason why it has none.
 pub(crate) type Found = BTreeMap<Name, Result<Arc<Certificate>, String>>;
 
-/// The watches of Secrets.
 pub(crate) struct Secrets {
     client: Client,
     watches: BTreeMap<Name, Task>,
@@ -46,7 +42,6 @@ impl Secrets {
         Self { client: client.clone(), watches: BTreeMap::new(), known: Arc::default() }
     }
 
-    /// Watches exactly these Secrets.
     pub(crate) fn follow(&mut self, wanted: &BTreeSet<Name>) {
         self.watches.retain(|name, _| wanted.contains(name));
         self.known.all().retain(|name, _| wanted.contains(name));
@@ -61,12 +56,10 @@ impl Secrets {
         }
     }
 
-    /// Waits for a change.
     pub(crate) async fn changed(&self) {
         self.known.changed.notified().await;
     }
 
-    /// All watched Secrets, once each has been read.
     pub(crate) fn found(&self) -> Option<Found> {
         let found = self.known.all().clone();
         self.watches.keys().all(|name| found.contains_key(name)).then_some(found)
@@ -84,7 +77,7 @@ impl Known {
     }
 }
 
-/// Watches one Secret and never returns. While the API server cannot be read, the last state stays.
+/// Watches one Secret and never returns. The last state stays while the API server is unreachable.
 async fn watch(client: Client, name: Name, known: Arc<Known>) {
     let (namespace, own) = name.split_once('/').unwrap_or_default();
     let api: Api<Secret> = Api::namespaced(client, namespace);
@@ -123,8 +116,8 @@ fn read(secret: &Secret) -> Result<Arc<Certificate>, String> {
     certificate.map(Arc::new).map_err(|error| error.to_string())
 }
 
-/// The reason why the API server rejects the request. It would reject it from every agent, unlike a
-/// broken connection.
+/// The reason for a rejection by the API server. Unlike a broken connection, it affects every
+/// agent.
 fn refusal(error: &Error) -> Option<String> {
     match error {
         Error::InitialListFailed(kube::Error::Api(status)) if status.code == 403 => Some(

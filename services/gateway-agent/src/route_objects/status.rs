@@ -1,11 +1,9 @@
-//! The status of objects: its content, and whether it has to be written.
+//! Status of objects: its content, and whether it must be written.
 
 use serde_json::{Value, json};
 
-/// The agent's name in a GatewayClass and in the status of routes.
 pub(crate) const CONTROLLER: &str = "corelane/gateway-agent";
 
-/// Whether a condition is true, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) status: bool,
@@ -22,7 +20,6 @@ impl Verdict {
         Self { status: false, reason, message: message.to_owned() }
     }
 
-    /// A condition without the time.
     pub(crate) fn condition(&self, kind: &str, generation: i64) -> Value {
         let Self { status, reason, message } = self;
         let status = if *status { "True" } else { "False" };
@@ -33,12 +30,11 @@ impl Verdict {
     }
 }
 
-/// Sets the times of all conditions. A condition keeps the known time while its status stays the
-/// same.
+/// Adds times to all conditions; a condition whose status is unchanged keeps its time.
 ///
-/// All pods of a gateway write the same status, because it depends only on the objects. Each pod
-/// writes only differences, and only if the object is still the one that it read: one pod is first,
-/// and the others then find nothing to write. Therefore they need no leader.
+/// All pods of a gateway compute the same status, because it depends only on the objects. A pod
+/// writes only differences, and only if the object is unchanged since the read: the first pod
+/// succeeds, and the others find nothing to write. Therefore no leader is needed.
 pub(crate) fn timed(wanted: &mut Value, known: &Value, now: &str) {
     match wanted {
         Value::Object(fields) if fields.contains_key("observedGeneration") => {
@@ -64,8 +60,8 @@ pub(crate) fn timed(wanted: &mut Value, known: &Value, now: &str) {
     }
 }
 
-/// The parents of a route. The agent's entries replace its earlier entries for the same parentRefs.
-/// An entry for which `own` is false belongs to another controller, and stays where it is.
+/// The route's parents. New entries replace the agent's own entries for the same parentRefs;
+/// entries of other controllers stay in place.
 pub(crate) fn parents(known: &Value, own: impl Fn(&Value) -> bool, wanted: &[Value]) -> Value {
     let known = known["parents"].as_array().cloned().unwrap_or_default();
     let mut left = wanted.to_vec();

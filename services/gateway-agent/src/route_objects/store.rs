@@ -1,4 +1,4 @@
-//! All objects that the agent reads, in the last state that the API server sent.
+//! All objects that the agent reads, as last sent by the API server.
 
 use std::fmt::Debug;
 use std::mem;
@@ -23,10 +23,9 @@ use super::secrets::WATCH_SECONDS;
 use super::translate::World;
 use crate::endpoints::Pauses;
 
-/// A change of any object, or the reason why one kind of objects cannot be read now.
+/// A change to any object, or the reason why a kind cannot be read.
 pub(crate) type Changes = SelectAll<BoxStream<'static, Result<(), String>>>;
 
-/// One cache for each kind.
 pub(crate) struct Store {
     classes: reflector::Store<GatewayClass>,
     gateways: reflector::Store<Gateway>,
@@ -35,11 +34,9 @@ pub(crate) struct Store {
     grants: reflector::Store<ReferenceGrant>,
     services: reflector::Store<Service>,
     namespaces: reflector::Store<Namespace>,
-    /// Number of kinds that were not listed yet.
     missing: Arc<AtomicUsize>,
 }
 
-/// The objects at one moment.
 pub(crate) struct Objects {
     classes: Vec<Arc<GatewayClass>>,
     gateways: Vec<Arc<Gateway>>,
@@ -50,12 +47,10 @@ pub(crate) struct Objects {
     namespaces: Vec<Arc<Namespace>>,
 }
 
-/// Describes a kind of objects by its plural.
 pub(crate) fn resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {
     ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
 }
 
-/// Reads one kind of objects, in one namespace or in all.
 struct Reader<'a> {
     client: &'a Client,
     changes: Vec<BoxStream<'static, Result<(), String>>>,
@@ -100,14 +95,12 @@ impl Reader<'_> {
     }
 }
 
-/// Drops the fields that the agent does not use.
 fn slim<K: ResourceExt>(object: &mut K) {
     object.managed_fields_mut().clear();
     object.annotations_mut().clear();
 }
 
 impl Store {
-    /// Starts reading. Only Gateways are restricted to one namespace.
     pub(crate) fn new(client: &Client, namespace: &str) -> (Self, Changes) {
         let missing = Arc::new(AtomicUsize::new(0));
         let mut reader = Reader { client, changes: Vec::new(), missing: Arc::clone(&missing) };
@@ -125,7 +118,6 @@ impl Store {
         (store, select_all(reader.changes))
     }
 
-    /// Whether each kind was listed.
     pub(crate) fn is_complete(&self) -> bool {
         self.missing.load(Ordering::Relaxed) == 0
     }
@@ -144,7 +136,6 @@ impl Store {
 }
 
 impl Objects {
-    /// The world without the properties of the gateway itself.
     pub(crate) fn world(&self) -> World<'_> {
         let http = self.http.iter().map(|object| Route { kind: Kind::Http, object });
         let grpc = self.grpc.iter().map(|object| Route { kind: Kind::Grpc, object });

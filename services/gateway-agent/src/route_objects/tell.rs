@@ -1,4 +1,4 @@
-//! Writes the status of objects.
+//! Writes the objects' status.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use super::status::timed;
 use super::store::resource;
 use super::translate::{Of, Status};
 
-/// Pause after a failure, if nothing else changes.
+/// Delay before retrying a failure if nothing else changes.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// Another pod was first, or the object is gone. The watch delivers the new state.
+/// Another pod was faster, or the object is gone. The watch delivers the new state.
 const OUTDATED: [u16; 2] = [404, 409];
 
 /// Writes each status that differs from the object's. Never returns.
@@ -42,7 +42,7 @@ pub(crate) async fn tell(client: &Client, mut statuses: Receiver<Vec<Status>>) {
     }
 }
 
-/// Writes one status. Returns whether there is nothing left to write.
+/// Returns whether nothing is left to write.
 async fn write(client: &Client, status: &Status) -> bool {
     let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let mut wanted = status.wanted.clone();

@@ -1,4 +1,4 @@
-//! Derives Envoy's configuration and the status of the objects from all objects.
+//! Derives Envoy's configuration and the status of the objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,12 +16,9 @@ use super::rules::{Rules, rules};
 use super::secrets::{Found, Name};
 use super::status::{CONTROLLER, Verdict, parents};
 
-/// All objects that are read, and the properties of the gateway itself.
 #[derive(Debug, Default)]
 pub(crate) struct World<'a> {
-    /// Namespace and name of the Gateway.
     pub(crate) gateway: (&'a str, &'a str),
-    /// The gateway's own Service, in the same namespace.
     pub(crate) service: &'a str,
     pub(crate) pods: Pods,
     pub(crate) classes: Vec<&'a GatewayClass>,
@@ -33,7 +30,6 @@ pub(crate) struct World<'a> {
     pub(crate) secrets: Found,
 }
 
-/// The objects' part of Envoy's configuration.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Contribution {
     pub(crate) hosts: Hosts,
@@ -42,26 +38,23 @@ pub(crate) struct Contribution {
 }
 
 impl Contribution {
-    /// Whether a chain has the certificate of a Secret.
     pub(crate) fn uses(&self, name: &str) -> bool {
         let of = |it: &Source| matches!(it, Source::Secret(own) if own == name);
         self.chains.iter().flat_map(|it| &it.certificates).any(of)
     }
 }
 
-/// The status of an object, without the times of conditions.
+/// An object's status, without the times of conditions.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Status {
     pub(crate) of: Of,
     pub(crate) namespace: Option<String>,
     pub(crate) name: String,
-    /// The version of the object that was read.
     pub(crate) version: String,
     pub(crate) known: Value,
     pub(crate) wanted: Value,
 }
 
-/// The kind of an object with a status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Of {
     Class,
@@ -69,16 +62,13 @@ pub(crate) enum Of {
     Route(Kind),
 }
 
-/// The result of translating a route.
 struct Outcome<'a> {
     route: Route<'a>,
     attachments: Vec<Attachment>,
-    /// The rules for requests without TLS, and with TLS.
     rules: [Rules; 2],
 }
 
 impl<'a> World<'a> {
-    /// The Gateway, if it exists and its class belongs to this controller.
     fn own(&self) -> Option<&Gateway> {
         let named = |it: &&&Gateway| {
             let metadata = &it.metadata;
@@ -93,12 +83,10 @@ impl<'a> World<'a> {
         self.classes.iter().any(|it| ours(&it)).then_some(gateway)
     }
 
-    /// Whether there is anything to serve.
     pub(crate) fn is_served(&self) -> bool {
         self.own().is_some()
     }
 
-    /// The Secrets that the listeners name and may use.
     pub(crate) fn wanted_secrets(&self) -> BTreeSet<Name> {
         let wanted = |it: &Gateway| self.references().wanted(&it.spec.listeners);
         self.own().map(wanted).unwrap_or_default()
@@ -110,7 +98,7 @@ impl<'a> World<'a> {
     }
 
     /// Returns the objects' part of Envoy's configuration, and the status of each object. Without a
-    /// Gateway of this controller, only GatewayClasses have a status.
+    /// Gateway of this controller, only GatewayClasses get a status.
     pub(crate) fn translate(&self, prototypes: &Prototypes) -> (Contribution, Vec<Status>) {
         let ours = |it: &&&GatewayClass| it.spec.controller_name == CONTROLLER;
         let mut statuses: Vec<_> =
@@ -158,7 +146,6 @@ impl<'a> World<'a> {
         outcomes.filter(|it| !it.attachments.is_empty() || self.said_before(&it.route)).collect()
     }
 
-    /// Whether the status of a route contains entries of this gateway.
     fn said_before(&self, route: &Route<'_>) -> bool {
         let status = route.object.status.as_ref().unwrap_or(&Value::Null);
         status["parents"].as_array().into_iter().flatten().any(|it| self.is_own(route, it))
@@ -234,8 +221,7 @@ impl<'a> World<'a> {
         status(Of::Gateway, gateway, gateway.status.clone().unwrap_or_default(), wanted)
     }
 
-    /// The addresses of the load balancer if the Service has one, otherwise the address in the
-    /// cluster.
+    /// Addresses of the Service's load balancer, otherwise its cluster address.
     fn addresses(&self) -> Vec<Value> {
         let named = |it: &&&Service| {
             let metadata = &it.metadata;
@@ -273,7 +259,7 @@ fn class_status(class: &GatewayClass) -> Status {
     status(Of::Class, class, class.status.clone().unwrap_or_default(), wanted)
 }
 
-/// The features that the class declares, in alphabetical order, as the API requires.
+/// Features that the class declares, sorted alphabetically as the API requires.
 const FEATURES: [&str; 27] = [
     "GRPCRoute",
     "GRPCRouteNamedRouteRule",

@@ -1,4 +1,4 @@
-//! Certificates of Envoy's listeners, each in its own file, which Envoy watches (SDS).
+//! Certificates of Envoy's listeners, each in its own file that Envoy watches (SDS).
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Formatter};
@@ -15,11 +15,9 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use serde_json::json;
 
-/// The subfolder for certificates in the folder of Envoy's files.
 const FOLDER: &str = "certificates";
 
-/// The reason why Envoy could not use a certificate. If Envoy rejected it, all other listeners
-/// would be held back.
+/// Why Envoy could not use a certificate. Envoy would then hold back all other listeners.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CertificateError {
     #[error("tls.crt has no certificate in PEM")]
@@ -34,7 +32,6 @@ pub(crate) enum CertificateError {
     Algorithm,
 }
 
-/// A chain of certificates and the key of the first, both in PEM.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Certificate {
     chain: String,
@@ -49,7 +46,6 @@ impl Debug for Certificate {
 }
 
 impl Certificate {
-    /// Parses both, and checks that they belong together.
     pub(crate) fn read(chain: &[u8], key: &[u8]) -> Result<Self, CertificateError> {
         let certificates: Vec<_> = CertificateDer::pem_slice_iter(chain)
             .collect::<Result<_, _>>()
@@ -67,7 +63,6 @@ impl Certificate {
         Ok(Self { chain: text(chain), key: text(key) })
     }
 
-    /// The certificate as an Envoy resource with this name.
     fn resource(&self, name: &str) -> String {
         let kind = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret";
         let certificate = json!({
@@ -79,16 +74,13 @@ impl Certificate {
     }
 }
 
-/// The path of a certificate's file in the folder of Envoy's files.
 pub(crate) fn path(folder: &Path, name: &str) -> PathBuf {
-    // Kubernetes names contain no `_`, so no two Secrets have the same path.
+    // Kubernetes names contain no `_`, so paths are unique per Secret.
     folder.join(FOLDER).join(format!("{}.json", name.replace('/', "_")))
 }
 
-/// Certificates by their name in Envoy's configuration.
 pub(crate) type Certificates = BTreeMap<String, Arc<Certificate>>;
 
-/// The files of all certificates.
 #[derive(Debug)]
 pub(crate) struct Files {
     folder: PathBuf,
@@ -96,18 +88,17 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// Creates the files. An earlier agent's files stay until [`Self::retain`], because Envoy uses
-    /// them.
+    /// An earlier agent's files stay until [`Self::retain`], because Envoy uses them.
     pub(crate) fn new(folder: &Path) -> Self {
         Self { folder: folder.to_owned(), written: Certificates::new() }
     }
 
-    /// Number of these certificates for which this agent has not written a file yet.
+    /// Number of certificates without a file from this agent.
     pub(crate) fn missing(&self, wanted: &Certificates) -> usize {
         wanted.keys().filter(|name| !self.written.contains_key(*name)).count()
     }
 
-    /// Replaces the files that differ, by a rename. Returns whether there were any.
+    /// Replaces files that differ, by a rename. Returns whether any differed.
     pub(crate) fn write(&mut self, wanted: &Certificates) -> io::Result<bool> {
         let mut changed = false;
         for (name, certificate) in wanted {
@@ -132,7 +123,6 @@ impl Files {
         Ok(changed)
     }
 
-    /// Removes the files of all other certificates, including those of an earlier agent.
     pub(crate) fn retain(&mut self, wanted: &Certificates) {
         self.written.retain(|name, _| wanted.contains_key(name));
         let kept: Vec<_> = wanted.keys().map(|name| path(&self.folder, name)).collect();
@@ -153,13 +143,11 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// A chain and its key in PEM.
     fn pair(host: &str) -> (String, String) {
         let made = generate_simple_self_signed([host.to_owned()]).expect("a certificate");
         (made.cert.pem(), made.signing_key.serialize_pem())
     }
 
-    /// A certificate for a host.
     pub(crate) fn certificate(host: &str) -> Arc<Certificate> {
         let (chain, key) = pair(host);
         Arc::new(Certificate::read(chain.as_bytes(), key.as_bytes()).expect("a certificate"))
@@ -203,7 +191,7 @@ pub(crate) mod tests {
         assert_eq!(text, both["shop/a"].resource("shop/a"));
         let mode = fs::metadata(at("b/a")).expect("a file").permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        // A later agent that has written no file.
+        // A later agent that has not written any file.
         Files::new(folder.path()).retain(&first);
         assert!(at("shop/a").exists() && !at("b/a").exists());
     }

@@ -1,5 +1,4 @@
-//! The desired state of Envoy: clusters, routes and rate limits, and the Services behind the
-//! clusters.
+//! The desired state of Envoy: clusters, routes, rate limits, and the Services behind the clusters.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -9,19 +8,16 @@ use serde_json::{Map, Value, json};
 use super::certificates::Certificates;
 use crate::settings::{self, Service};
 
-/// The keys of the ConfigMap.
 const CLUSTERS: &str = "clusters.json";
 const ROUTES: &str = "routes.json";
 const RATE_LIMITS: &str = "rate-limits.json";
-/// Present only if routes of objects are served.
+/// Present only if routes of objects are enabled.
 const PROTOTYPES: &str = "prototypes.json";
 /// Present only if routes of objects are also served over TLS.
 const LISTENERS: &str = "listeners.json";
 
-/// The name under which Envoy subscribes to the rate limits of routes.
 const FILTER: &str = "corelane.route_rate_limits";
 
-/// The reason why a source has no desired state.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DesiredError {
     #[error("no key {0}")]
@@ -32,29 +28,25 @@ pub(crate) enum DesiredError {
     Form(&'static str, String),
 }
 
-/// The state that one source of routes desires. Several states are merged before they are applied.
+/// The state that one source of routes wants. States are merged before they are applied.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Desired {
-    /// `envoy.config.cluster.v3.Cluster` by name. If the agent finds a cluster's endpoints, the
-    /// cluster names its Service in its metadata, see [`service_of`], and its file is CLUSTER.json.
+    /// `envoy.config.cluster.v3.Cluster` by name. If the agent supplies the endpoints, the metadata
+    /// names the Service (see [`service_of`]) and the file is CLUSTER.json.
     pub(crate) clusters: BTreeMap<String, Value>,
     /// `envoy.config.route.v3.RouteConfiguration` without its virtual hosts.
     pub(crate) routes: Map<String, Value>,
     /// `envoy.config.route.v3.VirtualHost` in any order, with distinct names and domains.
     pub(crate) virtual_hosts: Vec<Value>,
-    /// `LocalRateLimit` configurations of the filter that routes enable.
     pub(crate) rate_limits: Value,
-    /// Routes and clusters that are copied to create others.
     pub(crate) prototypes: Value,
-    /// `envoy.config.listener.v3.Listener` for the TLS listeners. `None`: they are a fixed part of
-    /// Envoy's configuration.
+    /// TLS listeners as `envoy.config.listener.v3.Listener`. `None` if Envoy's static configuration
+    /// contains them.
     pub(crate) listeners: Option<Vec<Value>>,
-    /// The certificates that the listeners name.
     pub(crate) certificates: Certificates,
 }
 
 impl Desired {
-    /// Reads the data of the chart's ConfigMap.
     pub(crate) fn read(data: &BTreeMap<String, String>) -> Result<Self, DesiredError> {
         let key = |key| {
             let text = data.get(key).ok_or(DesiredError::Missing(key))?;
@@ -86,40 +78,34 @@ impl Desired {
         })
     }
 
-    /// Envoy's file of routes.
     pub(crate) fn routes_file(&self) -> Update {
         let mut routes = self.routes.clone();
         routes.insert("virtual_hosts".to_owned(), Value::Array(self.virtual_hosts.clone()));
         Update::of("envoy.config.route.v3.RouteConfiguration", [&Value::Object(routes)])
     }
 
-    /// Envoy's file of listeners, if it has one.
     pub(crate) fn listeners_file(&self) -> Option<Update> {
         self.listeners.as_ref().map(|all| Update::of("envoy.config.listener.v3.Listener", all))
     }
 
-    /// Envoy's file of rate limits.
     pub(crate) fn rate_limits_file(&self) -> Update {
         let config = json!({"name": FILTER, "typed_config": self.rate_limits});
         Update::of("envoy.config.core.v3.TypedExtensionConfig", [&config])
     }
 }
 
-/// A discovery response in the format of Envoy's files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Update {
     pub(crate) text: String,
-    /// The version. Equal resources have the same version, even from different agents.
+    /// Equal resources have equal versions, even from different agents.
     pub(crate) version: String,
 }
 
 impl Update {
-    /// Envoy's file of clusters.
     pub(crate) fn of_clusters(clusters: &BTreeMap<String, Value>) -> Self {
         Self::of("envoy.config.cluster.v3.Cluster", clusters.values())
     }
 
-    /// Creates an update from objects with any fields.
     fn of<'a>(kind: &str, resources: impl IntoIterator<Item = &'a Value>) -> Self {
         // Built as text, because copies of the objects would take most of the agent's memory.
         let typed = |resource: &Value| {
@@ -134,7 +120,6 @@ impl Update {
     }
 }
 
-/// Reads the clusters from an earlier agent's file.
 pub(crate) fn clusters_of_file(text: &str) -> Option<BTreeMap<String, Value>> {
     let mut file: Value = serde_json::from_str(text).ok()?;
     clusters(file.get_mut("resources")?.take()).ok()
@@ -156,14 +141,13 @@ fn clusters(list: Value) -> Result<BTreeMap<String, Value>, String> {
     Ok(clusters)
 }
 
-/// The Services of clusters.
 pub(crate) fn services(clusters: &BTreeMap<String, Value>) -> Vec<Service> {
-    // Clusters whose Service cannot be read were rejected earlier.
+    // Clusters with an unreadable Service were rejected earlier.
     clusters.iter().filter_map(|(name, it)| service_of(name, it).ok().flatten()).collect()
 }
 
-/// The Service that a cluster names: `[NAMESPACE/]NAME:PORT[:HEALTH-PORT]` as `service` in its
-/// filter metadata `corelane`.
+/// The cluster's Service, `[NAMESPACE/]NAME:PORT[:HEALTH-PORT]`, from `service` in the filter
+/// metadata `corelane`.
 fn service_of(name: &str, cluster: &Value) -> Result<Option<Service>, String> {
     let service = &cluster["metadata"]["filter_metadata"]["corelane"]["service"];
     match service {

@@ -1,7 +1,7 @@
-//! Applies changes of routes to the running Envoy, through files that it watches.
+//! Applies route changes to the running Envoy through files that it watches.
 //!
-//! A source provides a [`Desired`] state, and the applier writes Envoy's files from it in an order
-//! in which no request lacks its cluster.
+//! A source provides a [`Desired`] state. The applier writes Envoy's files from it, in an order
+//! that gives every request a cluster.
 
 mod apply;
 mod certificates;

@@ -1,4 +1,4 @@
-//! The routes of the chart's values, from the ConfigMap that the chart renders.
+//! Routes from the chart's values, read from the ConfigMap that the chart renders.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -16,10 +16,9 @@ use super::status::Status;
 use crate::endpoints::Pauses;
 use crate::settings::ObjectName;
 
-/// Time after which the API server ends a watch, which shows that it is reachable.
+/// The API server ends each watch after this time, which shows that it is reachable.
 const WATCH_SECONDS: u32 = 60;
 
-/// The watch of one ConfigMap.
 #[derive(Debug)]
 pub(crate) struct Source {
     api: Api<ConfigMap>,
@@ -29,7 +28,6 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Creates a source. The ConfigMap need not exist yet.
     pub(crate) fn new(client: &Client, from: &ObjectName, status: Arc<Status>) -> Self {
         let default = || client.default_namespace().to_owned();
         let namespace = from.namespace.clone().unwrap_or_else(default);
@@ -37,10 +35,10 @@ impl Source {
         Self { api, namespace, name: from.name.clone(), status }
     }
 
-    /// Sends each state that can be read. Never returns: all failures are retried, and the last
-    /// state stays, even if the ConfigMap is deleted.
+    /// Sends each readable state. Never returns: failures are retried, and the last state stays
+    /// even if the ConfigMap is deleted.
     pub(crate) async fn run(self, newest: Sender<Option<Arc<Desired>>>) {
-        // Watched only by its name, so that a Role can name it.
+        // Watched by name only, so that a Role can name it.
         let config = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
         let config = config.timeout(WATCH_SECONDS);
         let mut events = pin!(watch_of(self.api.clone(), config).backoff(Pauses::default()));

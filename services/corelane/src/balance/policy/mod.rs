@@ -1,5 +1,4 @@
-//! Decides when active connections change lanes. This is the mover's logic, without clocks and
-//! threads.
+//! The mover's policy for moving active connections, without clocks and threads.
 //!
 //! ```text
 //!  calm ──uneven for 50 ms──► observing ──30 ms──► moving ────50 ms, or enough──► cooling down
@@ -10,66 +9,64 @@
 //! ```
 //!
 //! A plan moves half of the difference between two lanes, so it cannot reverse the difference. The
-//! lane itself chooses the connections: it compares the load that each connection caused during the
-//! observation with [the rest](Transfer::take) of the plan. A lane that is busy because of a single
-//! connection therefore gives none away, and the plan fails.
+//! lane picks the connections: it compares the load that each connection caused during the
+//! observation with [the rest](Transfer::take) of the plan. If a single connection keeps the lane
+//! busy, the lane gives nothing away and the plan fails.
 
 use std::time::{Duration, Instant};
 
 use crate::metrics::{Moved, PlanOutcome};
 
-/// Intervals between checks of the lanes: while a lane is busy, and otherwise.
+/// Check intervals: while a lane is busy, and otherwise.
 const TICK: Duration = Duration::from_millis(10);
 const SLOW_TICK: Duration = Duration::from_millis(100);
 
 /// A lane below this busy share cannot exceed [`BUSY`] soon.
 const STIRRING: f64 = 0.4;
 
-/// Weight of a new tick in the busy share of a lane.
 const TICK_SHARE: f64 = 0.3;
 
-/// Smoothing time for the rounds of saturated lanes. Lanes are compared by their amount of work,
-/// not by its timing, and a lane that briefly loses its CPU should not give connections away.
+/// Smoothing time in seconds for the rounds of saturated lanes. Lanes are compared by their amount
+/// of work, not by its timing, and a lane that briefly loses its CPU must not give connections
+/// away.
 const ROUND_WINDOW: f64 = 0.5;
 
-/// Lanes are uneven if one lane is busier than this, and busier than another by [`DIFFERENCE`].
+/// Lanes are uneven if one is busier than this and also busier than another by [`DIFFERENCE`].
 pub(super) const BUSY: f64 = 0.6;
 pub(super) const DIFFERENCE: f64 = 0.25;
 
-/// Above this busy share a lane is saturated. The busy shares of saturated lanes no longer differ,
-/// so their rounds are compared.
+/// A lane above this busy share is saturated. Saturated lanes all look equally busy, so the policy
+/// compares their rounds.
 const SATURATED: f64 = 0.9;
 
-/// Rounds are uneven if one is this many times as long as another, and also longer by [`GRAIN`].
+/// Rounds are uneven if one is this many times as long as another, and longer by [`GRAIN`] too.
 const ROUNDS: f64 = 1.5;
 const GRAIN: f64 = 100e-6;
 
 /// How long lanes must be uneven before a plan starts.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// Time for observing connections, and then for moving them. It is extended, at most to
-/// [`LONGEST`], until each connection should have had one or two requests.
+/// Time for observing connections and then for moving them, extended up to [`LONGEST`] until each
+/// connection should have had one or two requests.
 const OBSERVATION: Duration = Duration::from_millis(30);
 const TRANSFER_TIME: Duration = Duration::from_millis(50);
 const REQUESTS: f64 = 1.5;
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// Maximum connections that a plan moves.
 const MOST: u32 = 4;
 
-/// Factor by which the first connection of a plan may exceed its budget: if two connections share a
-/// lane, each causes about half of the load, or a little more.
+/// Factor by which a plan's first connection may exceed the budget: of two connections on a lane,
+/// each causes about half of the load, or a little more.
 const SLACK: f64 = 1.25;
 
-/// Time from a plan that moved something to the next. Each consecutive plan without effect doubles
-/// it, up to this many times.
+/// Pause after a plan that moved something. Each consecutive plan without effect doubles it, up to
+/// this factor.
 const COOL_DOWN: Duration = Duration::from_millis(150);
 const DOUBLINGS: u32 = 6;
 
-/// The state of a lane at a tick.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sample {
-    /// Wall-clock time for which the lane was busy since its start, including the running handler.
+    /// Wall-clock time that the lane was busy since its start, including the running handler.
     pub(super) busy: Duration,
     /// Number of requests that ended since the lane's start.
     pub(super) requests: u64,
@@ -77,11 +74,10 @@ pub(super) struct Sample {
     pub(super) active: u64,
     /// Load that the lane has given away for its current plan.
     pub(super) given: Spent,
-    /// Whether the lane has been blocked since the last step was sent, and has not received it.
+    /// Whether the lane has been blocked since the last step was sent and has not received it.
     pub(super) unresponsive: bool,
 }
 
-/// The connections and load that a lane has given away for a plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Spent {
     pub(super) connections: u32,
@@ -89,24 +85,19 @@ pub(super) struct Spent {
     pub(super) taken: f64,
 }
 
-/// A step of a plan that is sent to a lane.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Step {
-    /// Measure the polls of the lane's connections.
     Observe,
-    /// Give connections away.
     Transfer(Transfer),
-    /// End the plan.
     Finish,
 }
 
-/// The connections that a plan moves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Transfer {
     pub(crate) to: usize,
     pub(crate) why: Moved,
-    /// The rest of the budget: a share of the lane's time for [`Moved::Busy`], seconds of its round
-    /// for [`Moved::Saturated`].
+    /// Remaining budget: a share of the lane's time for [`Moved::Busy`], seconds of its round for
+    /// [`Moved::Saturated`].
     left: f64,
     connections: u32,
     begun: bool,
@@ -117,8 +108,8 @@ impl Transfer {
         Transfer { to, why, left, connections: MOST, begun: false }
     }
 
-    /// Whether a connection with this load leaves. A connection without load stays, because moving
-    /// it would change nothing.
+    /// Whether a connection with this load leaves. Moving a connection without load would change
+    /// nothing.
     pub(crate) fn take(&mut self, takes: f64) -> bool {
         let slack = if self.begun { 1.0 } else { SLACK };
         let goes = self.connections > 0 && takes > 0.0 && takes <= self.left * slack;
@@ -131,7 +122,7 @@ impl Transfer {
     }
 }
 
-/// Two lanes whose load differs.
+/// Two lanes with different load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Uneven {
     from: usize,
@@ -140,7 +131,6 @@ struct Uneven {
     by: f64,
 }
 
-/// The state of the policy.
 #[derive(Clone, Copy, Debug)]
 enum PlanStage {
     Calm,
@@ -151,15 +141,13 @@ enum PlanStage {
     BackingOff { until: Instant },
 }
 
-/// The smoothed measurements of one lane.
 #[derive(Clone, Copy, Debug, Default)]
 struct Gauge {
     last: Sample,
-    /// Seconds of busy time that were reported with one tick and belong to earlier ticks: an event
-    /// loop updates its counter only after many polls.
+    /// Seconds of busy time reported in one tick that belong to earlier ticks: an event loop
+    /// updates its counter only after many polls.
     owed: f64,
     busy: f64,
-    /// Busy time and requests per second, smoothed over [`ROUND_WINDOW`].
     work: f64,
     rate: f64,
 }
@@ -175,28 +163,28 @@ impl Gauge {
         self.work += weight * (busy - self.work);
         let ended = sample.requests.saturating_sub(self.last.requests) as f64;
         self.rate += weight * (ended / passed - self.rate);
-        // A handler that has ended counts again once the event loop updates its counter.
+        // The time of a handler that has returned reappears when the event loop updates its
+        // counter.
         let busy = sample.busy.max(self.last.busy);
         self.last = Sample { busy, ..sample };
     }
 
-    /// Time in seconds to serve one request on each active connection.
+    /// Seconds to serve one request on each active connection.
     fn round(&self) -> f64 {
         if self.rate > 0.0 { self.last.active as f64 * self.work / self.rate } else { 0.0 }
     }
 }
 
-/// Decides at each tick which lane gives away what.
 #[derive(Debug)]
 pub(super) struct Policy {
     lanes: Vec<Gauge>,
     last: Option<Instant>,
     state: PlanStage,
-    /// Number of consecutive plans without effect that are not yet forgiven.
+    /// Consecutive plans without effect that are not yet forgiven.
     failures: u32,
-    /// When lanes were last uneven, or a failure was forgiven.
+    /// When lanes were last uneven, or a failure was last forgiven.
     restless: Option<Instant>,
-    /// The result of the last plan, until it is read.
+    /// Outcome of the last plan, until it is read.
     outcome: Option<PlanOutcome>,
 }
 
@@ -212,12 +200,10 @@ impl Policy {
         }
     }
 
-    /// Takes the result of a plan that has ended since the last call.
     pub(super) fn take_outcome(&mut self) -> Option<PlanOutcome> {
         self.outcome.take()
     }
 
-    /// Time until the next tick.
     pub(super) fn pause(&self) -> Duration {
         let waits = matches!(self.state, PlanStage::Calm | PlanStage::BackingOff { .. });
         let busy = self.lanes.iter().any(|lane| lane.busy > STIRRING);
@@ -228,7 +214,7 @@ impl Policy {
         }
     }
 
-    /// Evaluates all lanes. Returns the lane to send a step to, and the step.
+    /// Evaluates all lanes. Returns a lane and the step to send to it.
     pub(super) fn tick(&mut self, now: Instant, samples: &[Sample]) -> Option<(usize, Step)> {
         let passed = self.last.replace(now).map(|last| now.saturating_duration_since(last));
         let Some(passed) = passed.filter(|passed| !passed.is_zero()) else {
@@ -314,16 +300,16 @@ impl Policy {
         }
     }
 
-    /// Whether a lane has not received its last step and should be waited for.
+    /// Whether to wait for a lane that has not received its last step.
     fn is_unresponsive(&self, uneven: &Uneven, told: Instant, now: Instant) -> bool {
         self.lanes[uneven.from].last.unresponsive && now < told + LONGEST
     }
 
-    /// The time to allow the lane, at least `least`.
+    /// Time to allow the lane, at least `least`.
     fn patience(&self, uneven: &Uneven, least: Duration) -> Duration {
         let Gauge { last, rate, .. } = self.lanes[uneven.from];
         let longest = LONGEST.as_secs_f64();
-        // No request has ended yet, so requests take long.
+        // No request has finished, so requests are slow.
         let each = if last.active > 0 { REQUESTS * last.active as f64 / rate } else { 0.0 };
         least.max(Duration::from_secs_f64(each.min(longest)))
     }
@@ -348,7 +334,7 @@ impl Policy {
         COOL_DOWN * 2u32.pow(self.failures)
     }
 
-    /// Forgives a failure after lanes have been even for as long as its pause.
+    /// Forgives a failure once lanes have been even for as long as its pause.
     fn forgive(&mut self, now: Instant) {
         let since = *self.restless.get_or_insert(now);
         let calm = matches!(self.state, PlanStage::Calm);
@@ -361,7 +347,6 @@ impl Policy {
         }
     }
 
-    /// The two lanes that differ too much, if any do.
     fn uneven(&self) -> Option<Uneven> {
         let lanes = || 0..self.lanes.len();
         let round =
@@ -373,7 +358,7 @@ impl Policy {
             let uneven = Uneven { from, to, why: Moved::Saturated, by: most - least };
             return (most > ROUNDS * least && uneven.by > GRAIN).then_some(uneven);
         }
-        // If several lanes are saturated, the lane with the most work is chosen.
+        // Among saturated lanes, pick the one with the most work.
         let from = lanes().filter(|&lane| self.lanes[lane].busy > SATURATED).max_by(round);
         let (from, to) = (from.or_else(|| lanes().max_by(busy))?, lanes().min_by(busy)?);
         let by = self.lanes[from].busy - self.lanes[to].busy;
@@ -381,7 +366,6 @@ impl Policy {
         (self.lanes[from].busy > BUSY && by > DIFFERENCE).then_some(uneven)
     }
 
-    /// The current difference of the two lanes of a plan.
     fn difference(&self, uneven: &Uneven) -> f64 {
         let of = |lane: &Gauge| match uneven.why {
             Moved::Saturated => lane.round(),
@@ -392,7 +376,6 @@ impl Policy {
 }
 
 impl Uneven {
-    /// Whether the source lane and the reason are the same.
     fn is(&self, other: &Uneven) -> bool {
         (self.from, self.why) == (other.from, other.why)
     }

@@ -1,10 +1,9 @@
-//! Tests of the policy in virtual time, with tables, and with lanes whose connections cause a given
-//! load.
+//! Tests the policy in virtual time, with tables and with simulated lanes.
 
 use super::*;
 use crate::base::random::Random;
 
-/// A connection that demands the share `wants` of a lane's time, with requests of `cost` seconds.
+/// A connection that demands the share `wants` of a lane's time with requests of `cost` seconds.
 #[derive(Clone, Copy, Debug)]
 struct SimulatedClient {
     lane: usize,
@@ -12,16 +11,13 @@ struct SimulatedClient {
     cost: f64,
 }
 
-/// Lanes, their connections, and the policy.
 struct World {
     policy: Policy,
     now: Instant,
     samples: Vec<Sample>,
     clients: Vec<SimulatedClient>,
-    /// The last step sent to each lane.
     told: Vec<Option<Step>>,
     random: Random,
-    /// Random variation of the work in a tick.
     noise: f64,
     moved: u32,
     observed: u32,
@@ -57,8 +53,8 @@ impl World {
         self.clients.iter().filter(|client| client.lane == lane).count()
     }
 
-    /// The share of its lane's time that each connection receives: its demand if all demands fit.
-    /// Otherwise connections alternate, in proportion to the work that each requests per turn.
+    /// Share of the lane's time for each connection: its demand if all demands fit. Otherwise
+    /// connections alternate in proportion to the work per turn.
     fn shares(&self, lane: usize) -> Vec<f64> {
         let of_lane = self.clients.iter().filter(|client| client.lane == lane);
         let turns: f64 = of_lane.map(|client| client.wants * client.cost).sum();
@@ -71,7 +67,7 @@ impl World {
         self.clients.iter().map(share).collect()
     }
 
-    /// Simulates a lane for `passed` seconds and moves its connections if they may leave.
+    /// Runs a lane for `passed` seconds and moves connections that may leave.
     fn work(&mut self, lane: usize, passed: f64) {
         let luck = 1.0 + self.noise * (2.0 * self.random.chance() - 1.0);
         let busy = (self.wanted(lane) * luck).min(1.0);
@@ -127,7 +123,6 @@ impl World {
     }
 }
 
-/// Creates `count` connections on `lane`.
 fn clients(count: usize, lane: usize, wants: f64, cost: f64) -> Vec<SimulatedClient> {
     vec![SimulatedClient { lane, wants, cost }; count]
 }
@@ -136,7 +131,7 @@ const COST: f64 = 200e-6;
 
 #[test]
 fn connections_of_a_hot_lane_spread_within_a_second() {
-    // connections, demand of each, lanes
+    // connections, demand per connection, lanes
     for (count, wants, lanes) in [(8, 0.8, 2), (2, 0.9, 2), (8, 0.12, 2), (12, 0.2, 3)] {
         let mut world = World::new(lanes, clients(count, 0, wants, COST));
         world.run(1);
@@ -169,7 +164,7 @@ fn one_hot_connection_stays_and_is_looked_at_ever_more_rarely() {
         let mut world = World::new(2, all);
         world.run(60);
         assert_eq!(world.moved, 0);
-        // In 60 s there is time for 250 plans if only the cool-down delays them.
+        // If only the cool-down delayed plans, 60 s would have time for 250 of them.
         assert!((1..=12).contains(&world.observed), "{} plans", world.observed);
         assert_eq!(world.outcomes, vec![PlanOutcome::Futile; world.observed as usize]);
     }
@@ -198,8 +193,8 @@ fn saturated_lanes_even_out_their_rounds() {
 
 #[test]
 fn rounds_count_what_requests_cost_and_not_connections() {
-    // 4 connections with requests of 10 ms, 60 with 200 us: a round takes 40 ms on one lane, 12 ms
-    // on the other.
+    // 4 connections with 10 ms requests and 60 with 200 us requests: a round takes 40 ms on one
+    // lane and 12 ms on the other.
     let both = [clients(4, 0, 0.9, 10e-3), clients(60, 1, 0.8, COST)].concat();
     let mut world = World::new(2, both);
     world.run(10);
@@ -238,7 +233,7 @@ fn any_steady_load_comes_to_rest() {
 
 #[test]
 fn lanes_are_uneven_by_difference_and_by_the_busiest() {
-    // busy shares, whether the first is observed
+    // busy shares, whether the first lane is observed
     let cases = [
         ([0.55, 0.0], false),
         ([0.65, 0.0], true),
@@ -263,7 +258,7 @@ fn a_plan_keeps_its_times() {
     let mut told = Vec::new();
     for tick in 0..200 {
         let at = TICK * tick;
-        // The first lane is completely busy from the start.
+        // The first lane is fully busy from the start.
         let samples = [Sample { busy: at, ..Sample::default() }, Sample::default()];
         if let Some((lane, step)) = policy.tick(begun + at, &samples) {
             assert_eq!(lane, 0);
@@ -278,8 +273,8 @@ fn a_plan_keeps_its_times() {
         [OBSERVATION, TRANSFER_TIME].map(|time| time.as_millis())
     );
     assert_eq!(told[2].1, Step::Finish);
-    // After a plan without moves the policy waits for twice the cool-down, and then for lanes to be
-    // uneven.
+    // After a plan without moves, the policy waits for twice the cool-down and then for uneven
+    // lanes.
     let pause = 2 * COOL_DOWN + PATIENCE;
     assert!((again - finish).abs_diff(pause.as_millis()) <= 20, "{told:?}");
 }
@@ -289,7 +284,7 @@ fn a_lane_that_tells_late_is_as_busy_as_one_that_tells_at_once() {
     let mut policy = Policy::new(1);
     let begun = Instant::now();
     for tick in 0..100 {
-        // 80% busy, reported at every third tick.
+        // 80% busy, reported every third tick.
         let busy = (TICK * (tick / 3 * 3)).mul_f64(0.8);
         policy.tick(begun + TICK * tick, &[Sample { busy, ..Sample::default() }]);
     }
@@ -326,7 +321,7 @@ fn a_lane_that_is_held_up_is_waited_for() {
     let mut told = Vec::new();
     for tick in 0..70 {
         let at = TICK * tick;
-        // The lane receives each step half a second late.
+        // Each step reaches the lane half a second late.
         let unresponsive =
             told.last().is_some_and(|(last, _)| at < *last + Duration::from_millis(500));
         let busy = Sample { busy: at, unresponsive, ..Sample::default() };

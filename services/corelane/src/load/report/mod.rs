@@ -1,7 +1,7 @@
 //! Load reports: responses tell the load balancer in front how busy this server is.
 //!
 //! The admin thread reads the lanes' counters ten times a second ([`sampler`]) and publishes one
-//! header value. Each lane adds it to the responses of its connections ([`publish`]).
+//! header value, which lanes add to responses ([`publish`]).
 
 mod sampler;
 
@@ -18,19 +18,18 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use crate::base::settings::words;
 use crate::load::lane::LaneShared;
 
-/// Interval between reports.
 const EVERY: Duration = Duration::from_millis(100);
 
 /// Whether responses carry load reports, and in which format.
 ///
-/// A report is the response header `endpoint-load-metrics` of ORCA (Open Request Cost
-/// Aggregation, `xds.data.orca.v3.OrcaLoadReport`), which Envoy's
-/// `client_side_weighted_round_robin` and gRPC's `weighted_round_robin` turn into weights:
-/// requests per second divided by utilization (gRFC A58).
+/// A report is the ORCA response header `endpoint-load-metrics` (Open Request Cost Aggregation,
+/// `xds.data.orca.v3.OrcaLoadReport`). Envoy's `client_side_weighted_round_robin` and gRPC's
+/// `weighted_round_robin` compute weights from it: requests per second divided by utilization (gRFC
+/// A58).
 ///
-/// Enable it if many gateways share the replicas, or if replicas have uneven capacity. A single
+/// Enable it if many gateways share the replicas, or if replicas differ in capacity. A single
 /// gateway that counts its own requests in flight (least request) balances better without it. The
-/// gateway should strip the header, because it is not for clients.
+/// gateway should strip the header, which is not meant for clients.
 ///
 /// | key | value |
 /// |---|---|
@@ -40,16 +39,16 @@ const EVERY: Duration = Duration::from_millis(100);
 /// | `named_metrics.expected_wait` | expected remaining lane time of queued and running requests in seconds, the mean over the lanes |
 /// | `named_metrics.in_flight` | requests in flight across all lanes |
 ///
-/// The first three are smoothed over one second: the weight of a value falls to `1/e` in a second. The
-/// named metrics are current values.
+/// The first three are smoothed over one second: a value's weight falls to `1/e` within a second.
+/// The named metrics are current values.
 ///
-/// A report is created every 100 ms, and each connection carries it once, in its first response
-/// after that. While fewer than 0.1 requests per second finish, there is no report: an idle server
-/// has no data about the cost of a request.
+/// A new report appears every 100 ms, and each connection carries it once, in its next response.
+/// Below 0.1 finished requests per second there is no report, because an idle server knows nothing
+/// about the cost of a request.
 ///
-/// Envoy 1.40 ignores a whole report if it contains an unknown key. Its `error_utilization_penalty`
-/// defaults to 0, so `eps` has no effect unless it is set. While all replicas are below 2%, their
-/// weights follow the requests that each handled before.
+/// Envoy 1.40 ignores an entire report that contains an unknown key. Its
+/// `error_utilization_penalty` defaults to 0, which disables `eps`. While all replicas are below
+/// 2%, weights follow the requests that each replica handled before.
 ///
 /// ```
 /// use corelane::{LoadReports, Server};
@@ -60,7 +59,7 @@ const EVERY: Duration = Duration::from_millis(100);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LoadReports {
-    /// No load reports, and no sampling.
+    /// No load reports and no sampling.
     #[default]
     Off,
     /// `TEXT application_utilization=0.2500,rps_fractional=1200.000,...`: the shorter format.
@@ -71,7 +70,7 @@ pub enum LoadReports {
 
 words!(LoadReports: "off" => Off, "text" => Text, "json" => Json);
 
-/// Samples the lanes and publishes reports, on the admin thread, until the server ends.
+/// Samples the lanes and publishes reports until the server ends. Runs on the admin thread.
 pub(crate) async fn run(
     lanes: &[Arc<LaneShared>],
     published: &Published,
@@ -93,8 +92,8 @@ pub(crate) async fn run(
     }
 }
 
-/// The reports of one lane in TEXT and JSON. Each sample is `(elapsed, busy, waits, finished,
-/// failed, in_flight, expected)` with times in nanoseconds.
+/// One lane's reports in TEXT and JSON. Samples are `(elapsed, busy, waits, finished, failed,
+/// in_flight, expected)` with times in nanoseconds.
 #[cfg(feature = "fuzzing")]
 pub(crate) fn of_one_lane(samples: impl Iterator<Item = [u64; 7]>) -> Vec<[String; 2]> {
     let mut sampler = Sampler::new(1);
@@ -127,10 +126,10 @@ fn read(lane: &LaneShared, now: Instant) -> Reading {
     }
 }
 
-/// The header value of a report; `None` if reports are off.
+/// Header value of a report; `None` if reports are off.
 ///
-/// The keys are the fields of `xds.data.orca.v3.OrcaLoadReport`. Envoy drops a report with an
-/// unknown key (source/common/orca/orca_parser.cc).
+/// Keys are the fields of `xds.data.orca.v3.OrcaLoadReport`. Envoy drops a report with an unknown
+/// key (source/common/orca/orca_parser.cc).
 fn header_value(report: &Report, form: LoadReports) -> Option<HeaderValue> {
     let Report { utilization, rps, eps, expected_wait, in_flight } = report;
     let text = match form {
@@ -150,19 +149,17 @@ fn header_value(report: &Report, form: LoadReports) -> Option<HeaderValue> {
 
 const NAME: HeaderName = HeaderName::from_static("endpoint-load-metrics");
 
-/// The latest report, for all lanes. It is on its own cache lines, so that a lane, which checks it
-/// for each response, has a cache miss only if it changed.
+/// The latest report, for all lanes. Lanes check it for each response; on its own cache lines, that
+/// causes a cache miss only after a change.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Published {
-    /// Incremented with each new report.
     generation: AtomicU32,
     /// `None` while there is no report.
     report: Mutex<Option<HeaderValue>>,
 }
 
 impl Published {
-    /// Publishes a report, or its absence.
     fn publish(&self, report: Option<HeaderValue>) {
         let mut slot = self.report.lock().unwrap_or_else(PoisonError::into_inner);
         if report.is_some() || slot.is_some() {
@@ -172,7 +169,7 @@ impl Published {
     }
 }
 
-/// A lane's copy of the latest report. The shared slot is read only after a change.
+/// A lane's copy of the latest report, refreshed only after a change.
 #[derive(Debug)]
 pub(crate) struct LatestReport {
     published: Arc<Published>,
@@ -185,8 +182,8 @@ impl LatestReport {
         LatestReport { published, generation: Cell::new(0), copy: RefCell::default() }
     }
 
-    /// Adds the latest report to a response, unless its connection has received it. `reported`: the
-    /// generation of the last report sent on the connection.
+    /// Adds the latest report to a response unless its connection already carried it. `reported` is
+    /// the generation of the last report on the connection.
     pub(crate) fn sign(&self, reported: &Cell<u32>, headers: &mut HeaderMap) {
         if self.published.generation.load(Ordering::Acquire) != self.generation.get() {
             self.refresh();
@@ -200,9 +197,9 @@ impl LatestReport {
     }
 
     fn refresh(&self) {
-        // Lanes do not block on the lock: the slot is free again before the next response.
+        // Lanes do not wait for the lock: it is free again before the next response.
         let Ok(slot) = self.published.report.try_lock() else { return };
-        // A copy instead of a clone, because lanes must not share a reference count.
+        // Copied, because lanes must not share a reference count.
         let copy = slot.as_ref().and_then(|value| HeaderValue::from_bytes(value.as_bytes()).ok());
         self.copy.replace(copy);
         self.generation.set(self.published.generation.load(Ordering::Acquire));

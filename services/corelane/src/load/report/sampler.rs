@@ -1,33 +1,28 @@
-//! Computes reports from monotonic counters: pure arithmetic, without clocks and threads.
+//! Computes reports from monotonic counters, without clocks and threads.
 
 use std::time::Duration;
 
-/// Time constant of the smoothing.
 const SMOOTHED_OVER: Duration = Duration::from_secs(1);
 
-/// Minimum utilization that is reported. Weights are inversely proportional to it, so a replica
-/// that reported 0.001 would attract nearly all requests.
+/// Minimum utilization to report. Weights are inversely proportional to it, so a replica that
+/// reported 0.001 would attract nearly all requests.
 const LEAST_UTILIZATION: f64 = 0.02;
 
-/// Below this rate there is no report, because the utilization is noise.
+/// Minimum rate for a report; below it, the utilization is noise.
 const LEAST_RPS: f64 = 0.1;
 
-/// The counters of a lane at one moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reading {
     /// Busy time of the event loop, updated at the end of a turn.
     pub(super) busy: Duration,
-    /// CPU time of the slow lane, without the time for which the event loop waited.
+    /// CPU time of the slow lane, without the time that the event loop waited.
     pub(super) slow: Duration,
-    /// Number of times that the event loop started or ended a wait: odd while it waits.
+    /// Counts starts and ends of waits, so it is odd while the event loop waits.
     pub(super) waits: u64,
-    /// Number of finished requests.
     pub(super) finished: u64,
     /// Number of requests answered with 5xx.
     pub(super) failed: u64,
-    /// Number of requests that are in flight.
     pub(super) in_flight: u64,
-    /// Expected lane time of the queued and running requests.
     pub(super) expected: Duration,
 }
 
@@ -41,7 +36,6 @@ pub(super) struct Report {
     pub(super) in_flight: u64,
 }
 
-/// The last reading of each lane, and the smoothed values.
 #[derive(Debug)]
 pub(super) struct Sampler {
     lanes: Vec<LaneUse>,
@@ -55,8 +49,8 @@ impl Sampler {
         Sampler { lanes: vec![LaneUse::default(); lanes], utilization: 0.0, rps: 0.0, eps: 0.0 }
     }
 
-    /// Adds the readings of all lanes, taken `elapsed` after the last. `None` while the server is
-    /// idle.
+    /// Adds the readings of all lanes, `elapsed` after the previous ones. `None` while the server
+    /// is idle.
     pub(super) fn sample(&mut self, elapsed: Duration, readings: &[Reading]) -> Option<Report> {
         let elapsed = elapsed.max(Duration::from_millis(1));
         let (mut busy, mut finished, mut failed) = (Duration::ZERO, 0, 0);
@@ -83,7 +77,7 @@ impl Sampler {
 }
 
 /// Moves `old` towards `new` for `elapsed`: `old·e + new·(1 − e)`, `e = exp(−elapsed/τ)`, like the
-/// kernel's load average (kernel/sched/loadavg.c). Late samples have more weight.
+/// kernel's load average (kernel/sched/loadavg.c). Late samples weigh more.
 fn smooth(old: f64, new: f64, elapsed: Duration) -> f64 {
     let kept = (-elapsed.div_duration_f64(SMOOTHED_OVER)).exp();
     old * kept + new * (1.0 - kept)
@@ -92,16 +86,16 @@ fn smooth(old: f64, new: f64, elapsed: Duration) -> f64 {
 #[derive(Clone, Copy, Debug, Default)]
 struct LaneUse {
     last: Reading,
-    /// Time counted as busy that is not in the lane's counter yet.
+    /// Time counted as busy that the lane's counter does not contain yet.
     ahead: Duration,
 }
 
 impl LaneUse {
-    /// The part of `elapsed` for which the lane was busy.
+    /// The busy part of `elapsed`.
     ///
-    /// A lane in a long turn updates its counter only at the end and would look idle until then. If
-    /// it has not waited since the last reading, the whole interval counts now, and is subtracted
-    /// from the later update.
+    /// A lane updates its counter at the end of a turn and would look idle during a long one. If it
+    /// has not waited since the last reading, the whole interval counts now and is subtracted from
+    /// the later update.
     fn busy(&mut self, elapsed: Duration, now: &Reading) -> Duration {
         let added = now.busy.saturating_sub(self.last.busy);
         let waiting = now.waits % 2 == 1;
@@ -111,7 +105,7 @@ impl LaneUse {
         }
         let busy = added.saturating_sub(self.ahead);
         self.ahead = Duration::ZERO;
-        // The rest belongs to an earlier interval, which was already reported.
+        // The rest belongs to an earlier interval that was already reported.
         busy.min(elapsed)
     }
 }
@@ -130,8 +124,8 @@ mod tests {
         assert!((found - wanted).abs() < 1e-6, "{found} is not {wanted}");
     }
 
-    /// A lane that was busy for `share` percent of each tick, for `ticks` ticks, with 10 requests
-    /// per tick.
+    /// A lane that was busy for `share` percent of each of `ticks` ticks, with 10 requests per
+    /// tick.
     fn after(ticks: u64, share: u64) -> Reading {
         Reading {
             busy: millis(ticks * share),
@@ -149,7 +143,7 @@ mod tests {
 
     #[test]
     fn settled_values_are_the_true_ones() {
-        // The busy shares of two lanes in percent, and the reported mean.
+        // Busy shares of two lanes in percent, and the reported mean.
         for (shares, utilization) in
             [([50, 50], 0.5), ([100, 0], 0.5), ([100, 100], 1.0), ([1, 0], 0.02), ([0, 0], 0.02)]
         {
@@ -183,15 +177,15 @@ mod tests {
     #[test]
     fn a_lane_in_one_long_turn_is_busy() {
         let mut lane = LaneUse::default();
-        // Total busy time (ms), waits, and the result for the tick (ms).
+        // Total busy time (ms), waits, and the expected result for the tick (ms).
         let ticks = [
             (10, 1, 10),  // parked at the end
-            (30, 2, 20),  // woken, and a long turn has begun
-            (30, 2, 100), // still in it
+            (30, 2, 20),  // woken up, in a long turn
+            (30, 2, 100), // still in the same turn
             (30, 2, 100),
-            (310, 3, 80),  // it took 280 ms, of which 200 are counted
-            (310, 3, 0),   // parked ever since
-            (710, 4, 100), // more than the tick is long: it was busy before and nobody saw it
+            (310, 3, 80),  // the turn took 280 ms, of which 200 are already counted
+            (310, 3, 0),   // parked since then
+            (710, 4, 100), // longer than a tick: the lane was busy earlier, unobserved
             (710, 6, 0),   // it waited in between, so it is not within a turn
         ];
         for (index, (busy, waits, counted)) in ticks.into_iter().enumerate() {

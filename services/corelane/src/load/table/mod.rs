@@ -1,17 +1,17 @@
-//! The cost of each kind of request, estimated from served requests.
+//! Cost of each kind of request, estimated from served requests.
 
 use std::time::Duration;
 
 use crate::metrics::kind::{KindIndex, METHODS};
 use crate::metrics::{Count, Rows};
 
-/// Weight of a new observation: 1/8 in the mean, 1/4 in the deviation (as for round-trip times in
-/// RFC 6298 section 2).
+/// Weight of a new observation: 1/8 in the mean, 1/4 in the deviation, as for round-trip times in
+/// RFC 6298 section 2.
 const MEAN_SHARE: i64 = 8;
 const DEVIATION_SHARE: i64 = 4;
 
-/// An exponentially weighted mean and mean deviation of a duration in nanoseconds. One thread
-/// writes it, and all threads may read it.
+/// Exponentially weighted mean and mean deviation of a duration in nanoseconds. One thread writes
+/// it; all threads may read it.
 #[derive(Debug, Default)]
 pub(crate) struct Estimate {
     mean: Count,
@@ -21,11 +21,10 @@ pub(crate) struct Estimate {
 
 impl Estimate {
     fn observe(&self, nanos: u64) {
-        // Half the range of a u64 is 292 years.
         let (new, old) = (nanos as i64, self.mean.get() as i64);
         if self.observations.get() == 0 {
-            // RFC 6298 section 2.2: the first observation is the mean, and half of it the
-            // deviation.
+            // RFC 6298 section 2.2: the mean starts at the first observation, the deviation at half
+            // of it.
             self.mean.set(nanos);
             self.deviation.set(nanos / 2);
         } else {
@@ -37,20 +36,20 @@ impl Estimate {
         self.observations.add(1);
     }
 
-    /// The mean; `None` before the first observation.
+    /// `None` before the first observation.
     fn mean(&self) -> Option<u64> {
         (self.observations.get() > 0).then(|| self.mean.get())
     }
 }
 
-/// Sums of a duration and of its square over all observations. The difference of two reads gives
-/// the exact mean and variance between them. One thread writes it, and all threads may read it.
+/// Sums of a duration and of its square over all observations; the difference of two reads gives
+/// the exact mean and variance in between. One thread writes it; all threads may read it.
 #[derive(Debug, Default)]
 struct Sums {
     /// A u64 of nanoseconds holds 584 years of request time.
     nanos: Count,
-    /// Nanoseconds squared, as the bits of an f64. A u64 would overflow after 18 observations of
-    /// one second. Each addition is rounded to 16 digits.
+    /// Nanoseconds squared, as the bits of an f64 that rounds each addition to 16 digits. A u64
+    /// would overflow after 18 observations of one second.
     squares: Count,
 }
 
@@ -67,67 +66,58 @@ impl Sums {
     }
 }
 
-/// Sums of a duration in seconds, and of its square in seconds squared.
+/// Sums of a duration in seconds and of its square in seconds squared.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Moments {
     pub(crate) seconds: f64,
     pub(crate) squared_seconds: f64,
 }
 
-/// Durations of a kind of request: smoothed, and summed over all requests.
 #[derive(Debug, Default)]
 struct KindTimes {
     estimate: Estimate,
     sums: Sums,
 }
 
-/// One kind of request: a method and a route.
 #[derive(Debug, Default)]
 struct KindCosts {
-    /// Stored next to the mean, because both are read for each request.
+    /// Stored next to the mean, because each request reads both.
     tail: Tail,
-    /// Time for which the handler was being polled.
     lane: KindTimes,
-    /// Time from the start of the handler to the head of the response, including waits.
+    /// From the start of the handler to the head of the response, including waits.
     service: KindTimes,
 }
 
 /// The load table of one lane: the expected cost of each kind of request.
 #[derive(Debug)]
 pub(crate) struct LoadTable {
-    /// Costs, ordered by route, then method.
     kinds: Rows<KindCosts>,
-    /// Lane time across all kinds.
     overall: Estimate,
     /// Nanoseconds above which a poll is long; `None` without slow lanes.
     bound: Option<u64>,
 }
 
-/// The load table's forecast for a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Forecast {
-    /// Lane time in nanoseconds.
     pub(crate) nanos: u64,
     pub(crate) kind: Expectation,
 }
 
-/// A row of the load table, merged across lanes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Row {
     pub(crate) route: usize,
     pub(crate) method: &'static str,
     pub(crate) observations: u64,
-    /// Means and mean deviations.
     pub(crate) lane: (Duration, Duration),
     pub(crate) service: (Duration, Duration),
     pub(crate) lane_sums: Moments,
     pub(crate) service_sums: Moments,
-    /// Number of lanes that serve this kind on their slow lane.
+    /// Lanes that serve this kind on their slow lane.
     pub(crate) slow_on: usize,
 }
 
 impl LoadTable {
-    /// Creates a table. `bound`: the time above which a poll is long; `None` without slow lanes.
+    /// Polls above `bound` are long; `None` without slow lanes.
     pub(crate) fn new(routes: (usize, usize), bound: Option<Duration>) -> Self {
         LoadTable {
             kinds: Rows::new(routes, METHODS.len()),
@@ -136,8 +126,7 @@ impl LoadTable {
         }
     }
 
-    /// Records the service's statement whether requests of a route are slow. Only the lane's thread
-    /// may call this.
+    /// Records whether the service declares a route slow. Only for the lane's thread.
     pub(crate) fn fix(&self, route: usize, slow: bool) {
         for method in 0..METHODS.len() {
             let kind = KindIndex::new(route, method);
@@ -145,7 +134,6 @@ impl LoadTable {
         }
     }
 
-    /// Returns the forecast for a request of this kind.
     #[inline]
     pub(crate) fn foresee(&self, kind: KindIndex) -> Forecast {
         let row = self.kinds.get(usize::from(kind.bits()));
@@ -166,20 +154,19 @@ impl LoadTable {
         Forecast { nanos: self.expect_any(), kind }
     }
 
-    /// Expected lane time of a request in nanoseconds. An unseen kind uses the mean over all kinds;
-    /// before the first request this is 0.
+    /// Expected lane nanoseconds of a request. Unseen kinds use the mean of all kinds, which is 0
+    /// before the first request.
     pub(crate) fn expect(&self, kind: KindIndex) -> u64 {
         let known =
             self.kinds.get(usize::from(kind.bits())).and_then(|kind| kind.lane.estimate.mean());
         known.unwrap_or_else(|| self.expect_any())
     }
 
-    /// Expected lane time of a request of unknown kind, in nanoseconds.
     pub(crate) fn expect_any(&self) -> u64 {
         self.overall.mean().unwrap_or(0)
     }
 
-    /// Adds an observation. Only the lane's thread may call this.
+    /// Adds an observation. Only for the lane's thread.
     pub(crate) fn observe(
         &self,
         kind: KindIndex,
@@ -198,7 +185,7 @@ impl LoadTable {
         self.overall.observe(lane_nanos);
     }
 
-    /// Merges the tables of several lanes. Means are weighted by their number of observations.
+    /// Merges the tables of several lanes, weighting means by observations.
     pub(crate) fn merge<'a>(tables: impl Iterator<Item = &'a LoadTable> + Clone) -> Vec<Row> {
         let kinds = tables.clone().map(|table| table.kinds.iter().count()).max().unwrap_or(0);
         let rows = (0..kinds).filter_map(|index| {
@@ -240,60 +227,54 @@ fn add_up<'a>(sums: impl Iterator<Item = &'a Sums>) -> Moments {
     })
 }
 
-/// Weight of a new observation once there are this many; until then, the share is the plain mean.
+/// Weight of a new observation after this many; before, the share is the plain mean.
 const WINDOW: u64 = 128;
 
-/// Share of requests with a long poll at which a kind becomes slow, and below which it is no longer
-/// slow. There are two bounds, so that a kind near one of them does not change with each request.
+/// Share of long polls at which a kind becomes slow, and the lower share at which it stops being
+/// slow. Two bounds keep a kind near one of them from changing with each request.
 const SLOW_FROM: u64 = ONE / 100;
 const SLOW_UNTIL: u64 = ONE / 400;
 
-/// Number of requests that are measured with the thread's CPU clock after a long poll.
+/// Requests measured with the thread's CPU clock after a long poll.
 const WATCHED: u64 = 256;
 
 /// A share of 1.
 const ONE: u64 = (1 << SHARE_BITS) - 1;
 const SHARE_BITS: u32 = 32;
-/// A share so small that it counts as zero.
 const NONE: u64 = ONE >> 20;
-/// Share for the first long poll of a kind that was not measured with the thread's CPU clock,
-/// because the thread may have been interrupted. The kind counts as slow for a few requests, and
-/// these decide.
+/// Share after the first long poll of a kind whose CPU time is unknown: the thread may have been
+/// interrupted. The kind counts as slow for the next few requests, which decide.
 const DOUBTFUL: u64 = ONE / 50;
 
 const WATCH_BITS: u32 = 16;
 const SLOW: u64 = 1 << (SHARE_BITS + WATCH_BITS);
 const FIXED: u64 = SLOW << 1;
 
-/// The expected polls of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expectation {
-    /// Only short polls.
     Short,
-    /// Only short polls, but a recent request of its kind had a long one.
+    /// Only short polls, but a recent request of the kind had a long one.
     Doubtful,
-    /// A long poll.
     Long,
-    /// Unknown, because no request of its kind was observed.
+    /// No request of the kind was observed.
     Unknown,
 }
 
-/// The longest poll of a request's handler.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LongestPoll {
     pub(crate) nanos: u64,
-    /// Whether the CPU clock of the thread measured it. Otherwise it was the wall clock, which also
-    /// runs while the thread is interrupted.
+    /// Whether the thread's CPU clock measured the poll. Otherwise the wall clock did, which keeps
+    /// running while the thread is interrupted.
     pub(crate) is_cpu: bool,
 }
 
-/// The share of requests of one kind with a long poll, and the resulting state, in one word that a
-/// lane reads for every request. 0 for a kind without long polls. Only one thread writes it.
+/// Share of one kind's requests with a long poll and the resulting state, in one word that lanes
+/// read for every request. 0 for kinds without long polls. Only one thread writes it.
 #[derive(Debug, Default)]
 struct Tail(Count);
 
 impl Tail {
-    /// The expectation for the next request of this kind. Most kinds never had a long poll.
+    /// What to expect from the next request of this kind. Most kinds never had a long poll.
     #[inline]
     fn expectation(&self) -> Expectation {
         if self.0.get() >> SHARE_BITS == 0 { Expectation::Short } else { self.of_long() }
@@ -308,12 +289,10 @@ impl Tail {
         }
     }
 
-    /// Whether requests of this kind are served on the slow lane.
     fn is_slow(&self) -> bool {
         self.0.get() & SLOW != 0
     }
 
-    /// Whether the service has set the cost of the kind.
     fn is_fixed(&self) -> bool {
         self.0.get() & FIXED != 0
     }

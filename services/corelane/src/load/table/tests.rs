@@ -43,7 +43,7 @@ fn lanes_are_merged_by_their_observations() {
 #[test]
 fn sums_have_the_exact_mean_and_variance_of_any_window() {
     let sums = Sums::default();
-    // After a busy lane has run for a day, new observations must still be precise.
+    // New observations must stay precise after a busy lane has run for a day.
     (0..100_000).for_each(|_| sums.observe(864_000_000));
     let before = sums.read();
     (0..1000).for_each(|n| sums.observe(if n % 2 == 0 { 1_000_000 } else { 3_000_000 }));
@@ -58,7 +58,7 @@ const BOUND: u64 = 500_000;
 const LONG: LongestPoll = LongestPoll { nanos: 7_000_000, is_cpu: true };
 const INTERRUPTED: LongestPoll = LongestPoll { nanos: 7_000_000, is_cpu: false };
 
-/// Adds observations until `done`, and returns how many it took.
+/// Adds observations until `done`. Returns how many it took.
 fn observe(tail: &Tail, from: u64, what: LongestPoll, done: impl Fn(&Tail) -> bool) -> u64 {
     (from..)
         .find(|&before| {

@@ -1,18 +1,18 @@
-//! Tracks the message boundaries of an HTTP/1.1 connection in parallel to hyper, and rejects
-//! ambiguous input that hyper would accept.
+//! Tracks message boundaries of an HTTP/1.1 connection in parallel to hyper, and rejects ambiguous
+//! input that hyper would accept.
 //!
-//! hyper ignores Content-Length if Transfer-Encoding is present, merges equal Content-Length fields
-//! and accepts a bare LF as line end. It also strips a fragment from the target and ignores
-//! whitespace after a chunk size. A parser in front may read each of these differently, and treat
-//! bytes of a body as a request or vice versa (request smuggling, RFC 9112 section 11.2). The
-//! parsed request does not show these differences, so the tracker reads the bytes before hyper
-//! does. At the first ambiguous byte it ends hyper's input with bytes that hyper rejects.
+//! hyper ignores Content-Length next to Transfer-Encoding, merges equal Content-Length fields,
+//! accepts a bare LF as line end, strips fragments from targets, and ignores whitespace after a
+//! chunk size. A parser in front may read each of these differently and take bytes of a body for a
+//! request, or vice versa (request smuggling, RFC 9112 section 11.2). The parsed request hides
+//! these differences, so the tracker reads the bytes before hyper does. At the first ambiguous byte
+//! it ends hyper's input with bytes that hyper rejects.
 //!
-//! hyper receives one message at a time, and each head only once it is complete. Therefore neither
-//! the response to a head nor its size limit depends on how the bytes arrive.
+//! hyper gets one message at a time, and each head only when it is complete. Therefore neither the
+//! response to a head nor its size limit depends on how the bytes arrive.
 //!
-//! The tracker need not detect input that hyper itself rejects: the connection then ends, and the
-//! tracker is [lost](State::Lost).
+//! Input that hyper itself rejects needs no detection: the connection then ends, and the tracker is
+//! [lost](State::Lost).
 
 mod chunked;
 mod request_line;
@@ -22,54 +22,49 @@ use memchr::{memchr, memchr2};
 use request_line::RequestLine;
 pub(crate) use request_line::Spoken;
 
-/// Ends a head so that hyper rejects it: NUL is not allowed in a head (RFC 9110 section 5.5). The
-/// empty line makes hyper parse a head of which it has already read a part.
+/// Ends a head so that hyper rejects it: a head must not contain NUL (RFC 9110 section 5.5). The
+/// empty line makes hyper parse a head that it has already read in part.
 const REFUSED_HEAD: &[u8] = b"\0\r\n\r\n";
 
 const CONTENT_LENGTH: &[u8] = b"content-length";
 const TRANSFER_ENCODING: &[u8] = b"transfer-encoding";
 const USUAL_END: &[u8] = b" HTTP/1.1\r\n";
 
-/// The reason why the input ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Parsers read the input differently. Contains the reason for the client.
+    /// Parsers disagree about the input, for this reason.
     Ambiguous(&'static str),
-    /// The input does not begin an HTTP/1.1 or HTTP/1.0 request.
+    /// The input is not the start of an HTTP/1.1 or HTTP/1.0 request.
     Invalid(Spoken),
-    /// The head has more bytes than allowed.
+    /// The head exceeds the allowed bytes.
     HeadTooLarge,
 }
 
-/// Where to end the input, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct InputEnd {
     /// Bytes of the chunk that are passed on to hyper.
     pub(crate) at: usize,
-    /// Bytes that hyper receives after that, before the end of the stream.
+    /// Bytes that hyper gets after that, before the end of the stream.
     pub(crate) tail: &'static [u8],
     pub(crate) fault: Fault,
 }
 
-/// The tracker of one connection.
 #[derive(Debug)]
 pub(crate) struct Framing {
     state: State,
-    /// The Content-Length of the current head.
     length: Option<u64>,
     coded: bool,
-    /// The request line of the current message, and its protocol.
     line: RequestLine,
     spoken: Spoken,
-    /// Maximum bytes of a head and the empty lines before it.
+    /// Maximum bytes of a head, including the empty lines before it.
     allowed: usize,
-    /// Bytes read of the current head and of the empty lines before it.
+    /// Bytes of the current head read until now, including the empty lines before it.
     head: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Before a message: empty lines may come first (RFC 9112 section 2.2).
+    /// Before a message, which empty lines may precede (RFC 9112 section 2.2).
     Start,
     StartLf,
     RequestLine,
@@ -79,7 +74,6 @@ enum State {
         expected: &'static [u8],
         matched: usize,
     },
-    /// Within another field, or the rest of a field.
     Field {
         after_cr: bool,
     },
@@ -93,7 +87,7 @@ enum State {
         digits: u8,
         value: u64,
     },
-    /// Whitespace after a chunk size, which only an extension may follow.
+    /// Whitespace after a chunk size; only an extension may follow.
     ChunkSpace(u64),
     ChunkExtension(u64),
     ChunkSizeLf(u64),
@@ -104,11 +98,10 @@ enum State {
     Trailer,
     TrailerLf,
     EndLf,
-    /// hyper rejects the input, or it was cut. Tracking has stopped.
+    /// Tracking has stopped: hyper rejects the input, or it was cut.
     Lost,
 }
 
-/// Position in the value of a Content-Length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LengthPart {
     Before,
@@ -117,13 +110,13 @@ enum LengthPart {
     Lf,
 }
 
-/// The number of bytes consumed, or the offset of the byte to cut at and the reason.
+/// Bytes consumed, or the offset of the byte to cut at and the reason.
 type Consumed = Result<usize, (usize, &'static str)>;
 
 const BARE_LF: &str = "a line ends with LF alone";
 
 impl Framing {
-    /// Creates a tracker that allows heads of this many bytes.
+    /// Allows heads of this many bytes.
     pub(crate) fn new(allowed: usize) -> Self {
         Framing {
             state: State::Start,
@@ -136,8 +129,7 @@ impl Framing {
         }
     }
 
-    /// Tracks bytes that arrived, up to the end of the current message. Returns how many were
-    /// tracked.
+    /// Tracks arrived bytes up to the end of the current message. Returns how many it tracked.
     pub(crate) fn follow(&mut self, chunk: &[u8]) -> Result<usize, InputEnd> {
         let mut at = 0;
         while at < chunk.len() && (at == 0 || !self.is_between()) {
@@ -163,7 +155,7 @@ impl Framing {
         Ok(at)
     }
 
-    /// The fault of a head after `bytes` more of it were read, once the fault is certain.
+    /// The head's fault after `bytes` more of it were read, once the fault is certain.
     fn fault_of_head(&mut self, is_head: bool, bytes: usize) -> Option<Fault> {
         if is_head && self.state == State::Lost {
             return Some(Fault::Invalid(self.spoken));
@@ -180,12 +172,10 @@ impl Framing {
         self.line.asks_head()
     }
 
-    /// Whether nothing of the next message has been read.
     pub(crate) fn is_between(&self) -> bool {
         self.state == State::Start && self.head == 0
     }
 
-    /// Whether a head is incomplete.
     pub(crate) fn in_head(&self) -> bool {
         match self.state {
             State::Start => self.head > 0,
@@ -200,7 +190,6 @@ impl Framing {
         }
     }
 
-    /// Whether a body is incomplete.
     pub(crate) fn in_body(&self) -> bool {
         !matches!(self.state, State::Start | State::Lost) && !self.in_head()
     }
@@ -223,7 +212,7 @@ impl Framing {
         }
     }
 
-    /// Changes to the state `next` if `byte` is the byte that hyper accepts here.
+    /// Enters the state `next` if `byte` is the one that hyper accepts here.
     fn expect(&mut self, byte: u8, only: u8, next: impl FnOnce(&mut Self) -> State) -> Consumed {
         self.state = if byte == only { next(self) } else { State::Lost };
         Ok(1)
@@ -326,7 +315,6 @@ impl Framing {
         Ok(1)
     }
 
-    /// Handles the colon of a framing field.
     fn framing_field(&mut self, name: &[u8]) -> Consumed {
         let is_length = name == CONTENT_LENGTH;
         if self.length.is_some() && is_length {
@@ -370,7 +358,7 @@ impl Framing {
         Ok(1)
     }
 
-    /// The state after the head that has ended.
+    /// The state after a complete head.
     fn body(&mut self) -> State {
         self.head = 0;
         match self.length {
@@ -386,14 +374,14 @@ impl Framing {
     }
 }
 
-/// The position of the fragment in a target. A method may contain a number sign, but a target may
-/// not (RFC 9112 section 3.2).
+/// Position of the fragment in a target. A method may contain `#`, but a target may not (RFC 9112
+/// section 3.2).
 fn fragment(part: &[u8], has_method: bool) -> Option<usize> {
     let target = if has_method { 0 } else { memchr(b' ', part)? };
     memchr(b'#', &part[target..]).map(|fragment| target + fragment)
 }
 
-/// Consumes up to `left` bytes of `rest`. Returns their number, and the new `left`.
+/// Consumes up to `left` bytes of `rest`. Returns their number and the new `left`.
 fn take(rest: &[u8], left: u64) -> (usize, u64) {
     let taken = usize::try_from(left).unwrap_or(usize::MAX).min(rest.len());
     (taken, left - taken as u64)

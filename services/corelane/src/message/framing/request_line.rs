@@ -8,32 +8,27 @@ const HEAD_METHOD: &[u8] = b"HEAD ";
 /// Bytes of a method (RFC 9110 section 5.6.2).
 const TOKEN: [bool; 256] = letters_digits_and(b"!#$%&'*+-.^_`|~");
 
-/// The protocol of an invalid request line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spoken {
-    /// HTTP/1, or unknown.
+    /// HTTP/1, or not known yet.
     Http1,
-    /// An unsupported HTTP version.
     OtherVersion,
-    /// A protocol that is not HTTP.
+    /// Not HTTP.
     Other,
 }
 
-/// The part of a request line that was read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RequestLine {
     /// Length of the prefix that the line shares with [`HEAD_METHOD`].
     head: u8,
     spaces: u8,
-    /// The start of the last word and its length. There is room for the end of the line after a
-    /// version.
+    /// Start and length of the last word, with room for the end of the line after a version.
     version: [u8; 10],
     version_len: u8,
     after_cr: bool,
 }
 
 impl RequestLine {
-    /// Whether the recorded part includes the method.
     pub(super) fn has_method(&self) -> bool {
         self.spaces > 0
     }
@@ -46,8 +41,8 @@ impl RequestLine {
         self.after_cr
     }
 
-    /// Compares the start with HEAD, across parts. Returns the position of the first byte that is
-    /// not allowed in a method.
+    /// Compares the start with HEAD, across parts. Returns the position of the first byte that a
+    /// method must not contain.
     pub(super) fn note_method(&mut self, part: &[u8]) -> Option<usize> {
         if self.spaces > 0 {
             return None;
@@ -61,7 +56,7 @@ impl RequestLine {
             match byte {
                 b' ' if is_empty => return Some(place),
                 b' ' | b'\n' => return None,
-                // The whole line is checked at its end.
+                // The complete line is checked at its end.
                 b'\r' => {}
                 _ if TOKEN[usize::from(byte)] => {}
                 _ => return Some(place),
@@ -70,7 +65,6 @@ impl RequestLine {
         None
     }
 
-    /// Records a part of a line that is split or unusual.
     pub(super) fn note(&mut self, part: &[u8]) {
         for &byte in part {
             if byte == b' ' {
@@ -88,7 +82,7 @@ impl RequestLine {
         }
     }
 
-    /// Whether the complete line names HTTP/1.1 or HTTP/1.0. hyper checks the rest of it.
+    /// Whether the complete line names HTTP/1.1 or HTTP/1.0; hyper checks the rest.
     pub(super) fn is_supported(&self) -> bool {
         matches!(self.version(), Some(b"HTTP/1.1" | b"HTTP/1.0"))
     }
@@ -98,7 +92,6 @@ impl RequestLine {
         Some(self.version.get(..usize::from(self.version_len))?.trim_ascii_end())
     }
 
-    /// The protocol of the complete line.
     pub(super) fn spoken(&self) -> Spoken {
         let is_http = self.version_len >= 5 && self.version[..5].eq_ignore_ascii_case(b"HTTP/");
         match self.version() {
@@ -109,7 +102,7 @@ impl RequestLine {
                     _ => Spoken::OtherVersion,
                 }
             }
-            // A line without three words is not a request line of any protocol.
+            // No protocol's request line has fewer than three words.
             word if self.spaces != 2 || word.is_some_and(<[u8]>::is_empty) => Spoken::Http1,
             _ if is_http => Spoken::Http1,
             _ => Spoken::Other,

@@ -1,4 +1,4 @@
-//! Tests of the tracker alone, and in parallel to hyper.
+//! Tests the tracker alone, and in parallel to hyper.
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -13,10 +13,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
 
-/// The maximum size of a head.
 const ALLOWED: usize = 100;
 
-/// The end of each message in a stream of these parts, and the position and reason of the cut.
+/// End of each message in a stream of these parts, and position and reason of the cut.
 fn followed_in(parts: &[&[u8]]) -> (Vec<usize>, Option<(usize, Fault)>) {
     let mut framing = Framing::new(ALLOWED);
     let (mut ends, mut before) = (vec![], 0);
@@ -57,7 +56,6 @@ const STREAMS: &[&str] = &[
     "GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nA: b\n\r\n",
 ];
 
-/// Streams with heads at the limit, and beyond it.
 fn long_streams() -> Vec<String> {
     let head = |bytes: usize| {
         let before = "POST / HTTP/1.1\r\nContent-Length: 2\r\na: ";
@@ -238,7 +236,7 @@ impl RandomPieces {
     }
 }
 
-/// The method and target of the requests that hyper parses from `bytes`.
+/// Method and target of the requests that hyper parses.
 async fn parsed(bytes: Vec<u8>) -> Vec<String> {
     let requests = Rc::new(RefCell::new(Vec::new()));
     let service = service_fn(|request: Request<hyper::body::Incoming>| {
@@ -259,7 +257,7 @@ async fn parsed(bytes: Vec<u8>) -> Vec<String> {
     requests.take()
 }
 
-/// The start of each message according to the tracker, and the bytes that are passed on to hyper.
+/// Start of each message according to the tracker, and the bytes passed on to hyper.
 fn followed(bytes: &[u8]) -> (Vec<usize>, Vec<u8>) {
     let mut framing = Framing::new(usize::MAX);
     let mut begins = Vec::new();

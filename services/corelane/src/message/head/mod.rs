@@ -1,8 +1,7 @@
 //! Parses plain heads into requests.
 //!
-//! The parser is strict for safety. A head is plain if every HTTP/1.1 parser reads each of its
-//! bytes in the same way (RFC 9112 sections 2.2, 3 and 5). All other heads are passed to hyper
-//! unchanged.
+//! Strict for safety: a head is plain if every HTTP/1.1 parser reads each of its bytes the same way
+//! (RFC 9112 sections 2.2, 3 and 5). All other heads go to hyper unchanged.
 
 use std::mem;
 
@@ -14,10 +13,9 @@ use memchr::memchr;
 use crate::base::settings::Limits;
 use crate::message::conformance::{is_host, letters_digits_and};
 
-/// The end of a plain request line.
 const VERSION: &[u8] = b" HTTP/1.1";
 
-/// The parts of a plain head and their positions. The memory is reused.
+/// Parts of a plain head and their positions. Reuses its memory.
 #[derive(Debug, Default)]
 pub(crate) struct Head {
     method: Method,
@@ -26,26 +24,24 @@ pub(crate) struct Head {
     names: Names,
     /// Length in bytes, including the empty line.
     length: usize,
-    /// Bytes of the body that follows.
     body: usize,
 }
 
-/// A range of a head: start and end.
 type Range = (usize, usize);
 
-/// The result of reading the first bytes of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// A plain request, with the length of its head and of its body.
-    Plain { head: usize, body: usize },
-    /// The beginning of a head that may be plain.
+    Plain {
+        head: usize,
+        body: usize,
+    },
     Partial,
-    /// Anything else, which hyper reads.
     Other,
 }
 
 impl Head {
-    /// Determines what `bytes`, which are not empty, begin with.
+    /// What `bytes`, which must not be empty, start with.
     pub(crate) fn read(&mut self, bytes: &[u8], limits: &Limits) -> Found {
         match self.head(&bytes[..bytes.len().min(limits.header_bytes)], limits) {
             Ok(()) if self.body as u64 <= limits.body_bytes => {
@@ -73,8 +69,8 @@ impl Head {
             if line.is_empty() {
                 self.length = next;
                 self.body = body.unwrap_or(0);
-                // RFC 9112 section 3.2: exactly one Host. Section 6.3: any request may have a body,
-                // but with other methods that is rare, and parsers differ.
+                // RFC 9112 section 3.2: exactly one Host. Section 6.3 allows a body in any request,
+                // but with other methods a body is rare and parsers differ.
                 let plain = host && (body.is_none() || self.may_have_body());
                 return if plain { Ok(()) } else { Err(Odd::Other) };
             }
@@ -95,7 +91,6 @@ impl Head {
         }
     }
 
-    /// Reads a field and returns its name, its meaning and its value.
     fn field<'a>(
         &mut self,
         line: &'a [u8],
@@ -111,7 +106,6 @@ impl Head {
         Some((name, meaning, value))
     }
 
-    /// Reads the request line and returns where the fields begin.
     fn request_line(&mut self, line: &[u8], limits: &Limits) -> Option<usize> {
         let rest = line.strip_suffix(VERSION)?;
         let space = memchr(b' ', rest)?;
@@ -128,9 +122,9 @@ impl Head {
         matches!(self.method, Method::POST | Method::PUT | Method::PATCH)
     }
 
-    /// Builds the request that [`Head::read`] found in `bytes`, and returns it with the part of its
-    /// body that has arrived. Copies the bytes once, to `memory`. `None`: a value contains bytes
-    /// that are not plain.
+    /// Builds the request that [`Head::read`] found in `bytes`. Returns it with the arrived part of
+    /// its body. Copies the bytes once, to `memory`. `None` if a value contains bytes that are not
+    /// plain.
     pub(crate) fn request(
         &mut self,
         bytes: &[u8],
@@ -151,29 +145,29 @@ impl Head {
         *request.method_mut() = self.method.clone();
         *request.uri_mut() = Uri::from(target);
         *request.version_mut() = Version::HTTP_11;
-        // The replaced map is empty, and its destructor would cost more than replacing it.
+        // The replaced map is empty, and running its destructor would cost more than forgetting it.
         mem::forget(mem::replace(request.headers_mut(), fields));
         Some((request, body))
     }
 }
 
-/// The reason why a head is not plain.
+/// Why a head is not plain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Odd {
-    /// The head is not complete.
+    /// Incomplete.
     Short,
-    /// hyper has to read the head.
     Other,
 }
 
-/// The line that begins at `from`, without its end, which must be exactly CRLF.
+/// The line that starts at `from`, without its end, which must be exactly CRLF.
 fn line(bytes: &[u8], from: usize) -> Result<&[u8], Odd> {
     let rest = &bytes[from..];
     let end = memchr(b'\n', rest).ok_or(Odd::Short)?;
     rest[..end].strip_suffix(b"\r").ok_or(Odd::Other)
 }
 
-/// Whether a plain request line can begin with these bytes. If not, the rest is not awaited.
+/// Whether a plain request line can start with these bytes; if not, there is no point in waiting
+/// for more.
 fn may_begin(bytes: &[u8]) -> bool {
     let Some(space) = memchr(b' ', bytes) else {
         return METHODS.iter().any(|method| method.starts_with(bytes));
@@ -187,7 +181,7 @@ fn may_begin(bytes: &[u8]) -> bool {
         && (VERSION.starts_with(&rest[target..]) || &rest[target..] == b" HTTP/1.1\r")
 }
 
-/// Whether a plain field can begin with these bytes.
+/// Whether a plain field can start with these bytes.
 fn may_begin_field(bytes: &[u8]) -> bool {
     let line = bytes.strip_suffix(b"\r").unwrap_or(bytes);
     let name = &line[..memchr(b':', line).unwrap_or(line.len())];
@@ -202,7 +196,7 @@ fn is_padded(value: &[u8]) -> bool {
     odd || value.first() == Some(&b' ') || value.last() == Some(&b' ')
 }
 
-/// Parses a Content-Length that every parser reads in the same way: digits without a leading 0 (RFC
+/// Parses a Content-Length that every parser reads the same way: digits without a leading 0 (RFC
 /// 9110 section 8.6). A longer number exceeds what one read returns.
 fn length(value: &[u8]) -> Option<usize> {
     let plain = matches!(value, [b'0'] | [b'1'..=b'9', ..]) && value.len() <= 9;
@@ -212,16 +206,13 @@ fn length(value: &[u8]) -> Option<usize> {
     Some(value.iter().fold(0, |length, digit| 10 * length + usize::from(digit - b'0')))
 }
 
-/// The meaning of a field for the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Meaning {
-    /// No meaning for the message: an end-to-end field that only the service uses.
+    /// An end-to-end field that only the service uses.
     End,
     Host,
     Connection,
-    /// The length of the body.
     Length,
-    /// Changes how the message or the connection continues.
     Message,
 }
 
@@ -242,13 +233,12 @@ impl Meaning {
     }
 }
 
-/// Longer names are rare and parsed each time.
 const LONGEST: usize = 32;
 
 /// Number of places; a browser behind a proxy sends about twenty headers.
 const PLACES: usize = 128;
 
-/// Headers that proxies add and no standard defines. A constant name needs no reference count.
+/// Nonstandard headers that proxies add. A constant name needs no reference count.
 const OF_PROXIES: [HeaderName; 10] = [
     HeaderName::from_static("traceparent"),
     HeaderName::from_static("tracestate"),
@@ -262,7 +252,6 @@ const OF_PROXIES: [HeaderName; 10] = [
     HeaderName::from_static("x-request-id"),
 ];
 
-/// A name as the client wrote it.
 #[derive(Debug)]
 struct Known {
     written: [u8; LONGEST],
@@ -271,9 +260,9 @@ struct Known {
     meaning: Meaning,
 }
 
-/// The most recent names, indexed by a hash of their bytes. Comparing a name is much cheaper than
-/// parsing it. The parser checks the name, converts it to lower case, looks it up among the
-/// standard names, and allocates memory if it finds none.
+/// The most recent names, indexed by a hash of their bytes. Comparing a name is far cheaper than
+/// parsing it: the parser checks the name, lowercases it, looks it up among the standard names, and
+/// allocates if it finds none.
 #[derive(Debug)]
 struct Names(Vec<Option<Known>>);
 
@@ -284,7 +273,7 @@ impl Default for Names {
 }
 
 impl Names {
-    /// Returns the name that is written like this, and its meaning. `None`: the name is not valid.
+    /// The name for these bytes, and its meaning. `None` if the name is invalid.
     fn read(&mut self, written: &[u8]) -> Option<(HeaderName, Meaning)> {
         if written.len() > LONGEST {
             // All names with a meaning are shorter.
@@ -313,15 +302,14 @@ impl Known {
     }
 }
 
-/// The place of a name. With these factors, the 38 names that browsers and proxies usually send do
-/// not collide, in lower case or capitalised.
+/// Place of a name. With these factors, the 38 names that browsers and proxies usually send do not
+/// collide, in lower case or capitalised.
 fn place(written: &[u8]) -> usize {
     let byte = |at: usize| written.get(at).map_or(0, |&byte| usize::from(byte));
     let (length, last) = (written.len(), written.len().wrapping_sub(1));
     (length + 3 * byte(0) + 25 * byte(last) + 19 * byte(last.wrapping_sub(3))) % PLACES
 }
 
-/// The methods that a plain request may have.
 const METHODS: [&[u8]; 7] = [b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"OPTIONS", b"PATCH"];
 
 fn method(token: &[u8]) -> Option<Method> {
@@ -337,7 +325,7 @@ fn method(token: &[u8]) -> Option<Method> {
     })
 }
 
-/// Bytes of a path or a query (RFC 3986 sections 3.3 and 3.4).
+/// Bytes of a path or query (RFC 3986 sections 3.3 and 3.4).
 const TARGET: [bool; 256] = letters_digits_and(b"-._~!$&'()*+,;=:@/?%");
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Tests of which heads are plain.
+//! Tests which heads are plain.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn limits() -> Limits {
     Limits { headers: 3, uri_bytes: 20, body_bytes: 10, ..Limits::default() }
 }
 
-/// The request, the part of its body that has arrived, and the total length in bytes.
+/// The request, the arrived part of its body, and the total length in bytes.
 fn read(bytes: &[u8]) -> Option<(Request<()>, Bytes, usize)> {
     let mut head = Head::default();
     let Found::Plain { head: length, body } = head.read(bytes, &limits()) else { return None };

@@ -9,23 +9,23 @@ use http::{HeaderMap, HeaderValue};
 pub(crate) const PARENT_FIELD: &str = "traceparent";
 const STATE_FIELD: &str = "tracestate";
 
-/// The flags of version 00: sampled, and random trace id (section 3.2.2.5). Other flags are passed
-/// on as 0.
+/// Flags of version 00: sampled, and random trace id (section 3.2.2.5). Other flags are passed on
+/// as 0.
 const SAMPLED: u8 = 1;
 const RANDOM: u8 = 2;
 
 /// Length of version 00. Later versions start with the same fields (section 4.2).
 const LENGTH: usize = 55;
 
-/// The minimum length of a `tracestate` that must be passed on (section 3.3.1.5). A longer value is
+/// Minimum length of a `tracestate` that must be passed on (section 3.3.1.5). Longer values are
 /// dropped.
 const STATE_LENGTH: usize = 512;
 const STATE_MEMBERS: usize = 32;
 
-/// The trace of a request, and the parent span for calls to other services.
+/// A request's trace, and the parent span for calls to other services.
 ///
-/// [`trace_context`](crate::trace_context) returns the context of the current request. Set it in
-/// the headers `traceparent` and `tracestate` of each call that the handler makes.
+/// [`trace_context`](crate::trace_context) returns the current request's context. Copy it to the
+/// headers `traceparent` and `tracestate` of each call that the handler makes.
 ///
 /// ```
 /// use corelane::{Server, Traces};
@@ -52,12 +52,10 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
-    /// Creates a trace that starts with this span and has a random id.
     pub(crate) fn begin(trace: [u8; 16], span: [u8; 8]) -> Self {
         TraceContext { trace, span, flags: SAMPLED | RANDOM, state: None }
     }
 
-    /// Parses the header fields of a request.
     pub(crate) fn read(headers: &HeaderMap) -> Option<Self> {
         let (mut parent, mut stated) = (None, false);
         for (name, value) in headers {
@@ -92,29 +90,28 @@ impl TraceContext {
         })
     }
 
-    /// The same trace with another span as the parent of calls.
     pub(crate) fn below(mut self, span: [u8; 8]) -> Self {
         self.span = span;
         self
     }
 
-    /// The id of the trace.
+    /// The trace id.
     pub fn trace_id(&self) -> [u8; 16] {
         self.trace
     }
 
-    /// The id of the parent span for calls to other services: this server's span if it records the
-    /// request, otherwise the caller's span.
+    /// The parent span's id for calls to other services: this server's span if it records the
+    /// request, otherwise the caller's.
     pub fn span_id(&self) -> [u8; 8] {
         self.span
     }
 
-    /// Whether the trace is being recorded.
+    /// Whether the trace is sampled.
     pub fn is_sampled(&self) -> bool {
         self.flags & SAMPLED != 0
     }
 
-    /// The flags of `traceparent`.
+    /// The flags in `traceparent`.
     pub fn flags(&self) -> u8 {
         self.flags
     }
@@ -122,11 +119,11 @@ impl TraceContext {
     /// The value of `traceparent`.
     pub fn traceparent(&self) -> HeaderValue {
         let text = format!("00-{}-{}-{:02x}", Hex(&self.trace), Hex(&self.span), self.flags);
-        // Hexadecimal digits and hyphens are a valid header value.
+        // Hexadecimal digits and hyphens form a valid header value.
         HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static(""))
     }
 
-    /// The value of `tracestate`, if there is one, unparsed.
+    /// The unparsed value of `tracestate`, if any.
     pub fn tracestate(&self) -> Option<&HeaderValue> {
         self.state.as_ref()
     }
@@ -153,7 +150,7 @@ fn hex<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
     (all < 16).then_some(bytes)
 }
 
-/// The value of each lower-case hexadecimal digit; 16 for other bytes.
+/// Value of each lower-case hexadecimal digit; 16 for other bytes.
 const DIGITS: [u8; 256] = {
     let digits = b"0123456789abcdef";
     let mut values = [16; 256];
@@ -165,7 +162,7 @@ const DIGITS: [u8; 256] = {
     values
 };
 
-/// The `tracestate` to pass on: all fields joined, or nothing if it is invalid or too long.
+/// The `tracestate` to pass on: all fields joined, or `None` if it is invalid or too long.
 fn state(headers: &HeaderMap) -> Option<HeaderValue> {
     let mut values = headers.get_all(STATE_FIELD).iter();
     let (first, second) = (values.next()?, values.next());
@@ -216,7 +213,7 @@ fn is_key(key: &[u8]) -> bool {
     is_start(*first) && key.len() <= 256 && rest_fits
 }
 
-/// Section 3.3.1.3.2. Trailing spaces were trimmed from the member.
+/// Section 3.3.1.3.2. Trailing spaces are already trimmed.
 fn is_value(value: &[u8]) -> bool {
     let fits = |&byte: &u8| matches!(byte, b' '..=b'~') && byte != b'=';
     (1..=256).contains(&value.len()) && value.iter().all(fits)

@@ -1,24 +1,23 @@
-//! Parsers of the kernel's files on cgroups and CPUs. The parsers access no files and accept any
-//! text: unreadable input means unknown.
+//! Parsers for the kernel's cgroup and CPU files. They access no files and accept any text;
+//! unreadable input means unknown.
 
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
 
-/// Maximum CPU number: more than any kernel supports (`CONFIG_NR_CPUS`).
+/// Maximum CPU number, more than any kernel supports (`CONFIG_NR_CPUS`).
 const MAX_CPUS: usize = 1 << 16;
 
-/// Maximum length of a path (`PATH_MAX`).
 const MAX_PATH: usize = 4096;
 
-/// Parses a list of CPUs or NUMA nodes such as `0-3,8` (cpuset(7), "List format") in ascending
-/// order. `None` if it is invalid.
+/// Parses an ascending list of CPUs or NUMA nodes such as `0-3,8` (cpuset(7), "List format").
+/// `None` if it is invalid.
 pub(crate) fn cpu_list(text: &str) -> Option<Vec<usize>> {
     let mut cpus = Vec::new();
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last) = (number(first)?, number(last)?);
-        // The kernel writes the list in ascending order without overlap. Otherwise a short text
-        // could expand to a long list.
+        // The kernel writes the list in ascending order without overlap. Without this check, a
+        // short text could expand to a long list.
         if first > last || last >= MAX_CPUS || cpus.last().is_some_and(|&before| first <= before) {
             return None;
         }
@@ -27,12 +26,12 @@ pub(crate) fn cpu_list(text: &str) -> Option<Vec<usize>> {
     Some(cpus)
 }
 
-/// Digits only: `parse` would accept a sign too.
+/// Digits only; `parse` would accept a sign.
 fn number(text: &str) -> Option<usize> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
-/// The number of CPUs that `cpu.max` allows, such as `150000 100000`; `None` for `max`, no limit.
+/// CPUs that `cpu.max` allows, such as `150000 100000`; `None` for `max`, no limit.
 pub(crate) fn cpu_max(text: &str) -> Option<f64> {
     let mut words = text.split_ascii_whitespace();
     let quota = words.next()?;
@@ -40,25 +39,23 @@ pub(crate) fn cpu_max(text: &str) -> Option<f64> {
     cfs_quota(quota, words.next()?)
 }
 
-/// The number of CPUs that `cpu.cfs_quota_us` and `cpu.cfs_period_us` allow; `None` for -1, no
-/// limit.
+/// CPUs that `cpu.cfs_quota_us` and `cpu.cfs_period_us` allow; `None` for -1, no limit.
 pub(crate) fn cfs_quota(quota: &str, period: &str) -> Option<f64> {
     let (quota, period) = (number(quota.trim())?, number(period.trim())?);
     (quota > 0 && period > 0).then(|| quota as f64 / period as f64)
 }
 
-/// Whether `cpuset.cpus.partition` contains a valid partition: `root` or `isolated`, as opposed to
-/// `member` and `root invalid (...)`.
+/// Whether `cpuset.cpus.partition` contains a valid partition: `root` or `isolated`, not `member`
+/// or `root invalid (...)`.
 pub(crate) fn is_partition(text: &str) -> bool {
     matches!(text.trim(), "root" | "isolated")
 }
 
-/// A cgroup's share of CPU time under contention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Weight {
-    /// `cpu.shares` of cgroup v1; 1024 is both the default and a request of one CPU.
+    /// cgroup v1 `cpu.shares`; 1024 is both the default and the request of one CPU.
     Shares(u64),
-    /// `cpu.weight` of cgroup v2; the default is 100.
+    /// cgroup v2 `cpu.weight`; the default is 100.
     Weight(u64),
 }
 
@@ -72,8 +69,8 @@ impl Weight {
     }
 
     /// Whether a container that requests exactly `cpus` CPUs from Kubernetes has this value: 1024
-    /// shares per CPU. For cgroup v2 the container runtime converts the shares: linearly at first
-    /// (KEP-2254), and by a curve through 1024 -> 100 since runc 1.3.2 and crun 1.23.
+    /// shares per CPU. For cgroup v2 the runtime converts shares, at first linearly (KEP-2254), and
+    /// along a curve through 1024 -> 100 since runc 1.3.2 and crun 1.23.
     pub(crate) fn requests(self, cpus: usize) -> bool {
         let shares = cpus as f64 * 1024.0;
         match self {
@@ -82,13 +79,12 @@ impl Weight {
                 let linear = 1.0 + ((shares - 2.0) * 9999.0 / 262_142.0).floor();
                 let log = shares.log2();
                 let curve = 10_f64.powf((log * log + 125.0 * log) / 612.0 - 7.0 / 34.0);
-                // The runtimes round up, and 1024 is on the edge.
+                // Runtimes round up, and 1024 is on the edge.
                 n as f64 == linear || (n as f64 - curve).abs() < 1.0
             }
         }
     }
 
-    /// Whether the value may be unset.
     pub(crate) fn is_default(self) -> bool {
         matches!(self, Weight::Shares(1024) | Weight::Weight(100))
     }
@@ -111,7 +107,6 @@ pub(crate) struct Membership {
     path: String,
 }
 
-/// Parses `/proc/self/cgroup`. Skips invalid lines.
 pub(crate) fn memberships(text: &str) -> Vec<Membership> {
     let read = |line: &str| {
         let mut fields = line.splitn(3, ':');
@@ -125,20 +120,18 @@ pub(crate) fn memberships(text: &str) -> Vec<Membership> {
     text.lines().filter_map(read).collect()
 }
 
-/// A mounted cgroup hierarchy, a line of `/proc/self/mountinfo`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mount {
-    /// The cgroup that is visible at the mount point.
     root: String,
     point: String,
-    /// Mount options, which name the controllers, for v1; `None` for v2.
+    /// Mount options of v1, which include the controllers; `None` for v2.
     options: Option<Vec<String>>,
 }
 
-/// Parses the cgroup mounts of `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
+/// Parses the cgroup mounts in `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
 pub(crate) fn mounts(text: &str) -> Vec<Mount> {
     let read = |line: &str| {
-        // Optional fields end at a lone hyphen.
+        // A lone hyphen ends the optional fields.
         let (mount, filesystem) = line.split_once(" - ")?;
         let mut mount = mount.split(' ').skip(3);
         let (root, point) = (unescape(mount.next()?), unescape(mount.next()?));
@@ -153,24 +146,21 @@ pub(crate) fn mounts(text: &str) -> Vec<Mount> {
     text.lines().filter_map(read).collect()
 }
 
-/// Decodes the octal escapes of space, tab, newline and backslash.
 fn unescape(field: &str) -> String {
     let escapes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
     let plain = |text: String, (from, to): (&str, &str)| text.replace(from, to);
-    // The backslash is decoded last, so that it does not start another escape.
+    // The backslash goes last, so that it does not start another escape.
     escapes.into_iter().fold(field.to_owned(), plain)
 }
 
-/// The location of a controller's files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Location {
     pub(crate) v1: bool,
-    /// The cgroup's own directory, then its visible ancestors.
     pub(crate) directories: Vec<PathBuf>,
 }
 
-/// Finds the directories of `controller`, for example `cpu`. In hybrid mode a controller is in v1
-/// or in v2, never in both. If no v1 hierarchy has it, v2 is used.
+/// Finds the directories of `controller`, for example `cpu`. In hybrid mode, a controller is in v1
+/// or v2, never in both. Falls back to v2.
 pub(crate) fn locate(
     members: &[Membership],
     mounts: &[Mount],
@@ -195,9 +185,9 @@ pub(crate) fn locate(
     Some(Location { v1: v1.is_some(), directories: directories.collect() })
 }
 
-/// Returns `path` relative to `root`, and its ancestors: for `/a/b/c` and `/a` these are `b/c`, `b`
-/// and the empty path. A path outside of `root` gives the mount point itself. An example is `/../x`
-/// of a process that was moved out of its cgroup namespace (cgroup_namespaces(7)).
+/// Returns `path` relative to `root`, followed by its ancestors: `b/c`, `b` and the empty path for
+/// `/a/b/c` and `/a`. A path outside `root` yields the mount point itself, for example `/../x`
+/// after a process left its cgroup namespace (cgroup_namespaces(7)).
 fn below<'a>(path: &'a Path, root: &str) -> Vec<&'a Path> {
     let relative = path.strip_prefix(root).unwrap_or(Path::new(""));
     let plain = |part: Component<'_>| matches!(part, Component::Normal(_));
@@ -265,7 +255,7 @@ mod tests {
 
     #[test]
     fn requests() {
-        // Weights of both conversions, as written by the runtimes, and their neighbours.
+        // Weights from both conversions, as the runtimes write them, and neighbouring values.
         let cases = [
             (Weight::Shares(1024), 1, true),
             (Weight::Shares(4096), 4, true),
@@ -317,7 +307,7 @@ mod tests {
         let (_, cpuset) = located(V1_MEMBERS, V1_MOUNTS, "cpuset");
         assert_eq!(cpuset, ["/sys/fs/cgroup/cpuset/c", "/sys/fs/cgroup/cpuset"]);
 
-        // Controllers that v1 lacks are in v2.
+        // Controllers missing in v1 are in v2.
         let (v1, memory) = located(V1_MEMBERS, V1_MOUNTS, "memory");
         assert!(!v1);
         assert_eq!(memory[0], "/sys/fs/cgroup/unified/system.slice/a:b.service");
@@ -326,7 +316,7 @@ mod tests {
                   2 0 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup rw";
         assert_eq!(located("0::/\n", v2, "cpu").1, ["/sys/fs/cgroup"]);
         assert_eq!(located("0::/a\n", v2, "cpu").1, ["/sys/fs/cgroup/a", "/sys/fs/cgroup"]);
-        // The process was moved out of its cgroup namespace: the mount point shows no path to it.
+        // The process left its cgroup namespace, so the mount point shows no path to it.
         assert_eq!(located("0::/../x\n", v2, "cpu").1, ["/sys/fs/cgroup"]);
         let escaped = v2.lines().next().expect("a line");
         assert_eq!(located("0::/\n", escaped, "cpu").1, ["/mnt/a b"]);
@@ -340,7 +330,6 @@ mod tests {
         assert_eq!(unescape("a\\040b\\134040"), "a b\\040");
     }
 
-    /// Parses every text that is one edit away from a valid one.
     #[test]
     fn no_text_makes_a_reader_panic() {
         let lists = ["0-3,8", "150000 100000", "max 100000", "root invalid (x)", "-1"];

@@ -1,25 +1,20 @@
-//! Reads the cgroup limits of the server: CPU time and memory.
+//! Reads the server's cgroup limits for CPU time and memory.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::view::Files;
 
-/// The kernel's throttling counters of a cgroup and its ancestors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Throttling {
-    /// Number of periods in which a cgroup with a quota ran.
     pub(crate) periods: u64,
-    /// Number of periods in which a quota was used up.
     pub(crate) throttled_periods: u64,
-    /// Total time for which runnable threads were throttled, across all CPUs.
     pub(crate) throttled: Duration,
 }
 
 impl Throttling {
-    /// The sum over this process's cgroup and its visible ancestors; `None` if none of them has
-    /// quota counters. A quota of any of them stops the server, and a cgroup without a quota counts
-    /// nothing.
+    /// Sums over this process's cgroup and its visible ancestors; `None` if none has quota
+    /// counters. Any of their quotas stops the server, and a cgroup without a quota counts nothing.
     pub(crate) fn read() -> Option<Self> {
         Self::read_below(Path::new("/"))
     }
@@ -35,8 +30,8 @@ impl Throttling {
         })
     }
 
-    /// Parses `cpu.stat` of cgroup v1 (sched-bwc.rst), in nanoseconds, or v2 (cgroup-v2.rst), in
-    /// microseconds. In v2 the lines exist only if the cgroup has the controller.
+    /// Parses `cpu.stat` of cgroup v1 (sched-bwc.rst; nanoseconds) or v2 (cgroup-v2.rst;
+    /// microseconds). In v2, the lines exist only if the cgroup has the controller.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let value = |name: &str| {
             let mut values = text.lines().filter_map(|line| line.strip_prefix(name));
@@ -51,11 +46,11 @@ impl Throttling {
     }
 }
 
-/// Values from here on mean no limit: cgroup v1 shows the largest multiple of a page.
+/// Larger values mean no limit: cgroup v1 shows the largest multiple of a page.
 const NO_LIMIT: u64 = 1 << 62;
 
-/// The smallest limit of this process's cgroup and its visible ancestors, in bytes; `None` if there
-/// is no limit.
+/// Smallest memory limit in bytes of this process's cgroup and its visible ancestors; `None` if
+/// there is no limit.
 pub(crate) fn memory_limit() -> Option<u64> {
     limit_below(Path::new("/"))
 }

@@ -1,4 +1,4 @@
-//! The available CPUs and memory, the number of lanes, and whether lanes are pinned.
+//! Available CPUs and memory, number of lanes, and pinning.
 
 pub(crate) mod cgroup;
 mod limits;
@@ -18,7 +18,7 @@ pub(crate) use view::CpuView;
 
 use crate::base::settings::words;
 
-/// The number of lanes of a server.
+/// Number of lanes.
 ///
 /// ```
 /// use corelane::Lanes;
@@ -28,19 +28,19 @@ use crate::base::settings::words;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Lanes {
-    /// One lane for each CPU that the affinity mask and the cgroup's cpuset allow, at most the whole
-    /// CPUs of the tightest CFS quota, and at least one (the default).
+    /// One lane per CPU that the affinity mask and the cgroup's cpuset allow, up to the whole CPUs
+    /// of the tightest CFS quota, and at least one. This is the default.
     #[default]
     Auto,
-    /// Exactly this many lanes, at least 1 and at most 1024.
+    /// This number of lanes, from 1 to 1024.
     Count(usize),
 }
 
-/// Maximum number of lanes of a server: the size of the kernel's usual CPU mask.
+/// Maximum number of lanes: the size of the kernel's usual CPU mask.
 pub(crate) const MAX_LANES: usize = 1024;
 
 impl Lanes {
-    /// Maximum number of lanes of a server.
+    /// Maximum number of lanes.
     pub const MAX: usize = MAX_LANES;
 }
 
@@ -67,29 +67,29 @@ impl fmt::Display for Lanes {
     }
 }
 
-/// Whether each lane is pinned to its own CPU.
+/// Whether each lane is pinned to a CPU.
 ///
-/// Pinning to CPUs that other processes use is worse than not pinning. Two processes that pin to the
-/// first CPU of a shared mask halve each other's speed while another CPU idles.
+/// Pinning to CPUs that other processes use is worse than not pinning. Two processes pinned to the
+/// first CPU of a shared mask halve each other's speed while another CPU is idle.
 ///
-/// If there are fewer lanes than CPUs, lanes are placed on separate cores rather than SMT siblings
-/// where possible, and on as few NUMA nodes as possible. When the cpuset of a running server
-/// changes, for example because the kubelet rewrites it, lanes are pinned again within about a
-/// second. While the new cpuset does not allow it, they run unpinned.
+/// With fewer lanes than CPUs, lanes go to separate cores rather than SMT siblings, and to few NUMA
+/// nodes, where possible. When a running server's cpuset changes, for example because the kubelet
+/// rewrites it, lanes are pinned again within about a second. They run unpinned while the new
+/// cpuset does not allow pinning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pin {
-    /// Pin only if the CPUs evidently belong to this process alone (the default). There must be one
-    /// lane for each CPU of the mask, more CPUs in the machine, and no CFS quota below the number
+    /// Pin only if the CPUs evidently belong to this process alone. This is the default. There must
+    /// be one lane per CPU of the mask, more CPUs in the machine, and no CFS quota below the number
     /// of lanes. In addition, one of these must hold:
     ///
     /// - The cgroup requests exactly that many CPUs (1,024 `cpu.shares` each, or the equivalent
-    ///   `cpu.weight`), as a container with whole CPUs under the kubelet's static CPU manager does.
+    ///   `cpu.weight`), as does a container with whole CPUs under the kubelet's static CPU manager.
     /// - The cpuset is an exclusive partition.
-    /// - The cgroup's request is unknown or unset, and the number of lanes was set explicitly.
+    /// - The cgroup's request is unknown or unset, and you set the number of lanes explicitly.
     #[default]
     Auto,
-    /// Always pin: the caller knows that the CPUs of the mask belong to this process alone. More lanes
-    /// than CPUs are an error.
+    /// Always pin, because you know that the CPUs of the mask belong to this process alone. More
+    /// lanes than CPUs are an error.
     On,
     /// Never pin.
     Off,

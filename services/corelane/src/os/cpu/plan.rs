@@ -1,20 +1,18 @@
-//! Decides the number of lanes and their CPUs: pure functions of a [`CpuView`].
+//! Decides the number of lanes and their CPUs with pure functions of a [`CpuView`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::view::CpuView;
 use super::{Lanes, MAX_LANES, Pin};
 
-/// The lanes of a server: one entry per lane, with the CPU that it is pinned to, if any.
+/// One entry per lane, with its CPU if the lane is pinned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CpuPlan {
     pub(crate) lanes: Vec<Option<usize>>,
-    /// The reason why lanes are not pinned, for the log. `None` if they are pinned, or configured
-    /// not to be.
+    /// Why lanes are not pinned, for the log. `None` if they are pinned or pinning is off.
     pub(crate) unpinned_because: Option<String>,
 }
 
-/// Decides the number of lanes and their CPUs.
 pub(crate) fn plan(view: &CpuView, lanes: Lanes, pin: Pin) -> Result<CpuPlan, String> {
     let cpus = view.cpus();
     if cpus.is_empty() {
@@ -34,8 +32,8 @@ pub(crate) fn plan(view: &CpuView, lanes: Lanes, pin: Pin) -> Result<CpuPlan, St
     Ok(assign(view, count, lanes, pin))
 }
 
-/// Decides the CPUs again for running lanes. The number of lanes does not change. A lane whose CPU
-/// is chosen again keeps that CPU, with its cache.
+/// Reassigns CPUs to running lanes without changing their number. A lane whose CPU is chosen again
+/// keeps it, and with it the cache.
 pub(crate) fn replan(view: &CpuView, lanes: Lanes, pin: Pin, present: &[Option<usize>]) -> CpuPlan {
     let mut plan = assign(view, present.len(), lanes, pin);
     let mut free: BTreeSet<usize> = plan.lanes.iter().copied().flatten().collect();
@@ -44,11 +42,11 @@ pub(crate) fn replan(view: &CpuView, lanes: Lanes, pin: Pin, present: &[Option<u
     plan
 }
 
-/// One lane per CPU, at most as many as the quota can keep running. A fraction of a CPU does not
-/// make a lane. Lanes that need more than the quota are all stopped for the rest of each period
-/// (sched-bwc.rst), and the remainder serves the admin thread.
+/// One lane per CPU, but no more than the quota can keep running; a fraction of a CPU gets no lane.
+/// Lanes that exceed the quota would all stop for the rest of each period (sched-bwc.rst). The
+/// remainder serves the admin thread.
 fn lanes_for(cpus: usize, quota: Option<f64>) -> usize {
-    // Converting a float saturates, so this cannot overflow.
+    // The conversion from float saturates.
     quota.map_or(cpus, |quota| cpus.min(quota.floor() as usize)).max(1)
 }
 
@@ -75,12 +73,13 @@ fn share(lanes: usize, cpus: usize) -> String {
     format!("{lanes} lane(s) for {cpus} CPU(s)")
 }
 
-/// The reason why the CPUs may not be exclusive; `None` if all evidence shows that they are.
+/// Why the CPUs may not be exclusive; `None` if all evidence shows that they are.
 ///
-/// A container cannot see for certain which CPUs the kubelet's static CPU manager assigned. The
-/// evidence is a cpuset smaller than the machine, no quota below it (none at all since Kubernetes
-/// 1.33), and a request for exactly its CPUs. Containers in the shared pool have a cpuset too, but
-/// their requests add up to less than the pool, which always holds CPUs reserved for the system.
+/// A container cannot see for certain which CPUs the kubelet's static CPU manager assigned to it.
+/// The evidence is a cpuset smaller than the machine, no quota below it (none at all since
+/// Kubernetes 1.33), and a request for exactly its CPUs. Containers in the shared pool have a
+/// cpuset too, but their requests add up to less than the pool, which always contains CPUs reserved
+/// for the system.
 fn shared_because(view: &CpuView, cpus: &[usize], count: usize, lanes: Lanes) -> Option<String> {
     let n = cpus.len();
     if let Some(quota) = view.quota.filter(|&quota| quota < n as f64) {
@@ -114,11 +113,11 @@ fn shared_because(view: &CpuView, cpus: &[usize], count: usize, lanes: Lanes) ->
     }
 }
 
-/// Chooses `count` of `cpus`, in ascending order. Lanes share a core only if no other cores are
-/// left; among such choices they use as few NUMA nodes as possible. A lane loses more to a busy SMT
-/// sibling than to other lanes on another node, whose memory it does not read.
+/// Picks `count` of `cpus` in ascending order. Lanes share a core only if no other core is left,
+/// and otherwise use few NUMA nodes. A busy SMT sibling costs a lane more than lanes on another
+/// node, whose memory it does not read.
 fn choose(view: &CpuView, cpus: &[usize], count: usize) -> Vec<usize> {
-    // Node, then core, then the CPUs of the core.
+    // Node, then core, then the core's CPUs.
     let mut nodes = BTreeMap::<usize, BTreeMap<usize, Vec<usize>>>::new();
     for &cpu in cpus {
         let at = view.position(cpu);
@@ -135,7 +134,7 @@ fn choose(view: &CpuView, cpus: &[usize], count: usize) -> Vec<usize> {
         cores.values().flat_map(ranked).collect::<Vec<_>>()
     };
     let mut ranked: Vec<_> = nodes.iter().flat_map(siblings).collect();
-    // Stable: keeps the order of nodes among the first CPUs of all cores, then among the second.
+    // A stable sort keeps the node order among the first CPUs of all cores, then among the second.
     ranked.sort_by_key(|&(rank, _)| rank);
     let mut chosen: Vec<_> = ranked.into_iter().take(count).map(|(_, cpu)| cpu).collect();
     chosen.sort_unstable();
@@ -152,7 +151,6 @@ mod tests {
         cpu_list(text).expect("a list")
     }
 
-    /// A process that may run on `affinity` of a machine with the CPUs `online`.
     fn on(affinity: &str, online: &str) -> CpuView {
         CpuView { affinity: list(affinity), online: list(online), ..CpuView::default() }
     }
@@ -178,7 +176,6 @@ mod tests {
             CpuView { exclusive: true, ..self }
         }
 
-        /// Each text lists the CPUs of a core.
         fn node(mut self, node: usize, cores: &[&str]) -> Self {
             for cpus in cores.iter().map(|core| list(core)) {
                 let position = |&cpu: &usize| (cpu, Position { core: cpus[0], node });
@@ -194,7 +191,7 @@ mod tests {
         cpus.collect::<Vec<_>>().join(" ")
     }
 
-    /// View, lanes, pin -> lanes, and what the reason for not pinning contains.
+    /// View, lanes, pin -> lanes, and part of the reason for not pinning.
     type Case = (CpuView, Lanes, Pin, &'static str, Option<&'static str>);
 
     fn check(cases: impl IntoIterator<Item = Case>) {
@@ -228,7 +225,7 @@ mod tests {
             // A cpuset without any CPU of the mask belongs to another cgroup.
             (on("0-1", "0-7").cpuset("4-7"), AUTO, Off, "- -", None),
             (on("0-1", "0-7").cpuset(""), AUTO, Off, "- -", None),
-            // A quota rounds down to whole lanes, and there is at least one.
+            // A quota rounds down to whole lanes, at least one.
             (on("0-7", "0-7").quota(4.0), AUTO, Off, "- - - -", None),
             (on("0-7", "0-7").quota(2.99), AUTO, Off, "- -", None),
             (on("0-7", "0-7").quota(0.25), AUTO, Off, "-", None),
@@ -246,12 +243,12 @@ mod tests {
         use Pin::Auto;
         let pod = || on("3,7", "0-7").cpuset("3,7");
         check([
-            // Static CPU manager: no quota since Kubernetes 1.33; before, a quota as large as the
+            // Static CPU manager: no quota since Kubernetes 1.33; earlier, a quota equal to the
             // CPUs.
             (pod().shares(2048), AUTO, Auto, "3 7", None),
             (pod().shares(2048).quota(2.0), AUTO, Auto, "3 7", None),
             (pod().shares(2048), n(2), Auto, "3 7", None),
-            // cgroup v2, with the old and the new conversion of the request.
+            // cgroup v2, with both conversions of the request.
             (pod().weight(79), AUTO, Auto, "3 7", None),
             (pod().weight(174), AUTO, Auto, "3 7", None),
             (on("5", "0-7").weight(39), AUTO, Auto, "5", None),
@@ -259,7 +256,7 @@ mod tests {
             // The kernel guarantees the CPUs, whatever the request.
             (pod().exclusive(), AUTO, Auto, "3 7", None),
             (pod().exclusive().weight(20), AUTO, Auto, "3 7", None),
-            // The number of lanes was set; the request is unknown or unset.
+            // Explicit number of lanes; the request is unknown or unset.
             (pod(), n(2), Auto, "3 7", None),
             (on("3,7", "0-7"), n(2), Auto, "3 7", None),
             (pod().shares(1024), n(2), Auto, "3 7", None),
@@ -274,11 +271,11 @@ mod tests {
         let part = || on("0-1", "0-7").cpuset("0-1");
         let whole = Some("all 2 CPUs of the machine");
         check([
-            // The whole machine, whatever the other evidence.
+            // The whole machine, regardless of other evidence.
             (all(), AUTO, Auto, "- -", whole),
             (all(), n(2), Auto, "- -", whole),
             (all().cpuset("0-1").shares(2048).exclusive(), n(2), Auto, "- -", whole),
-            // A quota without a cpuset: every container would take the same CPUs.
+            // A quota without a cpuset: every container would pick the same CPUs.
             (on("0-7", "0-7").quota(2.0).shares(2048), AUTO, Auto, "- -", Some("quota of 2")),
             (on("0-7", "0-7").quota(8.0), n(8), Auto, "- - - - - - - -", Some("all 8")),
             // A quota below the cpuset.
@@ -288,13 +285,13 @@ mod tests {
             (on("0-2", "0-7"), n(1), Auto, "-", Some("1 lane(s) for 3")),
             (on("1", "0-1"), n(3), Auto, "- - -", Some("3 lane(s) for 1")),
             (part().quota(1.0), AUTO, Auto, "-", Some("quota of 1")),
-            // The shared pool of the static CPU manager: the request does not match these CPUs.
+            // Shared pool of the static CPU manager: the request does not match these CPUs.
             (part().shares(2), AUTO, Auto, "- -", Some("cpu.shares of 2 ")),
             (part().shares(512), n(2), Auto, "- -", Some("cpu.shares of 512")),
             (part().shares(3072), n(2), Auto, "- -", Some("cpu.shares of 3072")),
             (part().weight(1), n(2), Auto, "- -", Some("cpu.weight of 1 ")),
             (part().weight(80), n(2), Auto, "- -", Some("cpu.weight of 80")),
-            // The request is unknown, and the number of lanes was not set.
+            // Unknown request and automatic number of lanes.
             (part(), AUTO, Auto, "- -", Some("nothing shows")),
             (part().weight(100), AUTO, Auto, "- -", Some("nothing shows")),
             (on("0-1", ""), n(2), Auto, "- -", Some("unknown")),
@@ -313,7 +310,7 @@ mod tests {
             (on("4-5,9", "0-15"), n(2), On, "4 5", None),
             (on("0-3", "0-3").quota(2.5).shares(2), AUTO, On, "0 1", None),
             (on("0-3", ""), n(1), On, "0", None),
-            // One core each while there are cores, then siblings.
+            // One core per lane while there are cores, then siblings.
             (smt(), n(2), On, "0 1", None),
             (smt(), n(4), On, "0 1 2 3", None),
             (smt(), n(5), On, "0 1 2 3 4", None),
@@ -324,7 +321,7 @@ mod tests {
             (two(), n(2), On, "0 2", None),
             (two(), n(3), On, "0 2 4", None),
             (two(), n(5), On, "0 1 2 4 6", None),
-            // The smallest node that is large enough; the largest first if none is.
+            // The smallest node that is large enough, or the largest first if none is.
             (uneven(), n(2), On, "0 1", None),
             (uneven(), n(3), On, "2 3 4", None),
             (uneven(), n(5), On, "0 2 3 4 5", None),
@@ -353,7 +350,7 @@ mod tests {
             (on("1", "0-3"), On, &two, "- -"),
             (on("0-1", "0-3"), On, &[None, None], "0 1"),
             (on("0-1", "0-3"), Off, &[None, None], "- -"),
-            // `Auto` checks the evidence again, and an automatic number does not count as set.
+            // `Auto` checks the evidence again, and an automatic number does not count as explicit.
             (on("1-2", "0-3").shares(2048), Auto, &two, "2 1"),
             (on("1-2", "0-3"), Auto, &two, "- -"),
             (on("1-2", "0-3").shares(2048).quota(1.0), Auto, &two, "- -"),

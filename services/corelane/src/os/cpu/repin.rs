@@ -1,9 +1,9 @@
-//! Keeps lanes on their CPUs while the server runs.
+//! Keeps lanes pinned while the server runs.
 //!
-//! The kubelet rewrites cpusets of running containers. The kernel then moves threads off removed
-//! CPUs, and before Linux 6.2 it also discarded their affinity. The admin thread is never pinned,
-//! so its own mask shows the new cpuset. An in-place resize of the pod rewrites quota and weight,
-//! which are read from the cgroup's files.
+//! The kubelet rewrites the cpusets of running containers. The kernel then moves threads off
+//! removed CPUs; before Linux 6.2 it also discarded their affinity. The admin thread is never
+//! pinned, so its mask shows the new cpuset. An in-place pod resize rewrites quota and weight in
+//! the cgroup's files.
 
 use std::io;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -19,17 +19,17 @@ use super::plan::{CpuPlan, replan};
 use super::view::{CpuView, affinity_of_this_thread};
 use super::{Lanes, Pin};
 
-/// Interval between checks: one system call per lane, about a microsecond, and some small files.
+/// Check interval. A check costs one system call per lane, about a microsecond, and a few small
+/// files.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// [`LaneCpu::cpu`] of a lane that is not pinned.
 const UNPINNED: usize = usize::MAX;
 
-/// The CPU of a lane. The admin thread writes it, and all threads may read it.
+/// A lane's CPU. The admin thread writes it; all threads may read it.
 #[derive(Debug)]
 pub(crate) struct LaneCpu {
     thread: OwnThread,
-    /// The thread of its slow lane.
     slow_thread: OwnThread,
     cpu: AtomicUsize,
     repins: AtomicU64,
@@ -45,28 +45,24 @@ impl LaneCpu {
         }
     }
 
-    /// The CPU that the lane is currently pinned to.
     pub(crate) fn get(&self) -> Option<usize> {
         Some(self.cpu.load(Relaxed)).filter(|&cpu| cpu != UNPINNED)
     }
 
-    /// Number of times that the lane was pinned again.
     pub(crate) fn repins(&self) -> u64 {
         self.repins.load(Relaxed)
     }
 
-    /// CPU time of the lane's thread.
     pub(crate) fn time(&self) -> Duration {
         self.thread.time()
     }
 
-    /// CPU time of its slow lane's thread.
     pub(crate) fn slow_time(&self) -> Duration {
         self.slow_thread.time()
     }
 
-    /// Time for which its slow lane's thread could have run while another thread ran instead; 0
-    /// without such a thread, or if the kernel does not report it.
+    /// Time during which the slow lane's thread was runnable while another thread ran; 0 without
+    /// such a thread, or if the kernel does not report it.
     pub(crate) fn slow_wait(&self) -> Duration {
         let stat = self.slow_thread.id().and_then(|thread| {
             let thread = thread.as_raw_nonzero();
@@ -76,13 +72,11 @@ impl LaneCpu {
         wait.map_or(Duration::ZERO, Duration::from_nanos)
     }
 
-    /// Registers the calling thread as the lane's and pins it to the lane's CPU, until the guard is
-    /// dropped.
+    /// Registers the calling thread as the lane's thread and pins it, until the guard is dropped.
     pub(crate) fn enter(&self) -> io::Result<Occupied<'_>> {
         self.occupy(&self.thread)
     }
 
-    /// Like [`LaneCpu::enter`], for the slow lane.
     pub(crate) fn enter_slow(&self) -> io::Result<Occupied<'_>> {
         self.occupy(&self.slow_thread)
     }
@@ -96,7 +90,6 @@ impl LaneCpu {
         Ok(occupied)
     }
 
-    /// The threads that run on this CPU.
     fn threads(&self) -> impl Iterator<Item = Pid> {
         self.thread.id().into_iter().chain(self.slow_thread.id())
     }
@@ -107,12 +100,10 @@ impl LaneCpu {
     }
 }
 
-/// A thread, and its CPU time after it has ended.
+/// A thread, and the CPU time of ended threads.
 #[derive(Debug, Default)]
 struct OwnThread {
-    /// The thread's id; 0 if there is none.
     id: AtomicI32,
-    /// Nanoseconds of CPU time of the last thread that ended.
     ended_at: AtomicU64,
 }
 
@@ -121,7 +112,7 @@ impl OwnThread {
         Pid::from_raw(self.id.load(Acquire))
     }
 
-    /// CPU time of the thread; 0 if there was no thread.
+    /// CPU time of the thread; 0 if there was none.
     fn time(&self) -> Duration {
         // The thread may end in between.
         self.id().and_then(time_of).unwrap_or(Duration::from_nanos(self.ended_at.load(Relaxed)))
@@ -130,13 +121,13 @@ impl OwnThread {
 
 /// CPU time of a thread of this process, unless it has ended.
 fn time_of(thread: Pid) -> Option<Duration> {
-    // The result of pthread_getcpuclockid(3) for a thread id of this process: its inverted
-    // bits, then the flags of a per-thread clock (4) for scheduler time (2).
+    // Equals pthread_getcpuclockid(3) for a thread id of this process: the inverted bits, then the
+    // flags of a per-thread clock (4) for scheduler time (2).
     let clock = ClockId::from_raw(!thread.as_raw_nonzero().get() << 3 | 4 | 2);
     clock.now().ok().map(Duration::from)
 }
 
-/// Shows that the lane has a thread. The id of a thread that has ended may be reused.
+/// Guards the lane's thread id, because the id of an ended thread may be reused.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Occupied<'a>(&'a OwnThread);
@@ -148,12 +139,10 @@ impl Drop for Occupied<'_> {
     }
 }
 
-/// The configured lanes and the available CPUs.
 #[derive(Debug)]
 pub(crate) struct Cpus {
     lanes: Lanes,
     pin: Pin,
-    /// The view at the last check.
     view: Mutex<CpuView>,
 }
 
@@ -162,13 +151,13 @@ impl Cpus {
         Cpus { lanes, pin, view: Mutex::new(view) }
     }
 
-    /// The CPUs at the start, or after the last change of a mask, the quota or the weight.
+    /// The CPUs at the start, or after the last change to a mask, the quota or the weight.
     pub(crate) fn view(&self) -> CpuView {
         self.view.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// Checks the masks, the quota and the weight periodically. Must run on an unpinned thread.
+/// Checks masks, quota and weight periodically. Must run on an unpinned thread.
 pub(crate) async fn watch(cpus: &Cpus, lanes: Vec<&LaneCpu>) {
     let mut watch = CpuWatch::new(cpus, lanes);
     let mut ticks = interval(EVERY);
@@ -184,7 +173,6 @@ pub(crate) async fn watch(cpus: &Cpus, lanes: Vec<&LaneCpu>) {
 struct CpuWatch<'a> {
     cpus: &'a Cpus,
     lanes: Vec<&'a LaneCpu>,
-    /// The mask of this thread at the last check.
     affinity: Vec<usize>,
     /// The mask of each lane, if it was ever set.
     masks: Vec<Option<CpuSet>>,
@@ -230,25 +218,25 @@ impl<'a> CpuWatch<'a> {
         self.lanes[lane].threads().any(strays)
     }
 
-    /// Sets the mask of a lane if it has to change: to its CPU, or to all CPUs of the view if it
-    /// was pinned.
+    /// Sets a lane's mask if it must change: to its CPU, or to all CPUs of the view if it was
+    /// pinned.
     fn settle(&mut self, lane: usize, cpu: Option<usize>, view: &CpuView) {
         let all = || self.masks[lane].map(|_| mask(&view.cpus()));
         let Some(wanted) = cpu.map(|cpu| mask(&[cpu])).or_else(all) else { return };
         let state = self.lanes[lane];
-        // With a single CPU the same mask means pinned or unpinned.
+        // With a single CPU, the same mask means pinned or unpinned.
         let same = self.masks[lane] == Some(wanted) && state.get() == cpu;
         if same && !self.has_strayed(lane) {
             return;
         }
-        // A lane whose threads have not started pins itself.
+        // Lanes whose threads have not started pin themselves.
         let mut threads = state.threads();
         match threads.try_for_each(|thread| sched_setaffinity(Some(thread), &wanted)) {
             Ok(()) => {
                 self.masks[lane] = Some(wanted);
                 state.set(cpu);
             }
-            // The cpuset has changed again, which the next check detects.
+            // The cpuset has changed again; the next check detects that.
             Err(error) => tracing::warn!(lane, ?cpu, %error, "cannot pin a lane again"),
         }
     }
@@ -307,7 +295,7 @@ mod tests {
         assert_eq!(lane.join().expect("a mask"), [first]);
         assert_eq!(state.get(), Some(first));
         assert_eq!(state.thread.id(), None, "the lane has ended");
-        // With a single CPU a lane cannot move.
+        // With a single CPU, a lane cannot move.
         assert_eq!(state.repins(), u64::from(first != last));
     }
 }

@@ -1,4 +1,4 @@
-//! Reads the CPU topology and limits before the lanes start.
+//! Reads CPU topology and limits before the lanes start.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,33 +9,30 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 
 use super::cgroup::{self, Location, Membership, Mount, Weight};
 
-/// The input of [`plan`](super::plan::plan), which reads nothing else, so that tests can use
-/// tables.
+/// The only input of [`plan`](super::plan::plan), so that tests can use tables.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct CpuView {
-    /// The affinity of this thread in ascending order, which the kernel limits to the cpuset.
+    /// Ascending affinity of this thread, which the kernel limits to the cpuset.
     pub(crate) affinity: Vec<usize>,
-    /// CPUs of the machine that are online; empty when unknown.
+    /// Online CPUs of the machine; empty if unknown.
     pub(crate) online: Vec<usize>,
-    /// CPUs of the cgroup's cpuset, if it can be read.
+    /// CPUs of the cgroup's cpuset, if readable.
     pub(crate) cpuset: Option<Vec<usize>>,
-    /// Whether the kernel reserves the CPUs of the cpuset for this cgroup. The kubelet does not use
-    /// such a partition, so false means nothing.
+    /// Whether the kernel reserves the cpuset's CPUs for this cgroup. The kubelet does not use such
+    /// partitions, so false proves nothing.
     pub(crate) exclusive: bool,
     /// The tightest CFS quota in CPUs; `None` without a quota.
     pub(crate) quota: Option<f64>,
-    /// The cgroup's share under contention, if it can be read.
+    /// The cgroup's share under contention, if readable.
     pub(crate) weight: Option<Weight>,
-    /// The position of each CPU of `affinity`. A missing CPU counts as a separate core on node 0.
+    /// Position of each CPU of `affinity`. A missing CPU counts as a separate core on node 0.
     pub(crate) topology: BTreeMap<usize, Position>,
 }
 
-/// The position of a CPU in the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Position {
-    /// The core, named by the lowest of the CPUs (SMT siblings) that share it.
+    /// The core's lowest CPU (SMT siblings share a core).
     pub(crate) core: usize,
-    /// The NUMA node.
     pub(crate) node: usize,
 }
 
@@ -45,8 +42,8 @@ impl CpuView {
         Ok(Self::read_below(Path::new("/"), affinity_of_this_thread()?))
     }
 
-    /// Reads the files below `root`, for a thread with this affinity. A value that cannot be read
-    /// is unknown and not an error, because a container may hide any of the files.
+    /// Reads files below `root` for a thread with this affinity. Unreadable values are unknown, not
+    /// errors, because a container may hide any file.
     pub(crate) fn read_below(root: &Path, affinity: Vec<usize>) -> Self {
         let files = Files { root };
         let cgroups = files.cgroups();
@@ -64,14 +61,13 @@ impl CpuView {
         }
     }
 
-    /// Whether the quota and the weight still match this view. Unlike the affinity mask, which
-    /// follows the cpuset, their changes are visible only in the files.
+    /// Whether quota and weight still match this view. The affinity mask follows the cpuset, but
+    /// their changes are visible only in the files.
     pub(super) fn has_present_share(&self) -> bool {
         let files = Files { root: Path::new("/") };
         files.share(&files.cgroups()) == (self.quota, self.weight)
     }
 
-    /// The usable CPUs in ascending order.
     pub(crate) fn cpus(&self) -> Vec<usize> {
         let inside = |cpu: &usize| self.cpuset.as_ref().is_none_or(|set| set.contains(cpu));
         let cpus: Vec<_> = self.affinity.iter().copied().filter(inside).collect();
@@ -79,7 +75,7 @@ impl CpuView {
         if cpus.is_empty() { self.affinity.clone() } else { cpus }
     }
 
-    /// The number of CPUs according to each known source, with the labels of the metric.
+    /// Number of CPUs from each known source, with the metric's labels.
     pub(crate) fn counts(&self) -> impl Iterator<Item = (&'static str, f64)> {
         let known = |cpus: &Vec<usize>| (!cpus.is_empty()).then_some(cpus.len() as f64);
         let counts = [
@@ -96,17 +92,14 @@ impl CpuView {
     }
 }
 
-/// The affinity of the calling thread in ascending order.
 pub(super) fn affinity_of_this_thread() -> io::Result<Vec<usize>> {
     Ok(members(&sched_getaffinity(None)?))
 }
 
-/// The CPUs of a mask in ascending order.
 fn members(mask: &CpuSet) -> Vec<usize> {
     (0..CpuSet::MAX_CPU).filter(|&cpu| mask.is_set(cpu)).collect()
 }
 
-/// The cgroups of this process and their mounts.
 pub(super) struct Cgroups {
     members: Vec<Membership>,
     mounts: Vec<Mount>,
@@ -118,7 +111,6 @@ impl Cgroups {
     }
 }
 
-/// The root file system, or the tree of a test.
 pub(super) struct Files<'a> {
     pub(super) root: &'a Path,
 }
@@ -144,18 +136,17 @@ impl Files<'_> {
 
     /// The CPUs of the cpuset, and whether they are exclusive.
     fn cpuset(&self, location: &Location) -> (Option<Vec<usize>>, bool) {
-        // Effective CPUs first. The configured CPUs are often unset in v2, and may be offline in v1
+        // Effective CPUs first: configured CPUs are often unset in v2 and may be offline in v1
         // (cpusets.rst, cgroup-v2.rst of the kernel's admin guide).
         let names: &[&str] = match location.v1 {
             true => &["cpuset.effective_cpus", "cpuset.cpus"],
             false => &["cpuset.cpus.effective"],
         };
-        // A v2 cgroup without the controller has the cpuset of the nearest ancestor with the
-        // controller.
+        // A v2 cgroup without the controller has the cpuset of the nearest ancestor with it.
         let files =
             location.directories.iter().flat_map(|at| names.iter().map(|name| at.join(name)));
         let cpus = files.filter_map(|file| self.list(file)).find(|cpus| !cpus.is_empty());
-        // Read only from this cgroup: all cgroups below an ancestor share its CPUs.
+        // Read only from this cgroup, because all cgroups below an ancestor share its CPUs.
         let own = |name: &str| self.text(location.directories.first()?.join(name));
         let exclusive = match location.v1 {
             true => own("cpuset.cpu_exclusive").is_some_and(|text| text.trim() == "1"),
@@ -164,7 +155,6 @@ impl Files<'_> {
         (cpus, exclusive)
     }
 
-    /// The quota and the weight.
     fn share(&self, cgroups: &Cgroups) -> (Option<f64>, Option<Weight>) {
         let share = |at| (self.quota(&at), self.weight(&at));
         cgroups.locate("cpu").map_or((None, None), share)
@@ -191,8 +181,8 @@ impl Files<'_> {
         }
     }
 
-    /// The core and node of each CPU. See sysfs-devices-system-cpu and sysfs-devices-node in the
-    /// kernel's ABI documents.
+    /// Core and node of each CPU: sysfs-devices-system-cpu and sysfs-devices-node in the kernel's
+    /// ABI documents.
     fn topology(&self, cpus: &[usize]) -> BTreeMap<usize, Position> {
         let nodes = self.list("/sys/devices/system/node/online").unwrap_or_default();
         let nodes: Vec<_> = nodes.into_iter().map(|node| (node, self.node_cpus(node))).collect();
@@ -210,7 +200,7 @@ impl Files<'_> {
 
     fn core(&self, cpu: usize) -> usize {
         let file = |name| format!("/sys/devices/system/cpu/cpu{cpu}/topology/{name}");
-        // The second name was used before Linux 5.3.
+        // Linux before 5.3 has only the second name.
         let siblings = ["core_cpus_list", "thread_siblings_list"];
         let siblings = siblings.into_iter().find_map(|name| self.list(file(name)));
         siblings.and_then(|cpus| cpus.first().copied()).unwrap_or(cpu)

@@ -1,4 +1,4 @@
-//! Listening sockets that the process inherited at its start (sd_listen_fds(3)).
+//! Listening sockets inherited at the start of the process (sd_listen_fds(3)).
 
 use std::io::{self, ErrorKind};
 use std::net::TcpListener;
@@ -9,7 +9,7 @@ use libc::{AF_INET, AF_UNIX, SOCK_STREAM};
 use listenfd::ListenFd;
 use socket2::SockRef;
 
-/// The sockets that were not taken yet, and the names of all sockets. The environment is read once.
+/// Sockets not yet taken, and the names of all sockets. The environment is read once.
 static INHERITED: Mutex<Option<(ListenFd, Vec<String>)>> = Mutex::new(None);
 
 /// Takes the listening socket with this name or index; the first socket if the name is empty.

@@ -1,8 +1,8 @@
-//! Listening sockets and the process's limit of open files.
+//! Listening sockets, and the limit on open files.
 //!
-//! Sockets of every family use the TCP types of the standard library. Both own a descriptor and
-//! nothing else: accept, recv, send, shutdown and poll are the same for each stream socket, and TCP
-//! options fail on other sockets without effect.
+//! Sockets of every family use the standard library's TCP types, which only own a descriptor.
+//! accept, recv, send, shutdown and poll are the same for all stream sockets, and TCP options fail
+//! on other sockets without effect.
 
 mod inherited;
 mod unix;
@@ -25,23 +25,21 @@ use crate::base::error::Error;
 use crate::base::listen::{Endpoint, Listen};
 pub(crate) use unix::SocketFile;
 
-/// The open sockets of one place to listen.
 #[derive(Debug)]
 pub(crate) struct Port {
     pub(crate) listen: Listen,
     /// One socket for each lane, in one `SO_REUSEPORT` group, or one for all lanes.
     pub(crate) sockets: Vec<TcpListener>,
-    /// The file of a Unix socket, removed when this is dropped.
+    /// Removes the file of a Unix socket when dropped.
     pub(crate) file: Option<SocketFile>,
 }
 
-/// Bytes of a response that the kernel accepts beyond those that it may send at once
-/// (`TCP_NOTSENT_LOWAT` in tcp(7)). Otherwise it accepts up to 4 MiB for a client that reads
-/// nothing, and a lane spends a millisecond on copying them. With less than a piece of a file, a
-/// lane would wake up more often.
+/// Response bytes that the kernel buffers beyond what it can send (`TCP_NOTSENT_LOWAT` in tcp(7)).
+/// By default it buffers up to 4 MiB for a client that reads nothing, and a lane spends a
+/// millisecond copying them. Below the size of a file piece, a lane would wake up more often.
 const UNSENT: u32 = 64 << 10;
 
-/// Opens a place to listen, with as many sockets as a TCP address should have.
+/// Opens a listener, with `sockets` sockets for a TCP address.
 pub(crate) fn open(listen: Listen, backlog: u32, sockets: usize) -> Result<Port, Error> {
     let failed = |source| Error::Listen { listen: listen.to_string(), source };
     let (sockets, file) = match &listen.endpoint {
@@ -54,33 +52,32 @@ pub(crate) fn open(listen: Listen, backlog: u32, sockets: usize) -> Result<Port,
         Endpoint::Inherited(name) => (vec![inherited::take(name).map_err(failed)?], None),
     };
     for socket in &sockets {
-        // Connections inherit the option from their listener. A Unix socket does not have this
-        // option.
+        // Connections inherit the option from their listener. Unix sockets lack it.
         let _ = SockRef::from(socket).set_tcp_notsent_lowat(UNSENT);
     }
     Ok(Port { listen, sockets, file })
 }
 
 impl Port {
-    /// The bound address, if it is a TCP address.
+    /// `None` for a Unix socket.
     pub(crate) fn address(&self) -> io::Result<Option<SocketAddr>> {
         let address = SockRef::from(&self.sockets[0]).local_addr()?;
         Ok(address.as_socket())
     }
 
-    /// Whether other processes may also hold this socket. Filters would affect them.
+    /// Whether other processes may hold this socket too, which filters would affect.
     pub(crate) fn is_inherited(&self) -> bool {
         matches!(self.listen.endpoint, Endpoint::Inherited(_))
     }
 }
 
-/// Binds one listener per lane to `address`, all in one `SO_REUSEPORT` group (socket(7)).
+/// Binds one listener per lane to `address` in one `SO_REUSEPORT` group (socket(7)).
 pub(crate) fn bind_lanes(
     address: SocketAddr,
     backlog: u32,
     lanes: usize,
 ) -> Result<Vec<TcpListener>, Error> {
-    // Any process of the same user can silently join a reuseport group. A first bind without the
+    // Any process of the same user can silently join a reuseport group. Binding once without the
     // option detects a port that another server uses.
     if address.port() != 0 {
         socket(address, false).map_err(|source| Error::Bind { address, source })?;
@@ -94,7 +91,6 @@ pub(crate) fn bind_lanes(
     Ok(listeners)
 }
 
-/// Binds one listener, in non-blocking mode.
 pub(crate) fn bind(address: SocketAddr, backlog: u32, share: bool) -> Result<TcpListener, Error> {
     let open = || {
         let socket = socket(address, share)?;
@@ -108,40 +104,30 @@ fn bounded(backlog: u32) -> i32 {
     backlog.min(MAX_BACKLOG).cast_signed()
 }
 
-/// A listening socket, and how to treat its connections.
 #[derive(Debug)]
 pub(crate) struct Listener {
     pub(crate) socket: TcpListener,
-    /// Whether connections start with a PROXY protocol header.
     pub(crate) proxied: bool,
-    /// Whether other lanes also accept from the listener.
     pub(crate) common: bool,
 }
 
-/// An accepted connection.
 #[derive(Debug)]
 pub(crate) struct Accepted {
     pub(crate) socket: TcpStream,
-    /// The peer address; `None` for a Unix socket.
     pub(crate) peer: Option<SocketAddr>,
-    /// Whether the connection starts with a PROXY protocol header.
     pub(crate) proxied: bool,
-    /// Whether other lanes accept from the same listener.
     pub(crate) common: bool,
 }
 
-/// Listeners that are registered with the event loop of a thread.
 #[derive(Debug)]
 pub(crate) struct Listeners {
     listeners: Vec<AsyncFd<Listener>>,
-    /// The listener that is polled first, so that a busy listener does not starve the others.
+    /// Polled first, so that a busy listener does not starve the others.
     next: Cell<usize>,
-    /// Number of connections that [`Listeners::accept_now`] may still accept.
     queued: Cell<usize>,
 }
 
 impl Listeners {
-    /// Registers listeners with the event loop of the calling thread.
     pub(crate) fn watch(listeners: Vec<Listener>) -> io::Result<Self> {
         #[expect(deprecated, reason = "sound for a TcpListener, which keeps its descriptor")]
         let watch = |listener| AsyncFd::with_interest(listener, Interest::READABLE);
@@ -150,7 +136,6 @@ impl Listeners {
         Ok(Listeners { listeners, next: Cell::new(0), queued })
     }
 
-    /// Waits for a connection.
     pub(crate) async fn accept(&self) -> io::Result<Accepted> {
         poll_fn(|cx| self.poll_accept(cx)).await
     }
@@ -165,9 +150,9 @@ impl Listeners {
         Poll::Pending
     }
 
-    /// Accepts a waiting connection, even if the event loop has not reported it yet. `None` if
-    /// there is none, or if this has accepted more than the queues hold: further connections come
-    /// to an inherited socket, which other processes serve too.
+    /// Accepts a waiting connection, even before the event loop reports it. `None` if there is
+    /// none, or after more accepts than the queues hold, because further connections keep arriving
+    /// at an inherited socket that other processes serve too.
     pub(crate) fn accept_now(&self) -> Option<io::Result<Accepted>> {
         self.queued.set(self.queued.get().checked_sub(1)?);
         self.order().find_map(|at| match self.listeners[at].get_ref().accept() {
@@ -198,7 +183,6 @@ fn poll_accept(listener: &AsyncFd<Listener>, cx: &mut Context<'_>) -> Poll<io::R
 }
 
 impl Listener {
-    /// Accepts a waiting connection.
     fn accept(&self) -> io::Result<Accepted> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (socket, peer) = acceptfrom_with(&self.socket, flags)?;
@@ -208,7 +192,6 @@ impl Listener {
     }
 }
 
-/// A bound socket that does not listen yet.
 fn socket(address: SocketAddr, share: bool) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
@@ -218,23 +201,20 @@ fn socket(address: SocketAddr, share: bool) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Maximum length of the accept queue.
 pub(crate) const MAX_BACKLOG: u32 = 65_535;
 
-/// Files reserved for logs, the admin port and the files a service serves.
+/// Files reserved for logs, the admin port and served files.
 const RESERVED_FILES: u64 = 256;
 
-/// Number of files that a lane opens itself: its event loop and its parking lot.
+/// Files that a lane opens itself: its event loop and its parking lot.
 const LANE_FILES: u64 = 6;
 
-/// Number of a lane's files for each place where the server listens.
 const LISTENER_FILES: u64 = 2;
 
-/// Maximum number of connections that a lane rejects with a response at the same time. Others are
-/// closed.
+/// Maximum connections that a lane rejects with a response at the same time; others are closed.
 pub(crate) const REFUSING: usize = 32;
 
-/// Raises the soft limit of open files to the hard limit, and rejects a connection limit that does
+/// Raises the soft limit on open files to the hard limit and rejects a connection limit that does
 /// not fit. Containers often start with a soft limit of 1,024.
 pub(crate) fn raise_file_limit(
     connections: usize,
@@ -256,16 +236,16 @@ pub(crate) fn raise_file_limit(
 /// Keeps a listener from spinning while the system is out of files or memory.
 #[derive(Debug, Default)]
 pub(crate) struct BackOff {
-    /// Whether the last accept failed because resources were missing.
+    /// Whether the last accept failed for lack of resources.
     short: bool,
 }
 
-/// Length of a pause. Resources become free when connections end.
+/// Connections that end release resources meanwhile.
 const PAUSE: Duration = Duration::from_millis(50);
 
 impl BackOff {
-    /// Records a failed accept. Returns the pause: the queue is still readable, so accepting again
-    /// at once would spin. `None` if the error affects only one connection (accept(2)).
+    /// Records a failed accept. Returns the pause: the queue stays readable, so retrying at once
+    /// would spin. `None` if the error affects only one connection (accept(2)).
     pub(crate) fn failed(&mut self, error: &io::Error) -> Option<Duration> {
         if error.kind() == io::ErrorKind::ConnectionAborted {
             return None;
@@ -277,7 +257,6 @@ impl BackOff {
         Some(PAUSE)
     }
 
-    /// Records a successful accept.
     pub(crate) fn accepted(&mut self) {
         if self.short {
             self.short = false;

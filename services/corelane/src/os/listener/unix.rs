@@ -10,12 +10,11 @@ use std::path::{Path, PathBuf};
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
-/// The file of this process's Unix socket. It is removed when this is dropped, unless another file
-/// has replaced it.
+/// The file of this process's Unix socket. Dropping it removes the file unless another one has
+/// replaced it.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
-    /// Device and inode of the file.
     identity: (u64, u64),
 }
 
@@ -39,7 +38,6 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
     symlink_metadata(path).map(|file| (file.dev(), file.ino()))
 }
 
-/// Binds a listener, in non-blocking mode, with these permissions.
 pub(super) fn bind(path: &Path, mode: u32, backlog: i32) -> io::Result<(TcpListener, SocketFile)> {
     remove_stale(path)?;
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
@@ -52,12 +50,11 @@ pub(super) fn bind(path: &Path, mode: u32, backlog: i32) -> io::Result<(TcpListe
     Ok((OwnedFd::from(socket).into(), file))
 }
 
-/// Removes a socket that nobody listens on.
 fn remove_stale(path: &Path) -> io::Result<()> {
     match symlink_metadata(path) {
         Ok(file) if file.file_type().is_socket() => match UnixStream::connect(path) {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => remove_file(path),
-            // `bind` reports that the path is in use.
+            // `bind` reports a path that is in use.
             _ => Ok(()),
         },
         _ => Ok(()),

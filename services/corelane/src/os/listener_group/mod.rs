@@ -1,5 +1,4 @@
-//! The listening sockets of a server as a group. The group rejects new handshakes before the
-//! sockets are closed.
+//! Rejects new handshakes on all listening sockets of a server before the sockets close.
 
 mod program;
 
@@ -13,17 +12,16 @@ use tokio::time::{Instant, sleep_until};
 use super::listener::{Port, SocketFile};
 
 /// Duplicate descriptors of the listening TCP sockets. A socket closes with its last descriptor, so
-/// they are dropped before the lanes close theirs. Inherited sockets are not among them, because
-/// their filters would also affect other processes.
+/// these are dropped before the lanes close theirs. Inherited sockets are excluded, because a
+/// filter would also affect other processes.
 #[derive(Debug, Default)]
 pub(crate) struct ListenerGroup {
     sockets: Mutex<Vec<TcpListener>>,
-    /// The files of Unix sockets.
     files: Mutex<Vec<SocketFile>>,
 }
 
 impl ListenerGroup {
-    /// Takes the file of a Unix socket, or duplicates the descriptor of each listener of an address.
+    /// Takes a Unix socket's file, or duplicates the descriptors of an address's listeners.
     pub(crate) fn add(&self, port: &mut Port) -> std::io::Result<()> {
         if let Some(file) = port.file.take() {
             lock(&self.files).push(file);
@@ -40,17 +38,16 @@ impl ListenerGroup {
         Ok(())
     }
 
-    /// Drops the descriptors, and removes the files of Unix sockets.
     pub(crate) fn release(&self) {
         lock(&self.sockets).clear();
         lock(&self.files).clear();
     }
 
     /// Blocks new handshakes and waits for current ones, for [`HANDSHAKE_GRACE`] or until
-    /// `deadline`. After that nothing is added to the accept queues. Has no effect if the kernel
-    /// rejects the filter.
+    /// `deadline`. After that, the accept queues do not grow. Has no effect if the kernel rejects
+    /// the filter.
     pub(crate) async fn finish_handshakes(&self, deadline: Instant) {
-        // A client of a Unix socket connects in one step and then waits in the accept queue.
+        // A Unix client connects in one step and then waits in the accept queue.
         lock(&self.files).clear();
         match self.refuse_handshakes() {
             Ok(()) => sleep_until(deadline.min(Instant::now() + HANDSHAKE_GRACE)).await,
@@ -58,8 +55,8 @@ impl ListenerGroup {
         }
     }
 
-    /// Makes every listener drop new handshakes. Connections that are accepted from now on inherit
-    /// the filter, which passes all their segments.
+    /// Makes every listener drop new handshakes. Connections accepted from now on inherit the
+    /// filter, which passes all of their segments.
     fn refuse_handshakes(&self) -> std::io::Result<()> {
         let filter = program::no_new_handshake();
         let filter = filter.iter().map(|step| SockFilter::new(step.code, step.jt, step.jf, step.k));
@@ -75,9 +72,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Time for current handshakes: a round trip across a continent. It is not shortened if there are
-/// none, because reading their list (proc(5), /proc/net/tcp) takes as long when there are many
-/// connections.
+/// Time for current handshakes: one round trip across a continent. Not shortened if there are none,
+/// because with many connections, reading their list (proc(5), /proc/net/tcp) takes as long.
 const HANDSHAKE_GRACE: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
@@ -97,11 +93,10 @@ mod tests {
         (listeners, address)
     }
 
-    /// Accepts `n` connections.
     fn take(listeners: &[TcpListener], n: usize) -> Vec<(TcpStream, SocketAddr)> {
         let mut taken = Vec::new();
         let begun = Instant::now();
-        // A client sees its connection as open a moment before it is in a queue.
+        // A client sees its connection as open a moment before the queue contains it.
         while taken.len() < n {
             assert!(begun.elapsed() < Duration::from_secs(60), "{taken:?}");
             let accepted = listeners.iter().flat_map(|listener| from_fn(|| listener.accept().ok()));
@@ -112,7 +107,7 @@ mod tests {
 
     #[test]
     fn closing_keeps_what_has_begun_and_lets_nothing_begin() {
-        // An address that nothing else uses: the port is expected to be closed in the end.
+        // An address that nothing else uses, because the port must be closed at the end.
         let (listeners, address) = bind_on(Ipv4Addr::new(127, 255, 0, 1), 2);
         let group = ListenerGroup::default();
         group.copy(&listeners).expect("descriptors");

@@ -3,13 +3,13 @@
 use libc::sock_filter;
 use libc::{BPF_ABS, BPF_ALU, BPF_AND, BPF_B, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET};
 
-/// Offset of the flags in a TCP header (RFC 9293 section 3.1), and two of the flags.
+/// Offset of the flags in a TCP header (RFC 9293 section 3.1), and two flags.
 const TCP_FLAGS: u32 = 13;
 const SYN: u32 = 0x02;
 const ACK: u32 = 0x10;
 
-/// Drops segments that start a handshake and passes all others. A filter of a listening socket sees
-/// the segment from its TCP header on (`tcp_filter` in net/ipv4/tcp_ipv4.c).
+/// Drops segments that start a handshake and passes all others. The filter of a listening socket
+/// sees the segment from its TCP header on (`tcp_filter` in net/ipv4/tcp_ipv4.c).
 pub(super) fn no_new_handshake() -> Vec<sock_filter> {
     vec![
         instruction(BPF_LD | BPF_B | BPF_ABS, 0, TCP_FLAGS),
@@ -21,13 +21,12 @@ pub(super) fn no_new_handshake() -> Vec<sock_filter> {
     ]
 }
 
-/// Returns `value` from the program.
 fn give(value: u32) -> sock_filter {
     instruction(BPF_RET | BPF_K, 0, value)
 }
 
 fn instruction(code: u32, jf: u8, k: u32) -> sock_filter {
-    // The instruction format has 16 bits for the code.
+    // The code field has 16 bits.
     sock_filter { code: code as u16, jt: 0, jf, k }
 }
 

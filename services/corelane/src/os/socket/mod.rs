@@ -1,4 +1,4 @@
-//! A client's socket, with or without TLS.
+//! A client socket, with or without TLS.
 
 use std::io;
 #[cfg(feature = "tls")]
@@ -21,18 +21,17 @@ mod tcp;
 
 pub(crate) use shared::{Claim, SharedSocket};
 
-/// A [`Socket`] at rest: it belongs to no lane, and any lane can wake it.
+/// A [`Socket`] at rest: no lane owns it, and any lane can wake it.
 #[derive(Debug)]
 pub(crate) enum StillSocket {
     Plain(net::TcpStream),
-    /// The TLS state, and the stream that was taken out of it.
     #[cfg(feature = "tls")]
     Tls(Box<TlsStream<Tcp>>, net::TcpStream),
 }
 
 impl StillSocket {
-    /// Registers with the event loop of the calling lane. Bytes that arrived in between are
-    /// reported like new bytes, because `EPOLL_CTL_ADD` reports what is ready (epoll_ctl(2)).
+    /// Registers with the event loop of the calling lane. `EPOLL_CTL_ADD` reports what is ready
+    /// (epoll_ctl(2)), including bytes that arrived in between.
     pub(crate) fn wake(self) -> io::Result<Socket> {
         Ok(match self {
             StillSocket::Plain(tcp) => Socket::Plain(TcpStream::from_std(tcp)?),
@@ -44,12 +43,11 @@ impl StillSocket {
         })
     }
 
-    /// The peer address; `None` for a Unix socket.
     pub(crate) fn peer(&self) -> io::Result<Option<net::SocketAddr>> {
         Ok(SockRef::from(&self.as_fd()).peer_addr()?.as_socket())
     }
 
-    /// Whether closing sends data: each side of TLS sends an alert (RFC 8446 section 6.1).
+    /// Closing TLS sends data: each side sends an alert (RFC 8446 section 6.1).
     pub(crate) fn is_tls(&self) -> bool {
         !matches!(self, StillSocket::Plain(_))
     }
@@ -77,13 +75,11 @@ pub(crate) enum Socket {
     Plain(TcpStream),
     /// Like `Plain`, but other lanes may borrow the socket.
     Shared(Arc<SharedSocket>),
-    /// Boxed, because the TLS state is larger than a kilobyte, which plain connections should not
-    /// pay for.
+    /// Boxed, because the TLS state exceeds a kilobyte and would enlarge plain connections.
     #[cfg(feature = "tls")]
     Tls(Box<TlsStream<Tcp>>),
 }
 
-/// Calls a method of the inner stream.
 macro_rules! each {
     ($socket:expr, $io:ident => $call:expr) => {
         match $socket.get_mut() {
@@ -106,21 +102,22 @@ macro_rules! each {
 }
 
 impl Socket {
-    /// Lets other lanes borrow the socket, unless it uses TLS, whose state stays with its lane.
+    /// Lets other lanes borrow the socket. TLS sockets cannot be shared, because their state stays
+    /// with the lane.
     pub(crate) fn share(self) -> (Socket, Option<Arc<SharedSocket>>) {
         match self {
             Socket::Plain(tcp) => {
                 let shared = Arc::new(SharedSocket::new(tcp));
                 (Socket::Shared(Arc::clone(&shared)), Some(shared))
             }
-            // A lane that gave the socket back has not dropped it yet.
+            // The lane that gave the socket back has not dropped it yet.
             Socket::Shared(shared) => (Socket::Shared(Arc::clone(&shared)), Some(shared)),
             #[cfg(feature = "tls")]
             Socket::Tls(_) => (self, None),
         }
     }
 
-    /// Undoes [`Socket::share`], if no other lane holds the socket any more.
+    /// Undoes [`Socket::share`] if no other lane still holds the socket.
     pub(crate) fn unshare(self) -> Socket {
         match self {
             Socket::Shared(shared) => Arc::try_unwrap(shared)
@@ -129,7 +126,7 @@ impl Socket {
         }
     }
 
-    /// Claims the socket, because its lane is about to use it.
+    /// Claims the socket for its own lane.
     pub(crate) fn claim(&self) -> Claim {
         match self {
             Socket::Shared(shared) => shared.claim(),
@@ -137,7 +134,7 @@ impl Socket {
         }
     }
 
-    /// Whether other lanes may borrow the socket: `None` never, false not now.
+    /// Whether other lanes may borrow the socket now; `None` if never.
     pub(crate) fn is_released(&self) -> Option<bool> {
         match self {
             Socket::Shared(shared) => Some(!shared.is_in_use()),
@@ -145,14 +142,14 @@ impl Socket {
         }
     }
 
-    /// Releases the socket, because it waits for a request.
+    /// Releases the socket, which waits for a request.
     pub(crate) fn release(&self) {
         if let Socket::Shared(shared) = self {
             shared.release();
         }
     }
 
-    /// Whether closing sends data: each side of TLS sends an alert (RFC 8446 section 6.1).
+    /// Closing TLS sends data: each side sends an alert (RFC 8446 section 6.1).
     pub(crate) fn is_tls(&self) -> bool {
         match self {
             Socket::Plain(_) | Socket::Shared(_) => false,
@@ -161,8 +158,8 @@ impl Socket {
         }
     }
 
-    /// Whether TLS holds nothing that the socket does not signal: decrypted bytes that were not
-    /// read, an end or error of the stream, or unsent records. A shared socket is not quiet.
+    /// Whether TLS holds nothing that the socket does not signal: unread decrypted bytes, the end
+    /// or an error of the stream, or unsent records. A shared socket is not quiet.
     pub(crate) fn is_quiet(&mut self) -> bool {
         match self {
             Socket::Plain(_) => true,
@@ -171,7 +168,7 @@ impl Socket {
             Socket::Tls(tls) => {
                 let session = tls.get_mut().1;
                 // `wants_read` implies that all decrypted bytes were read and no `close_notify`
-                // arrived. An error of the session shows in its writer.
+                // arrived. A session error shows in its writer.
                 session.wants_read()
                     && !session.wants_write()
                     && !session.is_handshaking()
@@ -180,8 +177,8 @@ impl Socket {
         }
     }
 
-    /// Removes the socket from the lane's event loop, together with its TLS state. A socket that is
-    /// not quiet must be woken at once.
+    /// Removes the socket and its TLS state from the lane's event loop. A socket that is not quiet
+    /// must be woken at once.
     pub(crate) fn rest(self) -> io::Result<StillSocket> {
         Ok(match self {
             Socket::Plain(tcp) => StillSocket::Plain(tcp.into_std()?),
@@ -204,7 +201,7 @@ impl Socket {
         }
     }
 
-    /// Ends both directions, and discards the data that the client has not received.
+    /// Ends both directions and discards data that the client has not received.
     pub(crate) fn cut(&self) -> io::Result<()> {
         let cut = |tcp: &TcpStream| {
             tcp.set_zero_linger()?;
@@ -269,12 +266,12 @@ impl AsyncWrite for Socket {
         }
     }
 
-    /// Ready when the kernel has every byte: TLS buffers records if the socket is full.
+    /// Ready when the kernel has every byte; TLS buffers records if the socket is full.
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         each!(self, io => io.poll_flush(cx))
     }
 
-    /// Closes the server's side, with TLS after a `close_notify` (RFC 8446 section 6.1).
+    /// Closes the server's side; with TLS, after a `close_notify` (RFC 8446 section 6.1).
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         each!(self, io => io.poll_shutdown(cx))
     }

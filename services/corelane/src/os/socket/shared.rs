@@ -1,4 +1,4 @@
-//! A socket that another lane may borrow while its own lane is held.
+//! A socket that another lane may borrow while its own lane is blocked.
 
 use std::io::{self, IoSlice};
 use std::net;
@@ -12,18 +12,16 @@ use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
-/// The socket's own lane uses it. Only that lane enters and leaves this state.
+/// Its own lane uses the socket. Only that lane enters and leaves this state.
 const IN_USE: u8 = 0;
-/// The socket waits for a request.
 const IDLE: u8 = 1;
-/// Another lane has the socket.
 const LENT: u8 = 2;
 /// The socket was lent, and waits for a request again.
 const BACK: u8 = 3;
 /// The socket was lent, and its own lane has to continue with it.
 const DUE: u8 = 4;
 
-/// A plain socket that is registered with its lane's event loop. Another thread can duplicate it.
+/// A plain socket registered with its lane's event loop. Another thread can duplicate it.
 ///
 /// ```text
 ///   in use ──release──► idle ──lend──► lent ──give back──► back, due ──claim──► in use
@@ -35,14 +33,11 @@ pub(crate) struct SharedSocket {
     state: AtomicU8,
 }
 
-/// The state of the socket that its lane finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Claim {
-    /// The lane may use it.
     Own,
     /// The lane may use it, and it was lent in the meantime.
     Back,
-    /// Another lane has it.
     Lent,
 }
 
@@ -70,37 +65,35 @@ impl SharedSocket {
         }
     }
 
-    /// Releases the socket, which waits for a request: all input is read, and all output is
-    /// written. Only the lane may call this.
+    /// Releases the socket to wait for a request: all input is read and all output is written. Only
+    /// for the lane's thread.
     pub(crate) fn release(&self) {
         debug_assert!(self.is_in_use(), "its lane uses it");
         self.state.store(IDLE, Ordering::Release);
     }
 
-    /// Whether its own lane uses the socket. No other thread changes that.
+    /// No other thread changes the result.
     pub(crate) fn is_in_use(&self) -> bool {
         self.state.load(Ordering::Relaxed) == IN_USE
     }
 
-    /// Whether the socket waits for a request.
     pub(crate) fn is_idle(&self) -> bool {
         matches!(self.state.load(Ordering::Relaxed), IDLE | BACK)
     }
 
-    /// Lends an idle socket. Returns a duplicate for the event loop of another thread.
+    /// Lends an idle socket. Returns a duplicate for another thread's event loop.
     pub(crate) fn lend(&self) -> Option<net::TcpStream> {
         let before = self.state.load(Ordering::Relaxed);
         if !matches!(before, IDLE | BACK) {
             return None;
         }
-        // First, because its lane would not be woken if this failed while the socket was lent.
+        // First, because a failure after lending would leave the socket's lane asleep.
         let duplicate = self.tcp.as_fd().try_clone_to_owned().ok()?;
         let taken = self.state.compare_exchange(before, LENT, Ordering::Acquire, Ordering::Relaxed);
         taken.is_ok().then(|| duplicate.into())
     }
 
-    /// Records that the borrower is done. `waits`: the socket waits for a request, so it can be
-    /// lent again.
+    /// Ends a loan. `waits` means that the socket waits for a request and can be lent again.
     pub(crate) fn give_back(&self, waits: bool) {
         debug_assert_eq!(self.state.load(Ordering::Relaxed), LENT, "another lane has it");
         self.state.store(if waits { BACK } else { DUE }, Ordering::Release);
@@ -117,8 +110,8 @@ impl AsFd for SharedSocket {
     }
 }
 
-/// Reads and writes for the owning lane, like tokio's type, which cannot be read and shared.
-/// Reading less than a full buffer shows that the socket is empty, which saves a system call.
+/// Reads and writes for the owning lane, like tokio's type, which cannot be both read and shared. A
+/// partially filled buffer means that the socket is empty, which saves a system call.
 impl AsyncRead for &SharedSocket {
     fn poll_read(
         self: Pin<&mut Self>,

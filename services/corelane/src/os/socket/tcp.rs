@@ -1,4 +1,4 @@
-//! The TCP stream under TLS.
+//! The TCP stream below TLS.
 
 use std::io;
 use std::net;
@@ -8,8 +8,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// A TCP stream that can move between the event loops of lanes without changes to the TLS state
-/// above it.
+/// A TCP stream that can move between lanes' event loops without touching the TLS state above it.
 #[derive(Debug)]
 pub(crate) struct Tcp(Option<TcpStream>);
 
@@ -23,7 +22,6 @@ impl Tcp {
         self.0.take().ok_or_else(absent)?.into_std()
     }
 
-    /// Registers the stream with the event loop of the calling lane.
     pub(super) fn enter(&mut self, stream: net::TcpStream) -> io::Result<()> {
         self.0 = Some(TcpStream::from_std(stream)?);
         Ok(())

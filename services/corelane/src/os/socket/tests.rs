@@ -13,7 +13,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector, client};
 
 use super::*;
 
-/// Runs a part of a test on a thread with its own event loop, like a lane.
+/// Runs part of a test on a thread with its own event loop, like a lane.
 fn lane<T: Send + 'static>(part: impl AsyncFnOnce() -> T + Send + 'static) -> T {
     let run = || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -22,7 +22,6 @@ fn lane<T: Send + 'static>(part: impl AsyncFnOnce() -> T + Send + 'static) -> T 
     thread::spawn(run).join().expect("the part ends well")
 }
 
-/// Creates a socket and its client's socket, which blocks.
 fn plain() -> (Socket, std::net::TcpStream) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let client = std::net::TcpStream::connect(listener.local_addr().expect("its address"));
@@ -32,7 +31,6 @@ fn plain() -> (Socket, std::net::TcpStream) {
     (Socket::Plain(server), client.expect("a connection"))
 }
 
-/// Creates a TLS socket and its client's socket, after the handshake.
 async fn secure() -> (Socket, client::TlsStream<TcpStream>) {
     let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a pair");
     let key = PrivateKeyDer::try_from(pair.signing_key.serialize_der()).expect("a key");

@@ -1,4 +1,4 @@
-//! The deadlines of a connection, as a sweep evaluates them.
+//! A connection's deadlines, evaluated by sweeps.
 
 use std::time::{Duration, Instant};
 
@@ -16,25 +16,24 @@ const FRESH_GRACE: Duration = Duration::from_secs(1);
 const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// How long, and for how many sweeps, a request may wait after its client closed its sending side.
-/// Both limits apply: the lane may have been blocked between two sweeps, and sweeps are frequent in
-/// a drain.
+/// Both apply, because the lane may have been blocked between sweeps, and sweeps are frequent in a
+/// drain.
 const DESERTED: Duration = Duration::from_millis(400);
 const DESERTED_SWEEPS: u32 = 3;
 
-/// The time at which a connection's countdown started, as sweeps saw it.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Countdown {
     /// The connection has been in its state since then.
     Client { since: Instant },
-    /// The socket does not accept the whole response. The client has read nothing since then and
-    /// may be slow for another `left`.
+    /// The socket rejects part of the response. The client has read nothing since then and may stay
+    /// slow for another `left`.
     Reader { since: Instant, left: Duration },
-    /// A request has been waiting since then; it has this number on the connection. Its client
-    /// closed its sending side.
+    /// This request of the connection has been waiting since then, and its client has closed its
+    /// sending side.
     Deserted { since: Instant, request: u64, sweeps: u32 },
 }
 
-/// The maximum age of a connection: `age` minus up to a tenth, by a random `chance` from 0 to 1, so
+/// Maximum age of a connection: `age` minus up to a tenth, by a random `chance` from 0 to 1, so
 /// that connections opened together do not end together.
 pub(super) fn retire_after(age: Duration, chance: f64) -> Duration {
     age - age.mul_f64(0.1 * chance)
@@ -43,7 +42,7 @@ pub(super) fn retire_after(age: Duration, chance: f64) -> Duration {
 /// The wait of a connection without requests in flight.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wait {
-    /// Whether it waits for the rest of a head, not for a request.
+    /// Whether it waits for the rest of a head rather than for a request.
     pub(crate) in_header: bool,
     /// Whether it has not served a request yet.
     pub(crate) is_fresh: bool,
@@ -51,13 +50,13 @@ pub(crate) struct Wait {
 }
 
 impl Wait {
-    /// What is due now, if anything.
     pub(crate) fn due(self, lane: &LaneState) -> Option<Due> {
         let Wait { in_header, is_fresh, waited } = self;
         if in_header {
             return (waited > lane.timeouts.header).then_some(Due::HeaderTimeout);
         }
-        // The first request of a new connection may be in transit. Closing at once would lose it.
+        // The first request of a new connection may be in transit, and closing at once would lose
+        // it.
         if lane.phase.get() == Phase::Closing {
             return (!is_fresh || waited > FRESH_GRACE).then_some(Due::Drain);
         }
@@ -68,16 +67,12 @@ impl Wait {
     }
 }
 
-/// What a connection needs from its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HangsOn {
-    /// The rest of a request header.
     Header,
-    /// The client has to read its response.
     Reader,
 }
 
-/// Why a connection has to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     HandshakeTimeout,
@@ -94,7 +89,6 @@ pub(crate) enum Due {
 }
 
 impl Connection {
-    /// The time since which it is in its state, or its client has read nothing.
     pub(super) fn since(&self) -> Instant {
         match self.countdown.get() {
             Countdown::Client { since }
@@ -103,14 +97,14 @@ impl Connection {
         }
     }
 
-    /// What is due at `now`, if anything. Only the sweep may call this.
+    /// Returns what is due, if anything. Only for the sweep.
     pub(crate) fn due(&self, lane: &LaneState, now: Instant) -> Option<Due> {
         let accepted = self.accepted_bytes.take();
         let looks = self.looks.get().saturating_add(1);
         self.looks.set(looks);
         if self.is_unflushed() {
             let due = self.due_of_reader(lane, accepted, now);
-            // Reported once: the task of the other protocol notices when it writes.
+            // Reported once: the other protocol's task notices when it writes.
             let told = self.is_upgraded() && self.is_ordered();
             let applies = |due: &Due| !self.is_upgraded() || *due == Due::WriteTimeout;
             return due.filter(|due| applies(due) && !told);
@@ -130,7 +124,7 @@ impl Connection {
             self.countdown.set(Countdown::Client { since: now });
         }
         let waited = now.saturating_duration_since(self.since());
-        // hyper has ended the streams whose bytes are still unsent, so it cannot reset them
+        // hyper has finished the streams whose bytes are still unsent, so it cannot reset them
         // individually.
         let hoards = self.reading.get() == Reading::Idle
             && self.unsent.get().is_some_and(|unsent| unsent.is_any());
@@ -141,7 +135,7 @@ impl Connection {
         if self.is_leaving() {
             return (waited > LAST_WORD).then_some(Due::Unheeded);
         }
-        // An idle HTTP/1.1 connection ends with its next response. Closing it now would lose a
+        // An idle HTTP/1.1 connection ends with its next response: closing it now would lose a
         // request in transit.
         let old = self.retires.is_some_and(|at| at <= now);
         if old && !fresh && !self.is_ordered() {
@@ -149,9 +143,9 @@ impl Connection {
         }
         match self.reading.get() {
             Reading::Serving | Reading::Lent => None,
-            // The connection was ordered to finish and has no work, but its client keeps it open.
-            // Such an HTTP/2 client does not answer the ping after GOAWAY, or keeps a stream's
-            // window closed.
+            // The connection has an order to finish and no work left, but its client keeps it open.
+            // An HTTP/2 client does this by ignoring the ping after GOAWAY, or by keeping a
+            // stream's window closed.
             _ if self.is_ordered() => (waited > lane.timeouts.header).then_some(Due::Unheeded),
             Reading::Handshake => (waited > lane.timeouts.header).then_some(Due::HandshakeTimeout),
             // The connection may have been woken for input that the event loop has not reported
@@ -169,8 +163,6 @@ impl Connection {
         }
     }
 
-    /// What is due while the socket does not accept the whole response. The client has read
-    /// `accepted` bytes since the last sweep.
     fn due_of_reader(&self, lane: &LaneState, accepted: u64, now: Instant) -> Option<Due> {
         let Countdown::Reader { mut since, mut left } = self.countdown.get() else {
             self.countdown.set(Countdown::Reader { since: now, left: lane.send_pace.grace() });
@@ -193,8 +185,8 @@ impl Connection {
         }
     }
 
-    /// Whether the request in flight has waited too long since its client closed its sending side.
-    /// A client that only finished sending still receives a response that is sent or ready soon.
+    /// Whether a request has waited too long since its client closed its sending side. A client
+    /// that only finished sending still gets a response that is sent or ready soon.
     fn is_missed(&self, progressed: bool, now: Instant) -> bool {
         if progressed {
             self.countdown.set(Countdown::Client { since: now });
@@ -212,7 +204,6 @@ impl Connection {
         waited >= DESERTED && sweeps >= DESERTED_SWEEPS
     }
 
-    /// What the connection waits for, as shown in the drain report.
     pub(crate) fn hangs_on(&self) -> Option<HangsOn> {
         match self.reading.get() {
             _ if self.is_unflushed() => Some(HangsOn::Reader),
@@ -222,8 +213,8 @@ impl Connection {
     }
 }
 
-/// Counts what is due and returns how to end the connection. `is_silent`: no request awaits a
-/// response.
+/// Counts what is due and returns how to end the connection. `is_silent` means that no request
+/// awaits a response.
 pub(crate) fn order_for(lane: &LaneState, due: Due, is_silent: bool) -> Order {
     let metrics = lane.metrics();
     match due {
@@ -279,7 +270,7 @@ mod tests {
             let early = hour - after;
             minutes[(early.as_secs() / 60).min(5) as usize] += 1;
         }
-        // The six minutes before the hour share the connections: no minute gets more than twice its
+        // The connections share the six minutes before the hour: no minute gets more than twice its
         // share.
         assert!(minutes.iter().all(|&connections| (1..=33).contains(&connections)), "{minutes:?}");
     }

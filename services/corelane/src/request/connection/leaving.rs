@@ -1,5 +1,5 @@
 //! How HTTP ends on a connection: the server closes its side and then the client does, or the
-//! connection is upgraded. Also detects that the client has gone.
+//! connection is upgraded. Also detects that the client is gone.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -23,9 +23,8 @@ pub(crate) struct Closing {
     /// Whether the client has no open request, so that it loses nothing if the socket closes at
     /// once.
     at_rest: bool,
-    /// Whether the server's side is closed.
     shut: bool,
-    /// Whether to read what the client still sends before the socket is closed.
+    /// Whether to read what the client still sends before closing the socket.
     unread: bool,
     /// Whether requests may have arrived after the one that the client declared its last. Closing
     /// with unread requests would reset the connection.
@@ -33,13 +32,13 @@ pub(crate) struct Closing {
 }
 
 impl Closing {
-    /// Ends a connection without an open request, whose client loses nothing.
+    /// The end of a connection without an open request, whose client loses nothing.
     pub(crate) fn at_rest() -> Self {
         Closing { at_rest: true, ..Closing::default() }
     }
 
     /// Closes the server's side, then reads until the client closes or the sweep ends the
-    /// connection. `is_refusal`: the last response rejects what the client sent.
+    /// connection. `is_refusal` means that the last response rejects what the client sent.
     pub(crate) fn poll(
         &mut self,
         socket: &mut Socket,
@@ -66,24 +65,22 @@ impl Closing {
     }
 }
 
-/// The upgrades of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Upgrades {
-    /// The request whose 101 response is being sent: its kind, and when it began.
+    /// Kind and start of the request whose 101 is being sent.
     sending: Cell<Option<(KindIndex, Tick)>>,
     /// The HTTP/1.1 exchange that another protocol continues.
     exchange: RefCell<Option<Exchange>>,
-    /// Number of open exchanges: one over HTTP/1.1, or one for each upgraded HTTP/2 stream.
+    /// Open exchanges: one over HTTP/1.1, or one per upgraded HTTP/2 stream.
     open: Rc<Tally>,
 }
 
 impl Connection {
-    /// Records that the server's side is closed. Returns whether more input may follow. In that
-    /// case, closing would reset the connection, which may lose the response (RFC 9112 section
-    /// 9.6).
+    /// Records that the server's side is closed. Returns whether more input may follow: closing
+    /// would then reset the connection and may lose the response (RFC 9112 section 9.6).
     fn leave(&self, is_refusal: bool) -> bool {
         let unread = self.had_body.get() || self.reading.get() == Reading::Head;
-        // The client did not request the end and may send more before it notices. An HTTP/2 client
+        // The client did not announce the end and may send more before it notices. An HTTP/2 client
         // sends frames for as long as the connection is open.
         let ordered = self.is_ordered();
         let surprised =
@@ -93,17 +90,15 @@ impl Connection {
         unread || surprised || is_refusal
     }
 
-    /// Whether the client expects only the responses to the requests that it has sent.
+    /// Whether the client expects only responses to the requests that it has sent.
     fn has_said_last(&self) -> bool {
         self.client_side.get() >= ClientSide::SaidLast && !self.is_multiplexed()
     }
 
-    /// Whether the server's side is closed and the client's side is still open.
     pub(crate) fn is_leaving(&self) -> bool {
         self.reading.get().is_leaving()
     }
 
-    /// Stops waiting for the client to close its side.
     pub(crate) fn abandon(&self) {
         self.reading.set(Reading::Abandoned);
         self.check();
@@ -113,34 +108,29 @@ impl Connection {
         self.reading.get() == Reading::Abandoned
     }
 
-    /// Records that the connection failed.
     pub(crate) fn set_gone(&self) {
         self.client_side.set(ClientSide::Gone);
     }
 
-    /// Records that the client closed the connection or its sending side.
     pub(crate) fn set_ended(&self) {
         self.client_side.set(self.client_side.get().max(ClientSide::Ended));
     }
 
-    /// Whether the client of a waiting request has disconnected. A response that is being written
-    /// does not count: the client may have closed only its sending side.
+    /// Whether the client of a waiting request has disconnected. A response being written does not
+    /// count, because the client may have closed only its sending side.
     pub(crate) fn is_deserted(&self) -> bool {
         self.client_side.get() == ClientSide::Gone && self.waits_for_service()
     }
 
-    /// Whether closing the socket discards the data that it holds.
     pub(crate) fn is_reset(&self) -> bool {
         matches!(self.writing.get(), Writing::Reset(_))
     }
 
-    /// Makes closing the socket discard the data that it holds, for this reason.
     pub(crate) fn set_reset(&self, cut: Cut) {
         self.writing.set(Writing::Reset(cut));
         self.check();
     }
 
-    /// Records that the input was ended before hyper had read it, and that the reason is counted.
     pub(crate) fn set_cut_off(&self) {
         self.cut_off.set(true);
     }
@@ -149,20 +139,20 @@ impl Connection {
         self.cut_off.get()
     }
 
-    /// Number of requests that are lost if the connection is cut now: those in flight, and a
-    /// response that is not completely in the socket.
+    /// Requests that cutting the connection now would lose: those in flight, and a response that is
+    /// not completely in the socket.
     pub(crate) fn unanswered(&self) -> u64 {
         let open = self.in_flight() + self.upgrades();
         open.max(u64::from(self.is_unflushed()))
     }
 
-    /// Begins an upgrade: a 101 was created for a request that began at `begun`. hyper has to send
-    /// it and then give up the stream.
+    /// Begins an upgrade for a request that began at `begun`: hyper must send the 101 and then give
+    /// up the stream.
     pub(crate) fn begin_upgrade(&self, kind: KindIndex, begun: Tick) {
         self.upgrades.get_or_init(Box::default).sending.set(Some((kind, begun)));
     }
 
-    /// Whether hyper has to give up the stream after the current response.
+    /// Whether hyper must give up the stream after the current response.
     pub(crate) fn is_upgrading(&self) -> bool {
         self.upgrades.get().is_some_and(|upgrades| upgrades.sending.get().is_some())
     }
@@ -178,27 +168,24 @@ impl Connection {
         self.waker.take();
     }
 
-    /// Whether another protocol uses the connection.
     pub(crate) fn is_upgraded(&self) -> bool {
         self.reading.get() == Reading::Upgraded
     }
 
-    /// Returns an upgraded exchange of this connection, which is open until dropped.
     pub(crate) fn upgrade(&self, kind: KindIndex, begun: Tick) -> Exchange {
         let open = Rc::clone(&self.upgrades.get_or_init(Box::default).open);
         self.lane.exchanges.upgrade(kind, begun, open)
     }
 
-    /// Number of upgraded exchanges that are open.
     pub(super) fn upgrades(&self) -> u64 {
         self.upgrades.get().map_or(0, |upgrades| upgrades.open.get() as u64)
     }
 
-    /// Records that the socket accepted bytes of the other protocol: if the client had stopped
-    /// reading, it reads again.
+    /// Records that the socket accepted bytes of the other protocol: a client that had stopped
+    /// reading reads again.
     pub(crate) fn wrote_upgraded(&self) {
         self.orders.set(Orders::None);
-        // No minimum rate applies, so the number does not matter.
+        // No minimum rate applies, so the number is irrelevant.
         self.wrote(1);
         self.flushed();
     }

@@ -1,7 +1,7 @@
-//! The state of a lane's connections, and the orders to end them.
+//! State of a lane's connections, and the orders that end them.
 //!
-//! Handling a request does not read the clock for this state. Events set flags, and the next sweep
-//! assigns its own time to them. A deadline may therefore start up to one sweep late, but never
+//! Handling a request does not read the clock for this state: events set flags, and the next sweep
+//! stamps them with its own time. A deadline may therefore start up to one sweep late, but never
 //! early.
 
 use std::cell::{Cell, OnceCell, RefCell};
@@ -35,7 +35,6 @@ pub(crate) use rest::History;
 use state::{ClientSide, Orders, Reading, Writing};
 pub(crate) use state::{Order, ServedBy};
 
-/// One connection, shared by its I/O, its service and its lane on one thread.
 #[derive(Debug)]
 pub(crate) struct Connection {
     lane: Rc<LaneState>,
@@ -46,43 +45,35 @@ pub(crate) struct Connection {
     writing: Cell<Writing>,
     orders: Cell<Orders>,
     countdown: Cell<Countdown>,
-    /// Whether the next sweep restarts the countdown.
     touched: Cell<bool>,
     /// Bytes that the socket has accepted since the last sweep.
     accepted_bytes: Cell<u64>,
-    /// Number of sweeps since the connection was resumed; higher if it was never parked.
+    /// Sweeps since the connection was resumed; higher if it was never parked.
     looks: Cell<u8>,
-    /// Number of requests that began, and that ended. The rest are in flight: their responses are
-    /// not ready or not completely written.
+    /// Requests begun and ended. The rest are in flight: their responses are not ready or not
+    /// completely written.
     begun: Cell<u64>,
     served: Cell<u64>,
-    /// Requests that ended before the connection was moved to this lane.
+    /// Requests that ended before the connection moved to this lane.
     brought: Cell<u64>,
-    /// Whether a request announced a body, part of which may be unread.
     had_body: Cell<bool>,
-    /// Whether the next response closes the connection.
     last: Cell<bool>,
-    /// Whether the input was ended before hyper had read it.
+    /// Whether the input ended before hyper had read it.
     cut_off: Cell<bool>,
     /// Whether hyper has not yet polled the future of the last request.
     unpolled: Cell<bool>,
-    /// Whether another lane lends the connection.
     guest: bool,
-    /// When the connection arrived at this lane.
     came: Instant,
     /// The time at which the connection reaches its maximum age.
     retires: Option<Instant>,
-    /// When the connection was accepted; taken by its first request.
+    /// Accept time; taken by the first request.
     accepted: Cell<Option<Tick>>,
-    /// Time that polls of the connection took, while the lane measures it.
+    /// Poll time of the connection while its lane measures it.
     pub(crate) poll_time: Cell<PollTime>,
-    /// Counts the polls of the connection.
     turn: Cell<u32>,
-    /// Generation of the last load report sent on the connection.
     reported: Cell<u32>,
-    /// Request bodies that the service may be waiting for.
     pub(crate) bodies: Bodies,
-    /// Bytes of responses that hyper holds; created when hyper takes over.
+    /// Response bytes that hyper holds; created when hyper takes over.
     unsent: OnceCell<Rc<Unsent>>,
     waker: RefCell<Option<Waker>>,
     /// The most recently ended request, until its response is written.
@@ -92,7 +83,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Creates a new connection. `chance`: a random number from 0 to 1.
+    /// `chance` is a random number from 0 to 1.
     pub(crate) fn accepted(lane: Rc<LaneState>, client: Client, chance: f64) -> Self {
         let age = lane.timeouts.connection_age;
         let after = |age| lane.clock.get().checked_add(retire_after(age, chance));
@@ -147,8 +138,8 @@ impl Connection {
         self.check();
     }
 
-    /// Records that the handshake is complete. Its time counts towards the timeout for the first
-    /// byte of a request, except in a drain, whose own deadline is near.
+    /// Records the end of the handshake. Its time counts towards the timeout for the first byte of
+    /// a request, except in a drain, whose own deadline is near.
     pub(crate) fn end_handshake(&self) {
         self.reading.set(Reading::Idle);
         if self.lane.phase.get() != Phase::Serving {
@@ -161,7 +152,7 @@ impl Connection {
         &self.lane
     }
 
-    /// Records bytes from the client that belong to a head, or to a protocol that is not known yet.
+    /// Records bytes that belong to a head or to a protocol not known yet.
     pub(crate) fn received(&self) {
         if self.is_silent() || self.is_in_body() {
             self.enter(Reading::Head);
@@ -177,7 +168,6 @@ impl Connection {
         }
     }
 
-    /// Sets what serves the connection from now on.
     pub(crate) fn set_served_by(&self, server: ServedBy) {
         self.served_by.set(server);
         if server == ServedBy::Http2 {
@@ -193,18 +183,16 @@ impl Connection {
         self.served_by.get() == ServedBy::Http2
     }
 
-    /// The facts about the connection that a service may read.
     pub(crate) fn info(&self) -> ConnectionInfo {
         let multiplexed = self.is_multiplexed();
         self.client.info(if multiplexed { Protocol::Http2 } else { Protocol::Http1 })
     }
 
-    /// The IP address of the client of a request with these headers.
     pub(crate) fn client_addr(&self, headers: &HeaderMap) -> Option<IpAddr> {
         self.lane.trust.client(self.client.ip(), headers)
     }
 
-    /// Called when the connection's task is about to be polled.
+    /// Called before the connection's task is polled.
     pub(crate) fn begin_turn(&self) {
         self.turn.set(self.turn.get().wrapping_add(1));
         if self.lane.polls.are_measured() {
@@ -224,7 +212,7 @@ impl Connection {
         self.touched.set(true);
     }
 
-    /// Whether a client has sent part of a header, and nothing is being sent to it.
+    /// Whether a client has sent part of a header and nothing is being sent to it.
     pub(crate) fn in_header(&self) -> bool {
         self.reading.get() == Reading::Head && !self.is_unflushed()
     }
@@ -234,22 +222,20 @@ impl Connection {
         self.reading.get() == Reading::Idle && !self.is_multiplexed()
     }
 
-    /// Whether all requests have responses and the rest of the last body is being read or awaited.
+    /// Whether all requests have responses while the rest of the last body is being read or
+    /// awaited.
     pub(crate) fn is_in_body(&self) -> bool {
         self.reading.get() == Reading::Body
     }
 
-    /// Whether no request on this connection is being read or served here.
     pub(crate) fn has_no_request(&self) -> bool {
         matches!(self.reading.get(), Reading::Idle | Reading::Lent)
     }
 
-    /// Whether requests are in flight.
     pub(crate) fn is_serving(&self) -> bool {
         self.reading.get() == Reading::Serving
     }
 
-    /// Gives an order and wakes the connection's task.
     pub(crate) fn tell(&self, order: Order) {
         if !self.is_ordered() && self.reading.get() == Reading::Idle {
             // The next deadline counts from the order.
@@ -260,19 +246,16 @@ impl Connection {
         self.wake();
     }
 
-    /// Whether the connection was ordered to end.
     fn is_ordered(&self) -> bool {
         matches!(self.orders.get(), Orders::Given(_) | Orders::Obeyed)
     }
 
-    /// Wakes the connection's task.
     pub(crate) fn wake(&self) {
         if let Some(waker) = self.waker.borrow_mut().take() {
             waker.wake();
         }
     }
 
-    /// Takes the order, or registers the waker for the next one.
     pub(crate) fn poll_order(&self, cx: &mut Context<'_>) -> Poll<Order> {
         if let Orders::Given(order) = self.orders.get() {
             self.orders.set(Orders::Obeyed);
@@ -282,7 +265,6 @@ impl Connection {
         Poll::Pending
     }
 
-    /// Registers the waker for [`Connection::wake`].
     pub(crate) fn register(&self, cx: &mut Context<'_>) {
         let mut waker = self.waker.borrow_mut();
         match waker.as_ref() {

@@ -1,4 +1,4 @@
-//! The requests of a connection, and their responses until the client has read them.
+//! A connection's requests, and their responses until the client has read them.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::request::finished::Cut;
 use crate::request::record::RequestRecord;
 use crate::request::unsent::Unsent;
 
-/// A response that was created in a turn of the connection and is not written yet.
+/// A response created in this turn of the connection and not written yet.
 #[derive(Debug)]
 pub(super) struct Unwritten {
     kind: KindIndex,
@@ -23,7 +23,6 @@ pub(super) struct Unwritten {
 }
 
 impl Connection {
-    /// Records whether the client declared the request that begins to be the last.
     pub(crate) fn set_said_last(&self, last: bool) {
         let side = if last { ClientSide::SaidLast } else { ClientSide::Open };
         if self.client_side.get() < ClientSide::Ended {
@@ -31,8 +30,7 @@ impl Connection {
         }
     }
 
-    /// Begins a request. The first request of a connection receives the time when the connection
-    /// was accepted.
+    /// A connection's first request receives the accept time.
     pub(crate) fn begin_request(&self, has_body: bool) -> Option<Tick> {
         self.had_body.set(self.had_body.get() || has_body);
         self.reading.set(Reading::Serving);
@@ -44,12 +42,12 @@ impl Connection {
         self.accepted.take()
     }
 
-    /// Number of requests whose responses are not ready or not completely written.
+    /// Requests whose responses are not ready or not completely written.
     pub(super) fn in_flight(&self) -> u64 {
         self.begun.get() - self.served.get()
     }
 
-    /// Ends a request. `made` is its kind, and when the head of its response was ready.
+    /// `made` is the request's kind, and when the head of its response was ready.
     pub(crate) fn end_request(
         &self,
         made: Option<(KindIndex, Tick)>,
@@ -75,7 +73,6 @@ impl Connection {
         self.check();
     }
 
-    /// Records that the rest of a body is read after the response.
     pub(crate) fn await_body(&self) {
         if self.is_silent() {
             self.enter(Reading::Body);
@@ -83,7 +80,6 @@ impl Connection {
         }
     }
 
-    /// Records that the connection waits for a new request, of which nothing has arrived.
     pub(crate) fn await_request(&self) {
         if self.is_in_body() {
             self.enter(Reading::Idle);
@@ -102,7 +98,6 @@ impl Connection {
         request_record
     }
 
-    /// The reason why the server abandoned the client, if it did.
     fn cut(&self) -> Option<Cut> {
         match (self.writing.get(), self.orders.get()) {
             (Writing::Reset(cut), _) | (_, Orders::Given(Order::Reset(cut))) => Some(cut),
@@ -110,8 +105,7 @@ impl Connection {
         }
     }
 
-    /// Makes the next response the last, because of age or number of requests. This is not a
-    /// failure.
+    /// Makes the next response the last one, because of age or number of requests; not a failure.
     pub(super) fn retire(&self, reason: Refusal) {
         if self.last.replace(true) {
             return;
@@ -127,7 +121,6 @@ impl Connection {
         self.last.set(true);
     }
 
-    /// Whether the current response is the last.
     pub(crate) fn is_last_reply(&self) -> bool {
         self.last.get()
     }
@@ -137,8 +130,8 @@ impl Connection {
         self.lane.report_load(&self.reported, headers);
     }
 
-    /// Records that hyper has called the service for a request, or that its task writes a response
-    /// from Corelane. The next output is then not a response that hyper itself creates.
+    /// Records that hyper has called the service, or that its task writes a response from Corelane.
+    /// The next output is then not hyper's own response.
     pub(crate) fn expect_reply(&self) {
         self.writing.set(match self.writing.get() {
             Writing::Idle | Writing::Asked => Writing::Asked,
@@ -153,17 +146,15 @@ impl Connection {
         self.unpolled.set(unpolled);
     }
 
-    /// Whether the future of the last request was created but not polled. True once per request.
+    /// Whether the last request's future was created but not polled. True once per request.
     pub(crate) fn take_unpolled(&self) -> bool {
         self.unpolled.take()
     }
 
-    /// Whether bytes of a response wait for the client to read.
     pub(crate) fn is_unflushed(&self) -> bool {
         self.writing.get().is_unflushed()
     }
 
-    /// Records that bytes of a response need to be written.
     pub(crate) fn writing(&self) {
         self.writing.set(Writing::Reply);
         self.check();
@@ -187,27 +178,24 @@ impl Connection {
         self.accepted_bytes.set(self.accepted_bytes.get() + bytes as u64);
     }
 
-    /// Bytes of responses that hyper holds.
     pub(crate) fn unsent(&self) -> &Rc<Unsent> {
         self.unsent.get_or_init(|| Unsent::new(&self.lane.unsent))
     }
 
-    /// Records that all bytes of the responses are written to the socket.
     pub(crate) fn flushed(&self) {
         self.writing.set(Writing::Idle);
         self.check();
         self.observe_write(self.unwritten.take());
     }
 
-    /// Records that hyper has written all bytes of its responses to the socket.
     pub(crate) fn hyper_flushed(&self) {
         self.writing.set(if self.in_flight() > 0 { Writing::Asked } else { Writing::Idle });
         self.check();
         self.observe_write(self.unwritten.take());
     }
 
-    /// Whether an HTTP/1.1 request waits for its service and not for its client. During that time
-    /// hyper does not read and cannot notice that the client disconnects.
+    /// Whether an HTTP/1.1 request waits for its service and not for its client. Meanwhile hyper
+    /// does not read, so it cannot notice that the client disconnects.
     pub(crate) fn waits_for_service(&self) -> bool {
         self.in_flight() > 0
             && !self.is_multiplexed()
@@ -228,8 +216,8 @@ impl Connection {
         }
     }
 
-    /// The kind of the last response that the service has created and the client has not fully
-    /// read, and how long it has been ready.
+    /// Kind and age of the last response that the service has created and the client has not fully
+    /// read.
     pub(crate) fn unread(&self, now: Tick) -> Option<(KindIndex, Duration)> {
         let unwritten = self.unwritten.borrow();
         let Unwritten { kind, made, .. } = unwritten.as_ref()?;

@@ -10,28 +10,23 @@ use super::{ClientSide, Connection, Countdown, Orders, Reading, ServedBy};
 use crate::request::client::{Client, Introduced};
 use crate::request::lane_state::LaneState;
 
-/// The state that a connection keeps across lanes.
 #[derive(Clone, Debug)]
 pub(crate) struct History {
     pub(crate) introduced: Introduced,
-    /// How long the connection has waited for its client. `None`: the next sweep starts to count.
+    /// How long the connection has waited for its client. `None` until the next sweep starts the
+    /// count.
     pub(crate) waited: Option<Duration>,
-    /// Whether the connection waits for the rest of a head, not for a request.
+    /// Whether the connection waits for the rest of a head rather than for a request.
     pub(crate) in_header: bool,
     /// Time until the connection reaches its maximum age.
     pub(crate) retires_in: Option<Duration>,
-    /// Requests served on the connection.
     pub(crate) requests: u64,
-    /// Whether a request announced a body.
     pub(crate) had_body: bool,
-    /// Whether the next response closes the connection.
     pub(crate) last: bool,
-    /// Generation of the last load report sent on the connection.
     pub(crate) reported: u32,
 }
 
 impl History {
-    /// Creates the history for a borrowed connection, which waits for a request.
     pub(crate) fn lent(introduced: Introduced, requests: u64) -> Self {
         History {
             introduced,
@@ -47,7 +42,6 @@ impl History {
 }
 
 impl Connection {
-    /// Creates a resumed connection, with its client's address and its socket's descriptor.
     pub(crate) fn resumed(
         lane: Rc<LaneState>,
         history: History,
@@ -74,7 +68,6 @@ impl Connection {
         resumed
     }
 
-    /// The state that the connection keeps.
     pub(crate) fn history(&self) -> History {
         let now = self.lane.clock.get();
         let waited = now.saturating_duration_since(self.since());
@@ -90,7 +83,6 @@ impl Connection {
         }
     }
 
-    /// Marks the connection as lent by another lane.
     pub(crate) fn set_guest(&mut self) {
         self.guest = true;
     }
@@ -99,13 +91,12 @@ impl Connection {
         self.guest
     }
 
-    /// Records that another lane serves the connection.
     pub(crate) fn lend(&self) {
         self.reading.set(Reading::Lent);
         self.check();
     }
 
-    /// Takes the connection back from another lane, which has served this many requests.
+    /// Takes the connection back from a lane that has served this many requests.
     pub(crate) fn take_back(&self, requests: u64, had_body: bool) {
         self.begun.set(self.begun.get() + requests);
         self.served.set(self.served.get() + requests);
@@ -119,38 +110,36 @@ impl Connection {
         self.client_side.get() < ClientSide::Ended && !self.is_ordered()
     }
 
-    /// Whether it served a request since it arrived at its lane. A move requires this: a connection
-    /// is not readable in its first poll, so otherwise it would keep moving.
+    /// Whether the connection has served a request on this lane. A move requires that: a connection
+    /// is not readable in its first poll and would otherwise keep moving.
     pub(crate) fn has_served_here(&self) -> bool {
         self.served.get() > self.brought.get()
     }
 
-    /// Whether the connection may move to another lane if it is idle and has been here for at least
-    /// `residence`.
+    /// Whether an idle connection that has been here for at least `residence` may move to another
+    /// lane.
     pub(crate) fn may_move(&self, residence: Duration) -> bool {
         let stayed = self.lane.clock.get().saturating_duration_since(self.came);
         self.has_served_here() && stayed >= residence && !self.last.get()
     }
 
-    /// Number of requests served on the connection.
     pub(crate) fn served(&self) -> u64 {
         self.served.get()
     }
 
-    /// Whether the connection had a request between the last two sweeps.
     pub(crate) fn is_active(&self) -> bool {
         let touched = self.begun.get() > 0 && self.since() == self.lane.clock.get();
         matches!(self.reading.get(), Reading::Serving | Reading::Body | Reading::Lent) || touched
     }
 
-    /// Records that the socket cannot leave the lane now. It is not selected again before its next
-    /// request.
+    /// Records that the socket cannot leave the lane now, which excludes the connection until its
+    /// next request.
     pub(crate) fn stay(&self) {
         self.take_park();
         self.brought.set(self.served.get());
     }
 
-    /// Whether the connection should park now, if it is idle.
+    /// Whether the connection should park now if it is idle.
     pub(crate) fn is_to_park(&self) -> bool {
         // Bytes that arrived after the order start a new wait.
         self.take_park() && !self.touched.get()
@@ -169,8 +158,8 @@ impl Connection {
     pub(crate) fn is_long_idle(&self, after: Duration) -> bool {
         let waits = matches!(self.reading.get(), Reading::Idle | Reading::Head);
         let waited = || self.lane.clock.get().saturating_duration_since(self.since());
-        // A connection without a request ends soon or sends one. A connection that woke is checked
-        // once before it parks again, so that a few bytes do not evade its deadline.
+        // A connection without a request ends soon or sends one. A connection that woke up is
+        // checked once before it parks again, so that a few bytes cannot evade its deadline.
         let may = self.served.get() > 0 && self.is_on_plain_path() && self.looks.get() > 1;
         waits && may && !self.touched.get() && !self.is_unflushed() && waited() > after
     }

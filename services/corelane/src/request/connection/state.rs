@@ -1,4 +1,4 @@
-//! The state of a connection: five state machines, and which of their states are compatible.
+//! A connection's state: five state machines, and which of their states are compatible.
 //!
 //! ```text
 //! server    Opening ──► PlainPath ──► Hyper            Opening ──► Http2
@@ -16,56 +16,45 @@
 use super::Connection;
 use crate::request::finished::Cut;
 
-/// What serves a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServedBy {
-    /// Nothing yet: the protocol is unknown, or the connection was just resumed.
+    /// The protocol is unknown, or the connection was just resumed.
     Opening,
-    /// The plain path.
     PlainPath,
-    /// hyper, over HTTP/1.1, for the rest of the connection's life.
+    /// hyper over HTTP/1.1, until the connection ends.
     Hyper,
-    /// hyper, over HTTP/2. Received bytes do not imply that the head of a request has begun.
+    /// hyper over HTTP/2. Received bytes do not imply that the head of a request has begun.
     Http2,
 }
 
-/// How far the requests of a connection are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reading {
-    /// No request has begun.
     Idle,
-    /// The TLS handshake has begun.
     Handshake,
-    /// The first byte of an HTTP/1.1 request arrived, but not the whole head.
+    /// The first byte of an HTTP/1.1 request arrived, but not the complete head.
     Head,
-    /// Requests are in flight.
     Serving,
-    /// All requests have responses, but the connection does not yet wait for the next one. The
-    /// service still reads the last body, or the rest of the body is being discarded. Requests may
-    /// wait behind the body.
+    /// All requests have responses, but the service still reads the last body, or its rest is being
+    /// discarded. Requests may wait behind the body.
     Body,
-    /// Another lane serves the connection.
     Lent,
     /// Another protocol uses the connection until its end.
     Upgraded,
     /// The server's side is closed, the client's side is still open.
     Leaving,
-    /// Like `Leaving`, but the connection no longer waits for the client's side.
+    /// Like `Leaving`, but no longer waiting for the client's side.
     Abandoned,
 }
 
 impl Reading {
-    /// Whether the server's side is closed.
     pub(super) fn is_leaving(self) -> bool {
         matches!(self, Reading::Leaving | Reading::Abandoned)
     }
 }
 
-/// What the client has announced about its side of an HTTP/1.1 connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ClientSide {
     Open,
-    /// The client declared the current request its last.
     SaidLast,
     /// The client closed its sending side. A full close looks the same at first.
     Ended,
@@ -73,17 +62,14 @@ pub(super) enum ClientSide {
     Gone,
 }
 
-/// How far the responses of a connection are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Writing {
-    /// There is nothing to write.
     Idle,
-    /// hyper has a request, and perhaps its response, but has written no bytes yet.
+    /// hyper has a request, perhaps with its response, but has written no bytes yet.
     Asked,
-    /// Bytes of responses wait for the client to read.
     Reply,
-    /// Bytes wait that belong to no request: hyper's response to a head that it rejects. While
-    /// bytes of another response wait, they look the same.
+    /// Bytes wait that belong to no request: hyper's response to a head that it rejects. They are
+    /// indistinguishable while bytes of another response wait.
     Unasked,
     /// The client is abandoned for this reason. Closing the socket discards the data that it holds.
     Reset(Cut),
@@ -96,31 +82,28 @@ impl Writing {
     }
 }
 
-/// An order to a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// End as soon as nothing is in flight (HTTP/2: after GOAWAY).
+    /// End when nothing is in flight (HTTP/2: after GOAWAY).
     Finish,
-    /// The client did not complete its header in time, or has disconnected. End now, after a 408 if
-    /// a header had begun.
+    /// The client's header is late, or the client has disconnected. End now, after a 408 if a
+    /// header has begun.
     Expire,
     /// The client does not read its responses: drop them, including the part in the kernel.
     Reset(Cut),
 }
 
-/// The orders that the lane has given to a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Orders {
     None,
-    /// To park as soon as it is idle. Any order to end replaces this.
+    /// Park as soon as the connection is idle. Any order to end replaces this one.
     Park,
     /// The connection's task has not seen this order yet.
     Given(Order),
-    /// The connection's task has seen an order and carries it out.
+    /// The connection's task has seen an order and is carrying it out.
     Obeyed,
 }
 
-/// The states of all machines at one moment.
 #[derive(Clone, Copy, Debug)]
 struct State {
     server: ServedBy,
@@ -131,7 +114,6 @@ struct State {
 }
 
 impl State {
-    /// Whether the states are compatible.
     fn is_legal(self) -> bool {
         use ServedBy::{Http2, Hyper, Opening, PlainPath};
         let State { server, reading, writing, orders, in_flight } = self;
@@ -159,8 +141,8 @@ impl State {
 }
 
 impl Connection {
-    /// Asserts that the states of the machines are compatible. Each method that changes a state
-    /// ends with this check.
+    /// Asserts that the machines' states are compatible. Each method that changes a state ends with
+    /// this check.
     #[inline]
     #[track_caller]
     pub(super) fn check(&self) {

@@ -1,8 +1,8 @@
-//! Bytes of responses that wait for their clients: counters and limits.
+//! Response bytes waiting for clients: counters and limits.
 //!
-//! The memory of a response counts from the moment the service hands it over until the socket or
-//! the client's window accepts it. Above the limit of an HTTP/2 connection, the bodies of its
-//! responses are not polled. Above the limit of the process, new requests are shed.
+//! A response's memory counts from the moment the service hands it over until the socket or the
+//! client's window accepts it. Above the limit of an HTTP/2 connection, its response bodies are not
+//! polled. Above the process limit, new requests are shed.
 
 mod sending;
 
@@ -20,12 +20,12 @@ use crate::base::settings::Limits;
 use crate::base::tally::Tally;
 use crate::load::lane::Lane;
 
-/// Larger parts of a response count only if they are not shared. A shared part may be the only copy
-/// of data that the service keeps.
+/// Larger response parts count only if they are not shared: a shared part may be the only copy of
+/// data that the service keeps.
 const SHARED: usize = 256 * 1024;
 
-/// A response of up to this size need not wait until its connection has room: it is about as small
-/// as the state of a request and may be urgent.
+/// Responses up to this size need not wait for room on their connection: they are about as small as
+/// the state of a request and may be urgent.
 const SMALL: u64 = 16 * 1024;
 
 /// How long a client may read nothing while the process is above its limit.
@@ -35,7 +35,7 @@ pub(crate) const CROWDED: Duration = Duration::from_secs(5);
 pub(crate) struct LaneUnsent {
     lane: Lane,
     limit: u64,
-    /// Threshold below which the lane need not know the unsent bytes of other lanes.
+    /// Below this threshold, the lane need not know the unsent bytes of other lanes.
     floor: u64,
     of_connection: usize,
 }
@@ -55,7 +55,7 @@ impl LaneUnsent {
         self.lane.shared().metrics.unsent.sub(bytes as u64);
     }
 
-    /// Whether the responses of all lanes take more than the process may use.
+    /// Whether the responses of all lanes exceed the process limit.
     #[inline]
     pub(crate) fn is_above_limit(&self) -> bool {
         self.lane.shared().metrics.unsent.get() > self.floor
@@ -69,12 +69,12 @@ impl fmt::Debug for LaneUnsent {
     }
 }
 
-/// The number of bytes of a response part that count.
+/// How many bytes of a response part count.
 pub(crate) fn counted(part: &Bytes) -> usize {
     if part.len() <= SHARED || part.is_unique() { part.len() } else { 0 }
 }
 
-/// A part of a plain response that the socket did not accept, counted until dropped.
+/// A plain response part that the socket did not accept, counted until dropped.
 #[derive(Debug)]
 pub(crate) struct Held {
     lane: Rc<LaneUnsent>,
@@ -94,12 +94,12 @@ impl Drop for Held {
     }
 }
 
-/// The unsent bytes of a connection that hyper serves.
+/// The unsent bytes of a connection served by hyper.
 #[derive(Debug)]
 pub(crate) struct Unsent {
     lane: Rc<LaneUnsent>,
     bytes: Tally,
-    /// Bytes that services are producing now: parts begun since the last sweep or in the interval
+    /// Bytes that services are producing: parts begun since the last sweep or in the interval
     /// before it. Older parts are forgotten, because some services take long.
     expected: Tally,
     expected_before: Tally,
@@ -108,7 +108,6 @@ pub(crate) struct Unsent {
     replies: Tally,
     /// Whether the socket accepts nothing, so that no single stream is to blame.
     is_blocked: Cell<bool>,
-    /// The streams that wait for room.
     waiting: RefCell<Vec<Waker>>,
 }
 
@@ -131,7 +130,6 @@ impl Unsent {
         self.bytes.get() > 0
     }
 
-    /// Called by a sweep, which has found whether the socket accepts nothing.
     pub(crate) fn sweep(&self, is_blocked: bool) {
         self.is_blocked.set(is_blocked);
         self.sweeps.set(self.sweeps.get().wrapping_add(1));
@@ -140,7 +138,7 @@ impl Unsent {
         self.wake_waiting();
     }
 
-    /// Unsent bytes plus those that services are producing.
+    /// Unsent bytes plus bytes that services are producing.
     fn taken(&self) -> usize {
         self.bytes.get() + self.expected.get() + self.expected_before.get()
     }
@@ -156,8 +154,8 @@ impl Unsent {
         self.wake_waiting();
     }
 
-    /// The level below which streams are woken. It is lower than the limit, so that not every
-    /// accepted byte wakes all streams.
+    /// Level below which streams are woken; lower than the limit, so that not every accepted byte
+    /// wakes all streams.
     fn low(&self) -> usize {
         self.lane.of_connection - self.lane.of_connection / 4
     }

@@ -1,4 +1,4 @@
-//! The parts of responses in transit to their clients.
+//! Parts of responses in transit to clients.
 
 use std::cell::{Cell, RefCell};
 use std::io::IoSlice;
@@ -13,19 +13,17 @@ use crate::base::tally::Tally;
 use crate::request::finished::Cut;
 use crate::request::pace::Pace;
 
-/// The assumed size of a longer response's next part while the service produces it.
+/// Assumed size of a longer response's next part while the service produces it.
 const EXPECTED: usize = 64 * 1024;
 
-/// The response of an HTTP/2 stream while it is sent. For hyper, the stream may already have ended.
+/// An HTTP/2 stream's response while it is sent. For hyper, the stream may already have ended.
 #[derive(Debug)]
 pub(crate) struct Sending {
     connection: Rc<Unsent>,
     held: Tally,
-    /// Bytes that the client accepted since the last sweep.
     accepted: Cell<u64>,
-    /// Whether the response waits for room on its connection.
     is_waiting: Cell<bool>,
-    /// The bytes that the service is producing, and the connection's sweep count when it began.
+    /// Bytes that the service is producing, and the connection's sweep count when it began.
     making: Cell<Option<(usize, u32)>>,
     /// Since when the client has accepted nothing, and how long it may be slow; set by the sweep.
     since: Cell<Option<Instant>>,
@@ -34,17 +32,12 @@ pub(crate) struct Sending {
     waker: RefCell<Option<Waker>>,
 }
 
-/// The limits that a sweep applies to the clients of streams.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
-    /// Longest time without a sent byte.
     pub(crate) write: Duration,
-    /// Lowest rate for the whole connection.
     pub(crate) pace: Pace,
-    /// Whether the process is above its limit.
     pub(crate) is_crowded: bool,
     pub(crate) now: Instant,
-    /// Time since the last sweep.
     pub(crate) passed: Duration,
 }
 
@@ -63,8 +56,8 @@ impl Sending {
         })
     }
 
-    /// Whether the service may produce more; it announced that `length` bytes are to come. A part
-    /// that it has begun already takes memory, so it may finish that.
+    /// Whether the service may produce more, with `length` bytes announced to come. A part that it
+    /// has begun already takes memory, so it may finish that part.
     pub(crate) fn poll_room(&self, length: Option<u64>, cx: &Context<'_>) -> Poll<()> {
         if self.making.get().is_some() {
             return Poll::Ready(());
@@ -74,7 +67,7 @@ impl Sending {
         room
     }
 
-    /// Records that the service produces a part of the response; `length` bytes are to come.
+    /// `length` bytes are to come.
     pub(crate) fn begin_part(&self, length: Option<u64>) {
         if self.making.get().is_some() {
             return;
@@ -87,7 +80,6 @@ impl Sending {
         self.making.set(Some((bytes, self.connection.sweeps.get())));
     }
 
-    /// Records that the service has produced the part.
     pub(crate) fn end_part(&self) {
         let Some((bytes, sweeps)) = self.making.take() else { return };
         let Unsent { expected, expected_before, .. } = &*self.connection;
@@ -112,12 +104,11 @@ impl Sending {
         }
     }
 
-    /// The reason why the stream was ended because of the client, if it was.
+    /// Why the stream was ended because of its client, if it was.
     pub(crate) fn cut(&self) -> Option<Cut> {
         self.cut.get()
     }
 
-    /// Sets the task to wake when the stream is ended.
     pub(crate) fn set_waker(&self, waker: &Waker) {
         let mut own = self.waker.borrow_mut();
         match own.as_ref() {
@@ -126,7 +117,7 @@ impl Sending {
         }
     }
 
-    /// Ends the stream if its client has kept it waiting for too long. Only the sweep may call this.
+    /// Ends the stream if its client has kept it waiting too long. Only for the sweep.
     pub(crate) fn expire(&self, patience: &Patience) -> Option<Cut> {
         let accepted = self.accepted.take();
         let is_full = self.connection.bytes.get() > self.connection.low();
@@ -169,7 +160,7 @@ impl Drop for Sending {
     }
 }
 
-/// Counts the bytes of a piece until they are accepted or dropped.
+/// Counts a piece's bytes until they are accepted or dropped.
 #[derive(Clone, Debug)]
 enum Owner {
     Connection(Rc<Unsent>),
@@ -185,22 +176,20 @@ impl Owner {
     }
 }
 
-/// A part of a response in transit to the client. It counts until it is sent.
+/// A response part in transit to the client, counted until it is sent.
 #[derive(Debug, Default)]
 pub(crate) struct Piece {
     data: Bytes,
     owner: Option<Owner>,
-    /// Whether the memory of the piece counts.
     is_counted: bool,
 }
 
 impl Piece {
-    /// A part of a response over HTTP/1.1.
+    /// A response part over HTTP/1.1.
     pub(crate) fn of_connection(data: Bytes, unsent: &Rc<Unsent>) -> Self {
         Piece::new(data, Owner::Connection(Rc::clone(unsent)))
     }
 
-    /// A part of a response over HTTP/2.
     pub(crate) fn of_stream(data: Bytes, sending: &Rc<Sending>) -> Self {
         sending.hold(data.len());
         Piece::new(data, Owner::Stream(Rc::clone(sending)))
@@ -214,7 +203,6 @@ impl Piece {
         Piece { data, owner: Some(owner), is_counted }
     }
 
-    /// Whether the piece is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.data.is_empty()
     }

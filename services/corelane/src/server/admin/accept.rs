@@ -1,9 +1,8 @@
-//! Chooses which of two metrics formats a client prefers (RFC 9110 section 12.5.1).
+//! Chooses the metrics format that a client prefers (RFC 9110 section 12.5.1).
 
 use http::HeaderMap;
 use http::header::ACCEPT;
 
-/// A media type and the versions that clients may request.
 struct MediaType {
     kind: &'static str,
     subtype: &'static str,
@@ -16,8 +15,8 @@ const OPENMETRICS: MediaType =
 
 const CLASSIC: MediaType = MediaType { kind: "text", subtype: "plain", versions: &["0.0.4"] };
 
-/// Whether the client prefers the older text format to OpenMetrics. A client that accepts neither
-/// receives OpenMetrics.
+/// Whether the client prefers the older text format to OpenMetrics, which is also for clients that
+/// accept neither.
 pub(super) fn prefers_classic(headers: &HeaderMap) -> bool {
     let values = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let ranges: Vec<_> = values.flat_map(|value| value.split(',')).collect();
@@ -25,13 +24,13 @@ pub(super) fn prefers_classic(headers: &HeaderMap) -> bool {
 }
 
 impl MediaType {
-    /// The weight of the most specific range that includes this type.
+    /// Weight of the most specific range that includes this type.
     fn quality(&self, ranges: &[&str]) -> f32 {
         let matching = ranges.iter().filter_map(|range| self.weight(range));
         matching.max_by_key(|(specific, _)| *specific).map_or(0.0, |(_, quality)| quality)
     }
 
-    /// How specific a range is, and its weight, if it includes this type.
+    /// Specificity and weight of a range that includes this type.
     fn weight(&self, range: &str) -> Option<(u8, f32)> {
         let mut parts = range.split(';').map(str::trim);
         let (kind, subtype) = parts.next()?.split_once('/')?;

@@ -1,5 +1,5 @@
-//! Decides who may stay connected to the admin port. One client must not lock out the probes of
-//! others, so an address has few places, and a new connection replaces one that waits.
+//! Decides who stays connected to the admin port. An address has few places, so that one client
+//! cannot lock out others' probes, and a new connection replaces an idle one.
 
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
@@ -10,17 +10,13 @@ use tokio::sync::Notify;
 
 use crate::load::peers::client_of;
 
-/// Maximum number of connections to the admin port.
 const CONNECTIONS: usize = 256;
 
-/// Maximum number of connections from one address.
 const OF_ADDRESS: usize = 32;
 
-/// The connections of the admin port.
 #[derive(Debug, Default)]
 pub(super) struct Door {
     inside: RefCell<Slab<Rc<AdminClient>>>,
-    /// Orders the events of connections.
     moment: Cell<u64>,
 }
 
@@ -29,13 +25,12 @@ struct AdminClient {
     address: IpAddr,
     /// When the connection was opened or last had a request.
     active: Cell<u64>,
-    /// Whether the connection has a request.
     is_busy: Cell<bool>,
-    /// Notified when the connection has to close.
+    /// Notified when the connection must close.
     leave: Notify,
 }
 
-/// The place of a connection at the admin port, released when dropped.
+/// A connection's place at the admin port, released when dropped.
 #[derive(Debug)]
 pub(super) struct DoorPlace {
     door: Rc<Door>,
@@ -50,8 +45,8 @@ impl Door {
         self.moment.get()
     }
 
-    /// Takes a place for a connection from `address`; `None` if there is none, because all
-    /// connections that it could replace have a request.
+    /// Takes a place for a connection from `address`. `None` if every connection that it could
+    /// replace has a request.
     pub(super) fn enter(self: &Rc<Self>, address: IpAddr) -> Option<DoorPlace> {
         let address = client_of(address);
         let crowd = match self.of(address) {
@@ -70,19 +65,17 @@ impl Door {
         Some(DoorPlace { door: Rc::clone(self), client, key })
     }
 
-    /// Number of connections from an address.
     fn of(&self, address: IpAddr) -> usize {
         self.inside.borrow().iter().filter(|(_, client)| client.address == address).count()
     }
 
-    /// The address with the most connections.
     fn largest(&self) -> Option<IpAddr> {
         let inside = self.inside.borrow();
         let addresses = inside.iter().map(|(_, client)| client.address);
         addresses.max_by_key(|&address| self.of(address))
     }
 
-    /// The connection from an address that has waited longest without a request.
+    /// The address's connection that has been idle for longest.
     fn longest_idle(&self, address: IpAddr) -> Option<usize> {
         let inside = self.inside.borrow();
         let idle = inside.iter().filter(|(_, c)| c.address == address && !c.is_busy.get());
@@ -96,7 +89,6 @@ impl DoorPlace {
         self.client.leave.notified().await;
     }
 
-    /// Records that a request begins or ends.
     pub(super) fn set_busy(&self, is_busy: bool) {
         self.client.is_busy.set(is_busy);
         self.client.active.set(self.door.next());
@@ -106,7 +98,7 @@ impl DoorPlace {
 impl Drop for DoorPlace {
     fn drop(&mut self) {
         let mut inside = self.door.inside.borrow_mut();
-        // The key may belong to the connection that took the place.
+        // The key may belong to the new owner of the place.
         if inside.get(self.key).is_some_and(|client| Rc::ptr_eq(client, &self.client)) {
             inside.remove(self.key);
         }

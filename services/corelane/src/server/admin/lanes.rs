@@ -1,4 +1,4 @@
-//! The data of `/lanes`: the current state of every lane. `docs/admin.md` describes each field.
+//! Data of `/lanes`: the current state of every lane. `docs/admin.md` describes each field.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -14,13 +14,10 @@ use crate::server::settings::Settings;
 use crate::server::shared::Shared;
 use crate::slow::counters::SlowCounters;
 
-/// Number of load table rows per lane.
 const TOP: usize = 10;
 
-/// Number of rows for all lanes.
 const COSTS: usize = 30;
 
-/// The server and its lanes.
 #[derive(Debug, Serialize)]
 pub(super) struct ServerView {
     pub(super) version: &'static str,
@@ -35,7 +32,6 @@ pub(super) struct ServerView {
     pub(super) busy_window_ms: f64,
     pub(super) connections_in_transit: u64,
     pub(super) lanes: Vec<LaneView>,
-    /// The merged load tables of all lanes, for the page.
     #[serde(skip)]
     pub(super) costs: Vec<CostView>,
 }
@@ -59,7 +55,6 @@ pub(super) struct LimitsView {
     pub(super) receive_rate: Option<u64>,
 }
 
-/// A JSON object, in the order of the settings.
 #[derive(Debug)]
 pub(super) struct TimeoutsView(pub(super) Vec<(&'static str, Option<f64>)>);
 
@@ -75,14 +70,13 @@ pub(super) struct LaneView {
     pub(super) cpu: Option<usize>,
     pub(super) pinned: bool,
     pub(super) busy: f64,
-    /// The slow lane's part of the busy share, for the page.
     #[serde(skip)]
     pub(super) slow_busy: f64,
     pub(super) stalled: bool,
     pub(super) polling: Option<Polling>,
     pub(super) connections: u64,
     pub(super) connections_parked: u64,
-    /// Number of connections in the lane's inbox; `None` without an acceptor.
+    /// Connections in the lane's inbox; `None` without an acceptor.
     pub(super) connections_queued: Option<usize>,
     pub(super) in_flight: u64,
     pub(super) upgraded: u64,
@@ -94,7 +88,6 @@ pub(super) struct LaneView {
     pub(super) routes: Vec<RouteView>,
 }
 
-/// The slow lane.
 #[derive(Debug, Serialize)]
 pub(super) struct SlowView {
     pub(super) priority: &'static str,
@@ -122,7 +115,6 @@ impl SlowView {
     }
 }
 
-/// The handler that the lane is polling.
 #[derive(Debug, Serialize)]
 pub(super) struct Polling {
     pub(super) route: String,
@@ -144,12 +136,10 @@ pub(super) struct Totals {
     pub(super) panics: u64,
 }
 
-/// A row of the lane's load table.
 #[derive(Debug, Serialize)]
 pub(super) struct RouteView {
     pub(super) route: String,
     pub(super) method: &'static str,
-    /// Whether the slow lane serves the kind.
     pub(super) slow: bool,
     pub(super) observations: u64,
     pub(super) share: f64,
@@ -157,11 +147,10 @@ pub(super) struct RouteView {
     pub(super) service_ms: Spread,
 }
 
-/// A row of the merged load tables.
 #[derive(Debug)]
 pub(super) struct CostView {
     pub(super) row: RouteView,
-    /// Number of lanes that serve the kind on their slow lane.
+    /// Lanes that serve the kind on their slow lane.
     pub(super) slow_on: usize,
 }
 
@@ -266,14 +255,13 @@ fn top(table: &LoadTable, route: impl Fn(usize) -> String) -> Vec<RouteView> {
     views(&rows, route).take(TOP).map(|(_, view)| view).collect()
 }
 
-/// The merged load tables of all lanes.
 fn costs(shared: &Shared) -> Vec<CostView> {
     let rows = LoadTable::merge(shared.lanes.iter().map(|lane| &lane.load_table));
     let views = views(&rows, |index| shared.routes().name(index).to_owned());
     views.take(COSTS).map(|(row, view)| CostView { row: view, slow_on: row.slow_on }).collect()
 }
 
-/// The kinds of requests, beginning with those with the most lane time (number times mean).
+/// Kinds of requests, most total lane time first.
 fn views(rows: &[Row], route: impl Fn(usize) -> String) -> impl Iterator<Item = (&Row, RouteView)> {
     let held = |row: &Row| row.lane.0.as_secs_f64() * row.observations as f64;
     let mut rows: Vec<_> = rows.iter().collect();
@@ -299,12 +287,10 @@ impl Spread {
     }
 }
 
-/// Converts to milliseconds, rounded to the microsecond.
 fn millis(duration: Duration) -> f64 {
     duration.as_micros() as f64 / 1e3
 }
 
-/// Rounds to a thousandth.
 fn rounded(share: f64) -> f64 {
     (share * 1e3).round() / 1e3
 }

@@ -1,6 +1,6 @@
-//! The admin port: serves probes, metrics and `/lanes` on a separate thread that is never pinned.
+//! The admin port: probes, metrics and `/lanes`, on a separate thread that is never pinned.
 //!
-//! A lane that is saturated, or stuck in a handler, therefore does not fail a probe or a scrape.
+//! A saturated or blocked lane therefore cannot fail a probe or a scrape.
 
 mod accept;
 mod door;
@@ -38,18 +38,16 @@ use crate::server::shared::Shared;
 /// The server's own paths, without the files of its pages.
 const PATHS: [&str; 6] = ["/", "/healthz", "/readyz", "/metrics", "/lanes", "/lanes.html"];
 
-/// Whether the server itself serves this path.
 pub(crate) fn is_own(path: &str) -> bool {
     PATHS.contains(&path) || pages::FILES.iter().any(|(file, ..)| *file == path)
 }
 
-/// Time for a whole header, and between two requests.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Maximum age of a connection, so that no client occupies the port: probes must get through.
+/// Maximum age of a connection: probes must get through, so no client may occupy the port.
 const CONNECTION_AGE: Duration = Duration::from_secs(60);
 
-/// Time for the request in flight when a connection reaches its maximum age.
+/// Grace time for the request in flight when a connection reaches its maximum age.
 const LAST_REQUEST: Duration = Duration::from_secs(5);
 
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -91,7 +89,7 @@ pub(crate) async fn run(
     }
 }
 
-/// Serves a connection, if there is a place for it, until another connection takes the place.
+/// Serves a connection until another connection takes its place.
 fn admit(admin: &Rc<Admin>, door: &Rc<Door>, socket: TcpStream, peer: SocketAddr) {
     let Some(place) = door.enter(peer.ip()) else { return };
     let admin = Rc::clone(admin);
@@ -125,7 +123,6 @@ async fn serve(admin: &Rc<Admin>, place: &DoorPlace, socket: TcpStream) {
     }
 }
 
-/// Samples how busy the lanes are while the event loop runs.
 async fn sample(admin: Rc<Admin>) {
     let mut ticks = interval(SAMPLE_EVERY);
     loop {
@@ -155,7 +152,6 @@ impl Admin {
         only_read(request, || answer(self))
     }
 
-    /// Links to every page, including those of the service.
     fn index(&self) -> Response<Full<Bytes>> {
         let pages = self.settings.pages.iter().map(|page| (page.path, page.about));
         page(pages::index(self.shared.phase().name(), self.shared.ready(), pages))
@@ -229,8 +225,8 @@ fn page(rendered: Result<String, std::fmt::Error>) -> Response<Full<Bytes>> {
     reply
 }
 
-/// Whether the client accepts HTML, as browsers do. The order of preference (RFC 9110 section
-/// 12.5.1) is ignored: it matters only to clients that accept both formats.
+/// Whether the client accepts HTML, as browsers do. Preferences (RFC 9110 section 12.5.1) are
+/// ignored, because they matter only to clients that accept both formats.
 fn wants_html<B>(request: &Request<B>) -> bool {
     let accepted = request.headers().get_all(ACCEPT).iter();
     accepted.filter_map(|value| value.to_str().ok()).any(|value| value.contains("text/html"))

@@ -1,9 +1,9 @@
-//! The parked connections of a lane. Each is an entry in a table and in the lot's own epoll,
-//! without a task and without the state that the event loop keeps for a socket.
+//! A lane's parked connections. Each is an entry in a table and in the lot's own epoll, without a
+//! task and without the state that the event loop keeps for a socket.
 //!
-//! The event loop watches the lot's epoll as one descriptor: an epoll is readable when one of its
-//! items is ready (epoll(7)). The items are level-triggered, so connections that could not be
-//! processed in one turn are reported again in the next.
+//! The event loop watches the lot's epoll as one descriptor, which is readable when an item is
+//! ready (epoll(7)). Items are level-triggered, so connections that do not fit in one turn are
+//! reported again in the next.
 
 mod table;
 
@@ -28,19 +28,18 @@ use crate::transport::resting::Resting;
 /// Events that wake a parked connection: input, or the end of the client's side.
 const WAKES: EventFlags = EventFlags::IN.union(EventFlags::RDHUP);
 
-/// Pause of parking after the kernel rejected a connection (epoll_ctl(2): `ENOSPC`, `ENOMEM`). The
-/// kernel would reject other connections too, and each attempt costs as much as parking and waking.
+/// Pause in parking after the kernel rejected a connection (epoll_ctl(2): `ENOSPC`, `ENOMEM`). It
+/// would reject other connections too, and each attempt costs as much as parking and waking.
 pub(super) const PAUSE: Duration = Duration::from_secs(10);
 
-/// Number of connections that a sweep checks per turn of the event loop. Their memory is not
-/// cached, and a lane may have many thousands while requests wait.
+/// Connections checked per event-loop turn of a sweep. Their memory is not cached, and a lane may
+/// have many thousands while requests wait.
 pub(crate) const SLICE: usize = 1024;
 
-/// The parked connections of a lane.
 #[derive(Debug, Default)]
 pub(crate) struct ParkingLot {
     parked: RefCell<Table<Parked>>,
-    /// When the kernel last rejected a connection, by the clock of the lane's sweeps.
+    /// When the kernel last rejected a connection, on the clock of the lane's sweeps.
     refused: Cell<Option<Instant>>,
     /// Set if the lane parks connections and its event loop runs.
     epoll: OnceCell<AsyncFd<OwnedFd>>,
@@ -51,12 +50,11 @@ pub(crate) struct ParkingLot {
 #[derive(Debug)]
 struct Parked {
     resting: Resting,
-    /// When the connection was parked, by the clock of the lane's sweeps, in one word.
+    /// When the connection was parked, on the clock of the lane's sweeps, in one word.
     since: Tick,
 }
 
 impl ParkingLot {
-    /// Registers the epoll with the event loop of the calling thread.
     pub(crate) fn open(&self) -> io::Result<()> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         #[expect(deprecated, reason = "sound for an OwnedFd, which is the same file for its life")]
@@ -77,24 +75,21 @@ impl ParkingLot {
         self.parked.borrow().len()
     }
 
-    /// Number of parked connections that wait for the rest of a head.
     pub(crate) fn unfinished_headers(&self) -> usize {
         let parked = self.parked.borrow();
         parked.iter().filter(|parked| parked.resting.history.in_header).count()
     }
 
-    /// Requests a sweep of the parked connections.
     pub(crate) fn sweep(&self) {
         self.swept.notify_one();
     }
 
-    /// Whether to park connections now.
     pub(crate) fn takes(&self, lane: &LaneState) -> bool {
         let since = |refused| lane.clock.get().saturating_duration_since(refused);
         self.refused.get().is_none_or(|refused| since(refused) > PAUSE)
     }
 
-    /// Parks a connection. Returns it if the kernel rejects it.
+    /// Returns the connection if the kernel rejects it.
     pub(super) fn park(&self, lane: &LaneState, resting: Resting) -> Option<Resting> {
         let Some(epoll) = self.epoll.get() else { return Some(resting) };
         let mut parked = self.parked.borrow_mut();
@@ -111,18 +106,16 @@ impl ParkingLot {
         None
     }
 
-    /// Fills `events` with the keys and events of connections to wake. Returns whether there may be
-    /// more.
+    /// Fills `events` with connections to wake. Returns whether more may be ready.
     pub(super) fn ready(&self, events: &mut Vec<Event>) -> bool {
         events.clear();
         let Some(epoll) = self.epoll.get() else { return false };
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         let told = epoll::wait(epoll, rustix::buffer::spare_capacity(events), Some(&at_once));
-        // Fails only if a signal interrupts it, and then there may be events.
+        // Fails only if a signal interrupts it, and then events may remain.
         told.is_err() || events.len() == events.capacity()
     }
 
-    /// Removes a connection and updates its waiting time in its history.
     pub(super) fn take(&self, lane: &LaneState, key: usize, why: Woken) -> Option<Resting> {
         let Parked { mut resting, since } = self.parked.borrow_mut().remove(key)?;
         if let Some(epoll) = self.epoll.get() {
@@ -137,8 +130,8 @@ impl ParkingLot {
         Some(resting)
     }
 
-    /// Checks some connections, starting with this key. Returns up to `most` overdue connections,
-    /// and the key to continue with if there are more.
+    /// Checks some connections from this key on. Returns up to `most` overdue ones, and the next
+    /// key if there are more.
     pub(super) fn overdue(
         &self,
         lane: &LaneState,

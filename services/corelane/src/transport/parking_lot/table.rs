@@ -1,21 +1,19 @@
-//! A table whose entries do not move when it grows, and whose memory is freed with them.
+//! A table whose entries stay in place as it grows, and whose memory is freed with them.
 //!
-//! A single slab is copied each time that it grows, which blocks a lane with many thousands of
-//! entries for milliseconds, and it never shrinks.
+//! Growing a single slab copies it, which blocks a lane with many thousands of entries for
+//! milliseconds, and a slab never shrinks.
 
 use std::collections::BTreeSet;
 
 use slab::Slab;
 
-/// Entries per block.
 const BLOCK: usize = 256;
 
-/// A table of entries with keys.
 #[derive(Debug)]
 pub(super) struct Table<T> {
     blocks: Vec<Slab<T>>,
-    /// Allocated blocks with room. The first block is filled first, so that other blocks become
-    /// empty and are freed.
+    /// Allocated blocks with room. Filling the first one first lets other blocks become empty and
+    /// be freed.
     open: BTreeSet<usize>,
     len: usize,
 }
@@ -35,7 +33,6 @@ impl<T> Table<T> {
         self.len == 0
     }
 
-    /// An upper bound of all keys.
     pub(super) fn end(&self) -> usize {
         self.blocks.len() * BLOCK
     }
@@ -48,7 +45,6 @@ impl<T> Table<T> {
         self.blocks.get_mut(key / BLOCK)?.get_mut(key % BLOCK)
     }
 
-    /// The key of the next entry.
     pub(super) fn next_key(&mut self) -> usize {
         let block = self.open.first().copied().unwrap_or_else(|| self.add_block());
         block * BLOCK + self.blocks[block].vacant_key()
@@ -79,7 +75,7 @@ impl<T> Table<T> {
         let entry = self.blocks.get_mut(at)?.try_remove(key % BLOCK)?;
         self.len -= 1;
         self.open.insert(at);
-        // One empty block is kept for the next entries.
+        // Keeps one empty block for the next entries.
         if self.blocks[at].is_empty() && self.open.len() > 1 {
             self.open.remove(&at);
             self.blocks[at] = Slab::new();
@@ -98,7 +94,6 @@ mod tests {
     use super::*;
     use crate::base::random::Random;
 
-    /// Number of entries that fit into the allocated memory.
     fn room<T>(table: &Table<T>) -> usize {
         table.blocks.iter().map(Slab::capacity).sum()
     }

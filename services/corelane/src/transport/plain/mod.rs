@@ -1,16 +1,15 @@
-//! The plain path for plain requests, which most clients send most of the time. It needs about a
-//! third of the instructions that hyper needs.
+//! The plain path for plain requests, which are most requests of most clients. It needs about a
+//! third of hyper's instructions.
 //!
 //! A request is plain if every HTTP/1.1 parser reads its head the same way ([`head`] is strict) and
 //! its body, if any, has a Content-Length. The plain path sends every response to a plain request.
 //!
-//! An HTTP/1.1 connection starts here. At the first request that is not plain, the connection and
-//! its unread bytes go to hyper for the rest of its life. The service has not been called for that
-//! request.
+//! An HTTP/1.1 connection starts here. At the first request that is not plain, and before the
+//! service is called for it, the connection and its unread bytes move to hyper permanently.
 //!
-//! Between two requests a connection holds no buffer and no part of the last request. When many
+//! Between requests, a connection holds no buffer and nothing of the last request. When many
 //! connections are ready, a small response waits in the lane's [`SendBatch`] until the end of the
-//! event loop's turn.
+//! event-loop turn.
 //!
 //! [`head`]: crate::message::head
 //! [`SendBatch`]: crate::request::send_batch::SendBatch
@@ -55,27 +54,22 @@ pub(crate) struct Plain<S: HttpService> {
     host: Rc<LaneService<S>>,
 }
 
-/// The stage of a connection. Variants are boxed, because most connections are idle.
+/// Variants are boxed, because most connections are idle.
 enum Stage<S: HttpService> {
-    /// Waits for a request.
     Idle,
-    /// Has to process these bytes.
+    /// Must process these bytes.
     Unread(Box<Bytes>),
-    /// Waits for the rest of this head.
     Head(Box<BytesMut>),
-    /// Waits for the service to produce a response.
     Answering(Box<Answering<S>>),
     /// Waits for the service to produce the body of a response.
     Streaming(Box<Streaming<S>>),
-    /// Waits because the socket could not accept the whole response.
+    /// Waits for a socket that could not take the whole response.
     Writing(Box<Writing<S>>),
-    /// Reads the rest of a request's body, after the response.
+    /// Reads the rest of a request's body after the response.
     Discarding(Box<Input>),
     /// Goes to hyper with these unread bytes.
     HandOver(Box<Bytes>),
-    /// Closes the server's side, then waits for the client's.
     Leaving(Closing),
-    /// Finished or failed.
     Broken,
 }
 
@@ -85,7 +79,6 @@ impl<S: HttpService> Stage<S> {
         if bytes.is_empty() { Stage::Idle } else { Stage::Unread(Box::new(bytes)) }
     }
 
-    /// The name in a failed assertion.
     fn name(&self) -> &'static str {
         match self {
             Stage::Idle => "idle",
@@ -107,24 +100,20 @@ impl<S: HttpService> Stage<S> {
     }
 }
 
-/// The result of one step of a turn.
 enum Flow<S: HttpService> {
-    /// Continue the turn.
     Go(Stage<S>),
-    /// End the turn and wait.
     Wait(Stage<S>),
 }
 
-/// A request whose response is being produced.
+/// A request whose response is not complete.
 struct Answering<S: HttpService> {
     reply_slot: ReplySlot<S>,
     input: Input,
-    /// Whether the response was polled in this turn already.
+    /// Whether the response was already polled in this turn.
     polled: bool,
 }
 
 impl<S: HttpService> Plain<S> {
-    /// Serves a connection that starts with `prefix`.
     pub(crate) fn new(
         host: Rc<LaneService<S>>,
         registration: Registration,
@@ -145,7 +134,7 @@ impl<S: HttpService> Plain<S> {
         }
     }
 
-    /// Hands the connection to hyper. A borrowed connection is handed over on its own lane.
+    /// Hands the connection to hyper; a borrowed one on its own lane.
     fn hand_over(&mut self, unread: Bytes) {
         self.offered = None;
         if let (Some(outlet), Some(registration)) = (self.outlet.take(), self.registration.take()) {
@@ -156,8 +145,8 @@ impl<S: HttpService> Plain<S> {
         }
     }
 
-    /// Whether the lane may use the socket, and the current stage. Another lane may have borrowed
-    /// the socket.
+    /// Whether the lane may use the socket, which another lane may have borrowed, and the current
+    /// stage.
     fn claim(
         turn: &PlainTurn<'_, S>,
         offered: Option<&Offered>,
@@ -180,7 +169,6 @@ impl<S: HttpService> Plain<S> {
         }
     }
 
-    /// Waits in this stage for another turn.
     #[inline]
     fn rest(&mut self, stage: Stage<S>) -> Poll<()> {
         self.stage = stage;
@@ -223,7 +211,7 @@ impl<S: HttpService> Plain<S> {
             && (released != Some(true) || (is_idle && !outlet.is_behind()))
     }
 
-    /// Carries out the lane's orders. `None`: the connection ends at once.
+    /// Carries out the lane's orders. `None` if the connection ends at once.
     fn obey(
         turn: &mut PlainTurn<'_, S>,
         mut stage: Stage<S>,
@@ -345,15 +333,13 @@ impl<S: HttpService> Future for Plain<S> {
 /// Maximum requests per turn of a connection, so that other tasks run in between.
 const REQUESTS: u32 = 32;
 
-/// A turn of a connection.
 struct PlainTurn<'a, S: HttpService> {
     socket: &'a mut Socket,
     outlet: &'a Rc<Outlet>,
     connection: &'a Rc<Connection>,
     host: &'a LaneService<S>,
-    /// Number of requests that may still be answered in this turn.
     left: u32,
-    /// Whether the output buffer has responses for the lane's batch, if the client has sent nothing
+    /// Whether the output buffer has responses for the lane's batch if the client has sent nothing
     /// more.
     ready: bool,
 }
@@ -368,7 +354,6 @@ impl<S: HttpService> PlainTurn<'_, S> {
         }
     }
 
-    /// Ends the connection from the server's side.
     fn leave(&mut self, mut closing: Closing, cx: &mut Context<'_>) -> Flow<S> {
         match closing.poll(self.socket, self.connection, false, cx) {
             Poll::Pending => Flow::Wait(Stage::Leaving(closing)),
@@ -376,7 +361,7 @@ impl<S: HttpService> PlainTurn<'_, S> {
         }
     }
 
-    /// Makes closing the socket discard the data that the client does not read.
+    /// Closing the socket then discards what the client has not read.
     fn reset(&mut self, cut: Cut) {
         self.connection.set_reset(cut);
         // Fails only if the socket is closed.
@@ -384,7 +369,6 @@ impl<S: HttpService> PlainTurn<'_, S> {
     }
 }
 
-/// Logs an error that ends the connection.
 fn broken<S: HttpService>(error: &dyn Error) -> Stage<S> {
     tracing::debug!(%error, "a connection ended early");
     Stage::Broken

@@ -18,30 +18,29 @@ use crate::request::made::{Made, ReplyBody};
 use crate::request::service::HttpService;
 use crate::transport::buffers::{Date, ReplySlot, ReplyState};
 
-/// Parts of a body up to this size are copied into the output buffer. This is cheaper than a
-/// vectored write, for which the kernel copies and checks the vector first (writev(2)).
+/// Body parts up to this size are copied into the output buffer. A vectored write would cost more,
+/// because the kernel copies and checks the vector first (writev(2)).
 const JOINED: usize = 4096;
 
-/// Size of a typical head.
 const USUAL: usize = 512;
 
 /// A response whose body comes in parts.
 pub(super) struct Streaming<S: HttpService> {
     reply_slot: ReplySlot<S>,
     encoded: Encoded,
-    /// Bytes that the client sent after the head of the request.
+    /// Bytes that the client sent after the request's head.
     input: Input,
-    /// Whether the body was polled in this turn already.
+    /// Whether the body was already polled in this turn.
     pub(super) polled: bool,
 }
 
-/// Result of encoding a response.
 pub(super) enum Encoding<S: HttpService> {
-    /// The complete response; a part of the body is not in the output buffer.
-    Complete { part: Part, close: bool },
-    /// The beginning of the response.
+    /// Complete, except for a part of the body that is not in the output buffer.
+    Complete {
+        part: Part,
+        close: bool,
+    },
     Begun(Part, Box<Streaming<S>>),
-    /// The body failed.
     Failed(BoxError),
 }
 
@@ -52,21 +51,16 @@ impl<S: HttpService> Encoding<S> {
     }
 }
 
-/// Result of polling a body.
 enum Gathered {
-    /// Enough for one write.
     Part(Part),
-    /// The rest of the body.
     End(Part),
-    /// The body is pending.
     Waits,
-    /// The body failed.
     Failed(BoxError),
 }
 
 impl<S: HttpService> PlainTurn<'_, S> {
-    /// Appends a response to `out`, as far as its body is ready. `ends`: the connection ends with
-    /// it.
+    /// Appends a response to `out` as far as its body is ready. `ends` means that the connection
+    /// ends with it.
     pub(super) fn encode(
         &self,
         mut reply_slot: ReplySlot<S>,
@@ -109,8 +103,8 @@ impl<S: HttpService> PlainTurn<'_, S> {
         }
     }
 
-    /// What to write after the output buffer, and the stage after that write. `input`: the bytes
-    /// that the client sent after the head of the request.
+    /// What to write after the output buffer, and the stage after that write. `input` is what the
+    /// client sent after the request's head.
     pub(super) fn follow(&self, encoding: Encoding<S>, input: Input) -> (Part, Stage<S>) {
         match encoding {
             Encoding::Complete { part, close } => (part, self.after(close, input)),
@@ -123,7 +117,7 @@ impl<S: HttpService> PlainTurn<'_, S> {
         }
     }
 
-    /// The stage after a complete response. `close`: the connection ends.
+    /// The stage after a complete response. `close` ends the connection.
     pub(super) fn after(&self, close: bool, input: Input) -> Stage<S> {
         if close {
             Stage::closing()
@@ -134,7 +128,6 @@ impl<S: HttpService> PlainTurn<'_, S> {
         }
     }
 
-    /// Continues a body that comes in several parts.
     pub(super) fn stream(
         &mut self,
         mut streaming: Box<Streaming<S>>,
@@ -194,7 +187,6 @@ impl<S: HttpService> Streaming<S> {
         }
     }
 
-    /// Ends the body.
     fn end(&self, out: &mut Vec<u8>) -> Gathered {
         match self.encoded.framing {
             BodyLength::Length(_) => Gathered::Failed("a body is shorter than announced".into()),
@@ -206,15 +198,14 @@ impl<S: HttpService> Streaming<S> {
     }
 }
 
-/// How the client finds the end of a response's body (RFC 9112 section 6).
+/// How the client finds the end of a response body (RFC 9112 section 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BodyLength {
-    /// Content-Length, with the number of bytes that are still to be sent.
+    /// Content-Length, with the bytes still to send.
     Length(u64),
     Chunked,
 }
 
-/// The result of encoding a head.
 #[derive(Clone, Copy, Debug)]
 struct Encoded {
     framing: BodyLength,
@@ -222,8 +213,8 @@ struct Encoded {
     close: bool,
 }
 
-/// Appends the head of a response to `out`. `close`: the connection ends with this response, even
-/// if the service does not request it.
+/// Appends a response head to `out`. `close` ends the connection with this response even if the
+/// service does not request that.
 fn encode_head<B>(
     reply: &Response<ReplyBody<B>>,
     close: bool,
@@ -235,7 +226,7 @@ where
 {
     out.reserve(USUAL);
     let (status, body, in_flight) = (reply.status(), reply.body(), reply.body().in_flight());
-    // RFC 9110 section 6.4.1: these have no body.
+    // RFC 9110 section 6.4.1: these responses have no body.
     let bodiless = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
     let length = match body.is_end_stream() || bodiless {
         true => Some(0),
@@ -267,7 +258,7 @@ where
         out.extend_from_slice(b"connection: close\r\n");
     }
     in_flight.write_names(out);
-    // The length of the body takes precedence over the Content-Length that the service set.
+    // The body's length takes precedence over the service's Content-Length.
     let framing = length.or(announced).map_or(BodyLength::Chunked, BodyLength::Length);
     match framing {
         _ if in_flight.asks_head() || bodiless => {}
@@ -293,13 +284,13 @@ fn status_line(status: StatusCode, extensions: &Extensions, out: &mut Vec<u8>) {
     // hyper writes the same for a status without a reason phrase.
     let usual = || status.canonical_reason().unwrap_or("<none>").as_bytes();
     let phrase = phrase.map_or_else(usual, ReasonPhrase::as_bytes);
-    // Not with `write!`, which takes ten times as long.
+    // `write!` would take ten times as long.
     for part in [b"HTTP/1.1 ", status.as_str().as_bytes(), b" ", phrase, b"\r\n"] {
         out.extend_from_slice(part);
     }
 }
 
-/// Writes the line that begins a chunk (RFC 9112 section 7.1).
+/// Writes the line that starts a chunk (RFC 9112 section 7.1).
 fn chunk_line(length: usize, out: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     let mut line = *b"0000000000000000\r\n";
@@ -318,13 +309,12 @@ fn closes(value: &HeaderValue) -> bool {
     options.any(|option| option.trim_ascii().eq_ignore_ascii_case(b"close"))
 }
 
-/// The value of the Content-Length that the service set, if it is a number.
+/// The service's Content-Length, if it is a number.
 fn number(value: &HeaderValue) -> Option<u64> {
     let text = value.to_str().ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))?;
     text.parse().ok()
 }
 
-/// Writes a number and the end of the line.
 fn decimal_line(mut number: u64, out: &mut Vec<u8>) {
     let mut line = *b"00000000000000000000\r\n";
     let mut at = line.len() - 2;
@@ -340,8 +330,8 @@ fn decimal_line(mut number: u64, out: &mut Vec<u8>) {
 
 const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
-/// Appends data to a body of which `left` bytes are still to be sent. Data beyond the announced
-/// length is dropped, so that it does not corrupt the next response.
+/// Appends data to a body with `left` bytes still to send. Drops data beyond the announced length,
+/// which would corrupt the next response.
 fn of_length(mut data: Bytes, left: &mut u64, out: &mut Vec<u8>) -> Option<Gathered> {
     data.truncate(usize::try_from(*left).unwrap_or(usize::MAX));
     *left -= data.len() as u64;

@@ -27,16 +27,15 @@ use crate::transport::stream::read_ahead;
 /// Responses to pipelined requests are sent together, up to about this many bytes.
 const TOGETHER: usize = 32 * 1024;
 
-/// Bytes that the client sent after the head of the current request.
+/// What the client sent after the current request's head.
 #[derive(Default)]
 pub(super) struct Input {
-    /// Bytes that were read but not parsed.
+    /// Read but not parsed.
     pub(super) unread: Bytes,
-    /// The body of the request, until all of it has arrived.
+    /// The request body, until all of it has arrived.
     pub(super) upload: Option<Upload>,
 }
 
-/// Result of reading more of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fed {
     /// The reader has a new piece, or the error that ends the body.
@@ -48,15 +47,12 @@ enum Fed {
 /// Result of reading from the client while its request waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
-    /// The service has a new piece of the request body.
     More,
     Nothing,
-    /// The client has gone.
     End,
 }
 
 impl<S: HttpService> PlainTurn<'_, S> {
-    /// Reads requests and responds to them.
     pub(super) fn read(&mut self, cx: &mut Context<'_>) -> Flow<S> {
         let mut input = self.host.buffers.take_input();
         let mut space = ReadBuf::new(&mut input);
@@ -80,7 +76,6 @@ impl<S: HttpService> PlainTurn<'_, S> {
         step
     }
 
-    /// Reads the rest of a head.
     pub(super) fn read_on(&mut self, mut head: Box<BytesMut>, cx: &mut Context<'_>) -> Flow<S> {
         self.connection.received();
         let mut input = self.host.buffers.take_input();
@@ -101,8 +96,8 @@ impl<S: HttpService> PlainTurn<'_, S> {
         step
     }
 
-    /// Responds to the requests in `bytes` in order. `held` is the buffer of `bytes` if it may be
-    /// kept for the next turn.
+    /// Responds to the requests in `bytes` in order. `held` is the buffer of `bytes` if the next
+    /// turn may reuse it.
     pub(super) fn serve(
         &mut self,
         bytes: &[u8],
@@ -157,7 +152,7 @@ impl<S: HttpService> PlainTurn<'_, S> {
     }
 
     /// Reads the plain request at the start of `bytes` into `place`. Returns how many bytes belong
-    /// to the request, and the rest of its body if that has not arrived.
+    /// to it, and the missing rest of its body.
     fn request<'p>(
         &self,
         bytes: &[u8],
@@ -206,7 +201,6 @@ impl<S: HttpService> PlainTurn<'_, S> {
         }
     }
 
-    /// Reads more of a waiting request's body, or notices that its client disconnected.
     pub(super) fn listen(&mut self, input: &mut Input, cx: &mut Context<'_>) -> Heard {
         if self.feed(input, cx) == Fed::Some {
             return Heard::More;
@@ -250,8 +244,7 @@ impl<S: HttpService> PlainTurn<'_, S> {
         }
     }
 
-    /// Responds to a head that did not arrive in time (RFC 9110 section 15.5.9), and ends the
-    /// connection.
+    /// Responds to a head that timed out (RFC 9110 section 15.5.9), and ends the connection.
     pub(super) fn time_out(&mut self, head: &[u8], cx: &mut Context<'_>) -> Flow<S> {
         let problem = Problem::from(StatusCode::REQUEST_TIMEOUT);
         let out = final_response(&self.host.lane, problem, !head.starts_with(b"HEAD "));
@@ -259,14 +252,14 @@ impl<S: HttpService> PlainTurn<'_, S> {
     }
 }
 
-/// Whether a connection has to end with the response, because the rest of the request body cannot
+/// Whether the connection must end with the response, because the rest of the request body cannot
 /// be read or is too large to discard.
 fn ends(upload: Option<&Upload>) -> bool {
     upload.is_some_and(|upload| upload.is_broken() || upload.is_abandoned())
 }
 
-/// Reads a piece of a body if the service wants one: first from `unread`, then from the socket
-/// through `buffer`.
+/// Feeds a piece to a service that wants one: first from `unread`, then from the socket through
+/// `buffer`.
 fn feed(
     upload: &mut Upload,
     unread: &mut Bytes,

@@ -1,4 +1,4 @@
-//! Serves a waiting connection: starts, parks, moves or resumes it.
+//! Starts, parks, moves or resumes a waiting connection.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,8 +16,7 @@ use crate::transport::connections::Registration;
 use crate::transport::host::LaneService;
 use crate::transport::resting::{Leave, Resting};
 
-/// Serves an HTTP/1.1 connection between two requests, starting with `unread`, which was already
-/// read from the socket.
+/// Serves an HTTP/1.1 connection between requests. `unread` was already read from the socket.
 pub(crate) fn go_on<S: HttpService>(
     host: &Rc<LaneService<S>>,
     registration: Registration,
@@ -89,8 +88,8 @@ pub(crate) fn resume<S: HttpService>(
     go_on(host, registration, socket, unread.into_bytes());
 }
 
-/// Registers a socket with the lane's event loop. Returns it with its peer address and its
-/// descriptor. `None`: the socket cannot be used.
+/// Registers a socket with the lane's event loop. Returns it with its peer address and descriptor;
+/// `None` if it is unusable.
 pub(crate) fn wake<S: HttpService>(
     host: &LaneService<S>,
     socket: StillSocket,

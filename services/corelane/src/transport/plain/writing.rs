@@ -1,4 +1,4 @@
-//! Writes to the socket of a plain connection. Its own task and its lane's batch both send on it.
+//! Writes to the socket of a plain connection, which both its own task and its lane's batch use.
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::io::{self, IoSlice};
@@ -19,29 +19,28 @@ use crate::request::unsent::{Held, LaneUnsent, counted};
 /// Output that the socket has not accepted yet.
 pub(super) struct Writing<S: HttpService> {
     out: Vec<u8>,
-    /// Number of bytes of `out` that were written.
+    /// Bytes of `out` already written.
     at: usize,
-    /// The part that follows `out`.
     part: Part,
     next: Stage<S>,
     /// Set while the output waits for the client.
     held: Option<Held>,
 }
 
-/// A part of a body that is not copied, and the bytes that follow it.
+/// A body part that is not copied, and the bytes that follow it.
 #[derive(Default)]
 pub(super) struct Part {
     pub(super) data: Bytes,
     pub(super) tail: &'static [u8],
 }
 
-/// The socket of a connection. The lane's batch shares it while the batch holds a response for it.
+/// A connection's socket, shared with the lane's batch while the batch holds a response for it.
 pub(super) struct Outlet {
     socket: RefCell<Socket>,
     connection: Rc<Connection>,
     /// Whether a response is in the batch, or left the batch and was not fully accepted.
     is_behind: Cell<bool>,
-    /// The bytes that the socket did not accept.
+    /// Bytes that the socket did not accept.
     rest: Cell<Option<Box<[u8]>>>,
 }
 
@@ -51,13 +50,13 @@ impl Outlet {
         Rc::new(Outlet { socket, connection, is_behind: Cell::default(), rest: Cell::default() })
     }
 
-    /// Lends the socket to the connection's task. The batch must hold no response for it.
+    /// The batch must not hold a response for the socket.
     pub(super) fn socket(&self) -> RefMut<'_, Socket> {
         self.socket.borrow_mut()
     }
 
-    /// Sends the response in the batch, if there is one, and returns the bytes that the socket did
-    /// not accept.
+    /// Sends the response in the batch, if any, and returns the bytes that the socket did not
+    /// accept.
     #[inline]
     pub(super) fn take_rest(&self) -> Option<Box<[u8]>> {
         if self.is_behind.get() { self.catch_up() } else { None }
@@ -70,7 +69,6 @@ impl Outlet {
         self.rest.take()
     }
 
-    /// Leaves a response to the lane's batch.
     pub(super) fn batch(self: &Rc<Self>, reply: &[u8]) {
         self.connection.writing();
         self.is_behind.set(true);
@@ -85,7 +83,6 @@ impl Outlet {
         }
     }
 
-    /// Gives away the socket, which must not be offered. The batch must hold no response for it.
     pub(super) fn into_socket(self: Rc<Self>) -> Socket {
         let socket = Rc::into_inner(self).expect("the batch has no reply").socket.into_inner();
         socket.unshare()
@@ -96,7 +93,7 @@ impl Outlet {
         self.is_behind.get()
     }
 
-    /// Whether other lanes may borrow the socket: `None` never, false not now.
+    /// Whether other lanes may borrow the socket now; `None` if never.
     pub(super) fn is_released(&self) -> Option<bool> {
         self.socket.borrow().is_released()
     }
@@ -111,7 +108,7 @@ impl Outlet {
                     *reply = &reply[taken..];
                     self.connection.wrote(taken);
                 }
-                // An error occurs again when the task writes, and ends the connection there.
+                // The error recurs when the task writes, and ends the connection there.
                 _ => return Poll::Pending,
             }
         }
@@ -136,7 +133,6 @@ impl Sender for Outlet {
 }
 
 impl<S: HttpService> PlainTurn<'_, S> {
-    /// Writes `out` and `part` now or with the lane's batch, then continues with `next`.
     pub(super) fn write(
         &mut self,
         out: Vec<u8>,
@@ -176,7 +172,6 @@ impl<S: HttpService> PlainTurn<'_, S> {
             && lane.sends.is_worthwhile(lane.shared().sleeps())
     }
 
-    /// Leaves the ready responses to the lane's batch.
     pub(super) fn batch(&self) {
         let out = self.host.buffers.take_ready();
         self.outlet.batch(&out);
@@ -194,7 +189,7 @@ impl<S: HttpService> PlainTurn<'_, S> {
         }
     }
 
-    // Always inlined, as `poll_writing` is: that saves 17 instructions per request.
+    // Always inlined, like `poll_writing`, which saves 17 instructions per request.
     #[inline(always)]
     fn written(&self, writing: Writing<S>, result: io::Result<()>) -> Flow<S> {
         if let Err(error) = result {
@@ -244,7 +239,6 @@ impl Part {
 }
 
 impl<S: HttpService> Writing<S> {
-    /// Continues a response from the batch.
     pub(super) fn rest(out: Box<[u8]>, next: Stage<S>) -> Self {
         Writing { out: out.into(), at: 0, part: Part::default(), next, held: None }
     }
@@ -261,8 +255,7 @@ impl<S: HttpService> Writing<S> {
         self.part.tail = &self.part.tail[taken - of_out - of_data..];
     }
 
-    /// Marks the output as blocked: the socket accepts nothing more in this turn, so the next stage
-    /// starts in another turn.
+    /// The socket accepts nothing more in this turn, so the next stage starts in another turn.
     fn held_up(mut self, unsent: &Rc<LaneUnsent>) -> Self {
         let bytes = self.out.len() - self.at + counted(&self.part.data);
         self.held = Some(Held::new(unsent, bytes));

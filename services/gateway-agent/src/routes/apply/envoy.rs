@@ -10,16 +10,14 @@ use tracing::warn;
 
 use crate::admin::{Admin, AdminError};
 
-/// How long Envoy may take to read a file.
 const READ: Duration = Duration::from_secs(30);
 
-/// How long the first endpoints and health checks of new clusters may take.
+/// Time limit for the first endpoints and health checks of new clusters.
 const WARM: Duration = Duration::from_secs(30);
 
-/// First and longest pause between queries. Envoy mostly needs a few milliseconds.
+/// First and longest pause between queries; Envoy usually needs only milliseconds.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(200));
 
-/// The subscriptions of Envoy, each with its own file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Clusters,
@@ -29,7 +27,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// All kinds, in the order in which they are applied.
+    /// In the order in which they are applied.
     pub(crate) const ALL: [Self; 4] =
         [Self::Clusters, Self::RateLimits, Self::Listeners, Self::Routes];
 
@@ -42,7 +40,6 @@ impl Kind {
         }
     }
 
-    /// The name of the file. The underscore distinguishes it from endpoint files.
     pub(crate) fn file(self) -> &'static str {
         match self {
             Self::Clusters => "all_clusters.json",
@@ -52,7 +49,6 @@ impl Kind {
         }
     }
 
-    /// The prefix of Envoy's statistics for the subscription.
     fn prefix(self) -> &'static str {
         match self {
             Self::Clusters => "cluster_manager.cds",
@@ -63,25 +59,21 @@ impl Kind {
     }
 }
 
-/// The state of a subscription.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Subscription {
-    /// The version that Envoy uses; empty before the first version.
+    /// Version that Envoy uses; empty before the first one.
     pub(crate) version: String,
-    /// Number of updates that Envoy has rejected.
     pub(crate) rejected: u64,
 }
 
-/// The result of writing a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Applied,
     Rejected,
-    /// No Envoy is running. It will read the file when it starts.
+    /// Envoy is not running and will read the file when it starts.
     Absent,
 }
 
-/// The Envoy that reads the files.
 #[derive(Debug)]
 pub(crate) struct Envoy(Admin);
 
@@ -90,7 +82,6 @@ impl Envoy {
         Self(Admin { address })
     }
 
-    /// Reads the state of a subscription. `None`: no Envoy is running.
     pub(crate) async fn subscription(
         &self,
         kind: Kind,
@@ -104,7 +95,6 @@ impl Envoy {
         }))
     }
 
-    /// Waits until Envoy uses this version, or has rejected more updates than `before`.
     pub(crate) async fn settled(
         &self,
         kind: Kind,
@@ -125,8 +115,8 @@ impl Envoy {
         }
     }
 
-    /// Waits until all clusters can receive requests. If a cluster still cannot when its time ends,
-    /// it must not hold back the others.
+    /// Waits until all clusters can receive requests. A cluster that times out must not hold back
+    /// the others.
     pub(crate) async fn warmed(&self) -> Result<(), AdminError> {
         let names = ["cluster_manager.warming_clusters".to_owned()];
         let until = Instant::now() + WARM;
@@ -145,7 +135,6 @@ impl Envoy {
         Ok(())
     }
 
-    /// Whether no request runs or waits in these clusters, according to Envoy.
     pub(crate) async fn idle(&self, clusters: &[String]) -> bool {
         let active = |it: &String| {
             ["upstream_rq_active", "upstream_rq_pending_active"]

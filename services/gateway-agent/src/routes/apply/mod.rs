@@ -1,8 +1,7 @@
-//! Writes Envoy's files from the desired state, in an order in which no request lacks its cluster.
+//! Writes Envoy's files in an order that gives every request a cluster.
 //!
-//! New clusters come first, with their endpoints, followed by the routes to them when Envoy has the
-//! clusters ready. Clusters that are no longer desired are removed last. If Envoy rejects a file,
-//! the previous content is restored.
+//! New clusters and their endpoints come first. When Envoy has them ready, the routes follow, and
+//! obsolete clusters are removed last. If Envoy rejects a file, the previous content is restored.
 
 mod envoy;
 
@@ -26,28 +25,25 @@ use crate::admin::AdminError;
 use crate::endpoints::{File, Fleet};
 use crate::settings::{Endpoints, GATEWAYS};
 
-/// Pause after a failure other than a rejection by Envoy.
+/// Delay after a failure other than a rejection by Envoy.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Maximum number of files that Envoy watches in addition to those that routes and listeners name:
-/// files of this agent, and mounted files.
+/// Maximum number of files that Envoy watches in addition to routes and listeners: the agent's
+/// own files, and mounted files.
 const OTHER_WATCHES: usize = 12;
 
-/// Interval between queries to an Envoy that is not running yet.
+/// Interval between queries while Envoy is not running yet.
 const START: Duration = Duration::from_millis(100);
 
-/// Minimum time for which a cluster stays after its last route is gone, for requests that were
-/// routed earlier and their retries.
+/// Minimum lifetime of a cluster after its last route is gone, for requests that were already
+/// routed and their retries.
 const STAY: Duration = Duration::from_secs(1);
 
-/// Maximum time for which such a cluster stays. Requests that are still running then continue, but
-/// are not retried.
+/// Maximum lifetime of such a cluster. Requests still running then continue, but without retries.
 const STAY_AT_MOST: Duration = Duration::from_secs(10);
 
-/// Interval between checks for running requests.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// The reason why a state was not applied.
 #[derive(Debug, thiserror::Error)]
 enum ApplyError {
     #[error("Envoy rejected the {0}; its log says why")]
@@ -65,21 +61,18 @@ enum ApplyError {
     Superseded,
 }
 
-/// Applies one state after another.
 pub(crate) struct Applier {
     envoy: Envoy,
     fleet: Fleet,
     status: Arc<Status>,
-    /// The clusters in the file: those desired, and those not removed yet.
+    /// Clusters in the file: the desired ones and those not yet removed.
     clusters: BTreeMap<String, Value>,
-    /// The files, one for each of [`Kind::ALL`].
     files: [File; 4],
     certificates: Files,
-    /// Whether a file has changed since before the state that is being applied.
+    /// Whether a file has changed since before the current state.
     changed: bool,
 }
 
-/// The content of the files before a change.
 #[derive(Debug)]
 struct Former {
     clusters: BTreeMap<String, Value>,
@@ -87,7 +80,7 @@ struct Former {
 }
 
 impl Applier {
-    /// Starts with an earlier agent's files, because Envoy uses them.
+    /// Starts from an earlier agent's files, because Envoy uses them.
     pub(crate) fn new(settings: &Endpoints, mut fleet: Fleet, status: Arc<Status>) -> Self {
         let folder = &settings.folder;
         let files = Kind::ALL.map(|kind| File::open(folder.join(kind.file())));
@@ -103,7 +96,7 @@ impl Applier {
         Self { envoy, fleet, status, clusters, files, certificates, changed: false }
     }
 
-    /// Applies the newest state whenever it changes. Never returns.
+    /// Applies the newest state after each change. Never returns.
     pub(crate) async fn run(mut self, mut newest: Receiver<Option<Arc<Desired>>>) {
         let mut failure = String::new();
         if complete(&self.files) {
@@ -112,7 +105,7 @@ impl Applier {
                 _ = newest.changed() => {}
             }
         }
-        // The sender lives as long as the source, which never ends.
+        // The sender lives as long as the source, which never returns.
         while newest.borrow().is_some() || newest.changed().await.is_ok() {
             let Some(wanted) = newest.borrow_and_update().clone() else { continue };
             let former = self.former();
@@ -143,7 +136,7 @@ impl Applier {
         }
     }
 
-    /// Waits for an Envoy that has the routes of an earlier agent. This needs no API server.
+    /// Waits for an Envoy that has an earlier agent's routes. Needs no API server.
     async fn adopt(&self) {
         while !self.serves().await {
             sleep(START).await;
@@ -151,8 +144,7 @@ impl Applier {
         self.status.taken_before();
     }
 
-    /// Makes Envoy use a state. If Envoy is not running yet, keeps the state in the files and waits
-    /// for Envoy.
+    /// Makes Envoy use a state. If Envoy is not running, writes the files and waits for it.
     async fn apply(
         &mut self,
         wanted: &Desired,
@@ -161,7 +153,7 @@ impl Applier {
         let mut both = self.clusters.clone();
         both.extend(wanted.clusters.clone());
         self.status.outdated();
-        // Envoy does not accept a cluster without its endpoint file.
+        // Envoy rejects a cluster without an endpoint file.
         self.fleet.set(&desired::services(&both));
         tokio::select! {
             () = self.fleet.written(wanted.clusters.keys()) => {}
@@ -199,7 +191,7 @@ impl Applier {
         Ok(())
     }
 
-    /// Checks the number of watched files. Envoy aborts if the kernel has no inotify instance for a
+    /// Limits the number of watched files: Envoy aborts if the kernel has no inotify instance for a
     /// file. The kernel counts instances per user, and all containers of the pod run as the same
     /// user.
     async fn check_watches(&self, wanted: &Desired) -> Result<(), ApplyError> {
@@ -213,7 +205,7 @@ impl Applier {
         held.map(drop).map_err(|_| ApplyError::Watches(number))
     }
 
-    /// Replaces a file. If Envoy is running, waits for its result.
+    /// Waits for Envoy's result if Envoy is running.
     async fn write(&mut self, kind: Kind, update: &Update) -> Result<(), ApplyError> {
         let before = self.envoy.subscription(kind).await?.map_or(0, |it| it.rejected);
         let written = self.files[kind as usize].replace(update.text.clone())?;
@@ -226,7 +218,6 @@ impl Applier {
         }
     }
 
-    /// Waits for an Envoy that uses the file.
     async fn confirm(&self, kind: Kind, update: &Update) -> Result<(), ApplyError> {
         loop {
             match self.envoy.settled(kind, &update.version, 0).await? {
@@ -237,7 +228,7 @@ impl Applier {
         }
     }
 
-    /// Removes clusters that are no longer desired, once their requests have ended.
+    /// Removes obsolete clusters once their requests have finished.
     async fn retire(
         &mut self,
         wanted: &Desired,
@@ -273,8 +264,7 @@ impl Applier {
         Former { clusters: self.clusters.clone(), texts }
     }
 
-    /// Restores the previous content of the files, because an Envoy that restarts must not begin
-    /// with a rejected file.
+    /// Restores the previous files, because a restarting Envoy must not begin with a rejected file.
     fn restore(&mut self, former: Former) {
         for (file, text) in self.files.iter_mut().zip(former.texts).rev() {
             let Some(text) = text else { continue };
@@ -287,21 +277,20 @@ impl Applier {
         self.fleet.set(&desired::services(&self.clusters));
     }
 
-    /// Whether Envoy has any routes.
     async fn serves(&self) -> bool {
         let found = self.envoy.subscription(Kind::Routes).await;
         found.ok().flatten().is_some_and(|it| !it.version.is_empty())
     }
 }
 
-/// Whether Envoy can start with the files. If there is a listeners file, it was written before the
-/// routes file.
+/// Whether Envoy can start with these files. A listeners file, if there is one, was written before
+/// the routes file.
 fn complete(files: &[File; 4]) -> bool {
     let needed = Kind::ALL.into_iter().filter(|kind| *kind != Kind::Listeners);
     needed.into_iter().all(|kind| files[kind as usize].exists())
 }
 
-/// Removes files of clusters that an earlier agent did not remove: their endpoints are out of date.
+/// Deletes cluster files that an earlier agent left behind: their endpoints are stale.
 fn remove_stale(folder: &Path, clusters: &BTreeMap<String, Value>) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for path in entries.flatten().map(|entry| entry.path()) {

@@ -1,11 +1,10 @@
-//! Renders `/lanes` as HTML. The script only fetches the page again, and adds rates and charts.
+//! Renders `/lanes` as HTML. The script only refetches the page and adds rates and charts.
 
 use std::fmt::{self, Display, Write};
 
 use super::{Bytes, Escaped, Grouped, HEAD, PhaseLabel, Time, facts};
 use crate::server::admin::lanes::{CostView, LaneView, ServerView, Spread};
 
-/// Renders the whole page.
 pub(in crate::server::admin) fn render(view: &ServerView) -> Result<String, fmt::Error> {
     let mut out = String::with_capacity(16 * 1024);
     let phase = PhaseLabel { phase: view.phase, ready: view.ready };
@@ -26,7 +25,7 @@ pub(in crate::server::admin) fn render(view: &ServerView) -> Result<String, fmt:
     Ok(out)
 }
 
-/// A share of 0 to 1.
+/// A share from 0 to 1.
 struct Percent(f64);
 
 impl Display for Percent {
@@ -35,7 +34,7 @@ impl Display for Percent {
     }
 }
 
-/// A counter, after which the script writes its rate.
+/// A counter, next to which the script writes its rate.
 struct Counter<'a>(&'a str, u64);
 
 impl Display for Counter<'_> {
@@ -199,7 +198,6 @@ fn lane_facts(out: &mut String, lane: &LaneView) -> fmt::Result {
     Ok(())
 }
 
-/// Renders the merged load tables of all lanes.
 fn costs(out: &mut String, view: &ServerView) -> fmt::Result {
     out.push_str(
         "<section aria-labelledby=\"costs\">\n<h2 id=\"costs\">Expected cost of each route</h2>\n",
@@ -222,7 +220,7 @@ fn costs(out: &mut String, view: &ServerView) -> fmt::Result {
     Ok(())
 }
 
-/// Phones show the names next to the values, as blocks, so the roles of a table are explicit.
+/// Explicit table roles, because phones show names and values as blocks.
 const COLUMNS: [&str; 6] =
     ["Route", "Lane time", "Service time", "Share of lane time", "Requests", "Served by"];
 

@@ -1,16 +1,15 @@
-//! The pages of the admin port for people. They load nothing from other sites and need no script.
+//! The admin port's pages for people. They work without scripts and load nothing from other sites.
 
 pub(super) mod lanes;
 
 use std::fmt::{self, Display, Write};
 
-/// Files of the pages: path, media type and content.
 pub(super) const FILES: [(&str, &str, &str); 2] = [
     ("/style.css", "text/css; charset=utf-8", include_str!("style.css")),
     ("/live.js", "text/javascript; charset=utf-8", include_str!("live.js")),
 ];
 
-/// Allows only the files of the admin port, and the data that its pages fetch from it.
+/// Allows only the admin port's files, and the data that its pages fetch from it.
 pub(super) const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; \
      img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -26,7 +25,6 @@ const HEAD: &str = "<!doctype html>
 %3Cpath stroke='%231769c5' stroke-width='2' d='M1 3h9M1 7h13M1 11h6M1 15h11'/%3E%3C/svg%3E\">
 ";
 
-/// Escapes text for HTML.
 struct Escaped<T>(T);
 
 impl<T: Display> Display for Escaped<T> {
@@ -45,7 +43,6 @@ impl<T: Display> Display for Escaped<T> {
     }
 }
 
-/// Shows whether the replica serves, at the top of a page.
 struct PhaseLabel<'a> {
     phase: &'a str,
     ready: bool,
@@ -58,7 +55,6 @@ impl Display for PhaseLabel<'_> {
     }
 }
 
-/// Renders terms and their values.
 fn facts<'a>(out: &mut String, facts: impl IntoIterator<Item = (&'a str, String)>) -> fmt::Result {
     out.push_str("<dl class=\"facts\">\n");
     for (name, fact) in facts {
@@ -68,7 +64,6 @@ fn facts<'a>(out: &mut String, facts: impl IntoIterator<Item = (&'a str, String)
     Ok(())
 }
 
-/// The server's pages, and what each page shows.
 const PAGES: [(&str, &str); 4] = [
     (
         "/lanes",
@@ -79,7 +74,6 @@ const PAGES: [(&str, &str); 4] = [
     ("/healthz", "Whether the process is alive"),
 ];
 
-/// The page `/`, with links to `pages` of the service.
 pub(super) fn index<'a>(
     phase: &str,
     ready: bool,
@@ -103,7 +97,7 @@ pub(super) fn index<'a>(
     Ok(out)
 }
 
-/// Whole numbers, with a comma after each three digits.
+/// Formats whole numbers with commas.
 struct Grouped(u64);
 
 impl Display for Grouped {
@@ -119,7 +113,6 @@ impl Display for Grouped {
     }
 }
 
-/// Milliseconds, in a suitable unit.
 struct Time(f64);
 
 impl Display for Time {
@@ -138,7 +131,6 @@ impl Display for Time {
     }
 }
 
-/// Renders a time in a unit and the next smaller one.
 fn two(
     f: &mut fmt::Formatter<'_>,
     seconds: u64,
@@ -152,7 +144,6 @@ fn two(
     }
 }
 
-/// Bytes, in the largest suitable binary unit.
 struct Bytes(u64);
 
 impl Display for Bytes {
@@ -165,7 +156,6 @@ impl Display for Bytes {
     }
 }
 
-/// Renders about three digits, without trailing zeros.
 fn digits(value: f64) -> String {
     let places = if value < 10.0 { 2 } else { usize::from(value < 100.0) };
     let text = format!("{value:.places$}");
