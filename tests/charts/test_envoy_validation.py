@@ -239,7 +239,7 @@ def test_access_log_tells_what_the_reply_does_not(gateway: Gateway) -> None:
 def test_clients_cannot_set_retries(gateway: Gateway) -> None:
     """Envoy obeys x-envoy-max-retries of clients that it considers internal."""
     ask(gateway.url, "/retried", headers={"x-envoy-max-retries": "0"})
-    assert gateway.logged("/retried")["attempts"] == 4
+    assert gateway.logged("/retried")["attempts"] == 6
 
 
 def test_admin_does_not_stop_envoy(gateway: Gateway) -> None:
