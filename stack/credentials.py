@@ -53,11 +53,11 @@ class Issuer:
         return json.dumps({"keys": [key]})
 
     def sign(self, claims: dict) -> str:
-        """A token with these claims, signed with RS256 (RFC 7515)."""
+        """A token with these claims, signed with RS256 (RFC 7515); None omits a claim."""
         head = {"alg": "RS256", "kid": "1", "typ": "JWT"}
-        parts = [
-            _base64url(json.dumps(part).encode()) for part in (head, {"iss": self.name} | claims)
-        ]
+        claims = {"iss": self.name} | claims
+        payload = {name: claim for name, claim in claims.items() if claim is not None}
+        parts = [_base64url(json.dumps(part).encode()) for part in (head, payload)]
         signed = ".".join(parts)
         signature = _openssl("dgst", "-sha256", "-sign", self.key, text=signed.encode())
         return f"{signed}.{_base64url(signature)}"

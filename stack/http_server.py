@@ -1,5 +1,6 @@
 """HTTP/1.1 servers in this process that respond with the result of a function."""
 
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -44,14 +45,21 @@ class _Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def serving(answer: Callable[[Request], None], host: str = HOST, port: int = 0) -> Iterator[str]:
+def serving(
+    answer: Callable[[Request], None],
+    host: str = HOST,
+    port: int = 0,
+    tls: ssl.SSLContext | None = None,
+) -> Iterator[str]:
     """Starts a server with this handler and yields its URL; each connection has its own thread."""
     methods = {f"do_{name}": answer for name in ("GET", "POST", "PUT", "DELETE", "PATCH")}
     with _Server((host, port), type("Answered", (Request,), methods)) as server:
+        if tls:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
-            yield f"http://{host}:{server.server_port}"
+            yield f"http{'s' * bool(tls)}://{host}:{server.server_port}"
         finally:
             server.shutdown()
             thread.join()

@@ -48,7 +48,7 @@ def test_clients_reach_only_the_replicas(values: Path) -> None:
     configuration = envoy_config(values=values)
     names = [entry["name"] for entry in configuration["static_resources"]["listeners"]]
     clusters = {entry["name"] for entry in configuration["static_resources"]["clusters"]}
-    for name in set(names) - {"stats"}:
+    for name in set(names) - {"stats", "jwks"}:
         hosts = connection_manager(configuration, name)["route_config"]["virtual_hosts"]
         reached = {
             cluster
@@ -58,7 +58,7 @@ def test_clients_reach_only_the_replicas(values: Path) -> None:
         }
         # Routes that only redirect or respond reach no cluster.
         assert (
-            reached == clusters - {"admin", "collector", "gateways"}
+            reached == clusters - {"admin", "collector", "gateways", "jwks"}
             or "redirect" in hosts[0]["routes"][-1]
         )
 
@@ -76,7 +76,7 @@ def test_filters_have_a_fixed_order() -> None:
         "authentication.jwt.enabled=true,authentication.jwt.secret=jwt,authentication.jwt.issuer=i"
     )
     configuration = envoy_config(
-        f"{jwt},authentication.jwt.audiences={{a}}",
+        f"{jwt},authentication.jwt.audiences={{a}},authentication.jwt.requireClaims[0].claim=sub",
         "tls.enabled=true,tls.secret=tls,tls.plain=serve,http3.enabled=true,rateLimit.enabled=true",
         "routes[0].name=shop,routes[0].service.name=shop,routes[0].protocol=grpc",
         "routes[0].rateLimit.requests=5,routes[0].bodyBytes=5",
@@ -85,6 +85,7 @@ def test_filters_have_a_fixed_order() -> None:
     order = [
         "envoy.filters.http.local_ratelimit",
         "envoy.filters.http.jwt_authn",
+        "corelane.claims",
         "corelane.key_rate_limits",
         "corelane.route_rate_limits",
         "envoy.filters.http.credential_injector",

@@ -46,5 +46,7 @@ def accepted(folder: Path, *settings: str, **options: Any) -> None:
         (folder / name).write_text(text)
     argv = [tool("envoy"), "--mode", "validate", "--log-level", "warn", "-c", folder / "envoy.yaml"]
     result = subprocess.run(argv, capture_output=True, text=True, check=False)
-    assert (result.returncode, result.stderr) == (0, "")
+    # A validating Envoy has no clusters, so it cannot fetch keys.
+    lines = [each for each in result.stderr.splitlines() if "fetch" not in each]
+    assert (result.returncode, lines) == (0, [])
     assert "OK" in result.stdout

@@ -150,6 +150,9 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- if and $route.jwt (not $root.Values.authentication.jwt.enabled) -}}
 {{- fail (printf "jwt of the route %s is true but authentication.jwt.enabled is not: enable it, or remove jwt" $route.name) -}}
 {{- end -}}
+{{- if and $route.requireClaims (not $route.jwt) -}}
+{{- fail (printf "requireClaims of the route %s is set but jwt of the route is not true: requests without a token have no claims. Set jwt to true, or remove requireClaims" $route.name) -}}
+{{- end -}}
 {{- with $route.rateLimit -}}
 {{- $interval := include "common.duration" (list (.interval | default "1s") (printf "rateLimit.interval of the route %s" $route.name)) | int64 -}}
 {{- if lt $interval 50 -}}
@@ -366,8 +369,11 @@ Values of what faces clients that the schema cannot judge.
 {{- if and $jwt.secret $files -}}
 {{- fail (printf "authentication.jwt.secret (%s) and authentication.jwt.files are both set: use the Secret in a cluster, the files for a local process" $jwt.secret) -}}
 {{- end -}}
-{{- if and $jwt.enabled (not $jwt.secret) (ne (len $files) 3) -}}
-{{- fail "authentication.jwt.enabled is true but there are no keys: set authentication.jwt.secret. For a local process, set jwks, token and sds of authentication.jwt.files" -}}
+{{- if and $jwt.enabled (not $jwt.secret) (ne (len (pick $jwt.files "token" "sds" | values | compact)) 2) -}}
+{{- fail "authentication.jwt.enabled is true but there is no token for replicas: set authentication.jwt.secret. For a local process, set token and sds of authentication.jwt.files" -}}
+{{- end -}}
+{{- if and $jwt.enabled (not $jwt.secret) (not $jwt.files.jwks) (not $jwt.url) -}}
+{{- fail "authentication.jwt.enabled is true but there are no keys: set authentication.jwt.secret or authentication.jwt.url. For a local process, set jwks of authentication.jwt.files" -}}
 {{- end -}}
 {{- end -}}
 

@@ -22,6 +22,9 @@ static_resources:
   listeners:
   {{- include "gateway.envoy.ingress" . | nindent 2 }}
   {{- include "gateway.envoy.statsListener" . | nindent 2 }}
+  {{- if and .Values.authentication.jwt.enabled (not .Values.authentication.jwt.url) }}
+  {{- include "gateway.envoy.jwksListener" . | nindent 2 }}
+  {{- end }}
   clusters:
   {{- if not (include "gateway.dynamic" .) }}
   {{- include "gateway.envoy.upstream" . | nindent 2 }}
@@ -29,6 +32,9 @@ static_resources:
   {{- include "gateway.envoy.adminCluster" . | nindent 2 }}
   {{- if include "gateway.rateLimit.shared" . }}
   {{- include "gateway.envoy.gateways" . | nindent 2 }}
+  {{- end }}
+  {{- if .Values.authentication.jwt.enabled }}
+  {{- include "gateway.envoy.jwks" . | nindent 2 }}
   {{- end }}
   {{- if .Values.tracing.enabled }}
   {{- include "gateway.envoy.collector" . | nindent 2 }}
@@ -111,6 +117,9 @@ stats_config:
       {{- if .Values.authentication.jwt.enabled }}
       - {prefix: http.ingress.jwt_authn.}
       - {prefix: http.ingress.credential_injector.}
+      {{- if include "gateway.envoy.filter.claims" . }}
+      - {prefix: http.ingress.rbac.}
+      {{- end }}
       {{- end }}
       {{- if .Values.tracing.enabled }}
       - {prefix: tracing.opentelemetry.}

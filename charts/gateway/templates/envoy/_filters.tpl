@@ -12,96 +12,13 @@ Takes the root context and the listener.
 {{- if and $root.Values.http3.enabled (eq .listener "tls") }}
 {{- include "gateway.envoy.altSvc" $root }}
 {{- end }}
-{{- /* cors, clientCertificate; rateLimit; oidc, jwt, claims, apiKeys, basicAuth, externalAuthorization;
+{{- /* cors, clientCertificate; rateLimit; oidc, jwt, claims; apiKeys, basicAuth, externalAuthorization;
 keyRateLimits, routeRateLimits; credential; compression; bodyLimit and later ones. */}}
-{{- range list "rateLimit" "jwt" "keyRateLimits" "routeRateLimits" "credential" "bodyLimit" "routeBodyLimits" "grpcWeb" "router" }}
+{{- range list "rateLimit" "jwt" "claims" "keyRateLimits" "routeRateLimits" "credential" "bodyLimit" "routeBodyLimits" "grpcWeb" "router" }}
 {{- with include (printf "gateway.envoy.filter.%s" .) $root | trim }}
 {{- . | nindent 0 }}
 {{- end }}
 {{- end }}
-{{- end -}}
-
-{{/*
-JSON Web Tokens for writes.
-*/}}
-{{- define "gateway.envoy.filter.jwt" -}}
-{{- with .Values.authentication.jwt -}}
-{{- if .enabled -}}
-{{- $paths := include "gateway.jwt.paths" $ | fromYaml -}}
-- name: envoy.filters.http.jwt_authn
-  typed_config:
-    "@type": type.googleapis.com/envoy.extensions.filters.http.jwt_authn.v3.JwtAuthentication
-    providers:
-      issuer:
-        issuer: {{ .issuer | quote }}
-        audiences: {{ .audiences | toJson }}
-        # Otherwise a token without an expiry would be valid forever.
-        require_expiration: true
-        clock_skew_seconds: {{ div (include "common.milliseconds" (list $ "authentication.jwt.leeway") | int64) 1000 }}
-        from_headers: [{name: authorization, value_prefix: "Bearer "}]
-        local_jwks: {filename: {{ $paths.jwks | quote }}}
-        {{- if include "gateway.rateLimit.claims" $ }}
-        payload_in_metadata: claims
-        {{- end }}
-    rules:
-    {{- if include "gateway.handshakes" $ }}
-    # It begins as a GET, but may write from then on.
-    - match: {prefix: {{ .prefix | quote }}, headers: [{name: upgrade, present_match: true}]}
-      requires: {provider_name: issuer}
-    {{- end }}
-    # What is not known to be harmless needs a token, whatever methods there will be.
-    - match:
-        prefix: {{ .prefix | quote }}
-        headers: [{name: ":method", string_match: {safe_regex: {regex: GET|HEAD|OPTIONS}}, invert_match: true}]
-      requires: {provider_name: issuer}
-    {{- if or (include "gateway.routes.with" (list $ "jwt")) (include "gateway.dynamic" $) }}
-    requirement_map:
-      token: {provider_name: issuer}
-    {{- end }}
-{{- end -}}
-{{- end -}}
-{{- end -}}
-
-{{/* The gateway replaces a valid token of a client with its own, so replicas need neither issuer nor keys. */}}
-{{- define "gateway.envoy.filter.credential" -}}
-{{- if .Values.authentication.jwt.enabled -}}
-{{- $paths := include "gateway.jwt.paths" . | fromYaml -}}
-- name: envoy.filters.http.credential_injector
-  typed_config:
-    "@type": type.googleapis.com/envoy.extensions.filters.http.credential_injector.v3.CredentialInjector
-    overwrite: true
-    credential:
-      name: envoy.http.injected_credentials.generic
-      typed_config:
-        "@type": type.googleapis.com/envoy.extensions.http.injected_credentials.generic.v3.Generic
-        header_value_prefix: "Bearer "
-        credential:
-          name: replicas
-          sds_config:
-            resource_api_version: V3
-            path_config_source: {path: {{ $paths.sds | quote }}}
-{{- end -}}
-{{- end -}}
-
-{{/* Where the files are: as mounted in the pod, or as the values of a local process say. */}}
-{{- define "gateway.jwt.paths" -}}
-{{- with .Values.authentication.jwt -}}
-{{- if .secret -}}
-{jwks: /etc/envoy-jwt/jwks.json, token: /etc/envoy-jwt/token, sds: /etc/envoy/credential.yaml}
-{{- else -}}
-{{- .files | toJson -}}
-{{- end -}}
-{{- end -}}
-{{- end -}}
-
-{{/* The file that names the gateway's token to Envoy: its secret discovery service. */}}
-{{- define "gateway.envoy.credential" -}}
-{{- $paths := include "gateway.jwt.paths" . | fromYaml -}}
-resources:
-- "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret
-  name: replicas
-  generic_secret:
-    secret: {filename: {{ $paths.token | quote }}, watched_directory: {path: {{ dir $paths.token | quote }}}}
 {{- end -}}
 
 {{/* Not empty if a route has this key. Takes the root context and the key. */}}
@@ -127,6 +44,9 @@ envoy.filters.http.jwt_authn:
 # The service gets the client's own header, and not the gateway's token for a request that nobody checked.
 envoy.filters.http.credential_injector: {{ $off }}
 {{- end }}
+{{- end }}
+{{- with .requireClaims }}
+{{ include "gateway.envoy.routeClaims" . }}
 {{- end }}
 {{- if and (hasKey . "bodyBytes") (ne (int64 .bodyBytes) $usual) }}
 {{- if $usual }}
@@ -204,6 +124,17 @@ local_reply_config: &local_replies
   mappers:
   {{- if include "gateway.grpc" . }}
   {{- include "gateway.envoy.grpcReplies" . | nindent 2 }}
+  {{- end }}
+  {{- if .Values.authentication.jwt.enabled }}
+  # Without the issuer's keys, no token can be verified, so its client should neither discard it nor get another.
+  - filter:
+      metadata_filter:
+        matcher: {filter: envoy.filters.http.jwt_authn, path: [{key: failed}, {key: message}], value: {string_match: {exact: Jwks remote fetch is failed}}}
+        match_if_key_not_found: false
+    status_code: 503
+    body_format_override:
+      content_type: application/problem+json
+      json_format: {type: "urn:corelane:problem:service-unavailable", title: Service Unavailable, status: 503}
   {{- end }}
   # A question about the gateway and not about a resource (RFC 9110 section 9.3.7), for which Envoy finds no route.
   - filter:

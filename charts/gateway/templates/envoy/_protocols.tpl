@@ -37,19 +37,35 @@ HTTP/1.0 has no chunks, so a proxy in front may have read another end of such a 
 route has a timeout. These fields tell them, and go no further. They come from no client.
 */}}
 {{- define "gateway.envoy.marks" -}}
-{{- with include "gateway.marks" . | fromJson -}}
+{{- $reserved := include "gateway.reservedHeaders" . | fromJsonArray -}}
+{{- $marks := include "gateway.marks" . | fromJson -}}
+{{- if or $marks $reserved -}}
 early_header_mutation_extensions:
 - name: envoy.http.early_header_mutation.header_mutation
   typed_config:
     "@type": type.googleapis.com/envoy.extensions.http.early_header_mutation.header_mutation.v3.HeaderMutation
     mutations:
-    {{- range $name, $value := . }}
+    {{- range $reserved }}
+    - remove: {{ . }}
+    {{- end }}
+    {{- range $name, $value := $marks }}
     - remove: {{ $name }}
     - append:
         header: {key: {{ $name }}, value: {{ $value | quote }}}
         append_action: OVERWRITE_IF_EXISTS_OR_ADD
     {{- end }}
 {{- end -}}
+{{- end -}}
+
+{{/* Headers that only the gateway sets, as JSON: it removes a client's, on every route. */}}
+{{- define "gateway.reservedHeaders" -}}
+{{- $headers := list -}}
+{{- with .Values.authentication.jwt -}}
+{{- if and .enabled .claimsHeader -}}
+{{- $headers = append $headers .claimsHeader -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $headers -}}
 {{- end -}}
 
 {{/* The names of these fields, and what they say. */}}

@@ -1,0 +1,232 @@
+{{/*
+JSON Web Tokens for writes, and what a verified token is good for: its claims reach the service.
+*/}}
+{{- define "gateway.envoy.filter.jwt" -}}
+{{- with .Values.authentication.jwt -}}
+{{- if .enabled -}}
+- name: envoy.filters.http.jwt_authn
+  typed_config:
+    "@type": type.googleapis.com/envoy.extensions.filters.http.jwt_authn.v3.JwtAuthentication
+    providers:
+      issuer:
+        issuer: {{ .issuer | quote }}
+        audiences: {{ .audiences | toJson }}
+        # Otherwise a token without an expiry would be valid forever.
+        require_expiration: true
+        clock_skew_seconds: {{ div (include "common.milliseconds" (list $ "authentication.jwt.leeway") | int64) 1000 }}
+        from_headers: [{name: authorization, value_prefix: "Bearer "}]
+        # Envoy reads local_jwks only at start, but fetches these keys again without a restart.
+        remote_jwks:
+          http_uri: {uri: {{ .url | default "http://jwks/" | quote }}, cluster: jwks, timeout: 5s}
+          cache_duration: {{ if .url }}{{ include "gateway.duration" (list $ "authentication.jwt.refresh") }}{{ else }}10s{{ end }}
+          # This process serves the keys of the Secret itself, but not before its listeners are ready.
+          async_fetch: {fast_listener: {{ not .url }}}
+        # Distinguishes missing keys from invalid tokens (gateway.envoy.localReplies).
+        failed_status_in_metadata: failed
+        {{- with .claimsHeader }}
+        forward_payload_header: {{ . }}
+        {{- end }}
+        {{- if or (include "gateway.envoy.filter.claims" $) (include "gateway.rateLimit.claims" $) }}
+        payload_in_metadata: claims
+        {{- end }}
+    rules:
+    {{- if include "gateway.handshakes" $ }}
+    # It begins as a GET, but may write from then on.
+    - match: {prefix: {{ .prefix | quote }}, headers: [{name: upgrade, present_match: true}]}
+      requires: {provider_name: issuer}
+    {{- end }}
+    # What is not known to be harmless needs a token, whatever methods there will be.
+    - match:
+        prefix: {{ .prefix | quote }}
+        headers: [{name: ":method", string_match: {safe_regex: {regex: GET|HEAD|OPTIONS}}, invert_match: true}]
+      requires: {provider_name: issuer}
+    {{- if or (include "gateway.routes.with" (list $ "jwt")) (include "gateway.dynamic" $) }}
+    requirement_map:
+      token: {provider_name: issuer}
+    {{- end }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Rejects tokens without the required claims. A request without verified claims needs no token, or the filter before
+would have rejected it. */}}
+{{- define "gateway.envoy.filter.claims" -}}
+{{- with .Values.authentication.jwt -}}
+{{- if and .enabled (or .requireClaims (include "gateway.routes.with" (list $ "requireClaims")) (include "gateway.dynamic" $)) -}}
+- name: corelane.claims
+  {{- if not .requireClaims }}
+  disabled: true
+  {{- end }}
+  typed_config:
+    "@type": type.googleapis.com/envoy.extensions.filters.http.rbac.v3.RBAC
+    {{- with .requireClaims }}
+    {{- $claims := printf "{and_ids: {ids: [%s]}}" (include "gateway.envoy.claims" . | fromYamlArray | toJson | trimPrefix "[" | trimSuffix "]") }}
+    rules:
+      policies:
+        claims:
+          permissions: [{any: true}]
+          principals:
+          - not_id: {sourced_metadata: {metadata_matcher: {filter: envoy.filters.http.jwt_authn, path: [{key: claims}, {key: iss}], value: {present_match: true}}}}
+          - {{ $claims }}
+    {{- end }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* A route's own claims, in place of those of all routes: each of its requests has a token. */}}
+{{- define "gateway.envoy.routeClaims" -}}
+corelane.claims:
+  "@type": type.googleapis.com/envoy.extensions.filters.http.rbac.v3.RBACPerRoute
+  rbac:
+    rules:
+      policies:
+        claims:
+          permissions: [{any: true}]
+          principals:
+          - and_ids:
+              ids:
+              {{- include "gateway.envoy.claims" . | nindent 14 }}
+{{- end -}}
+
+{{/* One matcher for each claim: one of its values, alone or in a list. Scopes are a list in one string (RFC 8693,
+section 4.2). */}}
+{{- define "gateway.envoy.claims" -}}
+{{- range . }}
+{{- $path := list (dict "key" "claims") }}
+{{- range kindIs "string" .claim | ternary (list .claim) .claim }}
+{{- $path = append $path (dict "key" .) }}
+{{- end }}
+{{- $scopes := has .claim (list "scope" "scp") }}
+{{- $matchers := list }}
+{{- range .values }}
+{{- $one := dict "double_match" (dict "exact" .) }}
+{{- if kindIs "bool" . }}
+{{- $one = dict "bool_match" . }}
+{{- else if kindIs "string" . }}
+{{- $one = dict "string_match" (ternary (dict "safe_regex" (dict "regex" (printf "(.* )?%s( .*)?" (regexQuoteMeta .)))) (dict "exact" .) $scopes) }}
+{{- end }}
+{{- $matchers = append (append $matchers $one) (dict "list_match" (dict "one_of" $one)) }}
+{{- end }}
+{{- $value := ternary (dict "or_match" (dict "value_matchers" $matchers)) (dict "present_match" true) (gt (len $matchers) 0) }}
+- sourced_metadata: {metadata_matcher: {{ dict "filter" "envoy.filters.http.jwt_authn" "path" $path "value" $value | toJson }}}
+{{- end }}
+{{- end -}}
+
+{{/*
+The cluster from which Envoy fetches the issuer's keys: the issuer, or the listener below.
+*/}}
+{{- define "gateway.envoy.jwks" -}}
+{{- with .Values.authentication.jwt -}}
+- name: jwks
+  connect_timeout: 2s
+  {{- if .url }}
+  {{- $host := include "gateway.jwt.host" . | fromJson }}
+  cluster_type:
+    name: envoy.clusters.dns
+    typed_config:
+      "@type": type.googleapis.com/envoy.extensions.clusters.dns.v3.DnsCluster
+      dns_lookup_family: V4_PREFERRED
+  transport_socket:
+    name: envoy.transport_sockets.tls
+    typed_config:
+      "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext
+      sni: {{ $host.name }}
+      common_tls_context:
+        validation_context:
+          trusted_ca: {filename: {{ .ca | quote }}}
+          match_typed_subject_alt_names: [{san_type: DNS, matcher: {exact: {{ $host.name }}}}]
+  {{- end }}
+  load_assignment:
+    cluster_name: jwks
+    endpoints:
+    - lb_endpoints:
+      - endpoint:
+          {{- if .url }}
+          {{- $host := include "gateway.jwt.host" . | fromJson }}
+          address: {socket_address: {address: {{ $host.name }}, port_value: {{ $host.port }}}}
+          {{- else }}
+          address: {pipe: {path: {{ include "gateway.jwt.pipe" $ }}}}
+          {{- end }}
+{{- end -}}
+{{- end -}}
+
+{{/* Serves the keys of the Secret to this process, because a response, unlike local_jwks, follows its file. */}}
+{{- define "gateway.envoy.jwksListener" -}}
+{{- $file := (include "gateway.jwt.paths" . | fromYaml).jwks -}}
+- name: jwks
+  stat_prefix: jwks
+  address: {pipe: {path: {{ include "gateway.jwt.pipe" . }}}}
+  ignore_global_conn_limit: true
+  bypass_overload_manager: true
+  per_connection_buffer_limit_bytes: 32768
+  filter_chains:
+  - filters:
+    - name: envoy.filters.network.http_connection_manager
+      typed_config:
+        "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+        stat_prefix: jwks
+        route_config:
+          name: jwks
+          max_direct_response_body_size_bytes: 1048576
+          virtual_hosts:
+          - name: jwks
+            domains: ["*"]
+            routes:
+            - match: {prefix: /}
+              direct_response: {status: 200, body: {filename: {{ $file | quote }}, watched_directory: {path: {{ dir $file | quote }}}}}
+        http_filters:
+        {{- include "gateway.envoy.filter.router" . | nindent 8 }}
+{{- end -}}
+
+{{/* An abstract socket, which needs no writable folder. Other gateways on this host have other ports. */}}
+{{- define "gateway.jwt.pipe" -}}
+"@corelane-jwks-{{ .Values.admin.port }}"
+{{- end -}}
+
+{{- define "gateway.jwt.host" -}}
+{{- $authority := (urlParse .url).host -}}
+{{- $port := regexFind ":[0-9]+$" $authority -}}
+{{- dict "name" (trimSuffix $port $authority) "port" (trimPrefix ":" $port | default 443 | int) | toJson -}}
+{{- end -}}
+
+{{/* The gateway replaces a valid token of a client with its own, so replicas need neither issuer nor keys. */}}
+{{- define "gateway.envoy.filter.credential" -}}
+{{- if .Values.authentication.jwt.enabled -}}
+{{- $paths := include "gateway.jwt.paths" . | fromYaml -}}
+- name: envoy.filters.http.credential_injector
+  typed_config:
+    "@type": type.googleapis.com/envoy.extensions.filters.http.credential_injector.v3.CredentialInjector
+    overwrite: true
+    credential:
+      name: envoy.http.injected_credentials.generic
+      typed_config:
+        "@type": type.googleapis.com/envoy.extensions.http.injected_credentials.generic.v3.Generic
+        header_value_prefix: "Bearer "
+        credential:
+          name: replicas
+          sds_config:
+            resource_api_version: V3
+            path_config_source: {path: {{ $paths.sds | quote }}}
+{{- end -}}
+{{- end -}}
+
+{{/* Where the files are: as mounted in the pod, or as the values of a local process say. */}}
+{{- define "gateway.jwt.paths" -}}
+{{- with .Values.authentication.jwt -}}
+{{- if .secret -}}
+{jwks: /etc/envoy-jwt/jwks.json, token: /etc/envoy-jwt/token, sds: /etc/envoy/credential.yaml}
+{{- else -}}
+{{- .files | toJson -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The file that names the gateway's token to Envoy: its secret discovery service. */}}
+{{- define "gateway.envoy.credential" -}}
+{{- $paths := include "gateway.jwt.paths" . | fromYaml -}}
+resources:
+- "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret
+  name: replicas
+  generic_secret:
+    secret: {filename: {{ $paths.token | quote }}, watched_directory: {path: {{ dir $paths.token | quote }}}}
+{{- end -}}
