@@ -1,8 +1,11 @@
-"""Self-signed certificates and bearer tokens: tokens of the server, and JSON Web Tokens from an issuer made with openssl."""
+"""Certificates, folders like mounted Secrets, and bearer tokens: tokens of the server, and JSON Web Tokens from an issuer
+made with openssl.
+"""
 
 import base64
 import hashlib
 import json
+import os
 import random
 import subprocess
 from dataclasses import dataclass
@@ -21,6 +24,76 @@ def certificate(folder: Path, name: str, key: str) -> tuple[Path, Path]:
         argv += ["-pkeyopt", "ec_paramgen_curve:P-256"]
     subprocess.run([*argv, "-out", files[0], "-keyout", files[1]], check=True, capture_output=True)
     return files
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A certificate and its key, as PEM text."""
+
+    certificate: bytes
+    key: bytes
+
+
+@dataclass(frozen=True)
+class Authority:
+    """A CA in a folder."""
+
+    folder: Path
+    name: str
+
+    @property
+    def certificate(self) -> bytes:
+        """The certificate that clients and servers trust."""
+        return (self.folder / f"{self.name}.crt").read_bytes()
+
+    def issue(self, *names: str, days: int = 30) -> Pair:
+        """Issues a certificate for clients and servers with these subject alternative names; negative `days` are over."""
+        file, key, request = (self.folder / f"leaf.{end}" for end in ("crt", "key", "csr"))
+        extensions = self.folder / "leaf.ext"
+        extensions.write_text(
+            f"subjectAltName={','.join(names)}\nextendedKeyUsage=serverAuth,clientAuth\n"
+        )
+        _openssl("req", "-new", *_NEW_KEY, "-subj", "/", "-keyout", key, "-out", request)
+        signer = [
+            "-CA",
+            self.folder / f"{self.name}.crt",
+            "-CAkey",
+            self.folder / f"{self.name}.key",
+        ]
+        signing = ["-CAcreateserial", "-days", str(days), "-extfile", extensions, "-out", file]
+        _openssl("x509", "-req", "-in", request, *signer, *signing)
+        return Pair(file.read_bytes(), key.read_bytes())
+
+
+_NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-noenc")
+
+
+def authority(folder: Path, name: str) -> Authority:
+    """Creates a CA."""
+    files = ["-keyout", folder / f"{name}.key", "-out", folder / f"{name}.crt"]
+    _openssl("req", "-x509", *_NEW_KEY, "-days", "30", "-subj", f"/CN={name}", *files)
+    return Authority(folder, name)
+
+
+class SecretFolder:
+    """A folder like the kubelet's mount of a Secret, whose content changes by one rename."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._versions = 0
+        path.mkdir()
+
+    def put(self, files: dict[str, bytes]) -> None:
+        """Replaces all files at once."""
+        self._versions += 1
+        version = self.path / f"..{self._versions}"
+        version.mkdir()
+        for name, content in files.items():
+            (version / name).write_bytes(content)
+            if not (self.path / name).is_symlink():
+                (self.path / name).symlink_to(Path("..data") / name)
+        (self.path / "..next").symlink_to(version.name)
+        os.rename(self.path / "..next", self.path / "..data")
 
 
 _DRAW = random.Random(1)

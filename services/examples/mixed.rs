@@ -8,6 +8,9 @@
 //! websocat ws://127.0.0.1:8080/echo
 //! ```
 //!
+//! With the variables TLS, a folder with `tls.crt`, `tls.key` and `ca.crt`, and CLIENT, an identity, it admits
+//! only that client, by mutual TLS.
+//!
 //! Its gRPC calls, and `grpc.health.v1.Health/Check`, are axum routes like all others:
 //!
 //! ```text
@@ -20,6 +23,7 @@
 use std::convert::Infallible;
 use std::env;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,7 +34,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
 use corelane::axum::LearnRoutes;
-use corelane::{Draining, Lane, Server};
+use corelane::{Draining, Lane, Server, Tls, TlsClients};
 use futures_util::FutureExt;
 use futures_util::stream::{self, Stream, StreamExt};
 use http::HeaderValue;
@@ -142,11 +146,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Kubernetes sets the variable to the name of the pod.
     let replica = env::var("HOSTNAME").unwrap_or_else(|_| "mixed".to_owned());
     let version = env::var("VERSION").unwrap_or_else(|_| "1".to_owned());
-    let server = Server::builder()
+    let mut server = Server::builder()
         .bind(address.parse()?)
         .admin(admin.parse::<SocketAddr>()?)
-        .replica(HeaderValue::from_str(&replica)?)
-        .build()?;
+        .replica(HeaderValue::from_str(&replica)?);
+    if let (Ok(folder), Ok(client)) = (env::var("TLS"), env::var("CLIENT")) {
+        let file = |name: &str| Path::new(&folder).join(name);
+        let mut tls = Tls::new(file("tls.crt"), file("tls.key"));
+        tls.clients = Some(TlsClients { ca: file("ca.crt"), allow: vec![client.parse()?] });
+        server = server.tls(tls);
+    }
+    let server = server.build()?;
     println!("listening on {}", server.local_addr()?);
     let name: Arc<str> = format!("{replica} {version}").into();
     let drained = server.serve(move |lane| {

@@ -38,6 +38,7 @@ SWITCHES = (
     ),
     ("", "overload.monitor=heap", "overload.monitor=none"),
     ("", JWT),
+    ("", "mtls.enabled=true", "mtls.enabled=true,upstream.identity=shop.internal"),
     ("", "rateLimit.enabled=true", "rateLimit.enabled=true,rateLimit.perClient.requests=5"),
     (
         "",

@@ -1,7 +1,5 @@
 """TLS at the gateway: protocols by ALPN, and certificates that are renewed under the running Envoy."""
 
-import os
-import shutil
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stack import eventually
-from stack.credentials import certificate
+from stack.credentials import SecretFolder, certificate
 from stack.gateway import Gateway, endpoint, gateway_to
 from stack.http import ask
 from stack.replica import Server
@@ -17,25 +15,12 @@ from support.http2 import Http2Client
 from support.raw import connect, read_until
 
 
-class Folder:
-    """A folder like the kubelet's mount of a Secret, whose content changes by one rename."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._versions = 0
-        path.mkdir()
-        for name in ("tls.crt", "tls.key"):
-            (path / name).symlink_to(Path("..data") / name)
+class Folder(SecretFolder):
+    """The mount of a Secret with the gateway's certificate."""
 
     def put(self, chain: Path, key: Path) -> None:
         """Replaces both files at once."""
-        self._versions += 1
-        version = self.path / f"..{self._versions}"
-        version.mkdir()
-        shutil.copy(chain, version / "tls.crt")
-        shutil.copy(key, version / "tls.key")
-        (self.path / "..next").symlink_to(version.name)
-        os.rename(self.path / "..next", self.path / "..data")
+        super().put({"tls.crt": chain.read_bytes(), "tls.key": key.read_bytes()})
 
     def values(self, **more: object) -> dict:
         """Returns the values of a gateway with this certificate."""

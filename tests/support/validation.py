@@ -1,6 +1,7 @@
 """Validates the gateway chart's configuration with the real Envoy."""
 
 import re
+import shutil
 import subprocess
 import tempfile
 from functools import cache
@@ -31,7 +32,7 @@ def accepted(folder: Path, *settings: str, **options: Any) -> None:
     Envoy warns about deprecated and unknown fields and about risky defaults. The files of the pod are in
     `folder`.
     """
-    certificate(folder, "tls", "ec")
+    shutil.copy(certificate(folder, "tls", "ec")[0], folder / "ca.crt")
     (folder / "jwks.json").write_text(_keys())
     (folder / "token").write_text("token")
     if not any(map(Path.exists, CGROUP_FILES)):
@@ -41,7 +42,13 @@ def accepted(folder: Path, *settings: str, **options: Any) -> None:
     for file in re.findall("/run/corelane/([^ ]+[.]json)", files["envoy.yaml"]):
         (folder / file).write_text('{"resources": []}')
     for name, text in files.items():
-        for path in ("/etc/envoy-tls", "/etc/envoy-jwt", "/etc/envoy", "/run/corelane"):
+        for path in (
+            "/etc/envoy-tls",
+            "/etc/envoy-mtls",
+            "/etc/envoy-jwt",
+            "/etc/envoy",
+            "/run/corelane",
+        ):
             text = text.replace(path, str(folder))
         (folder / name).write_text(text)
     argv = [tool("envoy"), "--mode", "validate", "--log-level", "warn", "-c", folder / "envoy.yaml"]

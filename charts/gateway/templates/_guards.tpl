@@ -16,6 +16,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- include "gateway.guards.agent" . -}}
 {{- include "gateway.guards.listener" . -}}
 {{- include "gateway.guards.tls" . -}}
+{{- include "gateway.guards.mtls" . -}}
 {{- include "gateway.guards.jwt" . -}}
 {{- include "gateway.guards.rateLimit" . -}}
 {{- include "gateway.guards.protocols" . -}}
@@ -80,7 +81,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{/* Values of the upstream that name the one service there is without routes. */}}
 {{- define "gateway.guards.routes.upstream" -}}
 {{- with .Values.upstream -}}
-{{- $named := dict "eds.service" .eds.service "dns.hostname" .dns.hostname "endpoints" .endpoints -}}
+{{- $named := dict "eds.service" .eds.service "identity" .identity "dns.hostname" .dns.hostname "endpoints" .endpoints -}}
 {{- $_ := merge $named (dict "eds.port" (ne (toString .eds.port) "http" | ternary .eds.port "") "eds.healthPort" (ne (toString .eds.healthPort) "admin" | ternary .eds.healthPort "")) -}}
 {{- range $key, $value := $named -}}
 {{- if $value -}}

@@ -90,6 +90,7 @@ yes
 service. */}}
 {{- define "gateway.prototypes" -}}
 {{- $tcp := dict "tcp" true -}}
+{{- $identity := include "common.mtls.identity" (list . "PROTOTYPE_NAMESPACE" "PROTOTYPE_SERVICE") -}}
 {{- $routes := list
   (dict "name" "http" "protocol" "http1" "health" $tcp "upgrade" list)
   (dict "name" "upgrade" "protocol" "http1" "health" $tcp "upgrade" (list "websocket"))
@@ -99,7 +100,7 @@ service. */}}
   (dict "name" "http1-admin" "protocol" "http1")
   (dict "name" "http2-admin" "protocol" "http2") -}}
 {{- range $routes -}}
-{{- $_ := set . "service" (dict "namespace" "prototype" "name" .name "port" "any") -}}
+{{- $_ := set . "service" (dict "namespace" "prototype" "name" .name "port" "any" "mtls" $.Values.routeObjects.mtls "identity" $identity) -}}
 {{- end -}}
 {{- $root := omit . "Values" | merge (dict "Values" (merge (dict "routes" $routes) .Values)) -}}
 {{- $services := include "gateway.services" $root | fromJson -}}
@@ -115,6 +116,9 @@ service. */}}
 {{- $clusters := dict -}}
 {{- range slice $routes 3 -}}
 {{- $service := set (printf "prototype-%s-any" .name | get $services) "cluster" "corelane-prototype" -}}
+{{- if $service.identity -}}
+{{- $service = merge (dict "name" "PROTOTYPE_SERVICE" "namespace" "PROTOTYPE_NAMESPACE") $service -}}
+{{- end -}}
 {{- $_ := set $clusters .name (include "gateway.envoy.cluster" (dict "root" $root "service" $service) | fromYamlArray | first) -}}
 {{- end -}}
 {{- dict "routes" (pick $found "http" "upgrade" "grpc") "clusters" $clusters | toJson -}}

@@ -30,7 +30,7 @@ rejected here. */}}
 {{- end -}}
 {{- end -}}
 {{- $from := $service.from | default (dict "cluster" $route.name) -}}
-{{- $said := merge (pick $route "protocol" "balancing" "health") (pick $named "endpoints") -}}
+{{- $said := merge (pick $route "protocol" "balancing" "health") (pick $named "endpoints" "mtls" "identity") -}}
 {{- range $key, $value := $said -}}
 {{- if and (hasKey $from $key) (ne (get $service $key | toJson) (toJson $value)) -}}
 {{- fail (printf "routes %s and %s lead to the same service, %s, but %s is %s in %s and %s in %s: make them equal, or remove one" (get $from $key) $route.name (include "gateway.service.name" $service) $key (get $service $key | toJson) (get $from $key) (toJson $value) $route.name) -}}
@@ -64,6 +64,16 @@ rejected here. */}}
 {{- $_ := set $service "healthPort" (hasKey $health "port" | ternary (toString $health.port) $checked) -}}
 {{- $_ := set $service "balancing" ($service.balancing | default $root.Values.upstream.balancing.policy) -}}
 {{- $_ := set $service "host" ($service.host | default $host) -}}
+{{- $_ := set $service "identity" (include "gateway.service.identity" .) -}}
+{{- end -}}
+
+{{/* What its replicas must prove; empty without mutual TLS. */}}
+{{- define "gateway.service.identity" -}}
+{{- $root := first . -}}
+{{- $service := last . -}}
+{{- if and (include "common.mtls" $root) (not (has (get $service "mtls" | toString) (list "off" "false"))) -}}
+{{- $service.identity | default $root.Values.upstream.identity | default (include "common.mtls.identity" (list $root $service.namespace $service.name)) -}}
+{{- end -}}
 {{- end -}}
 
 {{/* As errors and notes name it. */}}
@@ -89,7 +99,7 @@ context and a route. */}}
 {{- if gt (len $cluster) 63 -}}
 {{- fail (printf "route %s leads to the service %s, whose cluster %s has a name of %d characters: Prometheus and the agent take at most 63. Use a Service with a shorter name or port" $route.name (include "gateway.service.name" $service) $cluster (len $cluster)) -}}
 {{- end -}}
-{{- $found = append $found (merge $service (dict "cluster" $cluster "weight" (hasKey . "weight" | ternary .weight 1)) (pick . "endpoints")) -}}
+{{- $found = append $found (merge $service (dict "cluster" $cluster "weight" (hasKey . "weight" | ternary .weight 1)) (pick . "endpoints" "mtls" "identity")) -}}
 {{- end -}}
 {{- toJson $found -}}
 {{- end -}}

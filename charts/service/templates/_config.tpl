@@ -117,8 +117,24 @@ CORELANE_DRAIN_DEADLINE: {{ .Values.drain.deadline }}
 {{- if .Values.config }}
 CORELANE_CONFIG: {{ .Values.configFile.path | quote }}
 {{- end }}
-{{- if .Values.tls.secret }}
+{{- if include "service.tls.secret" . }}
 CORELANE_TLS_CERTIFICATE: /etc/corelane-tls/tls.crt
 CORELANE_TLS_KEY: /etc/corelane-tls/tls.key
 {{- end }}
+{{- if include "common.mtls" . }}
+CORELANE_TLS_CLIENTS_CA: /etc/corelane-tls/ca.crt
+CORELANE_TLS_CLIENTS_ALLOW: {{ include "service.mtls.clients" . | fromJsonArray | join "," | quote }}
+{{- end }}
+{{- end -}}
+
+{{- define "service.tls.secret" -}}
+{{- .Values.tls.secret | default (ternary (printf "%s-mtls" (include "common.fullname" .)) "" (ne (include "common.mtls" .) "")) -}}
+{{- end -}}
+
+{{/* Who may connect with mutual TLS. A service that is part of a larger release belongs to the gateway of the release. */}}
+{{- define "service.mtls.clients" -}}
+{{- $gateway := .Values.routes.gateway -}}
+{{- $account := ternary (include "common.sibling" (list . "gateway")) $gateway.name (ne .Values.nameOverride "") -}}
+{{- $identity := include "common.mtls.identity" (list . ($gateway.namespace | default .Release.Namespace) $account) -}}
+{{- prepend .Values.mtls.clients $identity | uniq | toJson -}}
 {{- end -}}

@@ -6,6 +6,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- include "service.guards.image" . -}}
 {{- include "common.guards" . -}}
 {{- include "service.guards.ports" . -}}
+{{- include "service.guards.mtls" . -}}
 {{- include "service.guards.drain" . -}}
 {{- include "service.guards.settings" . -}}
 {{- if eq .Values.pinning "exclusive" -}}
@@ -42,6 +43,22 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- concat (list .) $ports | include "common.guards.lowPorts" -}}
 {{- end -}}
 
+{{/* The kubelet and Prometheus have no certificate. */}}
+{{- define "service.guards.mtls" -}}
+{{- if and (include "common.mtls" .) (eq .Values.runtime "corelane") -}}
+{{- $traffic := list "" "http" (toString .Values.ports.traffic) -}}
+{{- if and (has .Values.probes.type (list "http" "grpc")) (has (toString .Values.probes.port) $traffic) -}}
+{{- fail (printf "probes.type is %s on the traffic port, where mutual TLS requires a certificate that the kubelet does not have: set probes.type to admin" .Values.probes.type) -}}
+{{- end -}}
+{{- if and .Values.metrics.enabled (has (toString .Values.metrics.port) (rest $traffic)) -}}
+{{- fail (printf "metrics.port is %v, the traffic port, where mutual TLS requires a certificate that Prometheus does not have: set metrics.port to admin" .Values.metrics.port) -}}
+{{- end -}}
+{{- end -}}
+{{- if and .Values.mtls.clients (not (include "common.mtls" .)) -}}
+{{- fail "mtls.clients is set but mtls.enabled is not, so every client could connect: enable it, or remove the clients" -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "service.guards.drain" -}}
 {{- $settle := include "common.milliseconds" (list . "drain.settle") | int64 -}}
 {{- $deadline := include "common.milliseconds" (list . "drain.deadline") | int64 -}}
@@ -53,6 +70,9 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{/* A setting in the wrong place would be ignored, or win over the checks of this chart. */}}
 {{- define "service.guards.settings" -}}
 {{- $sources := dict "listen" "ports.traffic" "admin.listen" "ports.admin" "replica" "the pod's name" "lanes" "cpus" "pin" "pinning" "drain.settle" "drain.settle" "drain.deadline" "drain.deadline" "tls.certificate" "tls.secret" "tls.key" "tls.secret" "config" "config" -}}
+{{- if include "common.mtls" . -}}
+{{- $sources = merge $sources (dict "tls.clients.ca" "mtls.enabled" "tls.clients.allow" "mtls.clients") -}}
+{{- end -}}
 {{- if eq .Values.runtime "corelane" -}}
 {{- range $key, $source := $sources -}}
 {{- $variable := printf "CORELANE_%s" ($key | replace "." "_" | upper) -}}

@@ -66,7 +66,7 @@ lifecycle:
   httpGet:
     path: {{ $path | quote }}
     port: {{ $port }}
-    {{- if and $.Values.tls.secret (not $admin) }}
+    {{- if and (include "service.tls.secret" $) (not $admin) }}
     scheme: HTTPS
     {{- end }}
   {{- end }}
@@ -81,7 +81,7 @@ lifecycle:
   mountPath: {{ dir .Values.configFile.path | quote }}
   readOnly: true
 {{- end }}
-{{- if .Values.tls.secret }}
+{{- if include "service.tls.secret" . }}
 # The whole folder: a file that is mounted by subPath never changes.
 - name: tls
   mountPath: /etc/corelane-tls
@@ -98,7 +98,7 @@ lifecycle:
   configMap:
     name: {{ include "common.fullname" . | quote }}
 {{- end }}
-{{- with .Values.tls.secret }}
+{{- with include "service.tls.secret" . }}
 - name: tls
   secret:
     secretName: {{ . | quote }}

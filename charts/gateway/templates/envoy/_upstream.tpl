@@ -44,6 +44,9 @@ The replicas: how they are balanced, judged and limited. How they are found is i
       {{- include "gateway.envoy.protocol" (list . $both.service.protocol) | nindent 6 }}
       {{- include "gateway.envoy.failures" . | nindent 6 }}
   {{- include "gateway.envoy.health" $both | nindent 2 }}
+  {{- with $both.service.identity }}
+  {{- include "gateway.envoy.mutual" $both | nindent 2 }}
+  {{- end }}
   {{- include "gateway.envoy.limits" . | nindent 2 }}
 {{- end -}}
 {{- end -}}
@@ -63,9 +66,13 @@ http_health_check: {path: {{ (first .).path | default (last .).path | quote }}}
 {{- define "gateway.envoy.health" -}}
 {{- $check := .service.health -}}
 {{- $root := .root -}}
+{{- $service := .service -}}
 {{- with $root.Values.upstream.health -}}
 health_checks:
 - {{ include "gateway.envoy.check" (list $check .) }}
+  {{- with include "gateway.envoy.checkedBy" (list $root $service) }}
+  {{- . | nindent 2 }}
+  {{- end }}
   interval: {{ include "gateway.duration" (list $root "upstream.health.interval") }}
   # Before the first request Envoy would check once a minute.
   no_traffic_interval: {{ include "gateway.duration" (list $root "upstream.health.interval") }}

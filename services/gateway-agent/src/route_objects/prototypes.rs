@@ -10,6 +10,9 @@ use super::backends::Target;
 use crate::settings::Service;
 
 const PLACE: &str = "corelane-prototype";
+/// What replicas must prove names the Service by these.
+const NAMESPACE: &str = "PROTOTYPE_NAMESPACE";
+const NAME: &str = "PROTOTYPE_SERVICE";
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 pub(crate) struct Prototypes {
@@ -30,19 +33,49 @@ impl Prototypes {
     /// A cluster named after the target. The name also determines the path of its endpoints.
     pub(crate) fn cluster(&self, target: &Target) -> Value {
         let mut cluster = self.clusters.get(target.prototype()).cloned().unwrap_or_default();
-        rename(&mut cluster, target.cluster());
         let Service { namespace, name, port, .. } = &target.service;
-        let service = format!("{}/{name}:{port}", namespace.as_deref().unwrap_or_default());
+        let namespace = namespace.as_deref().unwrap_or_default();
+        for (place, text) in [(PLACE, target.cluster()), (NAMESPACE, namespace), (NAME, name)] {
+            replace(&mut cluster, place, text);
+        }
+        let service = format!("{namespace}/{name}:{port}");
         cluster["metadata"] = json!({"filter_metadata": {"corelane": {"service": service}}});
         cluster
     }
 }
 
-fn rename(value: &mut Value, name: &str) {
+fn replace(value: &mut Value, place: &str, with: &str) {
     match value {
-        Value::String(text) if text.contains(PLACE) => *text = text.replace(PLACE, name),
-        Value::Array(items) => items.iter_mut().for_each(|it| rename(it, name)),
-        Value::Object(fields) => fields.values_mut().for_each(|it| rename(it, name)),
+        Value::String(text) if text.contains(place) => *text = text.replace(place, with),
+        Value::Array(items) => items.iter_mut().for_each(|it| replace(it, place, with)),
+        Value::Object(fields) => fields.values_mut().for_each(|it| replace(it, place, with)),
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::backends::Protocol;
+    use super::*;
+    use crate::settings::Port;
+
+    #[test]
+    fn replicas_must_prove_the_identity_of_their_service() {
+        let socket = json!({"sni": "PROTOTYPE_SERVICE.PROTOTYPE_NAMESPACE.svc",
+            "exact": "spiffe://a/ns/PROTOTYPE_NAMESPACE/sa/PROTOTYPE_SERVICE"});
+        let cluster = json!({"name": "corelane-prototype", "transport_socket": socket});
+        let clusters = BTreeMap::from([("http1-admin".to_owned(), cluster)]);
+        let service = Service {
+            cluster: "shop_orders_80".to_owned(),
+            namespace: Some("shop".to_owned()),
+            name: "orders".to_owned(),
+            port: Port::Only,
+            health_port: None,
+        };
+        let target = Target { service, protocol: Protocol::Http1, admin: true };
+        let found = Prototypes { clusters, ..Prototypes::default() }.cluster(&target);
+        assert_eq!(found["name"], "shop_orders_80");
+        let proved = json!({"sni": "orders.shop.svc", "exact": "spiffe://a/ns/shop/sa/orders"});
+        assert_eq!(found["transport_socket"], proved);
     }
 }

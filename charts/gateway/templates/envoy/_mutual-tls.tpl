@@ -1,0 +1,104 @@
+{{/*
+Mutual TLS with replicas. Envoy reads its certificate and the CA again when something is renamed in their folder, as
+Kubernetes does with the folder of a Secret. Open connections stay; new ones use the new files.
+*/}}
+
+{{/* The sockets of a cluster. Takes the root context and a service, which has an identity. */}}
+{{- define "gateway.envoy.mutual" -}}
+# Health checks on an admin port choose the first.
+transport_socket_matches:
+- name: plaintext
+  match: {plaintext: true}
+  transport_socket:
+    name: envoy.transport_sockets.raw_buffer
+    typed_config: {"@type": type.googleapis.com/envoy.extensions.transport_sockets.raw_buffer.v3.RawBuffer}
+transport_socket:
+  name: envoy.transport_sockets.tls
+  typed_config:
+    "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext
+    sni: {{ printf "%s.%s.svc" .service.name .service.namespace | quote }}
+    common_tls_context:
+      # Envoy's default for connections to replicas ends at 1.2.
+      tls_params: {tls_minimum_protocol_version: TLSv1_2, tls_maximum_protocol_version: TLSv1_3}
+      tls_certificate_sds_secret_configs:
+      - {{ include "gateway.envoy.mutual.source" (list .root "certificate") | nindent 8 | trim }}
+      combined_validation_context:
+        # By identity alone: one matcher that fits is enough for Envoy, and addresses of pods are reused.
+        default_validation_context:
+          match_typed_subject_alt_names:
+          - {san_type: {{ ternary "URI" "DNS" (contains "://" .service.identity) }}, matcher: {exact: {{ .service.identity | quote }}}}
+        validation_context_sds_secret_config:
+          {{- include "gateway.envoy.mutual.source" (list .root "ca") | nindent 10 }}
+{{- end -}}
+
+{{/* Where Envoy finds one of the two: a file takes one secret. Takes the root context and the name. */}}
+{{- define "gateway.envoy.mutual.source" -}}
+name: mtls-{{ last . }}
+sds_config:
+  resource_api_version: V3
+  path_config_source: {path: {{ printf "%s/mtls-%s.yaml" ((first .).Values.mtls.files.sds | default "/etc/envoy") (last .) | quote }}}
+{{- end -}}
+
+{{/* How health checks connect: to the traffic port like requests, to another port without TLS. Takes the root context
+and a service. */}}
+{{- define "gateway.envoy.checkedBy" -}}
+{{- $root := first . -}}
+{{- with last . -}}
+{{- $traffic := eq .port .healthPort -}}
+{{- if eq (include "gateway.discovery" $root) "static" -}}
+{{- $traffic = true -}}
+{{- range .endpoints -}}
+{{- $traffic = and $traffic (eq (int .port) (int .adminPort)) -}}
+{{- end -}}
+{{- end -}}
+{{- if and .identity (not $traffic) -}}
+transport_socket_match_criteria: {plaintext: true}
+{{- else if and .identity .health.grpc -}}
+tls_options: {alpn_protocols: [h2]}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The Secret in the pod; empty without mutual TLS, and for a local process. */}}
+{{- define "gateway.mtls.secret" -}}
+{{- if and (include "common.mtls" .) (not .Values.mtls.files.folder) -}}
+{{- .Values.mtls.secret | default (printf "%s-mtls" (include "common.fullname" .)) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "gateway.mtls.folder" -}}
+{{- .Values.mtls.files.folder | default "/etc/envoy-mtls" -}}
+{{- end -}}
+
+{{/* The files that name certificate and CA to Envoy. */}}
+{{- define "gateway.envoy.mutual.certificate" -}}
+{{- $folder := include "gateway.mtls.folder" . -}}
+resources:
+- "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret
+  name: mtls-certificate
+  tls_certificate:
+    certificate_chain: {filename: {{ printf "%s/tls.crt" $folder | quote }}}
+    private_key: {filename: {{ printf "%s/tls.key" $folder | quote }}}
+    watched_directory: {path: {{ $folder | quote }}}
+{{- end -}}
+
+{{- define "gateway.envoy.mutual.ca" -}}
+{{- $folder := include "gateway.mtls.folder" . -}}
+resources:
+- "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret
+  name: mtls-ca
+  validation_context:
+    trusted_ca: {filename: {{ printf "%s/ca.crt" $folder | quote }}}
+    watched_directory: {path: {{ $folder | quote }}}
+{{- end -}}
+
+{{- define "gateway.guards.mtls" -}}
+{{- with .Values.mtls -}}
+{{- if and .secret .files.folder -}}
+{{- fail (printf "mtls.secret (%s) and mtls.files.folder are both set: use the Secret in a cluster, the folder for a local process" .secret) -}}
+{{- end -}}
+{{- if ne (empty .files.folder) (empty .files.sds) -}}
+{{- fail "mtls.files has only one of folder and sds: set both for a local process, or neither" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}

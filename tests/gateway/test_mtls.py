@@ -1,0 +1,409 @@
+"""Mutual TLS between the real Envoy and real replicas: who is admitted, and renewal of certificates and CAs under load."""
+
+import ssl
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from stack import becomes, eventually
+from stack.credentials import Authority, Pair, SecretFolder, authority
+from stack.gateway import Gateway, endpoint, gateway_to
+from stack.http import ask, replies
+from stack.load import Load
+from stack.ports import free_ports
+from stack.process import running as process
+from stack.programs import program
+from stack.replica import Server
+from support.exchanges import Exchanges, calls, events, messages, talks
+from support.http2 import Http2Client
+from support.raw import connect
+
+ACCOUNT = "spiffe://cluster.local/ns/prod/sa"
+GATEWAY = f"URI:{ACCOUNT}/corelane-gateway"
+REPLICA = f"URI:{ACCOUNT}/corelane-server"
+
+SSL = "cluster.server.ssl"
+UPDATES = "cluster.server.client_ssl_socket_factory.ssl_context_update_by_sds"
+SHORT = {"idleTimeout": "100ms", "health": {"interval": "100ms"}}
+"""Values of a gateway whose connections end when they are idle."""
+REFUSED = ("missing", "unknown", "expired", "not_allowed", "invalid")
+
+
+def files(pair: Pair, *trusted: Authority) -> dict[str, bytes]:
+    """Returns the content of a Secret."""
+    ca = b"".join(each.certificate for each in trusted)
+    return {"tls.crt": pair.certificate, "tls.key": pair.key, "ca.crt": ca}
+
+
+def flags(folder: SecretFolder, *more: object) -> list[object]:
+    """Returns the settings of a replica with this Secret."""
+    names = {"certificate": "tls.crt", "key": "tls.key", "clients.ca": "ca.crt"}
+    paths = [word for key, name in names.items() for word in (f"--tls.{key}", folder.path / name)]
+    allow = ["--tls.clients.allow", f"{ACCOUNT}/corelane-gateway", "--tls.reload", "200ms"]
+    return [*paths, *allow, "--drain.settle", "500ms", *more]
+
+
+def values(folder: SecretFolder, gateway: Path, **more: object) -> dict:
+    """Returns the values of a gateway with this Secret."""
+    mtls = {"enabled": True, "files": {"folder": str(folder.path), "sds": str(gateway)}}
+    return {"mtls": mtls, "upstream": {"health": {"interval": "100ms"}}, **more}
+
+
+@dataclass
+class Mesh:
+    """A gateway, its replicas, and what both have."""
+
+    ca: Authority
+    gateway_secret: SecretFolder
+    replica_secret: SecretFolder
+    replicas: list[Server]
+    gateway: Gateway
+
+    def handshakes(self) -> int:
+        """Number of successful handshakes of the gateway."""
+        return self.gateway.counted(f"{SSL}.handshake")
+
+    def reconnect(self) -> None:
+        """Sends a request on a new connection."""
+        becomes(lambda: self.gateway.counted("cluster.server.upstream_cx_active"), 0)
+        assert ask(self.gateway.url, "/hello").status == 200
+
+    def refusals(self) -> dict[str, float]:
+        """Refusals by both sides."""
+        names = (
+            "connection_error",
+            "fail_verify_san",
+            "fail_verify_error",
+            "fail_verify_cert_hash",
+        )
+        found = {name: self.gateway.counted(f"{SSL}.{name}") for name in names}
+        for replica in self.replicas:
+            found |= {(replica.name, reason): refused(replica, reason) for reason in REFUSED}
+        return {name: count for name, count in found.items() if count}
+
+    def renew(self, folder: SecretFolder, content: dict[str, bytes]) -> None:
+        """Replaces a Secret and waits until its side uses it."""
+        if folder is self.gateway_secret:
+            changed = {it for it in content if (folder.path / it).read_bytes() != content[it]}
+            # One for the certificate, and one for the CA.
+            updates = len(changed & {"tls.crt"}) + len(changed & {"ca.crt"})
+            wanted = self.gateway.counted(UPDATES) + updates
+            folder.put(content)
+            return eventually(lambda: self.gateway.counted(UPDATES) >= wanted, "new files in Envoy")
+        series = 'corelane_tls_reloads_total{result="success"}'
+        before = [each.metrics()[series] for each in self.replicas]
+        folder.put(content)
+        for each, count in zip(self.replicas, before, strict=True):
+            eventually(lambda each=each, count=count: each.metrics()[series] > count, each.name)
+
+
+def refused(replica: Server, reason: str) -> float:
+    """Number of clients that the replica refused for this reason."""
+    end = f'result="client_{reason}"}}'
+    found = replica.metrics().items()
+    return sum(count for name, count in found if "tls_handshakes_total" in name and end in name)
+
+
+@pytest.fixture
+def mesh(start: Callable[..., Server], tmp_path: Path) -> Iterator[Callable[..., Mesh]]:
+    """Starts two replicas with additional flags, and a gateway with additional values."""
+    with ExitStack() as stack:
+
+        def begin(*more: object, count: int = 2, **options: object) -> Mesh:
+            ca = authority(tmp_path, "old")
+            gateway, replica = (SecretFolder(tmp_path / name) for name in ("gateway", "replica"))
+            gateway.put(files(ca.issue(GATEWAY), ca))
+            replica.put(files(ca.issue(REPLICA), ca))
+            names = [f"replica-{number}" for number in range(count)]
+            replicas = [
+                start(*flags(replica, *more), replica=name, scheme="https") for name in names
+            ]
+            endpoints = [endpoint(each.url, each.admin) for each in replicas]
+            folder = tmp_path / "envoy"
+            folder.mkdir()
+            own = values(gateway, folder, **options)
+            running = stack.enter_context(gateway_to(endpoints, folder, own))
+            healthy = "cluster.server.membership_healthy"
+            becomes(lambda: running.counted(healthy), count)
+            return Mesh(ca, gateway, replica, replicas, running)
+
+        yield begin
+
+
+def client(
+    folder: Path, pair: Pair | None, highest: ssl.TLSVersion | None = None
+) -> ssl.SSLContext:
+    """Returns the TLS settings of a client with this certificate, which trusts everybody."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if highest:
+        context.set_ciphers("ALL:@SECLEVEL=0")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            context.minimum_version = context.maximum_version = highest
+    if pair:
+        (folder / "client.pem").write_bytes(pair.certificate + pair.key)
+        context.load_cert_chain(folder / "client.pem")
+    return context
+
+
+def rejected(url: str, context: ssl.SSLContext) -> bool:
+    """Whether a connection ends before the client has sent a request."""
+    try:
+        with context.wrap_socket(connect(url)) as connection:
+            # With TLS 1.3, the server looks at the certificate when the client has finished.
+            return connection.recv(1) == b""
+    except ssl.SSLError:
+        return True
+
+
+def test_only_the_gateway_reaches_replicas(mesh: Callable[..., Mesh], tmp_path: Path) -> None:
+    running = mesh(upstream={**SHORT, "protocol": "auto", "idleTimeout": "30s"})
+    http2 = Http2Client(running.gateway.url)
+    for _ in range(4):
+        assert ask(running.gateway.url, "/hello").status == 200
+        assert ask(running.gateway.url, "/hello", "POST", body=b"x").status == 405
+        assert http2.ask("/hello").status == 200
+    http2.close()
+    assert running.handshakes() > 0
+    assert running.gateway.counted("cluster.server.upstream_cx_http2_total") > 0
+    replica = running.replicas[0]
+    other = authority(tmp_path, "other")
+    for reason, pair in {
+        "missing": None,
+        "not_allowed": running.ca.issue(REPLICA),
+        "unknown": other.issue(GATEWAY),
+        "expired": running.ca.issue(GATEWAY, days=-1),
+    }.items():
+        assert rejected(replica.url, client(tmp_path, pair))
+        becomes(lambda reason=reason: refused(replica, reason), 1)
+    own = running.ca.issue(GATEWAY)
+    assert rejected(replica.url, client(tmp_path, own, ssl.TLSVersion.TLSv1_1))
+    with connect(replica.url) as plaintext:
+        plaintext.sendall(b"GET /hello HTTP/1.1\r\nhost: replica\r\n\r\n")
+        assert b"a plain HTTP request was sent to an HTTPS port" in plaintext.recv(65536)
+    with client(tmp_path, own).wrap_socket(connect(replica.url)) as admitted:
+        admitted.sendall(b"GET /hello HTTP/1.1\r\nhost: replica\r\n\r\n")
+        assert admitted.recv(65536).startswith(b"HTTP/1.1 200")
+    # What is exposed without TLS: probes and metrics.
+    assert ask(replica.admin, "/readyz").status == 200
+
+
+def test_the_gateway_sends_nothing_to_others(start: Callable[..., Server], tmp_path: Path) -> None:
+    """A replica with a certificate that anybody could have, each behind its own route."""
+    ca, other = authority(tmp_path, "ca"), authority(tmp_path, "other")
+    secret = SecretFolder(tmp_path / "gateway")
+    secret.put(files(ca.issue(GATEWAY), ca))
+
+    def proving(name: str, *names: str, by: Authority = ca, days: int = 30) -> list[object]:
+        folder = SecretFolder(tmp_path / name)
+        folder.put(files(by.issue(*names, days=days), ca))
+        return flags(folder, "--lanes", "1")
+
+    right = f"URI:{ACCOUNT}/right"
+    kinds = {
+        "right": (200, proving("right", right)),
+        "named": (200, proving("named", "DNS:shop.internal")),
+        "off": (200, ["--lanes", "1"]),
+        "another": (503, proving("another", right)),
+        "address": (503, proving("address", "IP:127.0.0.1", "DNS:address.prod.svc")),
+        "untrusted": (503, proving("untrusted", f"URI:{ACCOUNT}/untrusted", by=other)),
+        "expired": (503, proving("expired", f"URI:{ACCOUNT}/expired", days=-1)),
+        "plaintext": (503, ["--lanes", "1"]),
+    }
+    said = {"named": {"identity": "shop.internal"}, "off": {"mtls": "off"}}
+    replicas = {name: start(*more, replica=name) for name, (_, more) in kinds.items()}
+    routes = [
+        {
+            "name": name,
+            "path": {"exact": f"/{name}"},
+            "rewrite": {"path": "/hello"},
+            "service": {
+                "name": name,
+                **said.get(name, {}),
+                "endpoints": [endpoint(it.url, it.admin)],
+            },
+        }
+        for name, it in replicas.items()
+    ]
+    folder = tmp_path / "envoy"
+    folder.mkdir()
+    own = {**values(secret, folder), "routes": routes}
+    own["upstream"]["endpoints"] = []
+    with gateway_to([], folder, own) as gateway:
+        for name, (status, _) in kinds.items():
+            healthy = f"cluster.prod-{name}-http.membership_healthy"
+            becomes(lambda healthy=healthy: gateway.counted(healthy), 1)
+            assert (name, ask(gateway.url, f"/{name}").status) == (name, status)
+            assert (name, ask(gateway.url, f"/{name}", "POST", body=b"x").status) == (
+                name,
+                405 if status == 200 else 503,
+            )
+        for name, reason in {
+            "another": "san",
+            "address": "san",
+            "untrusted": "error",
+            "expired": "error",
+        }.items():
+            assert gateway.counted(f"cluster.prod-{name}-http.ssl.fail_verify_{reason}") > 0
+        for name, (status, _) in kinds.items():
+            found = replicas[name].metrics()
+            served = [found[it] for it in found if it.startswith("corelane_requests_total")]
+            assert (name, sum(served) > 0) == (name, status == 200)
+
+
+@pytest.mark.parametrize(
+    "each", [pytest.param(300), pytest.param(4000, marks=pytest.mark.nightly)], ids=str
+)
+def test_certificates_and_cas_are_renewed_without_a_failed_request(
+    mesh: Callable[..., Mesh], tmp_path: Path, each: int
+) -> None:
+    """Each step is followed by this many requests; connections last a second, so that all steps see handshakes."""
+    running = mesh("--timeouts.connection-age", "1s")
+    gateway, replica = running.gateway_secret, running.replica_secret
+    old, new = running.ca, authority(tmp_path, "new")
+    mine, yours = old.issue(GATEWAY), old.issue(REPLICA)
+    steps = [
+        [(gateway, files(mine, old))],
+        [(replica, files(yours, old))],
+        [(gateway, files(mine, old, new)), (replica, files(yours, old, new))],
+        [
+            (gateway, files(new.issue(GATEWAY), old, new)),
+            (replica, files(new.issue(REPLICA), old, new)),
+        ],
+    ]
+    steps.append(
+        [(folder, {**content, "ca.crt": new.certificate}) for folder, content in steps[-1]]
+    )
+    with Load(running.gateway.url, rate=600) as load:
+        for step in steps:
+            for folder, content in step:
+                running.renew(folder, content)
+            seen = running.handshakes()
+            load.wait_for(each)
+            eventually(lambda seen=seen: running.handshakes() >= seen + 4, "new connections")
+    assert load.failures == []
+    assert load.total >= 5 * each
+    assert running.refusals() == {}
+    # Who has only what the old CA issued is out.
+    assert rejected(running.replicas[0].url, client(tmp_path, mine))
+
+
+def test_replicas_end_without_a_failed_request(mesh: Callable[..., Mesh]) -> None:
+    running = mesh()
+    with Load(running.gateway.url, rate=300) as load:
+        for replica in running.replicas:
+            replica.terminate()
+            code, _ = replica.end()
+            assert code == 0
+            replica.start()
+            load.wait_for(100, replica.name)
+        first, second = running.replicas
+        first.kill()
+        load.wait_for(100, second.name)
+        first.start()
+        load.wait_for(100, first.name)
+    assert load.failures == []
+    # A connection to a killed replica may end within its handshake.
+    assert running.refusals().keys() <= {"connection_error"}
+
+
+def test_files_that_do_not_fit_are_not_taken(mesh: Callable[..., Mesh]) -> None:
+    running = mesh(count=1, upstream=SHORT)
+    gateway, secret, ca = running.gateway, running.gateway_secret, running.ca
+    failed = {
+        name: lambda name=name: gateway.counted(f"sds.mtls-{name}.key_rotation_failed")
+        for name in ("certificate", "ca")
+    }
+    first, second = (files(ca.issue(GATEWAY), ca) for _ in range(2))
+    for name, content in {
+        "certificate": {**second, "tls.key": first["tls.key"]},
+        "ca": {**first, "ca.crt": b"no certificate"},
+    }.items():
+        seen = failed[name]()
+        secret.put(content)
+        eventually(lambda name=name, seen=seen: failed[name]() > seen, f"a rejected {name}")
+        running.reconnect()
+    # Envoy 1.40 rejects each further certificate until the CA's content also differs from the one that it used before.
+    seen = failed["certificate"]()
+    secret.put(second)
+    eventually(lambda: failed["certificate"]() > seen, "a certificate that fits no CA")
+    running.reconnect()
+    seen = gateway.counted(UPDATES)
+    secret.put({**second, "ca.crt": second["ca.crt"] + b"\n"})
+    eventually(lambda: gateway.counted(UPDATES) > seen, "files that fit")
+    running.reconnect()
+    assert running.refusals() == {}
+
+
+def test_sessions_resume_until_the_certificate_changes(mesh: Callable[..., Mesh]) -> None:
+    running = mesh(count=1, upstream=SHORT)
+
+    def reused() -> int:
+        """Returns the number of resumed sessions after another connection."""
+        running.reconnect()
+        return running.gateway.counted(f"{SSL}.session_reused")
+
+    assert [reused() for _ in range(3)] == [0, 1, 2]
+    # A session that began with the old certificate would be refused when that expires.
+    running.renew(running.gateway_secret, files(running.ca.issue(GATEWAY), running.ca))
+    assert [reused() for _ in range(2)] == [2, 3]
+    # Replicas issue new tickets when the CAs of clients change.
+    other = authority(running.ca.folder, "other")
+    running.renew(running.replica_secret, files(running.ca.issue(REPLICA), running.ca, other))
+    assert [reused() for _ in range(2)] == [3, 4]
+
+
+def test_long_exchanges_go_on_while_certificates_change(tmp_path: Path) -> None:
+    ca = authority(tmp_path, "ca")
+    secrets = {name: SecretFolder(tmp_path / name) for name in ("gateway", "mixed")}
+    secrets["gateway"].put(files(ca.issue(GATEWAY), ca))
+    secrets["mixed"].put(files(ca.issue(f"URI:{ACCOUNT}/mixed"), ca))
+    first, folder = free_ports(2), tmp_path / "envoy"
+    folder.mkdir()
+    url, admin = (f"http://127.0.0.1:{port}" for port in (first, first + 1))
+    variables = {"TLS": str(secrets["mixed"].path), "CLIENT": f"{ACCOUNT}/corelane-gateway"}
+    argv = [program("mixed"), urlsplit(url).netloc, urlsplit(admin).netloc]
+    # Calls are checked like requests: on the traffic port, by TLS.
+    own = {
+        **values(secrets["gateway"], folder),
+        "routes": [
+            {
+                "name": "talk",
+                "path": {"prefix": "/example.Talk"},
+                "protocol": "grpc",
+                "service": {"name": "mixed", "port": "grpc", "endpoints": [endpoint(url, url)]},
+            },
+            {
+                "name": "rest",
+                "path": {"prefix": "/mixed"},
+                "rewrite": {"path": "/"},
+                "upgrade": ["websocket"],
+                "service": {"name": "mixed", "endpoints": [endpoint(url, admin)]},
+            },
+        ],
+    }
+    with ExitStack() as stack:
+        ready = lambda: replies(admin, "/readyz")
+        replica = stack.enter_context(
+            process("mixed", argv, tmp_path, ready, environment=variables)
+        )
+        gateway = stack.enter_context(gateway_to([], folder, own))
+        for cluster in ("prod-mixed-grpc", "prod-mixed-http"):
+            becomes(lambda it=cluster: gateway.counted(f"cluster.{it}.membership_healthy"), 1)
+        kinds = dict.fromkeys((messages, events, calls, talks), 2)
+        with Exchanges(gateway.url, kinds) as exchanges:
+            exchanges.wait_for_each(2)
+            for secret, name in (("gateway", GATEWAY), ("mixed", f"URI:{ACCOUNT}/mixed")):
+                secrets[secret].put(files(ca.issue(name), ca))
+            renewed = "cluster.prod-mixed-http.client_ssl_socket_factory.ssl_context_update_by_sds"
+            becomes(lambda: gateway.counted(renewed), 3)
+            exchanges.wait_for_each(3)
+            ends = {kind.__name__: exchanges.seen(kind).ends for kind in kinds}
+        assert not any(ends.values()), ends
+        replica.terminate()
