@@ -1,8 +1,7 @@
-//! A gRPC service on lanes, with separate state on each lane, and every kind of call: one message
-//! or a stream of messages in either direction. Responses name their lane.
+//! A gRPC service with separate state on each lane and every kind of call: single messages and
+//! streams in either direction. Responses name their lane.
 //!
-//! The messages and the routing by path are equivalent to what `protoc` would generate from this
-//! definition:
+//! The messages and the routing by path match what `protoc` would generate from this definition:
 //!
 //! ```text
 //! service Counter {
@@ -39,7 +38,7 @@ struct Number {
 
 type Codec = ProstCodec<Number, Number>;
 
-/// The sum of one lane: no lock, because no other thread accesses it.
+/// The sum of one lane, without a lock, because no other thread accesses it.
 #[derive(Clone, Default)]
 struct Counter(Rc<Cell<u64>>);
 
@@ -50,13 +49,12 @@ impl Counter {
         Number { value }
     }
 
-    /// Routes a call by its path, as generated code does.
     async fn answer(self, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
         let path = request.uri().path().to_owned();
         let mut grpc = Grpc::new(Codec::default());
         Ok(match path.as_str() {
             "/example.Counter/Add" => {
-                // A path without parameters serves as its own template.
+                // A path without parameters is its own template.
                 corelane::set_route("/example.Counter/Add");
                 let add = tower::service_fn(move |call: tonic::Request<Number>| {
                     let sum = tonic::Response::new(self.add(call.into_inner()));
@@ -92,7 +90,7 @@ impl Counter {
                 });
                 grpc.streaming(add, request).await
             }
-            // The response with the status SERVING has the same bytes as the number 1.
+            // A response with the status SERVING has the same bytes as the number 1.
             "/grpc.health.v1.Health/Check" => {
                 corelane::set_route("/grpc.health.v1.Health/Check");
                 let check = tower::service_fn(async |_: tonic::Request<Number>| {
@@ -105,7 +103,6 @@ impl Counter {
     }
 }
 
-/// After each number, sends the sum of all numbers up to it.
 fn sums(numbers: Streaming<Number>) -> impl Stream<Item = Result<Number, Status>> {
     let mut sum = Number::default();
     numbers.map(move |number| {

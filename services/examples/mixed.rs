@@ -1,5 +1,5 @@
-//! A service with every kind of exchange on one port: pages, server-sent events, WebSockets and
-//! gRPC. All of them end by themselves when a drain begins, so that no client is cut off.
+//! Every kind of exchange on one port: pages, server-sent events, WebSockets and gRPC. They all end
+//! when a drain starts, so that no client is cut off.
 //!
 //! ```sh
 //! VERSION=2 cargo run -p corelane-examples --bin mixed 127.0.0.1:8080 127.0.0.1:8081
@@ -8,10 +8,10 @@
 //! websocat ws://127.0.0.1:8080/echo
 //! ```
 //!
-//! With the variables TLS, a folder with `tls.crt`, `tls.key` and `ca.crt`, and CLIENT, an identity, it admits
-//! only that client, by mutual TLS.
+//! With mutual TLS it admits a single client: the variable TLS names a folder with `tls.crt`, `tls.key` and
+//! `ca.crt`, and CLIENT the client's identity.
 //!
-//! Its gRPC calls, and `grpc.health.v1.Health/Check`, are axum routes like all others:
+//! gRPC calls, including `grpc.health.v1.Health/Check`, are ordinary axum routes:
 //!
 //! ```text
 //! service Talk {
@@ -42,11 +42,9 @@ use tonic::server::Grpc;
 use tonic::{Status, Streaming};
 use tonic_prost::ProstCodec;
 
-/// State that the handlers of a lane share.
 #[derive(Clone)]
 struct Service {
     lane: Lane,
-    /// The names of the replica and the version.
     name: Arc<str>,
 }
 
@@ -54,7 +52,7 @@ async fn page(State(service): State<Service>) -> String {
     format!("{}\n", service.name)
 }
 
-/// Sends only heartbeats until the drain, then an event that asks the client to connect again.
+/// Sends only heartbeats until the drain, then an event that asks the client to reconnect.
 async fn events(
     State(service): State<Service>,
 ) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
@@ -63,12 +61,12 @@ async fn events(
     Sse::new(events).keep_alive(KeepAlive::new().interval(Duration::from_secs(1)))
 }
 
-// `any`, because WebSocket over HTTP/2 begins with CONNECT, and not with GET.
+// `any`, because a WebSocket over HTTP/2 starts with CONNECT, not GET.
 async fn echo(State(service): State<Service>, upgrade: WebSocketUpgrade) -> Response {
     upgrade.on_upgrade(async move |socket| repeat(socket, service.lane.draining()).await)
 }
 
-/// Returns each message until the drain, which closes with code 1001.
+/// Echoes messages until the drain, which closes with code 1001.
 async fn repeat(mut socket: WebSocket, mut draining: Draining) {
     loop {
         let message = tokio::select! {
@@ -116,8 +114,8 @@ async fn talk(State(service): State<Service>, request: Request) -> impl IntoResp
     Grpc::new(ProstCodec::<Line, Line>::default()).streaming(talk, request).await
 }
 
-/// Passes on the lines, and ends with a status that asks the client to call again when the drain
-/// begins.
+/// Forwards the lines. When the drain starts, ends with a status that asks the client to call
+/// again.
 fn until_drain(
     lines: Streaming<Line>,
     draining: Draining,

@@ -1,8 +1,8 @@
 //! A pool of database connections and an HTTP client in each lane.
 //!
-//! A task of the runtime that opened a connection also drives it. In a pool that lanes share, a
-//! request may receive a connection of another lane, and waits while a handler holds that lane.
-//! Therefore each lane opens its own share of the connections; see `docs/postgresql.md`.
+//! The runtime that opened a connection also drives it. In a pool shared by lanes, a request may
+//! get another lane's connection and wait while a handler blocks that lane. Therefore each lane
+//! opens its own share of the connections; see `docs/postgresql.md`.
 //!
 //! ```sh
 //! DATABASE_URL=postgres://me@127.0.0.1/shop cargo run -p corelane-examples --bin pools 127.0.0.1:8080
@@ -19,10 +19,8 @@ use corelane::{Lane, Server};
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
 
-/// Number of database connections across all lanes and slow lanes.
 const CONNECTIONS: u32 = 16;
 
-/// The parts that each lane has for itself.
 #[derive(Clone)]
 struct Parts {
     database: PgPool,
@@ -43,7 +41,6 @@ async fn answer(State(parts): State<Parts>) -> Result<String, (StatusCode, Strin
     Ok(format!("{}\n", answer.map_err(unavailable)?))
 }
 
-/// Sends a request to another service, which here is this service itself.
 async fn relay(State(parts): State<Parts>) -> Result<String, (StatusCode, String)> {
     let bad = |error: reqwest::Error| (StatusCode::BAD_GATEWAY, error.to_string());
     let reply = parts.client.get(&parts.upstream).send().await.map_err(bad)?;

@@ -1,4 +1,4 @@
-//! Runs each example: starts it as a process, sends requests, and ends it with SIGTERM.
+//! Runs each example as a process, sends requests, and ends it with SIGTERM.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
@@ -19,7 +19,6 @@ const GRPC: [&str; 3] = ["--listen=127.0.0.1:0", "--admin.listen=127.0.0.1:0", "
 struct Example {
     process: Child,
     output: BufReader<ChildStdout>,
-    /// The first line of its output.
     said: String,
 }
 
@@ -38,7 +37,6 @@ impl Example {
         address.and_then(|at| at.parse().ok()).unwrap_or_else(|| panic!("it said {:?}", self.said))
     }
 
-    /// Ends it as Kubernetes does.
     fn drain(&self) {
         kill_process(Pid::from_child(&self.process), Signal::TERM).expect("it runs");
     }
@@ -48,8 +46,8 @@ impl Example {
         assert!(self.end().await.ends_with("drained; 0 requests were cut\n"));
     }
 
-    /// Waits for its end, which must be clean, and returns the rest of its output. Clients close
-    /// their connections in the meantime.
+    /// Waits for a clean exit and returns the rest of the output. Clients close their connections
+    /// in the meantime.
     async fn end(mut self) -> String {
         let end = move || {
             let mut rest = String::new();
@@ -91,7 +89,6 @@ async fn add(client: &mut Grpc<Channel>, path: &'static str, value: u64) -> Resu
 
 type Counter = Grpc<Channel>;
 
-/// Calls with a stream of numbers, and collects the numbers of the response.
 async fn sums(client: &mut Counter, numbers: &[u64]) -> Result<Vec<u64>, Status> {
     client.ready().await.expect("connected");
     let path = PathAndQuery::from_static("/example.Counter/Sums");
@@ -104,7 +101,6 @@ fn stream_of(numbers: &[u64]) -> tonic::Request<impl tokio_stream::Stream<Item =
     tonic::Request::new(tokio_stream::iter(numbers.to_vec()).map(|value| Number { value }))
 }
 
-/// Every kind of call, to the example itself or through a gateway.
 async fn calls(client: &mut Counter) {
     let status = add(client, "/example.Counter/Drop", 1).await.expect_err("no such call");
     assert_eq!(status.code(), Code::Unimplemented);
@@ -128,7 +124,7 @@ async fn calls(client: &mut Counter) {
     assert_eq!(sums(client, &[1, 2, 3]).await.expect("a stream"), [1, 3, 6]);
 }
 
-/// Makes a call whose messages alternate: each side waits for the other.
+/// A call in which both sides take turns sending.
 async fn talk(client: &mut Counter) {
     let (sender, numbers) = tokio::sync::mpsc::channel(1);
     client.ready().await.expect("connected");
@@ -158,7 +154,6 @@ async fn grpc() {
     example.terminate().await;
 }
 
-/// Runs with a gateway, in the Python test that starts this one.
 #[tokio::test]
 async fn grpc_through_a_gateway() {
     let Ok(gateway) = std::env::var("GATEWAY") else { return };
@@ -168,9 +163,9 @@ async fn grpc_through_a_gateway() {
     every_lane_has_streams(&client).await;
 }
 
-/// Uses one connection of the client. Streams that are open at the same time use several
-/// connections of the gateway, four on each. The kernel chooses the lane of a connection at random.
-/// With two lanes, 40 streams are all on one lane once in 500 times, 72 streams once in 100,000.
+/// Uses one client connection. Streams open at the same time use several gateway connections with
+/// four streams each, and the kernel picks the lane of a connection at random. With two lanes, 40
+/// streams end up on one lane once in 500 runs, and 72 streams once in 100,000.
 async fn every_lane_has_streams(client: &Counter) {
     let alone = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() == 1);
     let mut lanes = BTreeSet::new();
@@ -229,7 +224,6 @@ async fn mixed() {
     assert!(example.end().await.ends_with("drained; 0 requests were cut\n"));
 }
 
-/// Runs with a database, in the Python test that starts this one.
 #[tokio::test]
 async fn pools() {
     let example = Example::start(env!("CARGO_BIN_EXE_pools"), &["127.0.0.1:0"]);

@@ -1,5 +1,6 @@
-//! Takes the two files of Swagger UI that the page of an OpenAPI document needs out of the archive in its crate. They
-//! stay compressed: a deflated file of an archive, between a header and its checksum, is a gzip file.
+//! Extracts the two Swagger UI files for the page of an OpenAPI document from the archive in its
+//! crate. They stay compressed: a deflated file of an archive, between a header and its checksum,
+//! is a gzip file.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -35,7 +36,6 @@ mod viewer {
         assert!(missing.is_empty(), "the archive of Swagger UI lacks {missing:?}");
     }
 
-    /// The file with this entry in the directory of the archive.
     fn gzip(entry: usize) -> Vec<u8> {
         assert_eq!(number(entry + 10, 2), 8, "the file is deflated");
         let (compressed, header) = (number(entry + 20, 4), number(entry + 42, 4));

@@ -1,4 +1,4 @@
-//! An axum `Router` on lanes: state, a handler that blocks, the deadline of a request.
+//! An axum `Router` on lanes: state, a handler that blocks, and a request deadline.
 //!
 //! ```sh
 //! cargo run --example axum_router 127.0.0.1:8080
@@ -27,7 +27,8 @@ async fn greet(State(settings): State<Settings>, Path(name): Path<String>) -> St
     format!("{}, {name}!\n", settings.greeting)
 }
 
-/// Computes for a long time, so it runs on a thread of the lane's pool while the lane serves others.
+/// Computes for a long time, so it runs on a thread of the lane's pool while the lane serves other
+/// requests.
 async fn checksum(Path(rounds): Path<u64>) -> Result<String, impl IntoResponse> {
     let mix = |sum: u64, n: u64| (sum ^ n).wrapping_mul(0x0000_0100_0000_01b3); // FNV-1a's prime
     let sum = corelane::blocking(move || (0..rounds).fold(0xcbf2_9ce4_8422_2325, mix));
@@ -52,7 +53,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             .route("/greet/{name}", get(greet))
             .route("/checksum/{rounds}", get(checksum))
             .route("/left", get(left))
-            // Lanes learn the cost of a request by route.
+            // Lanes learn the cost of a request from its route.
             .layer(LearnRoutes)
             .with_state(Settings { greeting: "Hello" })
     })?;

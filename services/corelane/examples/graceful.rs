@@ -1,4 +1,4 @@
-//! Limits, timeouts, an admin port, and a drain that the program itself starts.
+//! Limits, timeouts, an admin port, and a drain that the program starts itself.
 //!
 //! ```sh
 //! cargo run --example graceful 127.0.0.1:8080
@@ -7,7 +7,7 @@
 //! curl -i -X POST http://127.0.0.1:8080/drain
 //! ```
 //!
-//! SIGTERM and Ctrl-C begin the same drain; a second signal ends the server at once.
+//! SIGTERM and Ctrl-C start the same drain; a second signal ends the server at once.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -26,12 +26,12 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".to_owned());
     let server = Server::builder()
         .bind(address.parse()?)
-        .admin("127.0.0.1:0".parse()?) // /readyz fails as soon as a drain begins
-        .routes(["/", "/slow", "/drain"]) // their costs are learnt separately
+        .admin("127.0.0.1:0".parse()?) // /readyz fails as soon as a drain starts
+        .routes(["/", "/slow", "/drain"]) // lanes learn their costs separately
         .lanes(Lanes::Count(2))
         .limits(Limits { connections: 1000, body_bytes: 64 << 10, ..Limits::default() })
         .timeouts(Timeouts { request: Duration::from_secs(10), ..Timeouts::default() })
-        // Accept for another second, so that load balancers can remove this server.
+        // Accept connections for another second, so that load balancers can remove this server.
         .drain(Drain { settle: Duration::from_secs(1), ..Drain::default() })
         .build()?;
     println!("listening on {}", server.local_addr()?);

@@ -1,4 +1,4 @@
-//! A minimal server: one function answers every request, with a lane for each CPU.
+//! A minimal server: one function answers every request, with a lane per CPU.
 //!
 //! ```sh
 //! cargo run --example hello 127.0.0.1:8080

@@ -1,4 +1,4 @@
-//! Streamed uploads of forms with files, with their own limit.
+//! Streamed form uploads with files, under their own limit.
 //!
 //! ```sh
 //! cargo run --example multipart 127.0.0.1:8080
@@ -15,8 +15,8 @@ use axum::routing::post;
 use corelane::axum::LearnRoutes;
 use corelane::{Limits, RouteLimits, Server};
 
-/// Names each part with its size. A file is never completely in memory: the lane reads a piece when
-/// the handler awaits it.
+/// Lists each part with its size. A file is never completely in memory, because the lane reads a
+/// piece when the handler awaits it.
 async fn upload(mut form: Multipart) -> Result<String, MultipartError> {
     let mut text = String::new();
     while let Some(mut part) = form.next_field().await? {
@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         };
         Router::new()
             .route("/upload", post(upload))
-            // The limit of axum's own extractors.
+            // Limit of axum's own extractors.
             .layer(DefaultBodyLimit::disable())
             .layer(uploads)
             .route("/note", post(async |note: String| format!("{} bytes\n", note.len())))

@@ -1,4 +1,4 @@
-//! A cache per lane, with `Rc` and `RefCell`, because no other thread accesses it.
+//! A per-lane cache with `Rc` and `RefCell`, because no other thread accesses it.
 //!
 //! ```sh
 //! cargo run --example per_lane_state 127.0.0.1:8080
@@ -15,10 +15,8 @@ use corelane::{Incoming, Server};
 use http::{Request, Response};
 use http_body_util::Full;
 
-/// Maximum paths per lane; a real cache would also evict entries.
 const MOST: usize = 1000;
 
-/// Requests of this lane by path.
 #[derive(Default)]
 struct Cache {
     asked: RefCell<HashMap<String, u64>>,
@@ -40,7 +38,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".to_owned());
     let server = Server::builder().bind(address.parse()?).build()?;
     println!("listening on {}", server.local_addr()?);
-    // Called once on each lane's own thread: the service need not be `Send`.
+    // Called on each lane's own thread, so the service need not be `Send`.
     let drained = server.serve(|lane| {
         let (lane, cache) = (lane.index(), Rc::new(Cache::default()));
         tower::service_fn(move |request: Request<Incoming>| {

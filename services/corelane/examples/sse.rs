@@ -1,5 +1,5 @@
-//! Server-sent events with axum: a tick per second, or per given number of milliseconds, until a
-//! drain begins.
+//! Server-sent events with axum: one tick per second or per given number of milliseconds, until a
+//! drain starts.
 //!
 //! ```sh
 //! cargo run --example sse 127.0.0.1:8080
@@ -17,15 +17,14 @@ use axum::routing::get;
 use corelane::{Lane, Server};
 use futures_util::stream::{self, Stream, StreamExt};
 
-/// State that a lane's handlers share.
 #[derive(Clone)]
 struct Ticker {
     lane: Lane,
     period: Duration,
 }
 
-/// Counts periods. The last event asks the client to connect again, which leads it to another
-/// replica. If the response did not end by itself, the deadline of the drain would cut it.
+/// Counts periods. The last event asks the client to reconnect, which leads it to another replica.
+/// Otherwise the drain's deadline would cut the response.
 async fn ticks(State(ticker): State<Ticker>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     let periods = tokio::time::interval(ticker.period);
     let ticks = stream::unfold((periods, 0_u64), async |(mut periods, n)| {
@@ -34,7 +33,7 @@ async fn ticks(State(ticker): State<Ticker>) -> Sse<impl Stream<Item = Result<Ev
     });
     let last = Event::default().event("bye").retry(Duration::from_secs(1)).data("draining");
     let events = ticks.take_until(ticker.lane.draining()).chain(stream::iter([last]));
-    // Comments keep proxies from ending a quiet response.
+    // Comments keep proxies from closing a quiet response.
     Sse::new(events.map(Ok)).keep_alive(KeepAlive::default())
 }
 

@@ -1,4 +1,4 @@
-//! TLS with HTTP/1.1 and HTTP/2; a replaced certificate is used within seconds.
+//! TLS with HTTP/1.1 and HTTP/2; a replaced certificate takes effect within seconds.
 //!
 //! ```sh
 //! openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 \

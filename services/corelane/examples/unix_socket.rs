@@ -1,4 +1,4 @@
-//! Several places to listen: a TCP address, and a Unix socket for a proxy on the same machine.
+//! Several listeners: a TCP address, and a Unix socket for a proxy on the same machine.
 //!
 //! ```sh
 //! cargo run --example unix_socket 127.0.0.1:8080 unix:/tmp/corelane.sock

@@ -1,5 +1,5 @@
 //! WebSockets with axum: an echo, and a chat room across all lanes. Both close with code 1001 when
-//! a drain begins.
+//! a drain starts.
 //!
 //! ```sh
 //! cargo run --example websocket 127.0.0.1:8080
@@ -19,14 +19,12 @@ use tokio::sync::broadcast::{Receiver, Sender};
 /// Number of messages that a lane, or a member, may be behind.
 const BEHIND: usize = 256;
 
-/// The room as one lane sees it.
 #[derive(Clone)]
 struct Room {
     lane: Lane,
-    /// Sends to all lanes.
     everyone: Sender<Utf8Bytes>,
-    /// Sends to the members on this lane. A message therefore wakes each other lane once, and not
-    /// once for each of its members.
+    /// Sends to the members on this lane, so that a message wakes each other lane once and not once
+    /// per member.
     here: Sender<Utf8Bytes>,
 }
 
@@ -38,20 +36,19 @@ impl Room {
     }
 }
 
-/// Passes messages from all lanes to the members on this lane.
 async fn relay(mut everyone: Receiver<Utf8Bytes>, here: Sender<Utf8Bytes>) {
     loop {
         match everyone.recv().await {
-            // Fails if no member is on this lane.
+            // Fails if this lane has no member.
             Ok(text) => drop(here.send(text)),
-            // A handler held the lane for too long, and its members miss some messages.
+            // A handler blocked the lane for too long, and its members miss some messages.
             Err(RecvError::Lagged(_)) => {}
             Err(RecvError::Closed) => return,
         }
     }
 }
 
-// `any`, because WebSocket over HTTP/2 begins with CONNECT, and not with GET.
+// `any`, because a WebSocket over HTTP/2 starts with CONNECT, not GET.
 async fn echo(State(room): State<Room>, upgrade: WebSocketUpgrade) -> Response {
     upgrade.on_upgrade(async move |mut socket| {
         let mut draining = room.lane.draining();
@@ -73,12 +70,11 @@ async fn echo(State(room): State<Room>, upgrade: WebSocketUpgrade) -> Response {
 }
 
 async fn enter(State(room): State<Room>, upgrade: WebSocketUpgrade) -> Response {
-    // Subscribed before the response, so that the member misses nothing from then on.
+    // Subscribed before the response, so that the member misses no message.
     let heard = room.here.subscribe();
     upgrade.on_upgrade(async move |socket| stay(room, heard, socket).await)
 }
 
-/// Passes messages between a member and the room.
 async fn stay(room: Room, mut heard: Receiver<Utf8Bytes>, mut socket: WebSocket) {
     let mut draining = room.lane.draining();
     loop {
@@ -100,7 +96,7 @@ async fn stay(room: Room, mut heard: Receiver<Utf8Bytes>, mut socket: WebSocket)
                     return;
                 }
             }
-            // This member reads too slowly, which must not cost the room memory.
+            // This member reads too slowly; the room must not buffer messages for it.
             Err(RecvError::Lagged(_)) => return close(socket, close_code::AGAIN).await,
             Err(RecvError::Closed) => return,
         }

@@ -1,4 +1,4 @@
-//! Opens files below a folder, whatever the path or its symlinks contain.
+//! Opens files below a folder, whatever their path or symlinks contain.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -9,33 +9,32 @@ use std::path::Path;
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat};
 use rustix::io::{Errno, Result};
 
-/// A FIFO without a writer must not block, and a terminal must not become the controlling terminal
-/// of this process.
+/// A FIFO without a writer must not block, and a terminal must not become this process's
+/// controlling terminal.
 const READ: OFlags =
     OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 const PLACE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
-/// How often a lookup is retried because of a concurrent rename (openat2(2), EAGAIN).
+/// Lookup attempts in case of concurrent renames (openat2(2), EAGAIN).
 const ATTEMPTS: usize = 16;
 
-/// The kernel's maximum number of symlinks (path_resolution(7)).
+/// The kernel's limit on symlinks (path_resolution(7)).
 const MAX_LINKS: usize = 40;
 
-/// Opens the folder itself. Symlinks in its name are followed.
+/// Follows symlinks in the folder's own path.
 pub(crate) fn folder(path: &Path) -> io::Result<OwnedFd> {
     Ok(openat(CWD, path, PLACE | OFlags::DIRECTORY, Mode::empty())?)
 }
 
-/// Opens a relative path below a folder for reading. Follows symlinks whose target stays below the
-/// folder; an absolute symlink does not.
+/// Opens a relative path for reading. Follows symlinks whose target stays below the folder;
+/// absolute symlinks do not.
 pub(crate) fn open(root: &OwnedFd, path: &str) -> Result<File> {
     let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     for _ in 0..ATTEMPTS {
         match openat2(root, path, READ, Mode::empty(), beneath) {
             Err(Errno::AGAIN | Errno::INTR) => {}
-            // The kernel is older than 5.6, or a sandbox forbids the call. This is not remembered,
-            // because the call may be forbidden for one file only, and the fallback is equally
-            // safe.
+            // The kernel is older than 5.6, or a sandbox forbids the call. Not remembered, because
+            // the call may be forbidden for a single file, and the fallback is equally safe.
             Err(Errno::NOSYS | Errno::PERM) => return walk(root.as_fd(), path).map(File::from),
             opened => return opened.map(File::from),
         }
@@ -43,9 +42,8 @@ pub(crate) fn open(root: &OwnedFd, path: &str) -> Result<File> {
     Err(Errno::AGAIN)
 }
 
-/// Performs the same lookup as the kernel, one name after another. Each name is opened relative to
-/// the open folder without following symlinks, so a concurrent rename cannot lead out of the
-/// folder.
+/// Looks up one name at a time, like the kernel. Each name is opened relative to the open folder
+/// without following symlinks, so that a concurrent rename cannot lead out of the folder.
 fn walk(root: BorrowedFd<'_>, path: &str) -> Result<OwnedFd> {
     let mut folders = vec![openat(root, c".", PLACE | OFlags::DIRECTORY, Mode::empty())?];
     let mut names: VecDeque<Vec<u8>> = split(path.as_bytes()).collect();
@@ -95,7 +93,6 @@ mod tests {
 
     use super::*;
 
-    /// The result of both implementations: the inode, or the error.
     fn both(root: &OwnedFd, path: &str) -> std::result::Result<u64, Errno> {
         let inode = |file: File| file.metadata().expect("metadata").ino();
         let walked = walk(root.as_fd(), path).map(|fd| inode(File::from(fd)));

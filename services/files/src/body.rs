@@ -1,4 +1,4 @@
-//! The body of a response: in memory, or read from disk while it is sent.
+//! A response body: in memory, or read from disk while it is sent.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,12 +16,12 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use crate::resource::OpenFile;
 use crate::stamp::Stamp;
 
-/// Bytes per read. Once the client has accepted a piece, the next piece is read while the previous
-/// one is sent. A client that reads nothing therefore holds one piece, and a client that stops
-/// reading holds two.
+/// Bytes per read. Once the client has accepted a piece, the next one is read while the previous
+/// one is sent. A client that reads nothing therefore holds one piece, and one that stops reading
+/// holds two.
 const PIECE: u64 = 64 * 1024;
 
-/// The body of a response: a file, parts of one, or nothing.
+/// A response body: a file, parts of one, or nothing.
 #[derive(Debug, Default)]
 pub struct Body(Kind);
 
@@ -43,11 +43,11 @@ impl From<Bytes> for Body {
     }
 }
 
-/// A piece of a body that is not completely in memory.
+/// Part of a body that is not completely in memory.
 #[derive(Debug)]
 pub(crate) enum Piece {
     Text(Bytes),
-    /// A range of bytes of the file.
+    /// A byte range of the file.
     File(Range<u64>),
 }
 
@@ -61,7 +61,7 @@ impl Piece {
 }
 
 impl Body {
-    /// Creates a body from pieces of a file, which is read while they are sent.
+    /// A body from pieces of a file, which is read while they are sent.
     pub(crate) fn of(file: Arc<OpenFile>, pieces: impl IntoIterator<Item = Piece>) -> Body {
         let pieces: VecDeque<_> = pieces.into_iter().collect();
         let left = pieces.iter().map(Piece::length).sum();
@@ -102,16 +102,15 @@ impl http_body::Body for Body {
 #[derive(Debug)]
 struct Stream {
     file: Arc<OpenFile>,
-    /// Pieces that are not requested yet.
+    /// Pieces not requested yet.
     pieces: VecDeque<Piece>,
-    /// Bytes that were not passed on yet.
+    /// Bytes not passed on yet.
     left: u64,
     next: Option<Next>,
-    /// Whether the client has accepted a piece, so that reading ahead is worthwhile.
+    /// Whether the client has accepted a piece, which makes reading ahead worthwhile.
     is_read: bool,
 }
 
-/// The next piece.
 #[derive(Debug)]
 enum Next {
     Text(Bytes),
@@ -158,7 +157,6 @@ impl Stream {
         Poll::Ready(Some(read.map(Frame::data)))
     }
 
-    /// Starts the next piece.
     fn ask(&mut self) -> Option<Next> {
         let range = match self.pieces.pop_front()? {
             Piece::Text(bytes) => return Some(Next::Text(bytes)),
@@ -174,9 +172,8 @@ impl Stream {
 }
 
 impl OpenFile {
-    /// Reads bytes of the version that was opened, or fails if that version no longer exists. A
-    /// response that has started can only be aborted, because its client must not receive a mixture
-    /// of two versions.
+    /// Reads bytes of the opened version, or fails if that version is gone. A response that has
+    /// started must then be aborted, because its client must not get a mixture of two versions.
     fn read(&self, range: Range<u64>) -> io::Result<Bytes> {
         let mut bytes = vec![0; (range.end - range.start) as usize];
         self.file.read_exact_at(&mut bytes, range.start)?;

@@ -1,4 +1,4 @@
-//! The small files that a lane caches.
+//! A lane's cache of small files.
 
 use std::rc::Rc;
 
@@ -7,15 +7,15 @@ use nix::time::{ClockId, clock_gettime};
 
 use crate::resource::Resource;
 
-/// Milliseconds of a monotonic clock with a resolution of a few milliseconds, which is very cheap
-/// to read (clock_gettime(2), CLOCK_MONOTONIC_COARSE).
+/// Milliseconds on a coarse monotonic clock, which is very cheap to read (clock_gettime(2),
+/// CLOCK_MONOTONIC_COARSE).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment(u64);
 
 impl Moment {
     pub(crate) fn now() -> Moment {
         let now = clock_gettime(ClockId::CLOCK_MONOTONIC_COARSE);
-        // Fails only if the kernel lacks this clock (clock_gettime(2)).
+        // Fails only if the kernel lacks the clock (clock_gettime(2)).
         Moment(now.map_or(0, |now| now.tv_sec() as u64 * 1000 + now.tv_nsec() as u64 / 1_000_000))
     }
 
@@ -29,7 +29,6 @@ impl Moment {
     }
 }
 
-/// A cached file.
 #[derive(Clone, Debug)]
 pub(crate) struct Kept {
     pub(crate) resource: Rc<Resource>,
@@ -38,12 +37,12 @@ pub(crate) struct Kept {
     cost: u64,
 }
 
-/// Files by path, with eviction of the least recently used. Paths without a file are never cached,
-/// because there is no limit to them.
+/// Files by path, with least-recently-used eviction. Paths without a file are never cached, because
+/// their number is unlimited.
 #[derive(Debug)]
 pub(crate) struct Cache {
     files: LruCache<Box<str>, Kept>,
-    /// The limit and the current number of cached bytes.
+    /// Limit and current number of cached bytes.
     room: u64,
     used: u64,
 }
@@ -53,7 +52,6 @@ impl Cache {
         Cache { files: LruCache::unbounded(), room, used: 0 }
     }
 
-    /// Returns a file, which becomes the most recently used one.
     pub(crate) fn get(&mut self, path: &str) -> Option<&Kept> {
         self.files.get(path)
     }
@@ -68,14 +66,13 @@ impl Cache {
         self.files.peek(path)
     }
 
-    /// Records that a file still equals the file on disk.
     pub(crate) fn confirm(&mut self, path: &str, seen: Moment) {
         if let Some(kept) = self.files.peek_mut(path) {
             kept.seen = seen;
         }
     }
 
-    /// Caches a file if it is small enough, and replaces its previous version.
+    /// Caches a file if it is small enough, replacing its previous version.
     pub(crate) fn keep(&mut self, path: &str, resource: &Rc<Resource>, seen: Moment) {
         self.forget(path);
         let Some(cost) = resource.cost.map(|cost| cost + path.len() as u64) else { return };
@@ -130,7 +127,7 @@ mod tests {
         cache.keep("d", &small, now);
         let kept = |cache: &Cache| ["a", "b", "c", "d"].map(|path| cache.peek(path).is_some());
         assert_eq!(kept(&cache), [true, false, true, true]);
-        // The same file needs no additional room. A file that is too large is not cached, and its
+        // The same file needs no extra room. A file that is too large is not cached, and its
         // previous version is removed.
         cache.keep("d", &small, now);
         assert_eq!(cache.used, 3 * each);

@@ -8,32 +8,29 @@ use http::header::{
 use http::{HeaderMap, HeaderName};
 use httpdate::parse_http_date;
 
-/// The validators of a representation.
 #[derive(Clone, Debug)]
 pub(crate) struct Validators {
-    /// An entity tag in its header form: `"opaque"` or `W/"opaque"`.
     pub(crate) etag: HeaderValue,
-    /// The modification time in whole seconds, as in the header.
+    /// Modification time in whole seconds, as in the header.
     pub(crate) modified: SystemTime,
 }
 
-/// The result of the preconditions of a GET or HEAD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Proceed,
-    /// 304: the client already has this version.
+    /// 304: the client has this version.
     NotModified,
     /// 412: a precondition failed.
     Failed,
 }
 
-/// Whether a request has neither conditions nor ranges, as is usual: checking each name once is
+/// Whether a request has neither conditions nor ranges, as most do. Checking each name once is
 /// cheaper than looking up each condition.
 pub(crate) fn is_plain(headers: &HeaderMap) -> bool {
     !headers.keys().any(|name| name.as_str().starts_with("if-") || *name == RANGE)
 }
 
-/// Evaluates the preconditions in the order of section 13.2.2.
+/// Evaluates preconditions in the order of section 13.2.2.
 pub(crate) fn evaluate(headers: &HeaderMap, validators: &Validators) -> Verdict {
     let Validators { etag, modified } = validators;
     if headers.contains_key(IF_MATCH) {
@@ -53,14 +50,14 @@ pub(crate) fn evaluate(headers: &HeaderMap, validators: &Validators) -> Verdict 
     Verdict::Proceed
 }
 
-/// Whether a Range applies: either there is no If-Range, or If-Range names exactly this
-/// representation (section 13.1.5).
+/// Whether a Range applies: there is no If-Range, or it names exactly this representation (section
+/// 13.1.5).
 pub(crate) fn range_holds(headers: &HeaderMap, validators: &Validators) -> bool {
     let Some(condition) = headers.get(IF_RANGE) else { return true };
     if let Some((tag, rest)) = Tag::parse(condition.as_bytes()) {
         return rest.is_empty() && tag.is_strongly(&validators.etag);
     }
-    // A date is strong only if its second is over (section 8.8.2.2).
+    // A date is strong only once its second is over (section 8.8.2.2).
     let over = || {
         let age = SystemTime::now().duration_since(validators.modified);
         age.is_ok_and(|age| age >= Duration::from_secs(1))
@@ -68,7 +65,7 @@ pub(crate) fn range_holds(headers: &HeaderMap, validators: &Validators) -> bool 
     date(headers, IF_RANGE) == Some(validators.modified) && over()
 }
 
-/// The date in a header. An invalid or repeated date is ignored.
+/// Invalid or repeated dates are ignored.
 fn date(headers: &HeaderMap, name: HeaderName) -> Option<SystemTime> {
     let mut values = headers.get_all(name).iter();
     let value = values.next()?;
@@ -78,7 +75,6 @@ fn date(headers: &HeaderMap, name: HeaderName) -> Option<SystemTime> {
     parse_http_date(value.to_str().ok()?).ok()
 }
 
-/// Whether a header is `*` or lists a matching tag.
 fn lists(headers: &HeaderMap, name: HeaderName, matches: impl Fn(&Tag) -> bool) -> bool {
     headers.get_all(name).iter().any(|value| {
         let mut rest = value.as_bytes().trim_ascii();
@@ -86,7 +82,7 @@ fn lists(headers: &HeaderMap, name: HeaderName, matches: impl Fn(&Tag) -> bool) 
             return true;
         }
         loop {
-            // Empty elements of a list are allowed (section 5.6.1.2).
+            // A list may have empty elements (section 5.6.1.2).
             while let [b',' | b' ' | b'\t', after @ ..] = rest {
                 rest = after;
             }
@@ -104,7 +100,6 @@ fn lists(headers: &HeaderMap, name: HeaderName, matches: impl Fn(&Tag) -> bool) 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Tag<'a> {
     weak: bool,
-    /// The tag's text, including its quotes.
     opaque: &'a [u8],
 }
 

@@ -16,10 +16,9 @@ use crate::resource::{Content, OpenFile, Representation, Resource};
 use crate::rules::Rules;
 use crate::stamp::{Known, Stamp, Stamps};
 
-/// How often a file is read again if it changes during the read.
+/// Read attempts for a file that changes while it is read.
 const ATTEMPTS: usize = 3;
 
-/// The files of a root.
 #[derive(Debug)]
 pub(crate) struct Disk {
     pub(crate) root: PathBuf,
@@ -28,18 +27,15 @@ pub(crate) struct Disk {
     pub(crate) rules: Rules,
 }
 
-/// The result of a lookup.
 #[derive(Debug)]
 pub(crate) enum Finding {
-    /// The known version.
     Same,
     File(Box<Resource>),
     Folder,
-    /// There is no file that may be served.
     Nothing,
 }
 
-/// An open file, and its state when it was opened.
+/// An open file and its state when it was opened.
 struct Opened {
     file: File,
     stamp: Stamp,
@@ -52,8 +48,7 @@ enum Kind {
 }
 
 impl Disk {
-    /// Looks up a path. If the path is empty or ends with a slash, looks up the index of the
-    /// folder.
+    /// An empty path or a trailing slash looks up the folder's index.
     pub(crate) fn find(&self, path: &str, known: Option<&Known>) -> io::Result<Finding> {
         let begun = SystemTime::now();
         let root = beneath::folder(&self.root)?;
@@ -120,8 +115,8 @@ fn open(root: &OwnedFd, path: &str) -> io::Result<Kind> {
     })
 }
 
-/// Whether an error means that the file does not exist for clients. A path that leads out of the
-/// root or is not readable looks like a missing file. All other errors are server errors.
+/// Whether an error means that the file does not exist for clients: paths that leave the root, and
+/// unreadable files, look missing. All other errors are server errors.
 fn is_nothing(error: Errno) -> bool {
     matches!(
         error,
@@ -137,7 +132,7 @@ fn is_nothing(error: Errno) -> bool {
     )
 }
 
-/// Opens the encoded copy of a file. A copy that is older than the file is outdated.
+/// Opens a file's encoded copy, which is stale if it is older than the file.
 fn copy(
     root: &OwnedFd,
     path: &str,
@@ -150,7 +145,7 @@ fn copy(
     })
 }
 
-/// Reads a consistent version of a whole file. Fails if it has become larger than `most` bytes.
+/// Reads a consistent version of an entire file. Fails if it has grown beyond `most` bytes.
 fn read(opened: &mut Opened, most: u64) -> io::Result<Option<Bytes>> {
     let Opened { file, stamp } = opened;
     for _ in 0..ATTEMPTS {

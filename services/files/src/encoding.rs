@@ -1,4 +1,4 @@
-//! Negotiates the content coding of a file (RFC 9110 section 12.5.3).
+//! Negotiates a file's content coding (RFC 9110 section 12.5.3).
 
 use http::HeaderMap;
 use http::header::{ACCEPT_ENCODING, HeaderValue};
@@ -12,10 +12,9 @@ pub(crate) enum Coding {
 }
 
 impl Coding {
-    /// Codings in the order of their usual savings, which decides between equally long copies.
+    /// In order of typical savings, which decides between copies of equal length.
     pub(crate) const ALL: [Coding; 3] = [Coding::Brotli, Coding::Zstd, Coding::Gzip];
 
-    /// The suffix of the copy's name.
     pub(crate) fn suffix(self) -> &'static str {
         match self {
             Coding::Brotli => ".br",
@@ -24,7 +23,6 @@ impl Coding {
         }
     }
 
-    /// The coding's name in headers.
     pub(crate) fn token(self) -> &'static str {
         match self {
             Coding::Brotli => "br",
@@ -38,7 +36,7 @@ impl Coding {
     }
 }
 
-/// The client's weights of each coding, in thousandths; `None` for codings that it does not name.
+/// The client's weight for each coding, in thousandths; `None` for codings that it does not name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Accepted {
     codings: [Option<u16>; 3],
@@ -47,8 +45,8 @@ pub(crate) struct Accepted {
 }
 
 impl Accepted {
-    /// Parses the headers of a request. Without Accept-Encoding every coding is acceptable, but
-    /// such a client is probably simple and receives the file unencoded.
+    /// Without Accept-Encoding every coding is acceptable, but such a client is probably simple and
+    /// gets the unencoded file.
     pub(crate) fn of(headers: &HeaderMap) -> Accepted {
         let mut accepted = Accepted::default();
         let values = headers.get_all(ACCEPT_ENCODING).iter();
@@ -79,14 +77,13 @@ impl Accepted {
         *place = Some(quality);
     }
 
-    /// The weight of a coding; 0 means not acceptable.
+    /// Weight of a coding; 0 means not acceptable.
     fn quality(&self, coding: Coding) -> u16 {
         self.codings[coding as usize].or(self.any).unwrap_or(0)
     }
 
-    /// Chooses the first of the codings with the highest weight, if that is at least the weight of
-    /// the unencoded file. A client that accepts no available form also receives the unencoded
-    /// file.
+    /// Picks the first coding with the highest weight, if that is at least the weight of the
+    /// unencoded file. A client that accepts nothing available gets the unencoded file too.
     pub(crate) fn choose(&self, codings: impl Iterator<Item = Coding>) -> Option<Coding> {
         let mut best = (self.identity.or(self.any).unwrap_or(0).max(1), None);
         for coding in codings {
@@ -99,8 +96,7 @@ impl Accepted {
     }
 }
 
-/// The weight of an element in thousandths (section 12.4.2): 1 if no weight is given; `None` if it
-/// is invalid.
+/// Weight of an element in thousandths (section 12.4.2): 1 if none is given, `None` if invalid.
 fn quality(weight: &str) -> Option<u16> {
     let weight = weight.trim_matches([' ', '\t']);
     if weight.is_empty() {

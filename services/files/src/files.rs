@@ -23,35 +23,34 @@ use crate::reply::{overloaded, reply, status, to_folder};
 use crate::resource::Resource;
 use crate::rules::Rules;
 
-/// Milliseconds since the last check after which a file is checked again while it is served. From
-/// [`STALE`] on the file is served only after the check.
+/// Milliseconds since the last check after which a served file is checked again. From [`STALE`] on,
+/// the file is served only after the check.
 const FRESH: u64 = 400;
 
-/// Maximum age of a served version, except for the time that the disk takes.
+/// Maximum age of a served version, not counting disk time.
 const STALE: u64 = 900;
 
-/// Maximum number of concurrent lookups. Lookups continue when their clients disconnect, so on a
-/// disk that hangs their number would otherwise grow without limit.
+/// Maximum concurrent lookups. Lookups continue after their clients disconnect, so their number
+/// would grow without limit on a disk that hangs.
 const SEARCHES: usize = 256;
 
 // A change must be visible within a second.
 const _: () = assert!(FRESH < STALE && STALE < 1000);
 
-/// The folder of [`Files`], and the settings of its cache.
+/// The folder of [`Files`] and its cache settings.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The folder. It is looked up each time, because a symlink in its path may be changed to
-    /// another target.
+    /// The folder, looked up each time, because a symlink in its path may get another target.
     pub root: PathBuf,
     /// Maximum bytes of cached files; 0 disables the cache.
     pub cache_bytes: u64,
-    /// Maximum size of a cached file. Larger files are read while they are sent.
+    /// Maximum size of a cached file; larger files are read while they are sent.
     pub cache_file_bytes: u64,
-    /// Rules for the Cache-Control of files.
+    /// Cache-Control rules.
     pub cache_control: Rules,
 }
 
-/// A response that is ready, or a future that reads from disk.
+/// A response, or a future that reads from disk.
 pub enum Answer {
     /// A response from memory.
     Ready(Response<Body>),
@@ -70,9 +69,8 @@ impl fmt::Debug for Answer {
 
 /// The files of one lane.
 ///
-/// It belongs to one thread, with a tokio `LocalRuntime` or `LocalSet`. Blocking calls run on the
-/// runtime's blocking threads. A response with an error status has no body: the caller adds a body
-/// and keeps the headers.
+/// It belongs to one thread with a tokio `LocalRuntime` or `LocalSet`, whose blocking threads run
+/// blocking calls. An error response has no body: the caller adds one and keeps the headers.
 #[derive(Clone, Debug)]
 pub struct Files(Rc<Inner>);
 
@@ -84,10 +82,9 @@ struct Inner {
     searches: RefCell<HashMap<Box<str>, Outcome>>,
 }
 
-/// The result of a lookup; `None` until the lookup ends.
+/// `None` until the lookup ends.
 type Outcome = watch::Receiver<Option<Found>>;
 
-/// The result of a lookup for the waiting requests.
 #[derive(Clone, Debug)]
 enum Found {
     File(Rc<Resource>),
@@ -116,14 +113,14 @@ impl Files {
         })))
     }
 
-    /// Responds to a GET or HEAD for `target`: a path that is relative to the root and still
-    /// percent-encoded, and the request's query, if it has one. Only a redirect to a folder depends
-    /// on the query, and keeps it. A cached file is served at once, without the disk, a system call
-    /// or a future. The response reuses the map of the request's headers.
+    /// Responds to a GET or HEAD. `target` is a path relative to the root, still percent-encoded,
+    /// with the request's query if it has one. Only a redirect to a folder depends on the query,
+    /// and keeps it. Cached files need no disk, system call or future. The response reuses the
+    /// request's header map.
     pub fn get(&self, target: &str, method: &Method, headers: HeaderMap) -> Answer {
         let (path, query) =
             target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
-        // An unencoded path is its own cache key, and was checked when it was cached.
+        // An unencoded path is its own cache key, checked when it was cached.
         if !path.contains('%')
             && let Some(resource) = self.kept(path)
         {
@@ -149,7 +146,7 @@ impl Files {
         }))
     }
 
-    /// Returns a cached file, if it is known to equal the file on disk.
+    /// A cached file that is known to match the disk.
     fn kept(&self, path: &str) -> Option<Rc<Resource>> {
         let mut cache = self.0.cache.borrow_mut();
         let kept = cache.get(path)?;
@@ -165,7 +162,7 @@ impl Files {
         Some(resource)
     }
 
-    /// Starts a lookup, or joins the current one. `None` if there are too many lookups.
+    /// Starts a lookup or joins the current one. `None` if there are too many.
     fn search(&self, path: &str) -> Option<Outcome> {
         // A lookup that panicked sent no result.
         let goes_on = |outcome: &Outcome| outcome.has_changed().is_ok();
@@ -192,12 +189,11 @@ impl Files {
 
 async fn found(mut outcome: Outcome) -> Found {
     let found = outcome.wait_for(Option::is_some).await;
-    // The lookup ends without a result only if it panicked.
+    // A lookup ends without a result only if it panicked.
     found.ok().and_then(|found| found.clone()).unwrap_or(Found::Failed)
 }
 
 impl Inner {
-    /// Looks up a path on disk, and caches the result.
     async fn look_up(&self, path: &str) -> Found {
         let before = self.cache.borrow().peek(path).map(|kept| Rc::clone(&kept.resource));
         let known = before.as_ref().map(|resource| resource.known.clone());
@@ -237,7 +233,7 @@ mod tests {
 
     use super::*;
 
-    /// Runs a test on its own event loop, with the files of a new folder.
+    /// Runs a test on its own event loop with the files of a new folder.
     fn with_files<F: Future>(test: impl FnOnce(Files, PathBuf) -> F) {
         let folder = tempfile::tempdir().expect("a folder");
         let settings = Settings {
@@ -371,7 +367,7 @@ mod tests {
             }
             let redirected = later(get(&files, "folder")).await;
             assert_eq!(redirected.status(), StatusCode::PERMANENT_REDIRECT);
-            // A name that ends like an index is not an index, and an index is not a folder.
+            // A name that ends like an index is no index, and an index is no folder.
             fs::create_dir_all(root.join("myindex.html/index.html")).expect("folders");
             let redirected = later(get(&files, "myindex.html")).await;
             assert_eq!(redirected.headers()[LOCATION], "./myindex.html/");

@@ -9,7 +9,7 @@ pub fn normal(raw: &str) -> Option<String> {
     crate::path::normal(raw).map(|path| path.into_owned())
 }
 
-/// The parts that a Range selects: `None` for the whole file, an empty list for a rejection.
+/// The parts selected by a Range: `None` for the entire file, an empty list for a rejection.
 pub fn parts(value: &[u8], length: u64) -> Option<Vec<Range<u64>>> {
     match select(value, length) {
         Selection::Whole => None,

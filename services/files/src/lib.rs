@@ -1,14 +1,14 @@
-//! Static files for one lane of a server: small ones from memory, large ones in constant memory.
+//! Static files for one lane: small ones from memory, large ones in constant memory.
 //!
-//! [`Files`] serves GET and HEAD requests for the files of a folder. It supports validators,
-//! conditional and range requests (RFC 9110 sections 13 and 14), and precompressed copies (`.br`,
-//! `.zst`, `.gz` next to a file). It lists no folders and serves no dotfiles except those in
-//! `.well-known`. No path or symlink leads out of its root.
+//! [`Files`] serves GET and HEAD requests for the files of a folder, with validators, conditional
+//! and range requests (RFC 9110 sections 13 and 14), and precompressed copies (`.br`, `.zst`, `.gz`
+//! next to a file). It lists no folders and serves no dotfiles except in `.well-known`. No path or
+//! symlink leads out of its root.
 //!
-//! Files up to [`Settings::cache_file_bytes`] are cached in memory with the headers of their
-//! responses. A file in use is checked on disk twice a second, outside the lane. A file without a
-//! request in the last second is checked before it is served again. Therefore no response contains
-//! a file that was replaced more than a second ago.
+//! Files up to [`Settings::cache_file_bytes`] are cached with their response headers. A file in use
+//! is checked on disk twice a second, off the lane, and one without a request in the last second is
+//! checked before it is served. Therefore no response contains a file that was replaced more than a
+//! second ago.
 
 mod beneath;
 mod body;

@@ -1,16 +1,15 @@
-//! Normalises the path of a request.
+//! Normalises request paths.
 
 use std::borrow::Cow;
 
-/// The only folder with a leading dot that is served: its content is meant for clients (RFC 8615).
+/// The only dot folder that is served, because its content is meant for clients (RFC 8615).
 const WELL_KNOWN: &str = ".well-known";
 
-/// Decodes a path; `None` if it cannot name a file that is served.
+/// Decodes a path; `None` if it cannot name a served file.
 ///
-/// A path must have the form `name/name/name`, optionally with `/` at its end. This excludes `.`
-/// and `..`, empty segments, encoded slashes, and names that start with a dot, such as `.git` or
-/// `.env`. Backslashes and control characters are rejected because other software may interpret
-/// them differently.
+/// A path has the form `name/name/name`, optionally with a trailing `/`. This excludes `.` and
+/// `..`, empty segments, encoded slashes, and leading dots as in `.git` or `.env`. Backslashes and
+/// control characters are rejected because other software may interpret them differently.
 pub(crate) fn normal(raw: &str) -> Option<Cow<'_, str>> {
     let path = decode(raw)?;
     let names = path.strip_suffix('/').unwrap_or(&path);
@@ -23,7 +22,7 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('.') && name.bytes().all(plain)
 }
 
-/// Decodes percent-encoding (RFC 3986 section 2.1), except where it encodes a slash.
+/// Decodes percent-encoding (RFC 3986 section 2.1), except for encoded slashes.
 fn decode(raw: &str) -> Option<Cow<'_, str>> {
     let Some((plain, _)) = raw.split_once('%') else { return Some(Cow::Borrowed(raw)) };
     let mut decoded = plain.as_bytes().to_vec();

@@ -2,35 +2,32 @@
 
 use std::ops::Range;
 
-/// Maximum number of ranges in a request, and maximum number that may overlap with an earlier
-/// range. Requests with more are rejected, as section 14.2 advises, because each range costs the
-/// server more than the client.
+/// Maximum ranges per request, and maximum ranges that may overlap with an earlier one. Section
+/// 14.2 advises rejecting more, because each range costs the server more than the client.
 const MAX_RANGES: usize = 16;
 const MAX_OVERLAPS: usize = 2;
 
-/// Ranges with a smaller gap between them are merged, because the head of a part is longer (section
-/// 15.3.7.2).
+/// Ranges with a smaller gap are merged, because the head of a part is longer (section 15.3.7.2).
 const GAP: u64 = 80;
 
-/// The selected bytes of a representation.
+/// Selected bytes of a representation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Selection {
-    /// The whole representation: there is no range, or an unsupported one (section 14.2).
+    /// The entire representation: there is no range, or an unsupported one (section 14.2).
     Whole,
-    /// These non-empty ranges without overlaps, in the order of the request.
+    /// Non-empty ranges without overlaps, in the order of the request.
     Parts(Vec<Range<u64>>),
-    /// No part: every range is beyond the end, or there are too many (section 15.5.17).
+    /// Nothing: every range is beyond the end, or there are too many (section 15.5.17).
     Refused,
 }
 
-/// Parses the value of Range for a representation of this length.
 pub(crate) fn select(value: &[u8], length: u64) -> Selection {
     let Some(specs) = parse(value) else { return Selection::Whole };
     if specs.len() > MAX_RANGES {
         return Selection::Refused;
     }
-    // The suffix of an empty representation is the whole representation, which Content-Range cannot
-    // express.
+    // The suffix of an empty representation is the entire representation, which Content-Range
+    // cannot express.
     if length == 0 && specs.iter().any(|spec| matches!(spec, Spec::Last(1..))) {
         return Selection::Whole;
     }
@@ -41,10 +38,8 @@ pub(crate) fn select(value: &[u8], length: u64) -> Selection {
     Selection::Parts(coalesce(wanted))
 }
 
-/// One range of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Spec {
-    /// From one position to another, or to the end.
     From(u64, Option<u64>),
     /// This many bytes at the end.
     Last(u64),
@@ -67,7 +62,7 @@ fn parse(value: &[u8]) -> Option<Vec<Spec>> {
     if !unit.eq_ignore_ascii_case("bytes") {
         return None;
     }
-    // Empty elements of a list are allowed (section 5.6.1.2).
+    // A list may have empty elements (section 5.6.1.2).
     let elements = set.split(',').map(|one| one.trim_matches([' ', '\t']));
     let specs: Option<Vec<_>> = elements.filter(|one| !one.is_empty()).map(spec).collect();
     specs.filter(|specs| !specs.is_empty())
@@ -85,13 +80,12 @@ fn spec(text: &str) -> Option<Spec> {
     })
 }
 
-/// Parses digits only. A number that is too large is beyond every end.
+/// Parses digits only. An oversized number is beyond every end.
 fn number(digits: &str) -> Option<u64> {
     let valid = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     valid.then(|| digits.parse().unwrap_or(u64::MAX))
 }
 
-/// Returns the number of ranges that overlap with an earlier range.
 fn overlaps(ranges: &[Range<u64>]) -> usize {
     let meets = |a: &Range<u64>, b: &Range<u64>| a.start < b.end && b.start < a.end;
     let overlap = |&index: &usize| {
@@ -101,7 +95,6 @@ fn overlaps(ranges: &[Range<u64>]) -> usize {
     (1..ranges.len()).filter(overlap).count()
 }
 
-/// Merges ranges that overlap or nearly touch, each into the first of them.
 fn coalesce(ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     let mut joined: Vec<Range<u64>> = Vec::with_capacity(ranges.len());
     for mut range in ranges {

@@ -1,4 +1,4 @@
-//! The response to a request for a file.
+//! Responses to requests for files.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::Range;
@@ -48,31 +48,31 @@ pub(crate) fn reply(resource: &Resource, method: &Method, fields: HeaderMap) -> 
     whole(chosen, fields)
 }
 
-/// A response that consists only of a status.
+/// A response without a body.
 pub(crate) fn status(status: StatusCode) -> Response<Body> {
     let mut reply = Response::new(Body::default());
     *reply.status_mut() = status;
     reply
 }
 
-/// The response if there are too many lookups.
+/// The response when there are too many lookups.
 pub(crate) fn overloaded() -> Response<Body> {
     let mut reply = status(StatusCode::SERVICE_UNAVAILABLE);
     reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
     reply
 }
 
-/// Redirects to the folder with a slash, which is the base of relative links in its index, and
-/// keeps the query, because clients may cache a 308. `path` is decoded. A service uses it for the
-/// folder at which it mounts [`Files`](crate::Files).
+/// Redirects to the folder with a slash, which relative links in its index are based on. Keeps the
+/// query, because clients may cache a 308. `path` is decoded. For services that mount
+/// [`Files`](crate::Files) at a folder.
 ///
-/// The redirect is relative, so that it works with any mount point. It never leads to another host,
-/// because a reference that starts with `./` is a path (RFC 3986 section 4.2).
+/// The redirect is relative, so it works at any mount point. It never leads to another host,
+/// because a reference starting with `./` is a path (RFC 3986 section 4.2).
 pub fn to_folder(path: &str, query: Option<&str>) -> Response<Body> {
     let name = path.rsplit('/').next().unwrap_or_default();
     let mut location = String::from("./");
     for byte in name.bytes() {
-        // The unreserved characters (RFC 3986 section 2.3).
+        // Unreserved characters (RFC 3986 section 2.3).
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             location.push(char::from(byte));
         } else {
@@ -141,7 +141,7 @@ fn content_range(part: &Range<u64>, length: u64) -> String {
     format!("bytes {}-{}/{length}", part.start, part.end - 1)
 }
 
-/// Joins the pieces of a file in memory. A single piece is not copied.
+/// A single piece is not copied.
 fn join(file: &Bytes, pieces: &[Piece]) -> Bytes {
     let bytes = |piece: &Piece| match piece {
         Piece::Text(text) => text.clone(),
@@ -153,7 +153,6 @@ fn join(file: &Bytes, pieces: &[Piece]) -> Bytes {
     }
 }
 
-/// Digits and letters are a valid header value.
 fn text(value: String) -> HeaderValue {
     HeaderValue::try_from(value).unwrap_or(HeaderValue::from_static(""))
 }

@@ -17,10 +17,10 @@ use crate::conditions::Validators;
 use crate::encoding::{Accepted, Coding};
 use crate::stamp::{Known, Stamp};
 
-/// Estimated memory of a file and its copies in addition to their content. It limits their number.
+/// Estimated memory per file and its copies in addition to their content; limits their number.
 const OVERHEAD: u64 = 1024;
 
-/// The last second of a date in a header, 9999-12-31T23:59:59.
+/// Last second of a header date, 9999-12-31T23:59:59.
 const LAST_SECOND: u64 = 253_402_300_799;
 
 /// A large file, which is read while it is sent.
@@ -36,7 +36,6 @@ pub(crate) enum Content {
     Disk(Arc<OpenFile>),
 }
 
-/// One form of a file: unencoded, or in a coding.
 #[derive(Debug)]
 pub(crate) struct Representation {
     coding: Option<Coding>,
@@ -45,7 +44,6 @@ pub(crate) struct Representation {
     pub(crate) stamp: Stamp,
     pub(crate) validators: Validators,
     pub(crate) media_type: HeaderValue,
-    /// The headers of a response with the whole representation.
     pub(crate) fields: Vec<(HeaderName, HeaderValue)>,
 }
 
@@ -80,10 +78,9 @@ impl Representation {
         Representation { coding, content, length, stamp, validators, media_type, fields }
     }
 
-    /// The headers of a response with the whole representation, in a reused map.
     pub(crate) fn fields(&self, mut headers: HeaderMap) -> HeaderMap {
         headers.clear();
-        // hyper keeps the map for the connection's next request, so it should not be larger than
+        // hyper keeps the map for the connection's next request, so it should be no larger than
         // needed.
         if !(ROOM..=MOST_ROOM).contains(&headers.capacity()) {
             headers = HeaderMap::with_capacity(ROOM);
@@ -94,29 +91,28 @@ impl Representation {
         headers
     }
 
-    /// The headers of a 304 (RFC 9110 section 15.4.5).
+    /// Headers of a 304 (RFC 9110 section 15.4.5).
     pub(crate) fn fields_of_304(&self) -> HeaderMap {
         let told = |name: &HeaderName| matches!(*name, ETAG | CACHE_CONTROL | VARY);
         self.fields.iter().filter(|(name, _)| told(name)).cloned().collect()
     }
 }
 
-/// The number of headers in a response, including those that servers add, so that the map does not
-/// grow. Also the next larger size of a map.
+/// Headers in a response, including those that servers add, so that the map does not grow; also the
+/// next larger size of a map.
 const ROOM: usize = 12;
 const MOST_ROOM: usize = 24;
 
 /// The entity tag (RFC 9110 section 8.8.3), equal on all replicas with the same file.
 ///
-/// For a small file it is a hash of its content, which is read anyway. For a large file it consists
-/// of size and modification time. It is weak for as long as other content may still get the same
-/// time.
+/// For a small file, a hash of its content, which is read anyway. For a large file, its size and
+/// modification time; weak for as long as other content may still get the same time.
 fn etag(content: &Content, stamp: &Stamp, coding: Option<Coding>, now: SystemTime) -> HeaderValue {
     let (seconds, nanos) = stamp.modified();
     let (weak, opaque) = match content {
         Content::Memory(bytes) => {
-            // Not `DefaultHasher`: its algorithm may change with the toolchain (std::hash), and
-            // equal files would then differ between replicas. With a key of zeros, the default.
+            // `DefaultHasher` may change with the toolchain (std::hash), and equal files would then
+            // differ between replicas. The key is zero, the default.
             ("", format!("{:x}-{:016x}", bytes.len(), SipHasher13::new().hash(bytes)))
         }
         Content::Disk(_) => {
@@ -126,7 +122,7 @@ fn etag(content: &Content, stamp: &Stamp, coding: Option<Coding>, now: SystemTim
         }
     };
     let coding = coding.map_or("", Coding::suffix);
-    // Hexadecimal digits, dots and hyphens are a valid header value.
+    // Hexadecimal digits, dots and hyphens form a valid header value.
     HeaderValue::try_from(format!("{weak}\"{opaque}{coding}\""))
         .unwrap_or(HeaderValue::from_static("\"\""))
 }
@@ -142,7 +138,6 @@ fn time(seconds: i64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
 }
 
-/// The media type for the suffix of a name.
 fn media_type(path: &str) -> HeaderValue {
     let guess = mime_guess::from_path(path).first_raw().unwrap_or("application/octet-stream");
     // Common types are constants, which are cheaper to send repeatedly.
@@ -160,14 +155,12 @@ fn media_type(path: &str) -> HeaderValue {
     HeaderValue::from_static(with_charset)
 }
 
-/// A file and its encoded copies.
 #[derive(Debug)]
 pub(crate) struct Resource {
     identity: Representation,
-    /// The encoded copies, the shortest first.
     encoded: Vec<Representation>,
     pub(crate) known: Known,
-    /// Bytes of memory that the resource needs; `None` if it is too large for the cache.
+    /// Bytes of memory for the resource; `None` if it is too large for the cache.
     pub(crate) cost: Option<u64>,
 }
 
@@ -179,8 +172,8 @@ impl Resource {
     ) -> Self {
         encoded.sort_by_key(|copy| copy.length);
         if !encoded.is_empty() {
-            // Also added to the unencoded file, because another client would receive another form
-            // (RFC 9110 section 12.5.5).
+            // Also added to the unencoded file, because another client would get another form (RFC
+            // 9110 section 12.5.5).
             for one in std::iter::once(&mut identity).chain(&mut encoded) {
                 one.fields.push((VARY, HeaderValue::from_static("accept-encoding")));
             }
@@ -193,7 +186,6 @@ impl Resource {
         Resource { identity, encoded, known, cost }
     }
 
-    /// The form that the client prefers.
     pub(crate) fn select(&self, headers: &HeaderMap) -> &Representation {
         if self.encoded.is_empty() {
             return &self.identity;

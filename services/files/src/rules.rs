@@ -1,16 +1,16 @@
-//! Rules for the Cache-Control of files.
+//! Cache-Control rules for files.
 
 use std::str::FromStr;
 
 use http::header::HeaderValue;
 
-/// The value if no rule matches. Caches keep a file and revalidate it for each request (RFC 9111
-/// section 5.2.2.4). No client sees an old file, and unchanged ones cost a 304.
+/// RFC 9111 section 5.2.2.4: caches may keep a file but must revalidate it for each request. No
+/// client sees a stale file, and unchanged ones cost a 304.
 const DEFAULT: HeaderValue = HeaderValue::from_static("no-cache");
 
-/// Rules for Cache-Control: `pattern: value`, separated by semicolons. The first rule whose pattern
-/// matches a file's path below the root determines its Cache-Control; without a matching rule it is
-/// `no-cache`. In a pattern, `*` matches any characters, including slashes.
+/// Cache-Control rules: `pattern: value`, separated by semicolons. The first rule whose pattern
+/// matches a file's path below the root applies, otherwise `no-cache`. In a pattern, `*` matches
+/// any characters, including slashes.
 ///
 /// ```
 /// use corelane_files::Rules;
@@ -24,7 +24,6 @@ const DEFAULT: HeaderValue = HeaderValue::from_static("no-cache");
 pub struct Rules(Vec<(String, HeaderValue)>);
 
 impl Rules {
-    /// The value for a file.
     pub(crate) fn of(&self, path: &str) -> HeaderValue {
         let rule = self.0.iter().find(|(pattern, _)| matches(pattern, path));
         rule.map_or(DEFAULT, |(_, value)| value.clone())
@@ -49,8 +48,8 @@ fn rule(text: &str) -> Option<(String, HeaderValue)> {
     valid.then_some((pattern.to_owned(), HeaderValue::from_str(value).ok()?))
 }
 
-/// The first piece is a prefix of the path, the last piece is a suffix, and the others occur in
-/// order between them.
+/// The first piece is a prefix of the path, the last one a suffix, and the others occur in order in
+/// between.
 fn matches(pattern: &str, path: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else { return pattern == path };
     let (middle, last) = rest.rsplit_once('*').unwrap_or(("", rest));

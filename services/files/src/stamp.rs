@@ -1,4 +1,4 @@
-//! Detection of changes to files.
+//! Detects changes to files.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -7,12 +7,12 @@ use std::time::{Duration, SystemTime};
 use crate::encoding::Coding;
 
 /// A file that changed this recently may change again within one tick of the file system's clock,
-/// with the same times. Its content is therefore checked again soon. Two seconds are the coarsest
-/// tick in use.
+/// with the same times, so its content is checked again soon. Two seconds are the coarsest tick in
+/// use.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// Shows whether a file is still the same. The inode changes when another file is renamed into its
-/// place, and the time of change changes whenever its content or its times do.
+/// Shows whether a file is unchanged. Renaming another file into its place changes the inode, and
+/// any change to its content or times changes the change time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     device: u64,
@@ -48,7 +48,6 @@ impl Stamp {
         self.modified
     }
 
-    /// Whether the file was at rest by `now`.
     fn settled(&self, now: SystemTime) -> bool {
         let seconds = u64::try_from(self.changed.0).unwrap_or(0);
         let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds + 1);
@@ -56,7 +55,6 @@ impl Stamp {
     }
 }
 
-/// The stamps of a file and of its encoded copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stamps {
     pub(crate) own: Stamp,
@@ -69,22 +67,19 @@ impl Stamps {
     }
 }
 
-/// What an earlier lookup found out about a path.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
     stamps: Stamps,
-    /// Whether the same stamps mean the same content.
     settled: bool,
 }
 
 impl Known {
-    /// Takes over these stamps, which were taken after `begun`.
+    /// `stamps` were taken after `begun`.
     pub(crate) fn new(stamps: Stamps, begun: SystemTime) -> Self {
         let settled = stamps.all().all(|stamp| stamp.settled(begun));
         Known { stamps, settled }
     }
 
-    /// Whether a file with these stamps is certainly the same.
     pub(crate) fn is_current(&self, stamps: &Stamps) -> bool {
         self.settled && self.stamps == *stamps
     }

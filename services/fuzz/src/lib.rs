@@ -1,7 +1,7 @@
 //! Fuzz targets. Each feeds one parser of external text and checks its invariants.
 //!
-//! The tests run every target on its seeds, and on inputs near them. The program `fuzz` lets
-//! libFuzzer search for more inputs.
+//! Tests run every target on its seeds and on similar inputs. The program `fuzz` lets libFuzzer
+//! search for more.
 
 mod targets;
 
@@ -13,10 +13,8 @@ mod tests {
 
     use super::{TARGETS, Target};
 
-    /// Number of inputs per target.
     const NEAR: usize = 500;
 
-    /// Names the input of a target that panics.
     struct Tries<'a>(&'a Target, &'a [u8]);
 
     impl Drop for Tries<'_> {
@@ -52,7 +50,6 @@ mod tests {
         }
     }
 
-    /// Returns a seed with a few changes.
     fn near(target: &Target, random: &mut Rng) -> Vec<u8> {
         let seed = |random: &mut Rng| target.seeds[random.usize(..target.seeds.len())].1;
         let mut input = seed(random).to_vec();

@@ -1,17 +1,15 @@
-//! Sets of CPUs, in the kernel's two forms: lists (`0-3,8`) and masks (`1,0000000f`).
+//! CPU sets in the kernel's two forms: lists (`0-3,8`) and masks (`1,0000000f`).
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 
-/// The maximum in any kernel configuration (CONFIG_NR_CPUS).
 const MOST: u32 = 8192;
 
-/// CPUs by number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cpus(BTreeSet<u32>);
 
 impl Cpus {
-    /// Parses a list. An empty list contains no CPUs.
+    /// An empty list contains no CPUs.
     pub(crate) fn from_list(text: &str) -> Option<Cpus> {
         let mut found = BTreeSet::new();
         for part in text.trim().split(',').filter(|_| !text.trim().is_empty()) {
@@ -39,7 +37,6 @@ impl Cpus {
         Some(Cpus(found))
     }
 
-    /// Formats the set as a list.
     pub(crate) fn list(&self) -> String {
         let mut runs: Vec<(u32, u32)> = Vec::new();
         for &cpu in &self.0 {
@@ -54,7 +51,6 @@ impl Cpus {
         runs.into_iter().map(run).collect::<Vec<_>>().join(",")
     }
 
-    /// Formats the set as a mask.
     pub(crate) fn mask(&self) -> String {
         let mut groups = vec![0u32; self.0.last().map_or(1, |last| *last as usize / 32 + 1)];
         for &cpu in &self.0 {
@@ -81,17 +77,14 @@ impl Cpus {
         self.0.iter().copied()
     }
 
-    /// Whether the other set contains all CPUs of this set.
     pub(crate) fn within(&self, other: &Cpus) -> bool {
         self.0.is_subset(&other.0)
     }
 
-    /// The intersection.
     pub(crate) fn and(&self, other: &Cpus) -> Cpus {
         Cpus(&self.0 & &other.0)
     }
 
-    /// Adds another set.
     pub(crate) fn add(&mut self, other: &Cpus) {
         self.0.extend(&other.0);
     }
@@ -102,7 +95,6 @@ impl Cpus {
     }
 }
 
-/// Formats the set as a list.
 impl fmt::Display for Cpus {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&self.list())

@@ -7,12 +7,10 @@ use serde_json::Value as Json;
 use crate::catalogue::Value;
 use crate::cpus::Cpus;
 
-/// A KubeletConfiguration.
 #[derive(Clone, Debug)]
 pub(crate) struct Kubelet(Json);
 
 impl Kubelet {
-    /// Reads YAML or JSON.
     pub(crate) fn read(path: &Path) -> Result<Kubelet, String> {
         let says = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
         let text = std::fs::read_to_string(path).map_err(|error| says(&error))?;
@@ -23,7 +21,6 @@ impl Kubelet {
         }
     }
 
-    /// A field as text.
     pub(crate) fn text(&self, field: &str) -> String {
         match self.0.get(field) {
             None | Some(Json::Null) => "unset".to_owned(),
@@ -50,7 +47,7 @@ impl Kubelet {
     }
 }
 
-/// Whether a name, or a pattern that ends with a star, covers a name, as in the kubelet.
+/// Whether a name, or a pattern ending with a star, covers a name, as in the kubelet.
 fn covers(pattern: &str, name: &str) -> bool {
     pattern == name || pattern.strip_suffix('*').is_some_and(|start| name.starts_with(start))
 }

@@ -1,9 +1,8 @@
 //! Prepares a Kubernetes node for many connections.
 //!
 //! `audit` and `plan` show how the node differs from a profile. `apply` saves the original values
-//! and writes the profile's values, and `restore` writes the original values back. `agent` does the
-//! same repeatedly in a pod of a DaemonSet, and proves that the pods on the node have exclusive
-//! CPUs.
+//! and writes the profile's, and `restore` writes the originals back. `agent` repeats this in a
+//! DaemonSet pod and proves that the node's pods have exclusive CPUs.
 
 mod agent;
 mod catalogue;
@@ -28,7 +27,7 @@ use crate::report::State;
 use crate::settings::{Command, NAME, Output, Settings};
 use crate::tuner::Tuner;
 
-/// Runs the program according to its command line, environment and file.
+/// Runs the program from its command line, environment and file.
 pub fn main() -> ExitCode {
     let settings = match settings::read() {
         Ok(settings) => settings,
@@ -58,7 +57,7 @@ fn run(settings: Settings) -> ExitCode {
     }
 }
 
-/// The exit code if something differs.
+/// Exit code if something differs.
 const DIFFERS: u8 = 2;
 
 fn audit(settings: &Settings) -> ExitCode {

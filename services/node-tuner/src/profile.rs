@@ -1,16 +1,14 @@
-//! The wanted values of a node: the values of its profile, and overrides.
+//! A node's wanted values: its profile, and overrides.
 
 use std::collections::BTreeMap;
 
 use crate::catalogue::{self, Knob, Place, Role, Value};
 
-/// Removes a setting from a profile.
 const OFF: &str = "off";
 
-/// The profiles except `custom`, in the order of the catalogue's values.
+/// All profiles except `custom`, in the order of the catalogue's values.
 pub(crate) const PROFILES: [&str; 3] = ["web-10k", "web-100k", "web-1m"];
 
-/// The values of a profile.
 #[derive(Clone, Debug)]
 pub(crate) struct Profile {
     pub(crate) name: String,
@@ -19,8 +17,7 @@ pub(crate) struct Profile {
 }
 
 impl Profile {
-    /// Creates the profile of this name with the overrides. The errors name each wrong setting with
-    /// its value, and the expected values.
+    /// The errors name each wrong setting with its value and the expected values.
     pub(crate) fn new(
         name: &str,
         named: &BTreeMap<String, String>,
@@ -43,7 +40,7 @@ impl Profile {
         }
     }
 
-    /// The wanted value of a setting that does not belong to pods.
+    /// `None` for settings of pods.
     pub(crate) fn wanted(&self, knob: &Knob) -> Option<Value> {
         let text = match (self.named.get(knob.name), self.index) {
             (Some(named), _) => named,
@@ -54,7 +51,6 @@ impl Profile {
         knob.kind.parse(text).ok()
     }
 
-    /// The sysctls of these pods.
     pub(crate) fn sysctls(&self, role: Role) -> Vec<(&'static Knob, &'static str)> {
         let value = |knob: &'static Knob| match (knob.place, self.index) {
             (Place::Pod(pods), Some(index)) => Some((knob, pods.of(role)[index])),
@@ -63,7 +59,6 @@ impl Profile {
         catalogue::knobs().filter_map(value).filter(|(_, value)| !value.is_empty()).collect()
     }
 
-    /// Unsafe sysctls of any kind of pod.
     pub(crate) fn unsafe_sysctls(&self) -> Vec<&'static str> {
         let is_unsafe = |knob: &&'static Knob| match knob.place {
             Place::Pod(pods) => pods.safe.is_none(),
@@ -77,7 +72,6 @@ impl Profile {
         names
     }
 
-    /// Number of open files that a container needs.
     pub(crate) fn nofile(&self) -> Option<u64> {
         self.number("containerd.nofile")
     }
@@ -112,11 +106,11 @@ fn check(name: &str, value: &str) -> Result<(), String> {
     }
 }
 
-/// Linux 3864c6b fixed this: a moved connection did not wake the new listener.
+/// Linux 3864c6b fixed this: a moved connection did not wake its new listener.
 const MIGRATE_REQ: &str = "leave it off, also in pods: on kernels without its fix, a connection that moves to \
                            another listener does not wake it; a replica that drains does not need it";
 
-/// The reason why a host profile cannot set the value, and how to set it instead.
+/// Why a host profile cannot set the value, and how to set it instead.
 fn belongs_to_pods(name: &str, value: &str, safe: Option<&str>) -> String {
     let how = match safe {
         Some("") => format!("set `sysctls: {{{name}: {value:?}}}`"),

@@ -1,4 +1,4 @@
-//! The result of an audit, a plan or a change by setting.
+//! Results of an audit, a plan or a change, by setting.
 
 use std::fmt::Write;
 
@@ -8,24 +8,21 @@ use serde::Serialize;
 use crate::catalogue::{self, Class};
 use crate::settings::Output;
 
-/// The state of one setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum State {
-    /// The setting is as wanted.
     Ok,
     /// The setting is not as wanted.
     Differs,
     /// The setting does not exist in this kernel, hardware or virtual machine, or would have no
     /// effect.
     Skipped,
-    /// Another program sets the setting.
     Owned,
     /// The setting could not be written.
     Failed,
     /// The setting cannot be read.
     Unknown,
-    /// The setting is not set on the host.
+    /// The host does not set the setting.
     Elsewhere,
 }
 
@@ -43,52 +40,47 @@ impl State {
     }
 }
 
-/// One file of one setting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Row {
     pub(crate) name: &'static str,
     pub(crate) class: Class,
-    /// The queue, interrupt or CPU; empty if the setting has a single file.
+    /// Queue, interrupt or CPU; empty if the setting has a single file.
     pub(crate) target: String,
     pub(crate) wanted: String,
     pub(crate) actual: Option<String>,
     pub(crate) state: State,
     /// The reason why the setting is skipped, owned, failed, unknown or elsewhere.
     pub(crate) reason: String,
-    /// The previous value, if this pass has changed it.
+    /// Previous value, if this pass has changed it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) changed_from: Option<String>,
-    /// Whether the setting is no longer in the profile, so that its original value is written back.
+    /// Whether the setting has left the profile, so that its original value is written back.
     #[serde(skip)]
     pub(crate) leaving: bool,
 }
 
-/// All settings of a profile.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Report {
     pub(crate) profile: String,
     pub(crate) knobs: Vec<Row>,
-    /// Notes about the node's settings as a whole.
     pub(crate) notes: Vec<String>,
 }
 
 impl Report {
-    /// Number of settings that are not as wanted.
+    /// Settings that are not as wanted.
     pub(crate) fn differs(&self) -> usize {
         self.count(State::Differs)
     }
 
-    /// Whether the node matches the profile, except for settings that do not exist on it.
+    /// Whether the node matches the profile, ignoring settings that do not exist on it.
     pub(crate) fn prepared(&self) -> bool {
         self.differs() + self.count(State::Failed) == 0
     }
 
-    /// Number of settings in this state.
     pub(crate) fn count(&self, state: State) -> usize {
         self.knobs.iter().filter(|row| row.state == state).count()
     }
 
-    /// Prints the table or JSON on standard output.
     pub(crate) fn print(&self, output: Output) {
         let text = match output {
             Output::Table => self.table(),
@@ -97,7 +89,6 @@ impl Report {
         process::print(&text);
     }
 
-    /// Formats a table of 120 columns.
     pub(crate) fn table(&self) -> String {
         table(self)
     }
@@ -107,7 +98,6 @@ impl Report {
         plan(self)
     }
 
-    /// Formats the report as JSON.
     pub(crate) fn json(&self) -> String {
         let value = serde_json::json!({
             "profile": self.profile,
@@ -120,12 +110,11 @@ impl Report {
     }
 }
 
-/// Width of the table.
 const WIDTH: usize = 120;
-/// Maximum width of a value. Longer values, such as lists of names, are cut.
+/// Maximum width of a value; longer ones, such as lists of names, are cut.
 const VALUE: usize = 27;
 
-/// Formats one line per setting, followed by the reasons of settings that are not as wanted.
+/// One line per setting, followed by the reasons for settings that are not as wanted.
 fn table(report: &Report) -> String {
     let cells: Vec<[String; 4]> = report.knobs.iter().map(cells).collect();
     let head = ["SETTING", "STATE", "ACTUAL", "WANTED"].map(str::to_owned);
@@ -210,7 +199,6 @@ fn summary(report: &Report) -> String {
     format!("\n{} is {is}: {}\n", report.profile, counts.join(", "))
 }
 
-/// Formats the planned changes, with the reason for each.
 fn plan(report: &Report) -> String {
     let mut text = format!("profile {}\n", report.profile);
     for row in report.knobs.iter().filter(|row| row.state == State::Differs) {

@@ -1,14 +1,14 @@
-//! Files below a root: /proc and /sys of a node, or a test tree that looks like them.
+//! Files below a root: a node's /proc and /sys, or a test tree like them.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-/// The kernel's maximum number of symlinks (path_resolution(7)).
+/// The kernel's limit on symlinks (path_resolution(7)).
 const MAX_LINKS: usize = 40;
 
-/// A root folder. Paths begin with `/` and are below the root.
+/// Paths start with `/` and are below the root.
 #[derive(Clone, Debug)]
 pub(crate) struct Tree {
     root: PathBuf,
@@ -19,11 +19,11 @@ impl Tree {
         Tree { root: root.canonicalize().unwrap_or_else(|_| root.to_owned()) }
     }
 
-    /// Returns the real path. Symlinks in a test tree must not lead out of the tree, because that
-    /// would change this machine.
+    /// The real path. Symlinks in a test tree must not lead out of it, because that would change
+    /// this machine.
     fn place(&self, path: &str) -> io::Result<PathBuf> {
         if self.root == Path::new("/") {
-            // Not resolved: /proc/1/root is a different root, whatever the symlink's target is.
+            // Not resolved: /proc/1/root is a different root, whatever the symlink's target says.
             return Ok(PathBuf::from(path));
         }
         let place = self.root.join(path.trim_start_matches('/')).canonicalize()?;
@@ -34,12 +34,10 @@ impl Tree {
         Err(io::Error::new(io::ErrorKind::PermissionDenied, words))
     }
 
-    /// The content of a file.
     pub(crate) fn read(&self, path: &str) -> io::Result<Vec<u8>> {
         fs::read(self.place(path)?)
     }
 
-    /// The content of a small text file, trimmed.
     pub(crate) fn text(&self, path: &str) -> io::Result<String> {
         Ok(String::from_utf8_lossy(&self.read(path)?).trim().to_owned())
     }
@@ -49,7 +47,7 @@ impl Tree {
         self.hold(path, content).map(drop)
     }
 
-    /// Writes and returns the open file, because some settings last only while it is open.
+    /// Returns the open file, because some settings last only while it is open.
     pub(crate) fn hold(&self, path: &str, content: &[u8]) -> io::Result<fs::File> {
         let mut file = OpenOptions::new().write(true).truncate(true).open(self.place(path)?)?;
         // A second write to such a file would set the value again.
@@ -60,7 +58,7 @@ impl Tree {
     }
 
     /// Replaces a file on disk durably, with its mode and owner. After a crash it has either the
-    /// previous content or the new content (rename(2)).
+    /// old or the new content (rename(2)).
     pub(crate) fn replace(&self, path: &str, content: &[u8]) -> io::Result<()> {
         let place = followed(self.place(path)?)?;
         let before = fs::metadata(&place)?;
@@ -68,7 +66,7 @@ impl Tree {
         remove_if_there(&unfinished)?;
         let written = write_as(&before, &unfinished, content);
         if let Err(error) = written.and_then(|()| fs::rename(&unfinished, &place)) {
-            // The first error is the one that is reported.
+            // The first error is the one to report.
             let _ = fs::remove_file(&unfinished);
             return Err(error);
         }
@@ -80,7 +78,7 @@ impl Tree {
         remove_if_there(&unfinished(&followed(self.place(path)?)?))
     }
 
-    /// The names in a directory in natural order: `rx-2` before `rx-10`.
+    /// Names in a directory in natural order: `rx-2` before `rx-10`.
     pub(crate) fn list(&self, path: &str) -> io::Result<Vec<String>> {
         let entries = fs::read_dir(self.place(path)?)?;
         let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
@@ -99,15 +97,14 @@ impl Tree {
         metadata.map_or(true, |it| it.permissions().mode() & 0o200 != 0)
     }
 
-    /// The last component of a symlink's target.
     pub(crate) fn link(&self, path: &str) -> Option<String> {
         let place = self.place(path).ok()?.canonicalize().ok()?;
         Some(place.file_name()?.to_string_lossy().into_owned())
     }
 }
 
-/// The file that a symlink leads to, because a rename would replace the symlink. The path is not
-/// canonicalized, because of /proc/1/root; only the last component matters.
+/// Follows a symlink, which a rename would replace. The path is not canonicalized, because of
+/// /proc/1/root; only the last component matters.
 fn followed(mut place: PathBuf) -> io::Result<PathBuf> {
     for _ in 0..MAX_LINKS {
         match fs::read_link(&place) {
@@ -120,7 +117,7 @@ fn followed(mut place: PathBuf) -> io::Result<PathBuf> {
     Err(io::Error::from_raw_os_error(rustix::io::Errno::LOOP.raw_os_error()))
 }
 
-/// The temporary path. It is in the same folder, because a rename cannot leave its file system.
+/// The temporary path, in the same folder because a rename cannot cross file systems.
 fn unfinished(place: &Path) -> PathBuf {
     let name = place.file_name().unwrap_or_default().to_string_lossy();
     place.with_file_name(format!(".{name}.node-tuner"))
@@ -134,7 +131,7 @@ fn write_as(other: &fs::Metadata, path: &Path, content: &[u8]) -> io::Result<()>
     if (own.uid(), own.gid()) != (other.uid(), other.gid()) {
         fchown(&file, Some(other.uid()), Some(other.gid()))?;
     }
-    // Set after the owner, because changing the owner clears some bits of the mode (chown(2)).
+    // After the owner, because changing the owner clears some mode bits (chown(2)).
     file.set_permissions(other.permissions())?;
     file.sync_all()
 }
@@ -174,7 +171,7 @@ mod tests {
         fs::write(&file, "12345\n").expect("file");
         fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).expect("mode");
         std::os::unix::fs::symlink("a", folder.path().join("link")).expect("link");
-        // This file was left behind by a `replace` that was killed.
+        // Left behind by a `replace` that was killed.
         fs::write(folder.path().join(".a.node-tuner"), "half").expect("file");
         let before = fs::metadata(&file).expect("there").ino();
         let tree = Tree::new(folder.path());

@@ -1,4 +1,4 @@
-//! The service: one instance per lane, which routes requests to their handlers.
+//! One service instance per lane routes requests to its handlers.
 
 use std::error::Error;
 use std::future::{Ready, ready};
@@ -31,7 +31,6 @@ use crate::handlers::{div, hello, work};
 use crate::projects::database::Database;
 use crate::projects::{self, Projects, Resource};
 
-/// Route templates, as in metrics.
 const ROUTES: [&str; 12] = [
     "/",
     "/hello",
@@ -47,7 +46,6 @@ const ROUTES: [&str; 12] = [
     "/docs/{file}",
 ];
 
-/// The service, as its command line presents it.
 pub(crate) fn service() -> corelane_service::App<Config> {
     let about = "The reference service of Corelane: HTTP on lanes, one per CPU";
     corelane_service::App::new("corelane-server", env!("CARGO_PKG_VERSION"), about)
@@ -55,11 +53,10 @@ pub(crate) fn service() -> corelane_service::App<Config> {
         .check(Database::check)
 }
 
-/// The library itself responds to its own errors, such as a body that broke off.
+/// The library responds to its own errors, such as a truncated body.
 type Reply = Result<Response<Body>, Box<dyn Error + Send + Sync>>;
 type Later = Pin<Box<dyn Future<Output = Reply>>>;
 
-/// The service of one lane.
 #[derive(Clone)]
 pub(crate) struct App(Rc<Instance>);
 
@@ -73,7 +70,6 @@ struct Instance {
     faults: Injector,
 }
 
-/// State that all lanes share.
 #[derive(Debug)]
 pub(crate) struct Common {
     pub(crate) auth: Arc<Auth>,
@@ -82,7 +78,6 @@ pub(crate) struct Common {
 }
 
 impl App {
-    /// Creates the service of each lane of this replica.
     pub(crate) fn factory(
         config: Config,
         replica: String,
@@ -140,8 +135,8 @@ fn is_read(method: &Method) -> bool {
 }
 
 impl Instance {
-    /// Responds to a request for projects that needs neither a handler nor its body, because its
-    /// method is not allowed or it lacks a token.
+    /// Answers a request for projects that needs neither a handler nor its body, because its method
+    /// is not allowed or it lacks a token.
     fn refuse(&self, request: &Request<Incoming>) -> Option<Response<Full<Bytes>>> {
         self.projects.as_ref()?;
         let resource = Resource::of(request.uri().path())?;
@@ -159,7 +154,6 @@ impl Instance {
         })
     }
 
-    /// Applies the faults of a drill to a request.
     async fn falsify(self: Rc<Self>, injection: Injection, request: Request<Incoming>) -> Reply {
         let mut reply = match injection.inject().await {
             Some(reply) => reply.map(http_body_util::Either::Left),
@@ -169,7 +163,6 @@ impl Instance {
         Ok(reply)
     }
 
-    /// Routes a request to its handler.
     fn dispatch(&self, mut request: Request<Incoming>) -> Either<Ready<Reply>, Later> {
         if request.uri().path().starts_with("/static/")
             && let Some(files) = &self.files
@@ -194,12 +187,11 @@ impl Instance {
         at_once(self.answer(request.into_parts().0))
     }
 
-    /// Responds to requests that need no waiting.
     fn answer(&self, head: Parts) -> Response<Full<Bytes>> {
         let Parts { method, uri, headers: fields, .. } = head;
         let path = uri.path();
         let known = match path {
-            // `*` addresses the server as a whole and allows only OPTIONS (RFC 9110 section 9.3.7).
+            // `*` addresses the whole server and allows only OPTIONS (RFC 9110 section 9.3.7).
             "/" | "/hello" | "/work" | "/openapi.json" | "/docs" | "*" => true,
             "/static" => self.files.is_some(),
             _ => {
@@ -237,7 +229,7 @@ impl Instance {
     }
 }
 
-/// Responds to `OPTIONS`, and rejects other methods, because all resources here are read-only.
+/// Answers `OPTIONS` and rejects other methods, because all resources here are read-only.
 fn not_a_read(method: &Method) -> Response<Full<Bytes>> {
     let allow = HeaderValue::from_static("GET, HEAD, OPTIONS");
     if method != Method::OPTIONS {
@@ -249,16 +241,15 @@ fn not_a_read(method: &Method) -> Response<Full<Bytes>> {
     reply
 }
 
-/// Interval between triggers; longer than mimalloc keeps freed pages for reuse.
+/// Interval between triggers, longer than mimalloc keeps freed pages for reuse.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// Large enough to be returned when it is freed. Smaller blocks are kept for reuse.
+/// Large enough to be returned when freed; smaller blocks are kept for reuse.
 const LARGE: usize = 1 << 20;
 
-/// Returns memory of closed and parked connections to the system. This takes half a microsecond
-/// each time.
+/// Returns the memory of closed and parked connections to the system. Costs half a microsecond.
 ///
-/// mimalloc returns a freed page after at least a second. It also needs a trigger on that thread:
+/// mimalloc returns a freed page after at least a second, and only with a trigger on that thread:
 /// another freed page, or 10,000 allocations on its slow path. A lane whose connections have just
 /// been parked provides no trigger, so thousands of connections would keep unused memory (mimalloc
 /// v3, src/page.c: `_mi_page_free`; src/options.c: `purge_delay`).

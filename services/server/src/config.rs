@@ -9,7 +9,6 @@ use corelane_service::value::{
     HOUR, MILLISECOND, choice, duration, file, folder, number, size, switch, text, word,
 };
 
-/// The database for projects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DatabaseKind {
     Sqlite,
@@ -22,7 +21,6 @@ impl DatabaseKind {
 }
 
 settings! {
-    /// Settings of files, `/work`, and the database of projects.
     pub(crate) struct Config {
         "static.root" => static_root: Option<PathBuf> = "", folder,
             "Folder served under /static/; if empty, no files are served";
@@ -62,7 +60,6 @@ settings! {
 }
 
 impl Config {
-    /// Whether there is a database for projects.
     pub(crate) fn serves_projects(&self) -> bool {
         self.database_kind == DatabaseKind::Postgres || self.database_path.is_some()
     }

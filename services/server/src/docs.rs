@@ -1,6 +1,6 @@
 //! The OpenAPI document (3.1), generated from the routes.
 //!
-//! Each handler describes its own path next to its code, with the functions of `openapi`.
+//! Each handler describes its path next to its code, with the functions of `openapi`.
 
 use serde_json::{Map, Value, json};
 
@@ -10,7 +10,6 @@ use crate::handlers::{div, hello, root, work};
 use crate::openapi::{self, Operation, Parameter, Path, reply};
 use crate::projects;
 
-/// The document of a server with this configuration.
 pub(crate) fn document(config: &Config) -> Value {
     let mut paths = vec![root::describe(), hello::describe(), div::describe()];
     paths.extend(work::describe(config.work_max_ops));
@@ -43,7 +42,6 @@ pub(crate) fn document(config: &Config) -> Value {
     })
 }
 
-/// The groups of operations, in reading order.
 fn tags(config: &Config) -> Value {
     let mut tags = vec![(openapi::WORKLOADS, "Responses of a known cost, for measurements")];
     if config.serves_projects() {

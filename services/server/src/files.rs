@@ -12,24 +12,21 @@ use serde_json::{Value, json};
 use crate::config::Config;
 use crate::openapi::{self, Operation, Parameter};
 
-/// A response that is in memory, or a file that is being sent.
 pub(crate) type Body = Either<Full<Bytes>, corelane_files::Body>;
 
-/// The files of one root, on one lane. Files that are not in memory are read on blocking threads of
-/// the lane's event loop. These are not pinned, so a slow disk blocks neither the event loop nor
-/// its CPU.
+/// One lane's files below a root. Files not in memory are read on blocking threads of the lane's
+/// event loop. These are not pinned, so a slow disk blocks neither the event loop nor its CPU.
 #[derive(Debug)]
 pub(crate) struct Files(corelane_files::Files);
 
-/// A response, or a future that reads from the disk.
 pub(crate) type Reply = Result<Response<Body>, Pin<Box<dyn Future<Output = Response<Body>>>>>;
 
 impl Files {
-    /// Opens the configured files, if there are any.
+    /// Opens the configured files, if any.
     ///
     /// # Errors
     ///
-    /// The folder, which existed when the configuration was read, cannot be opened.
+    /// The folder existed when the configuration was read, but cannot be opened.
     pub(crate) fn new(config: &Config) -> Result<Option<Files>, String> {
         let Some(root) = config.static_root.clone() else { return Ok(None) };
         let settings = Settings {
@@ -43,9 +40,8 @@ impl Files {
         corelane_files::Files::new(&settings).map(|files| Some(Files(files))).map_err(named)
     }
 
-    /// Responds to a GET or HEAD for `target`, which is relative to the root and still encoded,
-    /// with its query. The request's headers are moved out of it, because their map is reused for
-    /// the response.
+    /// Responds to a GET or HEAD. `target` is relative to the root, still encoded, with its query.
+    /// Takes the request's headers, because the response reuses their map.
     pub(crate) fn get<B>(&self, target: &str, request: &Request<B>, fields: HeaderMap) -> Reply {
         match self.0.get(target, request.method(), fields) {
             Answer::Ready(reply) => Ok(worded(reply)),
@@ -54,12 +50,12 @@ impl Files {
     }
 }
 
-/// Redirects a GET or HEAD for the root, whose address lacks its slash.
+/// Redirects a GET or HEAD for the root without its slash.
 pub(crate) fn to_root(query: Option<&str>) -> Response<Full<Bytes>> {
     corelane_files::to_folder("static", query).map(|_| Full::default())
 }
 
-/// Adds a problem body to an error and keeps its headers: a 416 contains the length of the file in
+/// Adds a problem body to an error and keeps its headers: a 416 has the file's length in
 /// Content-Range (RFC 9110 section 15.5.17).
 fn worded(reply: Response<corelane_files::Body>) -> Response<Body> {
     let status = reply.status();
@@ -78,7 +74,6 @@ fn worded(reply: Response<corelane_files::Body>) -> Response<Body> {
     problem.into_response().map(Either::Left)
 }
 
-/// The paths of files, for the OpenAPI document.
 pub(crate) fn describe() -> [openapi::Path; 2] {
     let bytes = || Some(("*/*", json!({})));
     let file = |id: &str, summary: &str| {

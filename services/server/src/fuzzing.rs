@@ -1,4 +1,4 @@
-//! Entry points of the fuzz targets in `services/fuzz`.
+//! Entry points for the fuzz targets in `services/fuzz`.
 
 use std::ffi::OsString;
 
@@ -6,21 +6,18 @@ use crate::app::service;
 use crate::handlers::{div, work};
 use crate::projects;
 
-/// An accepted configuration.
 #[derive(Debug)]
 pub struct Accepted {
-    /// The output of `--check`.
     pub shown: String,
-    /// Every active value.
     pub values: String,
 }
 
-/// Parses a configuration; `None` for help or the version. `file` is the content of any file on the
-/// command line.
+/// Parses a configuration; `None` for help or the version. `file` is the content of any file named
+/// on the command line.
 ///
 /// # Errors
 ///
-/// Returns the errors for the operator.
+/// Returns the operator's error messages.
 pub fn configuration<'a>(
     file: &str,
     environment: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -34,22 +31,19 @@ pub fn configuration<'a>(
     Ok(accepted.map(|(shown, values)| Accepted { shown, values }))
 }
 
-/// The result of `/div/{n}`.
 pub fn half(n: &str) -> Option<String> {
     div::half(n)
 }
 
-/// The iterations in a query of `/work`.
 pub fn ops(query: &str, most: u64) -> Option<u64> {
     work::ops(query, most)
 }
 
-/// The text that would be stored, if this is a valid document.
+/// The text to store, if this is a valid document.
 pub fn document(text: &[u8]) -> Option<Vec<u8>> {
     projects::fuzzing::document(text)
 }
 
-/// Whether two JSON texts are equal, ignoring numbers.
 pub fn say_the_same(one: &[u8], other: &[u8]) -> bool {
     projects::fuzzing::say_the_same(one, other)
 }

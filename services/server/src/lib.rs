@@ -1,4 +1,4 @@
-//! The reference service of Corelane, with every workload used to measure the platform.
+//! Corelane's reference service, with every workload that measures the platform.
 
 mod app;
 mod config;
@@ -22,10 +22,10 @@ use crate::config::Config;
 use crate::projects::database::Database;
 use crate::projects::metrics::Metrics;
 
-/// Runs the program with its command line, environment and file.
+/// Runs the program from its command line, environment and file.
 pub fn main() -> ExitCode {
-    // The allocator does not request huge pages (its feature `no_thp`). If the kernel provides them
-    // anyway, each of its blocks counts as used in full. Fails harmlessly on kernels without them.
+    // The allocator requests no huge pages (its feature `no_thp`). If the kernel provides them
+    // anyway, each block counts as fully used. Fails harmlessly on kernels without huge pages.
     let _ = rustix::thread::disable_transparent_huge_pages(true);
     let metrics = Arc::<Metrics>::default();
     let collector = Arc::clone(&metrics);

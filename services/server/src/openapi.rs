@@ -1,15 +1,12 @@
-//! Building blocks for the descriptions of operations.
+//! Building blocks for operation descriptions.
 
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-/// A path template in OpenAPI's syntax, and its path item.
 pub(crate) type Path = (&'static str, Value);
 
-/// The tag of routes that measurements request.
 pub(crate) const WORKLOADS: &str = "Workloads";
 
-/// The errors that the document describes, by status.
 const ERRORS: [(u16, &str, &str); 16] = [
     (
         400,
@@ -37,15 +34,12 @@ const ERRORS: [(u16, &str, &str); 16] = [
     ),
 ];
 
-/// Possible responses to any request.
 const ALWAYS: [u16; 9] = [400, 408, 414, 417, 421, 431, 500, 501, 503];
 
-/// A method of a path.
 #[derive(Debug)]
 pub(crate) struct Operation(Map<String, Value>);
 
 impl Operation {
-    /// Creates an operation with its ID and a one-line summary.
     pub(crate) fn new(id: &str, summary: &str) -> Self {
         let mut members = Map::new();
         members.insert("operationId".into(), id.into());
@@ -65,13 +59,11 @@ impl Operation {
         self
     }
 
-    /// The group in which viewers show it.
     pub(crate) fn tag(mut self, name: &str) -> Self {
         self.0.insert("tags".into(), json!([name]));
         self
     }
 
-    /// Requires a JSON body, such as `example`.
     pub(crate) fn body(mut self, schema: Value, example: Value) -> Self {
         let content = json!({ "application/json": { "schema": schema, "example": example } });
         let body = json!({ "required": true, "content": content });
@@ -79,19 +71,16 @@ impl Operation {
         self.errors(&[413, 415, 422])
     }
 
-    /// Requires a bearer token.
     pub(crate) fn bearer(mut self) -> Self {
         self.0.insert("security".into(), json!([{ "bearer": [] }]));
         self.errors(&[401])
     }
 
-    /// Adds a successful response, created by [`reply`].
     pub(crate) fn reply(mut self, status: u16, reply: Value) -> Self {
         self.0["responses"][status.to_string()] = reply;
         self
     }
 
-    /// Adds possible errors.
     pub(crate) fn errors(mut self, statuses: &[u16]) -> Self {
         for (status, name, _) in ERRORS.iter().filter(|(status, ..)| statuses.contains(status)) {
             let reference = format!("#/components/responses/{name}");
@@ -102,7 +91,7 @@ impl Operation {
 }
 
 impl From<Operation> for Value {
-    /// Puts successes before errors.
+    /// Sorts successes before errors.
     fn from(mut operation: Operation) -> Self {
         if let Some(responses) = operation.0["responses"].as_object_mut() {
             responses.sort_keys();
@@ -111,7 +100,7 @@ impl From<Operation> for Value {
     }
 }
 
-/// A response with a body of this media type, or without a body.
+/// `None` means a response without a body.
 pub(crate) fn reply(description: &str, content: Option<(&str, Value)>) -> Value {
     let mut reply = json!({
         "description": description,
@@ -126,7 +115,6 @@ pub(crate) fn reply(description: &str, content: Option<(&str, Value)>) -> Value 
     reply
 }
 
-/// A response with an example of its body.
 pub(crate) fn with_example(mut reply: Value, example: impl Into<Value>) -> Value {
     let example = example.into();
     for content in reply["content"].as_object_mut().into_iter().flat_map(Map::values_mut) {
@@ -135,12 +123,10 @@ pub(crate) fn with_example(mut reply: Value, example: impl Into<Value>) -> Value
     reply
 }
 
-/// A parameter of an operation.
 #[derive(Clone, Debug)]
 pub(crate) struct Parameter(Value);
 
 impl Parameter {
-    /// Creates a required parameter.
     pub(crate) fn required(place: &str, name: &str, description: &str, schema: Value) -> Self {
         let mut parameter = Parameter::optional(place, name, description, schema);
         parameter.0["required"] = true.into();
@@ -202,7 +188,7 @@ fn error(status: u16, description: &str) -> Value {
     reply
 }
 
-/// The problem of a status, as the server sends it if it knows no details.
+/// The problem that the server sends for a status without details.
 fn problem_like(status: u16) -> Value {
     let code = StatusCode::from_u16(status).unwrap_or_default();
     let name = code.canonical_reason().unwrap_or_default();
@@ -210,7 +196,7 @@ fn problem_like(status: u16) -> Value {
     json!({ "type": format!("urn:corelane:problem:{kind}"), "title": name, "status": status })
 }
 
-/// The members of every problem. A problem type may have more.
+/// Members of every problem; a problem type may have more.
 fn problem() -> Value {
     json!({
         "description": "A problem document (RFC 9457)",

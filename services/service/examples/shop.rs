@@ -1,4 +1,5 @@
-//! A small shop with axum: settings, a secret and a metric of its own, orders behind a bearer token, faults for drills.
+//! A small shop with axum: its own settings, secret and metric, orders behind a bearer token, and
+//! faults for drills.
 //!
 //! ```sh
 //! cargo run -p corelane-service --example shop -- --shop.greeting hello
@@ -16,7 +17,6 @@ use corelane_service::value::{ExposeSecret, SecretString};
 use corelane_service::{App, settings, value};
 
 settings! {
-    /// The shop's own settings.
     struct Shop {
         "shop.greeting" => greeting: String = "welcome", value::text, "Text of the front page";
         "shop.articles" => articles: u64 = "100", value::number(1, 1_000_000), "Number of articles";
@@ -42,7 +42,7 @@ async fn order(State(stock): State<Stock>, Path(article): Path<u64>) -> (StatusC
     if !(1..=stock.articles).contains(&article) {
         return (StatusCode::NOT_FOUND, "no such article\n".to_owned());
     }
-    // A real shop would send the text of the token to its suppliers here.
+    // A real shop would send the token's text to its suppliers here.
     let supplied = !stock.api_token.expose_secret().is_empty();
     (StatusCode::OK, format!("order {}, supplied: {supplied}\n", stock.orders.inc() + 1))
 }

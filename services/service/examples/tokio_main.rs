@@ -1,5 +1,5 @@
-//! A program that existed before it used the platform: it has its own tokio runtime, log, flag and
-//! variable. The keys of the platform are flags after `--`.
+//! A program from before the platform, with its own tokio runtime, log, flag and variable. The
+//! platform's keys are flags after `--`.
 //!
 //! ```sh
 //! PORT=8090 cargo run -p corelane-service --example tokio_main -- --step=2 -- --lanes=1
@@ -15,7 +15,6 @@ use corelane::Incoming;
 use corelane_service::App;
 use http::{Request, Response};
 
-/// Counts up in a separate task.
 async fn counter(step: u64) -> Arc<AtomicU64> {
     let ticks = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&ticks);

@@ -1,4 +1,4 @@
-//! A service's whole process, from its command line to its exit code.
+//! A service's entire process, from its command line to its exit code.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -18,21 +18,20 @@ use crate::settings::Config;
 use crate::start::{BoxError, Logged, Ready, Start};
 use crate::telemetry;
 
-/// Prefix of the environment variables that are settings.
 const PREFIX: &str = "CORELANE_";
 
 /// Variables that belong to the command `corelane` and to the local cluster.
 const OTHERS: &[&str] =
     &["CORELANE_CAPACITY_", "CORELANE_CHECK_", "CORELANE_CLUSTER_STATE", "CORELANE_HOME"];
 
-/// If this variable is set, a service prints the schema of its settings instead of running, as with
+/// If this variable is set, a service prints the schema of its settings and exits, as with
 /// `--schema`. A program with its own flags may not know that flag.
 const PRINT_SCHEMA: &str = "CORELANE_PRINT_SCHEMA";
 
 /// A service before it runs. `C` is the type of its own settings, created by
 /// [`settings!`](crate::settings); `()` has none.
 ///
-/// The [crate](crate) has an example with settings and metrics.
+/// The [crate](crate) documentation has an example with settings and metrics.
 ///
 /// ```no_run
 /// use std::convert::Infallible;
@@ -72,14 +71,13 @@ impl<C> fmt::Debug for App<C> {
 }
 
 impl<C: Keys> App<C> {
-    /// Creates a service with the name of its program, its version, usually
-    /// `env!("CARGO_PKG_VERSION")`, and a line that describes it in the help. Its spans also carry
-    /// the name and version.
+    /// Creates a service from its program name, its version (usually `env!("CARGO_PKG_VERSION")`)
+    /// and a line for its help. Its spans also carry name and version.
     ///
     /// # Panics
     ///
-    /// A key of the service's own settings is also a key of the platform, or has the name of
-    /// another flag. `--help` lists these.
+    /// A key of the service's own settings clashes with a key of the platform or another flag.
+    /// `--help` lists these.
     pub fn new(name: &'static str, version: &'static str, about: &'static str) -> Self {
         let keys = Config::<C>::keys();
         for (at, key) in keys.iter().enumerate() {
@@ -102,15 +100,15 @@ impl<C: Keys> App<C> {
         }
     }
 
-    /// Sets the arguments after the program's name. By default they are the arguments of the
-    /// process. A program with its own flags or subcommands passes the remaining arguments.
+    /// Sets the arguments after the program's name; by default, those of the process. A program
+    /// with its own flags or subcommands passes the remaining arguments.
     pub fn arguments<A: Into<OsString>>(mut self, arguments: impl IntoIterator<Item = A>) -> Self {
         self.arguments = Some(arguments.into_iter().map(Into::into).collect());
         self
     }
 
-    /// Sets the default of a key in this service, which replaces the platform's default. For
-    /// example, `listen` may come from a variable that the service used before.
+    /// Overrides the platform's default for a key. For example, `listen` may come from a variable
+    /// that the service used before.
     ///
     /// # Panics
     ///
@@ -123,32 +121,32 @@ impl<C: Keys> App<C> {
         self
     }
 
-    /// Sets the route templates, such as `/orders/{id}`, for metrics, the load table and faults.
-    /// See [`Builder::routes`]. A service that names its routes itself, for example with
+    /// Sets route templates, such as `/orders/{id}`, for metrics, the load table and faults. See
+    /// [`Builder::routes`]. A service that names its routes itself, for example with
     /// `corelane::axum::LearnRoutes`, needs them only for faults.
     pub fn routes(mut self, templates: impl IntoIterator<Item = &'static str>) -> Self {
         self.routes = templates.into_iter().collect();
         self
     }
 
-    /// Checks the service's own settings beyond what their parsers do, for example two settings
-    /// that contradict each other. The second argument is the name of the replica. `--check` calls
-    /// it too.
+    /// Checks the service's own settings beyond what their parsers check, for example two settings
+    /// that contradict each other. The second argument is the replica's name. `--check` runs it
+    /// too.
     pub fn check(mut self, check: fn(&C, &str) -> Result<(), ConfigErrors>) -> Self {
         self.check = check;
         self
     }
 
-    /// Changes the server's builder after the platform's settings are applied, to add pages to the
-    /// admin port, or collectors. The platform's own observer of requests replaces any other.
+    /// Changes the server's builder after the platform's settings are applied, to add admin pages
+    /// or collectors. The platform's request observer replaces any other.
     pub fn extend(mut self, extend: impl FnOnce(Builder) -> Builder + 'static) -> Self {
         self.extend = Box::new(extend);
         self
     }
 
-    /// Runs the process with its command line and environment, and returns its exit code. Errors
-    /// are printed as lines on standard error. With `log.format = json` they are JSON, except for
-    /// errors in the settings.
+    /// Runs the process from its command line and environment, and returns its exit code. Errors
+    /// are printed to standard error, one per line; with `log.format = json` they are JSON, except
+    /// for errors in the settings.
     ///
     /// | code | meaning |
     /// |---|---|
@@ -159,11 +157,11 @@ impl<C: Keys> App<C> {
     /// The variable `CORELANE_PRINT_SCHEMA` has the effect of `--schema`. `corelane up` sets it to
     /// determine whether a program is such a service, and which settings it has.
     ///
-    /// `serve` receives the service's own settings and a [`Start`] whose sockets are open. It calls
-    /// [`Start::serve`], and may do other work before and after it.
+    /// `serve` receives the service's own settings and a [`Start`] with open sockets. It calls
+    /// [`Start::serve`], and may do other work before and after that.
     ///
-    /// This blocks the thread. It may be called within `#[tokio::main]`, whose tasks then need
-    /// other threads: the flavour `multi_thread`, which is tokio's default.
+    /// Blocks the thread. It may be called within `#[tokio::main]`, whose tasks then need other
+    /// threads: use the flavour `multi_thread`, tokio's default.
     pub fn run<F>(self, serve: F) -> ExitCode
     where
         F: FnOnce(C, Start) -> Result<Drained, BoxError>,
@@ -195,7 +193,6 @@ impl<C: Keys> App<C> {
         Program { name, version, about, prefix: PREFIX, others: OTHERS, keys: self.keys() }
     }
 
-    /// All keys, with the defaults of this service.
     fn keys(&self) -> Vec<Key> {
         let mut keys = Config::<C>::keys();
         for (name, default) in &self.presets {
@@ -229,7 +226,6 @@ impl<C: Keys> App<C> {
         Ok(Drained { cut: 0 })
     }
 
-    /// Parses and checks the settings.
     fn prepare(self, mut settings: Settings) -> Result<Ready<C>, ConfigErrors> {
         self.presets.iter().for_each(|(key, value)| settings.preset(key, value));
         let (config, mut errors) = Config::<C>::parse(&settings);
@@ -325,7 +321,7 @@ mod tests {
         let ours = runtime.builder().traces(telemetry::traces(&otlp, runtime.request_ids));
         let library = Server::builder().bind("127.0.0.1:8080".parse().expect("an address"));
         let library = library.admin(runtime.admin_listen);
-        // These two features cost something, so the library leaves them to its user.
+        // These two features cost something, so they are off by default in the library.
         let library = library.request_ids(true).traces(corelane::Traces::PassOn);
         assert_eq!(format!("{ours:#?}"), format!("{library:#?}"));
         assert_eq!(runtime.tls_reload, corelane::Tls::new("", "").reload);

@@ -1,4 +1,4 @@
-//! Flags and the environment variables behind them, for programs without a configuration file.
+//! Flags and their environment variables, for programs without a configuration file.
 
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsString;
@@ -11,12 +11,12 @@ use clap::{Arg, ArgMatches, Command, Parser};
 
 use crate::{config, process};
 
-/// Reads a program's command line and environment, or returns the exit code: 0 after `--help` and
+/// Parses a program's command line and environment, or returns the exit code: 0 after `--help` and
 /// `--version`, 64 after errors, all of which are printed.
 ///
 /// Variables with one of `prefixes` that belong to no flag are errors, because they are probably
-/// misspelt. Variables that Kubernetes sets for a Service are ignored, and an empty variable counts
-/// as unset. Words are not case-sensitive.
+/// misspelt. Variables that Kubernetes sets for a Service are ignored, and empty variables count as
+/// unset. Words are not case-sensitive.
 ///
 /// ```no_run
 /// use std::process::ExitCode;
@@ -44,7 +44,7 @@ pub fn parse<T: Parser>(prefixes: &[&str]) -> Result<T, ExitCode> {
     T::from_arg_matches(&matches).map_err(|error| exit_all(vec![error], command))
 }
 
-/// Reads like [`parse`], for a command that is not derived.
+/// Like [`parse`], for a command that is not derived.
 pub fn read(command: &Command, prefixes: &[&str]) -> Result<ArgMatches, ExitCode> {
     let misspelt = unknown(command, prefixes, std::env::vars_os());
     let mut errors = match parse_all(tolerant(command.clone()), std::env::args_os().collect()) {
@@ -57,14 +57,13 @@ pub fn read(command: &Command, prefixes: &[&str]) -> Result<ArgMatches, ExitCode
     Err(exit_all(errors, command.clone()))
 }
 
-/// Parses a command line. After a wrong value or an unknown flag it continues without that
-/// argument, to find all errors.
+/// After a wrong value or an unknown flag, continues without that argument to find all errors.
 fn parse_all(
     mut command: Command,
     mut arguments: Vec<OsString>,
 ) -> Result<ArgMatches, Vec<clap::Error>> {
     let (mut errors, mut seen) = (Vec::new(), HashSet::new());
-    // Flags can be compared with the form in which errors show them only after this call.
+    // Flags match the form shown in errors only after this call.
     command.build();
     loop {
         let error = match command.clone().try_get_matches_from(&arguments) {
@@ -101,7 +100,7 @@ fn parse_all(
     }
 }
 
-/// The command without the bounds of this flag.
+/// The command without this flag's bounds.
 fn with_any_value(command: Command, wrong: &str) -> Command {
     let of_flag = |flag: Arg| match flag.to_string() == wrong {
         true => flag.value_parser(ValueParser::os_string()),
@@ -110,12 +109,11 @@ fn with_any_value(command: Command, wrong: &str) -> Command {
     command.mut_args(of_flag).mut_subcommands(|command| with_any_value(command, wrong))
 }
 
-/// Prints errors, followed by the usage of the subcommand.
 fn exit_all(errors: Vec<clap::Error>, command: Command) -> ExitCode {
     if let [message] = &*errors
         && !message.use_stderr()
     {
-        // The reader may have gone.
+        // The reader may be gone.
         let _ = message.print();
         return ExitCode::SUCCESS;
     }
@@ -133,7 +131,6 @@ fn exit_all(errors: Vec<clap::Error>, command: Command) -> ExitCode {
     process::usage()
 }
 
-/// The subcommand that a command line names.
 fn selected(mut command: Command, arguments: impl Iterator<Item = OsString>) -> Command {
     command.build();
     for argument in arguments {
@@ -144,8 +141,7 @@ fn selected(mut command: Command, arguments: impl Iterator<Item = OsString>) -> 
     command
 }
 
-/// Adds the subcommand that was probably meant. clap finds none for short words in which two
-/// letters are swapped.
+/// Suggests a subcommand. clap finds none for short words with two swapped letters.
 fn suggest(error: &mut clap::Error, command: &Command) {
     let Some(ContextValue::String(wrong)) = error.get(ContextKind::InvalidSubcommand) else {
         return;
@@ -160,8 +156,8 @@ fn suggest(error: &mut clap::Error, command: &Command) {
     }
 }
 
-/// Makes a command ignore empty variables and letter case. Its help does not show the values of
-/// variables, which may be secrets.
+/// Ignores empty variables and letter case. The help hides the values of variables, which may be
+/// secrets.
 fn tolerant(command: Command) -> Command {
     let of_flag = |flag: Arg| {
         let flag = flag.hide_env_values(true);
@@ -176,7 +172,7 @@ fn tolerant(command: Command) -> Command {
     command.mut_args(of_flag).mut_subcommands(tolerant)
 }
 
-/// Prints that a value is wrong, with the usage of the subcommand. Returns exit code 64.
+/// Reports a wrong value with the subcommand's usage. Returns exit code 64.
 pub fn reject(mut command: Command, message: impl std::fmt::Display) -> ExitCode {
     exit_all(vec![command.error(ErrorKind::ValueValidation, message)], command)
 }
@@ -188,7 +184,6 @@ pub fn allowed<T, E: std::fmt::Display>(
     move |text| parse(text).map_err(|allowed| format!("expected {allowed}"))
 }
 
-/// Returns errors for variables with one of these prefixes that belong to no flag.
 fn unknown(
     command: &Command,
     prefixes: &[&str],
@@ -206,7 +201,6 @@ fn unknown(
     errors.collect()
 }
 
-/// The variables of all flags of a command and its subcommands.
 fn variables(command: &Command) -> BTreeSet<String> {
     let own = command.get_arguments().filter_map(clap::Arg::get_env);
     let own = own.map(|name| name.to_string_lossy().into_owned());

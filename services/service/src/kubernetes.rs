@@ -1,4 +1,4 @@
-//! A client for the Kubernetes API server.
+//! A Kubernetes API client.
 
 use std::path::Path;
 use std::time::Duration;
@@ -6,10 +6,9 @@ use std::time::Duration;
 use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 
-/// Maximum time to connect to the API server.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// The reason why there is no client.
+/// Why there is no client.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The program does not run in a pod.
@@ -23,7 +22,7 @@ pub enum ClientError {
     Client(#[from] kube::Error),
 }
 
-/// The message of an error with its causes.
+/// The error's message with its causes.
 pub fn message(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => format!("{} ({})", status.message, status.code),
@@ -42,9 +41,9 @@ pub fn message(error: &kube::Error) -> String {
     }
 }
 
-/// Creates a client for the API server of the pod's own cluster, or of a kubeconfig, without
-/// sending a request. `silence` is the maximum pause within a response. The client retries nothing,
-/// because its callers know when a retry is useful.
+/// Creates a client for the API server of the pod's own cluster or of a kubeconfig, without sending
+/// a request. `silence` is the maximum pause within a response. The client retries nothing, because
+/// callers know when a retry is useful.
 ///
 /// # Errors
 ///

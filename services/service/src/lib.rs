@@ -1,13 +1,14 @@
 //! The chassis of a service on Corelane.
 //!
-//! [`App`] is the whole process around a `tower::Service`: an axum `Router`, tonic, or anything
+//! [`App`] runs the entire process around a `tower::Service`: an axum `Router`, tonic, or anything
 //! that accepts `Request<corelane::Incoming>`. It provides
 //!
-//! - configuration from a TOML file, environment variables and flags: the keys of the platform, such as
-//!   `listen`, `lanes`, `limits.connections` or `tls.certificate`, and the service's own. `--help` lists them,
-//!   `--check` validates them and shows each with its origin, `--schema` prints a JSON Schema of the file;
-//! - logs as text or JSON with a level that changes at run time, a log line per request, spans and metrics to an
-//!   OTLP collector;
+//! - configuration from a TOML file, environment variables and flags: platform keys such as
+//!   `listen`, `lanes`, `limits.connections` or `tls.certificate`, and the service's own. `--help`
+//!   lists them, `--check` validates them and shows where each comes from, `--schema` prints the
+//!   file's JSON Schema;
+//! - logs as text or JSON, with a level that can change at run time, a log line per request, and
+//!   spans and metrics for an OTLP collector;
 //! - an admin port with `/healthz`, `/readyz`, `/metrics`, `/lanes`, `/config` and `/log-level`;
 //! - signals, the drain, and exit codes.
 //!
@@ -44,8 +45,9 @@
 //! }
 //! ```
 //!
-//! `examples/shop.rs` does the same with axum. `shop --config shop.toml` or the variable
-//! `CORELANE_CONFIG=shop.toml`, `CORELANE_SHOP_GREETING=hello` and `shop --shop.greeting hello` set its key.
+//! `examples/shop.rs` does the same with axum. Set its key with `shop --config shop.toml` or
+//! `CORELANE_CONFIG=shop.toml`, with `CORELANE_SHOP_GREETING=hello`, or with `shop --shop.greeting
+//! hello`.
 //!
 //! # Cargo features
 //!
@@ -62,18 +64,16 @@
 //! # Parts
 //!
 //! - [`config`]: a table of keys, filled from a TOML file, the environment and flags;
-//! - [`flags`]: flags and environment variables of programs without a file;
-//! - [`value`]: parsers of values with units and bounds, for keys and flags;
+//! - [`flags`]: flags and environment variables for programs without a file;
+//! - [`value`]: parsers for values with units and bounds, for keys and flags;
 //! - [`log`]: log lines as text or JSON;
-//! - [`http`]: probes and metrics on a small server, and one HTTP/1.1 request;
-//! - [`process`]: exit codes, signals, output, the runtime of a small program.
+//! - [`http`]: a small server for probes and metrics, and single HTTP/1.1 requests;
+//! - [`process`]: exit codes, signals, output, and a runtime for small programs.
 
-/// Compiles the program in the README.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
-/// Compiles the programs of two guides.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/service-parts.md")]
 #[doc = include_str!("../../../docs/large-and-slow.md")]

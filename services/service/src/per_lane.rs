@@ -17,8 +17,7 @@ impl Count {
     }
 }
 
-/// The counters of all lanes. Each `T` is on its own pair of cache lines, because processors
-/// prefetch cache lines in pairs.
+/// Each `T` is on its own pair of cache lines, because processors prefetch cache lines in pairs.
 #[derive(Debug)]
 pub(crate) struct PerLane<T>(Mutex<Vec<Arc<Apart<T>>>>);
 
@@ -42,14 +41,12 @@ impl<T> Default for PerLane<T> {
 }
 
 impl<T> PerLane<T> {
-    /// Adds the counters of a lane.
     pub(crate) fn add(&self, counters: T) -> Arc<Apart<T>> {
         let lane = Arc::new(Apart(counters));
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&lane));
         lane
     }
 
-    /// The sum of one counter across all lanes.
     pub(crate) fn sum(&self, count: impl Fn(&T) -> u64) -> u64 {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().map(|lane| count(lane)).sum()
     }

@@ -1,4 +1,4 @@
-//! Exit codes, signals, output, and the runtime of a small program.
+//! Exit codes, signals, output, and a runtime for small programs.
 
 use std::fmt::Display;
 use std::future::Future;
@@ -7,21 +7,21 @@ use std::process::ExitCode;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// The exit code for a bad command line or configuration (sysexits.h, EX_USAGE).
+/// Exit code for a bad command line or configuration (sysexits.h, EX_USAGE).
 pub const EXIT_USAGE: u8 = 64;
 
-/// The exit code for a bad command line or configuration: [`EXIT_USAGE`].
+/// [`EXIT_USAGE`] as an `ExitCode`.
 pub fn usage() -> ExitCode {
     ExitCode::from(EXIT_USAGE)
 }
 
-/// Writes text to standard output. Unlike `print!` it does not panic if the reader has gone.
+/// Writes text to standard output. Unlike `print!`, it does not panic if the reader is gone.
 pub fn print(text: &str) {
     let _ = io::stdout().write_all(text.as_bytes());
 }
 
-/// Writes `program: line` to standard error for each line of an error. Unlike `eprintln!` it does
-/// not panic if the reader has gone.
+/// Writes `program: line` to standard error for each line of an error. Unlike `eprintln!`, it does
+/// not panic if the reader is gone.
 pub fn report(program: &str, error: &dyn Display) {
     for line in error.to_string().lines().filter(|line| !line.is_empty()) {
         let _ = writeln!(io::stderr(), "{program}: {line}");
@@ -30,7 +30,7 @@ pub fn report(program: &str, error: &dyn Display) {
 
 /// Runs a future on a new runtime on this thread.
 ///
-/// When the future has ended, it waits for running blocking tasks, unless `detach` is set.
+/// Afterwards it waits for running blocking tasks, unless `detach` is set.
 ///
 /// # Errors
 ///
@@ -66,7 +66,7 @@ pub struct Termination {
 }
 
 impl Termination {
-    /// Installs handlers for the signals, which then no longer end the process.
+    /// Installs signal handlers, so that the signals no longer end the process.
     ///
     /// # Errors
     ///

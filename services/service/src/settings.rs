@@ -1,4 +1,4 @@
-//! Every setting of a process: those of the library, of the platform, and of the service itself.
+//! All settings of a process: those of the library, the platform and the service.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ use crate::value::{
     optional, size, switch, unless, word,
 };
 
-/// The same length as in humantime: 365.25 days.
+/// 365.25 days, as in humantime.
 const YEAR: Duration = Duration::from_secs(31_557_600);
 
 /// The choice whether lanes have slow lanes.
@@ -42,7 +42,6 @@ impl SlowMode {
 }
 
 settings! {
-    /// The settings of the library.
     pub(crate) struct Runtime {
         "listen" => listen: Vec<Listen> = "127.0.0.1:8080", places,
             "Listen addresses, separated by commas: IP:PORT, unix:PATH?mode=660 for a Unix \
@@ -166,7 +165,6 @@ settings! {
 }
 
 impl Runtime {
-    /// The name of this replica, in responses, spans and logs.
     pub(crate) fn replica_name(&self) -> String {
         match self.replica.as_str() {
             "" => rustix::system::uname().nodename().to_string_lossy().into_owned(),
@@ -174,7 +172,6 @@ impl Runtime {
         }
     }
 
-    /// The TLS settings, if both files are set.
     pub(crate) fn tls(&self) -> Result<Option<Tls>, ConfigErrors> {
         let shown = |file: &Option<PathBuf>| file.as_ref().map(|file| format!("{file:?}"));
         let (certificate, key) = (&shown(&self.tls_certificate), &shown(&self.tls_key));
@@ -206,7 +203,7 @@ impl Runtime {
         }))
     }
 
-    /// Creates a server builder with these settings, without TLS.
+    /// Applies these settings to a new server builder, except for TLS.
     pub(crate) fn builder(&self) -> Builder {
         let listening = self.listen.iter().cloned().fold(Server::builder(), |builder, place| {
             builder.listen(place.proxy_protocol(self.proxy_protocol))
@@ -270,14 +267,12 @@ impl Runtime {
     }
 }
 
-/// Parses the places to listen, of which there must be at least one.
 fn places(text: &str) -> Result<Vec<Listen>, Allowed> {
     let places = list(word::<Listen>)(text)?;
-    // An empty text gives the message for one place.
+    // An empty text gives the error message for a single place.
     if places.is_empty() { Ok(vec![word::<Listen>(text)?]) } else { Ok(places) }
 }
 
-/// Parses the share of a slow lane.
 fn share(text: &str) -> Result<f64, Allowed> {
     match text.parse() {
         Ok(share) if (0.01..=0.5).contains(&share) => Ok(share),
@@ -288,13 +283,11 @@ fn share(text: &str) -> Result<f64, Allowed> {
     }
 }
 
-/// Parses the number of lanes.
 fn lanes(text: &str) -> Result<Lanes, Allowed> {
     let number = unless("auto", number(1, Lanes::MAX as u64))(text)?;
     Ok(number.map_or(Lanes::Auto, |number| Lanes::Count(number as usize)))
 }
 
-/// The settings of a process.
 #[derive(Debug)]
 pub(crate) struct Config<C> {
     pub(crate) runtime: Runtime,
@@ -310,7 +303,6 @@ pub(crate) struct Config<C> {
 }
 
 impl<C: Keys> Config<C> {
-    /// The keys, in the order of the help.
     pub(crate) fn keys() -> Vec<Key> {
         [
             Runtime::KEYS,
@@ -327,8 +319,8 @@ impl<C: Keys> Config<C> {
         .concat()
     }
 
-    /// Parses every setting. Returns `None` if any is invalid. The errors name each invalid setting
-    /// and each unknown key.
+    /// Parses every setting, or returns `None` if any is invalid. The errors name each invalid
+    /// setting and each unknown key.
     pub(crate) fn parse(settings: &Settings) -> (Option<Self>, ConfigErrors) {
         let mut errors = settings.problems.clone();
         let runtime = Runtime::parse(settings, &mut errors);
@@ -358,7 +350,7 @@ impl<C: Keys> Config<C> {
         (whole(), errors.into())
     }
 
-    /// The values that this machine determines for settings such as `auto`, for `--check` and
+    /// Values that this machine determines for settings such as `auto`, for `--check` and
     /// `/config`.
     pub(crate) fn effective(&self, builder: &Builder) -> Vec<(&'static str, String)> {
         let lanes = builder.planned_lanes().map(|lanes| ("lanes", lanes.to_string()));

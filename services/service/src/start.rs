@@ -1,4 +1,4 @@
-//! The parts of a service's process, from their creation to their end.
+//! The parts of a service's process, from start to end.
 
 use std::error::Error;
 use std::fmt;
@@ -24,18 +24,17 @@ use crate::log::{self, Control, Format};
 use crate::settings::Config;
 use crate::telemetry::{self, Source};
 
-/// An error of any type, as services and their start return it.
+/// Any error that a service or its start returns.
 pub type BoxError = Box<dyn Error + Send + Sync>;
 
-/// An error that has been written to the log.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub(crate) struct Logged(pub(crate) BoxError);
 
-/// Time for [`Start::after_drain`]: the grace period of a pod ends 5 s after `drain.deadline`.
+/// Time for [`Start::after_drain`]: a pod's grace period ends 5 s after `drain.deadline`.
 const AFTER_DRAIN: Duration = Duration::from_secs(4);
 
-/// A service whose settings are valid, as far as they are known without the machine.
+/// A service whose settings are valid as far as they can be checked without the machine.
 pub(crate) struct Ready<C> {
     pub(crate) name: &'static str,
     pub(crate) version: &'static str,
@@ -43,7 +42,6 @@ pub(crate) struct Ready<C> {
     pub(crate) builder: Builder,
     /// The warning about the environment that is logged at the start.
     pub(crate) warning: Option<String>,
-    /// The text that `--check` and `/config` show.
     pub(crate) shown: String,
     #[cfg(feature = "auth")]
     pub(crate) auth: Arc<Auth>,
@@ -149,7 +147,7 @@ fn with_tokens(builder: Builder, auth: &Arc<Auth>) -> Builder {
     builder.collector(AuthCollector(Arc::clone(auth)))
 }
 
-/// A service whose sockets are open, and whose log and traces are running.
+/// A service with open sockets, a running log and traces.
 ///
 /// ```no_run
 /// use axum::Router;
@@ -178,10 +176,9 @@ pub struct Start {
 }
 
 impl Start {
-    /// Runs a future before the lanes start, for example one that migrates a database or connects a
-    /// pool that all lanes share. Tasks and connections that it starts continue on a separate
-    /// thread until the service has ended. State that each lane has for itself belongs in the
-    /// factory of [`Start::try_serve`].
+    /// Runs a future before the lanes start, for example to migrate a database or connect a pool
+    /// shared by all lanes. Tasks and connections that it starts continue on a separate thread
+    /// until the service has ended. Per-lane state belongs in the factory of [`Start::try_serve`].
     ///
     /// This also works within `#[tokio::main]`.
     ///
@@ -195,11 +192,11 @@ impl Start {
         block_on(&self.aside, future)
     }
 
-    /// Runs a future after the drain has ended and before the process exits, for example one that
-    /// flushes a queue or releases a lease. Futures of several calls run at the same time, on the
-    /// thread of [`Start::block_on`], whose tasks still run. After 4 s the unfinished futures are
-    /// dropped, with a warning: the grace period of a pod ends 5 s after `drain.deadline`. They
-    /// also run if the lanes could not start.
+    /// Runs a future after the drain and before the process exits, for example to flush a queue or
+    /// release a lease. Futures of several calls run concurrently, on the thread of
+    /// [`Start::block_on`], whose tasks still run. Unfinished futures are dropped with a warning
+    /// after 4 s, because a pod's grace period ends 5 s after `drain.deadline`. They also run if
+    /// the lanes could not start.
     ///
     /// ```no_run
     /// # async fn flush() {}
@@ -218,8 +215,8 @@ impl Start {
         self.hooks.0.lock().unwrap_or_else(PoisonError::into_inner).push(Box::pin(future));
     }
 
-    /// Serves until the drain has ended, which SIGTERM and SIGINT start. `factory` creates the
-    /// service of each lane, on the lane's thread. See [`Server::serve`].
+    /// Serves until the drain is complete; SIGTERM and SIGINT start it. `factory` creates each
+    /// lane's service on the lane's thread. See [`Server::serve`].
     ///
     /// # Errors
     ///
@@ -235,8 +232,7 @@ impl Start {
         drained
     }
 
-    /// Serves like [`Start::serve`], with a factory that awaits and may fail. See
-    /// [`Server::try_serve`].
+    /// Like [`Start::serve`], with a factory that awaits and may fail. See [`Server::try_serve`].
     ///
     /// # Errors
     ///
@@ -254,8 +250,7 @@ impl Start {
         drained
     }
 
-    /// The server, with its addresses, and with a handle to its drain and to the health of its
-    /// dependencies.
+    /// The server: its addresses, and a handle to its drain and its dependencies' health.
     pub fn server(&self) -> &Server {
         &self.server
     }
@@ -265,27 +260,26 @@ impl Start {
         &self.replica
     }
 
-    /// The registry of the service's own metrics. `/metrics` shows them after the platform's
-    /// metrics, whose names begin with `corelane_`.
+    /// The service's own metrics. `/metrics` shows them after the platform's, whose names start
+    /// with `corelane_`.
     pub fn registry(&self) -> MutexGuard<'_, Registry> {
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The bearer tokens of the file that `auth.tokens` names.
+    /// The bearer tokens in the file `auth.tokens`.
     #[cfg(feature = "auth")]
     pub fn auth(&self) -> Arc<Auth> {
         Arc::clone(&self.auth)
     }
 
-    /// The faults of a drill. The layer that [`Faults::lane`] creates applies them. Without `faults
-    /// = on` there are none.
+    /// Faults for drills, applied by the layer from [`Faults::lane`]. Empty unless `faults = on`.
     #[cfg(feature = "faults")]
     pub fn faults(&self) -> Arc<Faults> {
         Arc::clone(&self.faults)
     }
 }
 
-/// The futures to run after the drain.
+/// Futures to run after the drain.
 #[derive(Default)]
 struct Hooks(Mutex<Vec<Pin<Box<dyn Future<Output = ()> + Send>>>>);
 
@@ -339,11 +333,10 @@ where
     ended.map(|ended: thread::Result<_>| ended.unwrap_or_else(|panic| resume_unwind(panic)))
 }
 
-/// The runtime for work that belongs to no lane.
 #[derive(Debug)]
 struct Aside {
     runtime: tokio::runtime::Handle,
-    /// Ends the runtime when it is dropped.
+    /// Ends the runtime when dropped.
     _ends: tokio::sync::oneshot::Sender<()>,
 }
 

@@ -1,4 +1,4 @@
-//! Parsers of values with units and bounds.
+//! Parsers for values with units and bounds.
 //!
 //! A parser is a function from text to a value. Its error describes what is [`Allowed`]: as text,
 //! such as "a whole number from 1 to 5", without a period, and as a JSON Schema. Your own parser
@@ -21,7 +21,7 @@
 //! }
 //! ```
 //!
-//! [`flags::allowed`](crate::flags::allowed) converts them to clap parsers.
+//! [`flags::allowed`](crate::flags::allowed) turns them into clap parsers.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -33,20 +33,20 @@ use bytesize::ByteSize;
 pub use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 
-/// The values that a parser accepts.
+/// What a parser accepts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Allowed {
     /// As text.
     pub text: String,
     /// As a JSON Schema. Text that the parser accepts is valid, and so is a TOML number with that
     /// text; words are valid only in one spelling. Some other values are valid too, because a
-    /// schema cannot express the bounds of durations, for instance. A `writeOnly` value is a secret
-    /// and is not shown.
+    /// schema cannot express the bounds of durations, for example. A `writeOnly` value is a secret
+    /// and is never shown.
     pub schema: Value,
 }
 
 impl Allowed {
-    /// Creates a description of the allowed values, as text and as a JSON Schema.
+    /// Describes allowed values as text and as a JSON Schema.
     pub fn new(text: impl Into<String>, schema: Value) -> Self {
         Allowed { text: text.into(), schema }
     }
@@ -59,24 +59,23 @@ impl fmt::Display for Allowed {
 }
 
 impl From<String> for Allowed {
-    /// The schema allows any text.
     fn from(text: String) -> Self {
         Allowed::new(text, json!({"type": "string"}))
     }
 }
 
-/// No value contains this, so that every parser with restrictions rejects it.
+/// No value contains this, so every parser with restrictions rejects it.
 const IMPOSSIBLE: &str = "\0";
 
-/// Returns the values that a parser accepts. `None` if it accepts any text.
+/// What a parser accepts; `None` if it accepts any text.
 pub fn allowed<T, E: Into<Allowed>>(parse: impl Fn(&str) -> Result<T, E>) -> Option<Allowed> {
     parse(IMPOSSIBLE).err().map(Into::into)
 }
 
-/// A common bound of durations.
+/// A common bound for durations.
 pub const MILLISECOND: Duration = Duration::from_millis(1);
 
-/// A common bound of durations.
+/// A common bound for durations.
 pub const HOUR: Duration = Duration::from_secs(3600);
 
 /// An IP address and a port.
@@ -90,7 +89,7 @@ pub fn address(text: &str) -> Result<SocketAddr, Allowed> {
     text.parse().map_err(|_| Allowed::new(words, schema()))
 }
 
-/// A name that is a valid value of a header field.
+/// A name that is a valid header field value.
 ///
 /// # Errors
 ///
@@ -103,7 +102,7 @@ pub fn name(text: &str) -> Result<String, Allowed> {
     Err(Allowed::new(words, json!({"type": "string", "pattern": "^[!-~]{0,253}$"})))
 }
 
-/// A word that a type parses, such as an enum's.
+/// A word parsed by its type, such as an enum's.
 ///
 /// # Errors
 ///
@@ -131,7 +130,6 @@ fn is_word(text: &str, word: &str) -> bool {
 
 const BOOLEANS: [(bool, &str); 2] = [(true, "on"), (false, "off")];
 
-/// The schema of a choice, in lower case.
 fn words<'a>(words: impl IntoIterator<Item = &'a str>) -> Value {
     let mut values: Vec<Value> = words.into_iter().map(Value::from).collect();
     let booleans = BOOLEANS.iter().filter(|(_, word)| values.contains(&Value::from(*word)));
@@ -140,7 +138,7 @@ fn words<'a>(words: impl IntoIterator<Item = &'a str>) -> Value {
     json!({ "enum": values })
 }
 
-/// One of several words, in any case, and the value that each means. `true` means `on`, and `false` means `off`.
+/// One of several words, in any case, and its value. `true` means `on`, and `false` means `off`.
 ///
 /// ```
 /// use corelane_service::value::choice;
@@ -200,7 +198,7 @@ fn has_unit(text: &str) -> bool {
     text == "0" || text.ends_with(|c: char| c.is_ascii_alphabetic())
 }
 
-/// Parses a number of bytes with its unit, within bounds.
+/// Parses a size with its unit, within bounds.
 pub fn size(
     min: u64,
     max: u64,
@@ -236,7 +234,7 @@ pub fn duration(
     }
 }
 
-/// Parses a value, or `off`.
+/// Parses a value or `off`.
 pub fn optional<T, E: Into<Allowed>>(
     parse: impl Fn(&str) -> Result<T, E>,
 ) -> impl Fn(&str) -> Result<Option<T>, Allowed> {
@@ -283,7 +281,7 @@ fn listed(text: String, schema: Value) -> Allowed {
     Allowed::new(text, json!({"anyOf": [{"type": kind}, {"type": "array", "items": schema}]}))
 }
 
-/// Parses a secret, such as a password or a token. It is never shown: not by `--check`, `/config`,
+/// Parses a secret, such as a password or token. It is never shown: not by `--check`, `/config`,
 /// the help, errors, logs or `Debug`. [`ExposeSecret::expose_secret`] returns its text.
 ///
 /// ```
@@ -337,7 +335,7 @@ pub fn ratio(text: &str) -> Result<f64, Allowed> {
     }
 }
 
-/// The path of a file, which need not exist; empty means none.
+/// Path of a file, which need not exist; empty means none.
 ///
 /// # Errors
 ///
@@ -349,7 +347,7 @@ pub fn file(text: &str) -> Result<Option<PathBuf>, Allowed> {
     }
 }
 
-/// The path of a folder that can be read; empty means none.
+/// Path of a readable folder; empty means none.
 ///
 /// # Errors
 ///

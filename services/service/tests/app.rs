@@ -1,4 +1,4 @@
-//! Each example runs as a process: its settings, its responses, its metrics, its drain.
+//! Runs each example as a process: its settings, responses, metrics and drain.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Longest wait for anything: only something broken makes a test wait this long.
+/// Maximum wait for anything; only a defect makes a test wait this long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The program of an example, which cargo builds before the tests.
+/// Path of an example, which cargo builds before the tests.
 fn program(name: &str) -> Command {
     let test = std::env::current_exe().expect("the path of this program");
     let folder = test.ancestors().nth(2).expect("a target folder").join("examples");
@@ -25,7 +25,6 @@ fn output(name: &str, arguments: &[&str]) -> Output {
     program(name).args(arguments).output().expect("it runs")
 }
 
-/// An address in a line of the log, JSON or text.
 fn place(line: &str, field: &str) -> Option<SocketAddr> {
     let rest = line.split_once(field)?.1.trim_start_matches(['"', ':', '=']);
     rest.split(['"', ' ', ',']).next()?.parse().ok()
@@ -44,7 +43,7 @@ impl Running {
         Running::start_with(name, &[], arguments)
     }
 
-    /// With arguments of its own before those of the platform.
+    /// `own` arguments precede the platform's.
     fn start_with(name: &str, own: &[&str], arguments: &[&str]) -> Running {
         let mut command = program(name);
         command.args(own).args([
@@ -63,7 +62,6 @@ impl Running {
         Running { process, log, address, admin }
     }
 
-    /// The status and the whole text of a response.
     fn ask(&self, address: SocketAddr, request: &str, headers: &str) -> (u16, String) {
         let mut socket = TcpStream::connect(address).expect("it listens");
         let head = format!("{request} HTTP/1.1\r\nHost: t\r\nConnection: close\r\n{headers}\r\n");
@@ -74,7 +72,7 @@ impl Running {
         (status.unwrap_or_else(|| panic!("{reply}")), reply)
     }
 
-    /// Ends it as Kubernetes does, and returns its exit code and the rest of its log.
+    /// Ends the process like Kubernetes does. Returns its exit code and the rest of its log.
     fn terminate(mut self) -> (Option<i32>, String) {
         kill_process(Pid::from_child(&self.process), Signal::TERM).expect("it runs");
         let mut log = String::new();
@@ -266,11 +264,12 @@ fn metrics_of_the_service_are_pushed_too() {
     assert!(request.contains("shop_orders_total"), "{request}");
 }
 
-/// Tasks run on, of its own runtime and of what ran before the lanes, and the service answers.
+/// Its tasks keep running, both from its own runtime and from before the lanes, and the service
+/// responds.
 #[test]
 fn a_program_with_a_runtime_a_log_and_flags_of_its_own_is_a_service() {
     let mut command = program("tokio_main");
-    // It does not know `--help`. What else is set does not matter.
+    // The program does not know `--help`, and other arguments are irrelevant.
     command.args(["--step=2"]).env("CORELANE_PRINT_SCHEMA", "1").env("CORELANE_NO_SUCH_KEY", "1");
     let schema = String::from_utf8(command.output().expect("it ends").stdout).expect("text");
     assert!(schema.contains("Environment: CORELANE_ADMIN_LISTEN."), "{schema}");

@@ -1,20 +1,17 @@
-//! Greetings over gRPC. Each lane has a service of its own.
+//! Greetings over gRPC. Each lane has its own service.
 
 use greeter::greeter_server::{Greeter, GreeterServer};
 use greeter::{GreetReply, GreetRequest};
 use tonic::{Request, Response, Status};
 
-/// What is generated from `proto/greeter.proto`.
 pub mod greeter {
     tonic::include_proto!("greeter.v1");
 }
 
-/// The state of a lane.
 pub struct Greetings {
     greeting: String,
 }
 
-/// The service of one lane.
 pub fn service(greeting: String) -> GreeterServer<Greetings> {
     GreeterServer::new(Greetings { greeting })
 }

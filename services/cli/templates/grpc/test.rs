@@ -1,4 +1,4 @@
-//! The service on a server of its own, over real sockets.
+//! Tests the service on its own server, over real sockets.
 
 use __CRATE__::greeter::GreetRequest;
 use __CRATE__::greeter::greeter_client::GreeterClient;

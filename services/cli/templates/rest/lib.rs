@@ -1,4 +1,4 @@
-//! Notes over HTTP. Each lane has a router and connections to the database of its own.
+//! Notes over HTTP. Each lane has its own router and database connections.
 
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -16,7 +16,6 @@ const CONNECTIONS: usize = 8;
 
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS notes (name TEXT PRIMARY KEY, text TEXT NOT NULL)";
 
-/// What the handlers of a lane share.
 #[derive(Clone)]
 struct Notes {
     database: AnyPool,
@@ -34,7 +33,7 @@ pub async fn service(lane: &Lane, url: &str, greeting: String) -> Result<Router,
     Ok(Router::new()
         .route("/", get(front_page))
         .route("/notes/{name}", get(read).put(write))
-        // Metrics, logs and the load table name each request by its route.
+        // Metrics, logs and the load table name each request after its route.
         .layer(LearnRoutes)
         .with_state(Notes { database, greeting }))
 }
@@ -43,7 +42,7 @@ async fn connect(lane: &Lane, url: &str) -> Result<AnyPool, sqlx::Error> {
     sqlx::any::install_default_drivers();
     let share = (CONNECTIONS / lane.instances()).max(1) as u32;
     let database = AnyPoolOptions::new().max_connections(share).connect(url).await?;
-    // Two lanes that create it at the same time can fail once in PostgreSQL.
+    // In PostgreSQL, two lanes that create the table at the same time can fail once.
     if sqlx::query(TABLE).execute(&database).await.is_err() {
         sqlx::query(TABLE).execute(&database).await?;
     }
@@ -71,7 +70,6 @@ async fn write(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Why a request has no other reply.
 enum Failed {
     NoNote,
     Database(sqlx::Error),

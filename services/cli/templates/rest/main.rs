@@ -1,24 +1,24 @@
-//! The process: settings, database, lanes. `__CRATE__::service` is what a lane serves.
+//! Settings, database and lanes of the process. Each lane serves `__CRATE__::service`.
 
 use std::process::ExitCode;
 
 use corelane_service::{App, settings, value};
 
 settings! {
-    /// The keys of this service, in addition to those of the platform.
     struct Settings {
         "app.greeting" => greeting: String = "hello", value::text, "Text of the front page";
     }
 }
 
-/// A file in the working directory, unless DATABASE_URL names another database: sqlite:... or postgres://...
+/// Defaults to a file in the working directory. DATABASE_URL names another database: sqlite:... or
+/// postgres://...
 const DATABASE: &str = "sqlite:__NAME__.db?mode=rwc";
 
 fn main() -> ExitCode {
     let (name, version) = (env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
     let app = App::<Settings>::new(name, version, env!("CARGO_PKG_DESCRIPTION"));
     app.run(|settings, start| {
-        // Not a key: `--check` and `/config` would show the password.
+        // Not a key, because `--check` and `/config` would show the password.
         let url = std::env::var("DATABASE_URL").unwrap_or_else(|_| DATABASE.to_owned());
         let drained = start.try_serve(move |lane| {
             let (url, greeting) = (url.clone(), settings.greeting.clone());

@@ -1,4 +1,4 @@
-//! The service on a server of its own, over real sockets.
+//! Tests the service on its own server, over real sockets.
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
@@ -6,7 +6,6 @@ use corelane::Server;
 use corelane::testing::TestServer;
 use corelane_service::http::exchange;
 
-/// A server, and the folder of its database.
 fn start() -> (TestServer, tempfile::TempDir) {
     let folder = tempfile::tempdir().expect("a folder");
     let url = format!("sqlite:{}?mode=rwc", folder.path().join("test.db").display());

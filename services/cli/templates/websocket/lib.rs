@@ -1,4 +1,5 @@
-//! A chat room of all lanes of a replica. Members get code 1001 when the replica drains, and connect again.
+//! A chat room across all lanes of a replica. When the replica drains, members get code 1001 and
+//! reconnect.
 
 use axum::Router;
 use axum::extract::State;
@@ -10,10 +11,8 @@ use corelane::axum::LearnRoutes;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::broadcast::{Receiver, Sender};
 
-/// Messages that a member may be behind.
 const BEHIND: usize = 256;
 
-/// Messages to all members of this replica.
 #[derive(Clone)]
 pub struct Everyone(Sender<Utf8Bytes>);
 
@@ -23,7 +22,6 @@ impl Default for Everyone {
     }
 }
 
-/// The room as one lane sees it.
 #[derive(Clone)]
 struct Room {
     lane: Lane,
@@ -31,25 +29,24 @@ struct Room {
     greeting: Utf8Bytes,
 }
 
-/// The service of one lane.
 pub fn service(lane: &Lane, everyone: &Everyone, greeting: &str) -> Router {
     let room = Room { lane: lane.clone(), everyone: everyone.clone(), greeting: greeting.into() };
     Router::new()
         .route("/", get(async || "connect to /room\n"))
-        // `any`: over HTTP/2 a WebSocket begins with CONNECT.
+        // `any`, because a WebSocket over HTTP/2 starts with CONNECT.
         .route("/room", any(enter))
-        // Metrics, logs and the load table name each request by its route.
+        // Metrics, logs and the load table name each request after its route.
         .layer(LearnRoutes)
         .with_state(room)
 }
 
 async fn enter(State(room): State<Room>, upgrade: WebSocketUpgrade) -> Response {
-    // Before the reply, so that the member misses nothing from then on.
+    // Subscribed before the reply, so that the member misses no message.
     let heard = room.everyone.0.subscribe();
     upgrade.on_upgrade(async move |socket| stay(room, heard, socket).await)
 }
 
-/// Passes messages between a member and the room until one of them ends.
+/// Passes messages between a member and the room until either side ends.
 async fn stay(room: Room, mut heard: Receiver<Utf8Bytes>, mut socket: WebSocket) {
     let mut draining = room.lane.draining();
     if socket.send(Message::Text(room.greeting)).await.is_err() {
@@ -71,7 +68,7 @@ async fn stay(room: Room, mut heard: Receiver<Utf8Bytes>, mut socket: WebSocket)
                         return;
                     }
                 }
-                // This member reads too slowly, which must not cost the room memory.
+                // This member reads too slowly; the room must not buffer messages for it.
                 Err(RecvError::Lagged(_)) => return close(socket, close_code::AGAIN).await,
                 Err(RecvError::Closed) => return,
             },
@@ -80,7 +77,7 @@ async fn stay(room: Room, mut heard: Receiver<Utf8Bytes>, mut socket: WebSocket)
     }
 }
 
-/// Says why, and waits for the client: closing at once could lose the reason.
+/// Sends the reason and waits for the client, because closing at once could lose the reason.
 async fn close(mut socket: WebSocket, code: u16) {
     let frame = CloseFrame { code, reason: Utf8Bytes::default() };
     if socket.send(Message::Close(Some(frame))).await.is_ok() {

@@ -1,4 +1,4 @@
-//! The process: settings and lanes. `__CRATE__::service` is what a lane serves.
+//! Settings and lanes of the process. Each lane serves `__CRATE__::service`.
 
 use std::process::ExitCode;
 
@@ -6,7 +6,6 @@ use __CRATE__::Everyone;
 use corelane_service::{App, settings, value};
 
 settings! {
-    /// The keys of this service, in addition to those of the platform.
     struct Settings {
         "app.greeting" => greeting: String = "hello", value::text, "First message to each member";
     }

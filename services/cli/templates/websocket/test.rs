@@ -1,4 +1,4 @@
-//! The service on a server of its own, over real sockets.
+//! Tests the service on its own server, over real sockets.
 
 use __CRATE__::Everyone;
 use corelane::Server;
@@ -17,7 +17,6 @@ fn start() -> TestServer {
 
 type Member = WebSocketStream<TcpStream>;
 
-/// A member that has been greeted.
 async fn enter(server: &TestServer) -> Member {
     let socket = TcpStream::connect(server.address()).await.expect("a connection");
     let (mut member, _reply) = client_async("ws://test/room", socket).await.expect("a WebSocket");

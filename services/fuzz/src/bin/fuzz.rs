@@ -1,6 +1,6 @@
-//! Lets libFuzzer search for inputs that break the target named by `FUZZ_TARGET`.
+//! Lets libFuzzer search for inputs that break the target named in `FUZZ_TARGET`.
 //!
-//! libFuzzer begins with files: the seeds of the target are first written into the folder `FUZZ_SEEDS`.
+//! libFuzzer starts from files, so the target's seeds are first written to the folder `FUZZ_SEEDS`.
 
 #![no_main]
 

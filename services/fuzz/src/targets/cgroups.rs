@@ -1,4 +1,4 @@
-//! The kernel's files on CPUs: lists of CPUs, quotas, and the places of cgroups.
+//! The kernel's CPU files: CPU lists, quotas, and the directories of cgroups.
 
 use std::path::{Component, Path};
 
@@ -8,7 +8,7 @@ use corelane::fuzzing::{
 
 use super::{Target, text};
 
-/// Lists of CPUs (cpuset(7)) are ascending, bounded, and the same when written and parsed again.
+/// CPU lists (cpuset(7)) are ascending, bounded, and unchanged after writing and parsing.
 pub(super) const CPU_LIST: Target = Target {
     name: "cpu_list",
     run: |input| text(input, cpu_list),
@@ -27,9 +27,9 @@ fn cpu_list(text: &str) {
     assert_eq!(fuzzing::cpu_list(&ranges.join(",")), Some(cpus));
 }
 
-/// Quotas, weights and partitions of a cgroup, and the counters of quotas.
+/// A cgroup's quotas, weights and partitions, and quota counters.
 ///
-/// A quota is a finite number of CPUs above 0 and the same in both versions of cgroups. A weight
+/// A quota is a finite number of CPUs above 0, and the same in both cgroup versions. A weight
 /// matches few numbers of CPUs, and shares match at most one.
 pub(super) const QUOTA: Target = Target {
     name: "quota",
@@ -49,7 +49,6 @@ pub(super) const QUOTA: Target = Target {
     ],
 };
 
-/// Maximum number of CPUs to compare with the weight of a container.
 const MOST: usize = 1024;
 
 fn quota(text: &str) {
@@ -64,7 +63,7 @@ fn quota(text: &str) {
     assert!(shares.len() <= 1, "{shares:?}");
     // The conversions agree at most on neighbouring numbers.
     assert!(weight.len() <= 4, "{weight:?}");
-    // Any time that fits the kernel's file is preserved: v1 has nanoseconds, v2 microseconds.
+    // Any time that fits the kernel's file survives: v1 has nanoseconds, v2 microseconds.
     if let Some((periods, throttled, nanos)) = throttling(text) {
         let time = |name, value: u128| text.contains(name) && text.contains(&value.to_string());
         assert!(text.contains(&periods.to_string()) && text.contains(&throttled.to_string()));
@@ -73,7 +72,7 @@ fn quota(text: &str) {
     assert!(!is_partition(text) || quota.is_none() && weight.is_empty() && shares.is_empty());
 }
 
-/// The place of a controller's files, according to `/proc/self/cgroup` and `/proc/self/mountinfo`.
+/// The directories of a controller's files, from `/proc/self/cgroup` and `/proc/self/mountinfo`.
 ///
 /// Each directory is the parent of the one before, up to the mount point. A mount point with any
 /// character round-trips through the kernel's escapes.
@@ -114,7 +113,6 @@ fn cgroup_place(text: &str) {
     }
 }
 
-/// The kernel escapes these four characters (show_mountinfo in fs/proc_namespace.c).
 fn comes_back(point: &str) {
     let escape = |c: char| match c {
         ' ' => "\\040".to_owned(),

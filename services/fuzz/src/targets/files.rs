@@ -4,7 +4,7 @@ use corelane_files::fuzzing::{normal, parts};
 
 use super::{Target, text};
 
-/// The path of a request for a file. The result names a file below the root that is not hidden.
+/// A file request's path. The result names a visible file below the root.
 pub(super) const FILE_PATH: Target = Target {
     name: "file_path",
     run: |input| text(input, file_path),
@@ -35,7 +35,7 @@ fn file_path(raw: &str) {
     assert_eq!(normal(&encoded.replace('/', "%2f")).is_some(), !path.contains('/'));
 }
 
-/// The Range field. The selected parts are within the file, separate from each other, and few.
+/// The Range field. The selected parts are few, within the file, and separate.
 ///
 /// The first 8 bytes of the input are the file's length.
 pub(super) const FILE_RANGE: Target = Target {

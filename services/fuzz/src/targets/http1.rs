@@ -12,8 +12,8 @@ mod far_end;
 #[path = "../../../corelane/tests/it/support/pair.rs"]
 mod pair;
 
-/// The guard against request smuggling. Its result for a connection does not depend on the pieces
-/// in which the bytes arrive.
+/// The guard against request smuggling. Its result does not depend on the pieces in which a
+/// connection's bytes arrive.
 ///
 /// The first 8 bytes of the input choose where it is cut.
 pub(super) const FRAMING: Target = Target {
@@ -58,12 +58,11 @@ fn framing(input: &[u8]) {
     assert_eq!(follow(pieces(bytes, 64, u64::from_le_bytes(*seed))), whole, "in pieces");
 }
 
-/// The plain path of plain requests: a server with it and one without send the same responses,
-/// whatever bytes arrive in whatever pieces, except for differences that have a name
-/// ([`pair::Known`]).
+/// The plain path: a server with it and one without it send the same responses, whatever bytes
+/// arrive in whatever pieces, except for named differences ([`pair::Known`]).
 ///
 /// The first 8 bytes of the input choose where the rest is cut. Each server reads every piece
-/// alone, so an input has only one result.
+/// separately, so an input has only one result.
 pub(super) const PLAIN_REQUESTS: Target = Target {
     name: "plain_requests",
     run: plain_requests,
@@ -140,7 +139,7 @@ static PAIR: OnceLock<Pair> = OnceLock::new();
 
 fn plain_requests(input: &[u8]) {
     let Some((seed, bytes)) = input.split_first_chunk::<8>() else { return };
-    // The preface of HTTP/2 begins like this; the bytes after it are not text.
+    // The HTTP/2 preface starts like this, and the bytes after it are not text.
     if bytes.starts_with(b"PRI ") {
         return;
     }
@@ -149,7 +148,7 @@ fn plain_requests(input: &[u8]) {
     pair.compare(&pieces).expect("the same replies");
 }
 
-/// Cuts `bytes` into pieces of 1 to `longest` bytes, chosen by a xorshift generator.
+/// Cuts `bytes` into pieces of 1 to `longest` bytes with a xorshift generator.
 fn pieces(mut bytes: &[u8], longest: usize, mut state: u64) -> impl Iterator<Item = &[u8]> {
     state |= 1;
     std::iter::from_fn(move || {
@@ -163,7 +162,7 @@ fn pieces(mut bytes: &[u8], longest: usize, mut state: u64) -> impl Iterator<Ite
     })
 }
 
-/// The trace context that is passed on is valid, bounded, and the same when it is parsed again.
+/// The trace context that is passed on is valid, bounded, and unchanged when parsed again.
 pub(super) const TRACE_CONTEXT: Target = Target {
     name: "trace_context",
     run: |input| text(input, trace_context),

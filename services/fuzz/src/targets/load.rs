@@ -1,4 +1,4 @@
-//! Load: reports to the gateway, and the mix of the capacity model.
+//! Load: reports to the gateway, and the capacity model's mix.
 
 use corelane::fuzzing::load_reports;
 use corelane_cli::model::{Mix, Model, Replica};
@@ -55,10 +55,10 @@ fn load_report(bytes: &[u8]) {
     }
 }
 
-/// The text of a mix, as the capacity model parses it.
+/// The text of a mix for the capacity model.
 ///
-/// A valid mix has shares that add up to 1 and finite times, and is the same when it is written and
-/// parsed again. The formulas and the knee accept any mix.
+/// A valid mix has finite times and shares that add up to 1, and is unchanged after writing and
+/// parsing. The formulas and the knee accept any mix.
 pub(super) const CAPACITY_MIX: Target = Target {
     name: "capacity_mix",
     run: |input| text(input, capacity_mix),

@@ -1,4 +1,4 @@
-//! The targets, by the text that they parse.
+//! The targets, grouped by the text that they parse.
 
 mod cgroups;
 mod files;
@@ -7,18 +7,18 @@ mod load;
 mod proxies;
 mod server;
 
-/// A parser of external text, and its invariants.
+/// A parser of external text and its invariants.
 #[derive(Debug)]
 pub struct Target {
-    /// The name, which is unique among the targets.
+    /// Unique name.
     pub name: &'static str,
     /// Parses one input; panics if the parser breaks an invariant.
     pub run: fn(&[u8]),
-    /// Inputs to start from, each with a name that describes it.
+    /// Named inputs to start from.
     pub seeds: &'static [(&'static str, &'static [u8])],
 }
 
-/// Every target.
+/// All targets.
 pub const TARGETS: &[Target] = &[
     cgroups::CGROUP_PLACE,
     cgroups::CPU_LIST,

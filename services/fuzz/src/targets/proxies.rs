@@ -1,4 +1,4 @@
-//! Facts about clients that proxies send.
+//! What proxies send about clients.
 
 use std::net::IpAddr;
 
@@ -6,10 +6,9 @@ use corelane::fuzzing::{ProxyHeader, client_addr, proxy_header};
 
 use super::Target;
 
-/// Longest PROXY protocol header that is read.
 const LONGEST: usize = 4096;
 
-/// The PROXY protocol header is partial up to its last byte, and complete from there on, whatever
+/// The PROXY protocol header is partial up to its last byte and complete from there on, whatever
 /// follows.
 pub(super) const PROXY_HEADER: Target = Target {
     name: "proxy_header",
@@ -57,9 +56,9 @@ fn header(input: &[u8]) {
     assert!((0..end).all(|end| proxy_header(&input[..end]) == ProxyHeader::Partial));
 }
 
-/// The client behind proxies. The text that a client writes never hides what a proxy appends.
+/// The client behind proxies. Text written by a client never hides what a proxy appends.
 ///
-/// The first byte chooses the header; its lines follow.
+/// The first byte selects the header; its lines follow.
 pub(super) const CLIENT_ADDRESS: Target = Target {
     name: "client_address",
     run: client,
@@ -76,7 +75,7 @@ fn client(input: &[u8]) {
     let (proxy, stranger) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([192, 0, 2, 9]));
     let Some(found) = client_addr(proxy, forwarded, lines()) else { return };
     assert_eq!(client_addr(stranger, forwarded, lines()), Some(stranger), "it is not trusted");
-    // The nearest proxy names its peer, in a line of its own or at the end of the last.
+    // The nearest proxy names its peer, on its own line or at the end of the last line.
     let named: &[u8] = if forwarded { b"for=192.0.2.9" } else { b"192.0.2.9" };
     assert_eq!(client_addr(proxy, forwarded, lines().chain([named])), Some(stranger));
     let joined = [rest.rsplit(|&byte| byte == b'\n').next().unwrap_or(rest), b", ", named].concat();

@@ -1,4 +1,4 @@
-//! The input of the reference service: its configuration, queries, documents and conditions.
+//! The reference service's input: configuration, queries, documents and conditions.
 
 use corelane_server::fuzzing::{self, half, ops, say_the_same};
 
@@ -8,7 +8,7 @@ use super::{Target, text};
 ///
 /// The output of `--check` is a configuration file with the same values.
 ///
-/// The input is a TOML file, a line `---`, then a line for each variable (`NAME=value`) or flag.
+/// The input is a TOML file, a line `---`, then a line per variable (`NAME=value`) or flag.
 pub(super) const CONFIGURATION: Target = Target {
     name: "configuration",
     run: |input| text(input, configuration),
@@ -59,7 +59,6 @@ fn configuration(text: &str) {
     }
 }
 
-/// `/div/{n}`: the half, added to itself, is n.
 pub(super) const DIV: Target = Target {
     name: "div",
     run: |input| text(input, div),
@@ -83,13 +82,12 @@ fn div(n: &str) {
     }
 }
 
-/// The sign, the digits before the point, and the digits after it.
+/// Sign, digits before the point, and digits after it.
 fn parts(n: &str) -> (&str, (&str, &str)) {
     let (sign, digits) = n.strip_prefix('-').map_or(("", n), |digits| ("-", digits));
     (sign, digits.split_once('.').unwrap_or((digits, "")))
 }
 
-/// Adds a number to itself, beginning with its last digit.
 fn double((whole, fraction): (&str, &str)) -> (String, String) {
     let mut carry = 0;
     let mut digits: Vec<u8> = format!("{whole}{fraction}").into_bytes();
@@ -141,8 +139,8 @@ fn work(text: &str) {
     }
 }
 
-/// Documents of projects. The stored text has the meaning of the sent text, and is itself a valid
-/// document.
+/// Project documents. The stored text has the meaning of the sent text and is a valid document
+/// itself.
 pub(super) const DOCUMENT: Target = Target {
     name: "document",
     run: document,
@@ -161,9 +159,9 @@ fn document(text: &[u8]) {
     assert_eq!(fuzzing::document(&stored).as_deref(), Some(stored.as_slice()));
 }
 
-/// If-Match and If-None-Match: if one of them accepts a tag, the other rejects it.
+/// If-Match and If-None-Match: a tag that one accepts is rejected by the other.
 ///
-/// The first 2 bytes of the input are the version of the resource, less 1.
+/// The first 2 bytes of the input are the version of the resource, minus 1.
 pub(super) const CONDITIONS: Target = Target {
     name: "conditions",
     run: conditions,
@@ -181,7 +179,7 @@ fn conditions(input: &[u8]) {
     assert_eq!(read, written);
     let unless = fuzzing::conditions(b"*", field, version).expect("one grammar for both fields");
     assert_eq!(unless.0, unless.1);
-    // Strong equality is weak equality, too (RFC 9110 section 8.8.3.2).
+    // Strong equality implies weak equality (RFC 9110 section 8.8.3.2).
     assert!(!(read && unless.0));
     assert_eq!(fuzzing::conditions(nothing, nothing, version), Some((false, false)));
     // With one more tag that names the version, the request is accepted.

@@ -1,4 +1,4 @@
-//! Detects changes since the last passes: drift, repairs and failures.
+//! Detects changes since earlier passes: drift, repairs and failures.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,48 +7,40 @@ use crate::kubernetes::{Message, Reason};
 use crate::report::{Report, Row, State};
 use crate::tuner::Setting;
 
-/// Maximum number of settings that an event names. The others are only counted.
+/// Maximum settings named in an event; the rest are only counted.
 const NAMED: usize = 3;
 
-/// The state of earlier passes.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
-    /// Settings that matched the profile.
     desired: BTreeSet<Setting>,
-    /// Settings that have drifted and do not match the profile yet.
+    /// Settings that have drifted and do not match the profile again yet.
     drifted: BTreeSet<Setting>,
     /// Settings that could not be written, with the reason.
     failed: BTreeMap<Setting, String>,
-    /// Whether the node was prepared.
     prepared: bool,
 }
 
-/// The changes of a pass.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
-    /// Settings that matched the profile, but did not at the start of this pass.
+    /// Settings that matched the profile earlier, but not at the start of this pass.
     pub(crate) drifted: Vec<Row>,
-    /// Drifted settings that this pass has written again.
     pub(crate) repaired: Vec<Row>,
-    /// All settings that this pass has written.
     pub(crate) written: Vec<Row>,
     /// Settings that this pass could not write.
     pub(crate) failed: Vec<Row>,
     /// Failed settings that did not fail before, or failed for another reason.
     pub(crate) newly_failed: Vec<Row>,
-    /// Whether the node has become prepared.
     pub(crate) prepared: bool,
 }
 
 impl Memory {
-    /// Starts with the settings that matched the profile.
     pub(crate) fn new(desired: BTreeSet<Setting>) -> Self {
         Memory { desired, ..Memory::default() }
     }
 
-    /// The settings that matched the profile. A setting that differs later has drifted.
+    /// Settings that matched the profile. One that differs later has drifted.
     ///
-    /// Excludes settings that last only while a file is open, because a new agent has to open the
+    /// Excludes settings that last only while a file is open, because a new agent must open the
     /// file again.
     pub(crate) fn reached(&self) -> BTreeSet<Setting> {
         let held = |name| catalogue::find(name).is_some_and(|knob| knob.rule == Rule::Held);
@@ -101,7 +93,7 @@ impl Memory {
 }
 
 impl Changes {
-    /// The events of the node: one per setting, regardless of how many files it has.
+    /// Node events: one per setting, however many files it has.
     pub(crate) fn messages(&self, profile: &str) -> Vec<Message> {
         let mut messages = Vec::new();
         let drifted = |row: &Row| {

@@ -15,15 +15,13 @@ use crate::catalogue::{self, Class, Kind};
 use crate::proof::NodeProof;
 use crate::report::{Report, State};
 
-/// The format that Prometheus prefers.
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The text of all metrics.
 pub(crate) fn text(status: &Arc<Status>) -> String {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Metrics(Arc::clone(status))));
     let mut text = String::new();
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     let _ = encode(&mut text, &registry);
     text
 }
@@ -31,7 +29,6 @@ pub(crate) fn text(status: &Arc<Status>) -> String {
 #[derive(Debug)]
 struct Metrics(Arc<Status>);
 
-/// Writes families of metrics.
 struct Family<'a, 'b> {
     out: &'a mut DescriptorEncoder<'b>,
 }

@@ -1,6 +1,6 @@
-//! The agent's loop, which repeats `audit`, `apply` or `restore`, and proves pinning.
+//! The agent's loop: repeats `audit`, `apply` or `restore`, and proves pinning.
 //!
-//! Nothing is restored when the agent ends, because the next agent on the node continues its work.
+//! Nothing is restored when the agent exits, because the node's next agent continues its work.
 
 mod changes;
 mod metrics;
@@ -30,7 +30,6 @@ use crate::kubernetes::{Kubernetes, words};
 use crate::proof::{self, Examiner, Pod, Strangers};
 use crate::settings::{Mode, NAME, Settings};
 
-/// The reason why the agent could not start or continue.
 #[derive(Debug, thiserror::Error)]
 enum AgentError {
     #[error("cannot listen on {0}: {1}")]
@@ -43,9 +42,8 @@ enum AgentError {
     Pass(#[from] JoinError),
 }
 
-/// Runs until SIGTERM.
 pub(crate) fn run(settings: Settings) -> ExitCode {
-    // Waits for the current pass, so that no setting is written only halfway.
+    // Waits for the current pass, so that no setting is half written.
     match process::block_on(keep(&settings), false).map_err(AgentError::from).flatten() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -98,7 +96,7 @@ async fn keep(settings: &Settings) -> Result<(), AgentError> {
     Ok(())
 }
 
-/// Runs passes until the process ends. They do not need the API server.
+/// Runs passes until the process exits. They do not need the API server.
 async fn tune(settings: &Settings, status: &Status, passed: &Notify) -> Result<(), AgentError> {
     let all = settings.clone();
     let mut passes = spawn_blocking(move || Passes::new(&all)).await?;
@@ -138,7 +136,6 @@ fn left_tuned(settings: usize) -> String {
 const PLAIN: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
-/// The response to a GET for this path.
 fn answer(path: &str, status: &Arc<Status>) -> Answer {
     let fine = || (StatusCode::OK, PLAIN, "ok\n".to_owned());
     match path {
@@ -160,7 +157,7 @@ fn not_yet(words: &str) -> Answer {
 fn audit(facts: &Facts, as_json: bool) -> Answer {
     let Some(pass) = &facts.pass else { return not_yet("the first pass has not ended") };
     if as_json {
-        // The JSON of `audit --output json`, with fields that only an agent has.
+        // The JSON of `audit --output json`, plus fields that only an agent has.
         let mut value: Value = serde_json::from_str(&pass.report.json()).unwrap_or_default();
         value["mode"] = json!(facts.mode.text());
         value["journal"] = json!(pass.journalled);
@@ -216,8 +213,7 @@ impl Talks<'_> {
         self.answer(Operation::Events, told);
     }
 
-    /// Updates the taint. An agent in audit mode does not change the taint, and an agent in restore
-    /// mode removes it.
+    /// An agent in audit mode leaves the taint alone, and an agent in restore mode removes it.
     async fn taint(&self, kubernetes: &Kubernetes) {
         let prepared = match (self.mode, self.status.facts().prepared()) {
             (Mode::Audit, _) | (_, None) => return,
@@ -232,8 +228,8 @@ impl Talks<'_> {
         }
     }
 
-    /// Records that the taint was removed. While this agent restores, nobody adds it again, so an
-    /// API server that becomes unreachable later changes nothing.
+    /// Records that the taint was removed. While this agent restores, nobody adds it again, so
+    /// losing the API server later changes nothing.
     fn untainted(&self, outcome: &kube::Result<bool>) {
         let mut facts = self.status.facts();
         if facts.tainted.is_some() {
@@ -257,7 +253,7 @@ impl Talks<'_> {
         self.status.facts().proof = proof;
     }
 
-    /// Counts and logs a failure. Returns the response, if there is one.
+    /// Counts and logs a failure. Returns the response, if any.
     fn answer<T>(&self, operation: Operation, outcome: kube::Result<T>) -> Option<T> {
         match outcome {
             Ok(answer) => Some(answer),

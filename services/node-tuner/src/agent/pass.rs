@@ -1,4 +1,4 @@
-//! One pass over all settings: the part that reads and writes files.
+//! One pass over all settings, which reads and writes files.
 
 use tracing::{info, warn};
 
@@ -10,25 +10,20 @@ use crate::report::{Report, Row};
 use crate::settings::{Drift, Mode, Settings};
 use crate::tuner::Tuner;
 
-/// Repeats passes over the node in the configured mode.
 #[derive(Debug)]
 pub(crate) struct Passes {
     tuner: Tuner,
     mode: Mode,
     repair: bool,
     memory: Memory,
-    /// Whether there may be a journal to restore from.
     to_restore: bool,
-    /// Notes of the last pass.
     notes: Vec<String>,
 }
 
-/// The result of a pass.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) pass: Pass,
     pub(crate) changes: Changes,
-    /// Events for the API server.
     pub(crate) messages: Vec<Message>,
 }
 
@@ -46,7 +41,6 @@ impl Passes {
         }
     }
 
-    /// Runs one pass.
     pub(crate) fn next(&mut self) -> Outcome {
         match self.mode {
             Mode::Audit => {
@@ -97,7 +91,6 @@ impl Passes {
         outcome
     }
 
-    /// The result of a pass that checks drift.
     fn outcome(&mut self, report: Report, error: Option<String>) -> Outcome {
         let applied = self.mode == Mode::Apply && error.is_none();
         if report.notes != self.notes {
@@ -146,7 +139,7 @@ fn log(changes: &Changes) {
 fn log_restored(before: &Report, after: &Report) {
     for row in before.knobs.iter().filter(|row| row.class == Class::Host) {
         let same = |it: &&Row| (it.name, &it.target) == (row.name, &row.target);
-        // A setting that is only in the journal was restored, so its original value is wanted.
+        // A setting found only in the journal was restored, so its original value is wanted.
         let now = after.knobs.iter().find(same).map_or(Some(&row.wanted), |it| it.actual.as_ref());
         let Row { name, target, actual, .. } = row;
         if actual.as_ref() != now {

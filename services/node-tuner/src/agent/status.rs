@@ -1,4 +1,4 @@
-//! The state of an agent, shared by its loop, its API client and its port.
+//! An agent's state, shared by its loop, its API client and its port.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
@@ -34,17 +34,15 @@ impl Operation {
     }
 }
 
-/// The result of one pass.
 #[derive(Debug)]
 pub(crate) struct Pass {
     pub(crate) report: Report,
-    /// The reason why nothing was changed, or not everything was restored.
+    /// Why nothing was changed, or not everything was restored.
     pub(crate) error: Option<String>,
-    /// Number of settings in the journal after the pass.
+    /// Settings in the journal after the pass.
     pub(crate) journalled: usize,
 }
 
-/// Counters of one setting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) drift: u64,
@@ -52,14 +50,13 @@ pub(crate) struct Counts {
     pub(crate) failures: u64,
 }
 
-/// The state of the agent.
 #[derive(Debug)]
 pub(crate) struct Facts {
     pub(crate) mode: Mode,
     pub(crate) profile: String,
-    /// The last pass; `None` before the first.
+    /// `None` before the first pass.
     pub(crate) pass: Option<Pass>,
-    /// Time of the last pass, in seconds since 1970.
+    /// Seconds since 1970.
     pub(crate) last_pass: f64,
     pub(crate) failed_passes: u64,
     pub(crate) knobs: BTreeMap<&'static str, Counts>,
@@ -68,7 +65,7 @@ pub(crate) struct Facts {
     pub(crate) api_errors: BTreeMap<Operation, u64>,
     /// The reason why a restored node may still have the taint.
     pub(crate) tainted: Option<String>,
-    /// Events that were not sent to the API server yet.
+    /// Events not yet sent to the API server.
     pub(crate) messages: Vec<Message>,
 }
 
@@ -98,9 +95,8 @@ impl Status {
 }
 
 impl Facts {
-    /// Records a pass.
     pub(crate) fn passed(&mut self, pass: Pass, changes: &Changes) {
-        // All series exist from the start, with 0.
+        // All series exist from the start, at 0.
         for row in pass.report.knobs.iter().filter(|row| row.class == Class::Host) {
             self.knobs.entry(row.name).or_default();
         }
@@ -128,12 +124,12 @@ impl Facts {
         }
     }
 
-    /// Whether the node matches the profile; `None` before the first pass.
+    /// `None` before the first pass.
     pub(crate) fn prepared(&self) -> Option<bool> {
         self.pass.as_ref().map(|pass| pass.error.is_none() && pass.report.prepared())
     }
 
-    /// Whether the agent has done its task, or the reason why not.
+    /// `Err` says what is missing.
     pub(crate) fn ready(&self) -> Result<(), String> {
         let Some(pass) = &self.pass else { return Err("the first pass has not ended".to_owned()) };
         if let Some(error) = &pass.error {
@@ -144,7 +140,7 @@ impl Facts {
             Mode::Restore if pass.journalled > 0 => {
                 Err(format!("{} settings are still in the journal", pass.journalled))
             }
-            // After this the agents are deleted, together with their permission to change nodes.
+            // The agents are deleted next, together with their permission to change nodes.
             Mode::Restore => match &self.tainted {
                 Some(why) => Err(format!("the node may still have the taint: {why}")),
                 None => Ok(()),

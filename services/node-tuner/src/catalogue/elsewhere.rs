@@ -1,10 +1,9 @@
-//! Settings of the kubelet, the container runtime and the kernel's command line.
+//! Settings of the kubelet, the container runtime and the kernel command line.
 
 use super::{Kind, Knob, Place, Rule, all};
 
 const KUBELET: &str = "kubernetes.io: Control CPU Management Policies on the Node";
 
-/// A field of the kubelet's configuration.
 const FIELD: Knob = Knob {
     name: "",
     kind: Kind::Names,

@@ -1,4 +1,4 @@
-//! Settings of the host: `apply` writes them.
+//! Host settings, which `apply` writes.
 
 use super::{CHOSEN, Kind, Knob, Place, Rule, all};
 
@@ -31,14 +31,12 @@ const TIMEOUT: Knob = Knob {
     ..LIMIT
 };
 
-/// Size of the neighbour tables.
 const NEIGHBOURS: Knob = Knob {
     source: IP,
     risk: "Memory for entries of previous neighbours, a few hundred bytes each",
     ..LIMIT
 };
 
-/// Limits of the whole machine.
 pub(super) static LIMITS: &[Knob] = &[
     Knob {
         name: "fs.file-max",
@@ -164,7 +162,6 @@ pub(super) static LIMITS: &[Knob] = &[
     },
 ];
 
-/// Receiving packets.
 pub(super) static NETWORK: &[Knob] = &[
     Knob {
         name: "net.core.netdev_max_backlog",
@@ -255,7 +252,6 @@ pub(super) static NETWORK: &[Knob] = &[
     },
 ];
 
-/// Interrupts, timers and power management of CPUs.
 pub(super) static CPUS: &[Knob] = &[
     Knob {
         name: "irqbalance.banned_cpus",

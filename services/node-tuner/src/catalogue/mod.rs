@@ -1,5 +1,4 @@
-//! The catalogue of all settings: where each one belongs, its values in the profiles, and the
-//! reasons.
+//! The catalogue of all settings: where each belongs, its values in the profiles, and why.
 
 mod elsewhere;
 mod host;
@@ -14,15 +13,13 @@ pub(crate) use value::{Kind, Value};
 /// Values of web-10k, web-100k and web-1m. Empty means unchanged.
 pub(crate) type Values = [&'static str; 3];
 
-/// Values of a setting that no profile sets, because it depends on the operator's needs.
+/// No profile sets the value, because it depends on the operator's needs.
 pub(crate) const CHOSEN: Values = ["", "", ""];
 
-/// The same value in all profiles.
 pub(crate) const fn all(value: &'static str) -> Values {
     [value, value, value]
 }
 
-/// One setting.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Knob {
     pub(crate) name: &'static str,
@@ -30,77 +27,53 @@ pub(crate) struct Knob {
     pub(crate) rule: Rule,
     pub(crate) place: Place,
     pub(crate) values: Values,
-    /// The setting's effect.
     pub(crate) summary: &'static str,
-    /// The reason for these values.
     pub(crate) reason: &'static str,
-    /// The source of the reason.
     pub(crate) source: &'static str,
-    /// Possible disadvantages of the setting.
     pub(crate) risk: &'static str,
 }
 
-/// How a file is compared with the wanted value, and how the value is written.
+/// How a file is compared with the wanted value, and how it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
     /// A limit that is never lowered.
     AtLeast,
-    /// Exactly this number.
     Exact,
     /// The word in brackets of `always [madvise] never`, or the only word.
     Choice,
-    /// A mask of CPUs.
     Mask,
-    /// A list of CPUs, all of which must be among the wanted CPUs.
+    /// A CPU list, all of whose CPUs must be among the wanted ones.
     Within,
-    /// One line of a file. The other lines are kept.
+    /// One line of a file; the others are kept.
     Line,
     /// Active while the file is open.
     Held,
-    /// Not written by this program.
     Shown,
 }
 
-/// The location of a setting's files.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Place {
-    /// A file below /proc/sys, given by the sysctl's name.
     Sysctl,
-    /// One file.
     File(&'static str),
-    /// A file of every receive queue.
     Receiving(&'static str),
-    /// A file of every transmit queue.
     Sending(&'static str),
-    /// Every interrupt of a network device.
     Interrupts,
-    /// The configuration file of irqbalance.
     Irqbalance,
-    /// Every CPU frequency policy.
     Governors,
-    /// The network namespace of pods.
     Pod(Pods),
-    /// A field of the kubelet's configuration.
     Kubelet(&'static str),
-    /// The limits of the containerd process.
     Containerd,
     /// A word of the kernel's command line, checked by a sysctl.
     Boot(&'static str),
 }
 
-/// Where a setting belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Class {
-    /// Settings of the machine: written by `apply`.
     Host,
-    /// Sysctls of each pod's own network namespace.
     Pod,
-    /// The kubelet's configuration.
     Kubelet,
-    /// The configuration of the container runtime.
     Runtime,
-    /// The kernel's command line.
     Boot,
 }
 
@@ -117,7 +90,6 @@ impl Class {
 }
 
 impl Knob {
-    /// The class of settings in this place.
     pub(crate) fn class(&self) -> Class {
         match self.place {
             Place::Pod(_) => Class::Pod,
@@ -129,18 +101,15 @@ impl Knob {
     }
 }
 
-/// All settings, in the order of writing.
 pub(crate) fn knobs() -> impl Iterator<Item = &'static Knob> {
     let host = host::LIMITS.iter().chain(host::NETWORK).chain(host::CPUS);
     host.chain(pod::KNOBS).chain(elsewhere::KNOBS)
 }
 
-/// The setting with this name.
 pub(crate) fn find(name: &str) -> Option<&'static Knob> {
     knobs().find(|knob| knob.name == name)
 }
 
-/// Similar names, the closest first.
 pub(crate) fn close(name: &str) -> Vec<&'static str> {
     let end = |name: &str| name.rsplit('.').next().unwrap_or(name).to_owned();
     // Users may omit the part before the last dot.
@@ -175,7 +144,7 @@ mod tests {
         for knob in knobs() {
             for words in [knob.name, knob.summary, knob.reason, knob.source, knob.risk] {
                 assert!(!words.is_empty(), "{}", knob.name);
-                // Cells of a table in Markdown.
+                // Cells of a Markdown table.
                 assert!(!words.contains(['|', '\n']) && !words.contains("  "), "{words}");
             }
         }

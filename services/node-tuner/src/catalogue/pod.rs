@@ -1,20 +1,18 @@
-//! Sysctls of a pod's own network namespace: `generate service` and `generate gateway` show them.
+//! Sysctls of a pod's own network namespace, shown by `generate service` and `generate gateway`.
 
 use super::{CHOSEN, Kind, Knob, Place, Rule, Values, all};
 
 const IP: &str = "Documentation/networking/ip-sysctl.rst";
 
-/// Properties of a sysctl of pods.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pods {
-    /// The Kubernetes version from which every pod may set the sysctl; empty for all versions.
-    /// `None` if the kubelet must allow it.
+    /// The Kubernetes version from which any pod may set the sysctl; empty for all versions. `None`
+    /// if the kubelet must allow it.
     pub(crate) safe: Option<&'static str>,
     pub(crate) service: Values,
     pub(crate) gateway: Values,
 }
 
-/// The kind of pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Service,
@@ -39,7 +37,6 @@ impl Pods {
     }
 }
 
-/// Any pod may set the sysctl, in every version.
 const SAFE: Option<&str> = Some("");
 const SAFE_FROM_1_29: Option<&str> = Some("1.29");
 const SAFE_FROM_1_32: Option<&str> = Some("1.32");
@@ -48,7 +45,7 @@ const fn pods(safe: Option<&'static str>, service: Values, gateway: Values) -> P
     Place::Pod(Pods { safe, service, gateway })
 }
 
-/// A sysctl that the profiles do not set.
+/// A sysctl that no profile sets.
 const LEFT: Knob = Knob {
     name: "",
     kind: Kind::Number { min: 0, max: i32::MAX as u64 },

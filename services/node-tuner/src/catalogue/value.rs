@@ -1,23 +1,25 @@
-//! The values of a setting.
+//! Setting values.
 
 use crate::cpus::Cpus;
 
-/// The values that a setting allows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
-    /// A whole number.
-    Number { min: u64, max: u64 },
+    Number {
+        min: u64,
+        max: u64,
+    },
     /// A whole number, or `auto`, which is determined per target.
-    NumberOrAuto { min: u64, max: u64 },
-    /// Three whole numbers in ascending order.
-    Three { max: u64 },
-    /// One of these words.
+    NumberOrAuto {
+        min: u64,
+        max: u64,
+    },
+    Three {
+        max: u64,
+    },
     Word(&'static [&'static str]),
     /// A list of CPUs, or `auto`, which is determined per target.
     Cpus,
-    /// Only `auto`.
     Auto,
-    /// Comma-separated names or `name=value`, or `auto`.
     Names,
 }
 
@@ -33,7 +35,7 @@ pub(crate) enum Value {
 }
 
 impl Kind {
-    /// Parses a value. The error describes what is allowed.
+    /// The error describes the expected value.
     pub(crate) fn parse(self, text: &str) -> Result<Value, String> {
         let text = text.trim();
         let value = match self {
@@ -53,7 +55,6 @@ impl Kind {
         value.ok_or_else(|| self.allowed())
     }
 
-    /// A description of the allowed values.
     pub(crate) fn allowed(self) -> String {
         match self {
             Kind::Number { min, max } => format!("a whole number from {min} to {max}"),
@@ -85,7 +86,6 @@ fn names(text: &str) -> Option<Vec<String>> {
 }
 
 impl Value {
-    /// The text form.
     pub(crate) fn text(&self) -> String {
         match self {
             Value::Number(number) => number.to_string(),

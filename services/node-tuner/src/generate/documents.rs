@@ -13,7 +13,6 @@ setting with an empty cell is not changed. A limit is never lowered. `auto` is d
 paths in the documentation of the kernel, unless stated otherwise.
 ";
 
-/// The classes with their titles.
 const CLASSES: [(Class, &str, &str); 5] = [
     (
         Class::Host,
@@ -43,7 +42,6 @@ const CLASSES: [(Class, &str, &str); 5] = [
     ),
 ];
 
-/// One section for each class.
 pub(super) fn markdown() -> String {
     let mut text = HEAD.to_owned();
     for (class, title, words) in CLASSES {
@@ -96,7 +94,6 @@ fn rule(knob: &Knob) -> &'static str {
     }
 }
 
-/// Formats all data of the catalogue as JSON.
 pub(super) fn json() -> String {
     let values = |values: Values| {
         let pairs = PROFILES.iter().zip(values).filter(|(_, value)| !value.is_empty());

@@ -1,4 +1,4 @@
-//! A snippet of the kubelet's configuration, and how to apply it.
+//! A kubelet configuration snippet, and how to apply it.
 
 use super::comment;
 use crate::catalogue::{self, Place, Value};
@@ -17,7 +17,7 @@ const STEPS: &str = "\
 #   6. kubectl uncordon NODE
 ";
 
-/// The snippet as YAML. Fails if the CPUs to reserve are not set.
+/// Fails if the CPUs to reserve are not set.
 ///
 /// Includes unsafe sysctls only with `with_unsafe`, because all pods on the node may then set them.
 pub(super) fn snippet(
@@ -53,7 +53,7 @@ pub(super) fn snippet(
         };
         let reason = knob.reason.replace("auto: ", "Here: ");
         text += &comment("", &format!("{}. {reason}. Risk: {}", knob.summary, knob.risk));
-        // A map begins on the next line.
+        // A map starts on the next line.
         let space = if value.starts_with('\n') { "" } else { " " };
         text += &format!("{field}:{space}{value}\n");
     }

@@ -14,13 +14,11 @@ use crate::profile::Profile;
 use crate::settings::{Generate, Output, Settings, What};
 use crate::tree::Tree;
 
-/// The hard limit of open files that systemd gives a service (systemd-system.conf(5), DefaultLimitNOFILE).
+/// systemd's hard limit on open files for services (systemd-system.conf(5), DefaultLimitNOFILE).
 const SYSTEMD: u64 = 524_288;
 
-/// The kernel's own fs.nr_open (Documentation/admin-guide/sysctl/fs.rst).
 const NR_OPEN: u64 = 1_048_576;
 
-/// Prints a file.
 pub(crate) fn run(settings: &Settings, generate: Generate) -> ExitCode {
     let profile =
         Profile::new(&settings.profile, &settings.knobs).expect("the settings were validated");
@@ -48,7 +46,6 @@ pub(crate) fn run(settings: &Settings, generate: Generate) -> ExitCode {
     }
 }
 
-/// Prints the catalogue.
 pub(crate) fn knobs(output: Output) -> ExitCode {
     process::print(&match output {
         Output::Table => documents::markdown(),
@@ -57,7 +54,6 @@ pub(crate) fn knobs(output: Output) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The lines of a comment.
 fn comment(indent: &str, text: &str) -> String {
     let mut lines = String::new();
     let mut line = format!("{indent}#");

@@ -1,10 +1,9 @@
-//! Values for the charts of pods.
+//! Values for the pods' charts.
 
 use super::comment;
 use crate::catalogue::{Knob, Place, Role};
 use crate::profile::Profile;
 
-/// Formats `sysctls`, and with `unsafe` also `unsafeSysctls`.
 pub(super) fn values(profile: &Profile, role: Role, with_unsafe: bool) -> String {
     let all = profile.sysctls(role);
     let safe = |knob: &Knob| match knob.place {
@@ -37,8 +36,8 @@ pub(super) fn values(profile: &Profile, role: Role, with_unsafe: bool) -> String
     text
 }
 
-/// Values that use the longer queue: each listener requests its own queue length. The connections
-/// that the server accepts wait for a slot, or are rejected with 503.
+/// Values that use the longer queue: each listener requests its own queue length. Accepted
+/// connections wait for a slot or are rejected with 503.
 fn accepting(role: Role, sysctls: &[(&'static Knob, &'static str)]) -> String {
     let longest = sysctls.iter().find(|(knob, _)| knob.name == "net.core.somaxconn");
     match (role, longest) {

@@ -1,9 +1,9 @@
 //! `agent.deletion-cost`: decides which replica Kubernetes removes first.
 //!
-//! The agents of nodes write the costs, not the agents of gateways. Only one node agent is
-//! responsible for each pod, and an admission policy can restrict its token to the pods of its
-//! node. Costs are coarse, because each change is a request. Equal costs leave the choice to
-//! Kubernetes, which spares other nodes and older pods.
+//! Node agents write the costs, not gateway agents. Each pod has exactly one node agent, and an
+//! admission policy can restrict that agent's token to the pods of its node. Costs are coarse,
+//! because each change is a request. Equal costs leave the choice to Kubernetes, which spares other
+//! nodes and older pods.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -23,22 +23,18 @@ use tokio::time::timeout;
 
 use super::refused_with;
 
-/// The pod with the lowest value is removed first; without the annotation it is 0.
+/// Kubernetes removes the pod with the lowest value first; the default is 0.
 const ANNOTATION: &str = "controller.kubernetes.io/pod-deletion-cost";
 
 /// The pods of charts/service. The admission policy of charts/node-tuning uses these labels, too.
 const REPLICAS: &str = "app.kubernetes.io/part-of=corelane,app.kubernetes.io/component=replica";
 
-/// The name of the port with `/lanes`.
 const PORT: &str = "admin";
 
-/// Time limit for a replica's response.
 const ANSWER: Duration = Duration::from_secs(2);
 
-/// The cost of a replica that serves no clients.
 const CHEAPEST: i32 = -1;
 
-/// The deletion costs of the replicas of a node.
 pub(super) struct Costs {
     client: Client,
     here: ListParams,
@@ -46,7 +42,6 @@ pub(super) struct Costs {
     replicas: BTreeMap<String, Replica>,
 }
 
-/// The agent's last observations of a replica.
 #[derive(Clone, Copy, Debug, Default)]
 struct Replica {
     written: Option<Instant>,
@@ -61,7 +56,7 @@ impl Costs {
         Costs { client, here, interval, replicas: BTreeMap::new() }
     }
 
-    /// Queries all replicas, and writes the costs that changed. Returns the last error.
+    /// Queries all replicas and writes the costs that changed. Returns the last error.
     pub(super) async fn write(&mut self) -> kube::Result<()> {
         let pods = Api::<Pod>::all(self.client.clone()).list(&self.here).await?.items;
         let mut asked = JoinSet::new();
@@ -90,7 +85,7 @@ impl Costs {
     async fn annotate(&self, pod: &Pod, cost: i32) -> kube::Result<()> {
         let api: Api<Pod> =
             Api::namespaced(self.client.clone(), &pod.namespace().unwrap_or_default());
-        // Includes the ID, so that a later pod with the same name is not changed.
+        // With the UID, a later pod of the same name is not changed.
         let annotations = json!({ANNOTATION: cost.to_string()});
         let patch = json!({"metadata": {"uid": pod.uid(), "annotations": annotations}});
         let patched = api
@@ -104,7 +99,7 @@ impl Costs {
     }
 }
 
-/// Whether the cost of a pod matters: Kubernetes removes pods that are not ready first.
+/// Whether the pod's cost matters: Kubernetes removes unready pods first.
 fn counts(pod: &Pod) -> bool {
     let conditions = pod.status.iter().flat_map(|it| it.conditions.iter().flatten());
     let mut ready = conditions.filter(|it| it.type_ == "Ready" && it.status == "True");
@@ -122,20 +117,17 @@ fn cost_of(pod: &Pod) -> i32 {
     pod.annotations().get(ANNOTATION).and_then(|it| it.parse().ok()).unwrap_or(0)
 }
 
-/// A replica's response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reply {
-    /// The replica serves. Connections count once, upgraded connections and streams count once
+    /// The replica serves. Each connection counts once, each upgraded connection or stream once
     /// more, and requests in flight are added.
     Serves(u64),
-    /// The replica drains.
     Ends,
     Silent,
     /// Something other than a Corelane server responded.
     Other,
 }
 
-/// The part of `/lanes` that is needed.
 #[derive(Deserialize)]
 struct Lanes {
     phase: String,
@@ -169,7 +161,6 @@ fn read(body: &[u8]) -> Reply {
     }
 }
 
-/// The new cost of a replica with this cost and response.
 fn wanted(current: i32, reply: Reply, was_silent: bool) -> i32 {
     match reply {
         Reply::Serves(load) => step(load, current),
@@ -180,8 +171,8 @@ fn wanted(current: i32, reply: Reply, was_silent: bool) -> i32 {
     }
 }
 
-/// The number of binary digits, which changes when the load doubles. It does not fall by only one,
-/// so that a load near a bound does not cause a series of writes.
+/// The number of binary digits, which changes when the load doubles. It never falls by only one, so
+/// that a load near a bound does not cause a series of writes.
 fn step(load: u64, before: i32) -> i32 {
     let digits = (u64::BITS - load.leading_zeros()).cast_signed();
     if load > 0 && digits + 1 == before { before } else { digits }
@@ -211,7 +202,7 @@ mod tests {
             (1, 2, 2),
             (0, 1, 0),
             (0, 20, 0),
-            // The cost was set by another program, or after silence.
+            // Another program set the cost, or the replica was silent.
             (5, -1, 3),
             (5, i32::MAX, 3),
         ] {

@@ -1,4 +1,4 @@
-//! Events on the node, as `kubectl describe node` shows them.
+//! Node events, as shown by `kubectl describe node`.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,10 +12,8 @@ use kube::{Api, Client, ResourceExt};
 /// Namespace of the events of nodes, which have no namespace themselves.
 const NAMESPACE: &str = "default";
 
-/// The source of the events.
 const COMPONENT: &str = "corelane-node-tuner";
 
-/// The reason of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Reason {
     KnobDrifted,
@@ -44,16 +42,15 @@ impl Reason {
     }
 }
 
-/// An event of the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Message {
     pub(crate) reason: Reason,
-    /// The event's subject. There is one event per reason and subject.
+    /// There is one event per reason and subject.
     pub(crate) subject: String,
     pub(crate) words: String,
 }
 
-/// Writes events. Repeating an event only increases its count.
+/// Repeating an event only increases its count.
 #[derive(Debug)]
 pub(crate) struct Events {
     api: Api<Event>,
@@ -102,7 +99,7 @@ impl Events {
                 api_version: Some("v1".to_owned()),
                 kind: Some("Node".to_owned()),
                 name: Some(self.node.clone()),
-                // Without it, `kubectl describe node` does not show the events
+                // Without the UID, `kubectl describe node` hides the events
                 // (node-problem-detector#1324).
                 uid: node.uid(),
                 ..ObjectReference::default()
@@ -132,7 +129,6 @@ impl Events {
         patched.map(drop)
     }
 
-    /// A DNS subdomain, as required for object names.
     fn name(&self, message: &Message) -> String {
         let name = format!("{}.{}.{}", self.node, message.reason.text(), message.subject);
         let allowed = |it: char| it.is_ascii_alphanumeric() || it == '.';
@@ -141,11 +137,11 @@ impl Events {
     }
 }
 
-/// Minimum time between two writes of the same event. Until then it is only counted.
+/// Minimum time between writes of the same event, which is only counted in between.
 const PAUSE: Duration = Duration::from_secs(5 * 60);
 
-/// Events to write, and when equal events were last written, because two programs may change a
-/// setting in every pass.
+/// Pending events, and when equal ones were last written, because two programs may change a setting
+/// in every pass.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     events: BTreeMap<(Reason, String), Waiting>,
@@ -159,7 +155,7 @@ struct Waiting {
 }
 
 impl Pace {
-    /// Adds an event. The last message replaces earlier ones.
+    /// The last message replaces earlier ones.
     pub(super) fn add(&mut self, message: Message) {
         let waiting = self.events.entry((message.reason, message.subject)).or_default();
         waiting.words = message.words;
@@ -176,7 +172,6 @@ impl Pace {
         Some((Message { reason: *reason, subject: subject.clone(), words }, waiting.count))
     }
 
-    /// Removes an event that was written or dropped.
     pub(super) fn done(&mut self, message: Message, now: Instant) {
         let done = Waiting { told: Some(now), ..Waiting::default() };
         self.events.insert((message.reason, message.subject), done);
@@ -197,7 +192,7 @@ mod tests {
         let (mut pace, begin) = (Pace::default(), Instant::now());
         pace.add(message("a", "first"));
         assert_eq!(pace.due(begin), Some((message("a", "first"), 1)));
-        // The event was not written yet, so it stays.
+        // Not written yet, so the event stays.
         assert_eq!(pace.due(begin), Some((message("a", "first"), 1)));
         pace.done(message("a", "first"), begin);
         assert_eq!(pace.due(begin + PAUSE), None);

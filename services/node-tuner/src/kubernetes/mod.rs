@@ -1,4 +1,4 @@
-//! Requests to the API server: pods, events, the taint and deletion costs.
+//! API server requests: pods, events, the taint and deletion costs.
 
 mod costs;
 mod events;
@@ -22,7 +22,6 @@ use crate::settings::Agent;
 pub(crate) use self::events::{Message, Reason};
 pub(crate) use self::uninstall::uninstall;
 
-/// The agent's requests to the API server, for its own node.
 pub(crate) struct Kubernetes {
     client: Client,
     nodes: Api<Node>,
@@ -35,7 +34,7 @@ pub(crate) struct Kubernetes {
 }
 
 impl Kubernetes {
-    /// Loads the configuration of the client, without a request.
+    /// Loads the client's configuration without sending a request.
     pub(crate) async fn new(settings: &Agent) -> Result<Self, ClientError> {
         let client = kubernetes::client(settings.kubeconfig.as_deref(), SILENCE).await?;
         Ok(Kubernetes {
@@ -52,12 +51,11 @@ impl Kubernetes {
         })
     }
 
-    /// All pods of the node.
     pub(crate) async fn pods(&self) -> kube::Result<Vec<Pod>> {
         pods::of_node(&self.client, &self.node, &self.selector).await
     }
 
-    /// Writes events on the node. Events that cannot be written now are kept.
+    /// Writes node events and keeps those that cannot be written now.
     pub(crate) async fn tell(&mut self, messages: Vec<Message>) -> kube::Result<()> {
         messages.into_iter().for_each(|it| self.pace.add(it));
         let now = Instant::now();
@@ -68,7 +66,7 @@ impl Kubernetes {
         let mut told = Ok(());
         while let Some((message, times)) = self.pace.due(now) {
             match self.events.tell(&node, &message, times).await {
-                // Dropped, because it would block all other events permanently.
+                // Dropped, because it would block all other events forever.
                 Err(error) if refused_for_good(&error) => {
                     let words = words(&error);
                     warn!("an event was not created: {:?}: {words}", message.reason);
@@ -81,8 +79,8 @@ impl Kubernetes {
         told
     }
 
-    /// Adds the taint to a node that is not prepared, and removes it from a prepared node. Returns
-    /// whether the taint changed. Without a taint key it does nothing.
+    /// Adds the taint to a node that is not prepared, and removes it from one that is. Returns
+    /// whether it changed. Does nothing without a taint key.
     pub(crate) async fn taint(&self, prepared: bool) -> kube::Result<bool> {
         if self.taint.is_empty() {
             return Ok(false);
@@ -90,7 +88,7 @@ impl Kubernetes {
         set_taint(&self.nodes, &self.node, &self.taint, !prepared).await
     }
 
-    /// Writes the deletion costs of replicas, if that is enabled.
+    /// Does nothing unless deletion costs are enabled.
     pub(crate) async fn deletion_costs(&mut self) -> kube::Result<()> {
         match &mut self.costs {
             Some(costs) => costs.write().await,
@@ -99,10 +97,8 @@ impl Kubernetes {
     }
 }
 
-/// Maximum pause within a response.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// Whether the API server responded with this status.
 fn refused_with(error: &kube::Error, code: u16) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == code)
 }
@@ -119,7 +115,7 @@ const EFFECT: &str = "NoSchedule";
 /// Maximum number of conflicts: the kubelet and controllers also write to the node.
 const TRIES: usize = 5;
 
-/// Adds or removes the taint. Returns whether the taints changed.
+/// Returns whether the taints changed.
 pub(crate) async fn set_taint(
     api: &Api<Node>,
     node: &str,
@@ -144,7 +140,7 @@ pub(crate) async fn set_taint(
     }
 }
 
-/// The new taints; `None` if nothing changes.
+/// `None` if nothing changes.
 fn with(mut taints: Vec<Taint>, key: &str, on: bool) -> Option<Vec<Taint>> {
     let ours = |it: &Taint| it.key == key && it.effect == EFFECT;
     match (taints.iter().any(ours), on) {
@@ -152,7 +148,7 @@ fn with(mut taints: Vec<Taint>, key: &str, on: bool) -> Option<Vec<Taint>> {
             let (key, effect) = (key.to_owned(), EFFECT.to_owned());
             taints.push(Taint { key, effect, value: Some(VALUE.to_owned()), time_added: None });
         }
-        // Matches any value: the program that registered the node may have set another value.
+        // Matches any value: the program that registered the node may have set another one.
         (true, false) => taints.retain(|it| !ours(it)),
         _ => return None,
     }

@@ -11,7 +11,7 @@ use crate::proof::{Container, Pod};
 /// The kubelet's ID of a static pod (kubernetes.io, "Well-Known Labels, Annotations").
 const OF_A_FILE: &str = "kubernetes.io/config.hash";
 
-/// Lists all pods of a node that run or may run. Marks the pods that match the selector.
+/// Lists pods of a node that run or may run, and marks those that match the selector.
 pub(crate) async fn of_node(client: &Client, node: &str, selector: &str) -> kube::Result<Vec<Pod>> {
     let api: Api<core::Pod> = Api::all(client.clone());
     // Served from the API server's cache, because every node sends this request regularly.
@@ -74,16 +74,16 @@ fn containers(pod: &core::Pod, guaranteed: bool) -> Vec<Container> {
     found
 }
 
-/// The ID of a running container, without the runtime's prefix.
+/// ID of a running container, without the runtime's prefix.
 fn id(status: &ContainerStatus) -> Option<String> {
     status.state.as_ref()?.running.as_ref()?;
     let id = status.container_id.as_deref()?;
     Some(id.rsplit_once("://").map_or(id, |(_, id)| id).to_owned())
 }
 
-/// The number of CPUs that a container requests; `None` if that is not a whole number.
+/// Requested CPUs; `None` if not a whole number.
 fn whole_cpus(container: &core::Container) -> Option<u64> {
-    // If there is only a limit, the API server sets the request from it.
+    // If a container has only a limit, the API server copies it to the request.
     let request = container.resources.as_ref()?.requests.as_ref()?.get("cpu")?;
     let whole = match request.0.strip_suffix('m') {
         Some(thousandths) => {

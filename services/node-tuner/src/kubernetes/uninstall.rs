@@ -23,10 +23,8 @@ const MODE: &str = "NODE_TUNER_AGENT_MODE";
 /// The name of this field manager at the API server.
 const MANAGER: &str = "node-tuner-uninstall";
 
-/// Interval between checks.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The reason why not all nodes are known to be restored.
 #[derive(Debug, thiserror::Error)]
 enum UninstallError {
     #[error("{0}")]
@@ -47,7 +45,7 @@ enum UninstallError {
     Runtime(#[from] io::Error),
 }
 
-/// Sets the DaemonSet to restore mode, and waits until every node is restored.
+/// Sets the DaemonSet to restore mode and waits until every node is restored.
 pub(crate) fn uninstall(settings: &Settings, uninstall: &Uninstall) -> ExitCode {
     let outcome = process::block_on(run(settings, uninstall), false);
     match outcome.map_err(UninstallError::from).flatten() {
@@ -94,7 +92,7 @@ async fn run(settings: &Settings, uninstall: &Uninstall) -> Result<(), Uninstall
     }
 }
 
-/// The patch that updates all nodes at once, so that it does not take as long as a rollout.
+/// Updates all nodes at once, because a rollout would take longer.
 fn patch() -> serde_json::Value {
     let container = json!({"name": CONTAINER, "env": [{"name": MODE, "value": "restore"}]});
     let at_once = json!({"maxUnavailable": "100%", "maxSurge": 0});
@@ -104,10 +102,8 @@ fn patch() -> serde_json::Value {
     }})
 }
 
-/// The progress of the nodes.
 #[derive(Debug)]
 struct Progress {
-    /// Whether the figures belong to the requested mode.
     current: bool,
     nodes: i32,
     restored: i32,
@@ -120,7 +116,7 @@ impl Progress {
         Progress {
             current: status.observed_generation >= generation,
             nodes: status.desired_number_scheduled,
-            // In restore mode an agent becomes ready when the journal is gone.
+            // In restore mode, an agent becomes ready when the journal is gone.
             restored: updated.min(status.number_ready),
         }
     }
@@ -163,7 +159,6 @@ fn node(pod: &Pod) -> String {
     node.unwrap_or_else(|| format!("that of pod {}, which is not scheduled", pod.name_any()))
 }
 
-/// Whether a pod is in restore mode and ready.
 fn restored(pod: &Pod) -> bool {
     let containers = pod.spec.iter().flat_map(|it| &it.containers);
     let mut variables = containers.flat_map(|it| it.env.iter().flatten());

@@ -1,4 +1,4 @@
-//! irqbalance: whether it runs, and the file with the CPUs that it excludes.
+//! irqbalance: whether it runs, and its file of excluded CPUs.
 
 use std::io;
 
@@ -6,8 +6,8 @@ use super::{Process, named};
 use crate::cpus::Cpus;
 use crate::tree::Tree;
 
-/// Paths of the file in Debian and in Red Hat. They are below the root of process 1, which in a
-/// container is the host's root.
+/// Debian's and Red Hat's paths, below the root of process 1, which in a container is the host's
+/// root.
 pub(crate) const FILES: [&str; 4] = [
     "/proc/1/root/etc/default/irqbalance",
     "/proc/1/root/etc/sysconfig/irqbalance",
@@ -17,14 +17,13 @@ pub(crate) const FILES: [&str; 4] = [
 const LIST: &str = "IRQBALANCE_BANNED_CPULIST";
 const MASK: &str = "IRQBALANCE_BANNED_CPUS";
 
-/// The program and its file.
 #[derive(Debug)]
 pub(crate) struct Irqbalance {
     pub(crate) runs: bool,
     pub(crate) file: Option<&'static str>,
     /// Whether there may be a file that this program cannot read.
     pub(crate) hidden: bool,
-    /// CPUs that the running program excludes; `None` if they cannot be read.
+    /// CPUs excluded by the running program; `None` if unreadable.
     pub(crate) bans: Option<Cpus>,
 }
 
@@ -55,9 +54,9 @@ pub(crate) fn banned(text: &str) -> Cpus {
     list.filter(|it| !it.is_empty()).or_else(mask).unwrap_or_default()
 }
 
-/// Returns the file with these CPUs banned and all other lines unchanged. The line replaces the
-/// last line with its variable, even if that is in a comment. irqbalance before 1.8 supports only
-/// the mask.
+/// Bans these CPUs in the file and leaves other lines unchanged. The new line replaces the last
+/// line with its variable, even if that is commented out. irqbalance before 1.8 supports only the
+/// mask.
 pub(crate) fn with_banned(text: &str, cpus: &Cpus) -> String {
     let named = |name: &str| lines(text).filter(|it| it.name == name).last();
     let place = named(LIST).or_else(|| named(MASK));
@@ -91,8 +90,8 @@ pub(crate) fn undone(original: &str, written: &str, now: &str) -> String {
     text
 }
 
-/// Whether two texts differ only in the lines of banned CPUs, and the first text sets these lines
-/// to a list or a mask. A shell also reads the file (Debian's init script), so nothing else may be
+/// Whether two texts differ only in the lines of banned CPUs, and the first sets these lines to a
+/// list or mask. A shell also reads the file (Debian's init script), so nothing else may be
 /// restored.
 pub(crate) fn differ_only_in_bans(original: &str, written: &str) -> bool {
     let plain = |it: char| it.is_ascii_hexdigit() || "x,- ".contains(it);

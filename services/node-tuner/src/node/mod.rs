@@ -1,4 +1,4 @@
-//! The hardware and programs of the node.
+//! The node's hardware and programs.
 
 mod irqbalance;
 
@@ -14,23 +14,19 @@ use crate::tree::Tree;
 
 const NETWORK: &str = "/sys/class/net";
 
-/// CPUs, memory, devices and other programs that change settings.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) cpus: Cpus,
     /// CPUs for interrupts, or the reason why there are none.
     pub(crate) housekeeping: Result<Cpus, String>,
-    /// The problem with these CPUs, if there is one.
+    /// The problem with these CPUs, if any.
     pub(crate) split: Option<String>,
-    /// Network devices to check, and whether each exists.
     pub(crate) interfaces: Vec<Interface>,
-    /// Memory, as a number of pages.
     pub(crate) pages: u64,
     pub(crate) kube_proxy: bool,
     pub(crate) irqbalance: Irqbalance,
 }
 
-/// One network device.
 #[derive(Clone, Debug)]
 pub(crate) struct Interface {
     pub(crate) name: String,
@@ -57,7 +53,7 @@ impl Node {
     }
 }
 
-/// The kernel's boot ID; empty if it is unknown.
+/// The kernel's boot ID; empty if unknown.
 pub(crate) fn boot(tree: &Tree) -> String {
     tree.text("/proc/sys/kernel/random/boot_id").unwrap_or_default()
 }
@@ -77,20 +73,20 @@ fn housekeeping(said: &str, online: &Cpus) -> Result<Cpus, String> {
     Ok(cpus)
 }
 
-/// If the configured CPUs for interrupts are on this machine but split a core, the message with the
-/// CPUs to set instead.
+/// If the configured interrupt CPUs are on this machine but split a core, a message with the CPUs
+/// to set instead.
 pub(crate) fn split_of(tree: &Tree, settings: &Settings) -> Option<String> {
     let online = list(tree, "/sys/devices/system/cpu/online")?;
     split_cores(tree, &housekeeping(&settings.housekeeping, &online).ok()?, &online)
 }
 
-/// Detects split cores: pods get the other half of a reserved core, and with `full-pcpus-only`
-/// nobody gets it.
+/// Detects split cores: pods get the other half of a reserved core, or nobody does with
+/// `full-pcpus-only`.
 fn split_cores(tree: &Tree, reserved: &Cpus, online: &Cpus) -> Option<String> {
     let mut whole = reserved.clone();
     for cpu in reserved.iter() {
         let folder = format!("/sys/devices/system/cpu/cpu{cpu}/topology");
-        // The second name was used before Linux 5.3.
+        // Linux before 5.3 has only the second name.
         let names = ["core_cpus_list", "thread_siblings_list"];
         let core = names.iter().find_map(|name| list(tree, &format!("{folder}/{name}")));
         whole.add(&core.unwrap_or_default().and(online));
@@ -120,15 +116,13 @@ fn interfaces(tree: &Tree, said: &[String]) -> Vec<Interface> {
     names.into_iter().map(look).collect()
 }
 
-/// The CPUs of the NUMA node of a PCI device, or of the PCI device to which a virtio device
-/// belongs.
+/// CPUs of the NUMA node of a PCI device, or of the PCI device behind a virtio device.
 fn local(tree: &Tree, interface: &str) -> Option<Cpus> {
     let files = ["device/local_cpulist", "device/../local_cpulist"];
     let found = files.iter().find_map(|file| list(tree, &format!("{interface}/{file}")));
     found.filter(|cpus| !cpus.is_empty())
 }
 
-/// The named network devices, or all network devices with hardware.
 pub(crate) fn devices(tree: &Tree, said: &[String]) -> io::Result<Vec<String>> {
     if !said.is_empty() {
         return Ok(said.to_vec());
@@ -138,7 +132,7 @@ pub(crate) fn devices(tree: &Tree, said: &[String]) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// Memory in pages; 0 if it cannot be read.
+/// Memory in pages; 0 if unreadable.
 fn pages(tree: &Tree) -> u64 {
     let text = tree.text("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
@@ -146,11 +140,10 @@ fn pages(tree: &Tree) -> u64 {
     kibibytes.unwrap_or(0) * 1024 / rustix::param::page_size() as u64
 }
 
-/// The numbers of a network device's interrupts.
 pub(crate) fn interrupts(tree: &Tree, interface: &str) -> Vec<u32> {
     let device = format!("/sys/class/net/{interface}/device");
-    // The interrupts of a virtio device belong to the PCI device above it. Other devices may have a
-    // port above them with its own interrupts.
+    // A virtio device's interrupts belong to the PCI device above it. Other devices may have a port
+    // above them with its own interrupts.
     let virtio = tree.link(&format!("{device}/subsystem")).is_some_and(|it| it == "virtio");
     let above = virtio.then(|| format!("{device}/../msi_irqs"));
     let folders = [Some(format!("{device}/msi_irqs")), above];
@@ -164,7 +157,7 @@ pub(crate) fn interrupts(tree: &Tree, interface: &str) -> Vec<u32> {
     found
 }
 
-/// The interrupts that /proc/interrupts lists under the name of the interface or its device:
+/// Interrupts listed in /proc/interrupts under the name of the interface or its device:
 /// `eth0-rx-1`, `virtio2-input.0`.
 fn by_name(tree: &Tree, interface: &str, device: &str) -> Vec<u32> {
     let names = [Some(interface.to_owned()), tree.link(device)];
@@ -183,13 +176,11 @@ fn by_name(tree: &Tree, interface: &str, device: &str) -> Vec<u32> {
     text.lines().filter_map(irq).collect()
 }
 
-/// A running process.
 #[derive(Clone, Debug)]
 pub(crate) struct Process {
     folder: String,
 }
 
-/// Processes with this name.
 pub(crate) fn named(tree: &Tree, name: &str) -> Vec<Process> {
     let folders = tree.list("/proc").unwrap_or_default().into_iter();
     let numbered = folders.filter(|it| it.bytes().all(|byte| byte.is_ascii_digit()));
@@ -198,7 +189,7 @@ pub(crate) fn named(tree: &Tree, name: &str) -> Vec<Process> {
 }
 
 impl Process {
-    /// An environment variable of the process. The outer `None` means that it cannot be read.
+    /// An environment variable of the process. The outer `None` means unreadable.
     pub(crate) fn variable(&self, tree: &Tree, name: &str) -> Option<Option<String>> {
         let all = tree.read(&format!("{}/environ", self.folder)).ok()?;
         let all = String::from_utf8_lossy(&all).into_owned();
@@ -207,7 +198,7 @@ impl Process {
     }
 }
 
-/// The hard limit of open files of a process; `None` if the line is missing.
+/// The process's hard limit on open files; `None` if the line is missing.
 pub(crate) fn limit(tree: &Tree, process: &Process) -> Option<u64> {
     let text = tree.text(&format!("{}/limits", process.folder)).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("Max open files"))?;

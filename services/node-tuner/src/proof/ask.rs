@@ -1,4 +1,4 @@
-//! `node-tuner proof`: shows the proofs of agents.
+//! `node-tuner proof`: shows the agents' proofs.
 
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -15,18 +15,16 @@ use tokio::time::timeout;
 use super::{Check, ContainerProof, NodeProof, PodProof};
 use crate::settings::{NAME, Output, Proof, Settings};
 
-/// Time limit for one agent, which only sends earlier results.
+/// Time limit per agent, which only sends earlier results.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// The responses of all agents.
 #[derive(Debug, Default)]
 struct Answers {
     nodes: Vec<NodeProof>,
-    /// Agents that did not respond, and the reasons.
+    /// Agents that did not respond, and why.
     errors: Vec<String>,
 }
 
-/// Queries agents, and prints their results.
 pub(crate) fn run(settings: &Settings, proof: &Proof) -> ExitCode {
     let answers = process::block_on(ask_all(&proof.agents), false)
         .unwrap_or_else(|error| Answers { nodes: Vec::new(), errors: vec![error.to_string()] });
@@ -47,7 +45,7 @@ impl Answers {
         self.errors.is_empty() && self.nodes.iter().all(|node| node.proven)
     }
 
-    /// The exit code, and the errors that the table does not show.
+    /// Exit code, and errors that the table does not show.
     fn verdict(&self, allow_none: bool) -> (u8, Vec<String>) {
         let none = self.nodes.iter().all(|node| node.pods.is_empty());
         if !self.errors.is_empty() {
@@ -90,7 +88,7 @@ async fn ask_all(agents: &[String]) -> Answers {
     answers
 }
 
-/// All addresses of the host in a URL. For a headless Service these are the addresses of its pods.
+/// All addresses of the URL's host; for a headless Service, those of its pods.
 async fn addresses(agent: &str) -> Result<(Url, Vec<SocketAddr>), String> {
     let url: Url = agent.parse().map_err(|allowed| format!("expected {allowed}"))?;
     let found = timeout(ANSWER, url.addresses()).await;
@@ -117,13 +115,11 @@ async fn ask(url: &Url, address: SocketAddr) -> Result<NodeProof, String> {
     }
 }
 
-/// Width of a terminal in columns.
 const WIDTH: usize = 120;
 
-/// The column where the text starts: after the longest state and the longest name of a check.
+/// Text column, after the longest state and the longest check name.
 const WORDS: usize = 6 + 16 + 22;
 
-/// Formats the results node by node and pod by pod.
 pub(crate) fn table(nodes: &[NodeProof]) -> String {
     let mut text = String::new();
     for node in nodes {

@@ -1,9 +1,9 @@
 //! The cgroups of pods and containers.
 //!
-//! The kubelet creates a pod's cgroup in `kubepods/[burstable/|besteffort/]pod<uid>` or, with
-//! systemd as its cgroup driver, in `kubepods.slice/[..]/kubepods-[..]pod<uid with _ for ->.slice`.
-//! Below it, the runtime creates a container's cgroup in `<id>` or `<runtime>-<id>.scope`. All of
-//! these may be below another cgroup (`cgroupRoot` of the kubelet's configuration).
+//! The kubelet creates a pod's cgroup in `kubepods/[burstable/|besteffort/]pod<uid>` or, with the
+//! systemd cgroup driver, in `kubepods.slice/[..]/kubepods-[..]pod<uid with _ for ->.slice`. Below
+//! it, the runtime creates a container's cgroup in `<id>` or `<runtime>-<id>.scope`. Everything may
+//! be below another cgroup (`cgroupRoot` in the kubelet's configuration).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,46 +13,39 @@ use std::time::Duration;
 
 use crate::cpus::Cpus;
 
-/// Maximum depth of the search for pods: kind has two more levels than other clusters.
+/// Maximum search depth for pods: kind has two more levels than other clusters.
 const DEPTH: usize = 7;
 
 /// CRI-O has a monitor process per container, whose cgroup has the same ID.
 const MONITOR: &str = "crio-conmon-";
 
-/// The cgroup hierarchies of a node.
 #[derive(Debug)]
 pub(crate) struct Cgroups {
-    /// The hierarchy of CPU sets and processes.
     cpuset: PathBuf,
-    /// The hierarchy of quotas.
     cpu: PathBuf,
-    /// The hierarchy that counts CPU time, if there is one.
+    /// The hierarchy that counts CPU time, if any.
     cpuacct: Option<PathBuf>,
-    /// Whether there is one hierarchy for everything, instead of one per controller.
+    /// Whether a single hierarchy has all controllers.
     unified: bool,
     /// The directory of each pod by UID, relative to the hierarchies.
     pods: BTreeMap<String, PathBuf>,
 }
 
-/// A CFS quota.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Quota {
-    /// Limit in microseconds per period; `None` if unlimited.
+    /// Microseconds per period; `None` if unlimited.
     pub(crate) limit: Option<u64>,
     pub(crate) period: u64,
-    /// Number of throttled periods.
     pub(crate) throttled: u64,
 }
 
 impl Quota {
-    /// The quota in CPUs.
     pub(crate) fn share(&self) -> Option<f64> {
         Some(self.limit? as f64 / self.period.max(1) as f64)
     }
 }
 
 impl Cgroups {
-    /// Finds the pods of all nodes on this machine.
     pub(crate) fn find(mounted: &Path) -> Result<Self, String> {
         let unified = mounted.join("cgroup.controllers").exists();
         let one = |names: &[&str]| names.iter().map(|it| mounted.join(it)).find(|it| it.is_dir());
@@ -75,13 +68,11 @@ impl Cgroups {
         Ok(Cgroups { cpuset, cpu, cpuacct, unified, pods })
     }
 
-    /// The directory of a pod.
     pub(crate) fn pod(&self, uid: &str) -> Option<&Path> {
         self.pods.get(uid).map(PathBuf::as_path)
     }
 
-    /// The pods of the same kubelet with their directories, because several nodes may share a
-    /// machine.
+    /// Pods of the same kubelet with their directories, because several nodes may share a machine.
     pub(crate) fn of_same_kubelet<'a>(
         &'a self,
         pod: &'a Path,
@@ -96,8 +87,8 @@ impl Cgroups {
         pod.ancestors().skip(1).filter(|it| is_root(it)).last().unwrap_or(Path::new(""))
     }
 
-    /// The IDs and directories of a pod's containers. One of them is the sandbox, which the API
-    /// does not list.
+    /// IDs and directories of a pod's containers, including the sandbox, which the API does not
+    /// list.
     pub(crate) fn containers(&self, pod: &Path) -> Vec<(String, PathBuf)> {
         let names = folders(&self.cpuset.join(pod)).unwrap_or_default();
         let names = names.into_iter().filter(|name| !name.starts_with(MONITOR));
@@ -118,7 +109,6 @@ impl Cgroups {
         Ok(found)
     }
 
-    /// The CPUs of a cgroup.
     pub(crate) fn cpuset(&self, cgroup: &Path) -> Result<Cpus, String> {
         let file = match self.unified {
             true => "cpuset.cpus.effective",
@@ -129,7 +119,6 @@ impl Cgroups {
         Cpus::from_list(&text).ok_or_else(|| format!("{}: no list of CPUs: {text}", file.display()))
     }
 
-    /// The quota of a cgroup.
     pub(crate) fn quota(&self, cgroup: &Path) -> Result<Quota, String> {
         let folder = self.cpu.join(cgroup);
         let limits = match self.unified {
@@ -140,7 +129,7 @@ impl Cgroups {
             }
         };
         let mut numbers = limits.split_ascii_whitespace();
-        // The value is "max" in v2, -1 in v1.
+        // "max" in v2, -1 in v1.
         let limit = numbers.next().and_then(|it| it.parse().ok());
         let period = numbers.next().and_then(|it| it.parse().ok()).unwrap_or(100_000);
         let statistics = read(&folder.join("cpu.stat"))?;
@@ -149,7 +138,7 @@ impl Cgroups {
         Ok(Quota { limit, period, throttled })
     }
 
-    /// The CPU time of a cgroup and its descendants (cpuacct.rst, cgroup-v2.rst).
+    /// Includes descendants (cpuacct.rst, cgroup-v2.rst).
     pub(crate) fn cpu_time(&self, cgroup: &Path) -> Option<Duration> {
         let folder = self.cpuacct.as_ref()?.join(cgroup);
         if !self.unified {
@@ -163,7 +152,6 @@ impl Cgroups {
     }
 }
 
-/// Collects the directories of pods.
 fn collect(
     hierarchy: &Path,
     below: &Path,
@@ -183,7 +171,7 @@ fn collect(
     Ok(())
 }
 
-/// The subdirectories; empty if the directory no longer exists.
+/// Empty if the directory is gone.
 fn folders(folder: &Path) -> io::Result<Vec<String>> {
     let entries = match fs::read_dir(folder) {
         Err(error) if gone(&error) => return Ok(Vec::new()),
@@ -198,7 +186,6 @@ fn gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(19)
 }
 
-/// The UID in the name of a pod's directory.
 fn uid(folder: &str) -> Option<String> {
     let name = folder.strip_suffix(".slice").unwrap_or(folder);
     let (before, uid) = name.rsplit_once("pod")?;
@@ -208,7 +195,6 @@ fn uid(folder: &str) -> Option<String> {
     (is_uid && alone).then(|| uid.replace('_', "-"))
 }
 
-/// The container ID in the name of its directory.
 fn id(folder: &str) -> &str {
     let name = folder.strip_suffix(".scope").unwrap_or(folder);
     name.rsplit_once('-').map_or(name, |(_, id)| id)

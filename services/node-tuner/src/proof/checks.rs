@@ -1,4 +1,4 @@
-//! The checks, as pure functions.
+//! The checks as pure functions.
 
 use std::collections::BTreeMap;
 
@@ -7,26 +7,20 @@ use super::interrupts::Interrupt;
 use super::{Check, Name, State};
 use crate::cpus::Cpus;
 
-/// Maximum number of failures that are named. The others are only counted.
+/// Maximum failures to name; the rest are only counted.
 const NAMED: usize = 3;
 
-/// A container on the same node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Neighbour {
-    /// The name in messages.
     pub(crate) name: String,
-    /// The container's ID at the container runtime.
     pub(crate) id: String,
-    /// The CPUs on which any of the container's threads may run.
     pub(crate) cpus: Cpus,
 }
 
-/// The kernel's state of a container that requests exclusive CPUs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pinning {
     pub(crate) asked: u64,
     pub(crate) cpuset: Cpus,
-    /// The CPUs on which any of the container's threads may run.
     pub(crate) threads: Cpus,
 }
 
@@ -78,8 +72,8 @@ pub(crate) fn no_cfs_quota(container: &Quota, pod: &Quota) -> Check {
     check(Name::NoCfsQuota, state, detail)
 }
 
-/// Checks that no CPU outside the container shares a core with the container's CPUs. The map
-/// contains the siblings of each CPU.
+/// No CPU outside the container shares a core with the container's CPUs. `siblings` contains the
+/// siblings of each CPU.
 pub(crate) fn whole_cores(cpuset: &Cpus, siblings: &BTreeMap<u32, Cpus>) -> Check {
     if siblings.is_empty() {
         let words = "the kernel does not show which CPUs share a core";
@@ -131,8 +125,8 @@ pub(crate) fn interrupts_elsewhere(
     }
 }
 
-/// Checks that every process may open as many files as wanted. `lowest`: the lowest soft limit of
-/// the container's processes.
+/// Every process may open as many files as wanted. `lowest` is the lowest soft limit among the
+/// container's processes.
 pub(crate) fn open_files(lowest: u64, wanted: u64) -> Check {
     let said = if lowest == u64::MAX { "unlimited".to_owned() } else { lowest.to_string() };
     match lowest >= wanted {
@@ -148,8 +142,8 @@ pub(crate) fn open_files(lowest: u64, wanted: u64) -> Check {
     }
 }
 
-/// Checks that each sysctl has the pod's value. `actual`: the value inside the pod, or the reason
-/// why it could not be read.
+/// Each sysctl has the pod's value. `actual` is the value inside the pod, or why it could not be
+/// read.
 pub(crate) fn sysctls(
     wanted: &[(String, String)],
     actual: &Result<Vec<Option<String>>, String>,
@@ -176,12 +170,11 @@ pub(crate) fn sysctls(
     }
 }
 
-/// Splits a value. The kernel separates values with tabs, people with spaces.
+/// The kernel separates values with tabs, people with spaces.
 fn words(value: &str) -> Vec<&str> {
     value.split_ascii_whitespace().collect()
 }
 
-/// Lists the first few, and the number of the others.
 fn some(all: &[String]) -> String {
     let named = all.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join("; ");
     match all.len().saturating_sub(NAMED) {

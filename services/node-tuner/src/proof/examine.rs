@@ -1,4 +1,4 @@
-//! Reads the input of the checks, and runs them.
+//! Reads the checks' input and runs them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,27 +14,24 @@ use crate::profile::Profile;
 use crate::settings::Settings;
 use crate::tree::Tree;
 
-/// Examines the pods of one node.
 #[derive(Clone, Debug)]
 pub(crate) struct Examiner {
     node: String,
     root: PathBuf,
     cgroups: PathBuf,
     interfaces: Vec<String>,
-    /// Number of open files that a pod needs; `None` if the profile does not set it.
+    /// Open files that a pod needs; `None` if the profile does not set it.
     nofile: Option<u64>,
 }
 
 /// IDs of containers with processes that the API server did not report.
 pub(crate) type Strangers = BTreeSet<String>;
 
-/// State that all containers of a node share.
 struct Node {
     cgroups: Cgroups,
     processes: Processes,
     siblings: BTreeMap<u32, Cpus>,
     interrupts: Result<Vec<Interrupt>, String>,
-    /// Neighbours by the directory of their kubelet.
     neighbours: BTreeMap<PathBuf, Result<Vec<Neighbour>, String>>,
 }
 
@@ -54,9 +51,9 @@ impl Examiner {
 
     /// Examines the selected pods of the node.
     ///
-    /// A stranger that is not in `before` is ignored, because a container that is being created may
-    /// briefly run on every CPU. If it stays, it counts in the next pass. In the first pass
-    /// (`None`) all strangers count. Also returns the strangers of this pass.
+    /// A stranger missing in `before` is ignored, because a container that is being created may
+    /// briefly run on every CPU; if it stays, it counts in the next pass. In the first pass
+    /// (`None`), all strangers count. Also returns this pass's strangers.
     pub(crate) fn examine(
         &self,
         pods: &[Pod],
@@ -164,7 +161,7 @@ fn asks(container: &Container) -> bool {
     container.checked && container.asked.is_some()
 }
 
-/// The processes of a container, of which there must be at least one.
+/// A container's processes, at least one.
 fn alive(node: &Node, cgroup: &Path) -> Result<Vec<u32>, String> {
     let pids = node.cgroups.processes(cgroup);
     let pids = pids.map_err(|error| format!("its processes cannot be read: {error}"))?;
@@ -218,8 +215,8 @@ fn sysctls_of(process: &Path, wanted: &[(String, String)]) -> Check {
     checks::sysctls(wanted, &read)
 }
 
-/// All containers with processes that belong to the kubelet of this pod. Strangers count only if
-/// they were present in the previous pass.
+/// All containers with processes that belong to this pod's kubelet. Strangers count only if they
+/// were present in the previous pass.
 fn neighbours_of(
     cgroups: &Cgroups,
     processes: &Processes,
@@ -234,7 +231,7 @@ fn neighbours_of(
             let container = known.and_then(|pod| pod.containers.iter().find(|it| it.has(&id)));
             if container.is_none() {
                 // The process that holds a pod's namespaces may run on all CPUs
-                // (containerd/containerd#10155), but sleeps.
+                // (containerd/containerd#10155), but it sleeps.
                 let sandbox = pids.len() == 1 && processes.name(pids[0]) == "pause";
                 let new = before.is_some_and(|before| !before.contains(&id));
                 strangers.insert(id.clone());
@@ -253,14 +250,13 @@ fn neighbours_of(
     Ok(found)
 }
 
-/// For each CPU, the CPUs that share its core.
 fn siblings(root: &Path) -> BTreeMap<u32, Cpus> {
     let cpus = root.join("sys/devices/system/cpu");
     let entries = fs::read_dir(&cpus).into_iter().flatten().flatten();
     let numbers =
         entries.filter_map(|it| it.file_name().to_str()?.strip_prefix("cpu")?.parse().ok());
     let read = numbers.filter_map(|cpu: u32| {
-        // The newer name is core_cpus_list (Documentation/admin-guide/cputopology.rst).
+        // Newer kernels call the file core_cpus_list (Documentation/admin-guide/cputopology.rst).
         let file = cpus.join(format!("cpu{cpu}/topology/thread_siblings_list"));
         Some((cpu, Cpus::from_list(&fs::read_to_string(file).ok()?)?))
     });
@@ -279,7 +275,6 @@ fn not_pinned(pod: &Pod) -> Vec<Check> {
     each(&Name::ALL[..4], State::NotApplicable, reason)
 }
 
-/// The result for a container that cannot be examined.
 fn unseen_container(container: &Container, reason: &str) -> ContainerProof {
     let checks = each(&Name::ALL, State::Unknown, reason);
     let (cpus, cpu_time) = (String::new(), None);
@@ -318,7 +313,6 @@ mod tests {
             machine
         }
 
-        /// Creates a container with one process, both on these CPUs.
         fn container(&self, pod: &str, id: &str, (cpus, process): (&str, &str), pid: u32) {
             let write = |file: String, text: String| {
                 let file = self.0.path().join(file);
@@ -344,7 +338,7 @@ mod tests {
             }
         }
 
-        /// The result for the server after each change. The API server's data does not change.
+        /// The server's result after each change. The API server's data stays the same.
         fn looks(&self, changes: &[&dyn Fn()]) -> Vec<State> {
             let container = Container {
                 name: "main".to_owned(),
@@ -397,7 +391,7 @@ mod tests {
         let machine = Machine::new();
         let come = || machine.container(OTHER, "stranger", ("0-1", "sh"), 200);
         assert_eq!(machine.looks(&[&|| {}, &come, &|| {}]), [State::Ok, State::Ok, State::Failed]);
-        // In the first pass any process may be older than the agent.
+        // In the first pass, any process may be older than the agent.
         assert_eq!(machine.looks(&[&|| {}]), [State::Failed]);
     }
 }

@@ -1,16 +1,13 @@
-//! The interrupts of network devices, and the CPUs that serve them.
+//! Network device interrupts, and the CPUs that serve them.
 
 use crate::cpus::Cpus;
 use crate::node;
 use crate::tree::Tree;
 
-/// One interrupt of a network device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Interrupt {
     pub(crate) number: u32,
-    /// The network device.
     pub(crate) device: String,
-    /// The CPUs that serve the interrupt.
     pub(crate) cpus: Cpus,
 }
 
@@ -23,7 +20,7 @@ pub(crate) fn find(tree: &Tree, interfaces: &[String]) -> Result<Vec<Interrupt>,
         for number in node::interrupts(tree, &device) {
             let folder = format!("/proc/irq/{number}");
             // The first file shows the current CPU. Some interrupt controllers support only the
-            // second file.
+            // second.
             let files = ["effective_affinity_list", "smp_affinity_list"];
             let cpus = files.iter().find_map(|file| {
                 let cpus = Cpus::from_list(&tree.text(&format!("{folder}/{file}")).ok()?);

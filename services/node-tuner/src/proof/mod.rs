@@ -1,8 +1,7 @@
-//! Proves whether the pods of a node have exclusive CPUs, and the open files and sysctls that they
-//! need.
+//! Proves whether a node's pods have exclusive CPUs, and the open files and sysctls that they need.
 //!
 //! Compares the API server's data about pods with the kernel's data about their processes: cgroups,
-//! threads, CPUs and interrupts. It changes nothing.
+//! threads, CPUs and interrupts. Changes nothing.
 
 mod ask;
 mod cgroups;
@@ -20,34 +19,29 @@ pub(crate) use self::ask::run;
 pub(crate) use self::ask::table;
 pub(crate) use self::examine::{Examiner, Strangers};
 
-/// A pod of the node, from the API server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pod {
     pub(crate) namespace: String,
     pub(crate) name: String,
     pub(crate) uid: String,
-    /// The UID in the name of the pod's cgroup. It differs for static pods.
+    /// The UID in the name of the pod's cgroup; differs for static pods.
     pub(crate) cgroup: String,
     /// Whether to prove the pod's pinning. Otherwise the pod only counts as a neighbour.
     pub(crate) selected: bool,
-    /// Whether the pod's requests equal its limits.
     pub(crate) guaranteed: bool,
     pub(crate) containers: Vec<Container>,
-    /// The sysctls in the pod's `securityContext`.
     pub(crate) sysctls: Vec<(String, String)>,
 }
 
-/// A container of a pod, from the API server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Container {
     pub(crate) name: String,
-    /// The container's ID at the container runtime, while it runs.
+    /// ID at the container runtime, while the container runs.
     pub(crate) id: Option<String>,
-    /// Number of exclusive CPUs that the container requests: the pod is Guaranteed, and the request
-    /// is a whole number.
+    /// Exclusive CPUs that the container requests: the pod is Guaranteed, and the request is a
+    /// whole number.
     pub(crate) asked: Option<u64>,
-    /// Whether the container is one of the pod's `containers`. Other containers only count as
-    /// neighbours.
+    /// Whether the container is one of the pod's `containers`; others only count as neighbours.
     pub(crate) checked: bool,
 }
 
@@ -57,7 +51,6 @@ impl Container {
     }
 }
 
-/// The result for a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct NodeProof {
     pub(crate) node: String,
@@ -65,7 +58,6 @@ pub(crate) struct NodeProof {
     pub(crate) pods: Vec<PodProof>,
 }
 
-/// The result for a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PodProof {
     pub(crate) namespace: String,
@@ -75,42 +67,35 @@ pub(crate) struct PodProof {
     pub(crate) containers: Vec<ContainerProof>,
 }
 
-/// The result for a container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ContainerProof {
     pub(crate) container: String,
-    /// The CPUs on which the container may run; empty if unknown.
+    /// CPUs that the container may run on; empty if unknown.
     pub(crate) cpus: String,
-    /// The container's CPU time, if known. It is only a metric and not part of the proof.
+    /// CPU time, if known; only a metric, not part of the proof.
     #[serde(skip)]
     pub(crate) cpu_time: Option<Duration>,
     pub(crate) checks: Vec<Check>,
 }
 
-/// One check of one container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Check {
     pub(crate) check: Name,
     pub(crate) state: State,
-    /// The reason.
     pub(crate) detail: String,
 }
 
-/// The name of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Name {
     /// No other container on the node may run on the container's CPUs.
     CpusExclusive,
-    /// No quota ever throttles the container.
     NoCfsQuota,
     /// No other process shares the cores of the container's CPUs.
     WholeCores,
     /// The container's CPUs serve no interrupt of a network device.
     InterruptsElsewhere,
-    /// The container may open as many files as it needs.
     OpenFiles,
-    /// The container's sysctls have the values that the pod sets.
     Sysctls,
 }
 
@@ -136,7 +121,6 @@ impl Name {
     }
 }
 
-/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum State {
@@ -160,15 +144,15 @@ impl State {
 }
 
 impl NodeProof {
-    /// Creates the result of a node, which is proven if all its pods are.
+    /// A node is proven if all its pods are.
     pub(crate) fn of(node: &str, pods: Vec<PodProof>) -> Self {
         NodeProof { node: node.to_owned(), proven: pods.iter().all(|pod| pod.proven), pods }
     }
 }
 
 impl ContainerProof {
-    /// Whether no check failed. The CPUs and the quota must be known. Other data may be
-    /// inaccessible to an unprivileged agent.
+    /// Whether no check failed. CPUs and quota must be known; other data may be inaccessible to an
+    /// unprivileged agent.
     pub(crate) fn proven(&self) -> bool {
         self.checks.iter().all(|it| match it.state {
             State::Ok | State::NotApplicable => true,

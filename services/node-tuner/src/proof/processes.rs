@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use crate::cpus::Cpus;
 
-/// The processes of a node.
 #[derive(Clone, Debug)]
 pub(crate) struct Processes(PathBuf);
 
@@ -15,13 +14,11 @@ impl Processes {
         Processes(root.join("proc"))
     }
 
-    /// The folder of a process in `/proc`.
     pub(crate) fn folder(&self, pid: u32) -> PathBuf {
         self.0.join(pid.to_string())
     }
 
-    /// The CPUs on which any thread of these processes may run. Processes that have ended are
-    /// ignored.
+    /// CPUs on which any thread of these processes may run. Ignores processes that have ended.
     pub(crate) fn cpus(&self, pids: &[u32]) -> Result<Cpus, String> {
         let mut cpus = Cpus::default();
         for &pid in pids {
@@ -38,7 +35,7 @@ impl Processes {
         Ok(cpus)
     }
 
-    /// The lowest soft limit of open files of these processes; `None` if all have ended.
+    /// Lowest soft limit on open files of these processes; `None` if all have ended.
     pub(crate) fn open_files(&self, pids: &[u32]) -> Result<Option<u64>, String> {
         let mut lowest = None;
         for &pid in pids {
@@ -51,15 +48,13 @@ impl Processes {
         Ok(lowest)
     }
 
-    /// The name of a process.
     pub(crate) fn name(&self, pid: u32) -> String {
         let name = fs::read_to_string(self.folder(pid).join("comm")).unwrap_or_default();
         name.trim().to_owned()
     }
 }
 
-/// Returns `None` if the process ended while it was read. (3 is ESRCH: ended between open and
-/// read.)
+/// `None` if the process ended while it was read. (3 is ESRCH: ended between open and read.)
 fn present<T>(read: io::Result<T>) -> io::Result<Option<T>> {
     match read {
         Ok(found) => Ok(Some(found)),

@@ -1,4 +1,4 @@
-//! Sysctls inside the namespaces of a pod.
+//! Sysctls inside a pod's namespaces.
 
 use std::fs::{self, File};
 use std::io;
@@ -8,10 +8,10 @@ use std::thread;
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// Reads sysctls in the namespaces of a process; `None` for sysctls that do not exist.
+/// Reads sysctls in a process's namespaces; `None` for sysctls that do not exist.
 ///
-/// `/proc/sys` shows the namespaces of the reader, so a temporary thread enters the namespaces of
-/// the process. `process` is its directory in `/proc`.
+/// `/proc/sys` shows the reader's namespaces, so a temporary thread enters those of the process.
+/// `process` is its directory in `/proc`.
 pub(crate) fn read(process: &Path, names: &[&str]) -> Result<Vec<Option<String>>, String> {
     thread::scope(|scope| {
         let reader = scope.spawn(|| read_there(process, names));
@@ -40,8 +40,8 @@ fn enter(namespace: &Path, kind: LinkNameSpaceType) -> Result<(), String> {
     })
 }
 
-/// The path of a sysctl. Whichever of `.` and `/` comes first is the separator. The other character
-/// is part of a name, such as the name of a VLAN device (sysctl(8)).
+/// The first of `.` and `/` is the separator; the other one is part of a name, such as a VLAN
+/// device's (sysctl(8)).
 fn path(name: &str) -> PathBuf {
     let below: String = match name.find(['.', '/']).map(|at| name.as_bytes()[at]) {
         Some(b'.') => name

@@ -1,4 +1,4 @@
-//! Flags, the environment and a file.
+//! Flags, environment variables and a file.
 
 mod read;
 
@@ -15,7 +15,6 @@ use corelane_service::value;
 pub(crate) use self::read::read;
 use crate::kubelet::Kubelet;
 
-/// The name of the program in messages.
 pub(crate) const NAME: &str = "node-tuner";
 
 /// Prepares a Kubernetes node for many connections
@@ -23,20 +22,20 @@ pub(crate) const NAME: &str = "node-tuner";
 #[command(
     name = NAME,
     version,
-    // A missing command is an error that says so.
+    // A missing command must be reported as an error.
     arg_required_else_help = false,
     after_help = "Flags take precedence over the environment, the environment over the file."
 )]
 pub(crate) struct Settings {
     #[command(subcommand)]
     pub(crate) command: Command,
-    /// YAML file with any of the flags below
+    /// YAML file with any of these flags
     #[arg(long, global = true, env = "NODE_TUNER_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
     /// Validate the settings and exit
     #[arg(long, global = true, env = "NODE_TUNER_CHECK")]
     check: bool,
-    /// Profile of the node
+    /// Node profile
     #[arg(long, global = true, env = "NODE_TUNER_PROFILE", default_value = "web-10k")]
     #[arg(value_parser = ["web-10k", "web-100k", "web-1m", "custom"])]
     pub(crate) profile: String,
@@ -60,14 +59,14 @@ pub(crate) struct Settings {
     #[arg(long, global = true, env = "NODE_TUNER_JOURNAL")]
     #[arg(default_value = "/var/lib/corelane/node-tuner")]
     pub(crate) journal: PathBuf,
-    /// CPUs for interrupts, such as 0-1; empty: not set
+    /// CPUs for interrupts, such as 0-1 [default: not set]
     #[arg(long, global = true, env = "NODE_TUNER_HOUSEKEEPING", default_value = "")]
     pub(crate) housekeeping: String,
-    /// Network devices; empty: those with hardware
+    /// Network devices [default: all with hardware]
     #[arg(long, global = true, env = "NODE_TUNER_INTERFACES")]
     #[arg(action = ArgAction::Append, value_delimiter = ',')]
     pub(crate) interfaces: Vec<String>,
-    /// File with the kubelet's configuration or its /configz, to compare
+    /// File with the kubelet's configuration or /configz output, for comparison
     #[arg(id = "kubelet-config", long, global = true, env = "NODE_TUNER_KUBELET_CONFIG")]
     #[arg(value_name = "FILE")]
     kubelet_config: Option<PathBuf>,
@@ -77,11 +76,11 @@ pub(crate) struct Settings {
     /// Output format
     #[arg(long, global = true, env = "NODE_TUNER_OUTPUT", default_value = "table")]
     pub(crate) output: Output,
-    /// Level of the log: off, error, warn, info, debug or trace
+    /// Log level: off, error, warn, info, debug or trace
     #[arg(id = "log.level", long = "log.level", global = true, env = "NODE_TUNER_LOG_LEVEL")]
     #[arg(default_value = "info", value_parser = allowed(value::word::<Level>))]
     pub(crate) log_level: Level,
-    /// Format of log lines
+    /// Log line format
     #[arg(id = "log.format", long = "log.format", global = true, env = "NODE_TUNER_LOG_FORMAT")]
     #[arg(default_value = "text")]
     pub(crate) log_format: Format,
@@ -129,7 +128,7 @@ pub(crate) enum Output {
 /// Settings of the loop.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Agent {
-    /// Mode of the agent
+    /// Agent mode
     #[arg(id = "agent.mode", long = "agent.mode", global = true, env = "NODE_TUNER_AGENT_MODE")]
     #[arg(default_value = "audit")]
     pub(crate) mode: Mode,
@@ -137,22 +136,22 @@ pub(crate) struct Agent {
     #[arg(id = "agent.drift", long = "agent.drift", global = true, env = "NODE_TUNER_AGENT_DRIFT")]
     #[arg(default_value = "repair")]
     pub(crate) drift: Drift,
-    // Alerts consider an agent without a pass in 15 minutes as hanging.
-    /// Time between two passes
+    // Alerts treat an agent as hanging after 15 minutes without a pass.
+    /// Time between passes
     #[arg(id = "agent.interval", long = "agent.interval", global = true)]
     #[arg(env = "NODE_TUNER_AGENT_INTERVAL", default_value = "30s")]
     #[arg(value_parser = allowed(value::duration(SECOND, 300 * SECOND)))]
     pub(crate) interval: Duration,
-    /// Address of probes, metrics and reports
+    /// Address for probes, metrics and reports
     #[arg(id = "agent.listen", long = "agent.listen", global = true)]
     #[arg(env = "NODE_TUNER_AGENT_LISTEN", default_value = "0.0.0.0:9905")]
     #[arg(value_parser = allowed(value::address))]
     pub(crate) listen: SocketAddr,
-    /// Name of the node; empty: no Kubernetes
+    /// Node name; if empty, Kubernetes is not used
     #[arg(id = "agent.node", long = "agent.node", global = true, env = "NODE_TUNER_AGENT_NODE")]
     #[arg(default_value = "")]
     pub(crate) node: String,
-    /// Configuration of the API client; without it, that of the pod
+    /// Kubernetes API configuration [default: the pod's]
     #[arg(id = "agent.kubeconfig", long = "agent.kubeconfig", global = true)]
     #[arg(env = "NODE_TUNER_AGENT_KUBECONFIG")]
     pub(crate) kubeconfig: Option<PathBuf>,
@@ -160,19 +159,19 @@ pub(crate) struct Agent {
     #[arg(id = "agent.cgroups", long = "agent.cgroups", global = true)]
     #[arg(env = "NODE_TUNER_AGENT_CGROUPS", default_value = "/sys/fs/cgroup")]
     pub(crate) cgroups: PathBuf,
-    /// Label selector of the pods whose pinning is proven
+    /// Label selector of the pods whose pinning the agent proves
     #[arg(id = "agent.pods", long = "agent.pods", global = true, env = "NODE_TUNER_AGENT_PODS")]
     #[arg(default_value = "app.kubernetes.io/name in (corelane-server, corelane-gateway)")]
     pub(crate) pods: String,
-    /// Open files that such a pod needs; by default, as in the profile
+    /// Open files that such a pod needs [default: the profile's]
     #[arg(id = "agent.nofile", long = "agent.nofile", global = true)]
     #[arg(env = "NODE_TUNER_AGENT_NOFILE", value_parser = allowed(value::number(1, 1 << 30)))]
     pub(crate) nofile: Option<u64>,
-    /// Key of the taint of nodes that are not prepared; empty: none
+    /// Taint key for nodes that are not prepared; if empty, no taint is set
     #[arg(id = "agent.taint", long = "agent.taint", global = true, env = "NODE_TUNER_AGENT_TAINT")]
     #[arg(default_value = "")]
     pub(crate) taint: String,
-    /// Shortest time between two deletion costs of a replica; by default, none is written
+    /// Minimum time between updates of a replica's deletion cost; by default, no cost is written
     #[arg(id = "agent.deletion-cost", long = "agent.deletion-cost", global = true)]
     #[arg(env = "NODE_TUNER_AGENT_DELETION_COST")]
     #[arg(value_parser = allowed(value::duration(SECOND, 3600 * SECOND)))]
@@ -189,7 +188,7 @@ pub(crate) enum Mode {
     Restore,
 }
 
-/// Whether settings that drifted are written again, or only reported.
+/// Whether drifted settings are written again or only reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Drift {
     Repair,
@@ -203,7 +202,7 @@ pub(crate) struct Proof {
     #[arg(long, env = "NODE_TUNER_AGENTS", default_value = "http://127.0.0.1:9905")]
     #[arg(action = ArgAction::Append, value_delimiter = ',')]
     pub(crate) agents: Vec<String>,
-    /// Succeed if no agent has a pod
+    /// Succeed even if no agent has a pod
     #[arg(long, env = "NODE_TUNER_ALLOW_NONE")]
     pub(crate) allow_none: bool,
 }
@@ -217,13 +216,13 @@ pub(crate) struct Uninstall {
     /// Name of the DaemonSet
     #[arg(long, env = "NODE_TUNER_DAEMONSET")]
     pub(crate) daemonset: String,
-    /// Time limit until all nodes are restored
+    /// Time limit for restoring all nodes
     #[arg(long, env = "NODE_TUNER_TIMEOUT", default_value = "5m")]
     #[arg(value_parser = allowed(value::duration(SECOND, 3600 * SECOND)))]
     pub(crate) timeout: Duration,
 }
 
-/// Print settings that do not belong to the host, as a file
+/// Print settings that do not belong to the host as a file
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct Generate {
     /// Consumer of the file
@@ -243,17 +242,16 @@ pub(crate) enum What {
     Boot,
 }
 
-/// The settings of one flag, or of the variable.
 #[derive(Clone, Debug)]
 struct Pairs(Vec<(String, String)>);
 
-/// `NAME=VALUE`, separated by commas or semicolons. A part without `=` belongs to the value before
-/// it, because lists of CPUs contain commas too.
+/// `NAME=VALUE`, separated by commas or semicolons. A part without `=` belongs to the preceding
+/// value, because CPU lists contain commas too.
 fn pairs(text: &str) -> Result<Pairs, String> {
     let mut found: Vec<(String, String)> = Vec::new();
     for part in text.split([';', ',']).filter(|part| !part.trim().is_empty()) {
         match (part.split_once('='), found.last_mut()) {
-            // An option within a value: names of settings contain a dot.
+            // An option within a value: setting names contain a dot.
             (Some((name, _)), Some((_, value))) if !name.contains('.') => {
                 value.push_str(&format!(",{}", part.trim()));
             }

@@ -13,10 +13,8 @@ use crate::cpus::Cpus;
 use crate::kubelet::Kubelet;
 use crate::profile::Profile;
 
-/// Prefix of the environment variables that are settings.
 const PREFIX: &str = "NODE_TUNER_";
 
-/// Reads the command line, the environment and the file, or returns the exit code.
 pub(crate) fn read() -> Result<Settings, ExitCode> {
     let plain = Settings::command();
     let named = flags::read(&plain, &[PREFIX])?;
@@ -37,12 +35,12 @@ fn reject(error: impl std::fmt::Display) -> ExitCode {
 }
 
 impl Settings {
-    /// Reads the named files, and checks the rules that clap cannot express.
+    /// Reads the named files and checks rules that clap cannot express.
     fn validated(mut self) -> Result<Self, Vec<String>> {
         let mut errors = Vec::new();
         self.interfaces.retain(|name| !name.is_empty());
         if self.restores() {
-            // The wanted values do not matter for a restore and must not prevent it.
+            // A restore does not need the wanted values, which must not prevent it.
             self.housekeeping.clear();
         } else {
             self.knobs = self.overrides.iter().flat_map(|pairs| pairs.0.clone()).collect();
@@ -64,8 +62,7 @@ impl Settings {
     }
 }
 
-/// Reads the values of a file by the names of their flags. The keys of the file are the names of
-/// the flags, with nested maps for dots.
+/// Reads a file's values by flag name. Keys are flag names, with nested maps for dots.
 fn read_file(path: &Path) -> Result<BTreeMap<String, Vec<String>>, String> {
     let text =
         std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -112,7 +109,7 @@ fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Uses a file's values as the command's defaults, so that they are checked like flags.
+/// Makes a file's values the command's defaults, so that they are checked like flags.
 fn as_defaults(
     mut command: Command,
     values: &BTreeMap<String, Vec<String>>,
@@ -135,7 +132,7 @@ fn as_defaults(
         if !errors.is_empty() {
             continue;
         }
-        // Read once per process, because clap needs defaults with a static lifetime.
+        // Read once per process, because clap needs static defaults.
         let values = values.iter().map(|value| &*value.clone().leak());
         command = command.mut_arg(name.as_str(), |it| it.default_values(values));
     }

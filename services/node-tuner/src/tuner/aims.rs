@@ -1,4 +1,4 @@
-//! Determines the files of a setting, and the wanted value of each file.
+//! Determines a setting's files and the wanted value of each.
 
 use crate::catalogue::{self, Knob, Place, Rule, Value};
 use crate::cpus::Cpus;
@@ -6,18 +6,16 @@ use crate::node::{Interface, Node, interrupts};
 use crate::profile::Profile;
 use crate::tree::Tree;
 
-/// One file of a setting.
 #[derive(Clone, Debug)]
 pub(super) struct Aim {
     pub(super) knob: &'static Knob,
     pub(super) target: String,
-    /// The path; empty if there is no file.
+    /// Empty if there is no file.
     pub(super) path: String,
     /// The wanted value, or the reason why there is none.
     pub(super) wanted: Result<Value, String>,
 }
 
-/// The node's state in which files are searched.
 pub(super) struct Sight<'a> {
     pub(super) tree: &'a Tree,
     pub(super) node: &'a Node,
@@ -25,7 +23,6 @@ pub(super) struct Sight<'a> {
 }
 
 impl Sight<'_> {
-    /// All files of a host setting.
     pub(super) fn aims(&self, knob: &'static Knob, wanted: &Value) -> Vec<Aim> {
         let aim = |target: &str, path: String, wanted| Aim {
             knob,
@@ -77,7 +74,6 @@ impl Sight<'_> {
         Ok(Value::Cpus(online))
     }
 
-    /// A file for each queue of each device.
     fn queues<'a>(
         &'a self,
         knob: &'static Knob,
@@ -130,8 +126,7 @@ impl Sight<'_> {
         }
     }
 
-    /// The share of all flows per queue, as recommended in scaling.rst: the number of flows divided
-    /// by the number of queues.
+    /// Flows per queue: the total divided by the number of queues, as recommended in scaling.rst.
     fn share_of_flows(&self, queues: usize) -> Result<Value, String> {
         let all = catalogue::find("net.core.rps_sock_flow_entries");
         match all.and_then(|knob| self.profile.wanted(knob)) {
@@ -142,7 +137,6 @@ impl Sight<'_> {
         }
     }
 
-    /// Assigns CPUs to transmit queues round-robin.
     fn of_sending(&self, device: &Interface, at: usize) -> Result<Value, String> {
         let queues = device.sending.len();
         if queues == 1 {
@@ -186,9 +180,9 @@ impl Sight<'_> {
         }
     }
 
-    /// The CPUs for interrupts on the device's NUMA node, whose memory is near the device; all CPUs
-    /// for interrupts if there are none on that node. irqbalance knows the nodes itself, and uses
-    /// any CPU that is not banned.
+    /// CPUs for interrupts on the device's NUMA node, whose memory is near the device, or all of
+    /// them if that node has none. irqbalance knows the nodes itself and uses any CPU that is not
+    /// banned.
     fn near(&self, device: &Interface) -> Result<Cpus, String> {
         let all = self.node.housekeeping.clone()?;
         let local = device.local.as_ref().filter(|_| !self.node.irqbalance.runs);
@@ -196,8 +190,8 @@ impl Sight<'_> {
         Ok(near.unwrap_or(all))
     }
 
-    /// Checks that an interrupt stays: irqbalance would move it back, unless it bans the other
-    /// CPUs.
+    /// Fails unless irqbalance bans the other CPUs, because it would otherwise move the interrupt
+    /// back.
     fn stays(&self, wanted: Value) -> Result<Value, String> {
         let Value::Cpus(cpus) = &wanted else { return Ok(wanted) };
         let irqbalance = &self.node.irqbalance;
@@ -264,14 +258,14 @@ impl Sight<'_> {
     }
 }
 
-/// The reason why an interrupt cannot be moved.
+/// Why an interrupt cannot be moved.
 pub(super) const MANAGED: &str = "the kernel manages this interrupt itself";
 
 fn nowhere(knob: &'static Knob, target: &str, why: &str) -> Aim {
     Aim { knob, target: target.to_owned(), path: String::new(), wanted: Err(why.to_owned()) }
 }
 
-/// The number of flows that the kernel will show: it rounds the flow table up to a power of two.
+/// Flows that the kernel will show: it rounds the flow table up to a power of two.
 fn flows(knob: &Knob, wanted: &Value) -> Value {
     match wanted {
         Value::Number(number) if knob.name.contains("_flow_") => {
@@ -281,7 +275,6 @@ fn flows(knob: &Knob, wanted: &Value) -> Value {
     }
 }
 
-/// Limits these pages to the available memory, in proportion.
 fn bounded(pages: [u64; 3], most: u64) -> [u64; 3] {
     if most == 0 || pages[2] <= most {
         return pages;

@@ -1,5 +1,5 @@
 //! Checks the journal against the catalogue. A restore writes as root, so a damaged or forged
-//! journal must not decide which file is written, or its content.
+//! journal must not decide which file is written, or with what.
 
 use std::io;
 
@@ -8,11 +8,9 @@ use crate::catalogue::{self, Kind, Knob, Place, Rule};
 use crate::cpus::Cpus;
 use crate::node::{IRQBALANCE_FILES, differ_only_in_bans};
 
-/// Parts of a path that depend on the machine.
 const DEVICE: &str = "<device>";
 const NUMBER: &str = "<number>";
 
-/// Maximum number of characters of a value in an error.
 const QUOTED: usize = 80;
 
 /// Whether the original of an entry may be restored. The error does not repeat the path.
@@ -40,7 +38,6 @@ pub(super) fn check(entry: &Entry) -> io::Result<()> {
     Ok(())
 }
 
-/// The files that `apply` writes for a setting.
 fn paths(knob: &Knob) -> Vec<String> {
     let queues = |kind: &str, file: &str| {
         vec![format!("/sys/class/net/{DEVICE}/queues/{kind}-{NUMBER}/{file}")]
@@ -76,8 +73,8 @@ fn is_name(wanted: &str, name: &str) -> bool {
     }
 }
 
-/// Whether the original has the form in which the kernel shows this setting. The profile's range is
-/// not checked, because originals may be outside it.
+/// Whether the original has the kernel's form of this setting. The profile's range does not apply,
+/// because originals may be outside it.
 fn has_form(knob: &Knob, entry: &Entry) -> bool {
     let bytes = entry.original.bytes();
     if knob.rule == Rule::Held {
@@ -112,7 +109,6 @@ fn is_word(word: &str) -> bool {
     !word.is_empty() && word.bytes().all(|it| it.is_ascii_alphanumeric() || b"_-".contains(&it))
 }
 
-/// A description of the form.
 fn form(knob: &Knob) -> &'static str {
     match knob.rule {
         Rule::AtLeast | Rule::Exact if how_many(knob) == 3 => "three whole numbers",

@@ -1,4 +1,4 @@
-//! Settings outside the host: their state if it is readable, and instructions.
+//! Settings outside the host: their state, if readable, and instructions.
 
 use super::aims::Sight;
 use crate::catalogue::{self, Knob, Place, Role, Value};
@@ -7,7 +7,7 @@ use crate::node::{limit, named};
 use crate::report::{Row, State};
 
 impl Sight<'_> {
-    /// Rows for settings of pods, the kubelet, the container runtime and the kernel's command line.
+    /// Rows for settings of pods, the kubelet, the container runtime and the kernel command line.
     pub(super) fn elsewhere(&self, kubelet: Option<&Kubelet>) -> Vec<Row> {
         let mut rows = Vec::new();
         for role in [Role::Service, Role::Gateway] {
@@ -87,7 +87,7 @@ impl Sight<'_> {
         "`node-tuner generate boot` prints the parameters for the kernel's command line"
             .clone_into(&mut row.reason);
         let text = self.tree.text(&format!("/proc/sys/{}", sysctl.replace('.', "/")));
-        // The number is negative in a network namespace that shares the host's table.
+        // Negative in a network namespace that shares the host's table.
         let number = text.ok().and_then(|it| it.trim_start_matches('-').parse::<u64>().ok());
         if let Some(number) = number {
             row.actual = Some(number.to_string());

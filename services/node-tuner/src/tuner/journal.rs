@@ -8,20 +8,16 @@ use std::path::{Path, PathBuf};
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
-/// Version of the file format.
 const VERSION: u32 = 1;
 
-/// All changed settings in the order of their changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Journal {
     version: u32,
-    /// The boot ID at the time of the changes.
     pub(super) boot: String,
     pub(super) profile: String,
     pub(super) settings: Vec<Entry>,
 }
 
-/// One changed setting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Entry {
     pub(super) name: String,
@@ -29,18 +25,15 @@ pub(super) struct Entry {
     pub(super) path: String,
     pub(super) original: Content,
     pub(super) written: Content,
-    /// The content that is being written. It is recorded before the write, so that it is known as
-    /// this program's even if the program is killed.
+    /// Content being written. Recorded before the write, so that it is known as this program's even
+    /// if the program is killed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) pending: Option<Content>,
-    /// Whether the change persists across reboots.
     pub(super) lasting: bool,
-    /// Whether the kernel rejected the value.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) refused: bool,
 }
 
-/// Bytes, stored as text where possible.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(super) enum Content {
@@ -65,18 +58,16 @@ impl Content {
 }
 
 impl Entry {
-    /// Records the content that will be written.
     pub(super) fn will_be(&mut self, desired: &[u8]) {
         self.pending = (self.written.bytes() != desired).then(|| desired.to_vec().into());
     }
 
-    /// Records that the content was written.
     pub(super) fn was_written(&mut self, desired: &[u8]) {
         self.written = desired.to_vec().into();
         self.pending = None;
     }
 
-    /// Decides, after an interrupted pass, whether the write had happened.
+    /// Decides whether an interrupted pass had written the value.
     pub(super) fn settle(&mut self, arrived: impl FnOnce(&[u8]) -> bool) {
         if let Some(pending) = self.pending.take().filter(|it| arrived(it.bytes())) {
             self.written = pending;
@@ -97,7 +88,6 @@ impl Journal {
         self.settings.iter_mut().find(|it| it.name == name && it.path == path)
     }
 
-    /// Drops entries that a reboot has undone.
     fn since(mut self, boot: &str) -> Self {
         if !boot.is_empty() && self.boot != boot {
             self.settings.retain(|it| it.lasting);
@@ -107,13 +97,12 @@ impl Journal {
     }
 }
 
-/// The place where the journal is stored.
 #[derive(Clone, Debug)]
 pub(super) struct Store {
     folder: PathBuf,
 }
 
-/// A lock that excludes other writers while it exists.
+/// Excludes other writers while it exists.
 #[derive(Debug)]
 pub(super) struct Lock(#[expect(dead_code, reason = "the lock ends when the file is closed")] File);
 
@@ -134,7 +123,7 @@ impl Store {
         self.folder.is_dir()
     }
 
-    /// Takes the lock without waiting, because the owner of the lock is changing the same settings.
+    /// Takes the lock without waiting, because its owner is changing the same settings.
     pub(super) fn lock(&self) -> io::Result<Lock> {
         self.make_folder().map_err(|error| named(&self.folder, &error))?;
         let path = self.folder.join("lock");
@@ -151,7 +140,6 @@ impl Store {
         }
     }
 
-    /// Creates the directory durably, with all new parents.
     fn make_folder(&self) -> io::Result<()> {
         let is_new = |it: &&Path| !it.as_os_str().is_empty() && !it.exists();
         let new: Vec<&Path> = self.folder.ancestors().take_while(is_new).collect();
@@ -212,7 +200,6 @@ impl Store {
         sync(&self.folder)
     }
 
-    /// Removes the journal.
     pub(super) fn remove(&self) -> io::Result<()> {
         for path in [self.unfinished(), self.file()] {
             match fs::remove_file(path) {
@@ -224,7 +211,6 @@ impl Store {
     }
 }
 
-/// Adds the path to a system error.
 fn named(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }

@@ -15,25 +15,23 @@ pub(super) struct Judged {
     pub(super) knob: &'static Knob,
     pub(super) path: String,
     pub(super) row: Row,
-    /// The current content; `None` if the file does not exist or cannot be read.
+    /// `None` if the file is missing or unreadable.
     pub(super) now: Option<Vec<u8>>,
     pub(super) desired: Vec<u8>,
-    /// More instructions when the file is as wanted.
+    /// Further instructions for a file that is as wanted.
     note: String,
 }
 
-/// Settings that kube-proxy writes when it starts (`conntrack` in its configuration).
+/// Settings that kube-proxy writes at start (`conntrack` in its configuration).
 const OF_KUBE_PROXY: [&str; 3] = [
     "net.netfilter.nf_conntrack_max",
     "net.netfilter.nf_conntrack_tcp_timeout_close_wait",
     "net.netfilter.nf_conntrack_tcp_timeout_established",
 ];
 
-/// The maximum that kube-proxy derives from its `maxPerCore`.
 const MOST_OF_KUBE_PROXY: u64 = 1_048_576;
 
 impl Sight<'_> {
-    /// Determines the state of all host settings in the profile.
     pub(super) fn judge_all(&self, journal: &Journal) -> Vec<Judged> {
         let hosts = catalogue::knobs().filter(|knob| knob.class() == Class::Host);
         let wanted = hosts.filter_map(|knob| Some((knob, self.profile.wanted(knob)?)));
@@ -111,7 +109,7 @@ impl Sight<'_> {
         }
     }
 
-    /// More instructions when the file is as wanted.
+    /// Further instructions for a file that is as wanted.
     fn note(&self, knob: &Knob, desired: &[u8]) -> String {
         let irqbalance = &self.node.irqbalance;
         let banned = crate::node::banned(&String::from_utf8_lossy(desired));
@@ -155,14 +153,14 @@ impl Judged {
         }
     }
 
-    /// Whether the journal's entry stays. Otherwise the original value is restored.
+    /// Whether the journal's entry stays; otherwise its original is restored.
     pub(super) fn keeps(&self, entry: &Entry) -> bool {
         let same = self.knob.name == entry.name && self.path == entry.path;
         // Without a desired value, the setting does not apply here.
         same && (!self.desired.is_empty() || self.row.state == State::Unknown)
     }
 
-    /// Updates the row after the file was written and read again.
+    /// Updates the row after the file was written and read back.
     pub(super) fn written(&mut self, result: &io::Result<Vec<u8>>) {
         let rule = self.knob.rule;
         let before = self.row.actual.clone();
@@ -191,8 +189,7 @@ impl Judged {
         }
     }
 
-    /// Whether the kernel does not allow the interrupt to move: it returns EIO, or EPERM in newer
-    /// kernels.
+    /// Whether the kernel forbids moving the interrupt: it returns EIO, or EPERM in newer kernels.
     pub(super) fn refused_by_kernel(&self, result: &io::Result<Vec<u8>>) -> bool {
         use rustix::io::Errno;
         let code = result.as_ref().err().and_then(io::Error::raw_os_error);
@@ -201,7 +198,7 @@ impl Judged {
     }
 }
 
-/// Creates the row of a setting whose original value is restored.
+/// The row of a setting whose original is restored.
 pub(super) fn put_back(entry: &Entry, knob: &'static Knob, now: &[u8], why: &str) -> Row {
     Row {
         name: knob.name,
@@ -216,7 +213,7 @@ pub(super) fn put_back(entry: &Entry, knob: &'static Knob, now: &[u8], why: &str
     }
 }
 
-/// The reason why a file does not exist.
+/// Why a file does not exist.
 fn missing(knob: &Knob) -> &'static str {
     match knob.place {
         Place::Sysctl if knob.name.contains("nf_conntrack") => {

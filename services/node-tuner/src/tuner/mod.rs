@@ -23,7 +23,6 @@ use check::check;
 use journal::{Entry, Journal, Store};
 use judge::{Judged, put_back};
 
-/// Reads and changes the settings of a node.
 #[derive(Debug)]
 pub(crate) struct Tuner {
     settings: Settings,
@@ -33,19 +32,17 @@ pub(crate) struct Tuner {
     kubelet: Option<Kubelet>,
     /// Open files by path, for settings that last only while their file is open.
     held: Vec<(String, File)>,
-    /// Settings that are not changed although they differ.
+    /// Settings left unchanged although they differ.
     left_alone: BTreeSet<Setting>,
 }
 
-/// A setting, and one of its files.
 pub(crate) type Setting = (&'static str, String);
 
-/// The result of `restore`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Restored {
-    /// Number of settings that have their original value again.
     pub(crate) settings: usize,
-    /// Settings that could not be written, with the reason. If there are any, the journal stays.
+    /// Settings that could not be written, with the reason. The journal stays as long as there are
+    /// any.
     pub(crate) failed: Vec<String>,
 }
 
@@ -75,13 +72,12 @@ impl Tuner {
         self.report(&sight, judged, leaving)
     }
 
-    /// Records the originals and the new values, then writes the settings that differ. Settings
-    /// that are no longer in the profile get their original value back. Rows that were written have
-    /// `changed_from`.
+    /// Records originals and new values, then writes the settings that differ. Settings that have
+    /// left the profile get their original back. Written rows have `changed_from`.
     ///
     /// With `hold`, settings that last only while a file is open are held until `restore` or the
-    /// end. An error means that nothing was changed: the journal could not be written, or another
-    /// process holds the lock.
+    /// end. On an error, nothing was changed: the journal could not be written, or another process
+    /// holds the lock.
     pub(crate) fn apply(&mut self, hold: bool) -> io::Result<Report> {
         let _lock = self.store.lock()?;
         let boot = node::boot(&self.tree);
@@ -110,7 +106,6 @@ impl Tuner {
         Ok(self.report(&self.sight(&node), judged, leaving))
     }
 
-    /// Excludes these settings from later calls of `apply`.
     pub(crate) fn leave_alone(&mut self, settings: BTreeSet<Setting>) {
         self.left_alone = settings;
     }
@@ -129,8 +124,8 @@ impl Tuner {
         judged.iter().filter(|it| same(it)).map(Judged::setting).collect()
     }
 
-    /// Records in the journal which settings were written and restored. The record before the first
-    /// change is sufficient for a restore, so an error here does not fail the pass.
+    /// Records written and restored settings in the journal. The record before the first change
+    /// suffices for a restore, so an error here does not fail the pass.
     fn note_end(&self, journal: &Journal, noted: &Journal, was_there: bool) {
         let result = match journal.settings.is_empty() {
             true if was_there || !noted.settings.is_empty() => self.store.remove(),
@@ -142,7 +137,6 @@ impl Tuner {
         }
     }
 
-    /// Writes every original back, and removes the journal.
     pub(crate) fn restore(&mut self) -> io::Result<Restored> {
         self.held.clear();
         if !self.store.has_folder() {
@@ -163,12 +157,11 @@ impl Tuner {
         Ok(restored)
     }
 
-    /// Number of settings in the journal; 0 if there is none.
+    /// Settings in the journal; 0 without one.
     pub(crate) fn journalled(&self) -> usize {
         self.journal().ok().flatten().map_or(0, |it| it.settings.len())
     }
 
-    /// The error of an invalid journal.
     pub(crate) fn unreadable_journal(&self) -> Option<io::Error> {
         self.journal().err()
     }
@@ -202,7 +195,6 @@ impl Tuner {
         Report { profile: self.profile.name.clone(), knobs: rows, notes }
     }
 
-    /// Rows of settings that the profile no longer contains.
     fn leaving(&self, journal: &Journal, judged: &[Judged]) -> Vec<Row> {
         let named = |entry: &Entry| {
             judged.iter().any(|it| it.knob.name == entry.name && it.path == entry.path)
@@ -217,7 +209,6 @@ impl Tuner {
         journal.settings.iter().filter(leaves).filter_map(row).collect()
     }
 
-    /// Adds planned changes to the journal.
     fn note_changes(&self, journal: &mut Journal, judged: &[Judged]) {
         for judged in judged.iter().filter(|it| self.to_change(it)) {
             match journal.entry_mut(judged.knob.name, &judged.path) {
@@ -282,7 +273,7 @@ impl Tuner {
         judged: &mut [Judged],
         leaving: &mut Vec<Row>,
     ) {
-        // Settings that kube-proxy has taken over are not changed.
+        // Settings that kube-proxy has taken over stay.
         let owned = |it: &Judged| it.row.state == State::Owned;
         journal.settings.retain(|entry| !judged.iter().any(|it| owned(it) && it.keeps(entry)));
         for entry in journal.settings.clone().iter().rev() {
@@ -314,8 +305,8 @@ impl Tuner {
         }
     }
 
-    /// Writes an original back. Returns whether that was necessary; it is not necessary if the file
-    /// no longer exists. Returns an error for an entry that does not match the catalogue.
+    /// Writes an original back. Returns whether that was necessary, which it is not if the file is
+    /// gone. Entries that do not match the catalogue are errors.
     fn put_back(&self, entry: &Entry) -> io::Result<bool> {
         check(entry)?;
         let original = entry.original.bytes();
@@ -344,9 +335,9 @@ impl Tuner {
         Ok(true)
     }
 
-    /// Writes a choice. The kernel shows all words but accepts one. Old kernels compare only the
-    /// prefix and would read `always [madvise] never` as `always`. Therefore all words are written
-    /// only to files that are not the kernel's.
+    /// The kernel shows all words but accepts one. Old kernels compare only the prefix and would
+    /// read `always [madvise] never` as `always`, so all words are written only to files that are
+    /// not the kernel's.
     fn write_choice(&self, path: &str, original: &[u8]) -> io::Result<()> {
         let word = rule::shown(Rule::Choice, original);
         self.tree.write(path, word.as_bytes())?;
@@ -378,7 +369,6 @@ impl Tuner {
     }
 }
 
-/// The row of a setting that could not be read.
 fn not_put_back(entry: &Entry, error: &io::Error) -> Option<Row> {
     let knob = catalogue::find(&entry.name)?;
     let row = put_back(entry, knob, &[], "");
@@ -390,7 +380,7 @@ fn rule_of(entry: &Entry) -> Rule {
     catalogue::find(&entry.name).map_or(Rule::Exact, |knob| knob.rule)
 }
 
-/// Marks settings that a single pass cannot change, because it cannot hold files open.
+/// A single pass cannot change these settings, because it cannot hold files open.
 fn left_to_the_agent(judged: &mut Judged) {
     if judged.row.state == State::Differs {
         judged.row.state = State::Elsewhere;

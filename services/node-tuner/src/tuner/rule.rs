@@ -1,12 +1,12 @@
-//! Determines what to write to a file, and when the file is as wanted. The kernel shows some values
-//! in a form that differs from the written form: tabs between numbers, masks with leading zeros,
-//! the chosen word in brackets.
+//! What to write to a file, and when the file is as wanted. The kernel shows some values
+//! differently from how they are written: with tabs between numbers, leading zeros in masks, or
+//! brackets around the chosen word.
 
 use crate::catalogue::{Rule, Value};
 use crate::cpus::Cpus;
 use crate::node::{banned, with_banned};
 
-/// The content to write to a file whose original content was `original`.
+/// The content to write over `original`.
 pub(super) fn desired(rule: Rule, wanted: &Value, original: &[u8]) -> Vec<u8> {
     let line = |text: String| (text + "\n").into_bytes();
     match (rule, wanted) {
@@ -28,12 +28,11 @@ pub(super) fn desired(rule: Rule, wanted: &Value, original: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Whether a file is as wanted. `written` is the content that this program wrote last.
+/// Whether a file is as wanted. `written` is what this program wrote last.
 pub(super) fn satisfied(rule: Rule, desired: &[u8], now: &[u8], written: Option<&[u8]>) -> bool {
     match rule {
         Rule::AtLeast => {
-            // A higher value is acceptable if another program set it, but not if an earlier profile
-            // did.
+            // A higher value is acceptable from another program, but not from an earlier profile.
             let ours = written.is_some_and(|it| numbers(it) == numbers(now));
             if ours { numbers(now) == numbers(desired) } else { reaches(now, desired) }
         }
@@ -58,7 +57,6 @@ fn reaches(now: &[u8], desired: &[u8]) -> bool {
     }
 }
 
-/// Formats the content of a file for output.
 pub(super) fn shown(rule: Rule, content: &[u8]) -> String {
     let text = text(content);
     let list = |cpus: Cpus| if cpus.is_empty() { "none".to_owned() } else { cpus.list() };
@@ -71,7 +69,7 @@ pub(super) fn shown(rule: Rule, content: &[u8]) -> String {
     }
 }
 
-/// The word in brackets, or the whole text without brackets.
+/// The word in brackets, or the entire text without brackets.
 fn chosen(text: &str) -> &str {
     let bracketed = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     bracketed.map_or(text.trim(), |(word, _)| word)

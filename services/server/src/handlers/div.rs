@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use crate::openapi::{self, Operation, Parameter};
 
-/// Maximum length of n. The target is limited as well.
+/// Maximum length of n, in addition to the limit on the target.
 const MAX_LENGTH: usize = 1000;
 
-/// Responds for n as in the path: `%34` equals `4` (RFC 3986 section 6.2.2.2).
+/// `n` is as in the path: `%34` equals `4` (RFC 3986 section 6.2.2.2).
 pub(crate) fn reply(map: HeaderMap, n: &str) -> Response<Full<Bytes>> {
     let n = percent_decode_str(n).decode_utf8();
     match n.ok().and_then(|n| half(&n)) {
@@ -37,7 +37,6 @@ pub(crate) fn describe() -> openapi::Path {
     ("/div/{n}", json!({ "get": Value::from(get) }))
 }
 
-/// Long division by two, digit by digit.
 pub(crate) fn half(n: &str) -> Option<String> {
     if n.len() > MAX_LENGTH {
         return None;

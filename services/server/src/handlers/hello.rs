@@ -1,4 +1,4 @@
-//! `GET /hello`: a minimal response of 13 bytes, which shows the cost of a request's path.
+//! `GET /hello`: a minimal 13-byte response, which shows the cost of a request's path.
 
 use bytes::Bytes;
 use http::{HeaderMap, Response};

@@ -13,7 +13,7 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, Response, StatusCode};
 use http_body_util::Full;
 
-// Constant, because validating the bytes of a header value costs more than sending it.
+// A constant, because validating the bytes of a header value costs more than sending it.
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
@@ -24,7 +24,7 @@ fn ok(mut map: HeaderMap, media_type: HeaderValue, body: Bytes) -> Response<Full
     map.reserve(HEADERS);
     map.insert(CONTENT_TYPE, media_type);
     let mut reply = Response::new(Full::new(body));
-    // The replaced map is empty, and its destructor would be wasted work.
+    // The replaced map is empty, so its destructor would be wasted work.
     mem::forget(mem::replace(reply.headers_mut(), map));
     reply
 }
@@ -37,7 +37,7 @@ fn text(map: HeaderMap, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
     ok(map, TEXT, body.into())
 }
 
-/// Rejects a parameter. The response names the parameter and its allowed values.
+/// Rejects a parameter; the response names the parameter and its allowed values.
 fn bad_parameter(name: &str, allowed: &str) -> Response<Full<Bytes>> {
     Problem::new(StatusCode::BAD_REQUEST, "bad-parameter")
         .detail(format!("{name} must be {allowed}"))

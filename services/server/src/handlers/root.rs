@@ -10,11 +10,10 @@ use serde_json::{Value, json};
 
 use crate::openapi::{self, Operation};
 
-/// The data of a lane. Only its CPU may change.
+/// A lane's identity; only its CPU may change.
 pub(crate) struct Root {
     replica: String,
     lane: Lane,
-    /// The last text, and the CPU that it names.
     said: RefCell<(Option<usize>, Bytes)>,
 }
 

@@ -1,5 +1,5 @@
 //! `GET /work?ops=N`: N iterations of arithmetic, all on the lane. `/work/{name}` is a separate
-//! route, so that the load table can tell two sizes apart.
+//! route, so that the load table can distinguish two sizes.
 
 use std::hint::black_box;
 
@@ -43,7 +43,7 @@ pub(crate) fn describe(max_ops: u64) -> [openapi::Path; 2] {
     [("/work", get("work", vec![ops.clone()])), ("/work/{name}", get("namedWork", vec![name, ops]))]
 }
 
-/// The number of iterations. Other parameters, such as those for tracking, are ignored.
+/// Number of iterations. Ignores other parameters, such as tracking parameters.
 pub(crate) fn ops(query: &str, max_ops: u64) -> Option<u64> {
     // The usual query, without decoding.
     let usual = query.strip_prefix("ops=").and_then(number);
@@ -60,7 +60,7 @@ fn number(digits: &str) -> Option<u64> {
     if digits.starts_with('+') { None } else { digits.parse().ok() }
 }
 
-/// A number in 16 hexadecimal digits.
+/// A number as 16 hexadecimal digits.
 fn line(number: u64) -> [u8; 17] {
     let digit = |place: usize| b"0123456789abcdef"[(number >> (60 - 4 * place)) as usize & 15];
     std::array::from_fn(|place| if place < 16 { digit(place) } else { b'\n' })

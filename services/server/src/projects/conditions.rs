@@ -6,55 +6,48 @@ use http::header::{HeaderMap, HeaderName, IF_MATCH, IF_NONE_MATCH};
 use super::reply::bad_parameter;
 use super::store::Version;
 
-/// The conditions of a request for a project.
 #[derive(Debug, Default)]
 pub(crate) struct Conditions {
     if_match: Option<Tags>,
     if_none_match: Option<Tags>,
 }
 
-/// The result of the conditions for a project.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Verdict {
     Proceed,
-    /// 304: the client already has this version.
+    /// 304: the client has this version.
     NotModified,
     /// 412: a condition failed.
     Failed,
 }
 
-/// The version that a change requires.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Expectation {
-    /// Any version.
     Any,
-    /// Only this version.
     Exactly(Version),
-    /// The project must be read to decide.
+    /// The decision depends on the stored project.
     Ask,
 }
 
 #[derive(Debug, PartialEq)]
 enum Tags {
-    /// `*`: any version.
     Any,
     Listed(Vec<Tag>),
 }
 
-/// An entity tag of a request.
 #[derive(Debug, PartialEq)]
 struct Tag {
     weak: bool,
-    /// The version; `None` for a tag that no project ever had.
+    /// `None` for a tag that no project ever had.
     version: Option<Version>,
 }
 
 impl Conditions {
-    /// Parses the headers of a request.
+    /// Parses a request's headers.
     ///
     /// # Errors
     ///
-    /// A field is malformed. Ignoring it could overwrite the version that it should protect.
+    /// A field is malformed. Ignoring it could overwrite the version that it protects.
     pub(crate) fn read(headers: &HeaderMap) -> Result<Self, Problem> {
         Ok(Conditions {
             if_match: tags(headers, &IF_MATCH)?,
@@ -62,7 +55,6 @@ impl Conditions {
         })
     }
 
-    /// Parses the values of both fields.
     #[cfg(feature = "fuzzing")]
     pub(crate) fn parse(if_match: &[u8], if_none_match: &[u8]) -> Option<Self> {
         let (if_match, if_none_match) = (Some(parse(if_match)?), Some(parse(if_none_match)?));
@@ -83,8 +75,8 @@ impl Conditions {
         }
     }
 
-    /// The version that a change requires. In the usual case, one strong tag, the database checks
-    /// the version in the statement that makes the change.
+    /// The version that a change requires. In the usual case, a single strong tag, the statement
+    /// that makes the change also checks the version.
     pub(crate) fn expectation(&self) -> Expectation {
         match (&self.if_match, &self.if_none_match) {
             (None | Some(Tags::Any), None) => Expectation::Any,
@@ -108,7 +100,7 @@ impl Tags {
     }
 }
 
-/// The tags of a field, which may have several lines (section 5.3).
+/// Tags of a field, which may have several lines (section 5.3).
 fn tags(headers: &HeaderMap, name: &HeaderName) -> Result<Option<Tags>, Problem> {
     let lines: Vec<_> = headers.get_all(name).iter().map(|line| line.as_bytes()).collect();
     if lines.is_empty() {
@@ -127,7 +119,7 @@ fn parse(field: &[u8]) -> Option<Tags> {
     }
     let mut tags = Vec::new();
     loop {
-        // Empty elements of a list are ignored (section 5.6.1).
+        // Empty list elements are ignored (section 5.6.1).
         while let Some(after) = rest.strip_prefix(b",") {
             rest = after.trim_ascii_start();
         }

@@ -1,4 +1,4 @@
-//! The database of a process, as configured, and how each lane uses it.
+//! A process's database, and how each lane uses it.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,7 +14,7 @@ use super::sqlite::{self, Sqlite};
 use super::store::{Changed, Project, StoreError, Version};
 use crate::config::{Config, DatabaseKind};
 
-/// The database of a process. It is opened before the lanes start and closed after they end.
+/// Opened before the lanes start and closed after they end.
 #[derive(Debug)]
 pub(crate) struct Database {
     kind: Kind,
@@ -28,8 +28,8 @@ enum Kind {
 }
 
 impl Database {
-    /// Checks the PostgreSQL configuration. This also applies if projects are stored in SQLite,
-    /// because `--check` would show a password in it.
+    /// Checks the PostgreSQL configuration even if projects are stored in SQLite, because `--check`
+    /// would show a password in it.
     pub(crate) fn check(config: &Config, replica: &str) -> Result<(), ConfigErrors> {
         if config.database_kind == DatabaseKind::Postgres || !config.database_url.is_empty() {
             postgres::Settings::new(config, replica).map_err(|error| ConfigErrors(vec![error]))?;
@@ -37,12 +37,12 @@ impl Database {
         Ok(())
     }
 
-    /// Opens the configured database; `None` if there is none.
+    /// `None` if no database is configured.
     ///
     /// # Errors
     ///
-    /// The database must not be used. The message is for the operator. A database that is
-    /// temporarily unavailable is not an error.
+    /// The database must not be used; the message is for the operator. A temporarily unavailable
+    /// database is not an error.
     pub(crate) fn open(
         config: &Config,
         metrics: &Arc<Metrics>,
@@ -70,7 +70,6 @@ impl Database {
         Ok(Some(Database { kind, metrics }))
     }
 
-    /// The database for a lane or a slow lane.
     pub(crate) fn lane(&self, lane: &Lane) -> Store {
         let backend = match &self.kind {
             Kind::Sqlite(sqlite) => Backend::Sqlite(sqlite.lane()),
@@ -84,18 +83,18 @@ impl Database {
         Store::new(backend, Arc::clone(&self.metrics))
     }
 
-    /// Finishes queued operations. Called when no lane is left.
+    /// Finishes queued operations after the last lane has ended.
     pub(crate) fn close(self) {
         match self.kind {
             Kind::Sqlite(sqlite) => sqlite.close(),
-            // An operation without a response by then did not report success.
+            // An operation that has no response by then did not report success.
             Kind::Postgres(..) => {}
         }
     }
 }
 
-/// A lane's access to the database. A change is durable when its future is ready. If the future is
-/// dropped earlier, the change may or may not be made.
+/// A lane's access to the database. A change is durable when its future is ready; if the future is
+/// dropped earlier, the change may or may not happen.
 #[derive(Debug)]
 pub(crate) struct Store {
     backend: Backend,
@@ -130,7 +129,7 @@ impl Store {
         got
     }
 
-    /// Lists projects in the order of their ids, which is about the order of their creation.
+    /// In the order of ids, which is roughly the order of creation.
     pub(crate) async fn list(
         &self,
         after: Option<Uuid>,

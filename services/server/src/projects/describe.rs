@@ -1,4 +1,4 @@
-//! The OpenAPI description of projects.
+//! OpenAPI description of projects.
 
 use serde_json::{Map, Value, json};
 
@@ -6,10 +6,8 @@ use crate::openapi::{self, Operation, Parameter};
 
 const TAG: &str = "Projects";
 
-/// ID of the project in examples.
 const ID: &str = "0199d0f4-6d1c-7a30-9c51-2f3f0c1d9a77";
 
-/// The document in the examples.
 fn sent() -> Value {
     json!({
         "name": "New roof",
@@ -20,7 +18,6 @@ fn sent() -> Value {
     })
 }
 
-/// The project in the examples.
 fn stored() -> Value {
     let mut project = json!({
         "id": ID,
@@ -34,7 +31,6 @@ fn stored() -> Value {
     project
 }
 
-/// The paths of projects.
 pub(crate) fn describe() -> [openapi::Path; 2] {
     let all = json!({ "get": Value::from(list()), "post": Value::from(create()) });
     let one = json!({
@@ -45,7 +41,6 @@ pub(crate) fn describe() -> [openapi::Path; 2] {
     [("/projects", all), ("/projects/{id}", one)]
 }
 
-/// The schemas that these paths reference.
 pub(crate) fn schemas() -> Map<String, Value> {
     let document = json!({
         "type": "object",
@@ -78,7 +73,6 @@ pub(crate) fn schemas() -> Map<String, Value> {
     named.into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect()
 }
 
-/// The members that clients send.
 fn members() -> Map<String, Value> {
     let text = |min: u32, max: u32| json!({ "type": "string", "minLength": min, "maxLength": max });
     let task = json!({
@@ -101,7 +95,6 @@ fn members() -> Map<String, Value> {
     members.into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect()
 }
 
-/// The members that the server adds.
 fn own_members() -> Map<String, Value> {
     let time = json!({ "type": "string", "format": "date-time" });
     let members = [
@@ -192,7 +185,6 @@ fn project(description: &str) -> Value {
     reply
 }
 
-/// The parameters of requests for one project.
 fn one() -> [Parameter; 3] {
     [
         id(),
@@ -207,12 +199,12 @@ fn id() -> Parameter {
     Parameter::required("path", "id", "The project's id, a UUID", schema).example(ID)
 }
 
-/// Entity tags (RFC 9110 section 8.8.3), in a list that may have empty elements (section 5.6.1).
+/// Entity tags (RFC 9110 section 8.8.3) in a list that may have empty elements (section 5.6.1).
 fn condition(name: &str, about: &str) -> Parameter {
     let tag = r#"(W/)?"[!#-~\u0080-\u00ff]*""#;
     let list = format!("[ ,]*|[ ,]*{tag}( *,[ ,]*{tag})*[ ,]*");
     let schema = json!({ "type": "string", "pattern": format!("^(\\*|{list})$") });
-    // There is no example, because viewers would send it with each request.
+    // No example, because viewers would send it with each request.
     let about = format!("{about}: entity tags from ETag such as \"1\", or * for any");
     Parameter::optional("header", name, &about, schema)
 }

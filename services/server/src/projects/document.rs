@@ -1,4 +1,4 @@
-//! Validates the documents of projects.
+//! Validates project documents.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -12,15 +12,14 @@ use serde_json::json;
 use super::json::{Node, compact};
 use super::shape::{PROJECT, Shape, has_length};
 
-/// Maximum faults in a response: enough to act on, and a limit for its size.
+/// Maximum faults in a response: enough to act on, and a bound for its size.
 const MOST_FAULTS: usize = 20;
 
-/// Returns the text to store for a client's document: the same text without whitespace between
-/// tokens.
+/// The text to store: the client's document without whitespace between tokens.
 ///
 /// # Errors
 ///
-/// Returns the response with the errors.
+/// The response lists the faults.
 pub(crate) fn validate(text: Bytes) -> Result<Bytes, Problem> {
     match PROJECT.measure(&text) {
         // Most clients send this form.
@@ -30,7 +29,6 @@ pub(crate) fn validate(text: Bytes) -> Result<Bytes, Problem> {
     }
 }
 
-/// Parses an invalid document again to find all errors.
 fn refuse(text: &[u8]) -> Problem {
     match Node::parse(text) {
         Ok(tree) => Faults::of(&tree).into_problem(),
@@ -49,18 +47,16 @@ pub(crate) fn has_no_fault(text: &[u8]) -> bool {
     Node::parse(text).is_ok_and(|tree| Faults::of(&tree).found.is_empty())
 }
 
-/// A fault: its position (RFC 6901) and the values that are allowed there.
+/// The position of a fault (RFC 6901), and what is allowed there.
 #[derive(Debug, PartialEq)]
 struct Fault {
     pointer: String,
     detail: String,
 }
 
-/// Walks a document and collects its faults.
 #[derive(Debug, Default)]
 struct Faults {
     found: Vec<Fault>,
-    /// The current position.
     pointer: String,
 }
 
@@ -97,7 +93,8 @@ impl Faults {
         if !members.iter().any(|(name, _)| name == required) {
             self.descend(required, |faults| faults.note("is required"));
         }
-        // Parsers differ in which of two members with the same name they use (RFC 8259 section 4).
+        // Parsers disagree about which of two members with the same name they use (RFC 8259 section
+        // 4).
         let mut seen = HashSet::new();
         for (name, value) in members {
             let first = seen.insert(name.as_ref());
@@ -119,7 +116,7 @@ impl Faults {
         self.note(format!("unknown member; expected {}", names.join(", ")));
     }
 
-    /// Checks a child, unless there are enough faults.
+    /// Checks a child unless there are enough faults already.
     fn descend(&mut self, step: impl Display, look: impl FnOnce(&mut Self)) {
         if self.found.len() < MOST_FAULTS {
             let length = self.pointer.len();
@@ -146,7 +143,7 @@ impl Faults {
 mod tests {
     use super::*;
 
-    /// The faults of a text. Asserts that both validators agree if there are none.
+    /// Faults of a text. If there are none, asserts that both validators agree.
     fn faults(text: &str) -> Vec<(String, String)> {
         let faults = Faults::of(&Node::parse(text.as_bytes()).expect("JSON")).found;
         assert_eq!(PROJECT.measure(text.as_bytes()).is_some(), faults.is_empty(), "{text}");

@@ -1,4 +1,4 @@
-//! The implementation of `crate::fuzzing`.
+//! Implementation of `crate::fuzzing`.
 
 use bytes::Bytes;
 

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-/// A JSON value. Documents contain no numbers, so the values of numbers are not kept.
+/// A JSON value. Documents contain no numbers, so their values are not kept.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Node<'a> {
     Null,
@@ -17,11 +17,11 @@ pub(crate) enum Node<'a> {
 }
 
 impl<'a> Node<'a> {
-    /// Parses a text that is one JSON value (RFC 8259) in UTF-8, nested at most 127 deep.
+    /// Parses UTF-8 text that is one JSON value (RFC 8259), nested at most 127 deep.
     ///
     /// # Errors
     ///
-    /// Returns the error and its position, for the client.
+    /// The error includes its position, for the client.
     pub(crate) fn parse(text: &'a [u8]) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(text)
     }

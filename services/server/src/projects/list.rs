@@ -13,14 +13,14 @@ use super::store::Project;
 const DEFAULT: usize = 20;
 const MOST: usize = 100;
 
-/// Bytes of documents after which a page ends before its limit. A hundred of the largest documents
-/// would take 6 MB of memory for each client that reads slowly.
+/// Document bytes after which a page ends before its limit. A hundred of the largest documents
+/// would take 6 MB of memory for each slow client.
 const PAGE: usize = 1 << 20;
 
-/// Projects per query: a default page plus one project, which shows whether there are more.
+/// Projects per query: a default page plus one more, which shows whether another page follows.
 const BATCH: usize = DEFAULT + 1;
 
-/// The prefix of a cursor, so that later formats can be distinguished.
+/// Prefix of a cursor, which distinguishes later formats.
 const AFTER_ID: u8 = 1;
 
 impl Projects {
@@ -46,7 +46,7 @@ impl Projects {
     }
 }
 
-/// Number of these projects that fit into a page, if not all do. At least one.
+/// How many of these projects fit into a page, at least one; `None` if all do.
 fn fit(found: &[Project], limit: usize) -> Option<usize> {
     let mut bytes = 0;
     let fits = |project: &&Project| {
@@ -58,7 +58,6 @@ fn fit(found: &[Project], limit: usize) -> Option<usize> {
     (fit < found.len()).then_some(fit)
 }
 
-/// Formats a page as JSON.
 fn page(projects: &[Project], next: Option<&str>) -> Vec<u8> {
     let room = projects.iter().map(|project| ENVELOPE + project.document.len()).sum::<usize>();
     let mut text = Vec::with_capacity(room + ENVELOPE);
@@ -74,7 +73,6 @@ fn page(projects: &[Project], next: Option<&str>) -> Vec<u8> {
     text
 }
 
-/// The page that a client requests.
 #[derive(Debug, PartialEq)]
 struct Page {
     after: Option<Uuid>,
@@ -111,7 +109,7 @@ fn bad_limit() -> Problem {
     bad_parameter("limit", &format!("given once, a whole number from 1 to {MOST}"))
 }
 
-/// The cursor for the position after this project. It is opaque to clients.
+/// A cursor for the position after this project, opaque to clients.
 fn cursor(id: Uuid) -> String {
     let mut bytes = vec![AFTER_ID];
     bytes.extend_from_slice(id.as_bytes());

@@ -20,14 +20,13 @@ use super::store::{Changed, Version};
 use super::{Projects, document};
 
 impl Projects {
-    /// Replaces the document of a project.
     pub(super) async fn replace(
         &self,
         id: Uuid,
         head: &Parts,
         body: Incoming,
     ) -> Result<Reply, Refusal> {
-        // Errors of a request precede its conditions (RFC 9110 section 13.2.1).
+        // A request's errors precede its conditions (RFC 9110 section 13.2.1).
         let document = document_of(&head.headers, body).await?;
         let conditions = Conditions::read(&head.headers)?;
         let expected = self.expected(id, &conditions).await?;
@@ -64,7 +63,7 @@ impl Projects {
     }
 }
 
-/// A missing project fails no condition: its 404 comes first (RFC 9110 section 13.2.1).
+/// A missing project fails no condition, because its 404 comes first (RFC 9110 section 13.2.1).
 fn done<T>(changed: Changed<T>) -> Result<T, Refusal> {
     match changed {
         Changed::Done(done) => Ok(done),
@@ -74,10 +73,10 @@ fn done<T>(changed: Changed<T>) -> Result<T, Refusal> {
 }
 
 impl Projects {
-    /// Stores a new project. It is durable when the response is created.
+    /// The new project is durable when the response is created.
     pub(super) async fn create(&self, head: &Parts, body: Incoming) -> Result<Reply, Refusal> {
         let document = document_of(&head.headers, body).await?;
-        // IDs that start with the time are inserted at the end of the index.
+        // Time-ordered IDs are inserted at the end of the index.
         let id = Uuid::new_v7(Timestamp::now(&self.ids));
         let project = self.store.create(id, document).await?;
         let mut reply = reply::project(&project);
@@ -110,8 +109,8 @@ impl Projects {
 /// Maximum size of a document, about ten times the usual one.
 const MOST: usize = 64 << 10;
 
-/// Reads and checks the document of a request. The body is read first in any case, because a
-/// connection with an unread body cannot be reused.
+/// Reads the body even before other checks, because a connection with an unread body cannot be
+/// reused.
 async fn document_of(headers: &HeaderMap, body: Incoming) -> Result<Bytes, Refusal> {
     let text = collect(body).await?;
     check_type(headers)?;
@@ -141,8 +140,8 @@ fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Reads the whole body, or just enough to see that it is too large. A body in one piece is not
-/// copied.
+/// Reads the entire body, or just enough to see that it is too large. Does not copy a body that
+/// arrives in one piece.
 async fn collect(mut body: Incoming) -> Result<Bytes, Refusal> {
     let announced = body.size_hint().lower();
     if announced > MOST as u64 {
@@ -150,7 +149,7 @@ async fn collect(mut body: Incoming) -> Result<Bytes, Refusal> {
     }
     let mut whole = Bytes::new();
     let mut pieces = BytesMut::new();
-    // A body with a Content-Length is known to end with its last piece.
+    // The last piece of a body with a Content-Length is known to be the last.
     while !body.is_end_stream()
         && let Some(frame) = body.frame().await
     {

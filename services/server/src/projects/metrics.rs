@@ -12,7 +12,6 @@ use prometheus_client::metrics::histogram::Histogram;
 
 use super::store::StoreError;
 
-/// Bounds for durations, from a cached page to a slow disk.
 const SECONDS: [f64; 14] =
     [2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 1.0, 5.0];
 
@@ -21,18 +20,15 @@ const SAVES: [f64; 9] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
 
 type Labels<const N: usize> = [(&'static str, &'static str); N];
 
-/// The database's metrics for all lanes. An operation costs far more than its atomic updates.
+/// Database metrics for all lanes. An operation costs far more than its atomic updates.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     operations: Family<Labels<2>, Counter>,
     durations: Family<Labels<1>, Histogram, fn() -> Histogram>,
-    /// Seconds from the request for a connection until it is available, or the wait ends.
+    /// Seconds from requesting a connection until it is available or the wait ends.
     pub(crate) connection_wait: Histogram,
-    /// Connections to PostgreSQL.
     pub(crate) open: Gauge,
-    /// Connections running an operation of a request.
     pub(crate) in_use: Gauge,
-    /// Operations that wait for a connection or for the writer.
     pub(crate) queued: Gauge,
     commits: Family<Labels<1>, Counter>,
     commit_durations: Histogram,
@@ -57,7 +53,6 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Records the result of an operation of a request.
     pub(crate) fn operation(
         &self,
         operation: &'static str,
@@ -69,7 +64,6 @@ impl Metrics {
         self.durations.get_or_create(&[("operation", operation)]).observe(took.as_secs_f64());
     }
 
-    /// Records a commit of this many changes, or its failure.
     pub(crate) fn commit(&self, done: bool, changes: usize, took: Duration) {
         let result = if done { "done" } else { "failed" };
         self.commits.get_or_create(&[("result", result)]).inc();
@@ -109,7 +103,6 @@ impl Collector for Metrics {
     }
 }
 
-/// A metric of any type.
 trait Encode {
     fn encode_as(&self, out: &mut DescriptorEncoder<'_>, name: &str, help: &str) -> fmt::Result;
 }

@@ -27,7 +27,6 @@ use database::Store;
 pub(crate) use describe::{describe, schemas};
 use reply::{Refusal, Reply, bad_parameter};
 
-/// The resource of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Resource<'a> {
     All,
@@ -36,7 +35,6 @@ pub(crate) enum Resource<'a> {
 }
 
 impl<'a> Resource<'a> {
-    /// The resource at a path; `None` for other paths.
     pub(crate) fn of(path: &'a str) -> Option<Self> {
         match path.strip_prefix("/projects")? {
             "" => Some(Resource::All),
@@ -47,7 +45,6 @@ impl<'a> Resource<'a> {
         }
     }
 
-    /// The allowed methods, as in `Allow`.
     fn allow(self) -> &'static str {
         match self {
             Resource::All => "GET, HEAD, POST, OPTIONS",
@@ -64,8 +61,8 @@ impl<'a> Resource<'a> {
         }
     }
 
-    /// Responds to requests that need neither a token nor the database: `OPTIONS`, and methods that
-    /// are not allowed.
+    /// Answers requests that need neither a token nor the database: `OPTIONS`, and methods that are
+    /// not allowed.
     pub(crate) fn answer_at_once(self, method: &Method) -> Option<Reply> {
         if self.takes(method) {
             return None;
@@ -82,16 +79,13 @@ impl<'a> Resource<'a> {
     }
 }
 
-/// Whether a request with this method changes projects.
 pub(crate) fn is_write(method: &Method) -> bool {
     matches!(*method, Method::POST | Method::PUT | Method::DELETE)
 }
 
-/// The projects on one lane.
 #[derive(Debug)]
 pub(crate) struct Projects {
     store: Store,
-    /// Keeps this lane's IDs in order within a millisecond.
     ids: ContextV7,
 }
 
@@ -100,7 +94,7 @@ impl Projects {
         Projects { store, ids: ContextV7::new() }
     }
 
-    /// Responds to a request whose method and token were checked.
+    /// Answers a request whose method and token were checked.
     ///
     /// # Errors
     ///
@@ -131,8 +125,7 @@ impl Projects {
     }
 }
 
-/// Parses an ID. Accepts only the usual form with hyphens, so that a project has one address in
-/// caches.
+/// Accepts only the usual form with hyphens, so that a project has a single address in caches.
 fn parse_id(text: &str) -> Result<Uuid, Problem> {
     let mut usual = [0; Hyphenated::LENGTH];
     let id = Uuid::try_parse(text).ok();

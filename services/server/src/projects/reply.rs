@@ -13,11 +13,9 @@ use super::store::{Project, StoreError, Version};
 
 pub(crate) type Reply = Response<Full<Bytes>>;
 
-/// The reason why a handler has no response.
 #[derive(Debug)]
 pub(crate) enum Refusal {
     Problem(Problem),
-    /// The request's body ended early; the library responds.
     Body(corelane::BodyError),
 }
 
@@ -55,7 +53,7 @@ impl From<StoreError> for Refusal {
     }
 }
 
-/// Rejects a parameter. The response names the parameter and its allowed values.
+/// Rejects a parameter; the response names the parameter and its allowed values.
 pub(crate) fn bad_parameter(name: &str, allowed: &str) -> Problem {
     Problem::new(StatusCode::BAD_REQUEST, "bad-parameter")
         .detail(format!("{name} must be {allowed}"))
@@ -66,7 +64,7 @@ pub(crate) fn not_found() -> Problem {
     Problem::from(StatusCode::NOT_FOUND).detail("there is no project with this id")
 }
 
-/// Returns the problem if the project has this version, not the requested one.
+/// The problem for a project with this version instead of the requested one.
 pub(crate) fn precondition_failed(current: Version) -> Problem {
     Problem::from(StatusCode::PRECONDITION_FAILED)
         .detail(format!("the project's entity tag is {}", current.tag()))
@@ -76,7 +74,7 @@ pub(crate) fn etag(version: Version) -> HeaderValue {
     HeaderValue::try_from(version.tag()).expect("digits in quotes are a header value")
 }
 
-/// A JSON response. Caches must revalidate it.
+/// Caches must revalidate the response.
 pub(crate) fn json(body: impl Into<Bytes>) -> Reply {
     let mut reply = Response::new(Full::new(body.into()));
     let headers = reply.headers_mut();
@@ -85,7 +83,6 @@ pub(crate) fn json(body: impl Into<Bytes>) -> Reply {
     reply
 }
 
-/// A response that contains a project.
 pub(crate) fn project(project: &Project) -> Reply {
     let mut text = Vec::with_capacity(ENVELOPE + project.document.len());
     write(project, &mut text);
@@ -94,16 +91,15 @@ pub(crate) fn project(project: &Project) -> Reply {
     reply
 }
 
-/// Space for the members that the server adds.
 pub(crate) const ENVELOPE: usize = 160;
 
-/// Writes a project as JSON. The document is inserted in its stored form, because parsing and
-/// writing 5 kB takes many times longer.
+/// Inserts the document in its stored form, because parsing and writing 5 kB takes many times
+/// longer.
 pub(crate) fn write(project: &Project, out: &mut Vec<u8>) {
     use std::io::Write as _;
     let Project { id, version, created, updated, document } = project;
     let (created, updated) = (format_rfc3339_micros(*created), format_rfc3339_micros(*updated));
-    // Writing to a vector does not fail.
+    // Writing to a vector cannot fail.
     let _ = write!(
         out,
         "{{\"id\":\"{id}\",\"version\":{},\"created\":\"{created}\",\"updated\":\"{updated}\",",

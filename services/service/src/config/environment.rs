@@ -6,18 +6,16 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::{Origin, Problem, Program, unknown};
 
-/// Variables that have a program's prefix.
 #[derive(Debug, Default)]
 pub(super) struct Variables {
     pub(super) values: BTreeMap<String, String>,
-    /// Variables that Kubernetes sets for a Service.
     links: Vec<String>,
     pub(super) errors: Vec<Problem>,
 }
 
 impl Program {
-    /// Sorts the environment. An empty variable counts as unset, as in other programs, because
-    /// manifests and Compose files cannot leave one out.
+    /// Sorts the environment. Empty variables count as unset, as in other programs, because
+    /// manifests and Compose files cannot omit one.
     pub(super) fn variables(
         &self,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
@@ -55,7 +53,6 @@ impl Program {
         self.known().iter().any(|known| known == name)
     }
 
-    /// Names of all variables that are settings.
     fn known(&self) -> Vec<String> {
         let keys = self.keys.iter().map(|key| key.variable(self.prefix));
         keys.chain([self.file_variable()]).collect()
@@ -63,7 +60,6 @@ impl Program {
 }
 
 impl Variables {
-    /// The warning for the operator.
     pub(super) fn warning(&self) -> Option<String> {
         (!self.links.is_empty()).then(|| {
             let mut links = self.links.clone();
@@ -77,7 +73,8 @@ impl Variables {
     }
 }
 
-/// Whether a variable belongs to another program, or has that program's prefix, which ends in `_`.
+/// Whether a variable belongs to another program, or starts with that program's prefix, which ends
+/// in `_`.
 fn is_of(name: &str, other: &str) -> bool {
     name == other || (other.ends_with('_') && name.starts_with(other))
 }
@@ -85,7 +82,7 @@ fn is_of(name: &str, other: &str) -> bool {
 const PROTOCOLS: [&str; 3] = ["tcp", "udp", "sctp"];
 
 /// Whether Kubernetes sets this variable in every container, for a Service in the pod's namespace.
-/// A Service called `corelane` results in `CORELANE_PORT=tcp://10.0.0.1:80` and six more variables.
+/// A Service called `corelane` leads to `CORELANE_PORT=tcp://10.0.0.1:80` and six more variables.
 pub(crate) fn is_service_link(name: &str, value: &str) -> bool {
     let is_number = value.parse::<u16>().is_ok();
     if name.ends_with("_SERVICE_HOST") {
@@ -102,7 +99,7 @@ pub(crate) fn is_service_link(name: &str, value: &str) -> bool {
     }
 }
 
-/// Whether the variable is `NAME_PORT=tcp://ADDRESS:PORT` or `NAME_PORT_80_TCP` with the same
+/// Whether the variable is `NAME_PORT=tcp://ADDRESS:PORT`, or `NAME_PORT_80_TCP` with the same
 /// value.
 fn is_link_url(name: &str, value: &str) -> bool {
     let address = value.split_once("://").filter(|(scheme, _)| PROTOCOLS.contains(scheme));
@@ -110,7 +107,7 @@ fn is_link_url(name: &str, value: &str) -> bool {
     is_url && (name.ends_with("_PORT") || port(name) == Some(""))
 }
 
-/// The suffix that follows `_PORT_80_TCP` in a name: nothing, `PROTO`, `PORT` or `ADDR`.
+/// The suffix after `_PORT_80_TCP` in a name: nothing, `PROTO`, `PORT` or `ADDR`.
 fn port(name: &str) -> Option<&str> {
     let (number, rest) = name.rsplit_once("_PORT_")?.1.split_once('_')?;
     let (protocol, rest) = rest.split_once('_').unwrap_or((rest, ""));

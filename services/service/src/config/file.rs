@@ -1,4 +1,4 @@
-//! Converts the values of a TOML file to the text that parsers read.
+//! Converts values of a TOML file to the text that parsers read.
 
 use std::io;
 
@@ -31,7 +31,7 @@ impl Reader<'_> {
             if self.errors.last().is_some_and(|last| last.origin == origin) {
                 continue;
             }
-            // The line itself is not shown, because it may hold a secret.
+            // The line itself is hidden, because it may contain a secret.
             let text = format!("{origin}: {}", error.message());
             self.errors.push(Problem { origin, text });
         }
@@ -49,7 +49,7 @@ impl Reader<'_> {
                     self.add_table(file, &format!("{name}."), inner);
                     continue;
                 }
-                // The values may be secrets, so they are not shown.
+                // The values are hidden, because they may be secrets.
                 (None, Some(_)) => {
                     let tables = keys.iter().filter_map(|key| key.name.rsplit_once('.'));
                     let tables: Vec<_> = tables.map(|(table, _)| table.to_owned()).collect();
@@ -82,34 +82,32 @@ impl Reader<'_> {
     }
 }
 
-/// A file that is being read.
 struct File<'a> {
     path: &'a str,
     text: &'a str,
 }
 
 impl File<'_> {
-    /// The line at an offset.
     fn line(&self, offset: usize) -> Origin {
         let before = self.text.as_bytes().iter().take(offset);
         let line = before.filter(|&&byte| byte == b'\n').count() + 1;
         Origin::File { path: self.path.to_owned(), line }
     }
 
-    /// A value as it was written, or text without its quotes.
+    /// A value as written, or text without its quotes.
     fn shown(&self, value: &Spanned<DeValue<'_>>) -> String {
         let written = || self.text.get(value.span()).unwrap_or_default();
         value.get_ref().as_str().unwrap_or_else(written).to_owned()
     }
 }
 
-/// Converts a value without its position. A number may be out of bounds.
+/// Converts a value without its position. Numbers may be out of bounds.
 fn read(value: &Spanned<DeValue<'_>>) -> Result<Value, String> {
     let value = Value::deserialize(ValueDeserializer::from(value.clone()));
     value.map_err(|error| error.message().to_owned())
 }
 
-/// The text of a key's value. List items are separated by commas.
+/// List items are separated by commas.
 fn text(key: &Key, value: &Value) -> Result<String, String> {
     let Value::Array(values) = value else {
         return scalar(value).ok_or_else(|| "expected one value, not a table".to_owned());
@@ -122,7 +120,7 @@ fn text(key: &Key, value: &Value) -> Result<String, String> {
     texts.map(|texts| texts.join(",")).ok_or_else(|| "expected values without commas".to_owned())
 }
 
-/// The text of a value that is not a list or table.
+/// `None` for lists and tables.
 fn scalar(value: &Value) -> Option<String> {
     match value {
         Value::Array(_) | Value::Table(_) => None,

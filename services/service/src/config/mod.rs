@@ -1,9 +1,9 @@
-//! The configuration of a service: a table of keys, filled from a TOML file, the environment and flags.
+//! A service's configuration: a table of keys, filled from a TOML file, the environment and flags.
 //!
 //! [`settings!`](crate::settings) declares keys and the struct of their values. A [`Program`]
-//! contains the keys of one or more such tables, and [`Program::read`] reads the values that were
-//! given for them. [`Keys::parse`] creates the struct. Every error names the key, its value, the
-//! source of the value and what is expected.
+//! combines one or more such tables, [`Program::read`] reads the given values, and [`Keys::parse`]
+//! creates the struct. Every error names the key, its value, the value's source and what is
+//! expected.
 
 mod environment;
 mod file;
@@ -21,13 +21,12 @@ use clap::{Arg, ArgAction, Command};
 use crate::value::Allowed;
 use secrets::NOT_SHOWN;
 
-/// All errors of a configuration, one line each.
+/// All errors of a configuration, one per line.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.join("\n"))]
 pub struct ConfigErrors(pub Vec<String>);
 
 impl ConfigErrors {
-    /// Returns the value of a result, and adds its errors to these.
     #[cfg(feature = "server")]
     pub(crate) fn take<T>(&mut self, result: Result<T, ConfigErrors>) -> Option<T> {
         result.map_err(|errors| self.0.extend(errors.0)).ok()
@@ -35,7 +34,7 @@ impl ConfigErrors {
 }
 
 impl From<Vec<Problem>> for ConfigErrors {
-    /// Sorts problems: first those of the file by line, then those of the environment and of flags.
+    /// Sorts problems: those in the file by line, then those of the environment and of flags.
     fn from(mut problems: Vec<Problem>) -> Self {
         problems.sort_by_key(|problem| match problem.origin {
             Origin::Default => (0, 0),
@@ -47,30 +46,30 @@ impl From<Vec<Problem>> for ConfigErrors {
     }
 }
 
-/// One error of a configuration.
+/// A configuration error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The source of the wrong name or value.
+    /// Where the wrong name or value comes from.
     pub origin: Origin,
-    /// The whole error.
+    /// The complete error message.
     pub text: String,
 }
 
-/// The source of a setting.
+/// Where a setting comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// No value was given.
+    /// No value was given, so the default applies.
     Default,
-    /// A line of a file.
+    /// A line of the file.
     File {
         /// The path of the file.
         path: String,
-        /// The number of the line, from 1.
+        /// Line number, from 1.
         line: usize,
     },
-    /// The environment variable of this name.
+    /// This environment variable.
     Environment(String),
-    /// The flag of this name.
+    /// This flag.
     Flag(String),
 }
 
@@ -85,8 +84,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// The form of a value in an error. A value that may hold a password is not shown, because errors
-/// are logged.
+/// Hides a value that may hold a password, because errors are logged.
 fn shown(text: &str) -> String {
     let secret = text.contains('@') || secrets::without_passwords(text) != text;
     if secret { NOT_SHOWN.to_owned() } else { format!("{text:?}") }
@@ -95,30 +93,29 @@ fn shown(text: &str) -> String {
 /// One key of the configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
-    /// The key's name in the file. A dot separates the table.
+    /// Name in the file; a dot separates the table.
     pub name: &'static str,
-    /// The value if none is given.
+    /// Default as text.
     pub default: &'static str,
     /// A one-line description.
     pub help: &'static str,
-    /// Returns what the key's parser accepts, from [`value::allowed`](crate::value::allowed).
+    /// What the key's parser accepts, from [`value::allowed`](crate::value::allowed).
     pub allowed: fn() -> Option<Allowed>,
 }
 
 impl Key {
-    /// Returns the flag: `limits.header_bytes` becomes `--limits.header-bytes`.
+    /// The flag: `limits.header_bytes` becomes `--limits.header-bytes`.
     pub fn flag(&self) -> String {
         self.name.replace('_', "-")
     }
 
-    /// The key's value in an error.
     fn shown(&self, text: &str) -> String {
         if self.is_secret() { NOT_SHOWN.to_owned() } else { shown(text) }
     }
 
-    /// Whether the key's value is a secret. The parser decides this, for example
-    /// [`value::secret`](crate::value::secret), or the name, for example `api_token`, unless the
-    /// value is a number, a word or the path of a file.
+    /// Whether the value is a secret. The parser decides this, for example
+    /// [`value::secret`](crate::value::secret), or a name such as `api_token`, unless the value is
+    /// a number, a word or a file path.
     pub fn is_secret(&self) -> bool {
         let schema = (self.allowed)().map(|allowed| allowed.schema);
         let possible = schema.as_ref().is_none_or(secrets::may_be_secret);
@@ -126,26 +123,25 @@ impl Key {
             || (possible && secrets::is_sensitive(self.name))
     }
 
-    /// The key's default, for the help and the schema. A service may have taken it from elsewhere.
+    /// The default for the help and the schema. A service may have taken it from elsewhere.
     fn shown_default(&self) -> &'static str {
         let secret = !self.default.is_empty() && self.is_secret();
         if secret { NOT_SHOWN } else { self.default }
     }
 
-    /// Whether the value is a list, separated by commas.
     fn is_list(&self) -> bool {
         let schema = (self.allowed)().map(|allowed| allowed.schema);
         schema.is_some_and(|schema| secrets::has(&schema, "type", &"array".into()))
     }
 
-    /// Formats a value for `Debug`, without secret parts.
+    /// Formats a value for `Debug` without its secret parts.
     #[doc(hidden)]
     pub fn debug(&self, value: &dyn fmt::Debug) -> String {
         let text = || secrets::without_passwords(&format!("{value:?}")).into_owned();
         if self.is_secret() { NOT_SHOWN.to_owned() } else { text() }
     }
 
-    /// Returns the variable: with the prefix `CORELANE_`, `limits.header_bytes` becomes
+    /// The variable: with the prefix `CORELANE_`, `limits.header_bytes` becomes
     /// `CORELANE_LIMITS_HEADER_BYTES`.
     pub fn variable(&self, prefix: &str) -> String {
         format!("{prefix}{}", self.name.replace('.', "_").to_ascii_uppercase())
@@ -154,10 +150,10 @@ impl Key {
 
 /// Keys and the type of their values, created by [`settings!`](crate::settings). `()` has no keys.
 pub trait Keys: Sized {
-    /// The keys, in the order of the help.
+    /// Keys in help order.
     const KEYS: &'static [Key];
 
-    /// Parses every setting. Returns `None` if any is invalid: `errors` then names each invalid
+    /// Parses every setting. Returns `None` if any is invalid, and adds an error for each invalid
     /// setting.
     fn parse(settings: &Settings, errors: &mut Vec<Problem>) -> Option<Self>;
 }
@@ -173,9 +169,9 @@ impl Keys for () {
 /// Declares a struct of settings. Each field declares its key in the file, its type, its default as
 /// text, a parser such as those in [`value`](crate::value), and a one-line help text. A dot in the
 /// key separates the table of the file. The struct implements [`Keys`](crate::config::Keys) and
-/// `Debug`. Secrets belong in [`value::secret`](crate::value::secret), which are never shown. Text
-/// is not shown either if its key ends in a word such as `token`, `key` or `dsn`, or contains
-/// `password` or `secret`.
+/// `Debug`. Use [`value::secret`](crate::value::secret) for secrets, which are never shown. Text is
+/// also hidden if its key ends in a word such as `token`, `key` or `dsn`, or contains `password` or
+/// `secret`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -268,25 +264,23 @@ macro_rules! settings {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// The program's name on the command line.
+    /// Name on the command line.
     pub name: &'static str,
-    /// The version that `--version` prints.
+    /// Printed by `--version`.
     pub version: &'static str,
     /// A one-line description.
     pub about: &'static str,
-    /// Environment variables with this prefix are settings. Unknown variables with it are errors,
-    /// because they are probably misspelt. Variables that Kubernetes sets for a Service are
-    /// ignored.
+    /// Environment variables with this prefix are settings. Unknown ones are errors, because they
+    /// are probably misspelt; those that Kubernetes sets for a Service are ignored.
     pub prefix: &'static str,
     /// Variables with the prefix that do not belong to the program: names, and prefixes that end in
     /// `_`.
     pub others: &'static [&'static str],
-    /// The keys, in the order of the help. Each key has a unique name.
+    /// Keys in help order, with unique names.
     pub keys: Vec<Key>,
 }
 
 impl Program {
-    /// The variable that names the file, as `--config` does.
     fn file_variable(&self) -> String {
         format!("{}CONFIG", self.prefix)
     }
@@ -313,7 +307,7 @@ impl Program {
                 .help_heading(table.unwrap_or_else(|| "General".to_owned()))
                 .long(key.flag())
                 .value_name("VALUE")
-                // With this, the error names the key's bounds, not an unknown flag `-1`.
+                // The error then names the key's bounds instead of an unknown flag `-1`.
                 .allow_negative_numbers(true)
                 .help(format!("{help} [default: {default}] [environment: {variable}]"))
         });

@@ -1,15 +1,15 @@
-//! The JSON Schema of a configuration file, for editors and for checks before a rollout.
+//! JSON Schema of a configuration file, for editors and for checks before a rollout.
 
 use serde_json::{Map, Value, json};
 
 use super::{Key, Program};
 
-/// The version of JSON Schema. The keywords used here have had the same meaning since draft 6.
+/// JSON Schema version. The keywords used here have meant the same since draft 6.
 const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
 
 impl Program {
-    /// The JSON Schema of the file: tables and keys with their descriptions, their defaults, and
-    /// the values that the parser of each key accepts.
+    /// The file's JSON Schema: tables and keys with descriptions, defaults, and the values that
+    /// each key's parser accepts.
     pub fn schema(&self) -> Value {
         let mut root = table(&format!("Configuration of {}", self.name));
         for key in &self.keys {

@@ -6,7 +6,6 @@ use serde_json::Value;
 
 pub(super) const NOT_SHOWN: &str = "(not shown)";
 
-/// Words that mark a secret anywhere in a name.
 const ANYWHERE: [&str; 4] = ["password", "passwd", "passphrase", "secret"];
 
 /// Words that mark a secret at the end of a name: `api_token` is a secret, `token_lifetime` is not.
@@ -24,8 +23,8 @@ const LAST: [&str; 11] = [
     "pat",
 ];
 
-/// Whether the name of a key or parameter shows that its value is a secret, and not a file that
-/// contains it.
+/// Whether the name of a key or parameter marks its value as a secret, as opposed to a file with
+/// the secret.
 pub(super) fn is_sensitive(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let last = name.rsplit(['.', '_', '-']).next().unwrap_or_default();
@@ -44,14 +43,15 @@ pub(super) fn has(schema: &Value, keyword: &str, value: &Value) -> bool {
     }
 }
 
-/// Whether a parser may accept a secret: not if it accepts numbers, words or paths of files.
+/// Whether a parser may accept a secret, which it does not if it accepts numbers, words or file
+/// paths.
 pub(super) fn may_be_secret(schema: &Value) -> bool {
     let is_number = schema["type"] != "string" && !schema["type"].is_null();
     !is_number && schema["format"] != "path" && schema.get("enum").is_none()
 }
 
-/// Removes passwords from text: in URLs (`scheme://user:password@host`), and in the parameters of a
-/// URL or of a connection string (`host=a password=b`).
+/// Removes passwords from URLs (`scheme://user:password@host`) and from parameters of a URL or
+/// connection string (`host=a password=b`).
 pub(super) fn without_passwords(text: &str) -> Cow<'_, str> {
     if !text.contains(['@', '=']) {
         return Cow::Borrowed(text);
@@ -62,7 +62,7 @@ pub(super) fn without_passwords(text: &str) -> Cow<'_, str> {
     if hidden == text { Cow::Borrowed(text) } else { Cow::Owned(hidden) }
 }
 
-/// Returns a part without its password, if it has one.
+/// The part without its password; `None` if it has none.
 fn without_password(part: &str) -> Option<String> {
     if let Some((name, value)) = part.split_once('=')
         && is_sensitive(name)
@@ -74,7 +74,7 @@ fn without_password(part: &str) -> Option<String> {
     let (user, host) = part.rsplit_once('@')?;
     let (scheme, user) =
         user.split_once("://").map_or(("", user), |(_, of)| user.split_at(user.len() - of.len()));
-    // `https://TOKEN@host` contains a token in place of the user.
+    // `https://TOKEN@host` has a token in place of the user.
     let is_token = scheme.ends_with("http://") || scheme.ends_with("https://");
     let hides = user.contains(':') || (is_token && !user.contains('/'));
     hides.then(|| format!("{scheme}{NOT_SHOWN}@{host}"))

@@ -1,4 +1,4 @@
-//! The sources of settings: a TOML file, then the environment, then flags. The last one wins.
+//! Sources of settings: a TOML file, then the environment, then flags. The last one wins.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -11,12 +11,12 @@ use super::secrets::{NOT_SHOWN, without_passwords};
 use super::{ConfigErrors, Key, Origin, Problem, Program, shown};
 use crate::value::Allowed;
 
-/// One setting as text, before it is parsed.
+/// A setting as text, before it is parsed.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// The value, as it was given.
+    /// The value as given.
     pub text: String,
-    /// The source of the value.
+    /// The value's source.
     pub origin: Origin,
 }
 
@@ -25,7 +25,7 @@ pub struct Setting {
 pub struct Settings {
     pub(super) values: BTreeMap<&'static str, Setting>,
     warning: Option<String>,
-    /// Unknown keys, and an error for a file that could not be read.
+    /// Unknown keys, and an error if the file could not be read.
     pub(crate) problems: Vec<Problem>,
 }
 
@@ -41,11 +41,11 @@ pub enum Invocation {
 }
 
 impl Program {
-    /// Reads the command line, the environment, and the file that they name.
+    /// Reads the command line, the environment and the configuration file.
     ///
     /// # Errors
     ///
-    /// Returns all unknown keys, and the error for a file that cannot be read.
+    /// Returns all unknown keys, and an error if a file cannot be read.
     pub fn read(
         &self,
         arguments: impl IntoIterator<Item = OsString>,
@@ -54,7 +54,7 @@ impl Program {
         self.read_with(arguments, environment, |path| std::fs::read_to_string(path))
     }
 
-    /// Reads like [`Program::read`], with `open` to read the text of a file.
+    /// Like [`Program::read`], with `open` to read a file's text.
     ///
     /// # Errors
     ///
@@ -75,7 +75,7 @@ impl Program {
         }
     }
 
-    /// Reads like [`Program::read_with`], but the settings contain the errors, so that values are
+    /// Like [`Program::read_with`], but returns errors within the settings, so that values are
     /// checked as well.
     pub(crate) fn read_all(
         &self,
@@ -94,7 +94,7 @@ impl Program {
             if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
                 return Ok(Invocation::Print(text));
             }
-            // Parsing without the unknown flag, and without its value, finds other errors, too.
+            // Parsing again without the unknown flag and its value finds other errors too.
             let flag = error.get(ContextKind::InvalidArg).map(ToString::to_string);
             if wrong.is_empty() || flag.as_ref().is_none_or(|flag| flag.starts_with('-')) {
                 wrong.push(of_flags(&text));
@@ -136,20 +136,18 @@ impl Program {
 }
 
 impl Settings {
-    /// Replaces the default of a key.
     #[cfg(feature = "server")]
     pub(crate) fn preset(&mut self, key: &'static str, text: &str) {
         let preset = || Setting { text: text.to_owned(), origin: Origin::Default };
         self.values.entry(key).or_insert_with(preset);
     }
 
-    /// The warning for the operator although every setting is valid: it names the variables that
-    /// were ignored.
+    /// A warning for the operator that lists ignored variables; every setting is valid.
     pub fn warning(&self) -> Option<&str> {
         self.warning.as_deref()
     }
 
-    /// The setting of a key: the value that was given last, or its default.
+    /// The setting of a key: the last given value, or the default.
     pub fn get(&self, key: &Key) -> Setting {
         self.values
             .get(key.name)
@@ -157,8 +155,8 @@ impl Settings {
             .unwrap_or_else(|| Setting { text: key.default.to_owned(), origin: Origin::Default })
     }
 
-    /// Parses the setting of a key, or adds an error to `errors`. The error of `parse` describes
-    /// the expected value, like those in [`value`](crate::value).
+    /// Parses a key's setting, or adds an error to `errors`. The error of `parse` describes the
+    /// expected value, like those in [`value`](crate::value).
     pub fn parse<T, E: Into<Allowed>>(
         &self,
         key: &Key,
@@ -180,8 +178,8 @@ impl Settings {
     }
 
     /// The active settings with their origins, for `--check`, in the form of a configuration file.
-    /// `effective` contains, by key, the values that were chosen for settings such as `auto`. A
-    /// value that contains a secret is shown without it, in a comment.
+    /// `effective` contains the values chosen for settings such as `auto`, by key. A value with a
+    /// secret is shown without it, in a comment.
     pub fn describe(&self, keys: &[Key], effective: &[(&str, String)]) -> String {
         let mut out = String::new();
         for key in keys {
@@ -212,7 +210,6 @@ fn of_flags(text: &str) -> Problem {
     Problem { origin: Origin::Flag(String::new()), text }
 }
 
-/// Collects settings and errors.
 pub(super) struct Reader<'a> {
     pub(super) program: &'a Program,
     pub(super) settings: Settings,
@@ -234,10 +231,10 @@ impl Reader<'_> {
     }
 }
 
-/// Likeness (Jaro-Winkler) from which one name is suggested for another, the same as in clap.
+/// Similarity (Jaro-Winkler) above which a name is suggested, as in clap.
 const SIMILAR: f64 = 0.7;
 
-/// The known name that a misspelt name probably means, or how to list all of them.
+/// The known name that a misspelt one probably means, or how to list all names.
 pub(super) fn suggestion(name: &str, known: &[String]) -> String {
     let likeness = |other: &String| strsim::jaro_winkler(name, other);
     let nearest = known.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
@@ -247,8 +244,8 @@ pub(super) fn suggestion(name: &str, known: &[String]) -> String {
     }
 }
 
-/// The error for an unknown key, with the most similar known key. The value is not shown if it may
-/// be a secret, because errors are logged.
+/// The error for an unknown key, with the most similar known key. Hides a value that may be a
+/// secret, because errors are logged.
 pub fn unknown(name: &str, text: &str, origin: &str, known: &[String]) -> String {
     let lower = name.to_ascii_lowercase();
     let words = ["pass", "secret", "token", "key", "cred", "auth", "dsn", "url"];
@@ -286,7 +283,6 @@ mod tests {
         }
     }
 
-    /// Reads a command line, an environment and a file of any name.
     fn read(
         flags: &[&str],
         variables: &[(&str, &str)],

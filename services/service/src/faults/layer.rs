@@ -20,7 +20,7 @@ impl<S> Layer<S> for Injector {
     }
 }
 
-/// A service in which some requests have faults. [`Injector`] creates it.
+/// A service in which some requests have faults, created by [`Injector`].
 #[derive(Clone, Debug)]
 pub struct Faulty<S> {
     inner: S,
@@ -46,7 +46,7 @@ where
         };
         let chosen = Arc::new(chosen);
         let faults = Arc::clone(&chosen);
-        // The service that is ready handles the request; the clone takes its place.
+        // The service that is ready handles the request; its clone takes its place.
         let clone = self.inner.clone();
         let ready = std::mem::replace(&mut self.inner, clone);
         FaultyReply {

@@ -12,7 +12,6 @@ use super::Faults;
 use super::set::Effect;
 use crate::per_lane::Count;
 
-/// The faults that one lane injected, by route and effect.
 #[derive(Debug)]
 pub(super) struct Injected(Vec<[Count; Effect::NAMES.len()]>);
 
@@ -26,7 +25,6 @@ impl Injected {
     }
 }
 
-/// The metrics of faults.
 #[derive(Debug)]
 pub(crate) struct FaultCollector(pub(crate) Arc<Faults>);
 

@@ -1,9 +1,9 @@
-//! Faults for drills: latency, errors and held lanes, for a share of the requests of a route. Cargo feature
-//! `faults`.
+//! Faults for drills: latency, errors and blocked lanes, for a share of a route's requests. Cargo
+//! feature `faults`.
 //!
 //! Faults require `faults = on`; `/faults` on the admin port sets them.
-//! [`Start::faults`](crate::Start::faults) returns the faults of the process, and [`Faults::lane`]
-//! the [`Injector`] of a lane. It is a `tower::Layer` for the whole service.
+//! [`Start::faults`](crate::Start::faults) returns the process's faults, and [`Faults::lane`] a
+//! lane's [`Injector`], a `tower::Layer` for the entire service.
 
 mod layer;
 mod metrics;
@@ -28,18 +28,16 @@ pub(crate) use metrics::FaultCollector;
 use metrics::Injected;
 use set::{Effect, MAX_BURN, MAX_LATENCY, Set};
 
-/// The response header that names the injected faults.
 const FAULT: HeaderName = HeaderName::from_static("corelane-fault");
 
 settings! {
-    /// The setting that enables faults.
     pub(crate) struct FaultKeys {
         "faults" => faults: bool = "off", switch,
             "Whether faults may be injected on the admin port: on or off";
     }
 }
 
-/// The active faults of the process. By default they are disabled, as without `faults = on`.
+/// The process's active faults; disabled unless `faults = on`.
 ///
 /// ```no_run
 /// use axum::Router;
@@ -59,7 +57,6 @@ settings! {
 pub struct Faults {
     enabled: bool,
     routes: Vec<&'static str>,
-    /// The index of a path's route.
     matcher: matchit::Router<usize>,
     current: RwLock<Arc<Set>>,
     /// Incremented with each change, so that a lane takes the lock only after a change.
@@ -68,7 +65,7 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Creates faults for these routes. An invalid template never matches.
+    /// An invalid template never matches.
     pub(crate) fn new(routes: Vec<&'static str>, enabled: bool) -> Self {
         let mut matcher = matchit::Router::new();
         for (index, route) in routes.iter().enumerate() {
@@ -84,7 +81,6 @@ impl Faults {
         }
     }
 
-    /// Whether the process was started with `faults = on`.
     pub(crate) fn enabled(&self) -> bool {
         self.enabled
     }
@@ -98,7 +94,7 @@ impl Faults {
         self.generation.fetch_add(1, Ordering::Release);
     }
 
-    /// Creates the injector of the lane with this index. Call this once for each lane.
+    /// Creates the injector of the lane with this index. Call it once per lane.
     pub fn lane(self: &Arc<Self>, lane: usize) -> Injector {
         let generation = self.generation.load(Ordering::Acquire);
         Injector(Arc::new(Inner {
@@ -111,10 +107,10 @@ impl Faults {
     }
 }
 
-/// Chooses requests and their faults on one lane. As a `tower::Layer` it applies them, too.
+/// Picks requests and their faults on one lane. As a `tower::Layer`, it applies them too.
 ///
-/// It may be sent to another thread, as axum requires, but its metrics are exact only if it is used
-/// on one thread.
+/// It may be sent to another thread, as axum requires, but its metrics are exact only on one
+/// thread.
 #[derive(Clone, Debug)]
 pub struct Injector(Arc<Inner>);
 
@@ -124,11 +120,9 @@ struct Inner {
     faults: Arc<Faults>,
     lane: usize,
     injected: Arc<Apart<Injected>>,
-    /// Only this lane takes the lock.
     seen: Mutex<Seen>,
 }
 
-/// The faults as seen by a lane.
 #[derive(Debug)]
 struct Seen {
     generation: u64,
@@ -174,7 +168,7 @@ impl Injector {
     }
 }
 
-/// The faults of one request, before its handler or instead of it.
+/// Faults of one request, before or in place of its handler.
 #[derive(Debug, Default)]
 pub struct Injection {
     wait: Duration,
@@ -184,8 +178,8 @@ pub struct Injection {
 }
 
 impl Injection {
-    /// Adds an effect. Faults add up to at most the limit of a single fault. If there are several
-    /// errors, the first is the response.
+    /// Faults add up to at most the limit of a single fault. The first of several errors becomes
+    /// the response.
     fn add(&mut self, effect: Effect, chance: &mut Rng) {
         self.effects[effect.index()] = true;
         match effect {
@@ -198,8 +192,7 @@ impl Injection {
         }
     }
 
-    /// Waits, and then holds the lane. Returns the response that replaces the handler's, if there
-    /// is one.
+    /// Waits, then blocks the lane. Returns the response that replaces the handler's, if any.
     pub async fn inject(&self) -> Option<Response<Full<Bytes>>> {
         if !self.wait.is_zero() {
             tokio::time::sleep(self.wait).await;
@@ -228,7 +221,8 @@ fn hold(time: Duration) {
 
 const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, PUT, DELETE");
 
-/// `/faults` on the admin port: lists, replaces and clears the faults. Without `faults = on` it rejects every request.
+/// `/faults` on the admin port: lists, replaces and clears faults. Rejects every request unless
+/// `faults = on`.
 pub(crate) fn handler(
     faults: Arc<Faults>,
 ) -> impl Fn(Request<Bytes>) -> Response<Full<Bytes>> + Send + Sync + 'static {

@@ -1,4 +1,4 @@
-//! Faults, parsed from JSON and validated.
+//! Parses faults from JSON and validates them.
 
 use std::time::{Duration, Instant};
 
@@ -11,10 +11,9 @@ const MAX_FAULTS: usize = 64;
 /// Maximum duration, so that forgotten faults end.
 const MAX_EXPIRY: Duration = Duration::from_secs(3600);
 pub(super) const MAX_LATENCY: Duration = Duration::from_secs(60);
-/// Maximum time to hold a lane, which cannot be interrupted.
+/// Maximum time to block a lane, which cannot be interrupted.
 pub(super) const MAX_BURN: Duration = Duration::from_secs(10);
 
-/// The active faults.
 #[derive(Debug, Default)]
 pub(super) struct Set {
     /// Seed from which each lane, with its index, derives its random numbers.
@@ -22,7 +21,6 @@ pub(super) struct Set {
     pub(super) faults: Vec<Fault>,
 }
 
-/// A fault that affects a share of a route's requests.
 #[derive(Debug)]
 pub(super) struct Fault {
     pub(super) route: usize,
@@ -35,11 +33,13 @@ pub(super) struct Fault {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Effect {
-    /// Wait for `fixed` and up to `jitter` more. The lane serves other requests in the meantime.
-    Latency { fixed: Duration, jitter: Duration },
-    /// Respond with this status instead of calling the handler.
+    /// Wait for `fixed` and up to `jitter` more, while the lane serves other requests.
+    Latency {
+        fixed: Duration,
+        jitter: Duration,
+    },
+    /// Respond with this status without calling the handler.
     Error(StatusCode),
-    /// Hold the lane.
     Cpu(Duration),
 }
 
@@ -105,7 +105,6 @@ fn duration<'de, D: Deserializer<'de>>(input: D) -> Result<Duration, D::Error> {
 }
 
 impl Set {
-    /// Parses a set from JSON. `routes` are the server's routes.
     pub(super) fn parse(body: &[u8], routes: &[&str], now: Instant) -> Result<Self, Problem> {
         let document: Document = serde_json::from_slice(body).map_err(|error| {
             let (status, slug) = match error.is_data() {
@@ -128,7 +127,6 @@ impl Set {
         Ok(Set { seed: document.seed.unwrap_or_else(|| fastrand::u64(..)), faults })
     }
 
-    /// Shows the active faults.
     pub(super) fn show(&self, now: Instant) -> Value {
         let faults: Vec<_> = self
             .faults
@@ -146,7 +144,6 @@ fn invalid(pointer: &str, allowed: &str) -> Problem {
         .member("pointer", pointer)
 }
 
-/// The invalid member, and the values that are allowed.
 type Wrong = (&'static str, String);
 
 impl Fault {
@@ -156,7 +153,7 @@ impl Fault {
             known.ok_or_else(|| ("/route", format!("must be one of {}", routes.join(" "))))?;
         let method = entry.method.map(|method| Method::from_bytes(method.as_bytes())).transpose();
         let method = method.map_err(|_| ("/method", "must be a method of HTTP".to_owned()))?;
-        // NaN is in no range, and JSON does not have it.
+        // NaN is in no range, and JSON lacks it.
         if !(entry.share > 0.0 && entry.share <= 1.0) {
             return Err(("/share", "must be above 0 and at most 1".to_owned()));
         }
@@ -195,7 +192,6 @@ impl Fault {
     }
 }
 
-/// Formats a duration, rounded to the millisecond.
 fn text(duration: Duration) -> String {
     let duration = Duration::from_millis(duration.as_millis() as u64);
     humantime::format_duration(duration).to_string()

@@ -1,4 +1,4 @@
-//! A small HTTP/1.1 server for probes and metrics, and a client for one request.
+//! A small HTTP/1.1 server for probes and metrics, and a client for single requests.
 //!
 //! ```
 //! use corelane_service::http::{exchange, serve};
@@ -38,10 +38,10 @@ use tokio::net::{TcpStream, lookup_host};
 
 pub use serve::{Answer, serve, serve_requests};
 
-/// Maximum size of a response. These programs request short responses.
+/// Maximum response size. These programs request short responses.
 const BODY_BYTES: usize = 1024 * 1024;
 
-/// The reason why there is no complete response.
+/// Why there is no complete response.
 #[derive(Debug, thiserror::Error)]
 pub enum ExchangeError {
     /// The connection failed.
@@ -52,9 +52,9 @@ pub enum ExchangeError {
     Reply(SocketAddr, Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// Sends a request over HTTP/1.1 and reads the response, of at most 1 MiB.
+/// Sends an HTTP/1.1 request and reads the response, up to 1 MiB.
 ///
-/// It has no time limit. Dropping the future closes the connection.
+/// There is no time limit. Dropping the future closes the connection.
 ///
 /// # Errors
 ///
@@ -76,7 +76,7 @@ where
         let body = Limited::new(body, BODY_BYTES).collect().await?.to_bytes();
         Ok(Response::from_parts(head, body))
     };
-    // The connection makes progress only while it is polled. The request also reports its errors.
+    // The connection makes progress only while it is polled. The request reports its errors too.
     let moved = async {
         let _ = connection.await;
         std::future::pending().await
@@ -101,12 +101,12 @@ impl Url {
         self.authority.host()
     }
 
-    /// The port, by default 80.
+    /// The port; 80 by default.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The path with the query.
+    /// The path, including the query.
     pub fn path(&self) -> &PathAndQuery {
         &self.path
     }
@@ -130,7 +130,7 @@ impl Url {
 impl FromStr for Url {
     type Err = String;
 
-    /// Parses a URL. The error describes the expected form.
+    /// The error describes the expected form.
     fn from_str(text: &str) -> Result<Self, String> {
         read(text).ok_or_else(|| "http://HOST[:PORT][/PATH]".to_owned())
     }

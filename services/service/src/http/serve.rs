@@ -1,4 +1,4 @@
-//! Probes, metrics, reports and pages, on a separate port.
+//! Probes, metrics, reports and pages on a separate port.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -24,22 +24,22 @@ use tokio::time::{sleep, timeout};
 /// Maximum number of connections: enough for the kubelet, a few scrapers and people.
 const CONNECTIONS: usize = 64;
 
-/// Maximum connections per address, so that one client does not block the kubelet's probes.
+/// Maximum connections per address, so that one client cannot block the kubelet's probes.
 const OF_A_PEER: usize = 16;
 
 /// Time limit of a request header; also the idle timeout.
 const HEADERS: Duration = Duration::from_secs(5);
 
-/// Maximum age of a connection. A client with more requests opens another.
+/// Maximum age of a connection. A client with more requests opens another one.
 const LIFE: Duration = Duration::from_secs(120);
 
-/// Time limit of the request in flight when a connection reaches its maximum age.
+/// Grace time for the request in flight when a connection reaches its maximum age.
 const LAST_REQUEST: Duration = Duration::from_secs(5);
 
-/// A response: its status, media type and text.
+/// A response: status, media type and text.
 pub type Answer = (StatusCode, &'static str, String);
 
-/// Responds to every GET by its path, until the future is dropped.
+/// Answers every GET by its path until the future is dropped.
 pub async fn serve<A>(listener: TcpListener, answer: A)
 where
     A: Fn(&str) -> Answer + Send + Sync + 'static,
@@ -47,7 +47,7 @@ where
     serve_requests(listener, move |request| ready(reply(&request, &answer))).await;
 }
 
-/// Responds to every request, until the future is dropped.
+/// Answers every request until the future is dropped.
 pub async fn serve_requests<A, R>(listener: TcpListener, answer: A) -> Infallible
 where
     A: Fn(Request<Incoming>) -> R + Send + Sync + 'static,
@@ -74,16 +74,13 @@ where
     }
 }
 
-/// The number of connections of each address.
 #[derive(Clone, Debug, Default)]
 struct Peers(Arc<Mutex<HashMap<IpAddr, usize>>>);
 
-/// The place of a connection in its address's count, released when dropped.
 #[derive(Debug)]
 struct PeerPlace(Peers, IpAddr);
 
 impl Peers {
-    /// Takes a place, if the address has one left.
     fn enter(&self, peer: IpAddr) -> Option<PeerPlace> {
         let mut peers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let taken = peers.entry(peer).or_default();
@@ -117,7 +114,7 @@ where
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEADERS);
     let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
-    // Clients that leave are not an error.
+    // Clients that leave are no error.
     if timeout(LIFE, connection.as_mut()).await.is_err() {
         connection.as_mut().graceful_shutdown();
         let _ = timeout(LAST_REQUEST, connection).await;

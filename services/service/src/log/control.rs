@@ -12,7 +12,6 @@ use http_body_util::Full;
 use super::Level;
 use crate::value::duration;
 
-/// The path on the admin port.
 pub(crate) const PATH: &str = "/log-level";
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -32,11 +31,9 @@ struct Inner {
 struct State {
     now: Level,
     until: Option<Instant>,
-    /// Whether a thread waits for a temporary level to end.
     watched: bool,
 }
 
-/// A change of the level.
 struct Change {
     level: Level,
     lasts: Option<Duration>,
@@ -52,7 +49,6 @@ impl Control {
         Control(Arc::new(Inner { start, apply, state, changed }))
     }
 
-    /// Responds to a request for [`PATH`].
     pub(crate) fn answer(&self, request: &Request<Bytes>) -> Response<Full<Bytes>> {
         match *request.method() {
             Method::GET | Method::HEAD => self.show(),

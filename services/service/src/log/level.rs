@@ -6,10 +6,9 @@ use std::str::FromStr;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 
-/// Libraries that log a warning for each misbehaving client.
 const NOISY: [&str; 2] = ["h2", "hyper"];
 
-/// The minimum level of logged messages, for the whole program and for single modules, as in
+/// The minimum level of logged messages, for the entire program and for modules, as in
 /// `info,corelane::request=debug`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Level {
@@ -31,7 +30,6 @@ impl Level {
 }
 
 impl Default for Level {
-    /// Logs messages of level info and more severe ones.
     fn default() -> Self {
         Level { text: "info".to_owned(), rest: LevelFilter::INFO, parts: Vec::new() }
     }
@@ -79,7 +77,6 @@ fn word(text: &str) -> Option<LevelFilter> {
     })
 }
 
-/// Whether this is a valid module path.
 fn is_target(text: &str) -> bool {
     !text.is_empty()
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_:-".contains(&byte))

@@ -1,4 +1,4 @@
-//! The formats of a log line.
+//! Log line formats.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::Format;
 
-/// Additional fields of a line from the current work of its thread, such as the ID of a request.
+/// Additional fields from the current work of a line's thread, such as a request ID.
 pub type Context = fn() -> Vec<(&'static str, String)>;
 
 pub(super) struct Lines {
@@ -73,10 +73,10 @@ impl Lines {
         fields: &[(&str, String)],
     ) -> serde_json::Result<String> {
         let mut timestamp = String::new();
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = SystemTime.format_time(&mut Writer::new(&mut timestamp));
-        // For a record of the crate `log`, this is the metadata of the record: the event itself has
-        // the target and fields of the bridge.
+        // For a record of the crate `log`, this is the record's metadata; the event itself has the
+        // target and fields of the bridge.
         let record = event.normalized_metadata();
         let metadata = record.as_ref().unwrap_or_else(|| event.metadata());
         let mut line = Vec::with_capacity(256);
@@ -108,7 +108,6 @@ impl Lines {
     }
 }
 
-/// The spans around an event, from the outermost, in the text format.
 fn spans<S, N>(context: &FmtContext<'_, S, N>) -> String
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
@@ -122,7 +121,6 @@ where
     spans.collect::<Vec<_>>().join(":")
 }
 
-/// The message of an event.
 #[derive(Default)]
 struct Message(String);
 
@@ -155,7 +153,6 @@ mod tests {
         }
     }
 
-    /// Returns the line of one message.
     fn logged(format: Format, targets: bool) -> String {
         lines_of(format, targets, || tracing::info!(n = 1, "begun"))
     }

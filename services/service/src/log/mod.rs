@@ -1,6 +1,6 @@
 //! Log lines on standard error, as text or JSON.
 //!
-//! A separate thread writes them, so a blocked log does not stop the program.
+//! A separate thread writes them, so that a blocked log does not stop the program.
 
 #[cfg(feature = "server")]
 mod control;
@@ -30,7 +30,7 @@ pub use writer::Flush;
 
 use lines::Lines;
 
-/// The form of a log line.
+/// Log line format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
     /// One line of text per message.
@@ -41,11 +41,11 @@ pub enum Format {
 }
 
 impl Format {
-    /// The formats by their words.
+    /// The formats and their words.
     pub const WORDS: &[(&str, Self)] = &[("text", Format::Text), ("json", Format::Json)];
 }
 
-/// Settings of the log.
+/// Log settings.
 ///
 /// ```
 /// use corelane_service::log::{Format, Log};
@@ -57,30 +57,29 @@ impl Format {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Log {
-    /// The minimum level of messages.
+    /// Minimum level of messages.
     pub level: Level,
-    /// The format of a line.
+    /// Line format.
     pub format: Format,
-    /// A file that also receives the lines. A failure to open it is only a warning.
+    /// An additional file for the lines. Failing to open it only causes a warning.
     pub file: Option<PathBuf>,
     /// Whether lines name their module.
     pub targets: bool,
     /// Adds fields to each line.
     pub context: Option<Context>,
-    /// Names the route in the line of a panic.
+    /// Returns the route to name in the line of a panic.
     pub route: Option<Route>,
 }
 
 impl Log {
-    /// Starts logging, once per process. Dropping [`Flush`] writes the remaining lines. Records of
-    /// the crate `log` are logged too, unless the program has installed a logger for them. So is
-    /// each panic, with its message and location, and with its backtrace if `RUST_BACKTRACE` is
-    /// set.
+    /// Starts logging, once per process. Dropping [`Flush`] writes the remaining lines. Also logs
+    /// records of the crate `log`, unless the program has installed a logger for them, and each
+    /// panic with its message and location, plus a backtrace if `RUST_BACKTRACE` is set.
     ///
     /// # Errors
     ///
-    /// The thread that writes lines cannot be started. [`io::ErrorKind::AlreadyExists`]: the
-    /// program has installed its own `tracing` subscriber, which remains.
+    /// The writer thread cannot be started. [`io::ErrorKind::AlreadyExists`] means that the program
+    /// has installed its own `tracing` subscriber, which stays.
     pub fn start(&self) -> io::Result<(Flush, Handle)> {
         let (filter, handle) = reload::Layer::new(self.level.targets());
         let opened = self.file.as_deref().map(append).transpose();
@@ -93,15 +92,15 @@ impl Log {
         let (writer, flush) = writer::start(out)?;
         let lines = tracing_subscriber::fmt::layer()
             .with_writer(writer)
-            // This setting also applies to the fields of spans.
+            // Applies to the fields of spans too.
             .with_ansi(ansi)
-            // By default a failed write is reported by `eprintln!`, which panics.
+            // By default, a failed write is reported through `eprintln!`, which panics.
             .log_internal_errors(false)
             .event_format(Lines::new(self.format, self.targets, ansi, self.context));
         let subscriber = tracing_subscriber::registry().with(lines.with_filter(filter));
         tracing::subscriber::set_global_default(subscriber)
             .map_err(|error| io::Error::new(io::ErrorKind::AlreadyExists, error))?;
-        // Fails only if there is already a logger.
+        // Fails only if there is a logger already.
         let _ = tracing_log::LogTracer::init();
         panics::log(flush.written(), self.route);
         if let Some(error) = failed {
@@ -116,7 +115,7 @@ impl Log {
 pub struct Handle(reload::Handle<Targets, tracing_subscriber::Registry>);
 
 impl Handle {
-    /// Sets the level. Returns whether that succeeded.
+    /// Returns whether setting the level succeeded.
     pub fn set(&self, level: &Level) -> bool {
         self.0.reload(level.targets()).is_ok()
     }
@@ -128,7 +127,7 @@ fn append(path: &Path) -> io::Result<File> {
     opened.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
 }
 
-/// Writes to a file and to standard error. An error in one of them does not affect the other.
+/// Writes to a file and to standard error. An error in one does not affect the other.
 struct Both(File);
 
 impl Write for Both {

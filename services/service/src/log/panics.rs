@@ -1,4 +1,4 @@
-//! Logs panics, instead of writing text to standard error.
+//! Logs panics instead of writing text to standard error.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::panic::PanicHookInfo;
@@ -6,15 +6,14 @@ use std::thread;
 
 use super::writer::Written;
 
-/// Returns the route of the current request on this thread.
+/// Returns the current request's route on this thread.
 pub type Route = fn() -> Option<String>;
 
-/// Logs every panic of the process where it happens, because the code that catches it does not know
-/// the location.
+/// Logs every panic where it happens, because the code that catches it does not know the location.
 pub(super) fn log(lines: Written, route: Option<Route>) {
     std::panic::set_hook(Box::new(move |panic| {
         line(panic, route.and_then(|route| route()));
-        // The process may end next: by a second panic, for example.
+        // The process may end next, for example by a second panic.
         lines.wait();
     }));
 }

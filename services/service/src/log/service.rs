@@ -1,4 +1,4 @@
-//! The log of a service: its keys, and lines with their request's ID.
+//! A service's log: its keys, and lines with their request's ID.
 
 use std::io;
 
@@ -6,7 +6,6 @@ use super::{Control, Flush, Format, Level, Log};
 use crate::value::{choice, switch, word};
 
 settings! {
-    /// The settings of the log.
     pub(crate) struct Logging {
         "log.level" => log_level: Level = "info", word::<Level>,
             "Level of the log: off, error, warn, info, debug or trace, and target=level for modules: info,corelane::request=debug";
@@ -17,8 +16,8 @@ settings! {
     }
 }
 
-/// Starts logging. Dropping [`Flush`] writes the remaining lines. The level can be changed from now
-/// on. `None` if the program has its own `tracing` subscriber.
+/// Starts logging; dropping [`Flush`] writes the remaining lines. The level can be changed from
+/// then on. `None` if the program has its own `tracing` subscriber.
 pub(crate) fn start(config: &Logging) -> io::Result<Option<(Flush, Control)>> {
     let level = &config.log_level;
     let log = Log {
@@ -44,12 +43,11 @@ pub(crate) fn start(config: &Logging) -> io::Result<Option<(Flush, Control)>> {
     }
 }
 
-/// The ID of a trace as hexadecimal text.
 pub(crate) fn trace_id(trace: &corelane::TraceContext) -> String {
     format!("{:032x}", u128::from_be_bytes(trace.trace_id()))
 }
 
-/// The current request of this thread, and its trace if it is recorded.
+/// The thread's current request, and its trace if that is recorded.
 fn request() -> Vec<(&'static str, String)> {
     let trace = corelane::trace_context().filter(corelane::TraceContext::is_sampled);
     let trace = trace.as_ref().map(|trace| ("trace_id", trace_id(trace)));

@@ -8,11 +8,10 @@ use std::time::Duration;
 
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Maximum number of lines in the queue. More lines are dropped. The queue's memory grows with its
-/// contents: preallocating a queue of this length would take 4 MB in every server.
+/// Maximum queued lines; more are dropped. The queue grows with its contents, because preallocating
+/// this length would take 4 MB in every server.
 const MOST: usize = 128_000;
 
-/// Maximum time to wait for the last lines.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Maximum time to wait for the line of a panic.
@@ -27,7 +26,6 @@ enum Message {
     End(Sender<()>),
 }
 
-/// Queues lines for the thread.
 #[derive(Debug)]
 pub(super) struct Writer {
     lines: Sender<Message>,
@@ -35,12 +33,11 @@ pub(super) struct Writer {
     most: usize,
 }
 
-/// Writes the remaining lines when it is dropped, for at most a second.
+/// Writes the remaining lines when dropped, for at most a second.
 #[derive(Debug)]
 #[must_use]
 pub struct Flush(Sender<Message>);
 
-/// Starts the thread that writes to `out`.
 pub(super) fn start(out: impl Write + Send + 'static) -> io::Result<(Writer, Flush)> {
     start_with(out, MOST)
 }
@@ -103,7 +100,8 @@ impl Flush {
 }
 
 impl Written {
-    /// Waits until all previous lines are written, but not for long: a blocked log does not stop a lane.
+    /// Waits until all previous lines are written, but not for long: a blocked log must not stop a
+    /// lane.
     pub(super) fn wait(&self) {
         let (reached, ended) = channel();
         if self.0.send(Message::Reached(reached)).is_ok() {

@@ -1,4 +1,4 @@
-//! An OpenAPI document (3.1) and its HTML page. Cargo feature `openapi`, and `openapi-viewer` for
+//! An OpenAPI document (3.1) and its HTML page. Cargo feature `openapi`, plus `openapi-viewer` for
 //! Swagger UI.
 
 mod page;
@@ -18,8 +18,8 @@ use http_body_util::Full;
 use ring::digest::{SHA256, digest};
 use serde_json::Value;
 
-/// A document and its page, for all lanes. They are not generated at the start, because few clients
-/// request them and a start should be short.
+/// A document and its page, for all lanes. Generated on demand, because few clients request them
+/// and a start should be short.
 ///
 /// ```
 /// use corelane_service::openapi::Documents;
@@ -47,7 +47,6 @@ impl fmt::Debug for Documents {
 struct Made {
     json: Document,
     page: Document,
-    /// Files of the page, by name.
     files: Vec<(&'static str, Document)>,
 }
 
@@ -60,8 +59,7 @@ struct Document {
 }
 
 impl Documents {
-    /// Creates the documents from the value that `document` returns. It is called at the first
-    /// request.
+    /// Calls `document` at the first request.
     pub fn new(document: impl Fn() -> Value + Send + Sync + 'static) -> Self {
         Documents { document: Arc::new(document), made: Arc::default() }
     }
@@ -80,15 +78,15 @@ impl Documents {
         })
     }
 
-    /// The response to `GET /openapi.json` with these headers: the document, or 304 if the client
-    /// has it.
+    /// Responds to `GET /openapi.json` with these headers: the document, or 304 if the client has
+    /// it.
     pub fn json(&self, asked: &HeaderMap) -> Response<Full<Bytes>> {
         self.made().json.reply(asked)
     }
 
-    /// The response to `GET /docs` with these headers: the page, or 304 if the client has it.
-    /// Without scripts, and without the Cargo feature `openapi-viewer`, it is plain HTML, with a
-    /// link to `/openapi.json`.
+    /// Responds to `GET /docs` with these headers: the page, or 304 if the client has it. Without
+    /// scripts or without the Cargo feature `openapi-viewer`, the page is plain HTML with a link to
+    /// `/openapi.json`.
     pub fn page(&self, asked: &HeaderMap) -> Response<Full<Bytes>> {
         let mut reply = self.made().page.reply(asked);
         let policy = HeaderValue::from_static(page::POLICY);
@@ -96,7 +94,7 @@ impl Documents {
         reply
     }
 
-    /// The response to `GET /docs/{name}`: a file of the page. `None` if the page has no such file,
+    /// Responds to `GET /docs/{name}` with a file of the page. `None` if there is no such file,
     /// which is always so without the Cargo feature `openapi-viewer`.
     pub fn file(&self, name: &str, asked: &HeaderMap) -> Option<Response<Full<Bytes>>> {
         let files = &self.made().files;
@@ -109,7 +107,7 @@ impl Document {
         let text = text.into();
         let hash = digest(&SHA256, &text);
         let start = hash.as_ref().iter().take(8).fold(0, |tag, byte| tag << 8 | u64::from(*byte));
-        // Digits and quotes are a valid header value.
+        // Digits and quotes form a valid header value.
         let tag = HeaderValue::try_from(format!("\"{start:016x}\""));
         Document {
             tag: tag.unwrap_or_else(|_| HeaderValue::from_static("\"\"")),

@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Write};
 
 use serde_json::Value;
 
-/// Allows only files of this server, and the pictures in Swagger UI's style sheet.
+/// Allows only this server's files, and the pictures in Swagger UI's style sheet.
 #[cfg(feature = "openapi-viewer")]
 pub(super) const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
      img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
@@ -14,7 +14,7 @@ pub(super) const POLICY: &str = "default-src 'none'; script-src 'self'; style-sr
 pub(super) const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; \
      frame-ancestors 'none'";
 
-/// The light colours of Swagger UI are too faint for text; the dark colours are not.
+/// Swagger UI's light colours are too faint for text; its dark colours are not.
 #[cfg(feature = "openapi-viewer")]
 const VIEWER: &str = "<link rel=\"stylesheet\" href=\"docs/swagger-ui.css\">
 <style>
@@ -56,7 +56,6 @@ body { margin: 0; }
 </style>
 ";
 
-/// Escapes the markup characters of HTML in text.
 struct Escaped<'a>(&'a str);
 
 impl Display for Escaped<'_> {
@@ -75,10 +74,9 @@ impl Display for Escaped<'_> {
     }
 }
 
-/// Renders the whole page.
 pub(super) fn render(document: &Value) -> String {
     let mut out = HEAD.to_owned();
-    // Writing into a string cannot fail.
+    // Writing to a string cannot fail.
     let _ = write!(
         out,
         "{VIEWER}<title>{}</title>\n</head>\n<body>\n<main id=\"viewer\">\n<div id=\"plain\">\n",
@@ -104,7 +102,7 @@ fn body(out: &mut String, document: &Value) -> fmt::Result {
     operations(out, document, |of| of.is_none())
 }
 
-/// Renders the operations whose first tag is accepted.
+/// Renders operations whose first tag is accepted.
 fn operations(
     out: &mut String,
     document: &Value,
@@ -193,8 +191,7 @@ fn example(out: &mut String, content: &Value) -> fmt::Result {
     }
 }
 
-/// The expected form of a value. A pattern is for programs; the description gives people the same
-/// information.
+/// The expected form of a value. A pattern is for programs; the description tells people the same.
 fn wanted(schema: &Value) -> String {
     let name = schema["format"].as_str().or(schema["type"].as_str()).unwrap_or_default();
     let mut words = vec![name.to_owned()];
@@ -210,7 +207,6 @@ fn wanted(schema: &Value) -> String {
     words.join(", ")
 }
 
-/// The target of a reference in this document.
 fn resolved<'a>(document: &'a Value, value: &'a Value) -> &'a Value {
     let reference = value["$ref"].as_str().and_then(|to| to.strip_prefix('#'));
     reference.and_then(|pointer| document.pointer(pointer)).unwrap_or(value)

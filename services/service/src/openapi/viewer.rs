@@ -9,7 +9,6 @@ macro_rules! vendored {
     };
 }
 
-/// The files by their names.
 pub(super) fn files() -> Vec<(&'static str, Document)> {
     let (script, style) = ("text/javascript; charset=utf-8", "text/css; charset=utf-8");
     let gzip = |text, media_type| Document { is_gzip: true, ..Document::new(text, media_type) };

@@ -15,56 +15,43 @@ use tokio::time::{Instant, sleep, timeout};
 use super::Endpoint;
 use crate::http::exchange;
 
-/// Maximum number of attempts to send a request before it is dropped. The pause between attempts
-/// doubles.
+/// Maximum attempts to send a request before it is dropped; the pause between attempts doubles.
 const TRIES: u32 = 5;
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-/// Maximum time to send the rest at the end.
 const FLUSH: Duration = Duration::from_secs(3);
 
-/// A signal to send: spans or metrics.
 pub(super) trait Signal: Send + 'static {
-    /// Its name in the log.
     const NAME: &'static str;
 
     /// The next request, if there is data to send.
     fn next(&mut self) -> Option<Batch>;
 
-    /// Counts the result for this many spans or points.
     fn count(&self, items: u64, fate: Fate);
 }
 
-/// The result of sending spans or points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Exported,
-    /// The collector rejected them.
     Refused,
-    /// The collector was unreachable for too long.
     Unreachable,
 }
 
-/// An encoded request.
 pub(super) struct Batch {
-    /// Number of its spans or points of metrics.
     pub(super) items: u64,
     pub(super) request: Bytes,
     /// Whether more can be sent at once.
     pub(super) more: bool,
 }
 
-/// The destination and timing of a signal.
 pub(super) struct Target {
     pub(super) endpoint: Endpoint,
-    /// Timeout of one request.
     pub(super) allowed: Duration,
-    /// Interval between checks for data to send.
     pub(super) every: Duration,
 }
 
-/// Sends until it is dropped, and then sends the rest within a few seconds.
+/// Sends until it is dropped, then sends the rest within a few seconds.
 pub(crate) struct Exporter {
     stop: Option<watch::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -101,7 +88,6 @@ impl Drop for Exporter {
     }
 }
 
-/// A collector's response to spans and to metrics.
 #[derive(Clone, PartialEq, Message)]
 struct ExportResponse {
     #[prost(message, optional, tag = "1")]
@@ -110,7 +96,6 @@ struct ExportResponse {
 
 #[derive(Clone, PartialEq, Message)]
 struct PartialSuccess {
-    /// Number of rejected spans or points of metrics.
     #[prost(int64, tag = "1")]
     rejected: i64,
 }
@@ -118,17 +103,16 @@ struct PartialSuccess {
 struct Sending<S> {
     target: Target,
     signal: S,
-    /// Notified at the end, after which `stopping` returns when to stop.
+    /// Notified at the end; `stopping` then returns when to stop.
     stopped: watch::Receiver<()>,
     stopping: bool,
-    /// Whether the last request failed, which was logged.
     failing: bool,
 }
 
-/// The reason why a request was not accepted.
+/// Why a request was not accepted.
 struct Failure {
     reason: String,
-    /// The minimum time before a retry, if a retry is allowed.
+    /// Minimum time before a retry, if retrying is allowed.
     again: Option<Duration>,
 }
 
@@ -141,7 +125,7 @@ impl<S: Signal> Sending<S> {
         let mut stopped = self.stopped.clone();
         let allowed = FLUSH.min(self.target.allowed);
         let too_long = async {
-            // Nothing is sent on this channel: it only closes.
+            // Nothing is sent on this channel; it only closes.
             let _ = stopped.changed().await;
             sleep(allowed).await;
         };
@@ -153,7 +137,7 @@ impl<S: Signal> Sending<S> {
         }
     }
 
-    /// Sends until the end, and then sends the rest.
+    /// Sends until the end, then sends the rest.
     async fn send_all(&mut self) {
         while !self.stopping {
             self.pause(self.target.every).await;
@@ -187,7 +171,6 @@ impl<S: Signal> Sending<S> {
         }
     }
 
-    /// Counts the result of a request.
     fn done(&self, batch: &Batch, result: &Result<u64, Failure>) {
         match result {
             Ok(rejected) => {
@@ -199,7 +182,6 @@ impl<S: Signal> Sending<S> {
         }
     }
 
-    /// Logs the first of consecutive failures, and the recovery.
     fn note(&mut self, failure: Option<&Failure>) {
         let failed_before = std::mem::replace(&mut self.failing, failure.is_some());
         match failure {
@@ -211,7 +193,7 @@ impl<S: Signal> Sending<S> {
         }
     }
 
-    /// Sends one request. Returns how many of its spans or points the collector rejected.
+    /// Returns how many spans or points the collector rejected.
     async fn send(&self, batch: &Batch) -> Result<u64, Failure> {
         let later = |reason: String| Failure { reason, again: Some(Duration::ZERO) };
         let reply = match timeout(self.target.allowed, self.exchange(&batch.request)).await {
@@ -248,7 +230,7 @@ impl<S: Signal> Sending<S> {
         let found = endpoint.url.addresses().await.map_err(|error| error.to_string())?;
         let mut failed = "its name has no address".to_owned();
         for (address, left) in found.iter().zip((1..=found.len() as u32).rev()) {
-            // An address that does not respond leaves the other addresses their share of the time.
+            // An address that does not respond leaves the others their share of the time.
             let share = until.saturating_duration_since(Instant::now()) / left;
             match timeout(share, exchange(*address, request()?)).await {
                 Ok(Ok(reply)) => return Ok(reply),

@@ -1,7 +1,7 @@
-//! The metrics of the process as OTLP messages, created from the text that `/metrics` shows.
-//! Numbers and names are taken from opentelemetry/proto/metrics/v1/metrics.proto, and the rules
-//! from OpenTelemetry's "Prometheus and OpenMetrics Compatibility". Names are the same as in
-//! `/metrics`, so that queries and dashboards work on both.
+//! Process metrics as OTLP messages, created from the text of `/metrics`. Numbers and names come
+//! from opentelemetry/proto/metrics/v1/metrics.proto, and the rules from OpenTelemetry's
+//! "Prometheus and OpenMetrics Compatibility". Names match `/metrics`, so that queries and
+//! dashboards work on both.
 
 use std::time::SystemTime;
 
@@ -10,7 +10,6 @@ use prost::Message;
 use super::exporter::{Batch, Fate, Signal};
 use super::otlp::{KeyValue, Resource, Scope, nanos, scope, text};
 
-/// opentelemetry/proto/collector/metrics/v1/metrics_service.proto.
 #[derive(Clone, PartialEq, Message)]
 struct ExportRequest {
     #[prost(message, repeated, tag = "1")]
@@ -79,7 +78,6 @@ struct Histogram {
     temporality: i32,
 }
 
-/// `NumberDataPoint`.
 #[derive(Clone, PartialEq, Message)]
 struct Number {
     #[prost(message, repeated, tag = "7")]
@@ -100,7 +98,6 @@ enum Value {
     Whole(i64),
 }
 
-/// `HistogramDataPoint`.
 #[derive(Clone, PartialEq, Message)]
 struct Buckets {
     #[prost(message, repeated, tag = "9")]
@@ -119,14 +116,13 @@ struct Buckets {
     bounds: Vec<f64>,
 }
 
-/// `AGGREGATION_TEMPORALITY_CUMULATIVE`.
 const CUMULATIVE: i32 = 2;
 
 /// The content of `/metrics`, with the attributes that all series share.
 pub(super) struct Sent<F> {
     pub(super) page: F,
     pub(super) resource: Resource,
-    /// The time when the counters were 0.
+    /// When the counters were 0.
     pub(super) start: SystemTime,
 }
 
@@ -144,15 +140,13 @@ impl<F: Fn() -> String + Send + 'static> Signal for Sent<F> {
     fn count(&self, _points: u64, _fate: Fate) {}
 }
 
-/// The start of the process, from which its counters count, and the current time.
 #[derive(Clone, Copy)]
 struct Times {
     start: SystemTime,
     now: SystemTime,
 }
 
-/// Encodes a request that sends the content of an OpenMetrics page. Also returns the number of its
-/// points.
+/// Encodes an OpenMetrics page. Also returns the number of points.
 fn request(resource: &Resource, page: &str, times: Times) -> (Vec<u8>, u64) {
     let families = families(page, times);
     let points: usize = families.iter().map(Family::points).sum();
@@ -163,7 +157,6 @@ fn request(resource: &Resource, page: &str, times: Times) -> (Vec<u8>, u64) {
     (ExportRequest { resource_metrics }.encode_to_vec(), points as u64)
 }
 
-/// A family of the page, and the points of its series.
 #[derive(Default)]
 struct Family<'a> {
     name: &'a str,
@@ -199,7 +192,6 @@ fn declared<'a>(line: &'a str, what: &str) -> Option<(&'a str, &'a str)> {
     line.strip_prefix(what)?.split_once(' ')
 }
 
-/// One line: name, labels and value of a series.
 struct Sample<'a> {
     name: &'a str,
     labels: Vec<(&'a str, String)>,
@@ -246,7 +238,7 @@ impl<'a> Family<'a> {
         let attributes = || labels.iter().map(|(name, value)| text(name, value)).collect();
         let (start, now) = (nanos(times.start), nanos(times.now));
         match (self.kind, name.strip_prefix(self.name), self.buckets.last_mut()) {
-            // This is the first line of each series.
+            // The first line of each series.
             ("histogram", Some("_sum"), _) => self.buckets.push(Buckets {
                 attributes: attributes(),
                 start_time_unix_nano: start,
@@ -279,7 +271,7 @@ impl<'a> Family<'a> {
         self.numbers.len() + self.buckets.len()
     }
 
-    /// The metric, unless the family is empty.
+    /// `None` if the family is empty.
     fn metric(self) -> Option<Metric> {
         if self.points() == 0 {
             return None;
@@ -300,7 +292,7 @@ impl<'a> Family<'a> {
         Some(Metric { name: name.to_owned(), description, unit, data: Some(data) })
     }
 
-    /// The unit of the family, or the unit in which its name ends, in the Unified Code for Units of
+    /// The family's unit, or the unit at the end of its name, in the Unified Code for Units of
     /// Measure.
     fn ucum(&self) -> String {
         let (stem, last) = self.name.rsplit_once('_').unwrap_or(("", self.name));

@@ -24,7 +24,6 @@ use crate::http::Url;
 use crate::value::{Allowed, HOUR, MILLISECOND, duration, ratio};
 
 settings! {
-    /// The settings of the collectors for spans and metrics.
     pub(crate) struct Otlp {
         "otlp.endpoint" => otlp_endpoint: Option<Endpoint> = "", endpoint("v1/traces"),
             "URL of the OTLP/HTTP collector for spans, such as http://127.0.0.1:4318; if empty, \
@@ -41,7 +40,6 @@ settings! {
     }
 }
 
-/// The version of the service, as a metric.
 #[derive(Debug)]
 struct Info(&'static str, &'static str);
 
@@ -54,16 +52,13 @@ impl Collector for Info {
     }
 }
 
-/// The process whose requests are logged, and whose spans are sent.
 pub(crate) struct Source<'a> {
     pub(crate) name: &'static str,
     pub(crate) version: &'static str,
     pub(crate) replica: &'a str,
-    /// Whether it serves clients over TLS.
     pub(crate) tls: bool,
 }
 
-/// The server's role in traces: it records spans if they can be sent.
 pub(crate) fn traces(config: &Otlp, request_ids: bool) -> Traces {
     match (&config.otlp_endpoint, request_ids) {
         (Some(_), _) => Traces::Record { ratio: config.otlp_ratio },
@@ -72,7 +67,7 @@ pub(crate) fn traces(config: &Otlp, request_ids: bool) -> Traces {
     }
 }
 
-/// The data to send once the server is built.
+/// What to send once the server is built.
 pub(crate) struct Telemetry {
     spans: Option<(Target, otlp::Sent)>,
     metrics: Option<Target>,
@@ -80,7 +75,6 @@ pub(crate) struct Telemetry {
     start: SystemTime,
 }
 
-/// Logs each request and records its span.
 pub(crate) fn prepare(
     builder: Builder,
     config: &Otlp,
@@ -128,19 +122,16 @@ fn log_only(lane: &Lane) -> impl Fn(&Finished<'_>) + use<> {
     move |request| log.note(request)
 }
 
-/// Interval between checks for spans.
 const SPANS_EVERY: Duration = Duration::from_millis(500);
 
-/// A collector that accepts OTLP over HTTP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Endpoint {
     pub(crate) url: Url,
-    /// The path, including the part for the signal.
     pub(crate) path: String,
 }
 
-/// Parses a collector's URL; empty means none. `signal` is the path that the OTLP specification
-/// appends ("Endpoint URLs for OTLP/HTTP").
+/// Parses a collector's URL; empty means none. `signal` is the path that OTLP appends ("Endpoint
+/// URLs for OTLP/HTTP").
 fn endpoint(signal: &'static str) -> impl Fn(&str) -> Result<Option<Endpoint>, Allowed> {
     move |text| {
         if text.is_empty() {

@@ -1,5 +1,5 @@
-//! The OTLP messages for spans, and the parts that they share with metrics. Numbers and names are
-//! taken from opentelemetry/proto/trace/v1/trace.proto and its imports.
+//! OTLP messages for spans, and the parts shared with metrics. Numbers and names come from
+//! opentelemetry/proto/trace/v1/trace.proto and its imports.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,10 +9,8 @@ use super::Source;
 use super::exporter::{Batch, Fate, Signal};
 use super::spans::{Record, Spans};
 
-/// Maximum spans per request.
 const BATCH: usize = 512;
 
-/// Spans, with the attributes that all of them share.
 pub(super) struct Sent {
     pub(super) spans: Spans,
     pub(super) resource: Resource,
@@ -51,7 +49,6 @@ struct ResourceSpans {
     scope_spans: Vec<ScopeSpans>,
 }
 
-/// The attributes that all spans and metrics share: the service and its replica.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Resource {
     #[prost(message, repeated, tag = "1")]
@@ -140,10 +137,8 @@ enum Value {
     Number(i64),
 }
 
-/// `SPAN_KIND_SERVER`.
 const SERVER: i32 = 2;
 
-/// `STATUS_CODE_ERROR`.
 const ERROR: i32 = 2;
 
 /// `SPAN_FLAGS_CONTEXT_HAS_IS_REMOTE_MASK` and `SPAN_FLAGS_CONTEXT_IS_REMOTE_MASK`: the parent is
@@ -163,7 +158,6 @@ fn pair(key: &str, value: Value) -> KeyValue {
     KeyValue { key: key.to_owned(), value: Some(AnyValue { value: Some(value) }) }
 }
 
-/// The resource of this replica.
 pub(super) fn resource(source: &Source<'_>) -> Resource {
     let attributes = vec![
         text("service.name", source.name),
@@ -173,12 +167,10 @@ pub(super) fn resource(source: &Source<'_>) -> Resource {
     Resource { attributes }
 }
 
-/// The instrumentation scope that creates spans and metrics.
 pub(super) fn scope() -> Scope {
     Scope { name: "corelane".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() }
 }
 
-/// Encodes a request that sends these spans.
 fn request(resource: &Resource, records: &[Record]) -> Vec<u8> {
     let spans = records.iter().map(span).collect();
     let scope_spans = vec![ScopeSpans { scope: Some(scope()), spans }];
@@ -211,8 +203,8 @@ fn span(record: &Record) -> Span {
     }
 }
 
-/// The attributes: OpenTelemetry's semantic conventions for HTTP servers, and our own. The path and
-/// the query of a request are omitted, because they may contain secrets.
+/// OpenTelemetry's semantic conventions for HTTP servers, and our own attributes. Omits the
+/// request's path and query, which may contain secrets.
 fn attributes(record: &Record) -> Vec<KeyValue> {
     let known = record.method != "other";
     let mut attributes = vec![
@@ -242,7 +234,6 @@ fn attributes(record: &Record) -> Vec<KeyValue> {
     attributes
 }
 
-/// The boundaries between the phases of the request.
 fn events(record: &Record) -> Vec<Event> {
     let event =
         |name: &str, at: SystemTime| Event { time_unix_nano: nanos(at), name: name.to_owned() };

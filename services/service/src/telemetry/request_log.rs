@@ -8,14 +8,12 @@ use tracing::Level;
 
 use crate::log::trace_id;
 
-/// The target of these lines, for `log.level`.
 const TARGET: &str = "corelane::request";
 
-/// Maximum number of failures that a lane logs per second, so that overload of the server does not
-/// overload the log.
+/// Maximum failures logged per lane per second, so that an overloaded server does not overload the
+/// log.
 const FAILURES: u32 = 10;
 
-/// The request lines of one lane.
 pub(super) struct RequestLog {
     lane: usize,
     second: Cell<Instant>,
@@ -34,8 +32,7 @@ macro_rules! log_line {
             client = request.client.map(tracing::field::display),
             method = request.method,
             route = request.route,
-            // The status is 499, as in metrics, if the client disconnected before the head of its
-            // response.
+            // 499, as in metrics, if the client disconnected before the head of its response.
             status = request.status.map_or(499, |status| status.as_u16()),
             complete = request.complete,
             cut = request.cut.map(Cut::as_str),
@@ -67,8 +64,8 @@ impl RequestLog {
         }
     }
 
-    /// Whether to log a failure now, and how many failures were suppressed since the last one. If
-    /// every request is logged, none is suppressed.
+    /// Whether to log a failure now, and how many were suppressed since the last one. If every
+    /// request is logged, none is suppressed.
     fn admit(&self, now: Instant) -> Option<u32> {
         let mut left_out = 0;
         if now.saturating_duration_since(self.second.get()) >= Duration::from_secs(1) {

@@ -1,6 +1,6 @@
-//! Passes spans from the lanes to the thread that sends them.
+//! Passes spans from lanes to the sending thread.
 //!
-//! Each lane has its own queue and does not wake the thread, which polls. Lanes therefore share
+//! Each lane has its own queue and never wakes the thread, which polls. Lanes therefore share
 //! nothing, and if the thread is too slow, spans are dropped and counted.
 
 use std::fmt;
@@ -17,10 +17,8 @@ use http::{HeaderValue, Version};
 
 use super::exporter::Fate;
 
-/// Maximum spans in the queue of a lane.
 const QUEUE: usize = 2048;
 
-/// A request as a span.
 #[derive(Debug)]
 pub(super) struct Record {
     pub(super) trace: [u8; 16],
@@ -43,27 +41,24 @@ pub(super) struct Record {
     pub(super) ended: SystemTime,
 }
 
-/// The queues of all lanes, and their span counters.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Spans(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// Locked when a lane starts, by the thread that sends, and by a scrape.
+    /// Locked when a lane starts, by the sending thread, and by a scrape.
     lanes: Mutex<Vec<Output>>,
     exported: AtomicU64,
     refused: AtomicU64,
     unreachable: AtomicU64,
 }
 
-/// The receiving end of a lane's queue.
 #[derive(Debug)]
 struct Output {
     records: Receiver<Box<Record>>,
     full: Arc<AtomicU64>,
 }
 
-/// A lane's end of its queue.
 pub(super) struct Input {
     lane: usize,
     tls: bool,
@@ -108,7 +103,7 @@ impl Spans {
 }
 
 impl Input {
-    /// Queues the span of a request, if it has one.
+    /// Queues the request's span, if any.
     pub(super) fn note(&self, request: &Finished<'_>) {
         let Some(record) = self.record(request) else { return };
         if self.records.try_send(Box::new(record)).is_err() {
@@ -125,7 +120,7 @@ impl Input {
             span: trace.span_id(),
             parent: span.parent,
             flags: trace.flags(),
-            // Copied, because a reference would keep the whole read buffer alive.
+            // Copied, because a reference would keep the entire read buffer alive.
             state: trace.tracestate().and_then(|state| Some(state.to_str().ok()?.to_owned())),
             server: span.authority.and_then(server),
             id: request.id(),
@@ -148,7 +143,7 @@ impl Input {
     }
 }
 
-/// Host and port of a request. Names longer than in DNS are ignored.
+/// A request's host and port. Ignores names longer than DNS allows.
 fn server(authority: &HeaderValue) -> Option<(String, Option<u16>)> {
     let text = authority.to_str().ok().filter(|text| text.len() <= 253 + ":65535".len())?;
     let authority: http::uri::Authority = text.parse().ok()?;

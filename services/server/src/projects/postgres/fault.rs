@@ -1,4 +1,4 @@
-//! The meaning of a database error for the client and for the connection.
+//! What a database error means for the client and for the connection.
 
 use std::error::Error as _;
 
@@ -6,21 +6,18 @@ use tokio_postgres::Error;
 
 use crate::projects::store::StoreError;
 
-/// The consequence for the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Keep,
-    /// Close the connection.
     Discard,
     /// Close all connections, because their server is no longer the right one.
     DiscardAll,
 }
 
-/// Classifies an error (PostgreSQL, appendix A, "Error Codes").
 pub(super) fn judge(error: &Error) -> (StoreError, Fate) {
     let Some(code) = error.code() else {
-        // The error is not a response from the server: the connection or its protocol failed.
-        // Errors in reading a row do not close the connection, but are bugs in this program.
+        // Not a response from the server: the connection or its protocol failed. Errors in reading
+        // a row are bugs in this program and do not close the connection.
         let broken =
             error.is_closed() || error.source().is_some_and(|source| source.is::<std::io::Error>());
         return if broken {
@@ -40,14 +37,14 @@ pub(super) fn judge(error: &Error) -> (StoreError, Fate) {
             // The server is out of disk, memory or connections, or there was a disk error or a
             // conflict with another transaction. Nothing was changed, and a retry may succeed.
             "53" | "58" | "40" => (StoreError::Unavailable, Fate::Keep),
-            // The session does not have this statement, because there is a pooler in between.
+            // A pooler in between gave this connection a session without the statement.
             "26" => (StoreError::Failed, Fate::Discard),
             _ => (StoreError::Failed, Fate::Keep),
         },
     }
 }
 
-/// The message of an error for operators. The server's details may contain data and are omitted.
+/// Omits the server's details, which may contain data.
 pub(super) fn describe(error: &Error) -> String {
     if let Some(answer) = error.as_db_error() {
         return format!("{} ({})", answer.message(), answer.code().code());

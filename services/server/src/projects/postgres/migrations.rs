@@ -1,4 +1,4 @@
-//! The tables: a list of migrations, each applied once, under a lock that all replicas share.
+//! The tables: a list of migrations, each applied once, under a lock shared by all replicas.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use tokio_postgres::{Client, Error, GenericClient, Transaction};
 /// A step from one version of the tables to the next.
 struct Migration {
     sql: &'static str,
-    /// The oldest version of a build that works with the tables after this step. A step that only
-    /// adds to the tables works with older builds, so that a rollout can mix them.
+    /// The oldest build version that works with the tables after this step. Purely additive steps
+    /// work with older builds, so that a rollout can mix versions.
     serves: i32,
 }
 
@@ -17,16 +17,14 @@ struct Migration {
 const MIGRATIONS: &[Migration] =
     &[Migration { sql: include_str!("migrations/1-projects.sql"), serves: 1 }];
 
-/// The version of the tables that this build knows.
 const KNOWN: i32 = MIGRATIONS.len() as i32;
 
-/// Maximum time for all migrations, including the wait for other replicas.
 const MIGRATING: Duration = Duration::from_secs(600);
 
 /// The key of the advisory lock for migrations: "corelane" in ASCII.
 const LOCK: i64 = 0x636f_7265_6c61_6e65;
 
-/// The reason why the tables cannot be used.
+/// Why the tables cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unfit {
     #[error(transparent)]
@@ -47,8 +45,8 @@ pub(super) enum Unfit {
     TooNew { found: i32, serves: i32 },
 }
 
-/// Checks that the tables match this build, and migrates them if that is enabled. The version of
-/// the tables must be read within `limit`.
+/// Checks that the tables match this build, and migrates them if that is enabled. Reading their
+/// version must take no longer than `limit`.
 pub(super) async fn prepare(
     client: &mut Client,
     migrate: bool,
@@ -71,8 +69,7 @@ pub(super) async fn prepare(
     }
 }
 
-/// Reads the version of the tables, and the oldest version of a build that is compatible with them;
-/// 0 before the first migration.
+/// The tables' version, and the oldest compatible build version; 0 before the first migration.
 async fn version(client: &impl GenericClient) -> Result<(i32, i32), Error> {
     let table = "SELECT to_regclass('corelane_migrations') IS NOT NULL";
     if !client.query_typed_one(table, &[]).await?.try_get::<_, bool>(0)? {
@@ -95,8 +92,8 @@ async fn apply_all(client: &mut Client) -> Result<(), Error> {
     }
 }
 
-/// Applies the first missing migration, in a transaction that holds the lock. Replicas that start
-/// together run one after another. If one fails, nothing has changed.
+/// Applies the first missing migration in a transaction that holds the lock. Replicas that start
+/// together run one after another. A failed migration changes nothing.
 async fn apply_next(transaction: &Transaction<'_>) -> Result<Option<i32>, Error> {
     // Changing a large table takes time. lock_timeout also limits the wait for the advisory lock.
     let bounds = "SET LOCAL statement_timeout = '10min'; SET LOCAL lock_timeout = '1min'";

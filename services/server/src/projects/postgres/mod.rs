@@ -1,9 +1,9 @@
-//! Projects in PostgreSQL: a pool of connections per lane, on the lane's event loop.
+//! Projects in PostgreSQL: one connection pool per lane, on the lane's event loop.
 //!
-//! The common pools (deadpool, bb8, sqlx) connect while a request waits. Here a separate task
-//! connects, so that an unavailable database does not delay requests. Lanes share nothing. A
-//! connection runs one statement at a time, because pipelined statements wait for each other, for
-//! locks and for the disk.
+//! Common pools (deadpool, bb8, sqlx) connect while a request waits. Here a separate task connects,
+//! so that an unavailable database does not delay requests. Lanes share nothing. A connection runs
+//! one statement at a time, because pipelined statements wait for each other, for locks and for the
+//! disk.
 
 mod fault;
 mod migrations;
@@ -33,14 +33,13 @@ use super::store::{Changed, Project, StoreError, Version};
 
 pub(crate) use self::settings::Settings;
 
-/// The projects of one lane.
 #[derive(Debug)]
 pub(crate) struct Postgres {
     pool: Rc<Pool>,
 }
 
 impl Postgres {
-    /// Starts connecting. Called on the lane's thread, in its event loop.
+    /// Starts connecting. Must be called on the lane's thread, in its event loop.
     pub(crate) fn start(
         settings: &Arc<Settings>,
         dependency: Dependency,
@@ -64,7 +63,7 @@ impl Postgres {
         after: Option<Uuid>,
         limit: u32,
     ) -> Result<Vec<Project>, StoreError> {
-        // No project has the nil UUID, so all projects come after it.
+        // No project has the nil UUID, so every project comes after it.
         let after = after.unwrap_or_default();
         self.run(async |session| {
             let limit = i64::from(limit);
@@ -116,7 +115,7 @@ impl Postgres {
         .await
     }
 
-    /// Runs statements on a session of the pool, without retries. If the connection fails, only the
+    /// Runs statements on a pooled session without retries. After a connection failure, only the
     /// database knows whether a save took place.
     async fn run<T>(
         &self,
@@ -134,15 +133,14 @@ impl Postgres {
                 (StoreError::Failed, _) => {
                     tracing::error!(error = describe(&error), "the database rejected a statement");
                 }
-                // A full disk, for instance: the session stays open, so nothing else would report
-                // it.
+                // For example a full disk: the session stays open, so nothing else would report it.
                 (StoreError::Unavailable, Fate::Keep) => {
                     tracing::warn!(
                         error = describe(&error),
                         "the database could not run a statement"
                     );
                 }
-                // Counted, because such errors are as frequent as the load, or reported when the
+                // Counted because such errors are as frequent as the load, or reported when the
                 // session ends.
                 _ => {}
             }
@@ -156,7 +154,6 @@ impl Postgres {
     }
 }
 
-/// Determines why a save changed nothing.
 async fn unchanged<T>(
     session: &Session,
     id: Uuid,

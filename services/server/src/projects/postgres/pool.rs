@@ -1,4 +1,4 @@
-//! The sessions of a lane, each used by one request at a time.
+//! A lane's sessions, each used by one request at a time.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -17,26 +17,22 @@ use super::settings::Settings;
 use crate::projects::metrics::Metrics;
 use crate::projects::store::StoreError;
 
-/// Extra time to wait for a statement, beyond the time that the server lets it run.
+/// Extra wait for a statement, beyond the time that the server lets it run.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// The sessions of a lane and the requests that wait for a session, all on the lane's thread.
+/// A lane's sessions and the requests waiting for one, all on the lane's thread.
 #[derive(Debug)]
 pub(super) struct Pool {
-    /// Idle sessions. The last used session is at the end.
+    /// The most recently used session is at the end.
     idle: RefCell<Vec<Rc<Session>>>,
-    /// All open sessions.
     open: RefCell<Vec<Rc<Session>>>,
-    /// Waiting requests, in the order of arrival.
     waiting: RefCell<VecDeque<oneshot::Sender<Lent>>>,
     queue: usize,
     wait: Duration,
-    /// Maximum wait for a statement.
     pub(super) longest_statement: Duration,
     /// Whether no session is open and the database is known to be down, so that requests do not
     /// wait.
     down: Cell<bool>,
-    /// Number of times that all sessions were discarded.
     discards: Cell<u64>,
     dependency: Dependency,
     metrics: Arc<Metrics>,
@@ -65,7 +61,6 @@ impl Pool {
         }
     }
 
-    /// Takes a session, possibly after a wait.
     pub(super) async fn take(self: &Rc<Self>) -> Result<Lent, StoreError> {
         let began = Instant::now();
         let taken = self.take_or_wait().await;
@@ -118,12 +113,10 @@ impl Pool {
         Lent { pool: Rc::clone(self), session: Some(session), busy: Cell::new(false) }
     }
 
-    /// Number of open sessions.
     pub(super) fn open(&self) -> usize {
         self.open.borrow().len()
     }
 
-    /// Adds a new session.
     pub(super) fn add(self: &Rc<Self>, session: Rc<Session>) {
         self.open.borrow_mut().push(Rc::clone(&session));
         self.metrics.open.inc();
@@ -132,7 +125,6 @@ impl Pool {
         self.give(session);
     }
 
-    /// Passes an idle session to the first waiting request.
     pub(super) fn give(self: &Rc<Self>, session: Rc<Session>) {
         if session.ended.get() {
             return;
@@ -148,7 +140,6 @@ impl Pool {
         self.idle.borrow_mut().extend(lent.session.take());
     }
 
-    /// Removes a session that has ended. `reason` explains why.
     pub(super) fn remove(&self, session: &Rc<Session>, reason: String) {
         session.ended.set(true);
         let other = |other: &Rc<Session>| !Rc::ptr_eq(other, session);
@@ -170,13 +161,12 @@ impl Pool {
         self.waiting.take();
     }
 
-    /// Number of times that all sessions were discarded. A session that was requested earlier may
-    /// lead to the old server.
+    /// How often all sessions were discarded. A session requested before that may lead to the old
+    /// server.
     pub(super) fn discards(&self) -> u64 {
         self.discards.get()
     }
 
-    /// Closes every session.
     pub(super) fn discard_all(&self, reason: &'static str) {
         self.discards.set(self.discards.get() + 1);
         for session in self.open.borrow().iter() {
@@ -185,18 +175,16 @@ impl Pool {
     }
 }
 
-/// A session that a request uses, returned when dropped.
 #[derive(Debug)]
 pub(super) struct Lent {
     pool: Rc<Pool>,
     session: Option<Rc<Session>>,
-    /// Whether a statement is running.
     busy: Cell<bool>,
 }
 
 impl Lent {
-    /// Runs statements. If the request is dropped before they end, the session is not reused until
-    /// then.
+    /// Runs statements. If the request is dropped in between, the session is not reused until they
+    /// end.
     pub(super) async fn during<T>(&self, statement: impl Future<Output = T>) -> T {
         let _in_use = Counted::new(&self.pool.metrics.in_use);
         self.busy.set(true);
@@ -224,7 +212,6 @@ impl Drop for Lent {
     }
 }
 
-/// Counts itself in a gauge for as long as it exists.
 struct Counted<'a>(&'a Gauge);
 
 impl<'a> Counted<'a> {

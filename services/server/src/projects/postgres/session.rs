@@ -1,4 +1,4 @@
-//! One connection: opening, setup and commands.
+//! Opens, sets up and drives one connection.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -16,31 +16,27 @@ use super::tls::{Stream, Tls};
 
 pub(super) type Connection = tokio_postgres::Connection<Socket, Stream>;
 
-/// The oldest PostgreSQL version that is tested, as `server_version_num`.
 const OLDEST: i32 = 150_000;
 
-/// An open connection with its prepared statements.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) client: Client,
     pub(super) statements: Statements,
-    /// Whether the session has ended or is being closed, and must not be used.
     pub(super) ended: Cell<bool>,
     order: RefCell<Option<Order>>,
     ordered: Notify,
 }
 
-/// A command for the connection's task.
 #[derive(Debug)]
 pub(super) enum Order {
-    /// A request was dropped during a statement: return the session when the statement has ended.
+    /// A request was dropped during a statement: return the session when the statement ends.
     Settle,
     /// Close the connection, and cancel the statement that is running on it.
     Discard(&'static str),
 }
 
 impl Session {
-    /// Sends an order to the connection's task. Orders after a discard are ignored.
+    /// Orders after a discard are ignored.
     pub(super) fn tell(&self, order: Order) {
         if self.ended.get() {
             return;
@@ -50,7 +46,6 @@ impl Session {
         self.ordered.notify_one();
     }
 
-    /// Waits for the next order.
     pub(super) async fn order(&self) -> Order {
         loop {
             if let Some(order) = self.order.borrow_mut().take() {
@@ -61,7 +56,7 @@ impl Session {
     }
 }
 
-/// The statements, prepared once on each connection.
+/// Statements, prepared once per connection.
 #[derive(Debug)]
 pub(super) struct Statements {
     pub(super) get: Statement,
@@ -112,7 +107,6 @@ impl Statements {
     }
 }
 
-/// Opens a session on the first host that accepts one.
 pub(super) async fn open(settings: &Arc<Settings>) -> Result<(Session, Connection, Tls), String> {
     let files = Arc::clone(settings);
     let credentials = tokio::task::spawn_blocking(move || files.credentials()).await;
@@ -181,13 +175,12 @@ async fn driven<T>(
     }
 }
 
-/// The reason why a connection ended.
 pub(super) fn why(ended: Result<(), Error>) -> String {
     ended.map_or_else(|error| describe(&error), |()| "the connection was closed".to_owned())
 }
 
-/// Sets the parameters on which saves and timeouts depend, independently of the defaults of role
-/// and database, and checks the server.
+/// Sets the parameters that saves and timeouts depend on, regardless of the role's and database's
+/// defaults, and checks the server.
 async fn set_up(client: &mut Client, statement_timeout: Duration) -> Result<(), String> {
     // Only `remote_apply` is stronger than `on` (PostgreSQL, "Write Ahead Log Settings").
     const SET_UP: &str = "

@@ -1,4 +1,4 @@
-//! The PostgreSQL settings, and the files that are read for each connection.
+//! PostgreSQL settings, and the files read for each connection.
 
 use std::fmt;
 use std::io;
@@ -13,7 +13,7 @@ use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use super::tls::Tls;
 use crate::config::Config;
 
-/// Idle time after which a connection is probed. Three unanswered probes end it (tcp(7)).
+/// Idle time after which a connection is probed. Three unanswered probes close it (tcp(7)).
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEPALIVE_RETRIES: u32 = 3;
@@ -21,10 +21,9 @@ const KEEPALIVE_RETRIES: u32 = 3;
 /// Maximum time for which the server's host may leave sent data unacknowledged (tcp(7)).
 const UNACKNOWLEDGED: Duration = Duration::from_secs(15);
 
-/// The connection settings, without secrets.
+/// Connection settings without secrets.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// One URL for each host, tried in this order.
     pub(super) hosts: Vec<Url>,
     password_file: Option<PathBuf>,
     ca_file: Option<PathBuf>,
@@ -33,29 +32,25 @@ pub(crate) struct Settings {
     /// Maximum operations of a lane that wait for a connection, and for how long.
     pub(super) queue: usize,
     pub(super) wait: Duration,
-    /// Time limit for connecting to one host.
     pub(super) connect_timeout: Duration,
     pub(super) statement_timeout: Duration,
-    /// Whether migrations are enabled.
     pub(super) migrate: bool,
 }
 
-/// The current contents of the files.
 pub(super) struct Credentials {
     pub(super) password: Option<Vec<u8>>,
     pub(super) tls: Tls,
 }
 
 impl fmt::Debug for Credentials {
-    /// Omits the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Credentials").finish_non_exhaustive()
     }
 }
 
 impl Settings {
-    /// The settings of one instance of the service. Operations wait and do not compute, so a slow
-    /// lane needs few connections.
+    /// Settings of one service instance. Operations wait and do not compute, so a slow lane needs
+    /// few connections.
     pub(crate) fn share_of(self: &Arc<Self>, lane: &Lane) -> Arc<Self> {
         let connections = match (lane.is_slow(), lane.instances() > lane.lanes()) {
             (true, _) => 1,
@@ -65,7 +60,7 @@ impl Settings {
         Arc::new(Settings { connections, ..(**self).clone() })
     }
 
-    /// Checks the configuration. The error explains what to change and never contains the URL.
+    /// The error explains what to change and never contains the URL.
     pub(crate) fn new(config: &Config, replica: &str) -> Result<Self, String> {
         let mut url = parse(&config.database_url)?;
         if config.database_ca_file.is_some() {
@@ -74,7 +69,7 @@ impl Settings {
                             database.url means that there are none: remove one of them"
                     .to_owned());
             }
-            // With certificate authorities, TLS is required.
+            // Certificate authorities make TLS mandatory.
             url.ssl_mode(SslMode::Require);
         }
         let mut hosts: Vec<_> = (0..url.get_hosts().len()).map(|host| only(&url, host)).collect();
@@ -139,7 +134,7 @@ fn parse(url: &str) -> Result<Url, String> {
     if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
         return Err(FORM.to_owned());
     }
-    // The parser's error may quote a part of a password that is not percent-encoded.
+    // The parser's error may quote part of a password that is not percent-encoded.
     let parsed: Url =
         url.parse().map_err(|_| format!("{FORM}; it cannot be read, or has an unknown option"))?;
     if parsed.get_password().is_some() {
@@ -154,8 +149,8 @@ fn parse(url: &str) -> Result<Url, String> {
     Ok(parsed)
 }
 
-/// Returns the URL with only one of its hosts, so that a host that hangs does not use up the time
-/// of the others.
+/// The URL with only one of its hosts, so that a host that hangs does not use up the time of the
+/// others.
 fn only(url: &Url, index: usize) -> Url {
     let mut one = Url::new();
     match &url.get_hosts()[index] {
@@ -182,7 +177,6 @@ fn only(url: &Url, index: usize) -> Url {
     one
 }
 
-/// The name of a host for operators.
 pub(super) fn name(host: &Url) -> String {
     let port = host.get_ports().first().unwrap_or(&5432);
     match host.get_hosts().first() {

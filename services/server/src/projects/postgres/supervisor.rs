@@ -1,4 +1,4 @@
-//! Keeps a lane's sessions open: one task connects, and one drives each session.
+//! Keeps a lane's sessions open: one task connects, and another drives each session.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,15 +12,14 @@ use super::session::{Connection, Order, Session, open, why};
 use super::settings::Settings;
 use super::tls::Tls;
 
-/// Pauses between attempts to connect, doubled each time from the first to the last. Each pause is
-/// shortened at random by up to a half, so that lanes and replicas do not connect at the same time.
+/// Pause between connection attempts, doubled from the first to the last value. A random cut of up
+/// to half keeps lanes and replicas from connecting in step.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LAST_PAUSE: Duration = Duration::from_secs(5);
 
 /// A session that ends sooner was useless: a proxy without a server may close it like this.
 const SOON: Duration = Duration::from_secs(1);
 
-/// Keeps the configured number of sessions open.
 pub(super) async fn supervise(pool: Rc<Pool>, settings: Arc<Settings>) {
     let mut pauses = Pauses { next: FIRST_PAUSE, last: Instant::now() };
     let mut warned = String::new();
@@ -36,7 +35,7 @@ pub(super) async fn supervise(pool: Rc<Pool>, settings: Arc<Settings>) {
         }
         let discards = pool.discards();
         match open(&settings).await {
-            // The session was requested before all were discarded: its server may no longer be
+            // Requested before all sessions were discarded, so its server may no longer be
             // writable.
             Ok(_) if pool.discards() != discards => {}
             Ok((session, connection, tls)) => {
@@ -74,7 +73,7 @@ impl Pauses {
         self.last = Instant::now();
     }
 
-    /// The next pause, `since` after the end of the last one.
+    /// The next pause; `since` is the time since the last one ended.
     fn next(&mut self, since: Duration) -> Duration {
         if since > 2 * LAST_PAUSE {
             self.next = FIRST_PAUSE;
@@ -113,7 +112,7 @@ async fn mind(pool: Rc<Pool>, session: Rc<Session>, mut connection: Connection, 
     pool.remove(&session, reason);
     drop(connection);
     if running {
-        // Sent on another connection. A server that hangs does not respond there either.
+        // Sent on another connection; a server that hangs does not respond there either.
         let cancel = session.client.cancel_token();
         let _ = timeout(LAST_PAUSE, cancel.cancel_query(tls)).await;
     }

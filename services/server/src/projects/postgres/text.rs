@@ -7,7 +7,6 @@ use std::error::Error;
 use bytes::{BufMut, BytesMut};
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked};
 
-/// A value of the type `text`.
 #[derive(Debug)]
 pub(super) struct Text<'a>(pub(super) &'a [u8]);
 

@@ -19,7 +19,6 @@ use tokio_rustls::TlsConnector;
 use x509_cert::Certificate;
 use x509_cert::der::Decode;
 
-/// The TLS settings of a connection.
 #[derive(Clone)]
 pub(super) struct Tls(Arc<ClientConfig>);
 
@@ -30,7 +29,6 @@ impl fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// Requires a certificate from one of these authorities for the host's name.
     pub(super) fn verifying(pem: &[u8]) -> Result<Self, String> {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(pem) {
@@ -47,7 +45,7 @@ impl Tls {
         Ok(Tls::from(|builder| builder.with_root_certificates(roots).with_no_client_auth()))
     }
 
-    /// Accepts any certificate: the connection is encrypted, but not authenticated.
+    /// Accepts any certificate: encrypted, but not authenticated.
     pub(super) fn trusting() -> Self {
         Tls::from(|builder| {
             let any = Arc::new(AnyCertificate(Arc::clone(builder.crypto_provider())));
@@ -75,14 +73,13 @@ impl MakeTlsConnect<Socket> for Tls {
     type Error = rustls::pki_types::InvalidDnsNameError;
 
     fn make_tls_connect(&mut self, host: &str) -> Result<Handshake, Self::Error> {
-        // A Unix socket has no host name, and no TLS either.
+        // A Unix socket has neither a host name nor TLS.
         let name = if host.is_empty() { "localhost" } else { host };
         let name = ServerName::try_from(name)?.to_owned();
         Ok(Handshake { connector: Arc::clone(&self.0).into(), name })
     }
 }
 
-/// A handshake, with the name that the certificate must have.
 pub(super) struct Handshake {
     connector: TlsConnector,
     name: ServerName<'static>,
@@ -98,7 +95,6 @@ impl TlsConnect<Socket> for Handshake {
     }
 }
 
-/// An encrypted connection.
 pub(super) struct Stream(tokio_rustls::client::TlsStream<Socket>);
 
 impl TlsStream for Stream {
@@ -181,9 +177,8 @@ impl ServerCertVerifier for AnyCertificate {
     }
 }
 
-/// Proves that the password was checked on the connection that TLS protects. With
-/// SCRAM-SHA-256-PLUS (RFC 7677) a server in the middle is detected even without verified
-/// certificates.
+/// Proves that the password was checked on the connection that TLS protects. SCRAM-SHA-256-PLUS
+/// (RFC 7677) detects a man in the middle even without verified certificates.
 ///
 /// The binding is `tls-server-end-point` (RFC 5929 section 4.1): a hash of the certificate, with
 /// the hash function of its signature.
@@ -193,8 +188,8 @@ fn end_point(certificate: &CertificateDer<'_>) -> Option<Vec<u8>> {
     Some(digest(algorithm, certificate).as_ref().to_vec())
 }
 
-/// Finds the hash function by object identifier (RFC 4055, RFC 5758). MD5 and SHA-1 are replaced by
-/// SHA-256. Signatures without a separate hash function, such as Ed25519, have no binding.
+/// Finds the hash function by object identifier (RFC 4055, RFC 5758). SHA-256 replaces MD5 and
+/// SHA-1. Signatures without a separate hash function, such as Ed25519, have no binding.
 fn algorithm(signature: &str) -> Option<&'static Algorithm> {
     match signature {
         "1.2.840.113549.1.1.4"

@@ -1,4 +1,4 @@
-//! Errors of the database, and the resulting errors of requests.
+//! Database errors, and what they mean for requests.
 
 use std::io;
 
@@ -12,13 +12,10 @@ pub(super) enum Fault {
     /// The program must not use the file.
     #[error("the file {0}")]
     Refused(String),
-    /// The file no longer exists.
     #[error("the file is gone: {0}")]
     Lost(#[source] io::Error),
-    /// The writer has panicked; the log says why.
     #[error("the thread that writes it has ended")]
     WriterEnded,
-    /// The result of a check of the whole file.
     #[error("the file is damaged: {0}")]
     Damaged(String),
     #[error(transparent)]
@@ -26,12 +23,11 @@ pub(super) enum Fault {
 }
 
 impl Fault {
-    /// Whether a lock was not available in time.
     pub(super) fn is_lock(&self) -> bool {
         self.tells() == StoreError::Locked
     }
 
-    /// Whether the content of the file is corrupt, even if other parts can be read.
+    /// Whether the file is corrupt, even if other parts can be read.
     pub(super) fn is_damage(&self) -> bool {
         match self {
             Fault::Damaged(_) => true,
@@ -51,7 +47,6 @@ impl Fault {
             && self.tells() == StoreError::Unavailable
     }
 
-    /// The error of the request.
     pub(super) fn tells(&self) -> StoreError {
         let Fault::Sqlite(error) = self else { return StoreError::Unavailable };
         match error.sqlite_error_code() {

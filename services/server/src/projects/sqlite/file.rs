@@ -1,4 +1,4 @@
-//! The database file: opened, identified and migrated.
+//! Opens, identifies and migrates the database file.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -9,26 +9,24 @@ use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
 use super::fault::Fault;
 
-/// Migrations, each of which migrates the schema from the previous version, counted from 1.
-/// Replicas of two versions may share a file during a rollout, so a migration must keep everything
-/// that the previous program uses.
+/// Migrations, each from the previous version of the schema, counted from 1. Replicas of two
+/// versions may share a file during a rollout, so a migration must keep everything that the
+/// previous program uses.
 const MIGRATIONS: [&str; 1] = [include_str!("migrations/1.sql")];
 
 /// Marks the file as belonging to this program ("CRLN") in its header.
 const APPLICATION_ID: i32 = 0x4352_4c4e;
 
-/// Interval between attempts to lock. SQLite's busy handler increases its waits, which makes the
+/// Interval between lock attempts. SQLite's busy handler lengthens its waits, which makes the
 /// longest waits of several processes even longer.
 const RETRY: Duration = Duration::from_millis(1);
 
-/// The path of the database, and the maximum wait for a lock.
 #[derive(Clone, Debug)]
 pub(super) struct File {
     pub(super) path: PathBuf,
     pub(super) patience: Duration,
 }
 
-/// A connection and its open file.
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) connection: Connection,
@@ -37,7 +35,7 @@ pub(super) struct Opened {
 
 impl Opened {
     /// Copies the log into the database and empties it. Returns whether no reader prevented that.
-    /// Writers are blocked in the meantime, so its time limit is short.
+    /// Blocks writers, so its time limit is short.
     pub(super) fn cut_log(&mut self, file: &File) -> rusqlite::Result<bool> {
         self.connection.busy_handler(Some(wait_at_most(20 * RETRY)))?;
         let busy = self
@@ -49,22 +47,22 @@ impl Opened {
 }
 
 impl File {
-    /// Opens the file for the writer with the current schema. With `create` it may be created.
+    /// Opens the file for the writer with the current schema. With `create`, it may be created.
     pub(super) fn open_writer(&self, create: bool) -> Result<Opened, Fault> {
         let mut opened = self.open(create)?;
         let connection = &mut opened.connection;
         Header::read_at_once(connection)?.check(create)?;
         self.enter_wal(connection)?;
-        // In WAL mode only FULL makes a transaction durable before its COMMIT returns
-        // (sqlite.org/pragma.html#pragma_synchronous, sqlite.org/wal.html#performance_considerations).
+        // In WAL mode, only FULL makes a transaction durable before COMMIT returns
+        // (sqlite.org/pragma.html#pragma_synchronous,
+        // sqlite.org/wal.html#performance_considerations).
         connection.pragma_update(None, "synchronous", "full")?;
-        // The size to which the log file is truncated when it is restarted after a burst.
+        // Size to which the log file is truncated when it restarts after a burst.
         connection.pragma_update(None, "journal_size_limit", super::LOG_LIMIT as i64)?;
         migrate(connection, create)?;
         Ok(opened)
     }
 
-    /// Opens the file for reading.
     pub(super) fn open_reader(&self) -> Result<Opened, Fault> {
         let mut opened = self.open(false)?;
         Header::read_at_once(&mut opened.connection)?.check(false)?;
@@ -72,10 +70,9 @@ impl File {
         Ok(opened)
     }
 
-    /// Reads the whole file, and checks every page of it.
     pub(super) fn check_sound(&self) -> Result<(), Fault> {
-        // A new connection has an empty cache. `quick_check` does not detect index entries whose
-        // rows are missing, which would fail a read.
+        // A new connection has an empty cache. `quick_check` misses index entries without rows,
+        // which would make a read fail.
         let found: String =
             self.open_reader()?
                 .connection
@@ -96,7 +93,7 @@ impl File {
         Ok(Opened { connection, identity })
     }
 
-    /// Enters WAL mode, in which readers do not block the writer (sqlite.org/wal.html).
+    /// In WAL mode, readers do not block the writer (sqlite.org/wal.html).
     fn enter_wal(&self, connection: &Connection) -> Result<(), Fault> {
         let began = Instant::now();
         loop {
@@ -132,7 +129,6 @@ impl File {
         }
     }
 
-    /// Bytes of the write-ahead log.
     pub(super) fn log_length(&self) -> u64 {
         let mut path = self.path.clone().into_os_string();
         path.push("-wal");
@@ -140,7 +136,7 @@ impl File {
     }
 }
 
-/// A busy handler that fails after `patience`.
+/// A busy handler that stops waiting after `patience`.
 fn wait_at_most(patience: Duration) -> impl FnMut(i32) -> bool + Send + 'static {
     let mut began = Instant::now();
     move |tries| {
@@ -155,7 +151,6 @@ fn wait_at_most(patience: Duration) -> impl FnMut(i32) -> bool + Send + 'static 
     }
 }
 
-/// The header of the file.
 struct Header {
     application: i32,
     version: i32,
@@ -200,8 +195,8 @@ impl Header {
     }
 }
 
-/// Migrates the schema in one transaction that takes the write lock first. If there are several
-/// processes, one migrates and the others wait.
+/// Migrates the schema in one transaction that takes the write lock first. Of several processes,
+/// one migrates and the others wait.
 fn migrate(connection: &mut Connection, create: bool) -> Result<(), Fault> {
     let transaction = Transaction::new(connection, TransactionBehavior::Immediate)?;
     let header = Header::read(&transaction)?;
@@ -218,7 +213,7 @@ fn migrate(connection: &mut Connection, create: bool) -> Result<(), Fault> {
     Ok(transaction.commit()?)
 }
 
-/// Writes the header without changes, to check whether writing works.
+/// Rewrites the header unchanged, which shows whether writing works.
 pub(super) fn touch(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     transaction.pragma_update(None, "user_version", MIGRATIONS.len() as i32)
 }

@@ -8,7 +8,7 @@ use corelane::{Dependency, ServerHandle};
 use super::fault::Fault;
 use crate::projects::store::StoreError;
 
-/// The kind of access. A full disk, for instance, affects only writes.
+/// A full disk, for instance, affects only writes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Access {
     Read,
@@ -21,15 +21,13 @@ pub(super) struct Health {
     path: PathBuf,
     read: View,
     write: View,
-    /// Tracked separately from both, because access to other pages still works.
+    /// Tracked separately, because access to other pages still works.
     damage: View,
 }
 
-/// The state of one kind of access, or of the file.
 #[derive(Debug)]
 struct View {
     dependency: Dependency,
-    /// A flag with which ordinary requests avoid the dependency's lock.
     down: AtomicBool,
 }
 
@@ -41,7 +39,7 @@ impl View {
         }
     }
 
-    /// Works in the reverse order of `up`. If the dependency was marked down last, the flag is set
+    /// Works in the reverse order of `up`: if the dependency was marked down last, the flag is set
     /// after that, so the next success marks it up.
     fn down(&self, reason: String) {
         self.dependency.down(reason);
@@ -63,7 +61,6 @@ impl Health {
         }
     }
 
-    /// Records a success.
     pub(super) fn works(&self, access: Access) {
         self.view(access).up();
     }
@@ -73,7 +70,7 @@ impl Health {
         self.damage.up();
     }
 
-    /// Records a failure. Returns the error for the request.
+    /// Returns the error for the request.
     pub(super) fn failed(&self, access: Access, fault: &Fault) -> StoreError {
         let tells = fault.tells();
         match tells {
@@ -90,12 +87,11 @@ impl Health {
         tells
     }
 
-    /// Whether the last read or write failed, except for damage.
+    /// Whether the last read or write failed for a reason other than damage.
     pub(super) fn is_down(&self) -> bool {
         self.read.down.load(Relaxed) || self.write.down.load(Relaxed)
     }
 
-    /// Whether damage was found, and no later check succeeded.
     pub(super) fn is_damaged(&self) -> bool {
         self.damage.down.load(Relaxed)
     }

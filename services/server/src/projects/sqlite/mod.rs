@@ -33,21 +33,15 @@ use writer::Writer;
 /// readers.
 const LOG_LIMIT: u64 = 16 << 20;
 
-/// The settings of the database.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) path: PathBuf,
-    /// Read connections per lane.
     pub(crate) connections: usize,
-    /// Maximum wait for a read connection.
     pub(crate) wait: Duration,
-    /// Maximum waiting operations per lane, for a connection or the writer.
     pub(crate) queue: u64,
-    /// Maximum wait for a lock, and for a read.
     pub(crate) statement_timeout: Duration,
 }
 
-/// The database of a process.
 #[derive(Debug)]
 pub(crate) struct Database {
     settings: Settings,
@@ -55,14 +49,14 @@ pub(crate) struct Database {
     health: Arc<Health>,
     metrics: Arc<Metrics>,
     changes: mpsc::Sender<Box<dyn Job>>,
-    /// Signals that the writer has closed the file. The mutex is needed only because lanes share
-    /// this type.
+    /// Signals that the writer has closed the file. The mutex exists only because lanes share this
+    /// type.
     ended: Mutex<mpsc::Receiver<()>>,
 }
 
 impl Database {
-    /// Opens or creates the file, and starts the writer. If the file is temporarily unusable, the
-    /// dependency `database` is down until it can be opened.
+    /// Opens or creates the file, and starts the writer. While the file is temporarily unusable,
+    /// the dependency `database` is down.
     ///
     /// # Errors
     ///
@@ -107,7 +101,6 @@ impl Database {
         Ok(Database { settings, file, health, metrics, changes, ended: Mutex::new(ended) })
     }
 
-    /// Returns the database for a lane.
     pub(crate) fn lane(&self) -> Sqlite {
         let (file, health) = (self.file.clone(), Arc::clone(&self.health));
         let metrics = Arc::clone(&self.metrics);
@@ -120,8 +113,8 @@ impl Database {
         }
     }
 
-    /// Waits until queued changes are committed and the file is closed. Called when no lane is
-    /// left. An operation without a response did not report success, so the wait is limited.
+    /// Waits until queued changes are committed and the file is closed, after the last lane has
+    /// ended. Operations without a response did not report success, so the wait is limited.
     pub(crate) fn close(self) {
         let Database { settings, changes, ended, .. } = self;
         drop(changes);
@@ -134,7 +127,6 @@ impl Database {
     }
 }
 
-/// The database for a lane.
 #[derive(Debug)]
 pub(crate) struct Sqlite {
     readers: Readers,
@@ -182,7 +174,7 @@ impl Sqlite {
         self.change(0, move |connection| statements::delete(connection, id, expected)).await
     }
 
-    /// Sends a change to the writer. The change is durable when this returns.
+    /// The change is durable when this returns.
     async fn change<T: Send + 'static>(
         &self,
         bytes: usize,

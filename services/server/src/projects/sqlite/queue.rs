@@ -1,4 +1,4 @@
-//! Queues: the changes for the writer, and the limit for a lane's waiting operations.
+//! Queues: changes for the writer, and the limit on a lane's waiting operations.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -11,18 +11,16 @@ use super::fault::Fault;
 use crate::projects::metrics::Metrics;
 use crate::projects::store::StoreError;
 
-/// A queued change with any type of result.
 pub(super) trait Job: Send {
-    /// Makes the change within the open transaction.
     fn run(&mut self, connection: &Connection) -> Result<(), Fault>;
 
     /// Whether its request was dropped or has waited too long.
     fn is_late(&self, patience: Duration) -> bool;
 
-    /// Number of bytes that the change adds to the transaction.
+    /// Bytes that the change adds to the transaction.
     fn bytes(&self) -> usize;
 
-    /// Responses: with the result if it is durable, otherwise with an error.
+    /// Responds with the result if it is durable, otherwise with an error.
     fn answer(self: Box<Self>, fate: Result<(), StoreError>);
 }
 
@@ -72,7 +70,6 @@ where
     }
 }
 
-/// The queue of a lane's operations.
 #[derive(Clone, Debug)]
 pub(super) struct Line {
     waiting: Arc<AtomicU64>,
@@ -85,7 +82,7 @@ impl Line {
         Line { waiting: Arc::default(), most, metrics }
     }
 
-    /// Takes a place in the queue, if it is not full.
+    /// `Err` if the queue is full.
     pub(super) fn enter(&self) -> Result<Place, StoreError> {
         // Only the lane adds to the queue.
         if self.waiting.load(Relaxed) >= self.most {

@@ -1,4 +1,4 @@
-//! The read connections of a lane. A read may wait for the disk, so it runs outside the lane.
+//! A lane's read connections. A read may wait for the disk, so it runs off the lane.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ pub(super) struct Readers {
     metrics: Arc<Metrics>,
 }
 
-/// The idle connections, which only the lane's blocking threads share.
+/// Idle connections, shared only by the lane's blocking threads.
 #[derive(Debug)]
 struct Pool {
     file: File,
@@ -33,7 +33,6 @@ struct Pool {
     idle: Mutex<Vec<Opened>>,
 }
 
-/// The permission to use one connection.
 struct Turn {
     _permit: OwnedSemaphorePermit,
     metrics: Arc<Metrics>,
@@ -58,7 +57,6 @@ impl Readers {
         Readers { pool, turns, wait: settings.wait, line, metrics }
     }
 
-    /// Runs a read on a blocking thread, with one of the connections.
     pub(super) async fn read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
@@ -119,11 +117,10 @@ impl Pool {
         }
     }
 
-    /// Takes an idle connection, or opens a new one.
     fn connection(&self) -> Result<Opened, Fault> {
         let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         while let Some(opened) = idle() {
-            // A connection to a removed file would return outdated data.
+            // A connection to a removed file would return stale data.
             if self.file.check_kept(&opened).is_ok() {
                 return Ok(opened);
             }

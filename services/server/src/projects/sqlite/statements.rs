@@ -1,7 +1,7 @@
-//! The statements for the table of projects.
+//! Statements for the table of projects.
 //!
-//! Each change is one statement. If the statement fails, SQLite rolls back only that change, and
-//! the transaction continues (sqlite.org/lang_conflict.html, ABORT).
+//! Each change is one statement. If it fails, SQLite rolls back only that change, and the
+//! transaction continues (sqlite.org/lang_conflict.html, ABORT).
 
 use std::time::{Duration, SystemTime};
 
@@ -85,7 +85,6 @@ pub(super) fn delete(
     if deleted == 1 { Ok(Changed::Done(())) } else { unchanged(connection, id) }
 }
 
-/// Determines why a change found no row.
 fn unchanged<T>(connection: &Connection, id: Uuid) -> Result<Changed<T>> {
     let version = connection
         .prepare_cached("SELECT version FROM projects WHERE id = ?1")?

@@ -15,9 +15,9 @@ use super::queue::Job;
 use crate::projects::metrics::Metrics;
 use crate::projects::store::StoreError;
 
-/// Maximum number of changes, and of bytes, in a transaction. The first change of a group waits for
-/// the last, and larger groups would hardly reduce each change's share of an fsync. SQLite keeps
-/// uncommitted data in a page cache of 2 MB, and writes the rest to the log twice.
+/// Maximum changes and bytes per transaction. The first change of a group waits for the last, and
+/// larger groups would hardly reduce each change's share of an fsync. SQLite keeps uncommitted data
+/// in a 2 MB page cache and writes the rest to the log twice.
 const GROUP: usize = 256;
 const GROUP_BYTES: usize = 1 << 20;
 
@@ -25,8 +25,8 @@ const GROUP_BYTES: usize = 1 << 20;
 /// truncate a long log.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Minimum time between checks of a damaged file, also as a multiple of the duration of a check. A
-/// check reads the whole file, and changes wait for it.
+/// Minimum time between checks of a damaged file, also as a multiple of a check's duration. A check
+/// reads the entire file, and changes wait for it.
 const CHECK: Duration = Duration::from_secs(10);
 const CHECK_SHARE: u32 = 10;
 
@@ -35,15 +35,13 @@ pub(super) struct Writer {
     pub(super) health: Arc<Health>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) opened: Option<Opened>,
-    /// Whether the file was open earlier. If it has disappeared since then, an empty file must not
+    /// Whether the file was open earlier. If it has disappeared since, an empty file must not
     /// replace it.
     pub(super) existed: bool,
     /// When a long log may be truncated again, and whether a reader prevented the last attempt.
     pub(super) next_cut: Instant,
     pub(super) log_is_held: bool,
-    /// When a damaged file may be checked again.
     pub(super) next_check: Instant,
-    /// Whether another process kept the lock for too long at the last attempt.
     pub(super) locked: bool,
 }
 
@@ -60,7 +58,7 @@ impl Writer {
         }
     }
 
-    /// Commits a change with all that wait after it, and answers to them.
+    /// Commits a change together with all that wait behind it, and responds to them.
     fn commit(&mut self, first: Box<dyn Job>, jobs: &Receiver<Box<dyn Job>>) {
         if first.is_late(self.file.patience) {
             return first.answer(Err(self.late()));
@@ -90,14 +88,13 @@ impl Writer {
         self.cut_log();
     }
 
-    /// The reason why a change had to wait for too long: changes queue while the writer waits for
-    /// the lock.
+    /// Why a change waited too long: changes queue while the writer waits for the lock.
     fn late(&self) -> StoreError {
         if self.locked { StoreError::Locked } else { StoreError::TimedOut }
     }
 
-    /// Commits the changes of a group. A single change that fails is not an error here, but the
-    /// last such fault is reported.
+    /// Commits a group of changes. A single change that fails is not an error here, but the last
+    /// such fault is reported.
     fn transact(
         &mut self,
         group: &mut Vec<Box<dyn Job>>,
@@ -142,12 +139,11 @@ impl Writer {
         Ok(self.opened.insert(opened))
     }
 
-    /// Checks the file, because an acknowledged change must be in the file that a restart opens.
+    /// An acknowledged change must be in the file that a restart opens.
     fn check_kept(&self) -> Result<(), Fault> {
         self.opened.as_ref().map_or(Ok(()), |opened| self.file.check_kept(opened))
     }
 
-    /// Detects a missing file, and a file that is usable again.
     fn look(&mut self) {
         if let Err(fault) = self.check_kept() {
             self.health.failed(Access::Write, &fault);
@@ -162,8 +158,7 @@ impl Writer {
                 self.health.works(Access::Read);
             }
             Err(fault) => {
-                // This also happens after a disk error: a volume that was mounted again has no open
-                // files.
+                // Also after a disk error: a remounted volume has no open files.
                 if self.health.failed(Access::Write, &fault) == StoreError::Unavailable {
                     self.opened = None;
                 }
@@ -171,7 +166,7 @@ impl Writer {
         }
     }
 
-    /// Checks the whole file, because only that shows that it is no longer damaged.
+    /// Checks the entire file, because only that shows that it is no longer damaged.
     fn check_damage(&mut self) {
         if !self.health.is_damaged() || self.next_check > Instant::now() {
             return;
