@@ -1,4 +1,4 @@
-"""The commands of `python3 loadtests`, one for each scenario and a few others."""
+"""The commands of `python3 loadtests`: one per scenario, and a few others."""
 
 import argparse
 import os
@@ -16,11 +16,13 @@ from loadtests.usage import Parser, UsageError
 from tools.errors import ToolError
 
 COMMANDS = (scenario, suite, cluster)
-"""Modules with `add(commands)`, which sets `run`, a function from the parsed options to the exit status."""
+"""Modules with `add(commands)`, which sets `run`, a function from the parsed options to the exit
+status.
+"""
 
 
 def main(arguments: list[str]) -> int:
-    """Runs one command; returns 0, 99 if a threshold failed, or 1 if nothing could be tested."""
+    """Returns 0, 99 if a threshold failed, or 1 if nothing could be tested."""
     parser = Parser(
         prog="python3 loadtests",
         description="Runs a scenario through the gateway, or another command; keeps what it found.",
@@ -33,7 +35,7 @@ def main(arguments: list[str]) -> int:
     _add_report(commands)
     _add_list(commands)
     options = parser.parse_args(arguments)
-    # The signal acts like Ctrl-C, so that no started process remains.
+    # The signal acts like Ctrl-C, so that no process remains.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return options.run(options)

@@ -34,7 +34,6 @@ STATISTICS = {
 
 
 def failed_thresholds(data: dict) -> list[str]:
-    """Returns every failed threshold with its metric."""
     return [
         f"{name}: {expression}"
         for name, metric in data["metrics"].items()
@@ -44,7 +43,7 @@ def failed_thresholds(data: dict) -> list[str]:
 
 
 def parts(data: dict) -> list[Part]:
-    """Returns everything as one part without samples, with the routes that thresholds name."""
+    """Everything as one part without samples, with the routes that thresholds name."""
     metrics = data["metrics"]
     seconds = data["state"]["testRunDurationMs"] / 1000
     routes = {ALL: _route_of(metrics, "")}
@@ -84,7 +83,6 @@ def value(metrics: dict, name: str, key: str) -> float:
 
 
 def tagged(metrics: dict, name: str, tag: str) -> dict[str, dict]:
-    """Returns the series of a metric by the value of one tag."""
     start = f"{name}{{{tag}:"
     return {
         key.removeprefix(start).removesuffix("}"): metric
@@ -111,12 +109,10 @@ INTERRUPTED = 105
 
 
 def scenarios() -> list[str]:
-    """Returns the names of all scenarios."""
     return sorted(script.stem for script in (FOLDER / "scenarios").glob("*.js"))
 
 
 def purpose(scenario: str) -> str:
-    """Returns the purpose of a scenario: the first line of its script."""
     with (FOLDER / "scenarios" / f"{scenario}.js").open() as script:
         return script.readline().removeprefix("//").strip()
 
@@ -163,7 +159,6 @@ def run(scenario: str, target: Target, settings: dict[str, object], folder: Path
 
 
 def _take_figures(run: Run, figures: dict[str, dict]) -> None:
-    """Adds the figures that the scenario itself computed to each part."""
     for place, found in figures.items():
         part = run.parts[0] if len(run.parts) == 1 else run.part(place)
         kept = run.figures if part is None else part.figures
@@ -173,8 +168,8 @@ def _take_figures(run: Run, figures: dict[str, dict]) -> None:
 
 
 def _command(program: Path, scenario: str, file: Path, settings: dict[str, object]) -> list[str]:
-    # Without an address, k6 opens no API port, so that two runs do not conflict. Its own progress output would
-    # be mixed with the samples.
+    # Without an address, k6 opens no API port, so that two runs do not conflict. Its own progress
+    # output would be mixed with the samples.
     argv = [str(program), "run", "--address", "", "--no-usage-report", "--quiet"]
     variables = {
         "SUMMARY_FILE": str(file),
@@ -186,7 +181,7 @@ def _command(program: Path, scenario: str, file: Path, settings: dict[str, objec
 
 
 def _outputs(server: str, testid: str) -> tuple[list[str], dict[str, str]]:
-    """Returns the outputs of k6's samples: this process, and a Prometheus that accepts them."""
+    """Outputs for k6's samples: this process, and a Prometheus that accepts them."""
     argv = ["--tag", f"testid={testid}", "--out", "csv=-"]
     variables = {"K6_CSV_TIME_FORMAT": collect.TIME_FORMAT}
     if prometheus.receives(server):
@@ -196,11 +191,13 @@ def _outputs(server: str, testid: str) -> tuple[list[str], dict[str, str]]:
 
 
 DASHBOARD = "k6-dashboard.html"
-"""Name of k6's own report in the folder of a run."""
+"""k6's own report in the folder of a run."""
 
 
 def _dashboard(folder: Path) -> dict[str, str]:
-    """Prepares K6_WEB_DASHBOARD=true: k6 serves a page during the run, and writes it as a report at the end."""
+    """Prepares K6_WEB_DASHBOARD=true: k6 serves a page during the run, and writes it as a report at
+    the end.
+    """
     if os.environ.get("K6_WEB_DASHBOARD") != "true":
         return {}
     return {"K6_WEB_DASHBOARD_EXPORT": str(folder / DASHBOARD)}
@@ -216,7 +213,8 @@ def _follow(
 ) -> int:
     """Runs k6 and collects its samples until it ends; returns its exit status."""
     progress = Progress(scenario, folder / "progress.log")
-    # Use a separate session: Ctrl-C would reach k6 twice, and the second signal ends it without a summary.
+    # Use a separate session: Ctrl-C would reach k6 twice, and the second signal ends k6 without a
+    # summary.
     with subprocess.Popen(
         argv,
         env=variables,

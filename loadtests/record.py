@@ -1,4 +1,4 @@
-"""The record of a run: its schema, its folder and its JSON."""
+"""The record of a run: its schema, folder and JSON."""
 
 import dataclasses
 import json
@@ -23,7 +23,7 @@ ALL = "all"
 
 
 def quantiles(values: Sequence[float], percents: Iterable[float]) -> list[float]:
-    """Returns percentiles of sorted values like k6: interpolated between the two nearest."""
+    """Percentiles of sorted values like k6: interpolated between the two nearest."""
     found = []
     for percent in percents:
         rank = (len(values) - 1) * percent / 100
@@ -35,11 +35,8 @@ def quantiles(values: Sequence[float], percents: Iterable[float]) -> list[float]
 
 @dataclass
 class Target:
-    """Destination of the requests."""
-
     url: str
     via: str
-    """`gateway`, `direct` or `cluster`."""
     replicas: list[str] = field(default_factory=list)
 
 
@@ -54,12 +51,10 @@ class Checks:
 
 @dataclass
 class Route:
-    """The requests of one route."""
-
     requests: int
     failed: int
     latency_ms: dict[str, float]
-    """The known values of `min`, `mean`, `p50`, `p90`, `p95`, `p99`, `p99.9` and `max`."""
+    """Known values of `min`, `mean`, `p50`, `p90`, `p95`, `p99`, `p99.9` and `max`."""
 
 
 @dataclass
@@ -84,7 +79,9 @@ class Figure:
 
 @dataclass
 class Part:
-    """A part of a run, such as `direct` and `gateway`, or a cell of a matrix; `all` if it is the only part."""
+    """A part of a run, such as `direct` and `gateway`, or a cell of a matrix; `all` if it is the
+    only part.
+    """
 
     name: str
     seconds: float
@@ -95,10 +92,9 @@ class Part:
     checks: Checks | None = None
     routes: dict[str, Route] = field(default_factory=dict)
     percentiles: dict[str, list[list[float]]] = field(default_factory=dict)
-    """Pairs of a percentage and milliseconds, by route."""
     over_time: dict[str, OverTime] = field(default_factory=dict)
     scatter: dict[str, list[list[float]]] = field(default_factory=dict)
-    """A sample of pairs of seconds and milliseconds, by route; a part has at most 3,000."""
+    """A sample of pairs of seconds and milliseconds, by route; at most 3,000 per part."""
     figures: dict[str, Figure] = field(default_factory=dict)
 
     @property
@@ -111,7 +107,7 @@ class Part:
 
 @dataclass
 class Server:
-    """Prometheus' data of the servers during the run: lists of pairs of seconds and a value."""
+    """Prometheus' data about the servers during the run: pairs of seconds and a value."""
 
     phases: dict[str, dict[str, list[list[float]]]] = field(default_factory=dict)
     """`p50_ms` and `p99_ms` by phase (`accept`, `queue`, `handler`, `write`)."""
@@ -119,15 +115,13 @@ class Server:
     gateway_p99_ms: list[list[float]] = field(default_factory=list)
     requests_per_second: list[list[float]] = field(default_factory=list)
     whole_run: dict[str, dict[str, float]] = field(default_factory=dict)
-    """`p50_ms` and `p99_ms` of all requests of the run, by phase and for the `gateway`. Also `finest_ms`, below
-    which the histogram cannot distinguish values.
+    """`p50_ms` and `p99_ms` of all requests of the run, by phase and for the `gateway`. Also
+    `finest_ms`, below which the histogram cannot distinguish values.
     """
 
 
 @dataclass
 class Run:
-    """A completed run."""
-
     name: str
     tool: str
     tool_version: str
@@ -152,19 +146,16 @@ class Run:
     schema: int = SCHEMA
 
     def part(self, name: str) -> Part | None:
-        """Returns the part with this name."""
         return next((part for part in self.parts if part.name == name), None)
 
 
 def to_json(run: Run) -> str:
-    """Returns the text of run.json."""
     text = json.dumps(dataclasses.asdict(run), indent=1)
     # Put a list of numbers on one line. JSON strings contain no line breaks that this could remove.
     return INNERMOST.sub(lambda found: re.sub(r"\n *", "", found[0]), text) + "\n"
 
 
 def from_json(text: str) -> Run:
-    """Parses a run from the text of its run.json."""
     data = json.loads(text)
     if data.get("schema") != SCHEMA:
         raise ToolError(f"schema {data.get('schema')} of the run; this program reads {SCHEMA}")
@@ -183,7 +174,7 @@ def _part(data: dict) -> Part:
 
 
 def create_folder(out: Path, name: str, started: datetime) -> Path:
-    """Creates a folder for a run; logs may be written there before its record."""
+    """Logs may be written to the folder before its record."""
     out.mkdir(parents=True, exist_ok=True)
     first = f"{name}-{started.astimezone(UTC):%Y%m%dT%H%M%SZ}"
     for number in range(1, 100):
@@ -205,8 +196,7 @@ def write(run: Run, folder: Path) -> Path:
 
 
 def point_latest(folder: Path, name: str) -> None:
-    """Makes a folder the newest with its name."""
-    # A rename replaces the link, so that a newest folder exists at every moment.
+    # A rename replaces the link, so that a newest folder always exists.
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".latest-") as beside:
         link = Path(beside) / "link"
         link.symlink_to(folder.name)
@@ -214,7 +204,6 @@ def point_latest(folder: Path, name: str) -> None:
 
 
 def read(place: Path) -> Run:
-    """Reads the run from a folder, or from a run.json."""
     file = place / FILE if place.is_dir() else place
     try:
         return from_json(file.read_text())

@@ -1,4 +1,4 @@
-"""The commands that run one scenario each."""
+"""The commands that each run one scenario."""
 
 import argparse
 from datetime import UTC, datetime
@@ -14,7 +14,6 @@ SETTINGS = ("rate", "duration", "vus", "seed")
 
 
 def add(commands: argparse._SubParsersAction) -> None:
-    """Adds every scenario to the commands."""
     for name in k6.scenarios():
         about = k6.purpose(name).replace("%", "%%")
         parser = commands.add_parser(name, help=about, description=about)
@@ -32,7 +31,6 @@ def add(commands: argparse._SubParsersAction) -> None:
 
 
 def add_out(parser: argparse.ArgumentParser) -> None:
-    """Adds the option for the runs' folder."""
     parser.add_argument(
         "--out",
         type=Path,
@@ -60,7 +58,6 @@ def run_one(
     out: Path,
     base: Run | None = None,
 ) -> tuple[Run, Path]:
-    """Runs a scenario and writes its report; returns the run and its folder."""
     folder = record.create_folder(out, scenario, datetime.now(UTC))
     try:
         run = k6.run(scenario, where, settings, folder)
@@ -74,6 +71,6 @@ def run_one(
 
 
 def exit_status(run: Run) -> int:
-    """Returns the command's exit status: 99 for a threshold, 130 after an interrupt, 1 for an earlier failure."""
+    """99 for a threshold, 130 after an interrupt, 1 for an earlier failure."""
     known = {0: 0, k6.THRESHOLD: k6.THRESHOLD, k6.INTERRUPTED: 130}
     return known.get(run.exit_code, 1)

@@ -24,15 +24,14 @@ SHORT = {
 """Settings of scenarios that ten seconds would not make short."""
 
 LAST = ("soak", "stress", "spike", "breakpoint", "s3-c10k-20000")
-"""Scenarios that leave connections and heat behind, which would affect the figures of the next scenario."""
+"""Scenarios that leave connections and heat behind, which would affect the next scenario's figures.
+"""
 
 INTERRUPTED = 130
 WORST = (0, k6.THRESHOLD, 1, INTERRUPTED)
-"""Exit statuses; the worst is last."""
 
 
 def add(commands: argparse._SubParsersAction) -> None:
-    """Adds this command."""
     about = "runs every scenario, short, and writes one page over all of them"
     parser = commands.add_parser(NAME, help=about, description=about)
     known = k6.scenarios()
@@ -78,6 +77,6 @@ def _status(found: tuple[Run, Path] | str) -> int:
 
 
 def _base(options: argparse.Namespace, name: str) -> Run | None:
-    """Returns the same scenario of the earlier suite, if the suite contains it."""
+    """The same scenario of the earlier suite, if it contains it."""
     folder = options.base and options.base / f"{name}-latest"
     return record.read(folder) if folder and folder.is_dir() else None

@@ -15,21 +15,17 @@ DEADLINE = 10.0
 """Seconds within which all replicas behind GATEWAY_URL must have answered."""
 
 ASKED = 20
-"""Number of requests that discover the replicas if their number is unknown."""
+"""Requests that discover the replicas if their number is unknown."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """A gateway and the names of its replicas; unknown values are empty."""
-
     gateway: str
     replicas: tuple[str, ...]
     direct: str = ""
     """The first replica's address, without the gateway."""
     token: str = field(default="", repr=False)
-    """The token that allows writing projects."""
     prometheus: str = ""
-    """The Prometheus that scrapes this platform."""
 
     def environment(self) -> dict[str, str]:
         """Returns the environment of a scenario; on a command line, other users would see the token."""
@@ -42,14 +38,13 @@ class Target:
         return {name: value for name, value in told.items() if value}
 
     def asked(self, via: str) -> record.Target:
-        """Returns the destination of a run's requests, either `direct` or through the `gateway`."""
+        """Where a run's requests go: `direct`, or through the `gateway`."""
         if via == "direct":
             return record.Target(self.direct, via, list(self.replicas[:1]))
         return record.Target(self.gateway, via, list(self.replicas))
 
 
 def find() -> Target:
-    """Returns the gateway at GATEWAY_URL, or that of the running instance."""
     url = os.environ.get("GATEWAY_URL", "").rstrip("/")
     if url:
         return Target(
@@ -81,7 +76,6 @@ def _local(port: int) -> str:
 
 
 def _token() -> str:
-    """Returns the token from TOKEN, or from the file that TOKEN_FILE names."""
     file = os.environ.get("TOKEN_FILE", "")
     return os.environ.get("TOKEN", "") or (_read(Path(file)) if file else "")
 
@@ -119,7 +113,6 @@ def _ask_for_names(url: str, expected: int | None) -> tuple[str, ...]:
 
 
 def _answering(url: str) -> str:
-    """Returns the name of the replica that answers one request."""
     try:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(f"{url}/", timeout=5) as reply:

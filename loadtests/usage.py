@@ -1,4 +1,6 @@
-"""Shared by the commands: parsers of option values, and usage errors, which are one line with an exit status."""
+"""Shared by the commands: parsers for option values, and usage errors, which are one line with an
+exit status.
+"""
 
 import argparse
 import os
@@ -19,7 +21,6 @@ class Parser(argparse.ArgumentParser):
     """Prints an error in one line, and exits with EX_USAGE (64) of sysexits(3)."""
 
     def error(self, message: str) -> NoReturn:
-        """argparse calls this method."""
         print(f"{self.prog}: {message}", file=sys.stderr)
         sys.exit(os.EX_USAGE)
 
@@ -35,7 +36,6 @@ def positive(text: str) -> int:
 
 
 def program(text: str) -> Path:
-    """Parses the path of an executable file."""
     if not (os.path.isfile(text) and os.access(text, os.X_OK)):
         raise argparse.ArgumentTypeError(f"{text}: no such program")
     return Path(text).resolve()

@@ -1,6 +1,7 @@
-"""Drills: makes the condition of each alert true, and checks that it fires, is notified and resolves.
+"""Drills: makes each alert's condition true, and checks that the alert fires, notifies and
+resolves.
 
-Entry point of `python3 dashboards/drill`, which runs with the Python of the tests: it has PyYAML and pytest.
+Entry point of `python3 dashboards/drill`, which needs the tests' Python with PyYAML and pytest.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Cgroups for drills on this machine, v1 or v2; they are removed at the end."""
+"""Cgroups for drills on this machine, v1 or v2, removed at the end."""
 
 import os
 import secrets
@@ -12,31 +12,25 @@ from dashboards.drill.verdict import DrillError
 from stack import eventually
 
 NAME = "corelane-drill-"
-"""Prefix of a name; the ID of the process that created the cgroup follows."""
+"""Prefix of cgroup names, followed by the ID of the process that created the cgroup."""
 
 MOUNTS = Path("/proc/self/mounts")
 
 PERIOD = 100_000
-"""Period in microseconds, the kernel's default."""
 
 
 @dataclass(frozen=True)
 class Limited:
-    """A cgroup in which a process can run."""
-
     folder: Path
 
     @property
     def enters(self) -> tuple[str, ...]:
-        """Returns a command that runs another one in the cgroup."""
         return ("sh", "-ec", f'echo $$ > {self.folder}/cgroup.procs && exec "$@"', "sh")
 
 
 class Memory(Limited):
-    """A cgroup whose memory can be limited."""
-
     def limit(self, size: int) -> None:
-        """Limits the memory to this many bytes (kernel.org, memory and cgroup-v2)."""
+        """In bytes (kernel.org, memory and cgroup-v2)."""
         old = self.folder / "memory.limit_in_bytes"
         (old if old.exists() else self.folder / "memory.max").write_text(str(size))
 
@@ -45,7 +39,9 @@ class Quota(Limited):
     """A cgroup whose CPU time can be limited."""
 
     def limit(self, microseconds: int | None) -> None:
-        """Limits the CPU time per period; None removes the limit (kernel.org, sched-bwc and cgroup-v2)."""
+        """CPU microseconds per period; None removes the limit (kernel.org, sched-bwc and
+        cgroup-v2).
+        """
         old = self.folder / "cpu.cfs_quota_us"
         if old.exists():
             old.write_text("-1" if microseconds is None else str(microseconds))
@@ -56,7 +52,6 @@ class Quota(Limited):
 
 @contextmanager
 def quota() -> Iterator[Quota]:
-    """A cgroup with the controller for CPU time."""
     with _cgroup(_mounted("cgroup", "cpu") or _mounted("cgroup2")) as folder:
         made = Quota(folder)
         if not any((folder / name).exists() for name in ("cpu.cfs_quota_us", "cpu.max")):
@@ -66,7 +61,6 @@ def quota() -> Iterator[Quota]:
 
 @contextmanager
 def memory() -> Iterator[Memory]:
-    """A cgroup with the controller for memory."""
     with _cgroup(_mounted("cgroup", "memory") or _mounted("cgroup2")) as folder:
         made = Memory(folder)
         if not any((folder / name).exists() for name in ("memory.limit_in_bytes", "memory.max")):
@@ -76,12 +70,11 @@ def memory() -> Iterator[Memory]:
 
 @dataclass(frozen=True)
 class Freezer:
-    """A cgroup in which single threads can be frozen (kernel.org, cgroup-v2, "Threads" and "cgroup.freeze")."""
+    """Can freeze single threads (kernel.org, cgroup-v2, "Threads" and "cgroup.freeze")."""
 
     folder: Path
 
     def freeze(self, process: int, thread: int) -> None:
-        """Stops one thread of a process; the others continue."""
         (self.folder / "cgroup.procs").write_text(str(process))
         below = self.folder / "thread"
         below.mkdir()
@@ -90,19 +83,16 @@ class Freezer:
         (below / "cgroup.freeze").write_text("1")
 
     def thaw(self) -> None:
-        """Resumes the thread."""
         _thaw(self.folder)
 
 
 @contextmanager
 def freezer() -> Iterator[Freezer]:
-    """A cgroup for a process with one frozen thread."""
     with _cgroup(_mounted("cgroup2")) as folder:
         yield Freezer(folder)
 
 
 def sweep() -> None:
-    """Removes cgroups that a killed drill left behind."""
     for mounted in filter(
         None, (_mounted("cgroup", "cpu"), _mounted("cgroup", "memory"), _mounted("cgroup2"))
     ):
@@ -124,7 +114,7 @@ def _cgroup(above: Path | None) -> Iterator[Path]:
 
 
 def _mounted(kind: str, controller: str = "") -> Path | None:
-    """Returns the mount point of cgroups of this version, with v1 for a controller (proc(5))."""
+    """Mount point of cgroups of this version, with v1 for a controller (proc(5))."""
     for line in MOUNTS.read_text().splitlines():
         _, where, found, options, *_ = line.split()
         if found == kind and (not controller or controller in options.split(",")):
@@ -133,7 +123,6 @@ def _mounted(kind: str, controller: str = "") -> Path | None:
 
 
 def _remove(folder: Path) -> None:
-    """Kills the processes of a cgroup and removes it; killed processes remain for a moment."""
     _thaw(folder)
     for process in (folder / "cgroup.procs").read_text().split():
         with suppress(ProcessLookupError):

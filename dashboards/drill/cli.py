@@ -1,4 +1,4 @@
-"""The command line of the drill."""
+"""Command line of the drill."""
 
 import argparse
 import os
@@ -22,14 +22,12 @@ RULES = REPOSITORY / "dashboards" / "rules"
 RUN = REPOSITORY / ".run" / "drill"
 
 USAGE = 64
-"""EX_USAGE of sysexits.h."""
 
 INTERRUPTED = 130
 """128 plus SIGINT, as in shells."""
 
 
 def main(arguments: list[str]) -> int:
-    """Runs the drills of the named alerts; without names the quiet period and all drills, and records them."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     options = _parse(arguments)
     unknown = sorted(set(options.alerts) - known(TABLE))
@@ -58,7 +56,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
 
 def _run(alerts: list[str]) -> int:
     drills = chosen(alerts, TABLE).values()
-    # The quiet period belongs to a run of all drills.
+    # The quiet period belongs to runs of all drills.
     whole = not alerts or any(each.whole for each in drills)
     begun = time.monotonic()
     with ExitStack() as stack:
@@ -76,7 +74,6 @@ def _run(alerts: list[str]) -> int:
 
 
 def _clear() -> None:
-    """Ends processes and removes files of an earlier run that was killed."""
     cgroup.sweep()
     if processes.find(RUN):
         down.stop(RUN)

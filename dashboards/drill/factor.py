@@ -1,4 +1,4 @@
-"""Divides every duration of the rules by one factor, so that hours become minutes."""
+"""Divides every duration in the rules by one factor, so that hours become minutes."""
 
 import re
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 
 FACTOR = 20
-"""With 20, a window of one minute still contains three scrapes, and three days take less than four hours."""
+"""At 20, a one-minute window still contains three scrapes, and three days take under four hours."""
 
 UNITS = {
     "ms": 1,
@@ -18,12 +18,10 @@ UNITS = {
     "w": 604_800_000,
     "y": 31_536_000_000,
 }
-"""PromQL's units in milliseconds (prometheus.io/docs, "Time durations")."""
 
 DURATION = r"(?:\d+(?:ms|[smhdwy]))+"
 
 FIELDS = ("for", "keep_firing_for", "interval")
-"""Members of groups and rules that are durations."""
 
 QUOTED = re.compile(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|`[^`]*`")
 
@@ -31,10 +29,10 @@ BOUND = re.compile(r"[<>]=?\s*(\d+(?:\.\d+)?(?:\s*\*\s*\d+(?:\.\d+)?)*)")
 """A comparison with a number, or with a product of numbers."""
 
 COUNTED = re.compile(r"(\d+)(?=\s*\*\s*sum_over_time\()")
-"""Seconds between two samples of a recorded rate whose sum is a number of requests."""
+"""Seconds between samples of a recorded rate whose sum is a number of requests."""
 
 APPEARED = re.compile(r"(?<=/ )(\d+)(?=\s+or\s+rate\()")
-"""Seconds of a window in the rate of series that appeared in it: see "Late series" in docs/metrics.md."""
+"""Window in seconds in which new series appeared: see "Late series" in docs/metrics.md."""
 
 SET_OPERATOR = re.compile(r"\b(?:and|or|unless)\b")
 
@@ -42,7 +40,6 @@ CLOCK = "time()"
 
 
 def milliseconds(duration: str) -> int:
-    """Converts a PromQL duration to milliseconds."""
     if not re.fullmatch(DURATION, duration):
         raise ValueError(f"{duration!r} is not a duration such as 5m or 1h30m")
     parts = re.findall(r"(\d+)(ms|[smhdwy])", duration)
@@ -50,12 +47,11 @@ def milliseconds(duration: str) -> int:
 
 
 def divided(duration: str, factor: int) -> str:
-    """Divides a duration by the factor, to the millisecond."""
     return f"{max(1, round(milliseconds(duration) / factor))}ms"
 
 
 def expression(text: str, factor: int) -> str:
-    """Divides the windows, offsets and bounds of `time()` in an expression; strings do not change."""
+    """Divides windows, offsets and bounds of `time()` in an expression; strings stay unchanged."""
     strings: list[str] = []
 
     def hide(match: re.Match[str]) -> str:
@@ -71,7 +67,6 @@ def expression(text: str, factor: int) -> str:
 
 
 def _bounds(text: str, factor: int) -> str:
-    """Divides bounds of expressions with `time()`."""
     parts, done = [], 0
     for match in BOUND.finditer(text):
         if CLOCK in _left(text[: match.start()]):
@@ -81,7 +76,7 @@ def _bounds(text: str, factor: int) -> str:
 
 
 def _left(text: str) -> str:
-    """Returns the operand that ends here: from the opening bracket, or from `and`, `or` or `unless`."""
+    """The operand that ends here: from the opening bracket, or from `and`, `or` or `unless`."""
     depth = 0
     for at in range(len(text) - 1, -1, -1):
         depth += {")": 1, "(": -1}.get(text[at], 0)
@@ -91,7 +86,6 @@ def _left(text: str) -> str:
 
 
 def rules(document: dict, factor: int) -> dict:
-    """Divides every duration in a file of rules."""
     return {**document, "groups": [_group(group, factor) for group in document["groups"]]}
 
 
@@ -111,20 +105,17 @@ def _fields(entry: dict, factor: int) -> dict:
 
 
 def read(folder: Path) -> dict[str, dict]:
-    """Returns the rule files of a folder by name."""
     files = sorted(folder.glob("*.rules.yaml"))
     return {file.name: yaml.safe_load(file.read_text()) for file in files}
 
 
 def alerts(documents: dict[str, dict]) -> Iterator[dict]:
-    """Returns every alerting rule."""
     for document in documents.values():
         for group in document["groups"]:
             yield from (rule for rule in group["rules"] if "alert" in rule)
 
 
 def write(documents: dict[str, dict], folder: Path, factor: int) -> None:
-    """Writes the rule files with their durations divided."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, document in documents.items():
         text = yaml.safe_dump(rules(document, factor), sort_keys=False, width=100)

@@ -1,4 +1,4 @@
-"""The platform of one drill: its namespace, processes and scrape targets."""
+"""The platform of one drill: namespace, processes and scrape targets."""
 
 import http.client
 import threading
@@ -24,10 +24,8 @@ from tools import resolve
 
 
 class Server(replica.Server):
-    """A replica."""
-
     def start(self, *more: object, wait: bool = False) -> "Server":
-        """Starts or restarts the replica; the drill waits for it, because only the drill can be interrupted."""
+        """The drill does the waiting, because only the drill can be interrupted."""
         return super().start(*more, wait=wait)
 
     def fault(self, route: str, share: float = 1, **kind: object) -> None:
@@ -41,13 +39,11 @@ UP = 60.0
 
 @dataclass
 class Place:
-    """A namespace with processes that Prometheus scrapes."""
-
     watch: Watch
     namespace: str
     folder: Path
     platform: Platform | None = None
-    """The whole platform, if the drill runs on it."""
+    """The shared platform, if the drill uses it."""
     stack: ExitStack = field(default_factory=ExitStack)
     begins: Callable[[], None] = lambda: None
     """Called when everything is healthy, directly before the cause."""
@@ -57,13 +53,12 @@ class Place:
         self.watch.until(check, seconds, what)
 
     def scraped(self, job: str, port: int, pod: str, **labels: str) -> None:
-        """Makes Prometheus scrape a part, and waits until it has."""
         self.watch.add(job, port, namespace=self.namespace, pod=pod, **labels)
         up = f'up{{namespace="{self.namespace}", job="{job}", pod="{pod}"}} == 1'
         self.until(lambda: self.watch.query(up), f"{job} {pod} is scraped")
 
     def unscraped(self, pod: str) -> None:
-        """Stops the scrapes of a pod, and waits until its series are gone."""
+        """Stops scraping a pod, and waits until its series are gone."""
         self.watch.remove(self.namespace, pod=pod)
         up = f'up{{namespace="{self.namespace}", pod="{pod}"}}'
         self.until(lambda: not self.watch.query(up), f"{pod} is no longer scraped")
@@ -75,9 +70,6 @@ class Place:
         tls: bool = False,
         within: Sequence[str] = (),
     ) -> Server:
-        """Starts a replica that is scraped, and waits until it is ready; it ends with the drill. `within` is a
-        command that runs it.
-        """
         first = free_ports(2)
         ports = first, first + 1
         argv = [*within, *replica.command(program("corelane-server"), pod, ports, *flags)]
@@ -96,7 +88,7 @@ class Place:
         stack: ExitStack | None = None,
         reaches: bool = True,
     ) -> Gateway:
-        """Starts a gateway for these replicas that is scraped; it ends with `stack`."""
+        """Starts a scraped gateway for these replicas; `stack` ends it."""
         own = Path(mkdtemp(prefix=f"{pod}-", dir=self.folder))
         endpoints = [endpoint(each.url, each.admin) for each in servers]
         made = (stack or self.stack).enter_context(gateway_to(endpoints, own, values))
@@ -106,7 +98,7 @@ class Place:
         return made
 
     def routed(self, routes: str, pod: str) -> None:
-        """Starts a gateway whose agent follows the routes of a ConfigMap; Prometheus scrapes the agent."""
+        """Starts a gateway whose agent follows a ConfigMap's routes; Prometheus scrapes the agent."""
         own = Path(mkdtemp(prefix=f"{pod}-", dir=self.folder))
         admin, port = free_ports(1), free_ports(1)
         argv = [program("gateway-agent"), "endpoints", f"--routes={routes}"]
@@ -124,7 +116,7 @@ class Place:
         self.scraped("gateway-agent", port, pod)
 
     def tuner(self, node: str, *flags: str | Path, within: Sequence[str] = ()) -> Process:
-        """Starts an agent of the node tuner that is scraped; `within` is a command that runs it."""
+        """Starts a scraped node tuner agent; `within` is a command that runs it."""
         port = free_ports(1)
         argv = [*within, program("node-tuner"), "agent", f"--agent.listen={HOST}:{port}"]
         argv += ["--agent.interval=1s", *flags]
@@ -136,7 +128,7 @@ class Place:
         return made
 
     def shown(self, resources: str) -> None:
-        """Starts a kube-state-metrics that is scraped, for these objects of the platform's API server."""
+        """Starts a scraped kube-state-metrics for these objects of the platform's API server."""
         program = resolve.tool("kube-state-metrics")
         pod, port, own = "kube-state-metrics", free_ports(1), free_ports(1)
         argv = [program, f"--kubeconfig={self.platform.cluster.api.kubeconfig}"]
@@ -150,7 +142,6 @@ class Place:
 
     @contextmanager
     def again(self, step: Callable[[], object], pause: float = 0.1) -> Iterator[None]:
-        """Repeats a step and ignores its errors."""
         done = threading.Event()
 
         def run() -> None:
@@ -168,18 +159,16 @@ class Place:
 
     @contextmanager
     def load(self, url: str, path: str = "/hello", **more: Any) -> Iterator[Load]:
-        """Runs clients that send one request at a time."""
         with Load(url, path, **more) as load:
             yield load
 
     def fired(self) -> set[str]:
-        """Returns the alerts that fired in this namespace at any time of the run, as `alert/severity`."""
+        """Alerts that fired in this namespace during the run, as `alert/severity`."""
         alerts = f'ALERTS{{alertstate="firing", namespace="{self.namespace}"}}'
         found = [each["labels"] for each in self.watch.query(f"count_over_time({alerts}[1h])")]
         return {f"{each['alertname']}/{each['severity']}" for each in found}
 
     def leave(self) -> None:
-        """Ends the drill's own processes."""
         if self.platform is None:
             self.watch.remove(self.namespace)
         self.stack.close()

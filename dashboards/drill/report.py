@@ -1,4 +1,4 @@
-"""The report of a run, for the terminal and for docs/results/drill.md."""
+"""The report of a run, for the terminal and docs/results/drill.md."""
 
 import os
 from collections.abc import Sequence
@@ -14,7 +14,6 @@ FILE = REPOSITORY / "docs" / "results" / "drill.md"
 
 
 def text(quiet: Quiet | None, outcomes: Sequence[Outcome], seconds: float) -> str:
-    """Returns the report as Markdown."""
     rows = [_row(outcome, track) for outcome in outcomes for track in outcome.tracks]
     good = sum(track.verdict == OK for outcome in outcomes for track in outcome.tracks)
     names = {track.alert.partition("/")[0] for outcome in outcomes for track in outcome.tracks}
@@ -68,7 +67,6 @@ def _seconds(value: float | None) -> str:
 
 
 def record(body: str, file: Path = FILE) -> None:
-    """Writes the report with date, machine and commit."""
     here = machine.describe()
     rows = {
         "date": here["date"],

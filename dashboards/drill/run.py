@@ -1,6 +1,6 @@
 """Runs drills in parallel, each in its own namespace, after a quiet period.
 
-In that period, a healthy platform is under load and no alert may fire.
+In the quiet period, a healthy platform is under load and no alert may fire.
 """
 
 import itertools
@@ -24,20 +24,17 @@ from stack.http import Client
 from stack.load import Load
 
 NAME = "quiet"
-"""The namespace of the platform."""
 
 LASTS = 90.0
 
 BEAT = 3.0
-"""Seconds between two changes in the API server, so that the gateway's agent receives updates. Without changes,
-the API server responds once a minute, an interval that the factor does not divide.
+"""Seconds between changes in the API server, which give the gateway's agent something to read.
+Without changes, the API server responds once a minute, an interval that the factor does not divide.
 """
 
 
 @dataclass(frozen=True)
 class Quiet:
-    """The result of the quiet period."""
-
     seconds: float
     fired: tuple[str, ...]
     replies: int
@@ -45,14 +42,12 @@ class Quiet:
 
     @property
     def failed(self) -> bool:
-        """Whether an alert fired, a request failed, or there was no load."""
         return bool(self.fired or self.failures or not self.replies)
 
 
 @contextmanager
 def whole_platform(watch: Watch) -> Iterator[Platform]:
-    """Starts a platform with all parts, which the watch scrapes."""
-    # The platform's own Prometheus is also a target, and evaluates no rules.
+    # The platform's own Prometheus is also a target and evaluates no rules.
     with live_stage(Options(name=NAME, rules=(), interval=5.0)) as platform:
         place = Place(watch, NAME, watch.folder)
         beats = itertools.count()
@@ -63,7 +58,7 @@ def whole_platform(watch: Watch) -> Iterator[Platform]:
 
 
 def run(watch: Watch, platform: Platform) -> Quiet:
-    """Loads the platform for a while; no alert may fire."""
+    """Loads the platform for a while. No alert may fire."""
     with ExitStack() as stack:
         loads = [stack.enter_context(load) for load in _loads(platform)]
         begun = time.monotonic()
@@ -105,21 +100,19 @@ def _beat(platform: Platform, number: int) -> None:
 
 
 WORKERS = 6
-"""Maximum concurrent drills. Drills mostly wait, but their processes must not starve each other on few CPUs."""
+"""Maximum concurrent drills. They mostly wait, but their processes must not starve each other on
+few CPUs.
+"""
 
 
 @dataclass
 class Outcome:
-    """The result of a drill."""
-
     drill: Drill
     tracks: list[Track]
     also: list[str] = field(default_factory=list)
-    """Other alerts that the drill's cause fired."""
 
 
 def run_all(watch: Watch, drills: Iterable[Drill], platform: Platform | None) -> list[Outcome]:
-    """Runs the drills in parallel; returns their outcomes in the same order."""
     asked = list(drills)
     with ThreadPoolExecutor(WORKERS) as pool:
         found = [pool.submit(_run_in_turn, watch, job, platform) for job in jobs(asked)]
@@ -133,7 +126,6 @@ def run_all(watch: Watch, drills: Iterable[Drill], platform: Platform | None) ->
 
 
 def jobs(drills: list[Drill]) -> list[list[Drill]]:
-    """Returns groups of drills that run one after another, the longest first."""
     busy = [each for each in drills if each.busy]
     whole = [each for each in drills if each.whole]
     others = [[each] for each in drills if not (each.busy or each.whole)]
@@ -174,7 +166,7 @@ def _run(drill: Drill, place: Place) -> Outcome:
 
 
 def others(fired: Iterable[str], drill: Drill) -> list[str]:
-    """Returns fired alerts that are not the drill's own."""
+    """Fired alerts other than the drill's own."""
     return sorted(each for each in fired if not {each, each.partition("/")[0]} & set(drill.alerts))
 
 
@@ -196,7 +188,7 @@ def _drill(place: Place, drill: Drill, tracks: list[Track]) -> None:
         def all_fired() -> bool:
             firing, told = watch.firing(), watch.webhook.told()
             after = time.monotonic() - begun[0]
-            # Use a list, because `all` would stop at the first alert that has not fired.
+            # A list, because `all` would stop at the first alert that has not fired.
             looked = [each.look(firing, told, labels, after) for each in tracks]
             return all(looked)
 
@@ -223,5 +215,4 @@ def _say(track: Track) -> None:
 
 
 def failed(outcomes: Iterable[Outcome]) -> bool:
-    """Whether the drill of an alert failed."""
     return any(track.verdict != OK for each in outcomes for track in each.tracks)

@@ -1,4 +1,4 @@
-"""The outcome of a drill: the history of each alert, or the error that ended the drill."""
+"""The outcome of a drill: each alert's history, or the error that ended the drill."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -16,22 +16,17 @@ OK = "ok"
 
 
 def split(alert: str) -> tuple[str, dict[str, str]]:
-    """Splits the name of an alert from its severity, if the name has several."""
     name, _, severity = alert.partition("/")
     return name, {"severity": severity} if severity else {}
 
 
 @dataclass(frozen=True)
 class Firing:
-    """An active alert in Alertmanager."""
-
     labels: Mapping[str, str]
     quiet: bool = False
-    """Whether another alert inhibits it."""
 
 
 def matches(found: Mapping[str, str], alert: str, labels: Mapping[str, str]) -> bool:
-    """Whether an active alert is this one."""
     name, severity = split(alert)
     wanted = {"alertname": name, **severity, **labels}
     return wanted.items() <= found.items()
@@ -39,26 +34,22 @@ def matches(found: Mapping[str, str], alert: str, labels: Mapping[str, str]) -> 
 
 @dataclass
 class Track:
-    """The history of one alert; times in seconds."""
+    """An alert's history, in seconds."""
 
     alert: str
     fires: float
-    """Maximum seconds until it fires."""
+    """Maximum seconds until the alert fires."""
     resolves: float
     told: bool = False
-    """Whether the webhook was notified."""
     quiet: bool = False
-    """Whether another alert inhibited it."""
     early: bool = False
-    """Whether it fired before its cause."""
+    """Whether the alert fired before its cause."""
     fired: float | None = None
     resolved: float | None = None
     error: str = ""
     others: list[Mapping[str, str]] = field(default_factory=list)
-    """The unexpected labels with which it fired."""
 
     def fires_in(self, firing: Iterable[Firing], namespace: str) -> bool:
-        """Whether it fires in a namespace."""
         wanted = {"namespace": namespace}
         return any(matches(each.labels, self.alert, wanted) for each in firing)
 
@@ -69,7 +60,9 @@ class Track:
         labels: Mapping[str, str],
         after: float,
     ) -> bool:
-        """Records the state after this time; returns whether it has fired and was notified or inhibited."""
+        """Records the state after this time. Returns whether the alert has fired and was notified
+        or inhibited.
+        """
         found = [each for each in firing if matches(each.labels, self.alert, {})]
         right = [each for each in found if matches(each.labels, self.alert, labels)]
         if self.fired is None and right:
@@ -83,7 +76,6 @@ class Track:
         return self.told or self.quiet
 
     def gone(self, firing: Iterable[Firing], labels: Mapping[str, str], after: float) -> bool:
-        """Records the state after this time; returns whether the alert has resolved."""
         if self.resolved is None and not any(
             matches(each.labels, self.alert, labels) for each in firing
         ):
@@ -92,7 +84,6 @@ class Track:
 
     @property
     def verdict(self) -> str:
-        """Returns `ok`, or the failure."""
         if self.error:
             return self.error
         if self.early:

@@ -1,4 +1,5 @@
-"""A real Prometheus and Alertmanager with the rules of the drill, which watch the processes of all drills.
+"""A real Prometheus and Alertmanager with the drill's rules, which watch the processes of all
+drills.
 
 Alertmanager's own configuration has divided durations, and a webhook receives the alerts.
 """
@@ -30,7 +31,6 @@ FIELDS = ("group_wait", "group_interval", "repeat_interval")
 
 
 def write(file: Path, url: str, by: int) -> None:
-    """Writes Alertmanager's configuration, with this address for every webhook."""
     document = yaml.safe_load(CONFIGURATION.read_text())
     receivers = [
         {
@@ -44,7 +44,6 @@ def write(file: Path, url: str, by: int) -> None:
 
 
 def route(entry: dict, by: int) -> dict:
-    """Returns a route and its subroutes with divided durations."""
     made = {
         name: factor.divided(value, by) if name in FIELDS else value
         for name, value in entry.items()
@@ -55,19 +54,15 @@ def route(entry: dict, by: int) -> dict:
 
 @dataclass
 class Webhook:
-    """Stores the notifications of Alertmanager."""
-
     url: str = ""
     _told: list[Mapping[str, str]] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def told(self) -> list[Mapping[str, str]]:
-        """Returns the labels of all alerts that were notified as firing."""
         with self._lock:
             return list(self._told)
 
     def take(self, message: dict) -> None:
-        """Receives a message (prometheus.io/docs/alerting, "webhook_config")."""
         firing = [each["labels"] for each in message["alerts"] if each["status"] == "firing"]
         with self._lock:
             self._told += firing
@@ -75,7 +70,6 @@ class Webhook:
 
 @contextmanager
 def listening() -> Iterator[Webhook]:
-    """Starts a webhook on loopback."""
     webhook = Webhook()
 
     def answer(request: Request) -> None:
@@ -91,30 +85,26 @@ SCRAPE = "1s"
 """Not divided by the factor, because a late scrape on a busy machine would leave a gap."""
 
 LOOKBACK = "5m"
-"""Prometheus' lookback delta, which is also divided."""
 
 JOBS = {
     "service": {},
     "gateway": {"metrics_path": "/stats/prometheus"},
     "gateway-agent": {},
-    # The labels `namespace` and `pod` identify the pod that it checks.
+    # The labels `namespace` and `pod` identify the checked pod.
     "node-tuning": {"honor_labels": True},
-    # The same labels of the autoscaler.
+    # The labels `namespace` and `pod` identify the autoscaler.
     "kube-state-metrics": {"honor_labels": True},
     "prometheus": {},
     "alertmanager": {},
 }
 
 NAMESPACE = "drill"
-"""Namespace of Prometheus and Alertmanager themselves."""
 
 START = 60.0
 
 
 @dataclass
 class Watch:
-    """Prometheus, Alertmanager and their targets."""
-
     folder: Path
     factor: int
     prometheus: str = ""
@@ -126,7 +116,6 @@ class Watch:
     _firing: tuple[float, list[Firing]] = (0.0, [])
 
     def add(self, job: str, port: int, **labels: str) -> None:
-        """Makes Prometheus scrape a port of this machine."""
         with self._lock:
             labels = {"service": SERVICES.get(job, job), **labels}
             target = {"targets": [f"{HOST}:{port}"], "labels": labels}
@@ -134,7 +123,6 @@ class Watch:
             self._write(job)
 
     def remove(self, namespace: str, pod: str = "") -> None:
-        """Stops the scrapes of a namespace, or of one of its pods."""
         wanted = {"namespace": namespace, **({"pod": pod} if pod else {})}
         with self._lock:
             for job, targets in self._targets.items():
@@ -148,7 +136,6 @@ class Watch:
         fresh.replace(self.folder / "targets" / f"{job}.json")
 
     def query(self, expression: str) -> list[dict]:
-        """Returns the result of an instant query: label sets, each with a value."""
         reply = ask(self.prometheus, f"/api/v1/query?{urlencode({'query': expression})}")
         answer = json.loads(reply.body)
         if answer["status"] != "success":
@@ -159,7 +146,6 @@ class Watch:
         ]
 
     def firing(self) -> list[Firing]:
-        """Returns every active alert of Alertmanager."""
         with self._lock:
             taken, found = self._firing
             if time.monotonic() - taken > 0.2:
@@ -178,7 +164,6 @@ class Watch:
             raise DrillError(f"timeout after {seconds:.0f} s: {what}")
 
     def within(self, check: Callable[[], object], seconds: float) -> bool:
-        """Whether the check returns something true before the timeout."""
         deadline = time.monotonic() + seconds
         while not check():
             if self.cancelled.wait(0.2):
@@ -190,7 +175,7 @@ class Watch:
 
 @contextmanager
 def running_watch(folder: Path, rules: dict[str, dict], by: int) -> Iterator[Watch]:
-    """Starts Prometheus and Alertmanager with these rules, their durations divided by a factor."""
+    """Starts Prometheus and Alertmanager with these rules and divides their durations by a factor."""
     first = free_ports(2)
     watch = Watch(folder, by, f"http://{HOST}:{first}", f"http://{HOST}:{first + 1}")
     (folder / "targets").mkdir(parents=True)
@@ -240,6 +225,6 @@ def prometheus_argv(folder: Path, port: int, by: int) -> list[str]:
         folder,
         port,
         f"--query.lookback-delta={factor.divided(LOOKBACK, by)}",
-        # Interval after which firing alerts are sent again; the default is a minute.
+        # Interval for re-sending firing alerts; the default is a minute.
         f"--rules.alert.resend-delay={factor.divided('1m', by)}",
     )

@@ -1,4 +1,4 @@
-"""Writes the dashboards, or checks that the files are up to date."""
+"""Writes the dashboards, or checks that the files are current."""
 
 import argparse
 import sys
@@ -12,11 +12,9 @@ from grafana import capacity, connections, gateway, lanes, load_test, nodes, ove
 FOLDER = HERE / "json"
 
 DASHBOARDS = (overview, lanes, connections, gateway, service, nodes, load_test, capacity)
-"""Modules, each with the `BOARD` of one file."""
 
 
 def main(arguments: list[str]) -> int:
-    """Runs one command and returns its exit status."""
     parser = argparse.ArgumentParser(prog="dashboards/grafana", description=__doc__)
     parser.add_argument(
         "--check", action="store_true", help="write nothing; exit 1 if a file is not up to date"
@@ -24,7 +22,7 @@ def main(arguments: list[str]) -> int:
     try:
         options = parser.parse_args(arguments)
     except SystemExit as ended:
-        # Bad usage is 64 everywhere here (EX_USAGE of sysexits.h); argparse says 2.
+        # Bad usage exits with 64 (EX_USAGE of sysexits.h) everywhere here, but with 2 in argparse.
         return 64 if ended.code else 0
     wanted = {FOLDER / f"{it.BOARD.uid}.json": it.BOARD.text() for it in DASHBOARDS}
     present = {file: file.read_text() for file in FOLDER.glob("*.json")}

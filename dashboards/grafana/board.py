@@ -1,4 +1,4 @@
-"""A dashboard: its panels on the grid, its variables, links to the others, annotations of changes."""
+"""A dashboard: panels on the grid, variables, links to other dashboards, and change annotations."""
 
 import json
 import re
@@ -24,12 +24,10 @@ DEFAULTED = (
     model.VariableModel,
     stat.Options,
 )
-"""Types for whose missing members Grafana uses its schema's defaults, like the SDK."""
+"""For members missing in these types, Grafana uses its schema's defaults, like the SDK."""
 
 
 class _Encoder(JSONEncoder):
-    """Omits values that Grafana assumes anyway."""
-
     def default(self, o: object) -> object:
         members = super().default(o)
         if not isinstance(o, DEFAULTED):
@@ -38,7 +36,7 @@ class _Encoder(JSONEncoder):
         return {
             name: value
             for name, value in members.items()
-            # Keep the type, which is no default: it determines how the rest is read.
+            # Keep the type: it is no default and determines how the rest is read.
             if name == "type" or _plain(value) != assumed.get(name)
         }
 
@@ -55,7 +53,6 @@ class Board:
     title: str
     description: str
     variables: tuple[Variable, ...] = ()
-    """Variables in addition to the common ones."""
     start: str = "now-1h"
     _panels: list[model.Panel | model.RowPanel] = field(default_factory=list)
     _folded: model.RowPanel | None = None
@@ -77,9 +74,8 @@ class Board:
         self._next_row += height
 
     def folded(self, title: str) -> None:
-        """Starts a collapsed row that takes all further panels."""
         if self._folded:
-            # Collapsed panels take no room; Grafana moves the rows below when the row is opened.
+            # Collapsed panels take no room; Grafana moves the rows below when the row opens.
             self._next_row = self._folded.grid_pos.y + 1
         head = model.RowPanel(title=title, collapsed=True, id_val=self._id(), panels=[])
         head.grid_pos = model.GridPos(h=1, w=WIDTH, x=0, y=self._next_row)
@@ -88,7 +84,6 @@ class Board:
         self._next_row += 1
 
     def text(self) -> str:
-        """Returns the file that Grafana reads."""
         built = (
             dashboard.Dashboard(self.title)
             .uid(self.uid)
@@ -109,13 +104,13 @@ class Board:
         return short_json.text(plain) + "\n"
 
     def _built_variables(self) -> list[Builder[model.VariableModel]]:
-        """Returns all variables. Hides those that affect no panel, neither directly nor through another
-        variable's values.
+        """Hides variables that affect no panel, neither directly nor through another variable's
+        values.
         """
         variables = (*COMMON, *self.variables)
         text = json.dumps(self._panels, cls=_Encoder)
         shown: set[str] = set()
-        # A variable's values depend on those before it.
+        # A variable's values depend on the variables before it.
         for variable in reversed(variables):
             # Links pass every variable on, as ${NAME:queryparam}.
             used = re.search(rf"\$\{{?{variable.name}\b(?!:queryparam)", text)
@@ -130,7 +125,6 @@ class Board:
 
 
 def _others() -> dashboard.DashboardLink:
-    """Links to all of Corelane's dashboards, with the same time range and variables."""
     return (
         dashboard.DashboardLink("Corelane")
         .type(model.DashboardLinkType.DASHBOARDS)
@@ -142,7 +136,6 @@ def _others() -> dashboard.DashboardLink:
 
 
 def link(title: str, variables: str = "") -> model.DashboardLink:
-    """Links a value to another dashboard; `variables` selects the data shown there."""
     kept = [it.name for it in COMMON if f"var-{it.name}=" not in variables]
     query = [*(f"${{{name}:queryparam}}" for name in kept), "${__url_time_range}"]
     query += [variables] if variables else []

@@ -43,7 +43,6 @@ def limit_used(series: str, setting: str, how: str = "max") -> str:
 
 
 def needed(factor: int) -> str:
-    """Returns the replicas needed for a multiple of the load."""
     return (
         f"ceil({factor} * sum(pod:corelane_requests:rate1m{{{SERVICE}}})"
         f" / avg(pod:corelane_capacity_requests:rate{{{SERVICE}}})"

@@ -8,14 +8,13 @@ from grafana.queries import DATASOURCE, SERVICE, firing
 
 
 class _Query(model.AnnotationQuery):
-    """An annotation query with members of Grafana's Prometheus data source that the SDK's type lacks."""
+    """Adds members of Grafana's Prometheus data source that the SDK's type lacks."""
 
     def __init__(self, mark: "Mark") -> None:
         super().__init__()
         self._mark = mark
 
     def to_json(self) -> dict[str, object]:
-        """Returns the JSON that Grafana reads."""
         mark = self._mark
         return {
             "name": mark.name,
@@ -32,8 +31,8 @@ class _Query(model.AnnotationQuery):
 
 @dataclass(frozen=True)
 class Mark:
-    """An annotation. With `at_value`, its time is the value in milliseconds instead of the sample's time. With
-    `shown`, it is on by default; one for every pod would cover the panels.
+    """With `at_value`, the annotation's time is the value in milliseconds instead of the sample's
+    time. With `shown`, the annotation is on by default; one per pod would cover the panels.
     """
 
     name: str
@@ -45,12 +44,13 @@ class Mark:
     shown: bool = False
 
     def build(self) -> model.AnnotationQuery:
-        """Builds the annotation for Grafana."""
         return _Query(self)
 
 
 def _new(labels: str, series: str) -> str:
-    """Marks label combinations that did not exist in the previous hour, for one minute after they appear."""
+    """Marks label combinations that did not exist in the previous hour, for one minute after they
+    appear.
+    """
     of = f"{series}{{{SERVICE}}}"
     return f"group by ({labels}) ({of}) unless group by ({labels}) (last_over_time({of}[1h] offset 1m))"
 

@@ -5,18 +5,17 @@ from grafana.panels import NONZERO, Limits, lines, number
 from grafana.queries import POD, raised, sum_increase, sum_rate
 
 UNEVEN = Limits(1.3, 1.6)
-"""Limits for 16 connections hashed over 4 lanes, where the busiest lane has 1.54 times the mean."""
+"""With 16 connections hashed over 4 lanes, the busiest lane has 1.54 times the mean."""
 
 LANE = "{{pod}} lane {{lane}}"
 BUSIEST = f"max by (namespace, service, pod) (pod_lane:corelane_lane_busy:ratio_rate1m{{{POD}}})"
 IMBALANCE = f"pod:corelane_lane_busy:imbalance_rate5m{{{POD}}} and on (namespace, service, pod) {BUSIEST} > 0.3"
-"""Ignores low load, at which a single request makes the lanes uneven and no request waits."""
+"""Ignores low load, where a single request makes lanes uneven but no request waits."""
 
 WAKES_BY_BYTES = sum_rate("corelane_connection_wakes_total", POD + ', reason="bytes"', "pod")
 
 
 def by_lane(gauge: str) -> str:
-    """Shows a gauge of each lane."""
     return f"max by (pod, lane) ({gauge}{{{POD}}})"
 
 

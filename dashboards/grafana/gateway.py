@@ -62,8 +62,8 @@ WEIGHT = f"""
       0.02
     )
 """
-"""Same formula as Envoy's client_side_weighted_round_robin: requests per second divided by utilisation plus the
-share of errors. A load report never contains less than 0.02.
+"""Envoy's formula in client_side_weighted_round_robin: requests per second divided by utilisation
+plus the share of errors. A load report never contains less than 0.02.
 """
 
 # Use 15 minutes, because the node tuner checks at least every 5 minutes.
@@ -77,7 +77,6 @@ GATEWAY_CPU = f"""
 
 
 def upstream(counter: str) -> str:
-    """Returns the rate of a counter of the replicas' cluster."""
     return sum_rate(f"{STATS}_{counter}", UPSTREAM)
 
 
@@ -406,7 +405,7 @@ BOARD.row(
         "How close is the gateway to its limits? Memory and connections in use. Above 90%, the gateway shortens "
         "timeouts, then disables keep-alive, then rejects requests: add memory or gateways.",
         "percent",
-        # There is one series for memory, which overload.monitor of the chart selects.
+        # Only one memory series exists, selected by the chart's overload.monitor.
         {
             "memory": f"max({PRESSURE}_cgroup_memory_pressure{{{GATEWAY}}})"
             f" or max({PRESSURE}_fixed_heap_pressure{{{GATEWAY}}})",

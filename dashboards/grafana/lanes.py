@@ -21,7 +21,6 @@ WITH_CPU = (
 
 
 def lane_time(matchers: str) -> str:
-    """Returns the number of lanes that each kind of request keeps busy."""
     return (
         rate("corelane_load_table_observations_total", matchers, "5m")
         + f" * corelane_load_table_lane_seconds{{{matchers}}}"

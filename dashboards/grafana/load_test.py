@@ -27,7 +27,8 @@ K6 = 'testid=~"$testid"'
 REQUESTS = sum_rate("k6_http_reqs_total", K6)
 UNEXPECTED = sum_rate("k6_http_reqs_total", K6 + ', expected_response="false"')
 FAILED = f"({UNEXPECTED} or vector(0)) / ({REQUESTS} > 0)"
-"""k6_http_req_failed_rate counts from the start for each set of tags, so it cannot be aggregated."""
+"""k6_http_req_failed_rate counts from the start for each set of tags, so it cannot be aggregated.
+"""
 
 DROPPED = f"{sum_rate('k6_dropped_iterations_total', K6)} or vector(0)"
 

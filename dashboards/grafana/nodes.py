@@ -16,7 +16,7 @@ BOARD = Board(
 AT = f'{CLUSTER}, node=~"$node"'
 
 APPLIED = f'on (node) corelane_node_tuner_info{{{AT}, mode="apply"}}'
-"""Nodes that should be prepared; in audit mode the agent only reports."""
+"""Nodes that should be prepared; in audit mode, the agent only reports."""
 
 NOT_AS_WANTED = f'corelane_node_knob_settings{{{AT}, state=~"differs|failed"}}'
 THROTTLED = "corelane_cpu_throttled_periods_total"
@@ -38,7 +38,6 @@ PREPARED = f"""
 
 
 def checks(by: str, matchers: str = AT) -> str:
-    """Returns pinning checks as numbers of CHECK_STATES."""
     state = {
         name: f'corelane_node_pod_check{{{matchers}, state="{name}"}}'
         for name in ("failed", "unknown", "ok", "not-applicable")
@@ -50,7 +49,6 @@ def checks(by: str, matchers: str = AT) -> str:
 
 
 def of_unwanted(gauge: str) -> str:
-    """Returns a value for the settings that differ from the desired ones."""
     return f"max by (node, knob) ({gauge}{{{AT}}}) and on (node, knob) ({NOT_AS_WANTED} > 0)"
 
 

@@ -61,13 +61,11 @@ NODE_PROBLEMS = f"""
 
 
 def objective_met(objective: str) -> str:
-    """Returns the share of good requests at the worst gateway."""
     errors = f'service_slo:corelane_slo_errors:ratio_rate5m{{{GATEWAY}, slo="{objective}"}}'
     return f"1 - max({errors})"
 
 
 def burn_rate(window: str) -> str:
-    """Returns the errors of each objective at the worst gateway, as a multiple of the budgeted rate."""
     return (
         f"max by (slo) (service_slo:corelane_slo_errors:ratio_rate{window}{{{GATEWAY}}}"
         f" / (1 - service_slo:corelane_slo_objective:ratio{{{GATEWAY}}}))"
@@ -75,12 +73,12 @@ def burn_rate(window: str) -> str:
 
 
 def targets(series: str) -> str:
-    """Returns a series of this platform's targets, and of the node tuners in their own namespace."""
+    """A series of this platform's targets, including node tuners in their own namespace."""
     return f'({series}{{{TARGETS}}} or {series}{{{CLUSTER}, job="node-tuning"}})'
 
 
 def alert_rows(alerts: str) -> str:
-    """Returns one row per alert, with one label for its subject and one for its runbook."""
+    """One row per alert, with one label for its subject and one for its runbook."""
     about = f'label_join({alerts}, "where", " ", "route", "pod", "node")'
     named = f'label_join({about}, "runbook", "", "alertname")'
     return f"max by (alertname, severity, where, runbook) ({named})"

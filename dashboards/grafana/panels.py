@@ -1,4 +1,4 @@
-"""The kinds of panels, and the options that all panels of a kind share."""
+"""Panel kinds, and the options that all panels of a kind share."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,14 +22,13 @@ from grafana.queries import DATASOURCE, Queries, at_end, heat, over_time, table_
 
 @dataclass(frozen=True)
 class Limits:
-    """Values from which a panel is orange and red; with `falling`, values below which it is."""
+    """Values above which a panel is orange and red; with `falling`, below which."""
 
     orange: float
     red: float
     falling: bool = False
 
     def build(self) -> dashboard.ThresholdsConfig:
-        """Builds Grafana's thresholds: ascending steps, of which the first has no value."""
         steps = [(None, "green"), (self.orange, "orange"), (self.red, "red")]
         if self.falling:
             steps = [(None, "red"), (self.red, "orange"), (self.orange, "green")]
@@ -38,12 +37,9 @@ class Limits:
 
 @dataclass(frozen=True)
 class Above:
-    """One limit: a value above it is red."""
-
     red: float
 
     def build(self) -> dashboard.ThresholdsConfig:
-        """Builds Grafana's thresholds."""
         return _steps((None, "green"), (self.red, "red"))
 
 
@@ -67,7 +63,7 @@ def number(
     decimals: int | None = None,
     link: model.DashboardLink | None = None,
 ) -> stat.Panel:
-    """Shows the current value, coloured by its limits; without data, it shows `empty`."""
+    """The current value, coloured by its limits; without data, shows `empty`."""
     panel = _common(stat.Panel(), title, about, unit, at_end({"": expression}), limits)
     panel = (
         panel.no_value(empty)
@@ -98,11 +94,11 @@ def lines(
     traces: bool = False,
     past: str = "",
 ) -> timeseries.Panel:
-    """Shows series over time by their legend, with the limits as dashed lines.
+    """Series over time by legend, with limits as dashed lines.
 
-    `ranked`: the legend is a table that starts with the highest series. `top`: the highest possible value.
-    `red`: a regular expression for the names of series that are always red. `traces`: shows exemplars. `past`:
-    a series of another time, which is dashed and not stacked.
+    `ranked` makes the legend a table with the highest series first. `top` is the highest possible
+    value. `red` is a regular expression for series that are always red. `traces` shows exemplars.
+    `past` is a series of another time, dashed and not stacked.
     """
     panel = _common(
         timeseries.Panel(), title, about, unit, over_time(expressions, traces=traces), limits
@@ -113,7 +109,7 @@ def lines(
         )
         .line_width(1)
         .fill_opacity(25 if stacked else 5)
-        # A value without neighbours has no line, so it is only visible as a point.
+        # A value without neighbours has no line and is only visible as a point.
         .show_points(option.VisibilityMode.AUTO)
         .axis_soft_min(0)
         .tooltip(
@@ -158,7 +154,6 @@ def bars(
     empty: str = "none",
     link: model.DashboardLink | None = None,
 ) -> bargauge.Panel:
-    """Shows a bar for the current value of each series; a click opens `link`."""
     panel = _common(bargauge.Panel(), title, about, unit, at_end(expressions), limits)
     panel = (
         panel.no_value(empty)
@@ -174,7 +169,7 @@ def bars(
 def heat_map(
     title: str, about: str, unit: str, expression: str, *, traces: bool = False
 ) -> heatmap.Panel:
-    """Shows how many requests fell into each histogram bucket over time; with `traces`, also single requests."""
+    """Requests per histogram bucket over time; with `traces`, also single requests."""
     colors = (
         heatmap.HeatmapColorOptions()
         .mode(heatmap_model.HeatmapColorMode.SCHEME)
@@ -203,7 +198,7 @@ def states(
     *,
     empty: str = "no data",
 ) -> statetimeline.Panel:
-    """Shows the state of each series over time; `values` gives each value its text and colour."""
+    """Each series' state over time; `values` maps values to text and colour."""
     panel = _common(statetimeline.Panel(), title, about, "none", over_time(expressions), None)
     return (
         panel.no_value(empty)
@@ -219,7 +214,7 @@ def states(
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table: the label or result that it shows, and its format."""
+    """A table column: the label or result to show, and its format."""
 
     field: str
     title: str
@@ -229,7 +224,6 @@ class Column:
     values: Mapping[str, tuple[str, str]] | None = None
 
     def properties(self) -> list[model.DynamicConfigValue]:
-        """Returns overrides of Grafana's field, under its new name."""
         found: dict[str, object] = {}
         if self.unit:
             found["unit"] = self.unit
@@ -253,7 +247,7 @@ def cells(
     falling: bool = True,
     empty: str = "none",
 ) -> table.Panel:
-    """Shows a table of labels and results; rows of several queries are merged by their labels."""
+    """A table of labels and results; rows of several queries are merged by their labels."""
     panel = _common(table.Panel(), title, about, "none", table_rows(expressions), None)
     if len(expressions) > 1:
         panel.with_transformation(model.DataTransformerConfig("merge", options={}))
@@ -271,7 +265,6 @@ def cells(
 
 
 def _texts(values: Mapping[str, tuple[str, str]]) -> model.ValueMap:
-    """Returns the text and colour that Grafana shows for each value."""
     return model.ValueMap(
         {
             value: model.ValueMappingResult(text=text, color=color, index=index)
@@ -281,13 +274,10 @@ def _texts(values: Mapping[str, tuple[str, str]]) -> model.ValueMap:
 
 
 class Built:
-    """A finished object, for calls that expect a builder."""
-
     def __init__(self, built: object) -> None:
         self._built = built
 
     def build(self) -> object:
-        """Returns the object."""
         return self._built
 
 

@@ -1,5 +1,3 @@
-"""Queries of panels: label matchers with the dashboards' variables, and common expressions."""
-
 from collections.abc import Iterable, Iterator, Mapping
 
 from grafana_foundation_sdk.builders import prometheus
@@ -10,16 +8,13 @@ from metrics import catalogue
 DATASOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
 
 Queries = Mapping[str, str]
-"""Expressions by their legend, such as {{pod}}."""
 
 CLUSTER = 'cluster=~"$cluster"'
-"""The matcher of every query. Series without the label match if all clusters are selected."""
+"""In every query. Series without the label match if all clusters are selected."""
 
 SERVICE = f'{CLUSTER}, namespace="$namespace", service="$service"'
-"""Matchers of all servers."""
 
 POD = f'{SERVICE}, pod=~"$pod"'
-"""Matchers of the selected servers."""
 
 GATEWAY = f'{CLUSTER}, namespace="$namespace", service="$gateway"'
 """Matchers of all gateways."""
@@ -28,39 +23,36 @@ ROUTE = f'{SERVICE}, route=~"$route"'
 """Matchers of the selected routes, for records that keep no pod."""
 
 POD_ROUTE = f'{POD}, route=~"$route"'
-"""Matchers of the selected routes on the selected servers."""
 
 
 LATE = {name: it for name, it in catalogue.by_name(catalogue.read()).items() if it.late}
-"""Series that appear with their first event."""
 
 SECONDS = {"$__rate_interval": "($__rate_interval_ms / 1000)", "1m": "60", "5m": "300"}
 """Lengths of rate windows in seconds."""
 
 
 def over_time(expressions: Queries, *, traces: bool = False) -> Iterator[prometheus.Dataquery]:
-    """Returns range queries; with `traces`, also the exemplars of their series."""
     for legend, expression in expressions.items():
         yield _query(expression, legend, traces=traces).range()
 
 
 def at_end(expressions: Queries) -> Iterator[prometheus.Dataquery]:
-    """Returns queries for the value at the end of the time range."""
     return (_query(expression, legend).instant() for legend, expression in expressions.items())
 
 
 def table_rows(expressions: Iterable[str]) -> Iterator[prometheus.Dataquery]:
-    """Returns queries for the value at the end of the time range, with each series as a row of a table."""
+    """The value at the end of the time range, with each series as a table row."""
     return (_query(each).instant().format(PromQueryFormat.TABLE) for each in expressions)
 
 
 def heat(expression: str, *, traces: bool) -> Iterator[prometheus.Dataquery]:
-    """Returns the query of a heat map; with `traces`, also its exemplars."""
     yield _query(expression, "{{le}}", traces=traces).range().format(PromQueryFormat.HEATMAP)
 
 
 def quantile(share: float, histogram: str, matchers: str, by: str = "", offset: str = "") -> str:
-    """Returns a quantile of a histogram; `by` are labels to keep, such as "pod, ". `offset` is a time in the past."""
+    """A histogram quantile. `by` are labels to keep, such as "pod, ", and `offset` is a time in the
+    past.
+    """
     series = f"{histogram}_bucket"
     plain = f"rate({series}{{{matchers}}}[$__rate_interval] offset {offset})"
     buckets = plain if offset else rate(series, matchers)
@@ -68,17 +60,16 @@ def quantile(share: float, histogram: str, matchers: str, by: str = "", offset: 
 
 
 def rate(counter: str, matchers: str, window: str = "$__rate_interval") -> str:
-    """Returns the rate of each series of a counter."""
     plain = f"rate({counter}{{{matchers}}}[{window}])"
     new = _appeared(counter, matchers, window)
     return f"({new} / {SECONDS[window]} or {plain})" if new else plain
 
 
 def _appeared(counter: str, matchers: str, window: str) -> str:
-    """Returns the values of series that appeared in the window because of an event; "" for other counters.
+    """Series that an event created within the window; "" for other counters.
 
-    Like the rules, selects series that the scrape at the start of the window lacked, or whose process started
-    later.
+    Like the rules, selects series that were missing from the scrape at the start of the window, or
+    whose process started later.
     """
     series = f"{counter}{{{matchers}}}"
     new = f"max_over_time({series}[{window}]) unless {series} offset {window}"
@@ -97,51 +88,47 @@ def _appeared(counter: str, matchers: str, window: str) -> str:
 
 
 def sum_rate(counter: str, matchers: str, by: str = "", window: str = "$__rate_interval") -> str:
-    """Returns the rate of a counter, summed; `by` are labels to keep."""
     return f"sum{_by(by)}({rate(counter, matchers, window)})"
 
 
 def sum_increase(
     counter: str, matchers: str, by: str = "", window: str = "$__rate_interval"
 ) -> str:
-    """Returns the increase of a counter, summed; `by` are labels to keep."""
     plain = f"increase({counter}{{{matchers}}}[{window}])"
     new = _appeared(counter, matchers, window)
     return f"sum{_by(by)}({new} or {plain})" if new else f"sum{_by(by)}({plain})"
 
 
 def threshold(matchers: str) -> str:
-    """Returns the threshold of a service's or gateway's latency objective."""
     return f"max(service_slo:corelane_slo_latency_threshold:seconds{{{matchers}}})"
 
 
 def gateway_quantile(share: float, offset: str = "") -> str:
-    """Returns a quantile of the request latency at the gateways, in seconds. `offset` is a time in the past."""
+    """Gateway latency quantile in seconds. `offset` is a time in the past."""
     return f"({quantile(share, 'envoy_http_downstream_rq_time', GATEWAY, offset=offset)}) / 1000"
 
 
 def gateway_error_rate() -> str:
-    """Returns the share of 5xx in the gateways' responses."""
+    """Share of 5xx in the gateways' responses."""
     responses = "envoy_http_downstream_rq_xx"
     errors = sum_rate(responses, GATEWAY + ', envoy_response_code_class="5"')
     return f"{errors} / ({sum_rate(responses, GATEWAY)} > 0)"
 
 
 def error_rate(matchers: str) -> str:
-    """Returns the share of 5xx in the servers' responses."""
+    """Share of 5xx in the servers' responses."""
     errors = sum_rate("corelane_requests_total", matchers + ', code=~"5.."')
     return f"({errors} or vector(0)) / ({sum_rate('corelane_requests_total', matchers)} > 0)"
 
 
 def firing(more: str = "") -> str:
-    """Returns firing alerts of this service and its gateway, and of nodes and Prometheus; `more` are additional
+    """Firing alerts of this service, its gateway, nodes and Prometheus; `more` are additional
     matchers.
     """
     return _alerts(f'ALERTS{{alertstate="firing", {more}')
 
 
 def active_since() -> str:
-    """Returns the time at which the condition of each alert became true, as Unix time in seconds."""
     return _alerts("ALERTS_FOR_STATE{")
 
 
@@ -157,7 +144,9 @@ def _alerts(series: str) -> str:
 
 
 def raised(label: str, expression: str) -> str:
-    """Returns the series above 0, so that the legend shows only those; if there are none, one series called none."""
+    """Only series above 0, so that the legend shows no others; if there are none, one series called
+    none.
+    """
     nothing = f'label_replace(0 * sum({expression}), "{label}", "none", "", "")'
     return f"({expression}) > 0 or on () {nothing}"
 

@@ -19,9 +19,9 @@ BOARD = Board(
 )
 
 PHASES = f'{POD_ROUTE}, phase!="accept"'
-"""Excludes the phase accept, which belongs to a connection, not to a request."""
+"""Excludes the phase accept, which belongs to a connection and not to a request."""
 
-# The records of routes keep no pod, but these panels show the selected pods.
+# Route records keep no pod, but these panels show the selected pods.
 REQUESTS = sum_rate("corelane_requests_total", POD_ROUTE, "route", "5m")
 ERRORS = f"""
   (
@@ -42,7 +42,6 @@ DATABASE = "corelane_database"
 
 
 def mean(histogram: str, matchers: str, by: str = "") -> str:
-    """Returns the mean of a histogram's observations."""
     count = sum_rate(f"{histogram}_count", matchers, by)
     return f"{sum_rate(f'{histogram}_sum', matchers, by)} / ({count} > 0)"
 

@@ -1,5 +1,3 @@
-"""The variables at the top of a dashboard."""
-
 from dataclasses import dataclass
 
 from grafana_foundation_sdk.builders import dashboard
@@ -14,7 +12,9 @@ from grafana.queries import SERVICE as OF_SERVICE
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable with the values of a label. With `many`, several can be selected, and all are by default."""
+    """A variable with a label's values. With `many`, several can be selected, and all are by
+    default.
+    """
 
     name: str
     label: str
@@ -23,9 +23,7 @@ class Variable:
     many: bool = False
 
     def build(self, hide: bool = False) -> Builder[model.VariableModel]:
-        """Builds the variable for Grafana; without a query, it is the data source. Links pass on hidden
-        variables too.
-        """
+        """Without a query, the variable is the data source. Links pass on hidden variables too."""
         if not self.query:
             source = dashboard.DatasourceVariable(self.name).type("prometheus")
             return source.label(self.label).description(self.description)
@@ -109,4 +107,4 @@ TEST = Variable(
 )
 
 COMMON = (SOURCE, CLUSTER, NAMESPACE, SERVICE, GATEWAY, POD, ROUTE)
-"""Variables of every dashboard, so that links keep the selection."""
+"""On every dashboard, so that links keep the selection."""

@@ -1,6 +1,7 @@
-"""Runs the whole platform from real parts for a while, and checks the data that the dashboards show.
+"""Runs the whole platform from real parts and checks the data that the dashboards show.
 
-Entry point of `python3 dashboards/live`, which runs every query of every dashboard on a platform under load.
+Entry point of `python3 dashboards/live`, which runs every query of every dashboard on a platform
+under load.
 """
 
 import argparse
@@ -19,8 +20,6 @@ from tools.errors import ToolError
 
 
 class Parser(argparse.ArgumentParser):
-    """Exits with EX_USAGE of sysexits.h."""
-
     def error(self, message: str) -> None:
         self.exit(64, f"{self.prog}: {message}\n")
 

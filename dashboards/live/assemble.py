@@ -1,4 +1,4 @@
-"""Creates the parts of a platform: files in the run folder, command lines, readiness checks, scrapes."""
+"""Assembles a platform's parts: files in the run folder, command lines, readiness checks, scrapes."""
 
 import json
 import re
@@ -22,17 +22,13 @@ from tools import resolve
 from tools.resolve import tool
 
 TARGETS = {"gateway": {"metrics_path": "/stats/prometheus"}, "node-tuning": {"honor_labels": True}}
-"""Additional settings of jobs. The label `pod` of a node's agent is the checked pod."""
+"""Additional job settings. The label `pod` of a node's agent names the checked pod."""
 
 
 SERVICES = {"service": "server", "gateway-agent": "gateway"}
-"""Label `service` of a job's targets; for other jobs, the name of the job."""
 
 
 def scrape_configuration(options: Options, jobs: Mapping[str, Mapping[str, int]]) -> str:
-    """Returns a configuration that scrapes the `jobs`, each with the ports of its pods, as often as the options
-    require.
-    """
     every = _duration(options.interval)
     scrapes = [
         {
@@ -56,7 +52,6 @@ def scrape_configuration(options: Options, jobs: Mapping[str, Mapping[str, int]]
 
 
 def paced(folder: Path, files: Sequence[Path], seconds: float) -> list[Path]:
-    """Copies rules with another evaluation interval."""
     folder.mkdir()
     for pattern in files:
         for file in pattern.parent.glob(pattern.name):
@@ -66,7 +61,7 @@ def paced(folder: Path, files: Sequence[Path], seconds: float) -> list[Path]:
 
 
 def _target(namespace: str, job: str, name: str, port: int) -> dict:
-    """Returns a target; an agent has its node's label, every other part has its pod's label."""
+    """An agent's target has its node's label, all others their pod's."""
     agent = job == "node-tuning"
     labels = {"node": name} if agent else {"node": node.NAME, "pod": name}
     labels |= {"namespace": namespace, "service": SERVICES.get(job, job)}
@@ -78,7 +73,6 @@ def _duration(seconds: float) -> str:
 
 
 ENDPOINTS = "/run/corelane"
-"""Folder of the agent's files in a gateway pod."""
 
 
 TOOLS = ("helm", "envoy", "prometheus", "supervisord", "k6", "openssl")
@@ -116,7 +110,6 @@ def _part(platform: Platform, name: str, argv: list, url: str) -> Process:
 
 
 def _database(platform: Platform) -> list[Process]:
-    """Returns the replicas, and PostgreSQL in front of them."""
     options, run, plan = platform.options, platform.run, platform.plan
     address = apiserver.own_address()
     postgres = database.make(plan.topology, run)
@@ -137,7 +130,8 @@ def _postgres(platform: Platform, postgres: database.Postgres) -> Process:
         lambda: database.ready(platform.run, made.pid),
         env,
         cwd=postgres.home,
-        # SIGTERM would wait until all connections close (PostgreSQL, Shutting Down the Server).
+        # On SIGTERM it would wait until all connections close (PostgreSQL, Shutting Down the
+        # Server).
         ending=signal.SIGINT,
         **postgres.account.popen(),
     )
@@ -153,7 +147,7 @@ def _server(
 
 
 def _gateway(platform: Platform) -> list[Process]:
-    """Returns Envoy with its chart's configuration; with an API server, its agent discovers the replicas."""
+    """Envoy with its chart's configuration; with an API server, its agent discovers the replicas."""
     run, plan = platform.run, platform.plan
     found = resolve.ensure(TOOLS)
     values, file = run / "gateway-values.json", run / "envoy.yaml"
@@ -169,7 +163,7 @@ def _gateway(platform: Platform) -> list[Process]:
         f"--kubeconfig={platform.cluster.api.kubeconfig}",
         f"--service=server={platform.options.name}/{node.SERVICE}:http:admin",
         f"--folder={folder}",
-        # Low, so that one slice of a drill exceeds it.
+        # Low enough for one slice of a drill to exceed it.
         f"--limit={LIMIT}",
         f"--listen={HOST}:{plan.gateway_agent}",
         "--log-format=json",
@@ -182,7 +176,7 @@ def _values(platform: Platform) -> dict:
     run = platform.run
     values = render.gateway_values(platform.plan.topology)
     values["upstream"] |= {"discovery": "eds", "endpoints": []}
-    # A log line for each request would fill a large file.
+    # Logging each request would fill a large file.
     values["accessLog"] = {"percent": 1}
     files = {"certificate": run / "tls.crt", "key": run / "tls.key"}
     files["sds"] = run / "certificate.yaml"
@@ -196,7 +190,7 @@ def _values(platform: Platform) -> dict:
 
 
 def _tuners(platform: Platform) -> list[Process]:
-    """Returns the agents of two nodes, which access only disposable trees: one applies settings, one only audits."""
+    """Agents of two nodes, on disposable trees only: one applies settings, the other audits."""
     tree, other = platform.tree, node.make(platform.run / node.OTHER, platform.tree.cpus)
     apply = [
         *("--agent.mode=apply", f"--housekeeping={tree.housekeeping}"),
@@ -222,7 +216,6 @@ def _tuner(platform: Platform, name: str, tree: node.Tree, port: int, more: list
 
 
 def _prometheus(platform: Platform) -> Process:
-    """Returns Prometheus with the rules; it also accepts k6's series."""
     plan, run, options = platform.plan, platform.run, platform.options
     topology = plan.topology
     servers = [*topology.replicas, plan.edge]
@@ -244,7 +237,6 @@ def _prometheus(platform: Platform) -> Process:
 
 
 def _scrapes_all(url: str) -> bool:
-    """Whether Prometheus is ready, and has reached every target."""
     if not replies(url, "/-/ready"):
         return False
     targets = ask(url, "/api/v1/targets?state=active").json()["data"]["activeTargets"]
@@ -252,7 +244,7 @@ def _scrapes_all(url: str) -> bool:
 
 
 def _gated(replica: Replica, plan: Plan, options: Options, program: Path, run: Path) -> list[str]:
-    """Returns a replica behind the gateway: one pinned lane, and the shared SQLite file."""
+    """A replica behind the gateway: one pinned lane, and the shared SQLite file."""
     own = ["--database.path", str(run / "projects.db"), *_common(plan, run)]
     argv = commands.server(replica, plan.topology.pinned, program, own)
     # An EndpointSlice must not contain a loopback address.
@@ -261,7 +253,7 @@ def _gated(replica: Replica, plan: Plan, options: Options, program: Path, run: P
 
 
 def _edge(plan: Plan, options: Options, program: Path, run: Path, server: Postgres) -> list[object]:
-    """Returns the replica for direct clients: TLS, two lanes that an acceptor fills, PostgreSQL."""
+    """The replica for direct clients: TLS, two lanes fed by an acceptor, and PostgreSQL."""
     replica = plan.edge
     ports = replica.port, replica.admin_port
     flags = [

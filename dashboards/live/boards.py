@@ -1,4 +1,6 @@
-"""The dashboards as Grafana reads them: panels with their queries, annotations, and values for the variables."""
+"""The dashboards as Grafana reads them: panels with queries, annotations, and values for the
+variables.
+"""
 
 import json
 import re
@@ -17,8 +19,6 @@ EMPTY = REPOSITORY / "dashboards" / "grafana" / "empty_by_nature.toml"
 
 @dataclass(frozen=True)
 class Query:
-    """One query of a panel."""
-
     ref: str
     expression: str
     instant: bool
@@ -26,16 +26,12 @@ class Query:
 
 @dataclass(frozen=True)
 class Panel:
-    """A panel and its queries."""
-
     title: str
     queries: tuple[Query, ...]
 
 
 @dataclass(frozen=True)
 class Dashboard:
-    """A dashboard with all panels, including those of collapsed rows."""
-
     uid: str
     title: str
     variables: tuple[dict, ...]
@@ -44,12 +40,10 @@ class Dashboard:
 
 
 def load(folder: Path = FOLDER) -> list[Dashboard]:
-    """Reads all dashboards of a folder."""
     return [read(json.loads(file.read_text())) for file in sorted(folder.glob("*.json"))]
 
 
 def read(raw: dict) -> Dashboard:
-    """Reads one dashboard."""
     return Dashboard(
         uid=raw["uid"],
         title=raw["title"],
@@ -72,9 +66,7 @@ def _panels(raw: list[dict]) -> Iterator[Panel]:
 
 
 def empty_by_nature(file: Path = EMPTY) -> dict[tuple[str, str, str], str]:
-    """Returns the reasons why queries may be empty, by dashboard, panel and query; "" means every query of the
-    panel.
-    """
+    """Why queries may be empty, by dashboard, panel and query; "" means every query of the panel."""
     listed = tomllib.loads(file.read_text()).get("panel", [])
     return {
         (each["dashboard"], each["panel"], each.get("query", "")): each["why"] for each in listed
@@ -91,16 +83,12 @@ LABEL_VALUES = re.compile(r"label_values\((?P<series>.+), (?P<label>\w+)\)", re.
 
 @dataclass(frozen=True)
 class Offer:
-    """The values that a variable offers."""
-
     name: str
     query: str
     values: tuple[str, ...]
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
-    """Returns the text with every variable replaced by its value."""
-
     def value(match: re.Match[str]) -> str:
         try:
             return {**BUILT_IN, **values}[match[1]]
@@ -113,7 +101,7 @@ def fill(text: str, values: Mapping[str, str]) -> str:
 def choose(
     dashboard: Dashboard, prometheus: Prometheus, over: Range, preferred: Mapping[str, str]
 ) -> tuple[dict[str, str], list[Offer]]:
-    """Returns the value of each variable (all, the preferred one, or the first) and the values that it offers."""
+    """Each variable's value (all, the preferred one, or the first) and the values that it offers."""
     values: dict[str, str] = {}
     offers = []
     for variable in dashboard.variables:

@@ -47,14 +47,13 @@ def load(platform: Platform, rate: int = 60, duration: str = "10m") -> Process:
 INTERVAL = 2.0
 
 DRAIN = ("--drain.settle", "10s")
-"""Duration of five scrapes, so that at least one succeeds on a busy machine."""
+"""Five scrapes long, so that at least one succeeds on a busy machine."""
 
 CHEAP = ("--slow-lanes.cheap", "/hello")
-"""Setting that keeps faults on the lane, not on the slow lane: imbalance panels have data from 30% on."""
+"""Keeps faults off the slow lane: imbalance panels have data from 30% on."""
 
 NORMAL = 30
 RATE = 40
-"""Requests per second: possible on two busy CPUs with an unoptimised build."""
 
 FAULTS = (
     {"route": "/div/{n}", "share": 0.3, "latency": {"fixed": "150ms", "jitter": "200ms"}},
@@ -63,7 +62,7 @@ FAULTS = (
     {"route": "/work", "share": 0.3, "cpu": {"burn": "30ms"}},
 )
 STALL = {"route": "/work", "share": 1, "cpu": {"burn": "1500ms"}}
-"""A fault that lasts longer than `timeouts.stall`."""
+"""Lasts longer than `timeouts.stall`."""
 
 DRIFT = ("fs.file-max", "4096")
 
@@ -71,13 +70,11 @@ LASTING = "10m"
 
 
 def options(name: str) -> Options:
-    """Returns the options of a stage whose rules are evaluated at each scrape."""
     made = Options(name=name, interval=INTERVAL, pace=INTERVAL)
     return replace(made, servers={f"server-{index}": (*DRAIN, *CHEAP) for index in range(REPLICAS)})
 
 
 def play(platform: Platform) -> None:
-    """Plays the story; the load continues afterwards."""
     load(platform, rate=RATE)
     _say("normal load")
     time.sleep(NORMAL)
@@ -109,7 +106,7 @@ def _say(text: str) -> None:
 
 @dataclass(frozen=True)
 class Finding:
-    """A query without data, or one with data although it is listed as empty."""
+    """A query without data, or with data although it is listed as empty."""
 
     where: str
     query: str
@@ -117,7 +114,6 @@ class Finding:
 
 
 def wrong(result: Result) -> str:
-    """Returns the fault of a result; "" if it contains a number."""
     if result.error:
         return result.error
     if not result.series:
@@ -128,7 +124,7 @@ def wrong(result: Result) -> str:
 
 
 class Judge:
-    """Collects the findings of one dashboard, and excuses queries that may be empty."""
+    """Collects one dashboard's findings, and excuses queries that may be empty."""
 
     def __init__(self, dashboard: Dashboard, empty: dict[tuple[str, str, str], str]) -> None:
         self.dashboard = dashboard
@@ -136,12 +132,10 @@ class Judge:
         self.notes: list[Finding] = []
         self.queries = 0
         self.idle = 0
-        """Number of queries that are empty and may be."""
         self._empty = {(panel, ref) for uid, panel, ref in empty if uid == dashboard.uid}
         self._used: set[tuple[str, str]] = set()
 
     def panel(self, panel: Panel, query: Query, expression: str, result: Result) -> None:
-        """Judges a query of a panel."""
         reason = wrong(result)
         keys = {(panel.title, ""), (panel.title, query.ref)} & self._empty
         self._used |= keys
@@ -156,13 +150,12 @@ class Judge:
         self.other(name, expression, reason)
 
     def other(self, name: str, expression: str, reason: str) -> None:
-        """Counts a query; `reason` is its fault, or ""."""
         self.queries += 1
         if reason:
             self.failures.append(Finding(self._at(name), expression, reason))
 
     def end(self) -> None:
-        """Reports panels that are listed as empty and do not exist."""
+        """Reports panels that are listed as empty but do not exist."""
         for title, ref in self._empty - self._used:
             where = self._at(f"{title} | {ref or 'all queries'}")
             self.failures.append(Finding(where, "", "is listed as empty, but does not exist"))
@@ -172,11 +165,13 @@ class Judge:
 
 
 FALLBACK = " or vector(0)"
-"""Shows 0 without data, even if a label is misspelt. It is removed before a query is judged."""
+"""Shows 0 without data, even if a label is misspelt, so it is removed before a query is judged."""
 
 
 def main() -> int:
-    """Plays the story, runs all queries, and reports those without data; returns 1 if there are any."""
+    """Plays the story, runs all queries, and reports those without data; returns 1 if there are
+    any.
+    """
     dashboards = boards.load()
     with stage(options("check-dashboards")) as platform:
         started = time.time()
@@ -188,13 +183,12 @@ def main() -> int:
 
 
 def judge(dashboard: Dashboard, platform: Platform, over: Range) -> Judge:
-    """Runs the queries of the variables, annotations and panels of one dashboard."""
     prometheus = Prometheus(platform.prometheus)
     found = Judge(dashboard, boards.empty_by_nature())
     preferred = {"namespace": platform.options.name, "service": "server", "gateway": "gateway"}
     values, offers = boards.choose(dashboard, prometheus, over, preferred)
     for offer in offers:
-        # The stage is one platform: its Prometheus has no label cluster.
+        # The stage is one platform, and its Prometheus has no label cluster.
         reason = "" if offer.values or offer.name == "cluster" else "offers no value"
         found.other(f"variable {offer.name}", offer.query, reason)
     for annotation in dashboard.annotations:
@@ -212,7 +206,6 @@ def judge(dashboard: Dashboard, platform: Platform, over: Range) -> Judge:
 def evidence(
     prometheus: Prometheus, query: Query, values: dict[str, str], over: Range
 ) -> tuple[str, Result]:
-    """Returns a panel's query and its result, without a fallback to 0 and, if necessary, over the whole range."""
     expression = fill(query.expression, values)
     ask = prometheus.instant if query.instant else prometheus.range
     result = ask(expression, over)
@@ -223,7 +216,6 @@ def evidence(
 
 
 def report(judges: list[Judge], broken: dict[str, str]) -> int:
-    """Prints a line for each dashboard, then each failed query and rule."""
     for each in judges:
         counts = f"{len(each.dashboard.panels):>3} panels  {each.queries:>3} queries"
         ends = f"{each.idle} empty as listed  {len(each.failures)} failed"

@@ -1,8 +1,9 @@
-"""A simulated node: its objects at the API server, and a disposable file tree that its agent changes.
+"""A simulated node: its objects at the API server, and a disposable file tree that its agent
+changes.
 
-No kubelet and no controller acts on the API server, so the platform itself reports which pods run and are
-ready. In the tree, each pod has one or two CPUs; the last two are for the system and the interrupts of its one
-device, eth0. Values are kernel defaults.
+No kubelet or controller acts on the API server, so the platform itself reports which pods run and
+are ready. In the tree, each pod has one or two CPUs; the last two CPUs serve the system and the
+interrupts of the only device, eth0. Values are kernel defaults.
 """
 
 import secrets
@@ -15,10 +16,8 @@ from stack import node
 from stack.apiserver import Api, own_address
 
 NAME = "node-0"
-"""The node that runs all pods."""
 
 OTHER = "node-1"
-"""A node without pods in mode audit: it differs from its profile."""
 
 INTERRUPTS = (40, 41)
 """Interrupts of eth0; each of the last two CPUs serves one."""
@@ -31,7 +30,7 @@ Max open files            1048576              1048576              files
 
 @dataclass(frozen=True)
 class Container:
-    """A container of the node: the pod's name and UID, its own ID, its CPUs and its process."""
+    """A container: the pod's name and UID, its own ID, its CPUs and its process."""
 
     pod: str
     uid: str
@@ -42,22 +41,18 @@ class Container:
 
 @dataclass(frozen=True)
 class Tree(node.Tree):
-    """The node's files, the agent's journal and the cgroups."""
-
     cpus: int
 
     @property
     def housekeeping(self) -> str:
-        """Returns the CPUs without a pod."""
         return f"{self.cpus - 2}-{self.cpus - 1}"
 
     @property
     def cgroups(self) -> Path:
-        """Returns the cgroup v1 hierarchies of a kubelet whose driver is cgroupfs."""
         return self.root.parent / "cgroups"
 
     def put(self, container: Container, quota: int = -1, throttled: int = 0) -> None:
-        """Adds a container on its CPUs, with a CFS quota in microseconds or none."""
+        """Adds a container on its CPUs. The CFS quota is in microseconds."""
         pod = Path("kubepods", f"pod{container.uid}")
         for level in (pod, pod / container.id):
             node.write(
@@ -77,7 +72,6 @@ class Tree(node.Tree):
         node.write(process, {"comm": "server\n", "limits": LIMITS, thread: status})
 
     def use(self, container: Container, nanoseconds: int) -> None:
-        """Sets the total CPU time of a container (cpuacct.rst)."""
         folder = self.cgroups / "cpuacct" / "kubepods" / f"pod{container.uid}" / container.id
         # Atomic for readers.
         fresh = self.root.parent / "usage"
@@ -85,14 +79,12 @@ class Tree(node.Tree):
         fresh.replace(folder / "cpuacct.usage")
 
     def remove(self, container: Container) -> None:
-        """Removes a container that has ended."""
         procs = Path("kubepods", f"pod{container.uid}", container.id, "cgroup.procs")
         (self.cgroups / "cpuset" / procs).write_text("")
         shutil.rmtree(self.root / "proc" / str(container.pid))
 
 
 def make(folder: Path, cpus: int) -> Tree:
-    """Creates the tree of an unprepared node."""
     files = node.node(cpus=cpus)
     for cpu in range(cpus):
         files[f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"] = f"{cpu}\n"
@@ -111,18 +103,14 @@ SERVICE = "server"
 
 @dataclass(frozen=True)
 class Cluster:
-    """The node, its pods and the Service of the replicas, in a namespace."""
-
     api: Api
     namespace: str
 
     def prepare(self) -> None:
-        """Creates the namespace and the node."""
         self.api.create("/api/v1/namespaces", {"metadata": {"name": self.namespace}})
         self.api.create("/api/v1/nodes", {"metadata": {"name": NAME}})
 
     def pod(self, name: str, cpus: str, pid: int) -> Container:
-        """Creates a pod that runs on the node with whole CPUs, and with a process for its container."""
         count = len(cpus.split(","))
         amount = {"cpu": str(count), "memory": "64Mi"}
         kind, main = ("gateway", "envoy") if name == "gateway" else ("server", "server")
@@ -156,13 +144,11 @@ class Cluster:
         return container
 
     def endpoint(self, name: str, ports: Sequence[int], *, serving: bool, ending: bool) -> None:
-        """Reports whether a replica is serving, and whether it is terminating."""
         conditions = {"ready": serving and not ending, "serving": serving, "terminating": ending}
         one = {"addresses": [own_address()], "conditions": conditions, "nodeName": NAME}
         self._slice(name, [one], ports)
 
     def slice(self, name: str, addresses: Sequence[str]) -> None:
-        """Writes an EndpointSlice of ready replicas at these addresses."""
         self._slice(name, [{"addresses": [address]} for address in addresses], (8080, 8081))
 
     def touch(self, name: str, number: int) -> None:
@@ -171,7 +157,6 @@ class Cluster:
         self.api.change(f"{self._slices}/{name}", change)
 
     def remove(self, name: str) -> None:
-        """Deletes an EndpointSlice."""
         self.api.call("DELETE", f"{self._slices}/{name}")
 
     @property

@@ -1,4 +1,4 @@
-"""A platform: its options, ports, parts by name, and operations.
+"""A platform: options, ports, parts by name, and operations.
 
 TEST_PORTS=LOW-HIGH is the range of ports.
 """
@@ -19,33 +19,25 @@ from stack.replica import Server
 RULES = REPOSITORY / "dashboards" / "rules"
 
 REPLICAS = 2
-"""Number of replicas behind the gateway, each with one lane."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """The options of a stage."""
-
     name: str
     """Name of the instance, and the label `namespace` of all its targets."""
     interval: float
-    """Seconds between two scrapes, and between two evaluations of groups without their own interval."""
+    """Seconds between scrapes, and between evaluations of groups without their own interval."""
     rules: Sequence[Path] = (RULES / "*.rules.yaml",)
-    """Rule files; the last part of a path may be a pattern."""
     pace: float | None = None
-    """Seconds between two evaluations of every rule group, instead of each group's own interval."""
+    """Seconds between evaluations of every rule group, in place of each group's own interval."""
     servers: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Additional flags of replicas by name; they come last."""
 
 
 EDGE = "edge-0"
-"""The replica for direct clients."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The topology of `make up`, and the ports of the other parts of a stage."""
-
     topology: Topology
     edge: Replica
     gateway_agent: int
@@ -81,18 +73,15 @@ def draw() -> Plan:
 
 
 FIRST = ("etcd", "kube-apiserver", "postgres")
-"""Parts that others require, in addition to the replicas."""
 
 GATEWAY, AGENT = "gateway", "gateway-agent"
 
 CPUS = {"server-0": "0", "server-1": "1", EDGE: "2,3", GATEWAY: "4,5"}
-"""The node's exclusive CPUs of each pod, in the format of cpuset(7)."""
+"""Each pod's exclusive CPUs on the node, in the format of cpuset(7)."""
 
 
 @dataclass
 class Platform:
-    """All parts in the order of their start."""
-
     options: Options
     run: Path
     plan: Plan
@@ -104,32 +93,27 @@ class Platform:
 
     @property
     def gateway(self) -> str:
-        """The URL for requests."""
         return f"http://{HOST}:{self.plan.topology.gateway_port}"
 
     @property
     def prometheus(self) -> str:
-        """The URL for queries."""
         return f"http://{HOST}:{self.plan.topology.prometheus_port}"
 
     @property
     def servers(self) -> dict[str, Server]:
-        """Returns all replicas by name."""
         return {name: part for name, part in self.parts.items() if isinstance(part, Server)}
 
     @property
     def gated(self) -> dict[str, Server]:
-        """Returns the replicas behind the gateway."""
         names = [replica.name for replica in self.plan.topology.replicas]
         return {name: self.servers[name] for name in names}
 
     @property
     def token(self) -> str:
-        """Returns the bearer token that may write projects."""
         return render.clear_token(self.run).read_text()
 
     def start(self) -> None:
-        """Starts everything, and waits until all parts respond."""
+        """Starts everything and waits until all parts respond."""
         names = {*FIRST, *self.servers}
         first = [part for part in self.parts.values() if part.name in names]
         for part in first:
@@ -147,13 +131,11 @@ class Platform:
         self.put_pod(GATEWAY)
 
     def _announce(self, name: str) -> None:
-        """Announces a replica to the API server, as a kubelet does."""
         self.put_pod(name)
         if name in self.gated:
             self.endpoint(name)
 
     def put_pod(self, name: str) -> None:
-        """Puts a part into a pod of the node with exclusive CPUs."""
         pid, cpus = self.parts[name].pid, CPUS[name]
         if name not in self.containers:
             container = self.cluster.pod(name, cpus, pid)
@@ -165,7 +147,6 @@ class Platform:
         self.tree.put(container)
 
     def endpoint(self, name: str, *, serving: bool = True, ending: bool = False) -> None:
-        """Sets the endpoint of a replica behind the gateway."""
         replica = self.servers[name]
         ports = (replica.port, replica.admin_port)
         self.cluster.endpoint(name, ports, serving=serving, ending=ending)
@@ -176,7 +157,6 @@ class Platform:
         self._announce(name)
 
     def drain(self, name: str) -> None:
-        """Drains a replica like the deletion of its pod."""
         self.endpoint(name, ending=True)
         self.servers[name].stop()
         self.endpoint(name, serving=False, ending=True)

@@ -27,8 +27,8 @@ def accounting(platform: Platform) -> Iterator[None]:
     def account() -> None:
         while not ended.wait(EVERY):
             for container in list(platform.containers.values()):
-                # Between two lives of a process there is no file to read. A process that ends while its file is
-                # open results in "no such process" (ESRCH).
+                # A restarting process has no file to read. One that ends while its file is open
+                # causes ESRCH.
                 with suppress(FileNotFoundError, ProcessLookupError):
                     platform.tree.use(container, cpu_time(container.pid))
 
@@ -42,17 +42,14 @@ def accounting(platform: Platform) -> Iterator[None]:
 
 
 def cpu_time(pid: int) -> int:
-    """Returns a process's CPU time in nanoseconds: user and system, fields 14 and 15 of proc_pid_stat(5)."""
+    """CPU time of a process in nanoseconds: user and system, fields 14 and 15 of proc_pid_stat(5)."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     ticks = int(fields[11]) + int(fields[12])
     return ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
 
 def collector(port: int) -> AbstractContextManager[str]:
-    """Runs a collector that discards all spans."""
-
     def answer(request: Request) -> None:
-        """Sends an empty ExportTraceServiceResponse: all spans were accepted (OTLP 1.0, Full Success)."""
         request.body()
         request.reply(200, ("content-type", "application/x-protobuf"))
 
@@ -63,7 +60,7 @@ def collector(port: int) -> AbstractContextManager[str]:
 def stage(options: Options) -> Iterator[Platform]:
     """Yields a running platform; at the end, only its logs in `.run/<name>` remain.
 
-    If a part has ended by itself, an error names it.
+    An error names a part that ended prematurely.
     """
     run = REPOSITORY / ".run" / options.name
     with pids.lock(run), _unwound(), ExitStack() as stack:
@@ -83,7 +80,7 @@ def stage(options: Options) -> Iterator[Platform]:
 
 
 def _clear(run: Path) -> None:
-    """Ends and removes the remains of a stage that could not end by itself."""
+    """Ends and removes the remains of a stage that was killed."""
     if processes.find(run):
         down.stop(run)
     for entry in run.iterdir():
@@ -93,7 +90,7 @@ def _clear(run: Path) -> None:
 
 @contextmanager
 def _unwound() -> Iterator[None]:
-    """Makes SIGTERM and the end of the terminal end a stage like Ctrl-C."""
+    """SIGTERM and the end of the terminal end a stage like Ctrl-C."""
     numbers = (signal.SIGTERM, signal.SIGHUP)
     # An ignored signal, as under nohup, stays ignored.
     caught = [each for each in numbers if signal.getsignal(each) is not signal.SIG_IGN]

@@ -1,4 +1,4 @@
-"""Writes docs/metrics.md and its parts from the catalogue, or checks that they are up to date."""
+"""Writes docs/metrics.md and its parts from the catalogue, or checks that they are current."""
 
 import argparse
 import sys
@@ -12,7 +12,6 @@ DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
 
 
 def main(arguments: list[str]) -> int:
-    """Runs one command and returns its exit status."""
     parser = argparse.ArgumentParser(prog="python3 dashboards/metrics", description=__doc__)
     parser.add_argument(
         "--check", action="store_true", help="write nothing; exit 1 if a file is not up to date"
@@ -20,7 +19,7 @@ def main(arguments: list[str]) -> int:
     try:
         options = parser.parse_args(arguments)
     except SystemExit as ended:
-        # The exit status for bad usage is 64 in all commands (EX_USAGE of sysexits.h), but 2 in argparse.
+        # Bad usage exits with 64 (EX_USAGE of sysexits.h) in all commands, but with 2 in argparse.
         return 64 if ended.code else 0
     wanted = page.texts(catalogue.read())
     written = {file.name: file.read_text() for file in DOCS.glob("metrics*.md")}

@@ -1,4 +1,4 @@
-"""The pages of the catalogue: docs/metrics.md, and docs/metrics-PART.md for each part."""
+"""The catalogue's pages: docs/metrics.md, and docs/metrics-PART.md for each part."""
 
 from collections.abc import Iterable, Mapping
 
@@ -78,7 +78,6 @@ expression. In your own rules, use the recorded series, such as `route:corelane_
 
 
 def texts(parts: Mapping[str, Part]) -> dict[str, str]:
-    """Returns the text of each page by its name."""
     rows = [
         (f"[{part.title}](metrics-{name}.md)", _listed(part.jobs), _of_example(part), *_adds(part))
         for name, part in parts.items()

@@ -10,12 +10,11 @@ from pathlib import Path
 from tools.errors import ToolError
 
 PERCENTS = (50, 99, 100)
-"""Rows to read from ab's table of percentiles."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """The result of one ab run, with times in milliseconds by percentage of the requests.
+    """Times are in milliseconds by percentage of the requests.
 
     The percentages are strings, because JSON has no other keys.
     """
@@ -30,7 +29,7 @@ class Result:
 
     @property
     def wrong(self) -> int:
-        """Returns the number of requests without the right answer. A rejection differs in length from the first
+        """Requests without the right response. A rejection differs in length from the first
         response, so ab counts it twice.
         """
         return max(self.failed, self.non_2xx) + self.write_errors
@@ -58,7 +57,7 @@ def run(
 
 
 def parse(output: str, csv: str) -> Result:
-    """Parses ab's output, and its table of percentiles (-e), which is in microsecond steps."""
+    """`csv` is ab's table of percentiles (-e), in microsecond steps."""
     return Result(
         seconds=_number(output, "Time taken"),
         requests_per_second=_number(output, "Requests per second"),
@@ -71,7 +70,7 @@ def parse(output: str, csv: str) -> Result:
 
 
 def _number(output: str, label: str, absent: float | None = None) -> float:
-    """Returns the number in a line that starts with this label; ab omits some lines if their number is 0."""
+    """ab omits some lines if their number is 0."""
     match = re.search(rf"^{re.escape(label)}[^:\n]*:\s+([\d.]+)", output, re.MULTILINE)
     if match:
         return float(match[1])

@@ -33,18 +33,17 @@ EXPERIMENTS: dict[str, Experiment] = {
         Soak(),
     )
 }
-"""All benchmarks, by name."""
 
 
 def main(arguments: list[str]) -> int:
-    """Runs one benchmark; returns 1 if a request failed or nothing could be measured."""
+    """Returns 1 if a request failed or nothing could be measured."""
     parser = Parser(prog="python3 loadtests/bench", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for experiment in EXPERIMENTS.values():
         command.add(commands, experiment)
     command.add_report(commands, EXPERIMENTS)
     options = parser.parse_args(arguments)
-    # Both signals act like Ctrl-C, so that no started process remains. A shell without job control makes
+    # Both signals act like Ctrl-C, so that no process remains. A shell without job control makes
     # background processes ignore both.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.default_int_handler)

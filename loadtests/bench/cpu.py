@@ -1,4 +1,4 @@
-"""Measures the CPU time and other kernel counters of processes, and how busy the machine was."""
+"""Measures CPU time and other kernel counters of processes, and how busy the machine was."""
 
 import ctypes
 import os
@@ -16,10 +16,10 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def seconds(pid: int) -> float:
-    """Returns the CPU time of a process since its start.
+    """CPU time of a process since its start.
 
-    Its CPU clock (clock_getcpuclockid(3)) counts in nanoseconds like /proc/PID/task/*/schedstat, but includes
-    the time of threads that have ended.
+    The process's CPU clock (clock_getcpuclockid(3)) counts in nanoseconds like
+    /proc/PID/task/*/schedstat, but includes threads that have ended.
     """
     clock = ctypes.c_int()
     if _libc.clock_getcpuclockid(pid, ctypes.byref(clock)) == 0:
@@ -31,14 +31,13 @@ def seconds(pid: int) -> float:
 
 
 class Family:
-    """CPU time of processes, some of which may end: ended processes keep their last known value."""
+    """CPU time of processes, some of which may end; these keep their last known value."""
 
     def __init__(self, pids: Callable[[], Iterable[int]]) -> None:
         self._pids = pids
         self._used: dict[int, float] = {}
 
     def seconds(self) -> float:
-        """Returns the CPU time since the start of the processes."""
         for pid in self._pids():
             with suppress(ToolError):
                 self._used[pid] = seconds(pid)
@@ -46,7 +45,7 @@ class Family:
 
 
 def threads(pid: int, names: tuple[str, ...]) -> float:
-    """Returns the CPU seconds of living threads whose names begin with a prefix (proc_pid_comm(5)), from their
+    """CPU seconds of living threads whose names start with a prefix (proc_pid_comm(5)), from their
     schedstat (Documentation/scheduler/sched-stats.rst).
     """
     used = 0.0
@@ -59,7 +58,6 @@ def threads(pid: int, names: tuple[str, ...]) -> float:
 
 
 def children() -> float:
-    """Returns the CPU time of this process's ended children."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
@@ -73,7 +71,6 @@ class Machine:
 
     @classmethod
     def now(cls) -> "Machine":
-        """Reads the counters."""
         line = Path("/proc/stat").read_text().splitlines()[0]
         user, nice, system, _idle, _iowait, irq, softirq, stolen = map(int, line.split()[1:9])
         return cls((user + nice + system + irq + softirq) / _TICKS, stolen / _TICKS)
@@ -84,14 +81,13 @@ class Watch:
     """Counts what processes and the rest of the machine have done since this object was created."""
 
     used: Callable[[], float]
-    """Returns the CPU seconds of the processes up to now."""
 
     def __post_init__(self) -> None:
         self._begun = self._now()
 
     def seen(self, generator: float = 0.0) -> dict[str, float]:
-        """Returns the CPU seconds of the processes, and the cores that others used; the caller passes the
-        generator's seconds.
+        """CPU seconds of the processes, and cores used by others; the caller passes the generator's
+        seconds.
         """
         (before, used, machine, own), (at, now, after, mine) = self._begun, self._now()
         others = after.busy - machine.busy - (now - used) - (mine - own) - generator
@@ -108,7 +104,7 @@ class Watch:
 
 @dataclass
 class Counters:
-    """User and system seconds of some processes during a load, and how often their threads waited, in total."""
+    """User and system seconds of processes during a load, and how often their threads waited."""
 
     user: float = 0.0
     system: float = 0.0
@@ -124,7 +120,6 @@ class Counters:
         self.sleeps = after.sleeps - before.sleeps
 
     def per_request(self, requests: int) -> dict[str, float]:
-        """Returns the counts per request as figures of a row."""
         total = self.user + self.system
         return {
             "user_share": self.user / total if total else 0.0,
@@ -146,6 +141,6 @@ def _counted(pids: Iterable[int]) -> Counters:
 
 
 def _waits(status: str) -> int:
-    """Returns voluntary_ctxt_switches of proc_pid_status(5)."""
+    """voluntary_ctxt_switches of proc_pid_status(5)."""
     fields = dict(line.split(":", 1) for line in status.splitlines())
     return int(fields["voluntary_ctxt_switches"])

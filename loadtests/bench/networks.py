@@ -1,4 +1,4 @@
-"""Temporary network namespaces, their settings, and the kernel's counters for them."""
+"""Temporary network namespaces, their settings, and their kernel counters."""
 
 import ctypes
 import os
@@ -26,13 +26,10 @@ def _counters() -> dict[str, int]:
 
 
 class Kernel:
-    """Kernel counters of this process's network namespace, from now on."""
-
     def __init__(self) -> None:
         self._before = self._now()
 
     def counted(self) -> dict[str, int]:
-        """Returns the growth of each counter."""
         return {name: value - self._before[name] for name, value in self._now().items()}
 
     def _now(self) -> dict[str, int]:
@@ -40,7 +37,7 @@ class Kernel:
 
 
 def _dropped_packets() -> int:
-    """Returns the packets that found a CPU's input queue full on the entire machine. netdev_max_backlog
+    """Packets that found a CPU's input queue full on the entire machine. netdev_max_backlog
     (Documentation/admin-guide/sysctl/net.rst) is not per namespace.
     """
     lines = Path("/proc/net/softnet_stat").read_text().splitlines()
@@ -52,15 +49,15 @@ SYSCTLS = {
     "net.ipv4.tcp_max_syn_backlog": "16384",
     "net.ipv4.ip_local_port_range": "30000 65535",
 }
-"""Values that the node tuner's profile web-10k sets, including the unsafe sysctls. The port range begins above
-the servers' ports here (stack/ports.py). All of them belong to a namespace.
+"""Values of the node tuner's profile web-10k, including unsafe sysctls. The port range starts above
+the servers' ports here (stack/ports.py). All belong to a namespace.
 """
 
 BACKLOG = 16384
 """Accept queues that servers request. The kernel limits them to somaxconn."""
 
 SPARE_FILES = 500
-"""Descriptors that a process keeps for purposes other than the connections of a run."""
+"""Descriptors that a process needs in addition to the connections of a run."""
 
 CLONE_NEWNET = 0x40000000
 SETTLED_WITHIN = 10.0
@@ -87,22 +84,23 @@ def own() -> Iterator[None]:
 
 
 def most_connections() -> int:
-    """Returns the maximum connections of one process."""
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     # More than 30,000 connections in one process would occupy one thread for too long.
     return min(hard - SPARE_FILES, 30_000)
 
 
 def kernel_kib() -> dict[str, float]:
-    """Returns the kernel memory for all sockets of the machine: objects and buffers."""
+    """Kernel memory for all sockets of the machine: objects and buffers."""
     fields = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
-    # The value is in pages (net/ipv4/proc.c).
+    # In pages (net/ipv4/proc.c).
     buffers = _sockets("mem") * resource.getpagesize() / 1024
     return {"slab": float(fields["Slab"].split()[0]), "buffers": buffers}
 
 
 def settle() -> None:
-    """Waits until the number of sockets is stable: clients have then closed theirs, a gateway keeps its own."""
+    """Waits until the number of sockets is stable: clients have then closed theirs, and a gateway
+    keeps its own.
+    """
     deadline = time.monotonic() + SETTLED_WITHIN
     before = None
     while (now := _sockets("inuse")) != before:
@@ -113,7 +111,6 @@ def settle() -> None:
 
 
 def _sockets(what: str) -> int:
-    """Returns a TCP figure from /proc/net/sockstat."""
     rows = Path("/proc/net/sockstat").read_text().splitlines()
     tcp = next(row.split() for row in rows if row.startswith("TCP:"))
     return int(tcp[tcp.index(what) + 1])

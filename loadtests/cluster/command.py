@@ -17,11 +17,9 @@ from loadtests.scenario import SETTINGS, add_out
 from loadtests.usage import UsageError
 
 MOST = 200
-"""Maximum number of runners that charts/loadtest accepts."""
 
 
 def add(commands: argparse._SubParsersAction) -> None:
-    """Adds this command."""
     parser = commands.add_parser(
         "cluster",
         help="run a scenario inside a cluster, on several runners",
@@ -97,10 +95,11 @@ def _check(options: argparse.Namespace) -> None:
 def server_side(
     kubectl: Kubectl, receiver: Receiver | None, began: float | None, seconds: float
 ) -> Server | None:
-    """Returns Prometheus' data for the run; nothing without a Prometheus, or if the run did not begin."""
+    """Prometheus' data for the run; empty without a Prometheus, or if the run never started."""
     if receiver is None or began is None:
         return None
-    # The kubelet's path bypasses the NetworkPolicy, which admits no client from outside the cluster.
+    # The kubelet's path bypasses the NetworkPolicy, which admits no client from outside the
+    # cluster.
     argv = kubectl.argv("port-forward", f"service/{receiver.service}", f":{receiver.port}")
     with subprocess.Popen(
         argv, env=kubectl.environment, stdout=subprocess.PIPE, text=True

@@ -1,9 +1,10 @@
 """Merges the counts of several runners into the record of one run.
 
-Counts are added, minimum and maximum cover all runners, and the mean is weighted by requests. The runners'
-quantiles do not determine the quantile of all requests, which is not their mean either. With equal counts, a
-p99 of 10 ms and a p99 of 100 ms can result in any value between the two. A record therefore contains the worst
-runner's quantile, which is never too good, and the best runner's next to it.
+Counts are added, minimum and maximum cover all runners, and the mean is weighted by requests. The
+runners' quantiles do not determine the quantile of all requests, which is not their mean either.
+With equal counts, a p99 of 10 ms and a p99 of 100 ms can result in any value between the two. A
+record therefore contains the worst runner's quantile, which is never too good, with the best
+runner's next to it.
 """
 
 from collections.abc import Iterable
@@ -23,7 +24,6 @@ HONEST = (
     "Quantiles are those of the worst runner. Quantiles of several runners cannot be averaged; those of all requests "
     "lie between the worst runner's and the best one's."
 )
-"""A note that every reader of the record needs."""
 
 QUANTILES = ("p50", "p99")
 """Quantiles for which the record also contains the best runner's value."""
@@ -36,7 +36,7 @@ def record_of(
     started: datetime,
     load: tuple[float, float, float],
 ) -> Run:
-    """Returns the record of a run; raises an error if no runner has counted anything."""
+    """Raises an error if no runner has counted anything."""
     found = {each.index: data for each in ended.runners if (data := each.summary())}
     if not any(data["metrics"].get("http_reqs") for data in found.values()):
         raise ToolError(f"no runner has sent a request. {'. '.join(ended.reasons())}")
@@ -75,7 +75,7 @@ def record_of(
 
 
 def exit_code(ended: Ended, summaries: int, wanted: int) -> int:
-    """Returns 0 if all runners passed, 99 if only thresholds failed, otherwise 1."""
+    """0 if all runners passed, 99 if only thresholds failed, otherwise 1."""
     if ended.complete and summaries == wanted:
         return 0
     codes = {each.exit_code for each in ended.runners} - {0}
@@ -83,7 +83,6 @@ def exit_code(ended: Ended, summaries: int, wanted: int) -> int:
 
 
 def parts(of_runners: Iterable[list[Part]]) -> list[Part]:
-    """Returns the parts of all runners; parts with the same name become one."""
     by_name: dict[str, list[Part]] = {}
     for one in of_runners:
         for part in one:
@@ -142,7 +141,6 @@ def _route(same: list[Route]) -> Route:
 
 
 def _figures(same: list[Part]) -> dict[str, Figure]:
-    """Returns figures for the spread among the runners."""
     figures: dict[str, Figure] = {}
     if len(same) > 1:
         for key in QUANTILES:
@@ -157,7 +155,9 @@ def _figures(same: list[Part]) -> dict[str, Figure]:
 
 
 def _figures_of(found: dict[int, dict]) -> dict[str, Figure]:
-    """Returns figures that scenarios computed, such as the knee: each runner's is for its share of the load."""
+    """Figures that scenarios computed, such as the knee: each runner's is for its share of the
+    load.
+    """
     return {
         f"{name} of runner {index}" + ("" if place == ALL else f", {place}"): Figure(**figure)
         for index, data in found.items()

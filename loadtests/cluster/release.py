@@ -20,15 +20,12 @@ class Kubectl:
         self._programs = resolve.ensure(["kubectl", "helm"])
 
     def argv(self, *arguments: str) -> list[str | Path]:
-        """Returns a command to run with `environment`."""
         return [self._programs["kubectl"], "--namespace", self.namespace, *arguments]
 
     def items(self, *what: str) -> list[dict]:
-        """Returns the objects of a list."""
         return json.loads(self._run(self.argv("get", *what, "--output", "json")))["items"]
 
     def helm(self, *arguments: str | Path) -> str:
-        """Runs Helm; returns its output."""
         return self._run([self._programs["helm"], "--namespace", self.namespace, *arguments])
 
     def _run(self, argv: list[str | Path]) -> str:
@@ -50,8 +47,6 @@ TIMEOUT = "2m"
 
 @dataclass(frozen=True)
 class Wanted:
-    """Settings of the run."""
-
     scenario: str
     runners: int
     release: str
@@ -63,22 +58,18 @@ class Wanted:
 
     @property
     def name(self) -> str:
-        """Name of the run. It differs from the scenario's local runs, which are not comparable."""
+        """Differs from the name of the scenario's local runs, which are not comparable."""
         return f"cluster-{self.scenario}"
 
 
 @dataclass(frozen=True)
 class Receiver:
-    """A Prometheus of charts/monitoring in the namespace that accepts remote writes."""
-
     service: str
     port: int
 
 
 @dataclass(frozen=True)
 class Installed:
-    """An installed release."""
-
     job: str
     target: str
     replicas: list[str]
@@ -86,17 +77,15 @@ class Installed:
     deadline: float
     """Seconds after which the cluster terminates the run."""
     selector: str
-    """Label selector of its Jobs and their pods."""
     receiver: Receiver | None
 
     @property
     def jobs(self) -> tuple[str, str]:
-        """Returns the names of the runners' Job and of the Job that starts them."""
+        """Names of the runners' Job and of the Job that starts them."""
         return self.job, f"{self.job}-start"
 
 
 def install(kubectl: Kubectl, wanted: Wanted) -> Installed:
-    """Installs the release; its runners then start by themselves."""
     listed = kubectl.helm("list", "--filter", f"^{wanted.release}$", "--output", "json")
     if json.loads(listed):
         raise ToolError(
@@ -133,14 +122,12 @@ def install(kubectl: Kubectl, wanted: Wanted) -> Installed:
 
 
 def uninstall(kubectl: Kubectl, release: str) -> None:
-    """Removes the release with its pods, if it exists."""
     kubectl.helm("uninstall", release, "--ignore-not-found", "--wait", "--timeout", TIMEOUT)
 
 
 def _arguments(
     kubectl: Kubectl, wanted: Wanted, replicas: list[str], receiver: Receiver | None
 ) -> list[str | Path]:
-    """Returns Helm's arguments for the values, the user's last."""
     arguments: list[str | Path] = []
     if run.cluster() != "current":
         built = images.build("k6")
@@ -165,8 +152,8 @@ def _arguments(
 
 
 def _k6_version(image: str) -> str:
-    """Returns the k6 version of this tree's image, which is built from the same module as the tool here; else
-    the tag.
+    """k6 version of this tree's image, which is built from the same module as the tool here;
+    otherwise the tag.
     """
     if "corelane-k6:" in image:
         return versions.remembered(resolve.ensure(["k6"])["k6"], table.find("k6"))
@@ -174,7 +161,7 @@ def _k6_version(image: str) -> str:
 
 
 def _replicas(kubectl: Kubectl) -> list[str]:
-    """Returns the names of the ready replicas, each of which must respond."""
+    """Names of the ready replicas, each of which must respond."""
     chosen = f"app.kubernetes.io/component=replica,app.kubernetes.io/instance={run.release()}"
     pods = kubectl.items("pods", "--selector", chosen)
     ready = {"type": "Ready", "status": "True"}

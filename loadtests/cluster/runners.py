@@ -14,10 +14,9 @@ from loadtests.cluster.release import Installed, Kubectl
 from tools import progress
 
 PAUSE = 1.0
-"""Seconds between two checks, each of which starts a process."""
 
 MARGIN = 60.0
-"""Seconds beyond the cluster's own deadline until it reports the end of the run."""
+"""Seconds beyond the cluster's own deadline for it to report the end of the run."""
 
 LAST_WORDS = 20.0
 """Seconds for a log to end after its container has ended."""
@@ -27,40 +26,34 @@ INDEX = "batch.kubernetes.io/job-completion-index"
 
 @dataclass
 class Runner:
-    """The last known state of one runner."""
-
     index: int
     log: Path
     node: str = ""
     begun: bool = False
     exit_code: int | None = None
     trouble: str = ""
-    """Reason of the cluster why the runner has no node or no container."""
+    """Why the runner has no node or container, according to the cluster."""
 
     @property
     def runs(self) -> bool:
-        """Whether its container has started and not ended."""
         return self.begun and self.exit_code is None
 
     def summary(self) -> dict | None:
-        """Returns its k6's summary; None if k6 wrote none."""
+        """Its k6's summary; None if k6 wrote none."""
         return find_summary(self.log.read_text(errors="replace")) if self.log.exists() else None
 
 
 @dataclass
 class Ended:
-    """The result of a run."""
-
     runners: list[Runner]
     complete: bool
     """Whether the runners' Job and the starter's Job both report success."""
     words: list[str] = field(default_factory=list)
-    """Messages about failures from the Jobs and from the starter."""
     began: float | None = None
-    """Start time of the runners as Unix time, with a precision of one second."""
+    """Start time of the runners in whole Unix seconds."""
 
     def reasons(self) -> list[str]:
-        """Returns the reasons why a run failed; nothing for a run that passed."""
+        """Why a run failed; empty for a run that passed."""
         if self.complete:
             return []
         troubles = [f"runner {each.index}: {each.trouble}" for each in self.runners if each.trouble]
@@ -73,7 +66,7 @@ class Ended:
 
 
 def find_summary(log: str) -> dict | None:
-    """Returns k6's summary from a runner's log: the last line that begins with a JSON object with metrics.
+    """k6's summary from a runner's log: the last line that starts with a JSON object with metrics.
 
     Later output of k6 may follow on the same line.
     """
@@ -120,7 +113,7 @@ def follow(kubectl: Kubectl, installed: Installed, count: int, folder: Path) -> 
 
 @contextmanager
 def _written(kubectl: Kubectl, pod: str, file: Path) -> Iterator[subprocess.Popen]:
-    """Writes a pod's log from its first line, because its pod may be deleted with a failed Job."""
+    """Writes a pod's log from its first line, because the pod may be deleted with a failed Job."""
     argv = kubectl.argv("logs", "--follow", pod)
     with (
         file.open("wb") as output,
@@ -140,7 +133,6 @@ def _end(process: subprocess.Popen) -> None:
 
 
 def _look(pod: dict, runner: Runner) -> None:
-    """Records the changes of a runner."""
     status = pod["status"]
     runner.node = pod["spec"].get("nodeName", runner.node)
     runner.trouble = ""
@@ -167,14 +159,11 @@ def _progress(runners: list[Runner]) -> str:
 
 
 class Seen:
-    """The Jobs and pods of a release at one moment."""
-
     def __init__(self, items: list[dict]) -> None:
         self._jobs = {each["metadata"]["name"]: each for each in items if each["kind"] == "Job"}
         self._pods = [each for each in items if each["kind"] == "Pod"]
 
     def runners(self, job: str) -> list[dict]:
-        """Returns the pods of a Job."""
         return [
             pod
             for pod in self._pods
@@ -182,7 +171,7 @@ class Seen:
         ]
 
     def verdict(self, job: str) -> bool | None:
-        """Returns whether a Job has succeeded; None while it is running. A deleted Job has failed."""
+        """Whether a Job has succeeded; None while it is running. A deleted Job has failed."""
         if job not in self._jobs:
             return False
         conditions = self._conditions(job)
@@ -191,7 +180,6 @@ class Seen:
         return False if "Failed" in conditions else None
 
     def completed(self, job: str) -> float | None:
-        """Returns the time at which a Job completed."""
         at = self._jobs.get(job, {}).get("status", {}).get("completionTime")
         return datetime.fromisoformat(at).timestamp() if at else None
 

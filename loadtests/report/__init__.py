@@ -9,12 +9,11 @@ from loadtests.report.page import page
 
 
 def keep(run: Run, folder: Path, base: Run | None = None) -> None:
-    """Writes everything into the run's folder; `base` is an earlier run to compare it with."""
+    """`base` is an earlier run for comparison."""
     record.write(run, folder)
     write_pages(run, folder, base)
 
 
 def write_pages(run: Run, folder: Path, base: Run | None = None) -> None:
-    """Writes the summary and the page next to the record."""
     (folder / "summary.md").write_text(markdown(run, base))
     (folder / "report.html").write_text(page(run, base))

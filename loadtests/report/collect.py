@@ -14,17 +14,15 @@ from loadtests.report.progress import Progress
 STATISTICS = {"min": 0, "p50": 50, "p90": 90, "p95": 95, "p99": 99, "p99.9": 99.9, "max": 100}
 SCATTERED = 3000
 BINS = 600
-"""Maximum number of time bins; longer runs have wider bins."""
 
 LISTED = 20
-"""Maximum number of names of failed checks."""
 
 Series = defaultdict[int, array]
 """Latencies of one route, by the second in which their requests were sent."""
 
 
 def percents(count: int) -> list[float]:
-    """Returns the percentages at which a curve of this many requests has points: equally dense in each nine."""
+    """Percentages at which a curve of this many requests has points: equally dense in each nine."""
     found = [2.5 * step for step in range(36)]
     decade = 10.0
     while decade * count / 100 >= 1:
@@ -36,8 +34,8 @@ def percents(count: int) -> list[float]:
 
 
 class Collector:
-    """All data about a run's requests. Quantiles cannot be computed from other quantiles, so it keeps each
-    latency, in 8 bytes.
+    """All data about a run's requests. Quantiles cannot be computed from other quantiles, so it
+    keeps each latency, in 8 bytes.
     """
 
     def __init__(self, seed: int = 1) -> None:
@@ -49,21 +47,19 @@ class Collector:
     ) -> None:
         """Adds one request, sent `t` seconds after the start of the run.
 
-        If a part consists of several spans with other parts between them, its duration is their sum.
+        If a part consists of several spans with other parts between them, its duration is their
+        sum.
         """
         self._part(part).request(route, t, ms, failed, span, self._random)
 
     def check(self, part: str, name: str, passed: bool) -> None:
-        """Adds one check of a response."""
         checks = self._part(part).checks
         checks[name, passed] += 1
 
     def dropped(self, part: str, count: int) -> None:
-        """Adds requests that were due but not sent."""
         self._part(part).dropped += count
 
     def parts(self) -> list[Part]:
-        """Returns the collected parts, in the order of their start."""
         asked = [part for part in self._parts.values() if part.routes or part.dropped]
         return [part.finished() for part in asked]
 
@@ -127,7 +123,6 @@ class _Part:
         return part
 
     def _summarise(self, part: Part, name: str, members: list[str]) -> None:
-        """Adds the figures of one route, or of several together."""
         values = sorted(v for m in members for piece in self.routes[m].values() for v in piece)
         count = len(values)
         curve = percents(count)
@@ -141,7 +136,7 @@ class _Part:
         part.over_time[name] = self._over_time(members)
 
     def _over_time(self, members: list[str]) -> OverTime:
-        """Returns bins of a second, or wider ones, from the part's first request to its last."""
+        """Bins of a second, or wider ones, from the part's first request to its last."""
         asked = [second for route in self.routes.values() for second in route]
         first, last = min(asked), max(asked)
         width = ceil((last - first + 1) / BINS)
@@ -178,7 +173,7 @@ class _Part:
 
 
 def _covered(spans: Iterable[tuple[float, float]]) -> float:
-    """Returns the combined duration of the spans; overlaps count once."""
+    """Combined duration of the spans; overlaps count once."""
     total, reached = 0.0, 0.0
     for first, last in sorted(spans):
         total += max(0.0, last - max(first, reached))
@@ -187,14 +182,14 @@ def _covered(spans: Iterable[tuple[float, float]]) -> float:
 
 
 TIME_FORMAT = "unix_micro"
-"""The value of K6_CSV_TIME_FORMAT for k6."""
+"""Value of K6_CSV_TIME_FORMAT for k6."""
 
 KEPT = ("http_req_duration,", "checks,", "dropped_iterations,", "vus,", "metric_name,")
 """Lines with samples to keep: one in seven. The others are not even split."""
 
 
 def read(lines: Iterable[str], started: float, collector: Collector, progress: Progress) -> None:
-    """Collects every sample; `started` is the zero of the run's seconds."""
+    """`started` is the zero of the run's seconds."""
     rows = csv.reader(line for line in lines if line.startswith(KEPT))
     reader = None
     for row in rows:
@@ -207,8 +202,6 @@ def read(lines: Iterable[str], started: float, collector: Collector, progress: P
 
 
 class _Reader:
-    """Samples of one run, in the columns that its first line names."""
-
     def __init__(
         self, head: list[str], started: float, collector: Collector, progress: Progress
     ) -> None:
@@ -221,7 +214,6 @@ class _Reader:
         self._dropped: Counter[str] = Counter()
 
     def one(self, row: list[str]) -> None:
-        """Adds one sample."""
         metric, value, scenario = row[0], float(row[2]), row[self._scenario]
         if metric == "vus":
             self._progress.users(int(value))
@@ -237,7 +229,7 @@ class _Reader:
             self._progress.dropped(int(value))
 
     def end(self) -> None:
-        """Finishes the run. Iterations that did not start have no part tag, only k6's name of the scenario."""
+        """Iterations that did not start have no part tag, only k6's name of the scenario."""
         for scenario, count in self._dropped.items():
             self._collector.dropped(self._part_of.get(scenario, ALL), count)
 

@@ -1,4 +1,4 @@
-"""Building blocks of pages. Pages load and run nothing: everything is in one file."""
+"""Building blocks of pages. A page loads and runs nothing: everything is in one file."""
 
 import re
 from collections.abc import Iterable
@@ -20,7 +20,6 @@ class Document:
         self._charts: list[Chart] = []
 
     def figure(self, chart: Chart) -> str:
-        """Adds a chart with its text, and its figures as a table."""
         self._charts.append(chart)
         return (
             f'<figure class="card"><figcaption><h3>{escape(chart.title)}</h3><p>{escape(chart.about)}</p></figcaption>'
@@ -29,7 +28,6 @@ class Document:
         )
 
     def written(self, title: str, body: Iterable[str]) -> str:
-        """Returns the page's HTML."""
         text = (
             '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -41,7 +39,7 @@ class Document:
         return text
 
     def _drawn(self) -> list[str]:
-        """Returns the drawings, or without matplotlib a note with the reason. The tables contain the figures."""
+        """The drawings, or a note about missing matplotlib. The tables contain the figures."""
         try:
             plots = [
                 Plot("", [chart.panel], transparent=True, hover=True) for chart in self._charts
@@ -53,12 +51,11 @@ class Document:
 
 
 def _place(number: int) -> str:
-    """Returns the placeholder of a drawing. All other text is escaped and cannot contain it."""
+    """Placeholder of a drawing. All other text is escaped and cannot contain it."""
     return f"<!-- chart {number} -->"
 
 
 def _named(svg: str, chart: Chart) -> str:
-    """Adds a label for screen readers."""
     title, about = escape(chart.title), escape(chart.about)
     begin = f'<svg role="img" aria-label="{title}" '
     words = f"<title>{title}</title><desc>{about}</desc>"
@@ -66,7 +63,7 @@ def _named(svg: str, chart: Chart) -> str:
 
 
 def table(found: Table, kind: str = "") -> str:
-    """Returns a table whose first column names its rows."""
+    """The first column names the rows."""
     head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in found.head)
     rows = "".join(
         f'<tr><th scope="row">{escape(first)}</th>'
@@ -79,12 +76,11 @@ def table(found: Table, kind: str = "") -> str:
 
 
 def facts(pairs: list[tuple[str, str]]) -> str:
-    """Returns names with their values."""
     return table(Table([], [list(pair) for pair in pairs]), "facts")
 
 
 def tiles(pairs: Iterable[tuple[str, str, str, bool]]) -> str:
-    """Returns a few large figures: name, value, small text below, and whether the value is bad."""
+    """A few large figures: name, value, small text below, and whether the value is bad."""
     found = "".join(
         f'<dl class="tile{" bad" if bad else ""}"><dt>{escape(name)}</dt><dd>{escape(value)}'
         + (f"<small>{escape(below)}</small>" if below else "")
@@ -95,18 +91,17 @@ def tiles(pairs: Iterable[tuple[str, str, str, bool]]) -> str:
 
 
 def card(title: str, about: str, inner: str) -> str:
-    """Returns a block with a title."""
     words = f"<p>{escape(about)}</p>" if about else ""
     return f'<section class="card"><h3>{escape(title)}</h3>{words}{inner}</section>'
 
 
 def side_by_side(blocks: Iterable[str]) -> str:
-    """Arranges blocks in two columns if there is room."""
+    """Two columns if there is room."""
     return f'<div class="grid2">{"".join(blocks)}</div>'
 
 
 def _figures(chart: Chart) -> Table:
-    """Returns a row for each place on the horizontal axis, and a column for each line."""
+    """A row for each place on the horizontal axis, and a column for each line."""
     lines = [line for line in chart.panel.series if not line.dots]
     columns = [{x: values[0] for x, values in line.points if values} for line in lines]
     places = sorted({x for column in columns for x in column})

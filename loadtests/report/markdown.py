@@ -7,7 +7,6 @@ from loadtests.report.tables import Table
 
 
 def markdown(run: Run, base: Run | None = None) -> str:
-    """Returns the summary: the verdict first, then a table for each part."""
     lines = [f"# {run.name}: {verdict(run)}", ""]
     lines += [f"- `{failed}`" for failed in run.failed_thresholds]
     lines += [""] if run.failed_thresholds else []
@@ -36,7 +35,6 @@ def markdown(run: Run, base: Run | None = None) -> str:
 
 
 def verdict(run: Run) -> str:
-    """Returns the verdict in one or two words."""
     if run.passed:
         return "passed"
     if run.failed_thresholds:
@@ -46,7 +44,7 @@ def verdict(run: Run) -> str:
 
 
 def one_run_each() -> str:
-    """Returns a caveat about the comparison of two single runs."""
+    """A caveat about comparing two single runs."""
     return (
         "Two single runs: other work of the machine affects the ratios too. "
         "`make loadtest-compare` decides."

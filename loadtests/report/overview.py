@@ -1,4 +1,4 @@
-"""A page with several runs, which links to the page of each."""
+"""A page with several runs, which links to each run's page."""
 
 from html import escape
 from pathlib import Path
@@ -22,17 +22,15 @@ HEAD = [
 ]
 
 Ended = dict[str, tuple[Run, Path] | str]
-"""By name, the run and its folder, or the reason why there is no run."""
+"""By name, the run and its folder, or why there is no run."""
 
 
 def write(folder: Path, ended: Ended) -> None:
-    """Writes the page and its summary."""
     (folder / "summary.md").write_text(markdown(ended))
     (folder / "index.html").write_text(_page(folder, ended))
 
 
 def markdown(ended: Ended) -> str:
-    """Returns a row for each part of each run."""
     rows = [row for name, found in ended.items() for row in _rows(name, found)]
     return f"# Suite: {_verdict(ended)}\n\n{table(HEAD, rows)}\n"
 
@@ -58,7 +56,6 @@ def _page(folder: Path, ended: Ended) -> str:
 
 
 def _table(folder: Path, ended: Ended) -> str:
-    """Returns the rows of each run under its name, which is a link."""
     head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in HEAD)
     rows = []
     for name, found in ended.items():
@@ -78,7 +75,7 @@ def _table(folder: Path, ended: Ended) -> str:
 
 
 def _rows(name: str, found: tuple[Run, Path] | str) -> list[list[str]]:
-    """Returns a row for each part; the first row contains the name and the verdict."""
+    """A row for each part; the first row contains the name and the verdict."""
     if isinstance(found, str):
         return [[name, f"not run: {found}", *[""] * (len(HEAD) - 2)]]
     run, _ = found

@@ -10,14 +10,13 @@ WHOLE_RUN = (
 )
 
 OPEN = 3
-"""Maximum number of parts whose charts are all open at first."""
+"""Maximum parts whose charts are all open at first."""
 
 PARTS = 12
-"""Maximum number of parts with their own charts; larger matrices appear only in the tables."""
+"""Maximum parts with their own charts; larger matrices appear only in the tables."""
 
 
 def page(run: Run, base: Run | None = None) -> str:
-    """Returns the page: the verdict, the most important figures, then the charts and tables."""
     document = html.Document()
     body = [_head(run), "<h2>Result</h2>", *_problems(run)]
     if len(run.parts) > 1:
@@ -61,7 +60,6 @@ def _problems(run: Run) -> list[str]:
 
 
 def _thresholds(run: Run) -> list[str]:
-    """Returns the run's thresholds with the measured values; only k6 has thresholds."""
     found = tables.thresholds(run)
     if not found.rows:
         return []
@@ -70,7 +68,7 @@ def _thresholds(run: Run) -> list[str]:
 
 
 def _parts_beside(document: html.Document, run: Run) -> list[str]:
-    """Returns the parts' figures as one table, and their curves on one axis."""
+    """The parts' figures as one table, and their curves on one axis."""
     found = {part.name: dict(tables.summary(part)) for part in run.parts}
     names = list(dict.fromkeys(name for figures in found.values() for name in figures))
     rows = [[part, *(figures.get(name, "–") for name in names)] for part, figures in found.items()]
@@ -88,14 +86,13 @@ def _parts_beside(document: html.Document, run: Run) -> list[str]:
 
 
 def _part(document: html.Document, run: Run, part: Part, base: Part | None) -> list[str]:
-    """Returns a part's large figures, its charts and its routes."""
     alone = len(run.parts) == 1
     body = [html.tiles(_tiles(part, base))]
     if 1 < len(run.parts) <= OPEN:
         body.insert(0, f"<h2>{html.escape(part.name)}</h2>")
     charts = []
-    # The chart of the parts already shows this curve if there are other parts; with several routes, these are
-    # relevant.
+    # The chart of the parts already shows this curve if there are other parts; with several routes,
+    # these are relevant.
     if part.percentiles.get(part.whole) and (alone or base or len(part.routes) > 2):
         charts.append(plots.percentiles(part, base))
     if ALL in part.over_time:
@@ -108,7 +105,7 @@ def _part(document: html.Document, run: Run, part: Part, base: Part | None) -> l
 
 
 def _folded(part: Part, inner: list[str]) -> list[str]:
-    """Returns a block that is collapsed until a reader opens it."""
+    """Collapsed until a reader opens it."""
     head = f"<summary><h2>{html.escape(part.name)}</h2></summary>"
     return [f'<details class="part">{head}', *inner, "</details>"]
 
@@ -134,7 +131,6 @@ def _checks(part: Part) -> str:
 
 
 def _server(document: html.Document, run: Run) -> list[str]:
-    """Returns Prometheus' data for the time of the run."""
     server, blocks = run.server, []
     if any(phase in server.phases for phase in plots.SHOWN):
         blocks += [document.figure(plots.sides(run, server, what)) for what in plots.SIDES]

@@ -1,4 +1,4 @@
-"""The charts of a run: lines and axes."""
+"""A run's charts: lines and axes."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from loadtests.record import ALL, OverTime, Part, Run, Server
 from loadtests.report.tables import Ratio
 
 ROUTES = 7
-"""Maximum number of routes with their own line; the tables contain all routes."""
+"""Maximum routes with their own line; the tables contain all routes."""
 
 MS = "latency, ms"
 SECONDS = "seconds since the start"
@@ -17,23 +17,19 @@ BAD, INK, MUTED = "#c2255c", "#15202b", "#98a2ad"
 HEAVY = {"linewidth": 2.2}
 STEPS = {"drawstyle": "steps-post"}
 COLOURS = 8
-"""Number of lines after which colours repeat."""
+"""Lines after which colours repeat."""
 
 Points = list[tuple[float, float | None]]
-"""Points of a line, which is interrupted where a value is missing."""
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A drawing, and a text that describes it."""
-
     title: str
     about: str
     panel: Panel
 
 
 def percentiles(part: Part, base: Part | None, before: str = "") -> Chart:
-    """Returns the percentile curves of each route, and of all requests."""
     lines = [_line(name, _curve(part, name)) for name in _slowest_routes(part)]
     lines.append(_line(_all_of(part), _curve(part, part.whole), color=INK, **HEAVY))
     if base is not None and base.percentiles.get(base.whole):
@@ -50,7 +46,6 @@ def percentiles(part: Part, base: Part | None, before: str = "") -> Chart:
 
 
 def parts_beside(run: Run, before: str = "") -> Chart:
-    """Returns the percentile curves of a run's parts, each for all routes."""
     lines = [
         _line(part.name, _curve(part, part.whole), **_repeated(index))
         for index, part in enumerate(curved(run))
@@ -61,7 +56,7 @@ def parts_beside(run: Run, before: str = "") -> Chart:
 
 
 def parts_over_time(run: Run) -> Chart:
-    """Returns the p99 of the parts on one time axis."""
+    """The p99 of the parts on one time axis."""
     lines = [
         _line(part.name, _over(over, over.p99_ms), **_repeated(index))
         for index, part in enumerate(timed(run))
@@ -72,7 +67,7 @@ def parts_over_time(run: Run) -> Chart:
 
 
 def latency(part: Part, limit: float | None = None) -> Chart:
-    """Returns single requests by their send time, with median and p99 of each bin."""
+    """Single requests by their send time, with median and p99 of each bin."""
     over = part.over_time[ALL]
     dots = sorted((t, ms) for points in part.scatter.values() for t, ms in points)
     sample = (
@@ -95,7 +90,6 @@ def latency(part: Part, limit: float | None = None) -> Chart:
 
 
 def throughput(part: Part, server: Server | None) -> Chart:
-    """Returns requests and failures in each second, compared with the server's count."""
     over = part.over_time[ALL]
     lines = [_line("sent", _steps(over, over.requests), **STEPS)]
     seen = [(t, v) for t, v in (server.requests_per_second if server else []) if _within(t, over)]
@@ -124,11 +118,13 @@ SIDES = {
 }
 
 SHOWN = ("queue", "handler", "write")
-"""Phases with a line. The phase accept concerns only new connections, whose clients may be silent at first."""
+"""Phases with a line. The phase accept concerns only new connections, whose clients may be silent
+at first.
+"""
 
 
 def sides(run: Run, server: Server, what: str) -> Chart:
-    """Returns a percentile at the client, at the gateway, and of each phase at the servers."""
+    """A percentile at the client, at the gateway, and of each phase at the servers."""
     title, about = SIDES[what]
     # One line suffices: most parts follow each other, and the chart of the parts names them.
     client: Points = []
@@ -147,7 +143,6 @@ def sides(run: Run, server: Server, what: str) -> Chart:
 
 
 def busy(server: Server) -> Chart:
-    """Returns how busy the lanes were."""
     percent = [(t, 100 * share) for t, share in server.lanes_busy]
     return Chart(
         "Lanes busy",
@@ -157,7 +152,6 @@ def busy(server: Server) -> Chart:
 
 
 def ratios(found: list[Ratio]) -> Chart:
-    """Returns the ratio of each route to a base run."""
     series = [
         Series(what, [(one.route, [one.ratio]) for one in found if one.what == what])
         for what in ("p50", "p99")
@@ -184,7 +178,7 @@ def _repeated(index: int) -> dict[str, str]:
 
 
 def _slowest_routes(part: Part) -> list[str]:
-    """Returns the routes with a line of their own; none if there is one route, which equals all."""
+    """Routes with their own line; none if there is one route, which equals all."""
     names = [name for name in _routes(part) if name in part.percentiles]
     by_p99 = sorted(names, key=lambda name: -part.routes[name].latency_ms.get("p99", 0.0))
     kept = set(by_p99[:ROUTES])
@@ -215,13 +209,11 @@ def _width(over: OverTime) -> float:
 
 
 def _over(over: OverTime, values: list) -> Points:
-    """Returns each value at the middle of its bin."""
     half = _width(over) / 2
     return [(t + half, value) for t, value in zip(over.t, values, strict=True)]
 
 
 def _steps(over: OverTime, counts: list) -> Points:
-    """Returns rates per second, each across its entire bin."""
     width = _width(over)
     points = [(t, count / width) for t, count in zip(over.t, counts, strict=True)]
     return [*points, (over.t[-1] + width, points[-1][1])] if points else []
@@ -237,12 +229,10 @@ def _within(t: float, over: OverTime) -> bool:
 
 
 def curved(run: Run) -> list[Part]:
-    """Returns the parts that have a curve."""
     return [part for part in run.parts if part.percentiles.get(part.whole)]
 
 
 def timed(run: Run) -> list[Part]:
-    """Returns the parts that have requests."""
     return [part for part in run.parts if ALL in part.over_time]
 
 

@@ -16,8 +16,6 @@ ELSEWHERE = 10.0
 
 
 class Progress:
-    """Counts requests and shows the number since its last line."""
-
     def __init__(
         self,
         name: str,
@@ -33,7 +31,6 @@ class Progress:
         self._since: list[float] = []
 
     def request(self, ms: float, failed: bool) -> None:
-        """Counts a completed request."""
         self._requests += 1
         self._failed += failed
         self._since.append(ms)
@@ -46,12 +43,10 @@ class Progress:
         self._dropped += count
 
     def users(self, count: int) -> None:
-        """Sets the number of virtual users, which k6 reports every second."""
         self._users = count
         self.tick()
 
     def tick(self) -> None:
-        """Shows a line if it is due."""
         now = self._clock()
         if now - self._told < EVERY:
             return
@@ -68,12 +63,10 @@ class Progress:
         self._since.clear()
 
     def say(self, line: str) -> None:
-        """Shows a line from another writer."""
         self._screen.write(("\r\x1b[K" if self._terminal else "") + line)
         self._screen.flush()
 
     def end(self) -> None:
-        """Ends the line."""
         if self._terminal:
             self._screen.write("\r\x1b[K")
             self._screen.flush()

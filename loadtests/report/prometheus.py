@@ -11,7 +11,7 @@ from loadtests.record import Server
 
 TIMEOUT = 5.0
 WINDOW = 3
-"""Number of scrapes that a rate covers: two are needed, and one may be late."""
+"""Scrapes that a rate covers: two are needed, and one may be late."""
 
 PHASES = ("accept", "queue", "handler", "write")
 QUANTILES = {"p50_ms": 0.5, "p99_ms": 0.99}
@@ -22,7 +22,7 @@ Series = list[list[float]]
 
 
 def ask(url: str, started: float, seconds: float, selector: str = "") -> Server | None:
-    """Returns the servers' side of a run; empty without a Prometheus, or if it saw too little."""
+    """The servers' side of a run; empty without a Prometheus, or if it saw too little."""
     if not url:
         return None
     try:
@@ -44,7 +44,6 @@ def ask(url: str, started: float, seconds: float, selector: str = "") -> Server 
 
 
 def receives(url: str) -> bool:
-    """Whether this Prometheus accepts remote writes."""
     if not url:
         return False
     try:
@@ -55,7 +54,7 @@ def receives(url: str) -> bool:
 
 
 def remote_write(url: str) -> dict[str, str]:
-    """Returns variables with which k6 writes its series there."""
+    """Variables with which k6 writes its series there."""
     return {
         "K6_PROMETHEUS_RW_SERVER_URL": f"{url}/api/v1/write",
         "K6_PROMETHEUS_RW_TREND_STATS": "p(50),p(95),p(99),max",
@@ -63,8 +62,6 @@ def remote_write(url: str) -> dict[str, str]:
 
 
 class _Asked:
-    """Queries for one run."""
-
     def __init__(self, url: str, started: float, seconds: float, selector: str) -> None:
         self._url, self._started, self._seconds, self._selector = url, started, seconds, selector
         self._step = _scrape_interval(url)
@@ -72,11 +69,12 @@ class _Asked:
         self._window = f"{WINDOW * self._step * 1000:.0f}ms"
 
     def rate(self, added: str, metric: str) -> Series:
-        """Returns a counter's growth per second across all replicas."""
         return self._over_time(f"{added}(rate({metric}{{{self._selector}}}[{self._window}]))")
 
     def _over_time(self, query: str, scale: float = 1.0) -> Series:
-        """Returns pairs of seconds and a value. A rate looks back: the first pair is one that covers only the run."""
+        """Pairs of seconds and a value. A rate looks back, so the first pair is one that covers
+        only the run.
+        """
         first = min(WINDOW * self._step, self._seconds)
         found = _get(
             self._url,
@@ -90,19 +88,18 @@ class _Asked:
         return _pairs([(at - self._started, float(text) * scale) for at, text in pairs])
 
     def quantile(self, share: float, buckets: str, labels: str, scale: float = 1.0) -> Series:
-        """Returns a quantile across all replicas and routes."""
         query = self._quantile(share, buckets, labels, "rate", self._window)
         return self._over_time(query, scale)
 
     def phase(self, phase: str) -> dict[str, Series]:
-        """Returns the median and the 99th percentile of one phase."""
+        """Median and 99th percentile of one phase."""
         return {
             name: self.quantile(share, PHASE, f'phase="{phase}"', 1000)
             for name, share in QUANTILES.items()
         }
 
     def whole_run(self) -> dict[str, dict[str, float]]:
-        """Returns quantiles of all requests of the run, by phase and at the gateway."""
+        """Quantiles of all requests of the run, by phase and at the gateway."""
         kinds = {phase: (PHASE, f'phase="{phase}"', 1000) for phase in PHASES}
         kinds["gateway"] = (GATEWAY, "", 1)
         found: dict[str, dict[str, float]] = {}
@@ -131,7 +128,7 @@ class _Asked:
 
 
 def _scrape_interval(url: str) -> float:
-    """Returns the longest of the targets' scrape intervals, in seconds."""
+    """Longest of the targets' scrape intervals, in seconds."""
     targets = _get(url, "/api/v1/targets", state="active")["activeTargets"]
     return max((_seconds(target["scrapeInterval"]) for target in targets), default=15.0)
 

@@ -10,7 +10,6 @@ LATENCIES = ("p50", "p90", "p95", "p99", "p99.9", "max")
 
 
 def number(value: float) -> str:
-    """Formats a figure with its significant digits."""
     if value == 0:
         return "0"
     size = abs(value)
@@ -20,7 +19,7 @@ def number(value: float) -> str:
 
 @dataclass(frozen=True)
 class Table:
-    """A table whose first column contains names, and the others figures."""
+    """The first column contains names, the others figures."""
 
     head: list[str]
     rows: list[list[str]]
@@ -37,12 +36,11 @@ class Ratio:
 
     @property
     def ratio(self) -> float:
-        """Ratio of the new run to the base."""
         return self.now / self.base
 
 
 def thresholds(run: Run) -> Table:
-    """Returns k6's thresholds with the values that it judged, failed ones first."""
+    """k6's thresholds with the values that it judged, failed ones first."""
     rows = [
         [name, expression, _measured(metric, expression), "holds" if result["ok"] else "FAILED"]
         for name, metric in (run.k6 or {}).get("metrics", {}).items()
@@ -58,7 +56,7 @@ ALWAYS = ("max>=0",)
 
 
 def p99_limit(run: Run, part: Part) -> float | None:
-    """Returns the threshold of a part's p99 in milliseconds, if it has one."""
+    """The threshold of a part's p99 in milliseconds, if any."""
     metrics = (run.k6 or {}).get("metrics", {})
     for name in (f"http_req_duration{{part:{part.name}}}", "http_req_duration"):
         for expression in metrics.get(name, {}).get("thresholds", {}):
@@ -68,7 +66,7 @@ def p99_limit(run: Run, part: Part) -> float | None:
 
 
 def _measured(metric: dict, expression: str) -> str:
-    """Returns the value of the statistic at the start of an expression such as `p(99)<250`."""
+    """Value of the statistic at the start of an expression such as `p(99)<250`."""
     statistic = re.split("[<>=!]", expression)[0].strip()
     value = metric["values"].get(statistic)
     if value is None:
@@ -79,7 +77,6 @@ def _measured(metric: dict, expression: str) -> str:
 
 
 def routes(part: Part) -> Table:
-    """Returns every route of a part, the sum of all first."""
     rest = [name for name in part.routes if name != ALL]
     names = rest if len(rest) == 1 else [ALL, *rest]
     head = ["route", "requests", "failed", *(f"{name} ms" for name in LATENCIES)]
@@ -97,7 +94,6 @@ def _route(name: str, route: Route) -> list[str]:
 
 
 def summary(part: Part) -> list[tuple[str, str]]:
-    """Returns the most important figures."""
     every = part.routes[part.whole].latency_ms if part.whole else {}
     found = [
         ("requests", f"{part.requests:,}"),
@@ -112,12 +108,10 @@ def summary(part: Part) -> list[tuple[str, str]]:
 
 
 def figure(one: Figure) -> str:
-    """Formats a figure with its unit."""
     return f"{number(one.value)} {one.unit}".strip()
 
 
 def server(run: Run) -> Table:
-    """Returns quantiles of the entire run at client, gateway and servers."""
     rows = []
     for part in run.parts:
         every = part.routes[part.whole].latency_ms if part.whole else {}
@@ -133,7 +127,7 @@ def server(run: Run) -> Table:
 
 
 def _quantile(found: dict[str, float], key: str) -> str:
-    """Formats a quantile of a histogram. Within the first bucket, interpolation would invent its digits."""
+    """Within the first bucket, interpolation would invent a quantile's digits."""
     value, finest = found.get(key), found.get("finest_ms", 0)
     if value is None:
         return "–"
@@ -141,7 +135,6 @@ def _quantile(found: dict[str, float], key: str) -> str:
 
 
 def ratios(part: Part, base: Part) -> list[Ratio]:
-    """Returns median and p99 of each route that both runs have."""
     return [
         Ratio(name, what, before, now)
         for name in part.routes
@@ -153,7 +146,6 @@ def ratios(part: Part, base: Part) -> list[Ratio]:
 
 
 def comparison(part: Part, base: Part) -> Table:
-    """Compares each route with the base run."""
     by_route: dict[str, dict[str, Ratio]] = {}
     for one in ratios(part, base):
         by_route.setdefault(one.route, {})[one.what] = one
@@ -175,12 +167,10 @@ def _rate(part: Part, name: str) -> float:
 
 
 def when(run: Run) -> str:
-    """Formats the start time of a run."""
     return f"{datetime.fromisoformat(run.started):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def facts(run: Run) -> list[tuple[str, str]]:
-    """Returns the run's settings, place and time."""
     machine = run.machine
     load = " ".join(f"{value:.2f}" for value in run.load_average_before)
     found = [

@@ -1,4 +1,4 @@
-"""Causes at agents: node settings that are changed or rejected, gateways, and a missing API server."""
+"""Causes at agents: changed or rejected node settings, gateways, and a missing API server."""
 
 import itertools
 import json
@@ -29,7 +29,6 @@ def _tree(place: Place) -> Tree:
 
 
 def _prepared(place: Place, tree: Tree, *flags: str, within: Sequence[str] = ()) -> Process:
-    """Starts an agent with a prepared node; `within` is a command that runs the agent."""
     told = ["--agent.mode=apply", f"--root={tree.root}", f"--journal={tree.journal}", *flags]
     agent = place.tuner(NODE, *WANTED, *told, within=within)
     place.until(agent.ready, "the node is prepared")
@@ -43,7 +42,7 @@ def _prepared(place: Place, tree: Tree, *flags: str, within: Sequence[str] = ())
 def knob_drift(place: Place) -> Iterator[Labels]:
     tree = _tree(place)
     _prepared(place, tree)
-    # Prometheus does not count the first sample of a series as an increase.
+    # Prometheus ignores the first sample of a series when it computes an increase.
     seen = f'corelane_node_knob_drift_total{{namespace="{place.namespace}", knob="{BACKLOG}"}}'
     place.until(lambda: place.watch.query(seen), "the setting is scraped")
     place.begins()
@@ -75,14 +74,12 @@ def knob_failed(place: Place) -> Iterator[Labels]:
     file = tree.root / node.sysctl(BACKLOG)
     place.begins()
     _mount(agent, 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1"', file)
-    # Write in place, because a new file would not be the mounted one.
     file.write_text("300\n")
     yield {"node": NODE, "knob": BACKLOG}
     _mount(agent, 'umount "$1"', file)
 
 
 def _mount(agent: Process, script: str, file: Path) -> None:
-    """Runs a script on a file in the mount namespace of an agent."""
     within = ["nsenter", "--mount", f"--target={agent.pid}", "sh", "-ec"]
     subprocess.run([*within, script, "sh", file], check=True, capture_output=True)
 

@@ -1,6 +1,6 @@
-"""Causes: an autoscaler at its limit, one without metrics, and one that cannot decide.
+"""Causes: an autoscaler at its limit, without metrics, or unable to decide.
 
-No controller runs: the drill writes the status as a controller would, and kube-state-metrics shows it.
+No controller runs: the drill writes the status, and kube-state-metrics exposes it.
 """
 
 import itertools
@@ -15,7 +15,7 @@ Report = Callable[..., None]
 
 
 def _autoscaler(place: Place) -> Report:
-    """Yields a function that changes the status of the replicas' autoscaler, which kube-state-metrics shows."""
+    """Yields a function that changes the autoscaler's status, which kube-state-metrics exposes."""
     api, namespace = place.platform.cluster.api, place.namespace
     objects = f"/apis/autoscaling/v2/namespaces/{namespace}/horizontalpodautoscalers"
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "server"}
@@ -55,7 +55,7 @@ def autoscaler_at_limit(place: Place) -> Iterator[Labels]:
 @drill(
     "CorelaneAutoscalerOscillating",
     how="an autoscaler alternates between more and fewer replicas, then keeps their number",
-    # Wait for the length of the window, so that the changes have left it.
+    # The length of the window, after which it no longer contains the changes.
     resolves=300,
     whole=True,
 )

@@ -1,4 +1,4 @@
-"""Certificates that expire soon, have expired, or are not valid."""
+"""Causes: certificates that expire soon, have expired, or are invalid."""
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -16,10 +16,8 @@ from dashboards.drill.place import Place
 YEAR = timedelta(days=365)
 
 WEEK = timedelta(days=7) / factor.FACTOR
-"""The threshold of the warning in a drill."""
 
 DAY = timedelta(days=1) / factor.FACTOR
-"""The threshold of the critical alert in a drill."""
 
 
 def write(folder: Path, lasts: timedelta) -> tuple[Path, Path]:
@@ -52,7 +50,7 @@ def _replace(file: Path, content: bytes) -> None:
 
 
 def _replaced(place: Place, change: Callable[[Path], object]) -> Iterator[Labels]:
-    """Starts a replica whose certificate is replaced by a bad one, and later by a good one."""
+    """Starts a replica whose certificate is replaced by a bad one and later by a good one."""
     certificate, key = write(place.folder, YEAR)
     files = ("--tls.certificate", certificate, "--tls.key", key)
     server = place.server(*files, "--tls.reload", "200ms", tls=True)

@@ -1,4 +1,4 @@
-"""Gateways that are down, have no healthy replica, retry, or are at a limit."""
+"""Causes: gateways that are down, have no healthy replica, retry, or are at a limit."""
 
 import signal
 import socket
@@ -95,7 +95,7 @@ def gateway_overloaded(place: Place) -> Iterator[Labels]:
     server = place.server()
     with ExitStack() as stack:
         place.gateway(server, stack=stack)
-        # Like the replacement of a pod: the old pod is no longer a target.
+        # Like replacing a pod: the old pod is no longer a target.
         place.unscraped("gateway")
     place.begins()
     with ExitStack() as stack:
@@ -129,7 +129,6 @@ def gateway_full(place: Place) -> Iterator[Labels]:
 
 @contextmanager
 def _held(gateway: Gateway, count: int) -> Iterator[None]:
-    """Opens connections and keeps them open."""
     with ExitStack() as stack:
         for _ in range(count):
             address = (HOST, urlsplit(gateway.url).port)

@@ -1,4 +1,4 @@
-"""Monitoring that is down, cannot evaluate rules, or cannot notify."""
+"""Causes: monitoring that is down, or cannot evaluate rules or notify."""
 
 import json
 import signal
@@ -18,32 +18,27 @@ from stack.prometheus import alertmanager as alertmanager_command
 
 
 def port() -> int:
-    """A free port."""
     return free_ports(1)
 
 
 def port_of(url: str) -> int:
-    """The port of a URL."""
     return urlsplit(url).port
 
 
 def wait_for_history(place: Place, job: str) -> None:
-    """Waits until the targets have existed for the entire window of the alert."""
     past = f'up{{namespace="{place.namespace}", job="{job}"}} offset 35s'
     place.until(lambda: place.watch.query(past), f"{job} is there for 35 s", 120)
 
 
 @dataclass
 class Watcher:
-    """The Prometheus of a drill, with the same rules."""
-
     process: Process
     url: str
     file: Path
     configuration: dict
 
     def federate(self, url: str) -> None:
-        """Makes it scrape the records of another Prometheus; "" stops this."""
+        """Scrapes the records of another Prometheus; "" stops that."""
         extra = [_federation(url)] if url else []
         jobs = [*self.configuration["scrape_configs"], *extra]
         self.file.write_text(json.dumps({**self.configuration, "scrape_configs": jobs}))
@@ -61,7 +56,9 @@ def _federation(url: str) -> dict:
 
 
 def prometheus(place: Place, alertmanager: int = 0, absent: int = 0) -> Watcher:
-    """Starts a second Prometheus that the first one scrapes; `absent` is a target that does not exist."""
+    """Starts a second Prometheus, which the first one scrapes. `absent` is a target that does not
+    exist.
+    """
     folder = place.folder / "prometheus"
     folder.mkdir()
     number = port()
@@ -92,7 +89,6 @@ def prometheus(place: Place, alertmanager: int = 0, absent: int = 0) -> Watcher:
 
 
 def alertmanager(place: Place, number: int) -> None:
-    """Starts a second Alertmanager at a port."""
     folder = place.folder / "alertmanager"
     folder.mkdir()
     (folder / "alertmanager.yml").write_text((place.watch.folder / "alertmanager.yml").read_text())
@@ -115,7 +111,7 @@ def prometheus_stopped(place: Place) -> Iterator[Labels]:
 )
 def notifications_fail(place: Place) -> Iterator[Labels]:
     to = port()
-    # A missing replica triggers an alert, which Prometheus has to send.
+    # The missing replica triggers an alert, which Prometheus must send.
     prometheus(place, alertmanager=to, absent=port())
     place.begins()
     yield {"service": "prometheus", "pod": "prometheus"}

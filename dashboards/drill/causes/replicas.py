@@ -1,4 +1,6 @@
-"""Replicas that crash, hang, stall, shed or reject; lanes that are saturated, uneven or throttled."""
+"""Causes: replicas that crash, hang, stall, shed or reject, and lanes that are saturated, uneven or
+throttled.
+"""
 
 import json
 import os
@@ -53,7 +55,7 @@ def replica_restarts(place: Place) -> Iterator[Labels]:
 
 def _restart(place: Place, server: Server) -> None:
     begun = _started(place)
-    # The start time is in whole seconds, from a clock that may be one second behind.
+    # The start time is in whole seconds, from a clock that may lag by one second.
     place.until(lambda: time.time() > begun + 2, "two seconds")
     server.kill()
     server.start()
@@ -61,7 +63,7 @@ def _restart(place: Place, server: Server) -> None:
 
 
 def _started(place: Place) -> float:
-    """Returns the replica's last start time in Prometheus; 0 if there is none."""
+    """The replica's last start time in Prometheus; 0 if there is none."""
     series = f'process_start_time_seconds{{namespace="{place.namespace}", job="service"}}'
     return max((each["value"] for each in place.watch.query(series)), default=0.0)
 
@@ -76,9 +78,11 @@ def drain_stuck(place: Place) -> Iterator[Labels]:
     place.stack.callback(freezer.thaw)
     place.begins()
     server.signal(signal.SIGTERM)
-    # The first thread has the ID of the process. The others continue, including the admin port's.
+    # The process's first thread has the process's ID. The others, including the admin port's,
+    # continue.
     place.until(lambda: b'"settling"' in ask(server.admin, "/lanes").body, "the drain begins")
-    # The first thread has the id of the process. The others, including the admin port's, continue.
+    # The process's first thread has the process's id. The others, including the admin port's,
+    # continue.
     freezer.freeze(server.pid, thread=server.pid)
     yield {"service": "server", "pod": server.name}
     freezer.thaw()
@@ -141,8 +145,8 @@ def memory_high(place: Place) -> Iterator[Labels]:
 
 
 FILES = 2048
-"""Limit of open files. A replica with one lane keeps about 300 from connections: with a lower limit,
-connections could not use 80%.
+"""Limit on open files. A replica with one lane reserves about 300 from connections, so 80% could
+not be reached with a lower limit.
 """
 
 
@@ -208,7 +212,7 @@ def lane_full(place: Place) -> Iterator[Labels]:
 )
 def slow_lane_starves(place: Place) -> Iterator[Labels]:
     routes = ("--slow-lanes.cheap", "/hello", "--slow-lanes.expensive", "/work")
-    # Share the lane's CPU: on an idle CPU, the slow lane would have nothing to wait for.
+    # Share the lane's CPU, because on an idle CPU the slow lane would have nothing to wait for.
     own = ("--faults", "on", "--lanes", "1", "--pin", "on", "--slow-lanes.mode", "on")
     server = place.server(*own, *routes)
     place.begins()
@@ -241,7 +245,6 @@ def lanes_uneven(place: Place) -> Iterator[Labels]:
 
 
 def _client_of(server: Server, lane: int) -> Client:
-    """Opens a connection that the kernel's hash assigns to this lane."""
     while True:
         client = Client(server.url)
         if json.loads(client.ask("/").body)["lane"] == lane:
@@ -281,7 +284,6 @@ def throttled(place: Place) -> Iterator[Labels]:
 
 
 BOTH = {"latency": {"fixed": "400ms", "jitter": "0s"}}
-"""Faults above the latency threshold."""
 
 
 @drill(
@@ -318,13 +320,12 @@ def _burn(place: Place, share: float, fault: dict) -> Iterator[Labels]:
         server.fault("/hello", share, **fault)
         yield {}
         server.faults()
-    # It runs until the end of the drill, so that the alert resolves.
+    # Keeps running until the end of the drill, so that the alert resolves.
     place.stack.enter_context(_good(place, f"{gateway.url}/hello"))
 
 
 @contextmanager
 def _good(place: Place, url: str) -> Iterator[None]:
-    """Sends good requests on two connections."""
     argv = ["nice", tool("ab"), "-k", "-q", "-c", "2", "-t", "600", "-n", "5000000", url]
     with running("ab", argv, place.folder):
         yield

@@ -45,12 +45,14 @@ from loadtests.bench.experiment.record import Record, nearest
 from tools import resolve
 
 SETTLE = 3.0
-"""Seconds of moderate load before a scenario, in which the weights from the previous scenario fade."""
+"""Seconds of moderate load before a scenario, in which weights from the previous scenario fade."""
 
 SETTLE_LOAD = 40.0
 
 TARGET = 10.0
-"""Target for the p99 with round robin relative to the p99 with the default policy, when one of three or four replicas is slow."""
+"""Target ratio of round robin's p99 to the default policy's, with one slow replica among three or
+four.
+"""
 
 SMALL = [(replicas, gateways) for gateways in (1, 3) for replicas in (2, 3, 4)]
 SHAPES = {
@@ -67,8 +69,6 @@ OBJECTIVE = f"p99 ≤ {SLOWEST:.0f} × the service time"
 
 @dataclass
 class BalancingBed(TestBed):
-    """A folder for the output of the programs."""
-
     folder: Path = Path()
 
 
@@ -124,7 +124,7 @@ class Balancing(Experiment):
                     yield from ({**task, **row, **machine} for row in rows)
 
     def alone(self, tasks: Sequence[Task]) -> bool:
-        """Large shapes nearly fill a small machine; four lanes need few but exact wake-ups."""
+        """Large shapes nearly fill a small machine, and four lanes need exact wake-ups."""
         shape = SHAPES[tasks[0]["shape"]]
         return is_large(shape.replicas, shape.gateways) or not shape.gateways
 
@@ -185,12 +185,10 @@ class Balancing(Experiment):
                 )
 
     def failed(self, record: Record) -> int:
-        """Wrong answers are part of the measurement."""
         return 0
 
 
 def _climb(fleets: dict[str, Fleet], what: Scenario, shape: Shape, seed: int) -> list[dict]:
-    """Returns the cells of a ladder: one for each policy and load."""
     fleets = {
         name: fleet for name, fleet in fleets.items() if what.name in ONLY.get(name, (what.name,))
     }
@@ -225,7 +223,7 @@ def _climb(fleets: dict[str, Fleet], what: Scenario, shape: Shape, seed: int) ->
 def _undisturbed(
     fleets: dict[str, Fleet], what: Scenario, shape: Shape, load: float, seed: int
 ) -> dict[str, dict]:
-    """Returns the cells of a step; measures it again if other processes kept the machine busy."""
+    """Measures a step again if other processes kept the machine busy."""
     found: dict[str, dict] = {}
     for number in range(TRIES if what.ladder else 1):
         before = {name: fleet.gateway_seconds() for name, fleet in fleets.items()}
@@ -249,7 +247,7 @@ def _together(
     seed: int,
     events: Iterable = (),
 ) -> dict[str, dict]:
-    """Sends the same arrivals to every policy at the same time; returns their reports."""
+    """Sends the same arrivals to every policy at the same time."""
     begun = time.monotonic()
     turn = {"rate": rate(what, load, shape.lanes), "seconds": seconds}
     turn |= {"work_share": SLOW_SHARE if what.mixed else 0.0, "seed": 1000 * seed + int(load)}
@@ -290,7 +288,6 @@ def _cell(report: dict, what: Scenario, load: float, gateway_seconds: float) -> 
 
 @contextmanager
 def _watched() -> Iterator[dict[str, float]]:
-    """Returns how busy the machine was, as a share of all CPUs."""
     begun, before, found = time.monotonic(), cpu.Machine.now(), {}
     yield found
     after, cores = cpu.Machine.now(), os.cpu_count() or 1
@@ -298,7 +295,6 @@ def _watched() -> Iterator[dict[str, float]]:
 
 
 def capacities(record: Record, scenario: str, shape: str, policy: str) -> list[float]:
-    """Returns the capacity in each round."""
     rounds: dict[int, dict[float, float]] = {}
     for row in record.select(scenario=scenario, shape=shape, policy=policy):
         rounds.setdefault(row["round"], {})[row["load"]] = row["slowdown"]
@@ -313,7 +309,6 @@ def _values(record: Record, figure: str, scenario: str, shape: str, policy: str)
 def _table(
     page: Page, record: Record, scenario: str, figure: Callable[[str, str, str], str]
 ) -> None:
-    """Returns a table with a line for each shape and a column for each policy measured in the scenario."""
     columns = [
         (policy, lambda shape, policy=policy: figure(scenario, shape, policy))
         for policy in record.labels("policy", scenario=scenario)

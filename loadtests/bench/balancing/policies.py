@@ -4,7 +4,6 @@ DEFAULT = "least-request"
 KEEPING = "least-request, no ejection"
 
 DIRECT = "direct"
-"""No gateway: the capacity of one replica's lanes."""
 
 HELD = "least-request, held lanes"
 DIRECT_HELD = "direct, held lanes"
@@ -20,19 +19,15 @@ POLICIES: dict[str, dict] = {
     },
     HELD: {"balancing": {"policy": "least-request"}},
 }
-"""Values below `upstream`, by the name in the tables."""
 
 WITHOUT_SLOW_LANES = (HELD, DIRECT_HELD)
-"""Policies whose replicas have no slow lanes."""
 
 ONLY = {KEEPING: ("failing",), HELD: ("mixed",), DIRECT_HELD: ("mixed",)}
-"""Policies that are measured only in some scenarios."""
 
 LARGE = 30
-"""Number of gateway-replica pairs from which a small machine can run only few policies."""
+"""Gateway-replica pairs from which a small machine can run only few policies."""
 
 STEADY = ("homogeneous", "half", "mixed")
-"""The scenarios of large shapes."""
 
 
 def is_large(replicas: int, gateways: int) -> bool:
@@ -41,7 +36,6 @@ def is_large(replicas: int, gateways: int) -> bool:
 
 
 def policies(replicas: int, gateways: int) -> dict[str, dict]:
-    """Returns the policies with which a shape is measured."""
     if not gateways:
         return {DIRECT: {}, DIRECT_HELD: {}}
     if not is_large(replicas, gateways):
@@ -50,7 +44,6 @@ def policies(replicas: int, gateways: int) -> dict[str, dict]:
 
 
 def fits(scenario: str, replicas: int, gateways: int) -> bool:
-    """Whether a shape is measured in a scenario."""
     if not gateways:
         return scenario == "mixed"
     return not is_large(replicas, gateways) or scenario in STEADY

@@ -1,4 +1,4 @@
-"""Scenarios: load, faults of the replicas, and the figures read from their answers."""
+"""Scenarios: load, replica faults, and the figures computed from responses."""
 
 import math
 from dataclasses import dataclass
@@ -7,31 +7,28 @@ from itertools import pairwise
 from loadtests.bench.experiment.record import nearest
 
 SERVICE_MS = 10.0
-"""Mean time that a request holds a replica's lane."""
 
 SLOWEST = 10.0
 """Objective for the p99 of each kind of request, as a multiple of its service time."""
 
 SLO_MS = SLOWEST * SERVICE_MS
-"""The same objective in ms, for scenarios with one kind of request."""
 
 SLOW = 20
-"""Ratio between slow and fast requests, in scenarios with both."""
 
 SLOW_SHARE = 0.05
 
 REFERENCE = 70
-"""The load at which every policy is measured, whether or not it can sustain it."""
+"""The load at which every policy is measured, sustainable or not."""
 
 WARM_UP = 1.0
 
 CLIMB = (50, 60, 70, 80, 90)
 
 LAG_MS = 5.0
-"""p99 lag of the generator in ms from which the machine counts as disturbed, whatever the policy."""
+"""p99 lag of the generator in ms from which the machine counts as disturbed."""
 
 TRIES = 3
-"""Maximum attempts at a step of a ladder until nothing disturbs it; the last attempt counts."""
+"""Attempts at a step of a ladder until nothing disturbs it; the last one counts."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +41,6 @@ class Event:
 
 @dataclass(frozen=True)
 class Scenario:
-    """One kind of load or fault; faults affect the last replica."""
-
     name: str
     title: str
     seconds: float = 7.0
@@ -54,26 +49,24 @@ class Scenario:
     mixed: bool = False
     events: tuple[Event, ...] = ()
     over: float = 0.0
-    """Time from which recovery counts: the end of the fault, or its start if the policy must end it."""
+    """Time from which recovery is measured: the end of the fault, or its start if the policy must
+    end it.
+    """
     ladder: tuple[float, ...] = ()
-    """Offered loads, in percent of the replicas' combined capacity at full speed."""
     load: float | None = None
-    """The load of scenarios without a ladder."""
+    """Load of scenarios without a ladder."""
     seeds: int = 2
-    """Maximum number of measured seeds; three where the scenario decides between policies."""
     of_others: bool = False
-    """Whether `load` excludes the last replica."""
 
     @property
     def service_ms(self) -> tuple[float, float]:
-        """Returns how long `/hello` and `/work` take; their mean is SERVICE_MS."""
         if not self.mixed:
             return SERVICE_MS, SERVICE_MS
         fast = SERVICE_MS / (1 - SLOW_SHARE + SLOW_SHARE * SLOW)
         return fast, fast * SLOW
 
     def slowdown(self, fast: float, slow: float) -> float:
-        """Returns the worst p99 of any kind of request, as a multiple of its service time."""
+        """Worst p99 of any kind of request, as a multiple of its service time."""
         alone, longer = self.service_ms
         return max(fast / alone, slow / longer if self.mixed else 0.0)
 
@@ -124,21 +117,20 @@ SCENARIOS = {
 
 
 def rate(scenario: Scenario, load: float, lanes: int) -> float:
-    """Returns the requests per second at a load in percent of this many lanes."""
+    """Requests per second at a load in percent of this many lanes."""
     counted = lanes - 1 if scenario.of_others else lanes
     return load / 100 * counted * 1000 / SERVICE_MS
 
 
 WINDOW_MS = 500.0
 LOST_MS = 10_000.0
-"""Latency assigned to a request without an answer: the generator's timeout."""
+"""Latency assigned to unanswered requests: the generator's timeout."""
 
 Answer = tuple[float, float, bool, bool]
-"""Due time and latency in ms; whether the request was slow; whether the answer was right."""
+"""Due time and latency in ms, whether the request was slow, and whether the response was right."""
 
 
 def answers(report: dict) -> list[Answer]:
-    """Returns the answers of a turn."""
     columns = report["samples"]
     found = list(
         zip(
@@ -154,10 +146,10 @@ def answers(report: dict) -> list[Answer]:
 
 
 def capacity(p99: dict[float, float]) -> float:
-    """Returns the highest load of a ladder whose p99, in service times, meets the objective.
+    """Highest load of a ladder whose p99, in service times, meets the objective.
 
-    log(p99) is interpolated linearly between the last load that meets it and the first that does not. A value
-    of 0 means below the ladder; its top means that load or more.
+    log(p99) is interpolated linearly between the last load that meets it and the first that does
+    not. 0 means below the ladder, and its top means that load or more.
     """
     steps = sorted(p99)
     if p99[steps[0]] > SLOWEST:
@@ -170,7 +162,7 @@ def capacity(p99: dict[float, float]) -> float:
 
 
 def recovery(found: list[Answer], over: float, until: float) -> float | None:
-    """Returns the seconds from `over` until the p99 of three consecutive windows meets the objective, or None."""
+    """Seconds from `over` until the p99 of three consecutive windows meets the objective, or None."""
     good = 0
     begin = over * 1000
     while begin + WINDOW_MS <= until * 1000:

@@ -1,4 +1,4 @@
-"""One policy under measurement: its replicas, gateways and generator."""
+"""One policy under measurement: replicas, gateways and generator."""
 
 import http.client
 import json
@@ -18,13 +18,10 @@ from stack.http import ask, replies
 from stack.ports import free_ports
 
 CONNECTIONS = 256
-"""Connections from the generator to each gateway."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Number of replicas, gateways and lanes."""
-
     replicas: int
     gateways: int
     """With 0 gateways, requests go directly to the replicas."""
@@ -37,13 +34,10 @@ class Shape:
 
     @property
     def lanes(self) -> int:
-        """Number of lanes of all replicas."""
         return self.replicas * self.lanes_each
 
 
 class Fleet(ExitStack):
-    """Replicas and gateways, all of which are up inside the context."""
-
     def __init__(
         self,
         programs: Programs,
@@ -62,7 +56,6 @@ class Fleet(ExitStack):
         self._ports = [(free_ports(), free_ports()) for _ in range(shape.replicas)]
         self._replicas: list[subprocess.Popen] = []
         self._gateways: list[tuple[subprocess.Popen, int]] = []
-        """Each gateway process with its admin port."""
 
     def __enter__(self) -> Self:
         super().__enter__()
@@ -102,7 +95,6 @@ class Fleet(ExitStack):
         return self._run(argv, f"replica-{index}")
 
     def _gateway(self, index: int) -> str:
-        """Starts a gateway; returns its address."""
         listener, stats, admin = free_ports(), free_ports(), free_ports()
         endpoints = [{"address": HOST, "port": a, "adminPort": b} for a, b in self._ports]
         values = {
@@ -126,7 +118,6 @@ class Fleet(ExitStack):
             becomes(lambda admin=admin: _healthy(admin), count)
 
     def tell_all(self, line: str) -> None:
-        """Sends a command to all replicas."""
         for replica in self._replicas:
             print(line, file=replica.stdin, flush=True)
 
@@ -140,7 +131,7 @@ class Fleet(ExitStack):
             print(line, file=self._replicas[-1].stdin, flush=True)
 
     def gateway_seconds(self) -> float:
-        """Returns the CPU time of the gateways since their start."""
+        """CPU time of the gateways since their start."""
         return sum(cpu.seconds(gateway.pid) for gateway, _ in self._gateways)
 
 
@@ -152,7 +143,6 @@ def _end(process: subprocess.Popen) -> None:
 
 
 def _healthy(admin: int) -> int | None:
-    """Returns the number of replicas to which a gateway sends requests."""
     try:
         lines = ask(f"http://{HOST}:{admin}", "/clusters").body.decode().splitlines()
     except (OSError, http.client.HTTPException):

@@ -1,46 +1,43 @@
-"""The cells: mixes of requests, each with a number of lanes and its own limit."""
+"""Request mixes, each with a number of lanes and its own limit."""
 
 from dataclasses import dataclass
 
 KINDS = ("page", "load", "save")
-"""Request kinds of projects' users, in this order."""
 
 USERS = 256
-"""Number of users of projects, each with a connection."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A request mix, and the settings of the replica that serves it."""
-
     name: str
     mix: str
-    """The display name of the mix."""
     works: tuple[tuple[float, float], ...] = ()
-    """Milliseconds of `/work`, and the share of requests that take this long; the others are `/hello`."""
+    """Milliseconds of `/work` and the share of requests that take this long; the others are
+    `/hello`.
+    """
     lanes: int = 1
     slots: int = 0
-    """Slots of a lane; 0 selects the server's default."""
+    """Slots per lane; 0 selects the server's default."""
     wait_ms: tuple[int, int] = (0, 0)
-    """Time that each `/work` waits without occupying its lane: minimum, and maximum random addition."""
+    """Time that each `/work` waits without occupying its lane: minimum, and maximum random
+    addition.
+    """
     low: float = 0.0
-    """Requests per second of the calibration; 0 derives it from the works."""
+    """Requests per second of the calibration; 0 derives the rate from the works."""
     seconds: float = 6.0
-    """Length of the open loop at which the p99 is measured."""
+    """Length of the open loop that measures the p99."""
     connections: int = 64
 
     @property
     def projects(self) -> bool:
-        """Whether the mix consists of pages, loads and saves."""
         return self.mix == "projects"
 
     @property
     def limit(self) -> str:
-        """Returns the resource that should be exhausted first."""
         return f"{self.slots} slots" if self.slots else "lanes"
 
     def calibration_rate(self) -> float:
-        """Returns a low load: a sixth of the capacity of lanes or slots if handlers were the only cost."""
+        """A low load: a sixth of the capacity of lanes or slots if handlers were the only cost."""
         if self.low:
             return self.low
         lane = sum(ms * share for ms, share in self.works) / 1e3
@@ -70,7 +67,7 @@ CELLS = (
         wait_ms=(4, 4),
         seconds=7.0,
     ),
-    # Hashed, because this many connections even out the shares of the lanes.
+    # Hashed, because this many connections even out the lanes.
     Cell(
         "work-two",
         "2 ms of work",
@@ -96,7 +93,9 @@ CELLS = (
         connections=512,
     ),
 )
-"""Mixes on two lanes have longer works, because the generator shares one of their CPUs and should use little of it."""
+"""Works are longer on two lanes, because the generator shares one of their CPUs and should use
+little of it.
+"""
 
 
 USED = 0.7

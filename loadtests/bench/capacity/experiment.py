@@ -1,4 +1,4 @@
-"""`capacity`: the capacity model's knee and p99 compared with measurements."""
+"""`capacity`: compares the capacity model's knee and p99 with measurements."""
 
 import argparse
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,6 @@ from loadtests.bench.experiment.record import Record
 MIXES = {cell.name: cell for cell in CELLS}
 
 TARGETS = {"knee": 0.10, "p99": 0.20}
-"""Maximum error of a prediction, as a share of the measurement."""
 
 UNITS = {"knee": ("requests/s", 0), "p99": ("ms", 2)}
 
@@ -46,7 +45,9 @@ LANES = (
 
 
 class Capacity(Experiment):
-    """Each round calibrates a mix at a low load, predicts its figures, and measures it at and below the knee."""
+    """Each round calibrates a mix at a low load, predicts its figures, and measures it at and below
+    the knee.
+    """
 
     name = "capacity"
     title = "The capacity model compared with measurements"

@@ -1,4 +1,6 @@
-"""Measures one cell in one round: calibrates at a low load, queries the model, and measures the knee and the p99."""
+"""Measures one cell in one round: calibrates at a low load, queries the model, and measures the
+knee and the p99.
+"""
 
 import contextlib
 import json
@@ -24,39 +26,34 @@ OBSERVATIONS = "corelane_load_table_observations_total"
 BUSY = "corelane_lane_busy_seconds_total"
 
 TOO_MUCH = 1.3
-"""The load at which the knee is measured, relative to the prediction. Queues are then never empty, so the
+"""Load for measuring the knee, relative to the prediction. Queues are then never empty, so the
 throughput is the replica's capacity.
 """
 
 LOW, KNEE = 2.5, 1.5
-"""Seconds of the low load and of the load beyond the knee; a cell sets the length of the p99 measurement."""
+"""Seconds of the low load and of the load beyond the knee; a cell sets the length of the p99
+measurement.
+"""
 
 NOTHING = Cell("nothing", "/work of one step", works=((1e-6, 1.0),), low=200_000.0)
-"""Requests whose handler takes no time, at a rate beyond the capacity of any lane."""
+"""Handlers that take no time, at a rate beyond any lane's capacity."""
 
 
 @dataclass
 class CapacityBed(TestBed):
-    """State that all measurements share."""
-
     command: Path = Path()
-    """The program `corelane`."""
     work: Work | None = None
     outside: float = 0.0
-    """Time in seconds that a request takes outside its handler on a busy lane."""
 
 
 @dataclass(frozen=True)
 class Served:
-    """A ready replica."""
-
     bed: CapacityBed
     cell: Cell
     server: Running
     admin: str
 
     def load(self, rate: float, seconds: float, seed: int, warm_up: float = 0.5) -> dict:
-        """Runs one load; returns its figures, and the metrics before and after it."""
         cell, bed = self.cell, self.bed
         place = bed.place(first=True)
         if cell.projects:
@@ -90,7 +87,6 @@ class Served:
 
 @contextlib.contextmanager
 def serving(bed: CapacityBed, cell: Cell, folder: Path) -> Iterator[Served]:
-    """Starts a replica. Its lanes are pinned to their CPUs, its other threads are not."""
     flags = ("--limits.slots", str(cell.slots)) if cell.slots else ()
     flags += ("--faults", "on") if any(cell.wait_ms) else ()
     cpus = list(bed.cpus)
@@ -117,18 +113,17 @@ def _delay(admin: str, cell: Cell) -> None:
 
 
 def _grown(shown: tuple[str, str], name: str) -> float:
-    """Returns the growth of that sum."""
     before, after = shown
     return total(after, name) - total(before, name)
 
 
 def _mean(name: str, shown: tuple[str, str]) -> float:
-    """Returns the mean time of a request in seconds, from the growth of a sum."""
+    """Mean seconds per request, from the growth of a sum."""
     return _grown(shown, name) / max(1.0, _grown(shown, OBSERVATIONS))
 
 
 def _predicted(bed: CapacityBed, cell: Cell, shown: tuple[str, str], folder: Path) -> dict:
-    """Queries the command for the knee, and for the latencies at the share USED of it."""
+    """Queries the command for the knee, and for latencies at the share USED of it."""
     files = []
     for name, text in zip(("before", "after"), shown, strict=True):
         file = folder / f"{cell.name}-{name}.prom"
@@ -143,21 +138,20 @@ def _predicted(bed: CapacityBed, cell: Cell, shown: tuple[str, str], folder: Pat
 
 
 def outside(bed: CapacityBed) -> float:
-    """Returns the seconds that a request costs outside its handler on a busy lane of this machine.
+    """Seconds that a request costs outside its handler on a busy lane of this machine.
 
-    A low load cannot separate it from the cost of waking up.
+    A low load cannot separate them from the cost of waking up.
     """
     with serving(bed, NOTHING, Path()) as served:
         seconds = bed.plan.seconds(KNEE, least=0.3) / 2
         shown = served.load(NOTHING.low, seconds, seed=1, warm_up=0.1)["shown"]
-    # CPU time excludes what other processes take from a lane, but the time of handlers includes it. Busy time
-    # excludes the system call that polls sockets.
+    # CPU time excludes what other processes take from a lane, but handler time includes it. Busy
+    # time excludes the system call that polls sockets.
     lane = max(_grown(shown, name) for name in ("corelane_lane_cpu_seconds_total", BUSY))
     return max(0.0, lane - _grown(shown, LANE_TIME)) / _grown(shown, OBSERVATIONS)
 
 
 def measured(bed: CapacityBed, cell: Cell, seed: int) -> dict:
-    """Returns one sample: a prediction and its measurement."""
     seconds = bed.plan.seconds
     with tempfile.TemporaryDirectory(prefix="bench-capacity-", dir=ELSEWHERE) as name:
         folder = Path(name)

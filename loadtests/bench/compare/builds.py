@@ -1,4 +1,4 @@
-"""The compared trees, the working tree and another commit, and the builds of each."""
+"""The compared trees, the working tree and another commit, and their builds."""
 
 import argparse
 import shutil
@@ -19,23 +19,17 @@ PLACE = REPOSITORY / ".run" / "compare"
 
 @dataclass(frozen=True)
 class Tree:
-    """A source tree and the commit that it is based on."""
-
     folder: Path
     commit: str
-    """The commit that is checked out."""
     changed: bool = False
-    """Whether files differ from that commit."""
 
     @property
     def title(self) -> str:
-        """Returns the display name."""
         subject = _git("show", "--no-patch", "--format=%h %s", self.commit)
         return f"{subject}{', with local changes' * self.changed}"
 
 
 def commit(reference: str) -> str:
-    """Returns the commit of a reference."""
     found = _run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{reference}^{{commit}}")
     if found.returncode != 0:
         raise argparse.ArgumentTypeError(
@@ -45,7 +39,6 @@ def commit(reference: str) -> str:
 
 
 def head() -> Tree:
-    """Returns the working tree, including its changes."""
     return Tree(REPOSITORY, commit("HEAD"), bool(_git("status", "--porcelain")))
 
 
@@ -53,7 +46,7 @@ def head() -> Tree:
 def base(of: str) -> Iterator[Tree]:
     """Yields the tree of a commit, which exists only in this context."""
     folder = PLACE / "base"
-    # Only one at a time: the folder is always the same, so that cargo can reuse its builds.
+    # One at a time, because the folder is always the same, so that cargo can reuse its builds.
     with cache.lock(f"compare-{cache.key(str(folder))}"):
         _remove(folder)
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -65,7 +58,6 @@ def base(of: str) -> Iterator[Tree]:
 
 
 def _remove(folder: Path) -> None:
-    """Removes the tree, including one that a killed run left behind."""
     if folder.exists():
         _git("worktree", "remove", "--force", str(folder))
     _git("worktree", "prune")
@@ -88,22 +80,18 @@ SERVER = "corelane-server"
 
 @dataclass(frozen=True)
 class Build:
-    """One of the two builds."""
-
     name: str
-    """`base` or `head`."""
     title: str
     server: Path
     envoy: Path | None
     """None if nothing is measured through the gateway."""
     gateway: dict | None
-    """Envoy's configuration with placeholders for a replica's ports, as the tree's chart renders its default
-    values.
+    """Envoy's configuration as rendered by the tree's chart with default values, with placeholders
+    for a replica's ports.
     """
 
 
 def same(base: Build, head: Build) -> bool:
-    """Whether both builds are identical byte for byte."""
     return base.server.read_bytes() == head.server.read_bytes() and (base.gateway, base.envoy) == (
         head.gateway,
         head.envoy,
@@ -126,8 +114,9 @@ def build(
 
 
 def _placed(name: str, program: Path) -> Path:
-    """Returns a copy whose path is as long as that of the other build. The path is on the stack above main and
-    shifts everything after it, which can make a program faster or slower (Mytkowicz and others, ASPLOS 2009).
+    """A copy whose path is as long as the other build's. The path is on the stack above main and
+    shifts everything after it, which can make a program faster or slower (Mytkowicz and others,
+    ASPLOS 2009).
     """
     place = PLACE / "programs" / name / SERVER
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -137,7 +126,7 @@ def _placed(name: str, program: Path) -> Path:
 
 
 def _cargo(name: str, tree: Tree, profile: str) -> Path:
-    """Builds the server. The target folder of base, with all dependencies, outlives its tree."""
+    """The target folder of base, with all dependencies, outlives its tree."""
     target = tree.folder / "services" / "target" if name == "head" else PLACE / "target"
     argv = ["cargo", "build", "--locked", "--profile", profile, "-p", SERVER]
     log = cache.log(f"compare-{name}")
@@ -150,7 +139,7 @@ def _cargo(name: str, tree: Tree, profile: str) -> Path:
 
 
 def _tools(tree: Tree) -> dict[str, Path]:
-    """Returns the tools that render and run the gateway; the tree names the version of Envoy."""
+    """Tools that render and run the gateway; the tree names the version of Envoy."""
     tools = resolve.ensure(["helm", "supervisord"])
     if tree.folder == REPOSITORY:
         return tools | resolve.ensure(["envoy"])

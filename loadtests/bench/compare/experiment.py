@@ -34,23 +34,20 @@ from tools import progress
 from tools.errors import ToolError
 
 SLOWER = 99
-"""Exit status, the same as for a failed threshold."""
 
 LOOKS = (10, 15, 20)
-"""Rounds after which the verdict is computed. With another number of rounds, it is computed only at the end."""
+"""Rounds after which the verdict is computed; otherwise only at the end."""
 
 WORK_MS = 1.0
 """Milliseconds for which an expensive request of the open loop occupies its lane."""
 
 LOAD = 1 / 3
-"""Load of the open loop, as a share of a saturated lane: cheap requests often find the lane free, but at p99
-they do not.
+"""Load of the open loop as a share of a saturated lane: cheap requests often find the lane free,
+but not at the p99.
 """
 
 
 class Compare(Experiment):
-    """Measures both builds alternately, in rounds until a verdict."""
-
     name = "compare"
     title = "Comparison of two commits"
     help = "whether this tree is slower than another commit"
@@ -181,18 +178,16 @@ class Compare(Experiment):
 
 
 def _measures(tasks: Sequence[Mapping]) -> list[Measure]:
-    """Returns the measures of these paths and loops."""
     places = {(task["path"], task["loop"]) for task in tasks}
     return [measure for measure in MEASURES if (measure.path, measure.loop) in places]
 
 
 def looks(rounds: int) -> tuple[int, ...]:
-    """Returns the rounds after which there is a verdict."""
+    """Rounds after which there is a verdict."""
     return LOOKS if rounds == LOOKS[-1] else (rounds,)
 
 
 def look(rows: Sequence[Row], margins: Mapping[str, float], rounds: int) -> Look:
-    """Returns the verdict on all finished rounds."""
     measures = _measures(rows)
     differences = {
         one.name: [
@@ -220,7 +215,6 @@ ANSWERS = {
 
 
 def answer(look: Look) -> str:
-    """Returns the verdict in one line."""
     text = f"{ANSWERS[look.verdict]}, after {look.rounds} round{'s' * (look.rounds > 1)}"
     findings = [one for one in look.findings if one.verdict == look.verdict]
     if look.verdict in (verdict.SLOWER, verdict.FASTER):

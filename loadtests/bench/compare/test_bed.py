@@ -1,8 +1,8 @@
 """One round: both builds restart, and their slices are measured alternately on the same CPUs.
 
-A process keeps its initial memory layout, so each round restarts both builds. Otherwise, a random layout would
-look like a difference, which no number of slices could distinguish from a real one (Kalibera and Jones,
-"Rigorous benchmarking in reasonable time", ISMM 2013).
+A process keeps its initial memory layout, so each round restarts both builds. Otherwise a random
+layout would look like a difference that no number of slices could distinguish from a real one
+(Kalibera and Jones, "Rigorous benchmarking in reasonable time", ISMM 2013).
 """
 
 import contextlib
@@ -21,7 +21,9 @@ from loadtests.bench.gateway import proxies
 from loadtests.bench.gateway.proxies import Endpoint, Proxy
 
 Slice = dict
-"""One short measurement of one `build`: the load generator's figures, and the CPU time of the measured processes."""
+"""One short measurement of one `build`: the load generator's figures, and the CPU time of the
+measured processes.
+"""
 
 BUILDS = ("base", "head")
 PATHS = ("direct", "gateway")
@@ -29,25 +31,26 @@ PATHS = ("direct", "gateway")
 ORDERS = tuple(
     tuple(BUILDS[first ^ int(place)] for place in "01101001") for first in range(len(BUILDS))
 )
-"""Orders of the slices in a round: ABBA BAAB, and the same with the builds exchanged. A constant or evenly
-growing drift within a round therefore affects both builds equally.
+"""Orders of the slices in a round: ABBA BAAB, and the same with the builds exchanged. A constant or
+evenly growing drift within a round therefore affects both builds equally.
 """
 
 MARGINS = {"cpu": 3.0, "throughput": 5.0, "p50": 10.0, "p99": 20.0}
-"""Percent by which a build may be slower before the difference counts, by the kind of measure."""
+"""Percent by which a build may be slower before the difference counts, by kind of measure."""
 
 WARM_UP = 0.5
-"""Length of the warm-up before each slice, relative to the slice: earlier slices have already warmed up the server."""
+"""Length of the warm-up before each slice, relative to the slice: earlier slices have already
+warmed up the server.
+"""
 
 
 @dataclass(frozen=True)
 class Measure:
-    """One quantity, and the margin within which differences do not matter."""
+    """A quantity, and the margin within which differences do not matter."""
 
     kind: str
     path: str
     loop: str
-    """`closed` or `open`."""
     unit: str
     quantity: Callable[[Slice], float]
     sign: int = 1
@@ -55,17 +58,15 @@ class Measure:
 
     @property
     def name(self) -> str:
-        """Returns a name such as cpu-direct."""
         return f"{self.kind}-{self.path}"
 
     def of(self, row: Row, build: str) -> list[float]:
-        """Returns the values of a build in one round."""
         return [self.quantity(one) for one in row["slices"] if one["build"] == build]
 
     def difference(self, row: Row) -> float:
-        """Returns the logarithm of the cost ratio of head to base in one round: higher is worse.
+        """Logarithm of head's cost relative to base in one round: higher is worse.
 
-        Because it is a mean of logarithms, the ratio of base to head is exactly the opposite.
+        A mean of logarithms makes the ratio of base to head exactly the opposite.
         """
         base, head = (fmean(map(math.log, self.of(row, build))) for build in BUILDS)
         return self.sign * (head - base)
@@ -87,18 +88,14 @@ MEASURES = tuple(
 
 @dataclass(frozen=True)
 class Load:
-    """The open loop of both builds, calibrated once for a comparison."""
-
     ops: int
-    """Iterations of an expensive request."""
     rate: float
-    """Requests per second."""
 
 
 @dataclass
 class CompareBed(TestBed):
-    """State that every round uses. Both builds share one generator, so that a change of the generator does not
-    look like a change of the server.
+    """State shared by all rounds. Both builds use one generator, so that a change of the generator
+    does not look like a change of the server.
     """
 
     builds: Mapping[str, Build] = field(default_factory=dict)
@@ -107,7 +104,6 @@ class CompareBed(TestBed):
     open: Load | None = None
 
     def of(self, build: str) -> Programs:
-        """Returns the programs of a build."""
         one = self.builds[build]
         return Programs(one.server, self.programs.peers, {"envoy": one.envoy} if one.envoy else {})
 
@@ -118,7 +114,6 @@ Asked = tuple[Running, tuple[Running, ...]]
 
 @contextlib.contextmanager
 def started(bed: CompareBed, path: str, draw: Random) -> Iterator[dict[str, Asked]]:
-    """Starts both builds in random order."""
     with contextlib.ExitStack() as stack:
         order = draw.sample(BUILDS, len(BUILDS))
         start = {"direct": _direct, "gateway": _gateway}[path]
@@ -127,14 +122,13 @@ def started(bed: CompareBed, path: str, draw: Random) -> Iterator[dict[str, Aske
 
 @contextlib.contextmanager
 def _direct(bed: CompareBed, build: str) -> Iterator[Asked]:
-    """Starts one lane on the first CPU; the generator has the other."""
     with running(Replica(), bed.of(build), [bed.cpus[0]]) as lane:
         yield lane, ()
 
 
 @contextlib.contextmanager
 def _gateway(bed: CompareBed, build: str) -> Iterator[Asked]:
-    """Starts Envoy on the first CPU; its replica shares the other with the generator."""
+    """Starts Envoy on the first CPU; its replica shares the other one with the generator."""
     programs, replica = bed.of(build), Replica(pin="off")
     with running(replica, programs, [bed.cpus[1]]) as behind:
         pool = [Endpoint(behind.port, replica.admin_port)]
@@ -147,9 +141,8 @@ def _gateway(bed: CompareBed, build: str) -> Iterator[Asked]:
 def slices(
     bed: CompareBed, asked: Mapping[str, Asked], loop: str, number: int, draw: Random
 ) -> Sequence[Slice]:
-    """Measures the slices of one loop in a round."""
     order = draw.choice(ORDERS)
-    # Two consecutive slices measure one of each build, with the same arrivals.
+    # Two consecutive slices measure each build once, with the same arrivals.
     seeds = [len(order) // 2 * number + place // 2 for place in range(len(order))]
     found = []
     for build, seed in zip(order, seeds, strict=True):

@@ -25,11 +25,12 @@ from statistics import median
 class SignedRank:
     """The size of paired differences, for any kind of noise.
 
-    The signed-rank test (Wilcoxon, Biometrics Bulletin 1, 1945) assumes that the differences of the rounds are
-    symmetric about the true one, but nothing else. Two equal builds in random order satisfy that for every kind
-    of noise. Its error rate is therefore exact there: disturbed rounds cannot raise it. Estimate and interval belong to
-    the test: Hodges and Lehmann (Annals of Mathematical Statistics 34, 1963). The source is Hollander, Wolfe and
-    Chicken, Nonparametric Statistical Methods (3rd edition, 2014), sections 3.1 to 3.3.
+    The signed-rank test (Wilcoxon, Biometrics Bulletin 1, 1945) assumes only that the rounds'
+    differences are symmetric about the true one. Two equal builds in random order satisfy that for
+    every kind of noise, so the error rate is exact there, and disturbed rounds cannot raise it.
+    Estimate and interval belong to the test: Hodges and Lehmann (Annals of Mathematical Statistics
+    34, 1963). Source: Hollander, Wolfe and Chicken, Nonparametric Statistical Methods (3rd edition,
+    2014), sections 3.1 to 3.3.
     """
 
     def __init__(self, differences: Sequence[float]) -> None:
@@ -40,24 +41,23 @@ class SignedRank:
 
     @property
     def estimate(self) -> float:
-        """The Hodges-Lehmann estimate."""
         return median(self._averages)
 
     def p_above(self, bound: float) -> float:
-        """Returns the probability of differences at least this far above if the true one is `bound` or less."""
+        """Probability of differences at least this far above if the true one is `bound` or less."""
         return self._tails[len(self._averages) - bisect_right(self._averages, bound)]
 
     def p_below(self, bound: float) -> float:
-        """Returns the probability of differences at least this far below if the true one is `bound` or more."""
+        """Probability of differences at least this far below if the true one is `bound` or more."""
         return self._tails[bisect_left(self._averages, bound)]
 
     def interval(self, error: float) -> tuple[float, float]:
-        """Returns bounds that the true difference exceeds with at most this probability on either side.
+        """Bounds that the true difference exceeds with at most this probability on either side.
 
-        The lower bound is above a value exactly if `p_above` of that value is at most `error`.
+        The lower bound is above a value exactly if that value's `p_above` is at most `error`.
         """
         count = len(self._averages)
-        # By symmetry, one average less than this may be on the wrong side of a bound.
+        # By symmetry, one average fewer may be on the wrong side of a bound.
         outside = sum(tail <= error for tail in self._tails)
         if outside == 0:
             return -math.inf, math.inf
@@ -66,7 +66,7 @@ class SignedRank:
 
 @cache
 def _tails(count: int) -> tuple[float, ...]:
-    """Returns the probability that the statistic is at least 0, 1, 2, ..., if the true difference is 0."""
+    """Probabilities that the statistic is at least 0, 1, 2, ..., if the true difference is 0."""
     # Each of the ranks 1 to `count` counts with probability 1/2.
     ways = [1]
     for rank in range(1, count + 1):
@@ -85,7 +85,7 @@ NO_SLOWER, NO_DIFFERENCE, FASTER = "no slower", "no difference", "faster"
 
 @dataclass(frozen=True)
 class Finding:
-    """Result of the rounds for one measure: cost ratios of head to base, where higher is worse."""
+    """Result for one measure: cost of head relative to base, where higher is worse."""
 
     measure: str
     verdict: str
@@ -93,10 +93,9 @@ class Finding:
     low: float
     high: float
     margin: float
-    """Margin in percent."""
     p_slower: float
-    """Probability that chance alone shows this result or a more extreme one if head were worse by exactly the
-    margin; adjusted.
+    """Adjusted probability that chance alone shows this result, or a more extreme one, if head were
+    worse by exactly the margin.
     """
 
 
@@ -106,12 +105,10 @@ class Look:
 
     rounds: int
     error: float
-    """Error probability of each claim in this look."""
     findings: tuple[Finding, ...]
 
     @property
     def verdict(self) -> str:
-        """Slower if any measure is, undecided if one may be."""
         verdicts = {finding.verdict for finding in self.findings}
         if SLOWER in verdicts:
             return SLOWER
@@ -123,7 +120,6 @@ class Look:
 
     @property
     def decided(self) -> bool:
-        """Whether additional rounds would change nothing."""
         return self.verdict != UNDECIDED
 
 
@@ -158,7 +154,6 @@ def look(
 
 
 def _verdict(slower: bool, faster: bool, inside: tuple[bool, bool]) -> str:
-    """`inside`: the interval ends within the margin, below and above."""
     if slower:
         return SLOWER
     if faster:
@@ -169,7 +164,7 @@ def _verdict(slower: bool, faster: bool, inside: tuple[bool, bool]) -> str:
 
 
 def _holm(probabilities: Mapping[str, float]) -> dict[str, float]:
-    """Adjusts the probabilities, so that each can be compared with the error of the entire family."""
+    """Adjusts probabilities so that each can be compared with the error of the entire family."""
     adjusted, most = {}, 0.0
     order = sorted(probabilities, key=lambda name: probabilities[name])
     for index, name in enumerate(order):
@@ -179,5 +174,4 @@ def _holm(probabilities: Mapping[str, float]) -> dict[str, float]:
 
 
 def fewest_rounds(measures: int, looks: int) -> int:
-    """Returns the minimum number of rounds that can show one of the measures to be slower."""
     return math.ceil(math.log2(measures * looks / ERROR))

@@ -1,4 +1,4 @@
-"""The definition of a competitor and of its requests: target, response, and rate of the open loop."""
+"""The definition of a competitor and of its requests: target, response, and open-loop rate."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,13 +12,12 @@ MIXED, CORES = "mixed", "cores"
 IDLE, C10K, CONNECTIONS = "idle", "c10k", "connections"
 
 PARTS = (HELLO, DIV, FILE_4K, FILE_10K, WORK, MIXED, CORES, CONNECTIONS, IDLE, C10K)
-"""Parts that can be measured for a competitor, in the order of the report."""
+"""Parts that can be measured for a competitor, in report order."""
 
 FILES = (FILE_4K, FILE_10K, C10K)
-"""Parts for static file servers."""
 
 HELD = f"{servers.CORELANE} without slow lanes"
-"""Corelane without slow lanes: long requests hold its lanes, as in any event loop."""
+"""Corelane without slow lanes: long requests block its lanes, as in any event loop."""
 
 PLAIN = frozenset({HELLO, IDLE})
 COMPUTING = PLAIN | {DIV, WORK, MIXED}
@@ -26,51 +25,41 @@ COMPUTING = PLAIN | {DIV, WORK, MIXED}
 
 @dataclass(frozen=True)
 class Start:
-    """Parameters for starting a competitor."""
-
     address: str
-    """HOST:PORT to listen on."""
     threads: int
-    """Number of threads: one for each of its CPUs."""
     folder: Path
-    """An initially empty folder for its configuration and output."""
     static: Path
     """Folder whose files are requested below /static/."""
 
     def arguments(self) -> list[str]:
-        """Returns the command line that all programs in `peers/` share."""
         found = ["--listen", self.address, "--threads", str(self.threads)]
         return [*found, "--static", str(self.static)]
 
 
 @dataclass(frozen=True)
 class Competitor:
-    """One server under comparison."""
-
     name: str
     family: str
-    """Family by language or kind, such as "Rust", "JVM", "web server" or "floor"."""
+    """Language or kind, such as "Rust", "JVM", "web server" or "floor"."""
     parts: frozenset[str]
-    """The parts measured for it."""
     settings: str
-    """The recommended production settings that it runs with, and their source; and the reason why a part is not
-    measured, unless it is obvious.
+    """The recommended production settings that the competitor runs with, and their source. Also why
+    a part is not measured, unless that is obvious.
     """
     build: Callable[[str], Path]
-    """Builds or obtains the program with a cargo profile (`release`, `dev`; others have one build) and returns
-    its path. Called once for a run, never during a measurement.
+    """Builds or obtains the program with a cargo profile (`release`, `dev`; others have one build)
+    and returns its path. Called once per run, never during a measurement.
     """
     argv: Callable[[Path, Start], list[str]]
-    """Returns the command that starts the program. It stays in the foreground; its children belong to it."""
+    """Command that starts the program in the foreground. The program owns its children."""
     version: Callable[[Path], str]
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables added to the environment of the benchmark."""
     warm_up: float = 0.3
     """Seconds of load before each measurement; more if code is compiled at run time."""
     warm_up_first: float = 0.0
-    """Seconds of load once after its start, for all its requests together."""
+    """Seconds of load once after the start, for all requests together."""
     compilers: tuple[str, ...] = ()
-    """Names, or their beginnings, of threads that compile its code at run time."""
+    """Names or name prefixes of threads that compile code at run time."""
 
 
 OPS = 20_000
@@ -79,14 +68,12 @@ OPS = 20_000
 
 @dataclass(frozen=True)
 class Workload:
-    """One request, repeated."""
-
     name: str
     target: str
     body: bytes
     rate: float
-    """Requests per second of the open loop. Every competitor sustains this rate on one CPU, so that latencies
-    are those of servers that are not overloaded.
+    """Requests per second of the open loop. Every competitor sustains this rate on one CPU, so that
+    latencies describe servers without overload.
     """
     ops: int | None = None
 
@@ -120,13 +107,11 @@ REQUESTS = {
         Workload(WORK, f"/work?ops={OPS}", work_reply(OPS), rate=2000, ops=OPS),
     )
 }
-"""Workloads of a single request, by name, in the order of the report."""
+"""Workloads with a single request, by name, in report order."""
 
 
 @dataclass(frozen=True)
 class Placed(Startable):
-    """A competitor with its program, and a thread for each of its CPUs."""
-
     competitor: Competitor
     program: Path
     threads: int = 1
@@ -153,7 +138,5 @@ class Placed(Startable):
 
 @dataclass(frozen=True)
 class Subject:
-    """A running competitor."""
-
     competitor: Competitor
     process: Running

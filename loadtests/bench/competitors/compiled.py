@@ -103,7 +103,6 @@ FLOOR = Competitor(
 )
 
 RUST = [FLOOR, *map(_framework, RUST_SETTINGS)]
-"""The floor, and the frameworks."""
 
 
 OUR_SETTINGS = (
@@ -182,7 +181,6 @@ def _make_go(folder: Path) -> None:
 
 
 def _version_go(program: Path) -> str:
-    """Returns the version of the Go toolchain that built it."""
     said = subprocess.run(["go", "version", program], capture_output=True, text=True, check=True)
     return said.stdout.split()[-1].removeprefix("go")
 

@@ -1,4 +1,4 @@
-"""`competitors`: Corelane compared with its alternatives, in one run."""
+"""`competitors`: compares Corelane with its alternatives in one run."""
 
 import argparse
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +23,7 @@ BRIEF = {
     "kib_per_connection": "KiB",
     "requests_per_second": "/s",
 }
-"""Figures of a row that are shown while it runs, and their units."""
+"""Figures shown while a row runs, and their units."""
 
 
 class Competitors(Experiment):
@@ -60,7 +60,7 @@ class Competitors(Experiment):
     def measure_group(
         self, bed: CompetitorsBed, tasks: Sequence[Task], number: int
     ) -> Iterator[Row]:
-        """Measures one competitor: start and memory with separate starts, then all other parts."""
+        """Measures start and memory with separate starts, then all other parts."""
         competitor = bed.competitor(tasks[0]["server"])
         wanted = [task["part"] for task in tasks]
 
@@ -96,8 +96,8 @@ class Competitors(Experiment):
         report.report(page, record)
 
     def failed(self, record: Record) -> int:
-        """Load that a peer cannot sustain, or leaves unanswered during long requests, is a finding; for
-        Corelane it is an error.
+        """Load that a peer cannot sustain, or leaves unanswered during long requests, is a finding;
+        for Corelane it is an error.
         """
         return sum(
             row.get("wrong", 0)
@@ -107,7 +107,7 @@ class Competitors(Experiment):
 
 
 def _tried(rows: Iterator[Row]) -> Iterator[Row]:
-    """Reports a part that a competitor fails as a row. The others continue."""
+    """Reports a part that a competitor fails as a row, and continues with the others."""
     try:
         yield from rows
     except ToolError as error:

@@ -20,20 +20,19 @@ from loadtests.bench.networks import Kernel
 from tools import resolve
 
 CLOSED, OPEN = 0.8, 1.3
-"""Seconds of the closed and the open loop."""
 
 OPEN_WARM_UP = 0.2
 """Seconds of an open loop before its measurement: the code is warm, but the connections are new."""
 
 SETTLING = 6.0
-"""Maximum seconds for which a measurement is repeated because the server compiled code during it."""
+"""Maximum seconds for which a measurement is repeated because the server compiled code during it.
+"""
 
 IDLE = 0.5
-"""Seconds to wait for memory that returns to the system."""
 
 CORES_OPS = 200_000
-"""Iterations of `/work` in the CPU count: about 0.3 ms, so that the load generator, which shares the CPUs,
-takes almost nothing.
+"""Iterations of `/work` in the CPU count: about 0.3 ms, so that the load generator, which shares
+the CPUs, takes almost nothing.
 """
 
 GROWING = (1, 8, 64, 512, 4096, 10_000)
@@ -43,12 +42,13 @@ Part = Callable[[CompetitorsBed, Subject, int], Iterator[Row]]
 
 
 def requests(workload: Workload) -> Part:
-    """Measures CPU time and throughput in a closed loop, then latencies in an open loop."""
+    """CPU time and throughput in a closed loop, then latencies in an open loop."""
 
     def measure(bed: CompetitorsBed, subject: Subject, _round: int) -> Iterator[Row]:
         check(subject.process, workload.target, workload.body)
         options = workload.options(bed.folder)
-        # The generator never sleeps; otherwise servers slower than it would pay for its wake-ups.
+        # The generator never sleeps; otherwise servers slower than the generator would pay for its
+        # wake-ups.
         yield {"loop": "closed", **_closed(bed, subject, spin=True, **options)}
         if workload.ops is not None:
             options = {**options, "work_share": 1.0}
@@ -60,7 +60,7 @@ def requests(workload: Workload) -> Part:
 
 
 def cores(bed: CompetitorsBed, subject: Subject, _round: int) -> Iterator[Row]:
-    """Measures throughput if computing dominates, and the cost of a request that computes almost nothing."""
+    """Throughput when computing dominates, and the cost of a request that computes almost nothing."""
     cpus = str(len(subject.process.cpus))
     yield {"cpus": cpus, "of": "hello", **_closed(bed, subject)}
     first = len(subject.process.cpus) > 1
@@ -68,7 +68,9 @@ def cores(bed: CompetitorsBed, subject: Subject, _round: int) -> Iterator[Row]:
 
 
 def connections(bed: CompetitorsBed, subject: Subject, _round: int) -> Iterator[Row]:
-    """Measures growing numbers of active connections. The number never falls, because servers rarely return memory."""
+    """Growing numbers of active connections. The number never falls, because servers rarely return
+    memory.
+    """
     process = subject.process
     before = process.resident_kib()
     for count in GROWING_QUICK if bed.plan.quick else GROWING:
@@ -83,7 +85,7 @@ def connections(bed: CompetitorsBed, subject: Subject, _round: int) -> Iterator[
 
 
 def idle(bed: CompetitorsBed, subject: Subject, _round: int) -> Iterator[Row]:
-    """Measures the start, the memory of a server without load, and that of many silent connections."""
+    """The start, and the memory of a server without load and with many silent connections."""
     process, count = subject.process, bed.plan.options.connections
     target, body = parts.Placed(subject.competitor, Path()).probe
     file = bed.folder / "probe"
@@ -93,7 +95,7 @@ def idle(bed: CompetitorsBed, subject: Subject, _round: int) -> Iterator[Row]:
         held.fill(1)
         before = process.resident_kib()
         held.fill(count - 1)
-        # Servers return memory to the system within this time, or not at all.
+        # Servers return memory to the system within this time, or never.
         time.sleep(bed.plan.seconds(IDLE, 0.1))
         growth = process.resident_kib() - before
     memory = {"resident_kib": before, "kib_per_connection": growth / max(1, count - 1)}
@@ -101,7 +103,7 @@ def idle(bed: CompetitorsBed, subject: Subject, _round: int) -> Iterator[Row]:
 
 
 def _closed(bed: CompetitorsBed, subject: Subject, first: bool = False, **options: object) -> Row:
-    """Runs a closed loop: each connection sends its next request as soon as the response has arrived."""
+    """Closed loop: each connection sends its next request as soon as the response arrives."""
     process = subject.process
     options = {"connections": CONNECTIONS, "seconds": bed.plan.seconds(CLOSED), **options}
     options["warm_up"] = bed.plan.seconds(subject.competitor.warm_up, 0.1)
@@ -115,7 +117,7 @@ def _closed(bed: CompetitorsBed, subject: Subject, first: bool = False, **option
 
 
 EACH = 1.3
-"""ab requests for each connection: 13,000 for 10,000 connections."""
+"""ab requests per connection: 13,000 for 10,000 connections."""
 
 LONGEST = 30
 """Maximum seconds of one ab run; requests without a response by then have failed."""
@@ -128,11 +130,13 @@ FINE = 99.9
 
 
 def c10k(bed: CompetitorsBed, subject: Subject, _round: int) -> Iterator[Row]:
-    """Runs ab once. A response other than the file is a ToolError: ab compares lengths only.
+    """Runs ab once. A response other than the file is a ToolError, because ab compares only
+    lengths.
 
-    `dropped` are handshakes that the kernel dropped because an accept queue was full. The client retries each
-    after a second (RFC 6298 section 2.1), when ab has already received its responses on other connections. ab
-    therefore counts none of these connections, and the others waited behind fewer.
+    `dropped` counts handshakes that the kernel dropped because an accept queue was full. The client
+    retries each after a second (RFC 6298 section 2.1), when ab has already received its responses
+    on other connections. ab therefore counts none of these connections, and the others waited
+    behind fewer.
     """
     page, process = REQUESTS[FILE_10K], subject.process
     bed.warm_up(subject, AB_WARM_UP)
@@ -147,11 +151,11 @@ def c10k(bed: CompetitorsBed, subject: Subject, _round: int) -> Iterator[Row]:
             requests=count,
             concurrency=at_once,
             before=bed.beside(subject).argv(),
-            # -r counts a broken connection as failed, instead of aborting the run.
+            # -r counts a broken connection as failed instead of aborting the run.
             more=("-r", "-t", str(LONGEST), "-g", file.name),
         )
         times = {name: found.percentiles[at] for name, at in AB_QUANTILES.items()}
-        # ab prints this figure in whole milliseconds, unlike those around it.
+        # ab prints this figure in whole milliseconds, unlike its neighbours.
         times["p999"] = min(max(_fine(Path(file.name)), times["p99"]), times["max"])
     row = {
         "requests": count,
@@ -168,7 +172,6 @@ AB_QUANTILES: Mapping[str, str] = {"p50": "50", "p99": "99", "max": "100"}
 
 
 def _fine(file: Path) -> float:
-    """Returns one more percentile, from the milliseconds of each request (-g)."""
     with file.open(newline="") as rows:
         times = [float(row["ttime"]) for row in csv.DictReader(rows, delimiter="\t")]
     return nearest(times, FINE)
@@ -186,7 +189,6 @@ ALONE: dict[str, Part] = {
     parts.C10K: c10k,
     parts.CONNECTIONS: connections,
 }
-"""Parts that each restart the server."""
 
 PAIRED: dict[str, Part] = {parts.CORES: cores}
-"""Parts of a server with two CPUs, which it shares with the generator."""
+"""Parts for a server with two CPUs, which the generator shares."""

@@ -13,36 +13,32 @@ from loadtests.bench.experiment.generator import Generator
 from loadtests.bench.experiment.plan import Row
 
 BUSY = 0.7
-"""Share of the CPU that both kinds use together."""
 
 OVER = 1.5
-"""Load relative to the CPU's capacity, in overloaded mixes."""
 
 HELLO_MS = 0.02
-"""Approximate time of `/hello` including the wake-up: almost nothing compared with long requests."""
+"""Approximate time of `/hello` including the wake-up: almost nothing compared with long requests.
+"""
 
 OPEN, ALONE, SATURATED, STARVING = "open", "alone", "saturated", "starving"
 
 SECONDS = {OPEN: 3.0, ALONE: 1.2, SATURATED: 1.8, STARVING: 2.5}
 
 WARM_UP, BRIEFLY = 0.6, 0.5
-"""Seconds before each load, in which a server may learn the cost of each kind; and seconds of the load that
-measures the cost of short requests.
+"""Seconds before each load, in which a server may learn the cost of each kind, and seconds of the
+load that measures the cost of short requests.
 """
 
 CROWD = 512
-"""Connections of the short requests: whenever a long request ends, this many wait."""
+"""Connections of the short requests; this many wait whenever a long request finishes."""
 
 SENDERS = 4
-"""Connections of the starving long requests."""
 
 QUANTILES = {"p50": "50", "p99": "99", "p999": "99.9", "max": "100"}
 
 
 @dataclass(frozen=True)
 class Mix:
-    """The share of long requests, and the duration of each kind."""
-
     name: str
     share: float
     long_ms: float
@@ -50,16 +46,15 @@ class Mix:
     """0 selects `/hello`."""
 
     def rate(self, busy: float) -> float:
-        """Returns the requests per second that keep this share of a CPU busy."""
+        """Requests per second that keep this share of a CPU busy."""
         mean = self.share * self.long_ms + (1 - self.share) * (self.short_ms or HELLO_MS)
         return round(1e3 * busy / mean, 1)
 
     def options(self, bed: CompetitorsBed) -> Mapping[str, object]:
-        """Returns options of the load generator."""
         options = {"ops": bed.ops(self.long_ms), "work_share": self.share}
         if not self.short_ms:
             return options
-        # Use a separate path, because servers distinguish kinds by route.
+        # A separate path, because servers distinguish kinds by route.
         ops = bed.ops(self.short_ms)
         file = bed.folder / f"work-{ops}"
         if not file.exists():
@@ -70,7 +65,9 @@ class Mix:
 FIRST = Mix("10% of 7 ms", 0.1, 7.0)
 
 CROWDED = Mix("crowded", 0.0, FIRST.long_ms, 0.05)
-"""Short requests that cost the server more than the generator, so that one CPU can send 1.5 times the capacity."""
+"""Short requests that cost the server more than the generator, so that one CPU can send 1.5 times
+the capacity.
+"""
 
 MIXES = {
     mix.name: mix
@@ -81,11 +78,9 @@ MIXES = {
         Mix("1% x 100", 0.01, 100.0, 1.0),
     )
 }
-"""Mixes by name, in the order of the report."""
 
 
 def measure(bed: CompetitorsBed, subject: Subject, number: int) -> Iterator[Row]:
-    """Measures the part `mixed`."""
     for mix in MIXES.values():
         rate, options = mix.rate(BUSY), {**mix.options(bed), "seed": number}
         yield _open(bed, subject, mix, OPEN, rate=rate, **options)
@@ -97,7 +92,7 @@ def measure(bed: CompetitorsBed, subject: Subject, number: int) -> Iterator[Row]
 
 
 def _open(bed: CompetitorsBed, subject: Subject, mix: Mix, loop: str, **options: object) -> Row:
-    """Runs an open loop, whose latencies count from the due time of a request."""
+    """Open loop: latencies are measured from a request's due time."""
     times = {"seconds": bed.plan.seconds(SECONDS[loop]), "warm_up": bed.plan.seconds(WARM_UP, 0.2)}
     row = bed.load(subject.process, "open", **times, **options)
     return {
@@ -111,8 +106,8 @@ def _open(bed: CompetitorsBed, subject: Subject, mix: Mix, loop: str, **options:
 
 
 def _starving(bed: CompetitorsBed, subject: Subject, number: int) -> Row:
-    """Measures long requests, one at a time on a few connections, next to short requests at 1.5 times the CPU's
-    capacity.
+    """Long requests, one at a time on a few connections, next to short requests at 1.5 times the
+    CPU's capacity.
     """
     process = subject.process
     seconds, options = bed.plan.seconds(SECONDS[STARVING]), CROWDED.options(bed)
@@ -157,6 +152,6 @@ def _starving(bed: CompetitorsBed, subject: Subject, number: int) -> Row:
 
 
 def latency(row: Row, kind: str) -> Mapping[str, float]:
-    """Returns milliseconds by percentile; empty if no response was right."""
+    """Milliseconds by percentile; empty if no response was right."""
     found = row["latency_us"].get(kind)
     return {name: found[key] / 1e3 for name, key in QUANTILES.items()} if found else {}

@@ -12,7 +12,7 @@ from loadtests.bench.experiment.servers import CORELANE
 FLOOR = "floor"
 
 MOST_DROPPED = 0.01
-"""Share of a run's requests: with more dropped handshakes, the latencies describe only the few accepted
+"""Share of a run's requests. With more dropped handshakes, latencies describe only the few accepted
 connections.
 """
 
@@ -37,13 +37,10 @@ OWN, LATENCY = "A server's own cost", "Latencies"
 
 @dataclass
 class Row:
-    """A figure of all servers."""
-
     title: str
     name: str
     kind: str
     values: dict[str, dict[int, float]]
-    """Values by server and round."""
     digits: int = 2
     more_is_better: bool = False
 
@@ -51,25 +48,21 @@ class Row:
 FIRST, LEVEL, BEHIND = "first", "level", "behind"
 
 Rounds = Mapping[int, float]
-"""A figure by round."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Corelane compared with the best other server."""
-
     best: str
-    """Name of the best other server."""
     number: int
-    """Rank among all competitors, by the median."""
     of: int
     ratios: list[float]
-    """Ratio of Corelane's value to that of the best other server in each round; empty if the latter is 0."""
+    """Corelane's value relative to the best other server's in each round; empty if the latter is 0.
+    """
     standing: str
 
 
 def places(record: Record) -> Iterator[tuple[Row, Place]]:
-    """Returns Corelane's place in every row that includes it and at least one other server."""
+    """Corelane's place in every row that includes it and at least one other server."""
     for row in _rows(record):
         if CORELANE in row.values and len(row.values) > 1:
             yield row, place(CORELANE, row.values, row.more_is_better)
@@ -117,19 +110,19 @@ def _latencies(record: Record, figure: str, before: str, **labels: str) -> Itera
 
 
 def _dropped(record: Record) -> Iterator[str]:
-    """Returns the servers for which the kernel dropped many handshakes in any round."""
+    """Servers for which the kernel dropped many handshakes in any round."""
     for row in record.select(part=parts.C10K):
         if row.get("dropped", 0) > MOST_DROPPED * row.get("requests", 0):
             yield row["server"]
 
 
 def place(us: str, values: Mapping[str, Rounds], more_is_better: bool = False) -> Place:
-    """Returns the place of `us`: first if better than the best other in all rounds; behind if worse in all, and
-    worse than each round's rival; else level.
+    """The place of `us`: first if better than the best other server in all rounds; behind if worse
+    in all rounds and worse than each round's rival; otherwise level.
     """
 
     def behind(ratio: float) -> float:
-        """Returns the ratio, which is above 1 if we are worse."""
+        """Above 1 if Corelane is worse."""
         return 1 / ratio if more_is_better and ratio else ratio
 
     def loses(number: int) -> bool:
@@ -154,8 +147,9 @@ def place(us: str, values: Mapping[str, Rounds], more_is_better: bool = False) -
 
 
 def _rival(others: Mapping[str, Rounds], number: int, more_is_better: bool) -> str:
-    """Returns the best other server in all rounds except this one. If the same rounds chose and judged the best
-    server, it would benefit from luck: of eleven equal servers, each was behind it in a third of the rows.
+    """The best other server in all rounds except this one. If the same rounds chose and judged it,
+    luck would help it: of eleven equal servers, each was behind such a choice in a third of the
+    rows.
     """
     there = {name: found for name, found in others.items() if number in found} or others
     rest = {

@@ -76,11 +76,9 @@ TARGETS = {
     "p99.9 of short requests, ms": (2.0, Figure("", "cheap_ms.p999")),
     f"p99 of long requests × {HELD}": (1.25, Figure("", "expensive_ms.p99", over={"server": HELD})),
 }
-"""Maximum values for Corelane in the first mix."""
 
 
 def verdicts(record: Record) -> Iterator[str]:
-    """Returns Corelane's places and the verdicts on its targets."""
     kinds: dict[str, list[str]] = {}
     for row, place in ranking.places(record):
         kinds.setdefault(row.kind, []).append(place.standing)
@@ -106,7 +104,6 @@ def verdicts(record: Record) -> Iterator[str]:
 
 
 def report(page: Page, record: Record) -> None:
-    """Adds everything below the verdicts."""
     _places(page, record)
     page.plot(_costs(record))
     for part in (part for part in parts.PARTS if part in record.labels("part")):
@@ -141,7 +138,6 @@ TABLES = {parts.CORES: CORES, parts.IDLE: IDLE, parts.C10K: C10K}
 
 
 def _sorted(record: Record, lines: dict[str, Labels], by: Figure) -> dict[str, Labels]:
-    """Returns the servers with the figure, in ascending order."""
     found = {name: values for name in lines if (values := by.values(record, lines[name]))}
     return {name: lines[name] for name in sorted(found, key=lambda name: median(found[name]))}
 

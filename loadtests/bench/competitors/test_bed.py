@@ -1,4 +1,4 @@
-"""State that lasts for a run: the programs of all competitors, and the running ones."""
+"""State for a run: all competitors' programs, and the running ones."""
 
 import math
 import tempfile
@@ -22,16 +22,15 @@ from tools.errors import ToolError
 COMPETITORS: dict[str, Competitor] = {
     competitor.name: competitor for competitor in (*RUST, *OURS, *GO, *NODE, *WEB_SERVERS, *JVM)
 }
-"""Competitors by name, in the order of the report."""
 
 SHARE = 0.02
-"""Maximum share of the compiler in a measurement's CPU time. The kernel counts the time of the compiler's
-threads, so the benchmark need not guess the length of a warm-up.
+"""Maximum share of the compiler in a measurement's CPU time. The kernel counts the compiler
+threads' time, so the benchmark need not guess the length of a warm-up.
 """
 
 
 def settled(subject: Subject, longest: float, measure: Callable[[], Row]) -> Row:
-    """Returns the first measurement nearly free of compiling, or the first one after this many seconds;
+    """The first measurement nearly free of compiling, or the first one after this many seconds;
     `compiling` is the compiler's share.
     """
     compilers, process = subject.competitor.compilers, subject.process
@@ -49,31 +48,25 @@ def settled(subject: Subject, longest: float, measure: Callable[[], Row]) -> Row
 
 @dataclass
 class CompetitorsBed(TestBed):
-    """The competitors."""
-
     found: dict[str, Path] = field(default_factory=dict)
-    """Programs of the competitors."""
     absent: dict[str, str] = field(default_factory=dict)
-    """Reasons why competitors could not be built."""
+    """Why competitors could not be built."""
     folder: Path = Path()
-    """Folder for the load generator's input files."""
 
     def competitor(self, name: str) -> Competitor:
-        """Returns an available competitor."""
         if name in self.absent:
             raise ToolError(self.absent[name])
         return COMPETITORS[name]
 
     def beside(self, subject: Subject, *, first: bool = False) -> Place:
-        """Returns the generator's place: the CPU that the server does not use, or all CPUs; `first` if it takes
-        little.
+        """The generator's place: the CPU that the server does not use, or all CPUs; `first` if it
+        takes little.
         """
         others = [cpu for cpu in self.cpus if cpu not in subject.process.cpus]
         return Place(others or list(self.cpus), first)
 
     @contextmanager
     def started(self, competitor: Competitor, cpus: int = 1) -> Iterator[Subject]:
-        """Starts a competitor on this many CPUs, and kills it at the end."""
         placed = Placed(competitor, self.found[competitor.name], cpus)
         with running(placed, None, list(self.cpus[:cpus]), session=True) as process:
             yield Subject(competitor, process)
@@ -86,11 +79,11 @@ class CompetitorsBed(TestBed):
             yield subject
 
     def ops(self, milliseconds: float) -> int:
-        """Returns the iterations of `/work` that take this long without other load."""
+        """Iterations of `/work` that take this long without other load."""
         return round(self.facts["ops_per_ms"] * milliseconds)
 
     def warm_up(self, subject: Subject, most: float = math.inf) -> None:
-        """Runs load of each kind after the start, for servers that compile their code at run time."""
+        """Load of each kind after the start, for servers that compile their code at run time."""
         kinds = [one for name, one in REQUESTS.items() if name in subject.competitor.parts]
         seconds = self.plan.seconds(min(subject.competitor.warm_up_first, most))
         for workload in kinds if seconds else []:
@@ -103,7 +96,6 @@ class CompetitorsBed(TestBed):
 
 @contextmanager
 def test_bed(plan: Plan, names: Iterable[str]) -> Iterator[CompetitorsBed]:
-    """Builds the competitors. The run continues without those that fail to build."""
     facts: dict = {"servers": {}, "connections": plan.options.connections}
     versions = {"rustc": builds.describe()["rustc"]}
     programs = Programs(peers=builds.build(["load-generator"], plan.profile))
@@ -132,12 +124,14 @@ def _build(bed: CompetitorsBed, competitor: Competitor) -> None:
 
 
 def _ops_per_ms(bed: CompetitorsBed) -> float:
-    """Measures with the first competitor that can compute: the loop is the same for all compiled ones."""
+    """Measures with the first competitor that can compute, because all compiled ones run the same
+    loop.
+    """
     ops = 1_000_000
     options = {"connections": 1, "ops": ops, "seconds": 0.5, "warm_up": 0.1}
     for competitor in map(COMPETITORS.__getitem__, bed.found):
         if WORK in competitor.parts:
-            # A competitor that does not start is left out later, with its reason.
+            # A competitor that does not start is skipped later, with its reason.
             with suppress(ToolError), bed.started(competitor) as subject:
                 return ops / bed.load(subject.process, "closed", **options)["cpu_us"] * 1e3
     return 0.0

@@ -102,13 +102,12 @@ MMapFile {mapped}
 </Files>
 """
 """AcceptFilter: by default the kernel keeps a connection until its request has arrived (tcp(7),
-TCP_DEFER_ACCEPT). With 10,000 connections at once, the accept queue then overflowed, every thread held a
-connection without a request, and ab waited for half a minute in vain.
+TCP_DEFER_ACCEPT). With 10,000 connections at once, the accept queue then overflowed, every thread
+held a connection without a request, and ab waited for half a minute in vain.
 """
 
 PROCESSES = 2
 THREADS = 128
-"""Threads of each process."""
 
 APACHE_SETTINGS = (
     "event MPM, unlimited KeepAlive (MaxKeepAliveRequests 0, 75 s), EnableSendfile on, "
@@ -141,7 +140,7 @@ def nginx(
     connections: int = CONNECTIONS,
     more: str = "",
 ) -> list[str]:
-    """Returns nginx's command with this many workers; `more` is part of its server block."""
+    """nginx's command with this many workers; `more` is part of its server block."""
     file = folder / "nginx.conf"
     text = NGINX.format(
         connections=connections,
@@ -164,7 +163,7 @@ def _argv_nginx(program: Path, start: Start) -> list[str]:
 
 
 def _argv_apache(program: Path, start: Start) -> list[str]:
-    # As root, it serves as another user, who must be able to read the files.
+    # As root, Apache serves as another user, who must be able to read the files.
     owner = account()
     site = start.folder / "site"
     shutil.copytree(start.static, site / "static")
@@ -192,7 +191,6 @@ def _argv_apache(program: Path, start: Start) -> list[str]:
 
 
 def _modules(program: Path) -> Path:
-    """Returns the modules: in the unpacked folder, or where Debian installs them."""
     places = [program.parent.parent / "usr/lib/apache2/modules", Path("/usr/lib/apache2/modules")]
     found = next((place for place in places if place.is_dir()), None)
     if found is None:

@@ -1,4 +1,4 @@
-"""Processes of the load generator that hold connections or send live requests."""
+"""Load generator processes that hold connections or send live requests."""
 
 import json
 import time
@@ -17,46 +17,43 @@ COLUMNS = ("due_ms", "begun_ms", "connected_ms", "answered_ms")
 PERCENTILES = {"p50": 50, "p99": 99, "max": 100}
 
 AHEAD_NS = 50_000_000
-"""Lead time, so that every process has read its line before they begin."""
+"""Lead time for every process to read its line before they all start."""
 
 WINDOW = 64
-"""Connections opened concurrently: as fast as the server accepts them, without a crowd."""
+"""Connections opened concurrently: enough to saturate accept without a thundering herd."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """The progress of a set of connections: each column has an entry per connection, in milliseconds since the start."""
+    """Progress of a set of connections: each column has an entry per connection, in milliseconds
+    since the start.
+    """
 
     columns: dict[str, list[float | None]]
     faults: dict[str, int]
     most_at_once: int
     seconds: float
     cpu_seconds: float
-    """CPU time of the generator."""
 
     @property
     def count(self) -> int:
-        """Returns the number of connections."""
         return len(self.columns["due_ms"])
 
     @property
     def failed(self) -> int:
-        """Returns the number of connections that did not end as expected."""
+        """Connections that did not end as expected."""
         return sum(self.faults.values())
 
     def times(self, end: str, begin: str = "begun_ms") -> list[float]:
-        """Returns how long each connection took between two events, shortest first."""
         pairs = zip(self.columns[end], self.columns[begin], strict=True)
         return sorted(last - first for last, first in pairs if last is not None)
 
     def last(self, column: str) -> float:
-        """Returns when the last connection reached the event, in seconds."""
+        """When the last connection reached the event, in seconds."""
         return max((at for at in self.columns[column] if at is not None), default=0.0) / 1e3
 
 
 class Holders:
-    """Several generator processes that execute the same command simultaneously."""
-
     def __init__(self, generators: Sequence[Generator]) -> None:
         self._generators = generators
         self._pool = ThreadPoolExecutor(max(1, len(generators)))
@@ -64,8 +61,8 @@ class Holders:
     def open(self, connections: int, *, seconds: float = 0.0, ask: bool = True, **pace) -> Stage:
         """Opens this many more connections in total, spread over this time, each with one request.
 
-        Each process reads responses after a `burst` of connections, or else after all that are due. It keeps at
-        most a `window` of them in progress.
+        Each process reads responses after a `burst` of connections, or otherwise after all that are
+        due, with at most a `window` of them in progress.
         """
         count = len(self._generators)
         shares = [connections // count + (index < connections % count) for index in range(count)]
@@ -73,7 +70,7 @@ class Holders:
         return self._stage(lines, {"seconds": seconds, **pace})
 
     def fill(self, connections: int) -> Stage:
-        """Opens this many more connections as fast as the server accepts them; all of them must succeed."""
+        """Opens this many more connections as fast as the server accepts them; all must succeed."""
         stage = self.open(connections, window=WINDOW)
         if stage.failed:
             raise ToolError(
@@ -82,11 +79,9 @@ class Holders:
         return stage
 
     def ask(self, seconds: float = 0.0) -> Stage:
-        """Sends one request on each connection, spread over this time."""
         return self._stage([{"do": "ask"} for _ in self._generators], {"seconds": seconds})
 
     def look(self) -> dict:
-        """Returns the number of open connections, and the fate of the others."""
         found = self._tell([{"do": "look"} for _ in self._generators])
         refusals: Counter[str] = Counter()
         for one in found:
@@ -124,11 +119,14 @@ class Holders:
 def holders(
     program: Path, to: Sequence[str], place: Place, processes: int = 1, **options: object
 ) -> Iterator[Holders]:
-    """Starts this many processes, each on its own loopback address, because one address has too few ports for all."""
+    """Starts this many processes, each on its own loopback address, because one address has too few
+    ports.
+    """
     with ExitStack() as parts:
         found = []
         for index in range(processes):
-            # Each process begins with a different server, so that all servers get equally many connections.
+            # Each process starts with a different server, so that all servers get equally many
+            # connections.
             first = index % len(to)
             addresses = ",".join([*to[first:], *to[:first]])
             mine = {"from": f"127.0.{1 + index}.1", **options} if processes > 1 else options
@@ -139,24 +137,23 @@ def holders(
 
 
 class Live:
-    """Sends live requests to all servers alternately in an open loop: a late request counts from its due time."""
+    """Live requests to all servers alternately in an open loop; lateness is measured from a
+    request's due time.
+    """
 
     def __init__(self, generator: Generator, rate: float) -> None:
         self._generator, self._rate, self._seed = generator, rate, 0
 
     def measure(self, seconds: float) -> dict:
-        """Returns the quantiles in milliseconds, and the counts."""
         self.begin(seconds)
         return self.result()
 
     def begin(self, seconds: float) -> None:
-        """Starts a turn in the background."""
         self._seed += 1
         turn = {"rate": self._rate, "seconds": seconds, "work_share": 0.0}
         self._generator.tell(json.dumps({**turn, "seed": self._seed}))
 
     def result(self) -> dict:
-        """Returns the result of the turn."""
         found = self._generator.answer()
         samples = found.pop("samples")
         rows = zip(samples["latency_ms"], samples["right"], strict=True)
@@ -167,12 +164,14 @@ class Live:
 def live(
     program: Path, to: Sequence[str], cpu: int, rate: float, connections: int
 ) -> Iterator[Live]:
-    """Runs live requests with priority on their CPU: a late generator would look like a late response."""
+    """Live requests have priority on their CPU, because a late generator would look like a late
+    response.
+    """
     place = Place([cpu], first=True)
     with Generator(program, place, "turns", ",".join(to), connections=connections) as generator:
         yield Live(generator, rate)
 
 
 def quantiles(times: Sequence[float]) -> dict[str, float]:
-    """Returns the nearest rank of each percentile; empty without times."""
+    """Nearest rank of each percentile; empty without times."""
     return {name: nearest(times, percent) for name, percent in PERCENTILES.items() if times}

@@ -24,8 +24,6 @@ PARTS: dict[str, Part] = {part.name: part for part in (Memory(), Climb(), Held()
 
 
 class Connections(Experiment):
-    """Dispatches to its parts, each of which belongs to a scenario."""
-
     name = "connections"
     title = "Many connections"
     help = "idle and slow connections, and thousands at once"

@@ -1,4 +1,6 @@
-"""Idle connections: the memory of each compared with nginx, and growing numbers during live requests."""
+"""Idle connections: memory per connection compared with nginx, and growing numbers during live
+requests.
+"""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -19,29 +21,27 @@ SETTLE = 3.5
 """Seconds, longer than corelane-server's allocator keeps free memory."""
 
 PARK_AFTER = "1s"
-"""A shorter time than the default shortens the run; parked connections are the same."""
+"""Shorter than the default to shorten the run; parked connections are the same."""
 
 BODY = 64
-"""Bytes of the body that moves a connection to hyper. The handler of /hello drops it unread, like many handlers."""
+"""Bytes of the body that moves a connection to hyper. The handler of /hello drops it unread, like
+many handlers.
+"""
 
 LASTING = ("--timeouts.idle", "1h", "--timeouts.connection-age", "off", "--drain.settle", "0s")
-"""No connection may end by itself during the measurement."""
 
 LATENCIES = (Figure("p50, ms", "p50"), Figure("p99, ms", "p99"), Figure("longest, ms", "max", 1))
 
 
 @dataclass(frozen=True)
 class Arm:
-    """A server, and the way in which its connections become idle."""
-
     parks: bool = False
     nginx: bool = False
     tls: bool = False
     hyper: bool = False
-    """Whether each GET has a body, so that hyper serves the connection, which is then not parked."""
+    """Whether each GET has a body, so that hyper serves the connection and does not park it."""
 
     def server(self, bed: ConnectionsBed, room: int) -> Startable:
-        """Returns the server, with room for this many connections and some spare."""
         pem = bed.pem if self.tls else None
         if self.nginx:
             return Nginx(room + 100, pem)
@@ -103,7 +103,7 @@ def _sample(bed: ConnectionsBed, arm: Arm) -> Row:
         stage = held.fill(connections - 1)
         opened = serving.resident_kib()["server"]
         serving.rest(parked)
-        # Servers return memory to the system within this time, or not at all.
+        # Servers return memory to the system within this time, or never.
         time.sleep(SETTLE)
         resident, after = serving.resident_kib()["server"], sum(kernel_kib().values())
         found = {
@@ -129,15 +129,11 @@ RATE = 1_000.0
 SECONDS = 4.0
 QUIET = 2.0
 WAKING = 5_000.0
-"""Connections woken per second at the maximum."""
 
 LIVE = 4
-"""Keep-alive connections of live requests to each replica."""
 
 
 class Climb(Part):
-    """Starts separate servers and clients for each arm in each round."""
-
     scenario = "idle"
     name = "climb"
     title = "Up to 100,000 idle connections"
@@ -176,7 +172,6 @@ class Climb(Part):
 
 
 def _climb(bed: ConnectionsBed, name: str) -> Iterator[Row]:
-    """Measures everything that one arm shows."""
     arm, top, cpus = ARMS[name], bed.count(COUNTS[-1]), bed.cpus
     count = -(-top // (most_connections() - LIVE))
     servers = [arm.server(bed, -(-top // count) + LIVE) for _ in range(count)]
@@ -219,7 +214,6 @@ def _level(
     connections: int,
     before: tuple[int, float],
 ) -> Row:
-    """Measures this many connections, first without requests and then during live ones."""
     time.sleep(SETTLE)
     watch = Watch(serving.cpu_seconds)
     time.sleep(bed.plan.seconds(QUIET))
@@ -242,7 +236,6 @@ def _level(
 
 
 def _wake(serving: Fleet, held: Holders, beside: Live | None, parks: bool) -> Row:
-    """Sends one request on each connection, after which all wait again."""
     connections = held.look()["open"]
     seconds = connections / WAKING
     wakes, watch = serving.total(WAKES), Watch(serving.cpu_seconds)
@@ -266,7 +259,7 @@ def _wake(serving: Fleet, held: Holders, beside: Live | None, parks: bool) -> Ro
 
 
 def _left(held: Holders) -> int:
-    """Returns the connections whose clients have not received the close yet, because it is in transit."""
+    """Connections whose clients have not received the close yet, because it is in transit."""
     deadline = time.monotonic() + 5.0
     while (left := held.look()["open"]) and time.monotonic() < deadline:
         time.sleep(0.1)

@@ -1,5 +1,5 @@
-"""S3's ladder: idle and slow connections that are held, and 20,000 requests of 4 KiB at once; also through the
-gateway.
+"""S3's ladder: held idle and slow connections, and 20,000 requests of 4 KiB at once; also through
+the gateway.
 """
 
 import time
@@ -20,12 +20,11 @@ from loadtests.bench.experiment.servers import STATIC
 from loadtests.bench.networks import Kernel
 
 REPLICAS = 2
-"""Minimum number of replicas; gateways always have exactly this many."""
 
 GATEWAY_VALUES = {
     # The chart requires less than half of the configured descriptors.
     "listener": {"connections": 30_000, "backlog": networks.BACKLOG},
-    # Large, because its overload protection would affect the measurement.
+    # Large, because overload protection would affect the measurement.
     "memory": "2Gi",
     "upstream": {
         # Few, because waiting for an open connection costs less than opening another.
@@ -35,16 +34,15 @@ GATEWAY_VALUES = {
             "pending": 20_000,
             "requests": 20_000,
         },
-        # One iteration of its event loop serves thousands of clients before it processes the answer to its own
-        # SYN. With the default of 2 s, it may reject the requests that wait for the connection.
+        # One event-loop iteration serves thousands of clients before it processes the answer to its
+        # own SYN. With the default of 2 s, it may reject the requests that wait for the connection.
         "connectTimeout": "10s",
     },
 }
-"""Values for a gateway with this many connections; all others are the chart's defaults."""
+"""Gateway values for this many connections; all others are the chart's defaults."""
 
 PAGE, LARGE = "4k.txt", "large.bin"
 LARGE_BYTES = 4 << 20
-"""A response that exceeds the buffers of any socket."""
 
 
 class Ladder(Part):
@@ -75,7 +73,6 @@ class Ladder(Part):
         return fleet(servers, bed.programs, cpus, gateway=config, gateways=processes)
 
     def page_of(self, name: str) -> dict[str, object]:
-        """Returns the request of the clients."""
         return {"page": f"/static/{name}", "file": self._root / name}
 
 
@@ -100,7 +97,6 @@ HELD = {
         ("direct", "gateway"),
     )
 }
-"""Whether connections come through gateways, their number, and their behaviour."""
 
 
 class Held(Ladder):
@@ -109,7 +105,8 @@ class Held(Ladder):
     name = "held"
     title = "Idle and slow connections during live requests"
     arms = tuple(HELD)
-    # Each slow reader occupies a connection to a replica, so the chart's limit determines their number.
+    # Each slow reader occupies a connection to a replica, so the chart's limit determines their
+    # number.
     values: ClassVar = {**GATEWAY_VALUES, "upstream": {"connectTimeout": "10s"}}
     rounds = 0.4
     tables = (
@@ -154,7 +151,7 @@ class Held(Ladder):
             with holders(program, serving.to, bed.clients, processes, **options) as held:
                 begun = connections / OPENED_PER_SECOND
                 stage = held.open(connections, seconds=begun, ask=idle)
-                # Memory returns to the system within this time, or not at all.
+                # Memory returns to the system within this time, or never.
                 time.sleep(0.3)
                 grown = {name: kib - before[name] for name, kib in _memory(serving).items()}
                 watch = Watch(serving.cpu_seconds)
@@ -186,7 +183,7 @@ def _memory(serving: Fleet) -> dict[str, float]:
 
 
 def _refused(held: Holders) -> dict:
-    """Waits until none remains, or for longer than a header may take."""
+    """Waits until no connection remains, or for longer than a header may take."""
     deadline = time.monotonic() + 1.5 * HEADER_SECONDS
     while (found := held.look())["open"] > 0 and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -195,10 +192,12 @@ def _refused(held: Holders) -> dict:
 
 REQUESTS = 20_000
 FIRST = 50
-"""Connections that first send a request, unmeasured: a new server reads the file and starts threads."""
+"""Connections that first send an unmeasured request, because a new server reads the file and starts
+threads.
+"""
 
 PROCESSES = 2
-"""Processes of the generator: one for each CPU, and none exceeds its limit of descriptors."""
+"""Generator processes: one per CPU, and each within its limit on descriptors."""
 
 MOMENT, OPEN = "at the same time", "at the same time on open connections"
 PATTERNS: dict[str, dict[str, float]] = {
@@ -206,7 +205,9 @@ PATTERNS: dict[str, dict[str, float]] = {
     "as fast as they can": {"burst": 64},
     **{f"within {window:g} s": {"seconds": window} for window in (0.5, 1.0, 2.0)},
 }
-"""Patterns: all begin before the first response is read; responses are read in between; or the requests are spread."""
+"""Patterns: all connections start before the first response is read; responses are read in between;
+or requests are spread out.
+"""
 
 FROM_DISK = ("--static.cache", "0", "--limits.blocking-queue", str(REQUESTS))
 """Every request opens and reads the file, and any number of them may wait for it."""
@@ -215,8 +216,6 @@ FLOOR, MEMORY, DISK, GATEWAY = "floor", "server", "server from disk", "gateway a
 
 
 class AtOnce(Ladder):
-    """Runs every pattern with each target; all processes share the CPUs."""
-
     name = "at-once"
     title = "20,000 requests at once"
     arms = (FLOOR, MEMORY, DISK, GATEWAY)
@@ -270,7 +269,7 @@ class AtOnce(Ladder):
 
 
 def _together(serving: Fleet, begin: Callable[[], Stage]) -> Row:
-    """Returns the figures of all connections together, the kernel's counters, and the CPU time."""
+    """The figures of all connections together, the kernel's counters, and the CPU time."""
     kernel, watch = Kernel(), Watch(serving.cpu_seconds)
     stage = begin()
     return {

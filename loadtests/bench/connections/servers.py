@@ -34,22 +34,21 @@ ssl_certificate {0};
     ssl_certificate_key {1};
     ssl_protocols TLSv1.3;
     ssl_session_cache off;"""
-"""No session cache: no client returns, and nginx should not keep sessions."""
+"""No session cache: no client returns, so nginx should not keep sessions."""
 
 ROOM_OF_NGINX = 1.25
-"""nginx closes idle connections when less than a sixteenth of its table is free (ngx_connection.c)."""
+"""nginx closes idle connections when less than a sixteenth of its table is free (ngx_connection.c).
+"""
 
 
 def replica(*flags: str, room: int = 12_000, **more: object) -> Replica:
-    """Returns corelane-server with limits so high that none of them affects the measurement."""
+    """corelane-server with limits so high that none affects the measurement."""
     own = ("--backlog", str(BACKLOG), "--limits.queue", str(room))
     return Replica((*own, *flags), room=room, **more)
 
 
 @dataclass(frozen=True)
 class Nginx(Startable):
-    """nginx with one worker, and no limit on keep-alive."""
-
     room: int
     pem: Pem | None = None
     name: str = "nginx"
@@ -63,8 +62,6 @@ class Nginx(Startable):
 
 @dataclass(frozen=True)
 class Floor(Startable):
-    """The cost of the kernel alone: the same file from an array."""
-
     name: str = "floor"
 
     def argv(self, programs: Programs, address: str, _folder: Path) -> list[str]:
@@ -74,28 +71,22 @@ class Floor(Startable):
 
 @dataclass(frozen=True)
 class Fleet:
-    """Running servers of one kind, and the gateways in front of them."""
-
     servers: list[Running]
     admins: list[str]
     gateways: list[Running] = field(default_factory=list)
 
     @property
     def to(self) -> list[str]:
-        """Returns the addresses for clients."""
         return [one.address for one in self.gateways or self.servers]
 
     def resident_kib(self) -> dict[str, int]:
-        """Returns the resident memory of each part."""
         parts = {"server": self.servers, "gateway": self.gateways}
         return {name: sum(one.resident_kib() for one in found) for name, found in parts.items()}
 
     def cpu_seconds(self) -> float:
-        """Returns the CPU time of all processes."""
         return sum(one.cpu_seconds() for one in (*self.servers, *self.gateways))
 
     def total(self, name: str) -> float:
-        """Returns the sum of a family's series over all replicas."""
         return sum(total(metrics(admin), name) for admin in self.admins)
 
     def rest(self, connections: int) -> None:
@@ -104,7 +95,6 @@ class Fleet:
         eventually(lambda: self.total(PARKED) >= connections, what, patience=PATIENCE, pause=0.1)
 
     def drain(self) -> dict:
-        """Requests the end of all processes, and waits for it."""
         begun = time.monotonic()
         for one in self.servers:
             one.process.signal(signal.SIGTERM)
@@ -123,7 +113,9 @@ def fleet(
     gateway: dict | None = None,
     gateways: int = 1,
 ) -> Iterator[Fleet]:
-    """Starts all servers, and this many gateways in front of them if there is a configuration (with placeholders)."""
+    """Starts all servers and, with a configuration (with placeholders), this many gateways in front
+    of them.
+    """
     with ExitStack() as stack:
         found = [stack.enter_context(running(one, programs, cpus)) for one in servers]
         replicas = [one for one in servers if isinstance(one, Replica)]
@@ -139,7 +131,7 @@ def fleet(
 
 
 def configuration(tools: dict[str, Path], replicas: int, more: dict) -> dict:
-    """Returns the configuration that the chart renders for a gateway with this many replicas, without an access
+    """Configuration that the chart renders for a gateway with this many replicas, without an access
     log.
     """
     found = proxies.configuration(tools, proxies.placeholders(replicas), more=more)

@@ -1,4 +1,4 @@
-"""The interface of a benchmark; the harness does the rest."""
+"""Interface of a benchmark; the harness does the rest."""
 
 import argparse
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,35 +11,30 @@ from loadtests.bench.experiment.record import Record
 
 
 class Experiment:
-    """A benchmark: its measurements and its report."""
-
     name: str
     title: str
     help: str
     lead = ""
-    """A link to the method and the conclusions."""
     rounds = 5
     seconds = 1.0
-    """Usual length of the main measured part, to which --seconds is compared."""
+    """Usual length of the main measured part, which --seconds is relative to."""
     quick = 0.2
-    """The scale of --quick, which also reduces the benchmark to one round."""
     cpus = 2
-    """Number of CPUs that the benchmark needs."""
     root = False
     together: tuple[str, ...] | None = None
-    """Tasks with equal values of these labels are measured together; None measures each task separately."""
+    """Tasks with equal values of these labels are measured together; None measures each separately.
+    """
     at_once = 1
-    """Groups that are measured concurrently; more than 1 only if CPU time is not a figure."""
+    """Groups measured concurrently; more than 1 only if CPU time is not a figure."""
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """Adds the benchmark's own options, which arrive in `plan.options`."""
 
     def tasks(self, plan: Plan) -> list[Task]:
-        """Returns the tasks of a round, before --only applies. Starts and builds nothing."""
+        """Tasks of a round, before --only applies. Starts and builds nothing."""
         raise NotImplementedError
 
     def test_bed(self, plan: Plan, tasks: Sequence[Task]) -> AbstractContextManager[TestBed]:
-        """Builds and starts everything that lasts for the run."""
         return nullcontext(TestBed(plan, ()))
 
     def measure(self, bed: Any, task: Task, number: int) -> Iterable[Row] | Row:
@@ -47,7 +42,6 @@ class Experiment:
         raise NotImplementedError
 
     def measure_group(self, bed: Any, tasks: Sequence[Task], number: int) -> Iterator[Row]:
-        """Measures tasks that belong together; yields rows with their labels."""
         for task in tasks:
             rows = self.measure(bed, task, number)
             yield from ({**task, **row} for row in ([rows] if isinstance(rows, dict) else rows))
@@ -57,7 +51,7 @@ class Experiment:
         return number >= plan.rounds
 
     def optional(self, task: Task) -> bool:
-        """Whether the run continues without a task that cannot be measured. The report names the task."""
+        """Whether the run continues without a task that cannot be measured, which the report names."""
         return False
 
     def alone(self, tasks: Sequence[Task]) -> bool:
@@ -68,26 +62,22 @@ class Experiment:
         """Ends concurrent measurements, so that waits for them fail."""
 
     def brief(self, row: Row) -> str:
-        """Returns a short summary of a row, for progress messages."""
         return ""
 
     def verdicts(self, record: Record) -> Iterable[str]:
-        """Returns sentences about the targets."""
         return ()
 
     def report(self, page: Page, record: Record) -> None:
-        """Adds tables and charts to the report."""
         raise NotImplementedError
 
     def page(self, record: Record) -> Page:
-        """Returns the complete report."""
         page = Page(self.title, record, self.lead)
         page.points([*self.verdicts(record), *page.quality()])
         self.report(page, record)
         return page
 
     def failed(self, record: Record) -> int:
-        """Returns the number of requests with a wrong answer or none; if there are any, the exit status is 1."""
+        """Requests with a wrong response or none; if there are any, the exit status is 1."""
         return sum(row.get("wrong", 0) for row in record.rows)
 
     def unfit(self) -> str:

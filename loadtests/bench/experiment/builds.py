@@ -18,22 +18,20 @@ BENCH = REPOSITORY / "loadtests" / "bench"
 
 @dataclass(frozen=True)
 class Programs:
-    """Paths of all programs that a benchmark runs."""
-
     server: Path = Path()
     peers: Path = Path()
     """Folder of the generator, and of other programs built from loadtests/bench."""
     tools: dict[str, Path] = field(default_factory=dict)
-    """Tools by their names in hack/tools."""
 
     @property
     def generator(self) -> Path:
-        """The load generator."""
         return self.peers / "load-generator"
 
 
 def obtain(server: Path | None, profile: str, *peers: str, tools: Iterable[str] = ()) -> Programs:
-    """Builds server, generator and peers, and obtains tools; `server` is another build of corelane-server."""
+    """Builds server, generator and peers, and obtains tools; `server` is another build of
+    corelane-server.
+    """
     return Programs(
         server or build(["corelane-server"], profile) / "corelane-server",
         build(["load-generator", *peers], profile),
@@ -42,7 +40,6 @@ def obtain(server: Path | None, profile: str, *peers: str, tools: Iterable[str] 
 
 
 def build(packages: list[str], profile: str, *options: str) -> Path:
-    """Builds packages with additional cargo options; returns the folder of their programs."""
     argv = ["cargo", "build", "--locked", "--profile", profile]
     argv += [argument for package in packages for argument in ("-p", package)]
     argv += options
@@ -55,7 +52,7 @@ def build(packages: list[str], profile: str, *options: str) -> Path:
 
 
 def describe() -> dict[str, str]:
-    """Returns the versions of the compiler and of everything that determines the servers' speed."""
+    """Versions of the compiler and of everything else that determines the servers' speed."""
     rustc = subprocess.run(["rustc", "--version"], capture_output=True, text=True, check=True)
     versions = locked()
     return {"rustc": rustc.stdout.split()[1]} | {
@@ -64,13 +61,13 @@ def describe() -> dict[str, str]:
 
 
 def locked() -> dict[str, str]:
-    """Returns the locked versions by package; if a package is locked twice, the newer version."""
+    """Locked versions by package; the newer one if a package is locked twice."""
     packages = tomllib.loads((SERVICES / "Cargo.lock").read_text())["package"]
     return {package["name"]: package["version"] for package in packages}
 
 
 def kept(name: str, sources: Iterable[Path], with_what: str, make: Callable[[Path], None]) -> Path:
-    """Returns the folder of `name` for these sources and this compiler; creates it if it is missing."""
+    """Folder of `name` for these sources and this compiler, created if missing."""
     files = sorted(sources)
     content = [part for file in files for part in (file.name, file.read_bytes())]
     folder = cache.root() / "bench" / f"{name}-{cache.key(with_what, *content)}"
@@ -95,7 +92,7 @@ def run(
 
 
 def version_of(argv: list[str], what_for: str) -> str:
-    """Returns the version that a compiler prints; the compiler must be on PATH."""
+    """Version printed by a compiler on PATH."""
     if not shutil.which(argv[0]):
         raise ToolError(f"{argv[0]} is not on PATH: it builds {what_for}")
     result = subprocess.run(argv, capture_output=True, text=True, check=True)

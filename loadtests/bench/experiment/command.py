@@ -25,11 +25,11 @@ def run(
     keep: Callable[[Iterable[Row]], list[Row]],
     missing: dict[str, str],
 ) -> None:
-    """Measures rounds until the benchmark has enough. Each round changes the order, so that no task is always
-    first.
+    """Measures rounds until the benchmark has enough. Each round changes the order, so that no task
+    is always first.
 
-    `keep` receives the rows of every group and returns all rows to date; `missing` gets the optional tasks that
-    could not be measured, which later rounds leave out.
+    `keep` receives the rows of every group and returns all rows to date; `missing` gets the
+    optional tasks that could not be measured, which later rounds leave out.
     """
     waiting, number, rows = groups(tasks, experiment.together), 0, []
     while waiting:
@@ -49,7 +49,9 @@ def run(
 def _each(
     group: Callable[[list[Task]], list[Row]], order: list[list[Task]], experiment: Experiment
 ) -> Iterable[list[Row]]:
-    """Yields the rows of each group as they become ready. Groups that need the machine alone come last."""
+    """Yields the rows of each group as they become ready. Groups that need the machine alone come
+    last.
+    """
     alone = [of for of in order if experiment.at_once == 1 or experiment.alone(of)]
     order = [of for of in order if of not in alone]
     yield from _at_once(group, order, experiment)
@@ -93,7 +95,6 @@ def _measured(
 
 
 def _group(tasks: list[Task], experiment: Experiment) -> str:
-    """Returns the name of tasks that are measured together."""
     return _name({label: tasks[0][label] for label in experiment.together or tasks[0]})
 
 
@@ -102,13 +103,11 @@ def _name(task: Task) -> str:
 
 
 PROFILE = "PROFILE"
-"""Environment variable with the cargo profile of all builds."""
 
 COMMON = ("rounds", "quick", "only", "list", "seconds", "server", "profile", "out")
 
 
 def add(commands: argparse._SubParsersAction, experiment: Experiment) -> None:
-    """Adds the command of a benchmark."""
     parser = commands.add_parser(experiment.name, help=experiment.help, description=experiment.help)
     parser.add_argument(
         "--rounds",
@@ -147,7 +146,6 @@ def add(commands: argparse._SubParsersAction, experiment: Experiment) -> None:
 
 
 def add_report(commands: argparse._SubParsersAction, known: Mapping[str, Experiment]) -> None:
-    """Adds the command that rewrites the report of a record."""
     parser = commands.add_parser("report", help="write the report of a record again")
     parser.add_argument(
         "file", type=Path, help="a record, such as loadtests/out/bench-gateway.json"

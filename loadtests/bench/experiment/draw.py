@@ -1,4 +1,6 @@
-"""Draws the plots that standard input describes (plots.py) as SVG, with the Python that contains matplotlib."""
+"""Draws the plots described on standard input (plots.py) as SVG, with the Python that contains
+matplotlib.
+"""
 
 import json
 import re
@@ -41,11 +43,10 @@ MARKERS = "osD^vPX*"
 WIDTH, ROW, LINES = 8.0, 0.24, 3.2
 
 MARKED = 40
-"""Maximum number of points of a line at which each point has a mark."""
+"""Maximum points of a line for marking each one."""
 
 
 def main() -> None:
-    """Draws all plots."""
     for file, plot in json.load(sys.stdin).items():
         # IDs inside the file must be unique on a page with several plots.
         matplotlib.rcParams["svg.hashsalt"] = f"corelane {file.rpartition('/')[2]}"
@@ -59,20 +60,18 @@ def main() -> None:
 
 
 def _one_line(file: Path) -> None:
-    """Returns the SVG without the line breaks between points, which have no meaning."""
+    """Removes the line breaks between points, which have no meaning."""
     text = re.sub(r"([>,]?)\s*\n\s*", lambda found: found[1] or " ", file.read_text())
     file.write_text(f"{text.rstrip()}\n")
 
 
 PLACES = 120
-"""Maximum number of places on an axis that show their values."""
 
 LINE = 12.0
-"""Height of a line of values, in points."""
 
 
 def _add_values(file: Path, figure: pyplot.Figure, panels: list[dict]) -> None:
-    """Adds the values that style sheets show under the pointer: a strip for each place, with its values."""
+    """Adds the values that style sheets show under the pointer: a strip for each place."""
     width, height = (72 * inches for inches in figure.get_size_inches())
     strips = []
     for axis, panel in zip(figure.axes, panels, strict=False):
@@ -196,8 +195,8 @@ def _line(axis: pyplot.Axes, one: dict, style: tuple[str, str]) -> None:
 
 
 def _nines(axis: pyplot.Axes, requests: int) -> None:
-    """Scales an axis like HdrHistogram's plots: the tail has as much room as the rest, and ends at the slowest
-    request.
+    """Scales an axis like HdrHistogram's plots: the tail has as much room as the rest and ends at
+    the slowest request.
     """
     axis.set_xscale(
         "function",
@@ -216,14 +215,14 @@ def _nines(axis: pyplot.Axes, requests: int) -> None:
 
 
 def _plain(axis: matplotlib.axis.Axis) -> None:
-    """Shows numbers instead of powers of ten."""
+    """Plain numbers instead of powers of ten."""
     axis.set_major_formatter(StrMethodFormatter("{x:,g}"))
     axis.set_minor_formatter(NullFormatter())
     low, high = sorted(axis.get_view_interval())
     if high < 4 * low:
         axis.set_major_locator(AutoLocator())
         return
-    # Begin and end at round numbers.
+    # Start and end at round numbers.
     few = high < 1000 * low
     steps = numpy.outer(10.0 ** numpy.arange(-12, 12), (1, 2, 5) if few else (1,)).ravel()
     axis.set_view_interval(steps[steps <= low].max(), steps[steps >= high].min(), ignore=True)

@@ -1,4 +1,6 @@
-"""Runs the load generator, and measures one load on one server: its figures and the server's CPU time."""
+"""Runs the load generator and measures one load on one server: its figures and the server's CPU
+time.
+"""
 
 import json
 import os
@@ -21,29 +23,26 @@ PRIORITY = ["chrt", "--fifo", "1"]
 
 @dataclass(frozen=True)
 class Place:
-    """The CPUs and priority of the generator."""
-
     cpus: list[int]
     first: bool = False
-    """Priority over every other process, if the system allows it: for an open loop, which leaves most of the
-    CPU idle. In a closed loop, the kernel would throttle it to let others run (sched(7), sched_rt_runtime_us).
+    """Priority over every other process, if the system allows it: for an open loop, which leaves
+    most of the CPU idle. In a closed loop, the kernel would throttle the generator to let others
+    run (sched(7), sched_rt_runtime_us).
     """
 
     def argv(self) -> list[str]:
-        """Returns the prefix of its command."""
         pinned = ["taskset", "-c", ",".join(map(str, self.cpus))]
         return [*pinned, *PRIORITY] if self.first and may_be_first() else pinned
 
 
 def may_be_first() -> bool:
-    """Whether this process may set real-time priority."""
     if not shutil.which("chrt"):
         return False
     return subprocess.run([*PRIORITY, "true"], capture_output=True, check=False).returncode == 0
 
 
 class Generator:
-    """One run of the generator, as a context manager that is entered once it is ready."""
+    """A run of the generator; the context is entered once it is ready."""
 
     def __init__(self, program: Path, place: Place, mode: str, to: str, **options: object) -> None:
         flags = [_flag(name, value) for name, value in options.items()]
@@ -82,11 +81,12 @@ class Generator:
         self._process.stdin.flush()
 
     def answer(self) -> dict:
-        """Waits for the result of the last part, and returns it."""
         return self._line()
 
     def go_first(self) -> None:
-        """Gives the generator priority over every other process from now on, like a place with `first`."""
+        """Gives the generator priority over every other process from now on, like a place with
+        `first`.
+        """
         if may_be_first():
             os.sched_setscheduler(self._process.pid, os.SCHED_FIFO, os.sched_param(1))
 
@@ -103,7 +103,7 @@ class Generator:
 
 
 def _flag(name: str, value: object) -> str:
-    """Returns an option of the command line; True means an option without a value."""
+    """True means an option without a value."""
     flag = f"--{name.replace('_', '-')}"
     return flag if value is True else f"{flag}={value}"
 
@@ -126,7 +126,8 @@ def measured(
     during: AbstractContextManager = _NOTHING,
     **options: object,
 ) -> Figures:
-    """Runs a load of the generator `program`, connected and warmed up before; CPU time per request is in µs.
+    """Runs a load of the generator `program`, which connects and warms up before; CPU time per
+    request is in µs.
 
     `during` is open during the measurement.
     """
@@ -145,8 +146,8 @@ def measured(
 def cpu_of(
     process: Running, load: Generator, beside: Sequence[Running] = (), part: str = ""
 ) -> tuple[float, Figures]:
-    """Measures the server's CPU time for the measured requests, none of which is in flight before or after.
-    Also measures the rest of the machine, without the servers `beside` it.
+    """CPU time for the measured requests; no request is in flight before or after. Also measures
+    the rest of the machine, without the servers `beside` it.
     """
     watch, known = cpu.Watch(process.cpu_seconds), _sum(beside)
     result = load.measure(part)
@@ -161,13 +162,11 @@ def _sum(servers: Sequence[Running]) -> float:
 
 @dataclass(frozen=True)
 class Work:
-    """Costs of `/work` and `/hello` on this machine, measured once for a run."""
-
     ops_per_ms: float
     hello_us: float
 
     def ops(self, milliseconds: float) -> int:
-        """Returns the iterations that take this long without other load."""
+        """Iterations that take this long without other load."""
         return round(self.ops_per_ms * milliseconds)
 
 

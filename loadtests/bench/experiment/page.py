@@ -1,4 +1,4 @@
-"""Writes the report of a record: Markdown with tables, the setting, and charts in separate files."""
+"""Writes a record's report: Markdown with tables, the test bed, and charts in separate files."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,45 +13,38 @@ from stack.machine import others
 LEGEND = "Each figure is the median of the rounds, with the lowest and highest in brackets. Ratios are computed within a round."
 
 Column = tuple[str, Callable[[str], str]]
-"""The title of a column, and the function that returns the cell for a line's name."""
+"""Title of a column, and the function that returns the cell for a line's name."""
 
 Labels = Mapping[str, object]
 
 Lines = Mapping[str, Labels]
-"""The lines of a table: labels of their rows, by name."""
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A column of a table, with a figure for each line."""
-
     title: str
     name: str
     digits: int = 2
     scale: float = 1.0
     where: Labels = field(default_factory=dict)
-    """Labels that select the figure, in addition to the labels of the row."""
+    """Labels that select the figure, in addition to the row's."""
     over: Labels = field(default_factory=dict)
     """Labels of a reference: the figure is the ratio to it, round by round."""
     brief: bool = False
     """Shows only the median."""
 
     def values(self, record: Record, line: Labels) -> list[float]:
-        """Returns the values of all rounds."""
         labels = {**line, **self.where}
         if self.over:
             return record.ratios(self.name, labels, {**labels, **self.over})
         return record.values(self.name, **labels)
 
     def cell(self, record: Record, line: Labels) -> str:
-        """Returns the text for a line."""
         show = middle if self.brief else cell
         return show(self.values(record, line), self.digits, self.scale)
 
 
 class Page:
-    """A page, filled from top to bottom."""
-
     def __init__(self, title: str, record: Record, *lead: str) -> None:
         self._record = record
         self._blocks: list[str] = [f"# {title}"]
@@ -61,19 +54,15 @@ class Page:
         self._blocks.append(_setting(record))
 
     def text(self, *paragraphs: str) -> None:
-        """Adds paragraphs."""
         self._blocks += filter(None, paragraphs)
 
     def section(self, title: str, *paragraphs: str, level: int = 2) -> None:
-        """Begins a section."""
         self.text(f"{'#' * level} {title}", *paragraphs)
 
     def points(self, sentences: Iterable[str]) -> None:
-        """Adds a list."""
         self.text("\n".join(f"- {sentence}" for sentence in sentences))
 
     def lines(self, label: str, **where: object) -> dict[str, Labels]:
-        """Returns a line for each value of a label."""
         found = self._record.labels(label, **where)
         return {value: {**where, label: value} for value in found}
 
@@ -107,14 +96,15 @@ class Page:
         self.plot(Plot(title, panels))
 
     def plot(self, plot: Plot) -> None:
-        """Adds a chart, if it shows any value."""
         if any(values for panel in plot.panels for one in panel.series for _, values in one.points):
             file = f"{stem(self._record)}{f'-{plot.name}' if plot.name else ''}.svg"
             self._plots[file] = plot
             self.text(f"![{plot.title}]({file})")
 
     def quality(self) -> list[str]:
-        """Adds sentences on wrong answers, missing measurements, and other load on the machine."""
+        """Adds sentences about wrong responses, missing measurements, and other load on the
+        machine.
+        """
         record = self._record
         total, wrong = record.total("requests"), record.total("wrong")
         found = [f"{int(wrong) or 'None'} of {int(total):,} requests got a wrong response or none."]
@@ -124,11 +114,9 @@ class Page:
 
     @property
     def markdown(self) -> str:
-        """Returns the text."""
         return "\n\n".join(self._blocks) + "\n"
 
     def write(self, folder: Path) -> list[Path]:
-        """Writes text and charts."""
         folder.mkdir(parents=True, exist_ok=True)
         file = folder / f"{stem(self._record)}.md"
         file.write_text(self.markdown)
@@ -142,12 +130,11 @@ def _column(one: Figure | Column, record: Record, lines: Lines) -> Column:
 
 
 def stem(record: Record) -> str:
-    """Returns the common prefix of a benchmark's file names."""
     return f"bench-{record.benchmark}"
 
 
 def cell(values: Sequence[float], digits: int, scale: float = 1.0) -> str:
-    """Formats the median, minimum and maximum; a dash without measurements."""
+    """Median, minimum and maximum; a dash without measurements."""
     if len(values) < 2:
         return middle(values, digits, scale)
     scaled = [scale * value for value in values]
@@ -156,13 +143,12 @@ def cell(values: Sequence[float], digits: int, scale: float = 1.0) -> str:
 
 
 def middle(values: Sequence[float], digits: int, scale: float = 1.0) -> str:
-    """Formats only the median."""
     return f"{scale * median(values):,.{digits}f}" if values else "–"
 
 
 def verdict(values: Sequence[float], limit: float, *, least: bool = False) -> str:
-    """Returns a sentence with the values, and whether their median meets a target: at most, or with `least` at
-    least, the limit.
+    """A sentence with the values, and whether their median meets a target: at most, or with `least`
+    at least, the limit.
     """
     met = median(values) >= limit if least else median(values) <= limit
     word = "least" if least else "most"
@@ -190,7 +176,6 @@ def _setting(record: Record) -> str:
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
-    """Returns a Markdown table with aligned columns."""
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     lines = [head, ["-" * width for width in widths], *rows]
     return "\n".join(

@@ -1,4 +1,4 @@
-"""The user's choices for a benchmark, and the state that lasts for a run."""
+"""The user's choices for a benchmark, and the state of a run."""
 
 import argparse
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,9 @@ from loadtests.bench.experiment.servers import Running
 from tools.errors import ToolError
 
 Task = dict[str, str]
-"""The labels of one thing that every round measures: {"proxy": "nginx"} or {"mix": "hello", "lanes": "1"}."""
+"""Labels of one thing that every round measures: {"proxy": "nginx"} or {"mix": "hello", "lanes":
+"1"}.
+"""
 
 Row = dict[str, Any]
 """One sample: the labels of its task, `round`, and figures by name."""
@@ -20,43 +22,38 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Plan:
-    """Choices from the command line."""
-
     rounds: int
     scale: float = 1.0
     """Length of every measured part, relative to its usual length."""
     quick: bool = False
     only: tuple[str, ...] = ()
     server: Path | None = None
-    """Another build of corelane-server."""
     profile: str = "release"
     options: argparse.Namespace = field(default_factory=argparse.Namespace)
     """Options that only one benchmark has."""
 
     def seconds(self, usual: float, least: float = 0.0) -> float:
-        """Returns the scaled length of a part with this usual length."""
         return max(least, usual * self.scale)
 
 
 @dataclass
 class TestBed:
-    """State that lasts for a run: programs, CPUs, and the processes that the benchmark starts once."""
+    """State of a run: programs, CPUs, and the processes that the benchmark starts once."""
 
     plan: Plan
     cpus: tuple[int, ...]
     programs: Programs = field(default_factory=Programs)
     facts: dict[str, Any] = field(default_factory=dict)
-    """Facts that are determined once for a run and kept in the record: calibrations and rates."""
+    """Facts determined once per run and kept in the record: calibrations and rates."""
     versions: dict[str, str] = field(default_factory=dict)
 
     def place(self, *, first: bool = False) -> Place:
-        """Returns the generator's place, separate from a server on the first CPU."""
         return Place([self.cpus[1]], first)
 
     def load(
         self, process: Running, mode: str, place: Place | None = None, **options: Any
     ) -> Figures:
-        """Runs one load of the generator. In an open loop it gets priority, because it could not send in time
+        """In an open loop, the generator gets priority, because it could not send in time
         otherwise.
         """
         place = place or self.place(first=mode == "open")
@@ -64,7 +61,9 @@ class TestBed:
 
 
 def chosen(tasks: list[Task], only: Sequence[str]) -> list[Task]:
-    """Returns the tasks that --only names: a task must match one of the names for each label that they concern."""
+    """Tasks selected by --only: a task must match one of the names for each label that they
+    concern.
+    """
     known = {label: {task[label] for task in tasks if label in task} for label in _labels(tasks)}
     everything = [name for values in known.values() for name in sorted(values)]
     if unknown := [name for name in only if name not in everything]:
@@ -76,7 +75,6 @@ def chosen(tasks: list[Task], only: Sequence[str]) -> list[Task]:
 
 
 def groups(tasks: list[Task], together: tuple[str, ...] | None) -> list[list[Task]]:
-    """Returns groups of tasks that are measured together."""
     if together is None:
         return [[task] for task in tasks]
     found: dict[tuple, list[Task]] = {}

@@ -1,4 +1,4 @@
-"""Describes the charts of a report; matplotlib draws them, in the Python that contains it."""
+"""Describes a report's charts; matplotlib draws them, in the Python that contains it."""
 
 import json
 import re
@@ -22,31 +22,28 @@ class Series:
 
     name: str
     points: list[tuple[float | str, Sequence[float]]] = field(default_factory=list)
-    """The place, a number on a line and otherwise a name, and the values measured there."""
+    """A place, which is a number on a line and otherwise a name, and the values measured there."""
     reference: bool = False
-    """Whether this is the baseline, which is drawn as a thin grey line."""
+    """Whether this is the baseline, drawn as a thin grey line."""
     dots: bool = False
-    """Whether a panel of lines shows these as single points, without a line."""
+    """Whether a panel of lines shows these as points without a line."""
     look: dict[str, Any] = field(default_factory=dict)
-    """Keyword arguments of matplotlib's `plot`, for a line with a different style."""
 
 
 @dataclass
 class Panel:
-    """One pair of axes."""
-
     series: list[Series]
     title: str = ""
     x: str = ""
     y: str = ""
     kind: str = "dots"
-    """`dots`: names down the side, values to the right. `bars`: the same, from 0. `lines`: y over x."""
+    """`dots`: names down the side, values to the right. `bars`: the same, from 0. `lines`: y over
+    x.
+    """
     log: str = ""
-    """The logarithmic axes: `x`, `y` or `xy`."""
     limits: dict[str, float] = field(default_factory=dict)
-    """Horizontal lines by name, such as the objective or the floor."""
     zero: bool = False
-    """Whether the vertical axis of lines begins at 0."""
+    """Whether the vertical axis of lines starts at 0."""
     nines: int = 0
     """If not 0, x is in percent of this many requests, and 90 to 99 is as wide as 99 to 99.9."""
 
@@ -58,7 +55,7 @@ class Plot:
     title: str
     panels: list[Panel]
     name: str = ""
-    """Name of the file, after that of the benchmark."""
+    """Name of the file, after the benchmark's."""
     columns: int = 1
     transparent: bool = False
     hover: bool = False

@@ -1,4 +1,4 @@
-"""The record of a run: facts of the machine and one row for each sample."""
+"""The record of a run: facts of the machine and one row per sample."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from loadtests.bench.experiment.plan import Plan, Row
 from stack import machine
 
 Figure = str
-"""The name of a figure; dots lead to nested figures: "latency_us.hello.99"."""
+"""Name of a figure; dots lead to nested figures: "latency_us.hello.99"."""
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Record:
 
     @classmethod
     def begin(cls, benchmark: str, plan: Plan) -> Self:
-        """Returns a record without rows."""
+        """A record without rows."""
         kept = {**asdict(plan), "options": vars(plan.options)}
         return cls(
             benchmark,
@@ -48,17 +48,15 @@ class Record:
         )
 
     def end(self) -> None:
-        """Records the duration of the run."""
         self.seconds += time.monotonic()
         self.load_average["after"] = list(os.getloadavg())
 
     @classmethod
     def read(cls, file: Path) -> Self:
-        """Reads an existing record."""
         return cls(**json.loads(file.read_text()))
 
     def write(self, file: Path) -> None:
-        """Writes the record with one row per line; a rename ensures that the file is always complete."""
+        """One row per line; a rename keeps the file complete at all times."""
         file.parent.mkdir(parents=True, exist_ok=True)
         head = {name: value for name, value in asdict(self).items() if name != "rows"}
         rows = ",\n".join(json.dumps(row) for row in self.rows)
@@ -67,24 +65,23 @@ class Record:
         part.replace(file)
 
     def select(self, **labels: object) -> list[Row]:
-        """Returns the rows with these labels, in the order of the rounds."""
         found = (row for row in self.rows if all(row.get(k) == v for k, v in labels.items()))
         return sorted(found, key=lambda row: row["round"])
 
     def labels(self, name: str, **where: object) -> list[str]:
-        """Returns the values of a label, in the order of the plan or of measurement."""
+        """Values of a label, in the order of the plan or of measurement."""
         found = dict.fromkeys(row[name] for row in self.select(**where) if name in row)
         return [known for known in self.facts.get("order", {}).get(name, found) if known in found]
 
     def values(self, figure: Figure, **labels: object) -> list[float]:
-        """Returns a figure round by round, without rows that lack it."""
+        """A figure round by round, without rows that lack it."""
         found = (figure_of(row, figure) for row in self.select(**labels))
         return [value for value in found if value is not None]
 
     def ratios(
         self, figure: Figure, mine: dict[str, object], base: dict[str, object], **both: object
     ) -> list[float]:
-        """Returns the ratio of one arm's figure to another arm's in the same round."""
+        """One arm's figure relative to another arm's in the same round."""
         other = {row["round"]: figure_of(row, figure) for row in self.select(**base, **both)}
         return [
             value / other[row["round"]]
@@ -93,18 +90,16 @@ class Record:
         ]
 
     def disturbances(self) -> Iterator[float]:
-        """Returns the cores that others and the hypervisor used during each sample that counts them."""
+        """Cores that others and the hypervisor used during each sample that counts them."""
         for row in self.rows:
             if "others_cores" in row:
                 yield row["others_cores"] + row["stolen_cores"]
 
     def total(self, figure: Figure) -> float:
-        """Returns the sum over all rows."""
         return sum(self.values(figure))
 
 
 def figure_of(row: Row, figure: Figure) -> Any:
-    """Returns a figure of a row, or None."""
     value: Any = row
     for part in figure.split("."):
         value = value.get(part) if isinstance(value, dict) else None
@@ -112,12 +107,14 @@ def figure_of(row: Row, figure: Figure) -> Any:
 
 
 def nearest(values: Sequence[float], percent: float) -> float:
-    """Returns the smallest value that this percentage of the values does not exceed (nearest rank)."""
+    """Smallest value that this percentage of the values does not exceed (nearest rank)."""
     return sorted(values)[max(0, ceil(percent / 100 * len(values)) - 1)]
 
 
 def merged(rows: Iterable[Row]) -> Row:
-    """Merges several parts of one sample: adds requests and wrong answers, keeps the worst disturbance."""
+    """Merges several parts of one sample: adds requests and wrong responses, keeps the worst
+    disturbance.
+    """
     parts = list(rows)
     sums = {name: sum(part[name] for part in parts) for name in ("requests", "wrong")}
     worst = {name: max(part[name] for part in parts) for name in ("others_cores", "stolen_cores")}

@@ -1,4 +1,4 @@
-"""The measured servers: the command that starts one, and the running process."""
+"""The measured servers: the command that starts each, and the running process."""
 
 import http.client
 import os
@@ -24,55 +24,45 @@ HELLO = b"Hello, World!"
 STATIC = REPOSITORY / "services" / "server" / "static"
 
 PAUSE = 0.0005
-"""Seconds between two attempts to connect: the precision of a start's duration."""
 
 AHEAD = -20
-"""Nice value of a session that has priority over others: the lowest possible."""
+"""Nice value of a session with priority over others: the lowest possible."""
 
 CONNECTIONS = 12_000
 """More connections than any part opens, unless the part sets its own number."""
 
 Pem = tuple[Path, Path]
-"""Paths of a certificate and its key."""
 
 Request = tuple[str, bytes]
-"""A target, and the expected body."""
 
 
 class Startable:
-    """A server or proxy that can be measured."""
-
     name: str
     pem: Pem | None = None
-    """The certificate with which it serves TLS."""
     patience: float = 15.0
-    """Longest start in seconds."""
+    """Maximum seconds for a start."""
     environment: ClassVar[Mapping[str, str]] = {}
-    """Maximum duration of its start in seconds."""
+    """Additional environment variables of the server."""
     probe: Request = ("/hello", HELLO)
-    """It is up when it answers this request."""
+    """The server is up when it answers this request."""
 
     def argv(self, programs: Any, address: str, folder: Path) -> list[str]:
-        """Returns the command that starts it in the foreground; the folder is for its output."""
+        """The command runs in the foreground; the folder is for its output."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class Replica(Startable):
-    """corelane-server, by default with one pinned lane."""
-
     flags: tuple[str, ...] = ()
     lanes: int | str = 1
     pin: str = "on"
     room: int = CONNECTIONS
-    """Limit of its connections."""
     pem: Pem | None = None
     name: str = CORELANE
     admin_port: int = field(default_factory=free_ports)
 
     @property
     def admin(self) -> str:
-        """Returns the address of its admin listener."""
         return f"{HOST}:{self.admin_port}"
 
     def argv(self, programs: Programs, address: str, _folder: Path) -> list[str]:
@@ -86,7 +76,6 @@ class Replica(Startable):
 
 
 def metrics(admin: str) -> str:
-    """Returns the metrics from a server's admin listener."""
     try:
         return ask(f"http://{admin}", "/metrics").body.decode()
     except (OSError, http.client.HTTPException) as error:
@@ -94,7 +83,6 @@ def metrics(admin: str) -> str:
 
 
 def total(text: str, name: str, labels: Sequence[str] = ()) -> float:
-    """Returns the sum of all series with a name and these labels."""
     lines = (line for line in text.splitlines() if line.startswith((f"{name} ", f"{name}{{")))
     return sum(
         float(line.rpartition(" ")[2]) for line in lines if all(label in line for label in labels)
@@ -102,40 +90,35 @@ def total(text: str, name: str, labels: Sequence[str] = ()) -> float:
 
 
 def first_cpus(count: int) -> tuple[int, ...]:
-    """Returns the first CPUs of those that this process may use."""
     return tuple(sorted(os.sched_getaffinity(0))[:count])
 
 
 @dataclass
 class Running:
-    """A running server."""
-
     process: Process
     address: str
     cpus: list[int]
     start_ms: float = 0.0
-    """Milliseconds from its start to its first correct response."""
 
     def __post_init__(self) -> None:
         self.cpu_seconds = cpu.Family(lambda: self.pids).seconds
 
     @property
     def port(self) -> int:
-        """The port on which it listens."""
         return int(self.address.rpartition(":")[2])
 
     @property
     def pids(self) -> list[int]:
-        """Returns the pids of the process and its children (proc_pid_task_children(5))."""
+        """Pids of the process and its children (proc_pid_task_children(5))."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         return [self.process.pid, *map(int, children.read_text().split())]
 
     def thread_seconds(self, names: tuple[str, ...]) -> float:
-        """Returns the CPU time of living threads whose names begin with a prefix."""
+        """CPU time of living threads whose names start with a prefix."""
         return sum(cpu.threads(pid, names) for pid in self.pids)
 
     def resident_kib(self) -> int:
-        """Returns the resident memory of all its processes; shared memory counts once."""
+        """Resident memory of all its processes; shared memory counts once."""
         parts = [_memory(pid) for pid in self.pids]
         return sum(own for own, _ in parts) + max(shared for _, shared in parts)
 
@@ -146,8 +129,8 @@ def running(
 ) -> Iterator[Running]:
     """Starts a server on exactly these CPUs and kills it at the end.
 
-    A separate `session` has priority over others on a single CPU, which no part of the measurement shares with
-    it.
+    A separate `session` has priority over others on a single CPU, which no part of the measurement
+    shares with it.
     """
     address = f"{HOST}:{free_ports()}"
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
@@ -179,7 +162,9 @@ def running(
 
 @contextmanager
 def placed(cpus: Sequence[int]) -> Iterator[None]:
-    """Processes started inside the context run on these CPUs (sched_setaffinity(2): children inherit it)."""
+    """Processes started inside the context run on these CPUs (sched_setaffinity(2): children
+    inherit the mask).
+    """
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cpus)
     try:
@@ -189,17 +174,18 @@ def placed(cpus: Sequence[int]) -> Iterator[None]:
 
 
 def _go_ahead(leader: int) -> None:
-    """Gives the threads of a session priority over others, if the system allows it (sched(7), autogroup).
+    """Gives the threads of a session priority over others, if the system allows it (sched(7),
+    autogroup).
 
-    Otherwise a waking thread waits a few milliseconds for the end of a neighbour's slice. Unlike with real-time
-    priority, the threads still share the CPU with one another.
+    Otherwise a waking thread waits a few milliseconds for the end of a neighbour's slice. Unlike
+    with real-time priority, the threads still share the CPU with one another.
     """
     with suppress(OSError):
         Path(f"/proc/{leader}/autogroup").write_text(f"{AHEAD}\n")
 
 
 def wait_until_right(found: Running, server: Startable, patience: float) -> None:
-    """Sends requests until the response is right; raises the last error at the deadline."""
+    """Raises the last error at the deadline."""
     deadline = time.monotonic() + patience
     while True:
         try:
@@ -213,7 +199,6 @@ def wait_until_right(found: Running, server: Startable, patience: float) -> None
 
 
 def check(process: Running, target: str, body: bytes, *, tls: bool = False) -> None:
-    """Sends one request before the measurement. The error shows a wrong response."""
     try:
         found = ask(f"{'https' if tls else 'http'}://{process.address}", target, timeout=15.0)
     except (OSError, http.client.HTTPException) as error:
@@ -227,8 +212,8 @@ def certificate(openssl: Path, folder: Path) -> Pem:
     files = folder / "certificate.pem", folder / "key.pem"
     argv = [str(openssl), "req", "-x509", "-newkey", "ec", "-pkeyopt"]
     argv += ["ec_paramgen_curve:prime256v1", "-noenc", "-subj", "/CN=bench"]
-    # Its clients trust only this certificate, and a CA certificate must not identify a server (RFC 5280 section
-    # 4.2.1.9).
+    # Clients trust only this certificate, and a CA certificate must not identify a server (RFC 5280
+    # section 4.2.1.9).
     argv += ["-addext", f"subjectAltName=IP:{HOST}"]
     argv += ["-addext", "basicConstraints=critical,CA:FALSE"]
     argv += ["-out", str(files[0]), "-keyout", str(files[1])]
@@ -239,7 +224,7 @@ def certificate(openssl: Path, folder: Path) -> Pem:
 
 
 def _memory(pid: int) -> tuple[int, int]:
-    """Returns the KiB of a process that are private, and shared with others (proc_pid_smaps(5), smaps_rollup)."""
+    """KiB of a process that are private, and shared with others (proc_pid_smaps(5), smaps_rollup)."""
     found: dict[str, int] = {}
     with suppress(FileNotFoundError, ProcessLookupError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]:

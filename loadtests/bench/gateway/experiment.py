@@ -1,4 +1,6 @@
-"""`gateway`: measures the CPU time of a request in the shipped gateway, a minimal Envoy, nginx and HAProxy."""
+"""`gateway`: measures the CPU time per request of the shipped gateway, a minimal Envoy, nginx and
+HAProxy.
+"""
 
 import argparse
 from collections.abc import Iterator, Sequence
@@ -15,10 +17,9 @@ from loadtests.bench.gateway.proxies import GATEWAY, MINIMAL, PoolBed, Proxy, po
 from loadtests.usage import positive
 
 TARGET = 1.15
-"""Maximum CPU time of the shipped gateway, relative to minimal Envoy."""
 
 RATE_SHARE = 0.5
-"""Rate of the open loop, relative to minimal Envoy's throughput in the closed loop."""
+"""Open-loop rate, relative to minimal Envoy's throughput in the closed loop."""
 
 LOOPS = {"open": "At the same rate", "closed": "As fast as they can"}
 
@@ -83,14 +84,13 @@ class Gateway(Experiment):
 
 
 def rate(of: Experiment, bed: PoolBed, proxy: Proxy) -> float:
-    """Returns a rate that keeps a proxy's CPU about half busy, in multiples of 1,000."""
+    """A rate that keeps a proxy's CPU about half busy, in multiples of 1,000."""
     with running(proxy, bed.programs, [bed.cpus[0]]) as process:
         reached = turn(of, bed, process, "closed", 0)["requests_per_second"]
     return max(1.0, RATE_SHARE * reached // 1000) * 1000
 
 
 def turn(of: Experiment, bed: PoolBed, process: Running, loop: str, seed: int) -> Row:
-    """Runs one load on a running proxy; `seed` determines the arrivals."""
     seconds, counts = bed.plan.seconds(of.seconds), Counters()
     options = {"seconds": seconds, "warm_up": seconds / 3}
     if loop == "open":

@@ -1,4 +1,4 @@
-"""The proxies under measurement, and the pool of replicas behind them."""
+"""The measured proxies, and the pool of replicas behind them."""
 
 import contextlib
 import copy
@@ -19,19 +19,15 @@ from local import render
 from stack import HOST
 
 PORT = "@PORT@"
-"""Placeholder for a listener's port."""
 
 FREE_PORT = 0
 """Port 0 for listeners that this benchmark never contacts."""
 
 TO_JSON = "import json, sys, yaml; json.dump(yaml.safe_load(sys.stdin), sys.stdout)"
-"""A script for supervisord's Python, which includes PyYAML."""
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A replica of the pool."""
-
     port: int
     admin_port: int
 
@@ -42,7 +38,9 @@ def configuration(
     chart: Path = render.CHART,
     more: Mapping[str, object] | None = None,
 ) -> dict:
-    """Returns the chart's configuration for a pool; the port is a placeholder. `more` contains other values."""
+    """The chart's configuration for a pool; the port is a placeholder. `more` contains other
+    values.
+    """
     endpoints = [
         {"address": HOST, "port": replica.port, "adminPort": replica.admin_port} for replica in pool
     ]
@@ -69,16 +67,14 @@ def configuration(
 
 
 MARK = 60_001
-"""The first placeholder for a replica's port."""
 
 
 def placeholders(replicas: int) -> list[Endpoint]:
-    """Returns a pool whose ports are set later."""
     return [Endpoint(MARK + 2 * index, MARK + 2 * index + 1) for index in range(replicas)]
 
 
 def pointed(config: dict, pool: Sequence[Endpoint]) -> str:
-    """Returns a configuration as JSON in which a pool's ports replace the placeholders."""
+    """Configuration as JSON in which a pool's ports replace the placeholders."""
     text = json.dumps(config)
     for mark, replica in zip(placeholders(len(pool)), pool, strict=True):
         text = text.replace(str(mark.port), str(replica.port))
@@ -87,21 +83,18 @@ def pointed(config: dict, pool: Sequence[Endpoint]) -> str:
 
 
 def connection_manager(config: dict) -> dict:
-    """Returns the filter that converts client connections into requests."""
     listeners = config["static_resources"]["listeners"]
     ingress = next(listener for listener in listeners if listener["name"] == "ingress")
     return ingress["filter_chains"][0]["filters"][-1]["typed_config"]
 
 
 def without_log(config: dict) -> dict:
-    """Returns the same configuration without access logs."""
     found = copy.deepcopy(config)
     connection_manager(found).pop("access_log", None)
     return found
 
 
 def with_full_log(config: dict) -> dict:
-    """Returns the same configuration with a log entry for every request."""
     found = copy.deepcopy(config)
     for sink in connection_manager(found)["access_log"]:
         sink.pop("filter", None)
@@ -114,17 +107,15 @@ TOOLS = ("helm", "supervisord", "envoy", "nginx", "haproxy")
 
 @dataclass
 class PoolBed(TestBed):
-    """A pool that all proxies share. The proxy has the first CPU, generator and pool the second."""
+    """A pool shared by all proxies. The proxy has the first CPU, generator and pool the second."""
 
     pool: Sequence[Running] = ()
     endpoints: Sequence[Endpoint] = ()
     rendered: dict = field(default_factory=dict)
-    """The configuration that the gateway's chart renders for the pool."""
 
 
 @contextlib.contextmanager
 def pooled(plan: Plan) -> Iterator[PoolBed]:
-    """Builds everything and starts the pool, which all proxies and rounds share."""
     programs = builds.obtain(plan.server, plan.profile, tools=TOOLS)
     cpus = servers.first_cpus(2)
     with contextlib.ExitStack() as stack:
@@ -158,7 +149,6 @@ NAMES = (
     *(MINIMAL, LEAN, SILENT, NGINX, HAPROXY),
     *(GATEWAY, MINIMAL + LOGS, GATEWAY + LOGS, NGINX + LOGS, HAPROXY + LOGS),
 )
-"""Names of all compared proxies."""
 
 HERE = Path(__file__).resolve().parent
 
@@ -171,8 +161,6 @@ log stdout format raw local0
 
 @dataclass(frozen=True)
 class Proxy(Startable):
-    """A program with a configuration."""
-
     name: str
     program: str
     text: str
@@ -194,7 +182,6 @@ class Proxy(Startable):
 
 
 def libraries(haproxy: Path) -> str:
-    """Returns the folders of the libraries unpacked next to HAProxy."""
     folders = haproxy.parent.parent.glob("usr/lib/*-linux-gnu")
     return ":".join(map(str, sorted(folders)))
 
@@ -205,12 +192,10 @@ def filled(text: str, values: dict[str, str]) -> str:
 
 
 def envoy(name: str, config: dict) -> Proxy:
-    """Returns Envoy with a configuration."""
     return Proxy(name, "envoy", json.dumps(config))
 
 
 def compared(name: str, rendered: dict, pool: Sequence[Endpoint]) -> Proxy:
-    """Returns one of NAMES."""
     kind, logs = name.removesuffix(LOGS), name.endswith(LOGS)
     full = with_full_log(rendered)
     if kind in (GATEWAY, SILENT):
@@ -241,7 +226,6 @@ def compared(name: str, rendered: dict, pool: Sequence[Endpoint]) -> Proxy:
 
 
 def versions(programs: Programs) -> dict[str, str]:
-    """Returns the version that each program prints."""
     haproxy = programs.tools["haproxy"]
     environment = {**os.environ, "LD_LIBRARY_PATH": libraries(haproxy)}
     asked = {

@@ -1,7 +1,8 @@
-"""Sends requests one at a time, each while the lane sleeps, so that every run takes the same code path.
+"""Sends requests one at a time, each while the lane sleeps, so that every run takes the same code
+path.
 
-A server under callgrind is many times slower than its client. A request sent as soon as a response arrives
-would sometimes find the lane running and sometimes asleep, and these are different code paths.
+A server under callgrind is many times slower than its client. A request sent as soon as a response
+arrives would sometimes find the lane running and sometimes asleep, which are different code paths.
 """
 
 import re
@@ -15,24 +16,21 @@ from pathlib import Path
 from tools.errors import ToolError
 
 PATIENCE = 60.0
-"""Seconds to wait for a response on a busy machine."""
 
 EPOLL_WAIT, EPOLL_PWAIT = "232", "281"
-"""Numbers of system calls on x86-64 (arch/x86/entry/syscalls/syscall_64.tbl)."""
+"""System call numbers on x86-64 (arch/x86/entry/syscalls/syscall_64.tbl)."""
 
 LENGTH = re.compile(rb"\r\ncontent-length: (\d+)\r\n", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Lane:
-    """The thread of a lane."""
-
     pid: int
     thread: int
 
     def settle(self) -> None:
-        """Waits until the thread waits for sockets. The file contains `running` unless the thread sleeps
-        (proc_pid_syscall(5)).
+        """Waits until the thread waits for sockets. The file contains `running` unless the thread
+        sleeps (proc_pid_syscall(5)).
         """
         file = Path(f"/proc/{self.pid}/task/{self.thread}/syscall")
         deadline = time.monotonic() + PATIENCE
@@ -43,14 +41,13 @@ class Lane:
 
 @dataclass(frozen=True)
 class Reply:
-    """A response; its head includes the status line, except in HTTP/2."""
+    """The head includes the status line, except in HTTP/2."""
 
     head: bytes
     body: bytes
 
     @property
     def status(self) -> int:
-        """The status code."""
         return int(self.head.split(b" ", 2)[1])
 
 
@@ -64,11 +61,9 @@ class Client:
     _socket: socket.socket | None = None
 
     def ask(self, request: bytes, replies: int = 1) -> list[Reply]:
-        """Sends data that contain this many requests, and returns their responses."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """Ends the connection."""
         if self._socket:
             self._socket.close()
             self._socket = None
@@ -114,7 +109,7 @@ class Http1(Client):
 
 
 def _cut(data: bytes, bodiless: bool) -> tuple[Reply, bytes] | None:
-    """Returns the first response and the rest, if the response is complete."""
+    """The first response and the rest, if the response is complete."""
     head, end, rest = data.partition(b"\r\n\r\n")
     if not end:
         return None
@@ -166,7 +161,7 @@ class Http2(Client):
         window = _frame(WINDOW_UPDATE, 0, 0, WINDOW.to_bytes(4, "big"))
         connection.sendall(PREFACE + _frame(SETTINGS, 0, 0, b"") + window)
         seen = set()
-        # Both sides' settings are acknowledged before the count begins.
+        # Both sides acknowledge the settings before the count starts.
         while seen != {0, ACK}:
             kind, flags, _stream, _payload = self._next(connection)
             if kind == SETTINGS:
@@ -174,7 +169,6 @@ class Http2(Client):
         connection.sendall(_frame(SETTINGS, ACK, 0, b""))
 
     def _next(self, connection: socket.socket) -> tuple[int, int, int, bytes]:
-        """Returns the next frame: kind, flags, stream and payload."""
         while len(self._unread) < 9 or len(self._unread) < 9 + self._length():
             self._unread += self._receive(connection)
         end = 9 + self._length()

@@ -1,5 +1,5 @@
-"""`instructions`: counts the instructions of a request on each code path, and checks them against the committed
-table.
+"""`instructions`: counts the instructions per request on each code path, and checks them against
+the committed table.
 """
 
 import argparse
@@ -19,24 +19,20 @@ from loadtests.usage import positive
 from tools import table, versions
 
 REQUESTS = 1_000
-"""Counted requests of a run: the number by which the longer run exceeds the shorter one."""
+"""Counted requests: the number by which the longer run exceeds the shorter one."""
 
 TRIES = 3
-"""Maximum runs of a row that exceeds the limit."""
 
 BY_NAME = {row.name: row for row in ROWS}
 
 
 @dataclass
 class Counting(TestBed):
-    """The programs for counting, and the rows to check."""
-
     counter: rows.Programs | None = None
     known: Budget | None = None
     rows: dict[str, list[Row]] = field(default_factory=dict)
 
     def within(self, name: str) -> bool:
-        """Whether a row passes the check."""
         found = self.rows.get(name)
         return bool(found) and self.known is not None and self.known.fits(name, _count(found))
 
@@ -143,13 +139,12 @@ def _counts(record: Record) -> dict[str, int]:
 
 
 def _spread(record: Record, name: str) -> float:
-    """Returns the range of the differences in percent."""
     found = [_count([row]) for row in record.select(row=name)]
     return 100 * (max(found) - min(found)) / min(found)
 
 
 def _over(record: Record, known: Budget) -> list[str]:
-    """Returns the rows above their limit; none for another compiler, whose instructions differ."""
+    """Rows above their limit; none for another compiler, whose instructions differ."""
     if record.versions["rustc"] != known.toolchain["rustc"]:
         return []
     return [name for name, found in _counts(record).items() if not known.fits(name, found)]

@@ -1,4 +1,4 @@
-"""The rows of the table: request, expected response, and limit of instructions."""
+"""Rows of the table: request, expected response, and instruction limit."""
 
 import json
 import platform
@@ -20,37 +20,31 @@ from tools.errors import ToolError
 FILE = Path(__file__).with_name("budget.toml")
 
 LIMIT = 1.03
-"""Maximum instructions of a request, relative to the table."""
 
 HEAD = '# Written by `make bench BENCH="instructions --update"`; `make check-instructions` compares with it.'
 
 
 @dataclass(frozen=True)
 class Budget:
-    """The committed table."""
-
     toolchain: Mapping[str, str]
     instructions: Mapping[str, int]
 
     @classmethod
     def read(cls, file: Path) -> "Budget":
-        """Reads the table from a file."""
         return cls(**tomllib.loads(file.read_text()))
 
     def write(self, file: Path) -> None:
-        """Writes the table in the order of the rows."""
         versions = [f'{name} = "{version}"' for name, version in self.toolchain.items()]
         rows = [f'"{name}" = {count}' for name, count in self.instructions.items()]
         lines = [HEAD, "[toolchain]", *versions, "", "[instructions]", *rows]
         file.write_text("\n".join(lines) + "\n")
 
     def fits(self, name: str, count: int) -> bool:
-        """Whether a row's count is within the limit; a row that the table lacks is not."""
+        """A row that the table lacks is not within the limit."""
         known = self.instructions.get(name)
         return known is not None and count <= LIMIT * known
 
     def other_toolchain(self, versions: Mapping[str, str]) -> list[str]:
-        """Returns the differences from the table's toolchain."""
         return [
             f"{name} {versions.get(name)} where the table has {version}"
             for name, version in self.toolchain.items()
@@ -59,7 +53,7 @@ class Budget:
 
 
 def toolchain() -> dict[str, str]:
-    """Returns the versions of rustc, of the C compiler for allocator and database, and of the C library."""
+    """Versions of rustc, of the C compiler for allocator and database, and of the C library."""
     return {
         "rustc": _version("rustc", "--version"),
         "cc": _version("cc", "-dumpfullversion"),
@@ -73,7 +67,7 @@ def _version(*argv: str) -> str:
 
 
 def unfit() -> str:
-    """Returns the reason why the table does not apply to this machine, if it does not."""
+    """Why the table does not apply to this machine, if so."""
     if platform.machine() != "x86_64":
         return f"the table is of x86-64, this machine is {platform.machine()}"
     if not re.search(r"^flags\b.* avx2\b", Path("/proc/cpuinfo").read_text(), re.MULTILINE):
@@ -82,11 +76,9 @@ def unfit() -> str:
 
 
 BODY = 5_700
-"""Bytes of a project, the same as in the benchmark `mixed`."""
 
 
 def request(target: str, *fields: str, method: str = "GET", body: str = "") -> bytes:
-    """Returns an HTTP/1.1 request."""
     lines = [f"{method} {target} HTTP/1.1", "Host: bench", *fields]
     lines += [f"Content-Length: {len(body)}"] if body else []
     return "\r\n".join([*lines, "", body]).encode()
@@ -94,8 +86,6 @@ def request(target: str, *fields: str, method: str = "GET", body: str = "") -> b
 
 @dataclass(frozen=True)
 class Row:
-    """Similar requests, sent one at a time."""
-
     name: str
     what: str
     status: int
@@ -106,14 +96,10 @@ class Row:
     connect: Connect = Http1
     settings: Settings = field(default_factory=Settings)
     together: int = 1
-    """Number of requests sent in one write."""
     kept: bool = True
-    """Whether the next request reuses the connection."""
     threads: bool = False
-    """Whether the lane's blocking threads take part."""
 
     def is_right(self, reply: Reply) -> bool:
-        """Whether the response is right."""
         return reply.status == self.status and self.body in (None, reply.body)
 
 
@@ -122,13 +108,12 @@ def _plain(name: str, what: str, asked: bytes, status: int = 200, **more: object
 
 
 def _unchanged(client: Client) -> bytes:
-    """Returns a conditional request for the 4 KiB file, with its current ETag."""
+    """A conditional request for the 4 KiB file, with its current ETag."""
     (reply,) = client.ask(request("/static/4k.txt"))
     return request("/static/4k.txt", f"If-None-Match: {_field(reply, 'etag')}")
 
 
 def _project(client: Client) -> bytes:
-    """Returns a request for a project, which this function creates."""
     tasks = [{"title": f"task {number}", "notes": "x" * 650} for number in range(8)]
     body = json.dumps({"name": "instructions", "tasks": tasks})
     body = body[:-1] + " " * (BODY - len(body)) + "}"
@@ -163,9 +148,9 @@ HELLO_BLOCK = b"\x82\x86\x04\x06/hello\x01\x05bench"
 DATABASE = Settings(database=True)
 
 EXPENSIVE = Settings(database=True, slowly=True)
-"""A lane starts cheap requests immediately, and others wait for their turn. The lane measures which requests
-are cheap, and under callgrind loading a project may count as either. A slower count makes it wait for its turn
-on every machine.
+"""A lane starts cheap requests immediately, and others wait for their turns. The lane measures
+which requests are cheap, and under callgrind, loading a project may count as either. A slower count
+makes it wait for its turn on every machine.
 """
 
 ROWS = (
@@ -203,11 +188,13 @@ ROWS = (
         settings=DATABASE,
     ),
 )
-"""Names of the rows in the table; --only takes several names separated by commas, so no name contains a comma."""
+"""Row names contain no comma, because --only separates names by commas."""
 
 
 SHORT = 200
-"""Requests of the shorter run: both runs include the work that happens only in a row's first requests."""
+"""Requests of the shorter run: both runs include the work that happens only in a row's first
+requests.
+"""
 
 
 @dataclass(frozen=True)
@@ -221,21 +208,19 @@ class Programs:
 
 @contextmanager
 def with_tools(server: Path) -> Iterator[Programs]:
-    """Obtains the tools, and creates the certificate."""
     found = resolve.ensure(["valgrind", "openssl"])
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         yield Programs(found["valgrind"], server, certificate(found["openssl"], Path(name)))
 
 
 def per_request(shorter: Sequence[int], longer: Sequence[int], requests: int) -> int:
-    """Returns the instructions of a request. Disturbances only add instructions, so the lowest count of each
+    """Instructions per request. Disturbances only add instructions, so the lowest count of each
     length is the most accurate.
     """
     return round((min(longer) - min(shorter)) / requests)
 
 
 def instructions(row: Row, programs: Programs, requests: int) -> int:
-    """Returns the instructions of an entire run."""
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         folder = Path(name)
         with counted(

@@ -1,4 +1,4 @@
-"""Runs corelane-server under callgrind, and reads the instructions of its threads after it has ended."""
+"""Runs corelane-server under callgrind, and reads its threads' instructions after it has ended."""
 
 import hashlib
 import os
@@ -21,23 +21,20 @@ from tools.errors import ToolError
 TOKEN = "instructions"
 
 CHANGED = 1_700_000_000
-"""Modification time of the served files, from which their ETag is derived."""
 
 ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
-    # Selects glibc's AVX2 copies of memcpy and similar functions, whatever newer features valgrind supports
-    # (glibc manual, "Hardware Capability Tunables").
+    # Selects glibc's AVX2 copies of memcpy and similar functions, whatever newer features valgrind
+    # supports (glibc manual, "Hardware Capability Tunables").
     "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX512BW,-ERMS,-FSRM,-RTM",
 }
-"""The complete environment: it is on the stack, and its size would shift everything below."""
+"""Complete environment: it is on the stack, and its size would shift everything below."""
 
 LANE = "lane-0"
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Additional settings of a row's server."""
-
     database: bool = False
     tls: bool = False
     slowly: bool = False
@@ -97,15 +94,14 @@ def counted(
 
 
 def _first_of_all(process: subprocess.Popen[bytes]) -> None:
-    """Gives the server real-time priority if that is allowed. A lane measures how long its handlers occupy it,
-    and requests that seem expensive wait for their turn, which is another code path.
+    """Gives the server real-time priority if that is allowed. A lane measures how long its handlers
+    occupy it, and requests that seem expensive take another code path.
     """
     with suppress(PermissionError):
         os.sched_setscheduler(process.pid, os.SCHED_RR, os.sched_param(1))
 
 
 def _argv(program: Path, settings: Settings, pem: Pem, folder: Path, port: int) -> list[str]:
-    """Returns the server's command: one lane, and no pause at its end."""
     static = folder / "static"
     shutil.copytree(STATIC, static)
     for file in static.iterdir():
@@ -113,7 +109,8 @@ def _argv(program: Path, settings: Settings, pem: Pem, folder: Path, port: int) 
     argv = [str(program), "--listen", f"127.0.0.1:{port:05}", "--admin.listen", "127.0.0.1:0"]
     argv += ["--lanes", "1", "--pin", "off", "--replica", "bench", "--log.level", "warn"]
     argv += ["--drain.settle", "0s", "--static.root", str(static)]
-    # A program takes about fifty times as long under callgrind, and none of these requests counts as expensive.
+    # Programs take about fifty times as long under callgrind, and none of these requests is to
+    # count as expensive.
     argv += ["--slow-lanes.mode", "on", "--slow-lanes.bound", "1s"]
     if settings.database:
         tokens = folder / "tokens"
@@ -125,8 +122,8 @@ def _argv(program: Path, settings: Settings, pem: Pem, folder: Path, port: int) 
 
 
 def _lane(process: subprocess.Popen[bytes], output: Path) -> tuple[Lane, int]:
-    """Waits for the lane's thread; returns it and its number in valgrind, which numbers threads from 1 as they
-    start. None of the earlier threads ends before the server does.
+    """Waits for the lane's thread; returns it and its number in valgrind, which numbers threads
+    from 1 as they start. No earlier thread ends before the server does.
     """
     deadline = time.monotonic() + PATIENCE
     while True:
@@ -149,12 +146,11 @@ def _tail(output: Path) -> str:
 
 
 def _total(file: Path) -> int:
-    """Returns the instructions in a callgrind file."""
     return int(re.search(r"^totals: (\d+)", file.read_text(), re.MULTILINE)[1])
 
 
 def trusting() -> ssl.SSLContext:
-    """Returns a client context that accepts any certificate: TLS 1.3 with a single cipher."""
+    """A client context that accepts any certificate: TLS 1.3 with a single cipher."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -1,4 +1,4 @@
-"""The databases of projects, and a replica that uses one."""
+"""Databases of projects, and a replica that uses one."""
 
 import contextlib
 import hashlib
@@ -16,12 +16,10 @@ EVERYBODY_WAITS = ("--database.queue", "1024", "--database.wait", "30s")
 """All users may need the database at once: they wait for it as long as for a response."""
 
 TOKEN = "bench-mixed-0123456789abcdef"
-"""Allows the users of a benchmark to write into its own database; it is not secret."""
+"""Lets the users of a benchmark write into its own database; not secret."""
 
 
 class Sqlite:
-    """An SQLite file, used inside the server's process."""
-
     def fresh(self, folder: Path) -> list[str]:
         """Creates a new file; returns the settings with which the server uses it."""
         return ["--database.kind", "sqlite", "--database.path", str(folder / "projects.db")]
@@ -32,20 +30,16 @@ class Sqlite:
 
 
 class Postgres:
-    """The benchmark's PostgreSQL, with the default durability settings."""
-
     def __init__(self, running: server.Postgres) -> None:
         self._running = running
         self.cpu_seconds = cpu.Family(running.family).seconds
 
     def fresh(self, _folder: Path) -> list[str]:
-        """Creates a new database."""
         # Finish pending writes, which would otherwise disturb the next measurement.
         self._running.query("CHECKPOINT", server.SUPERUSER)
         return self._running.database().flags()
 
     def version(self) -> str:
-        """Returns the version that it prints."""
         return self._running.query("SHOW server_version", server.SUPERUSER)[0][0].split()[0]
 
 
@@ -54,7 +48,6 @@ Database = Sqlite | Postgres
 
 @contextlib.contextmanager
 def postgres() -> Iterator[Postgres]:
-    """Starts a PostgreSQL, and removes it with its data at the end."""
     with tempfile.TemporaryDirectory(prefix="bench-mixed-", dir=ELSEWHERE) as name:
         made = server.make(Path(name) / "postgres", server.Settings(free_ports()))
         try:
@@ -65,7 +58,7 @@ def postgres() -> Iterator[Postgres]:
 
 
 def replica(database: Database, folder: Path, flags: tuple[str, ...], **more: object) -> Replica:
-    """Returns corelane-server with an empty database, and the settings that its users need."""
+    """corelane-server with an empty database, and the settings that its users need."""
     tokens = folder / "tokens"
     tokens.write_text(f"bench sha256:{hashlib.sha256(TOKEN.encode()).hexdigest()}\n")
     own = ("--static.root", str(STATIC), "--auth.tokens", str(tokens))

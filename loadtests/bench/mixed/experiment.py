@@ -1,4 +1,4 @@
-"""`mixed`: 1,000 users, each with a page, a load and a save of a project."""
+"""`mixed`: 1,000 users who each request a page, then load and save a project."""
 
 import json
 import os
@@ -34,23 +34,21 @@ MODES = {
 """Settings of each mode; one slot allows one request at a time on a lane."""
 
 CONNECTIONS = 4
-"""Default number of database connections of each lane."""
 
 USERS, TIMES = 1000, 10
-"""Users, and how often each gets its page, loads and saves in the closed loop."""
+"""Users, and how often each requests its page, loads and saves in the closed loop."""
 
 QUICK_USERS, QUICK_TIMES = 60, 3
 
 KINDS = ("page", "load", "save")
 
 ALONE = 1.0
-"""Length of the open loop of pages only."""
+"""Length of the open loop with only pages."""
 
 RATE_SHARE = 0.5
-"""Rate of the open loops, relative to the throughput that the closed loop has just reached."""
+"""Open-loop rate, relative to the throughput that the closed loop has just reached."""
 
 WRITER = "database-writer"
-"""The thread of the server that writes to SQLite."""
 
 SYNCS, BYTES = 100, 6_000
 
@@ -74,13 +72,11 @@ HISTOGRAMS = {
 
 @dataclass
 class MixedBed(TestBed):
-    """The databases that tasks use."""
-
     databases: dict[str, Database] = field(default_factory=dict)
 
 
 class Mixed(Experiment):
-    """Each task has three loops: at full speed, at half that rate, and pages alone."""
+    """Each task has three loops: at full speed, at half that rate, and only pages."""
 
     name = "mixed"
     title = "A page, a load and a save"
@@ -150,8 +146,6 @@ class Mixed(Experiment):
 
 @dataclass(frozen=True)
 class Served:
-    """All running processes of a task."""
-
     server: Running
     gateway: Running | None
     database: Database
@@ -159,7 +153,6 @@ class Served:
 
     @contextmanager
     def users(self, bed: MixedBed, seed: int) -> Iterator[Generator]:
-        """Runs the users, who connect through the gateway if there is one."""
         with tempfile.NamedTemporaryFile("w", prefix="bench-mixed-") as token:
             print(TOKEN, file=token, flush=True)
             options = {"users": bed.facts["users"], "page": PAGE, "token": token.name, "seed": seed}
@@ -168,7 +161,6 @@ class Served:
                 yield load
 
     def part(self, load: Generator, **part: object) -> Row:
-        """Runs one loop; returns its figures with the CPU time of all processes that took part."""
         clocks: dict[str, Callable[[], float]] = {
             "server": self.server.cpu_seconds,
             "database": self.database.cpu_seconds,
@@ -195,9 +187,8 @@ class Served:
 
 @contextmanager
 def _serving(bed: MixedBed, task: Task) -> Iterator[Served]:
-    """Starts everything; the parts share all CPUs."""
     cpus, database, mode = list(bed.cpus), bed.databases[task["database"]], MODES[task["mode"]]
-    # Otherwise, the modes would also differ in the database's concurrency.
+    # Otherwise, the modes would also differ in database concurrency.
     connections = CONNECTIONS * (len(cpus) if mode["lanes"] == 1 else 1)
     with (
         tempfile.TemporaryDirectory(prefix="bench-mixed-", dir=ELSEWHERE) as name,
@@ -215,7 +206,7 @@ def _serving(bed: MixedBed, task: Task) -> Iterator[Served]:
 
 
 def _between(before: str, after: str) -> dict[str, float]:
-    """Returns the mean in ms that each histogram counted between two reads of all metrics."""
+    """Mean in ms that each histogram counted between two reads of all metrics."""
     found = {}
     for name, (metric, *labels) in HISTOGRAMS.items():
         count, seconds = (
@@ -228,7 +219,7 @@ def _between(before: str, after: str) -> dict[str, float]:
 
 
 def _sync_ms() -> float:
-    """Returns the median time of a write and fdatasync(2) of one document's size: the floor of a save."""
+    """Median time of a write and fdatasync(2) of one document's size: the floor of a save."""
     times = []
     with tempfile.TemporaryFile(dir=ELSEWHERE, buffering=0) as file:
         for _ in range(SYNCS):
@@ -288,7 +279,6 @@ CURVE = ("50", "90", "99", "99.9", "99.99")
 
 
 def _tasks(record: Record) -> dict[str, Task]:
-    """Returns the measured tasks by their names in tables."""
     labels = ("database", "path", "mode")
     found = (dict(zip(labels, each, strict=True)) for each in product(*map(record.labels, labels)))
     return {
@@ -303,7 +293,6 @@ def _in(tasks: dict[str, Task], loop: str) -> Lines:
 
 
 def _kinds(page: Page, tasks: dict[str, Task], loop: str) -> None:
-    """Returns the latencies of each kind of request."""
     for kind in KINDS:
         page.text(f"Of a {kind}:")
         quantiles = QUANTILES.items()

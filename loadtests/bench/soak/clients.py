@@ -1,4 +1,4 @@
-"""The clients of the soak: correct clients, and each kind of misbehaviour."""
+"""The soak's clients: correct clients, and each kind of misbehaviour."""
 
 import asyncio
 import random
@@ -13,7 +13,7 @@ from typing import Self
 from stack import HOST
 
 PATIENCE = 30.0
-"""Maximum wait for a response in seconds."""
+"""Maximum seconds to wait for a response."""
 
 PATHS = {"/": 200, "/hello": 200, "/div/7": 200, "/work?ops=20000": 200, "/static/4k.txt": 200}
 REFUSED = {"/nothing": 404, "/div/seven": 400, "/work?ops=": 400}
@@ -35,10 +35,8 @@ class Clients:
     number: int
     done: Counter = field(default_factory=Counter)
     failures: Counter = field(default_factory=Counter)
-    """Failures of correct clients, with their counts."""
 
     async def run(self, until: float) -> None:
-        """Keeps `number` clients busy until this time of the monotonic clock."""
         workers = (self._work(random.Random(f"{self.seed}-{n}"), until) for n in range(self.number))
         await asyncio.gather(*workers)
 
@@ -83,7 +81,6 @@ class _Connection:
         await self.writer.drain()
 
     async def get(self, path: str, *, last: bool = False) -> None:
-        """Requests a path and checks the answer."""
         await self.exchange(
             _request(path, "Connection: close\r\n" if last else ""), ANSWERS[path], path
         )
@@ -91,7 +88,7 @@ class _Connection:
             raise ValueError(f"{path}: bytes after the end of the connection")
 
     async def exchange(self, request: bytes, expected: int, what: str) -> None:
-        """Sends a request and reads a complete response, which must have this status."""
+        """The complete response must have this status."""
         await self.send(request)
         head = (await self.reader.readuntil(b"\r\n\r\n")).decode("ascii").lower()
         length = head.partition("content-length:")[2].partition("\r\n")[0]
@@ -110,17 +107,14 @@ TOO_LARGE = {
     "a target of 9,000 bytes": (_request("/" + "a" * 9_000), 414),
     "a body of 1 GiB": (_request("/hello", f"Content-Length: {1 << 30}\r\n", "POST"), 413),
 }
-"""Requests over the server's default limits, with the expected rejection."""
 
 
 async def _keep_alive(connection: _Connection, rng: random.Random) -> None:
-    """Sends several requests, some of which are rejected; then the client closes."""
     for path in rng.choices(list(ANSWERS), k=rng.randint(1, 20)):
         await connection.get(path)
 
 
 async def _new_connection(connection: _Connection, rng: random.Random) -> None:
-    """Sends one request, after which the server closes."""
     await connection.get(rng.choice(list(PATHS)), last=True)
 
 
@@ -132,7 +126,6 @@ async def _half_header(connection: _Connection, rng: random.Random) -> None:
 
 
 async def _aborted_upload(connection: _Connection, rng: random.Random) -> None:
-    """Sends only part of a body."""
     length = rng.randint(1 << 10, 1 << 20)
     await connection.send(_request("/hello", f"Content-Length: {length}\r\n", "POST"))
     await connection.send(b"b" * rng.randint(0, length // 2))
@@ -163,7 +156,6 @@ async def _slow_reader(connection: _Connection, rng: random.Random) -> None:
 
 
 async def _idle(_connection: _Connection, rng: random.Random) -> None:
-    """Sends nothing."""
     await asyncio.sleep(rng.uniform(0, 1))
 
 
@@ -225,7 +217,6 @@ KINDS: dict[str, tuple[int, Behaviour]] = {
     "http2": (8, _http2),
     "http2_gone": (5, _http2_gone),
 }
-"""Behaviours of clients, with their relative frequency."""
 
 GOOD = {"keep_alive", "new_connection", "refused", "http2"}
 """Clients that must receive every response, including an expected rejection."""

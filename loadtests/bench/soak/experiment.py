@@ -1,4 +1,6 @@
-"""`soak`: loads one server for minutes with clients that come and go; memory and descriptors must stay flat."""
+"""`soak`: loads one server for minutes with clients that come and go; memory and descriptors must
+stay flat.
+"""
 
 import argparse
 import asyncio
@@ -38,25 +40,23 @@ GAUGES = ("corelane_connections", "corelane_requests_in_flight")
 
 GROWTH = 1.1
 SLACK = 2 << 20
-"""Memory is flat if the median of the last third of the samples is at most GROWTH times the middle third's
-median, plus SLACK bytes. The first third is the warm-up.
+"""Memory is flat if the median of the last third of the samples is at most GROWTH times the middle
+third's median, plus SLACK bytes. The first third is the warm-up.
 """
 
 SETTLE = 30.0
-"""Seconds within which the server notices that all clients have left, drains and ends."""
+"""Seconds in which the server must notice that all clients have left, drain and exit."""
 
 FLAGS = ("--static.root", str(STATIC), "--drain.settle", "0s")
 
 
 @dataclass(frozen=True)
 class Watched:
-    """The process under load."""
-
     process: Running
     admin: str
 
     def sample(self, at: float) -> dict[str, float]:
-        """Returns procfs(5) values and the metrics, `at` this many seconds after the start of the load."""
+        """procfs(5) values and the metrics, `at` this many seconds after the start of the load."""
         shown = metrics(self.admin)
         connections, in_flight = (int(total(shown, name)) for name in GAUGES)
         return {
@@ -68,11 +68,10 @@ class Watched:
         }
 
     def descriptors(self) -> int:
-        """Returns the number of open files, including sockets."""
         return len(os.listdir(f"/proc/{self.process.process.pid}/fd"))
 
     def least_descriptors(self) -> int:
-        """Returns the minimum within a second, because a probe's connection stays open for a moment."""
+        """Minimum within a second, because a probe's connection stays open for a moment."""
         least = self.descriptors()
         for _ in range(20):
             time.sleep(0.05)
@@ -81,8 +80,6 @@ class Watched:
 
 
 class Soak(Experiment):
-    """One long measurement of one server."""
-
     name = "soak"
     title = "Clients that come and go"
     help = "one server under clients that come and go; memory and descriptors stay flat"
@@ -131,9 +128,8 @@ class Soak(Experiment):
 
 
 def _soaked(bed: TestBed, server: Watched) -> Row:
-    """Runs the load and takes samples, then measures what remains after all clients have left."""
     options, seconds = bed.plan.options, bed.facts["seconds"]
-    # Not all descriptors of the server are open until all lanes listen.
+    # Not all of the server's descriptors are open until all lanes listen.
     eventually(lambda: replies(f"http://{server.admin}", "/readyz"), "every lane listens")
     start = server.least_descriptors()
     clients = Clients(server.process.port, options.seed, options.clients)
@@ -157,7 +153,7 @@ def _soaked(bed: TestBed, server: Watched) -> Row:
         found = server.sample(0.0)
         return found["descriptors"] <= start and not found["connections"] + found["in_flight"]
 
-    # If it never settles, the check below fails.
+    # If the number never settles, the check below fails.
     in_time(rests, SETTLE, 0.1)
     after = server.sample(time.monotonic() - begun)
     after["descriptors"] = server.least_descriptors()
@@ -174,7 +170,6 @@ def _soaked(bed: TestBed, server: Watched) -> Row:
 
 
 def memory(row: Row) -> tuple[float, float]:
-    """Returns the medians of the middle and last third of the samples."""
     values = [sample["memory"] for sample in row["samples"]]
     third = len(values) // 3
     if third == 0:
@@ -183,7 +178,6 @@ def memory(row: Row) -> tuple[float, float]:
 
 
 def broken(row: Row) -> list[str]:
-    """Returns the violated expectations."""
     middle, last = memory(row)
     after, start = row["after"], row["descriptors_at_start"]
     wrong = sum(row["failures"].values())
@@ -202,7 +196,6 @@ def broken(row: Row) -> list[str]:
 
 
 def summary(row: Row) -> str:
-    """Returns a summary of one line."""
     middle, last = memory(row)
     samples = row["samples"]
     open_at_most = max(sample["connections"] for sample in samples)

@@ -1,4 +1,6 @@
-"""`threads`: compares lanes, a shared queue with N threads, and one thread, by connections and iterations."""
+"""`threads`: compares lanes, a shared queue with N threads, and one thread, by connections and
+iterations.
+"""
 
 import random
 import subprocess
@@ -27,14 +29,16 @@ CONNECTIONS = ("1", "20", "100", "1000")
 ITERATIONS = {"0": 0, "10k": 10_000, "100k": 100_000, "1M": 1_000_000, "5M": 5_000_000}
 
 SECONDS = {"1M": 0.3, "5M": 0.5}
-"""Requests that take milliseconds need longer measurements than the others, which are numerous in a short time."""
+"""Requests that take milliseconds need longer measurements than the numerous cheap ones."""
 
 BRIEF, WARM_UP = 0.15, 0.06
 
 
 @dataclass(frozen=True)
 class Pool(Startable):
-    """An accept loop with a shared queue and this many workers; without workers, it answers requests itself."""
+    """An accept loop with a shared queue and this many workers; without workers, it answers
+    requests itself.
+    """
 
     workers: int
     name: str = "pool"
@@ -44,8 +48,8 @@ class Pool(Startable):
 
 
 def lanes(count: int, placement: str = "hashed") -> Replica:
-    """Returns a server with unpinned lanes, because the generator may use the same CPUs. No request times out
-    while 1,000 expensive ones wait before it.
+    """Unpinned lanes, because the generator may use the same CPUs. No request times out while 1,000
+    expensive ones wait before it.
     """
     flags = [
         word for name in ("request", "header", "stall") for word in (f"--timeouts.{name}", "10m")
@@ -64,23 +68,18 @@ SHAPES = {
         for placement in ("hashed", "least-loaded")
     },
 }
-"""Constructors of the servers, by name in the tables."""
 
 FEW = (ONE, "pool of 2", SIXTEEN, LANES)
 
 
 @dataclass(frozen=True)
 class Setting:
-    """The compared servers and their loads, and the CPUs of the server."""
-
     title: str
     cells: tuple[tuple[str, str], ...]
-    """Numbers of connections and iterations."""
     shapes: tuple[str, ...] = FEW
     apart: bool = False
-    """Whether server and generator have one CPU each, instead of sharing both."""
+    """Whether server and generator have one CPU each instead of sharing both."""
     neighbours: int = 0
-    """Number of computing programs on the same CPUs."""
 
 
 MATRIX = "matrix"
@@ -115,8 +114,6 @@ FIGURES = (
 
 
 class Threads(Experiment):
-    """Measures all shapes under a load one after another, because the report compares them by ratios."""
-
     name = "threads"
     title = "Threads, connections and iterations"
     help = "lanes, a shared queue with N threads and one thread, by connections and iterations"
@@ -207,7 +204,6 @@ def _columns(figure: str, digits: int, **how: object) -> list[Figure]:
 
 
 def _loads(record: Record, setting: str) -> dict[str, Labels]:
-    """Returns the measured loads of a setting by their names."""
     labels = product(record.labels("connections"), record.labels("iterations"))
     loads = [{"setting": setting, "connections": each, "iterations": its} for each, its in labels]
     return {
@@ -218,7 +214,8 @@ def _loads(record: Record, setting: str) -> dict[str, Labels]:
 
 
 def visited(process: Running, load: Generator, warm_up: float) -> Row:
-    """Measures a load; returns the generator's figures, and the cores that each side used in the measured part.
+    """Measures a load; returns the generator's figures, and the cores that each side used in the
+    measured part.
 
     The load continues while the clocks are read, because waiting requests belong to it.
     """
@@ -243,8 +240,8 @@ def visited(process: Running, load: Generator, warm_up: float) -> Row:
 
 @contextmanager
 def computing(count: int) -> Iterator[None]:
-    """Runs this many computing programs in the server's session, because the scheduler shares CPUs first among
-    sessions if sched_autogroup_enabled is on (sched(7)).
+    """Runs this many computing programs in the server's session, because the scheduler shares CPUs
+    first among sessions if sched_autogroup_enabled is on (sched(7)).
     """
     processes = []
     try:

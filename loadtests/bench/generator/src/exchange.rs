@@ -1,24 +1,19 @@
-//! The requests, and their expected response bodies.
+//! The requests and their expected response bodies.
 
 use std::hint::black_box;
 use std::net::SocketAddr;
 
 use serde::Deserialize;
 
-/// A kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Kind {
     Hello,
-    /// `/work` with this many iterations.
     Work(u64),
-    /// A user creates its project, once.
+    /// Creates the user's project once.
     Create,
-    /// A user gets a file.
     Page,
-    /// A user gets its project.
     Load,
-    /// A user replaces its project by the next revision.
     Save,
 }
 
@@ -35,7 +30,7 @@ impl Kind {
     }
 }
 
-/// A request as bytes, and the expected body of the response.
+/// A request as bytes, and the body of its expected response.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     pub(crate) request: Vec<u8>,
@@ -43,7 +38,6 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    /// The same request with a body of this many bytes.
     fn with_body(&self, bytes: usize) -> Self {
         let mut request = self.request.clone();
         request.truncate(request.len() - 2);
@@ -53,7 +47,6 @@ impl Exchange {
     }
 }
 
-/// The request and response of each kind.
 #[derive(Debug)]
 pub(crate) struct Exchanges {
     hello: Exchange,
@@ -61,8 +54,7 @@ pub(crate) struct Exchanges {
 }
 
 impl Exchanges {
-    /// Creates requests to `to`, including `/work` for each of these numbers of iterations, whose
-    /// results are computed here.
+    /// Includes `/work` for each of these numbers of iterations, whose results are computed here.
     pub(crate) fn new(to: SocketAddr, works: impl IntoIterator<Item = u64>) -> Self {
         let get = |target: &str, body: &str| Exchange {
             request: format!("GET {target} HTTP/1.1\r\nHost: {to}\r\n\r\n").into_bytes(),
@@ -74,20 +66,18 @@ impl Exchanges {
         Exchanges { hello: get("/hello", "Hello, World!"), works: works.collect() }
     }
 
-    /// Replaces `/hello` with another page.
     pub(crate) fn with_page(mut self, to: SocketAddr, target: &str, body: Vec<u8>) -> Self {
         let request = format!("GET {target} HTTP/1.1\r\nHost: {to}\r\n\r\n").into_bytes();
         self.hello = Exchange { request, body };
         self
     }
 
-    /// Adds a body of this many bytes to each request for the page.
     pub(crate) fn with_body(mut self, bytes: usize) -> Self {
         self.hello = self.hello.with_body(bytes);
         self
     }
 
-    /// The exchange of a kind. Every kind but `/work` uses the page.
+    /// Every kind except `/work` uses the page.
     pub(crate) fn of(&self, kind: Kind) -> &Exchange {
         match kind {
             Kind::Work(ops) => {
@@ -99,7 +89,6 @@ impl Exchanges {
     }
 }
 
-/// The computation of the reference service.
 fn work(ops: u64) -> u64 {
     let mut state = 1u64;
     for _ in 0..ops {

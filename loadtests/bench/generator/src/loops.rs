@@ -1,9 +1,9 @@
 //! Loops that send requests on the connections of a pool.
 //!
-//! In a closed loop each connection sends its next request as soon as the response arrives. In an
-//! open loop requests start when they are due. A request that finds no free connection waits here.
-//! Every latency counts from the time when the request was due, so that a slow server does not
-//! reduce its own load (coordinated omission).
+//! In a closed loop, each connection sends its next request as soon as the response arrives. In an
+//! open loop, requests start when they are due, or wait here for a free connection. Latency is
+//! measured from the time when a request was due, so that a slow server does not reduce its own
+//! load (coordinated omission).
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead};
@@ -20,7 +20,6 @@ use crate::say;
 use crate::tally::{Tally, own_cpu};
 use crate::trace::{Arrival, Mix, Plan};
 
-/// Keeps all connections busy for `duration`, then waits for the last responses.
 pub(crate) fn closed(pool: &mut Pool, kind: Kind, duration: Duration) -> Result<Tally, Lost> {
     let mut tally = Tally::default();
     let mut events = Vec::with_capacity(pool.len());
@@ -46,18 +45,17 @@ pub(crate) fn closed(pool: &mut Pool, kind: Kind, duration: Duration) -> Result<
     Ok(tally)
 }
 
-/// Choice of the free connection for the next request.
+/// How to pick a free connection for the next request.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Choice {
-    /// The connection that has been free for longest. If connections are spread over lanes, this
-    /// loads the lanes more evenly than a random choice.
+    /// The connection that has been free for longest. If connections are spread across lanes, this
+    /// loads lanes more evenly than a random choice.
     LongestFree,
     /// A random connection, like many independent clients.
     Any,
 }
 
 impl Choice {
-    /// A choice with this seed.
     pub(crate) fn seeded(self, seed: u64) -> Next {
         match self {
             Choice::LongestFree => Next::LongestFree,
@@ -66,15 +64,14 @@ impl Choice {
     }
 }
 
-/// A choice and its state.
 #[derive(Debug)]
 pub(crate) enum Next {
     LongestFree,
     Any(Rng),
 }
 
-/// Sends the requests of a trace, then waits for the last responses. `cut`: requests that still
-/// wait for a connection when the last one is due are not sent.
+/// Sends the requests of a trace, then waits for the last responses. With `cut`, requests still
+/// waiting for a connection when the last one is due are not sent.
 pub(crate) fn open(
     pool: &mut Pool,
     trace: &[Arrival],
@@ -84,7 +81,6 @@ pub(crate) fn open(
     open_into(Tally::default(), Instant::now(), pool, trace, next, cut)
 }
 
-/// Runs an open loop with a given tally and start time.
 fn open_into(
     mut tally: Tally,
     begun: Instant,
@@ -137,7 +133,6 @@ fn open_into(
     Ok(tally)
 }
 
-/// One line of `turns`.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Turn {
@@ -147,8 +142,8 @@ struct Turn {
     seed: u64,
 }
 
-/// Runs open loops one after another on the same connections. A line of standard input starts each
-/// loop. This shows what a load balancer does with a new load on existing connections.
+/// Runs open loops one after another on the same connections; a line on standard input starts each
+/// one. Shows how a load balancer spreads a new load across existing connections.
 pub(crate) fn turns(to: Vec<SocketAddr>, connections: usize) -> Result<(), Lost> {
     // `/work` without iterations: the server sets its cost.
     let exchanges = Exchanges::new(to[0], [0]);
@@ -175,11 +170,8 @@ pub(crate) fn turns(to: Vec<SocketAddr>, connections: usize) -> Result<(), Lost>
     Ok(())
 }
 
-/// The connections to one server.
 struct Queue<'a> {
-    /// Free connections, in the order in which they became free.
     free: VecDeque<usize>,
-    /// Due requests that wait for a connection.
     waiting: VecDeque<&'a Arrival>,
 }
 

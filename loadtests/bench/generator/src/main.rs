@@ -3,8 +3,9 @@
 //!
 //! A measurement has three steps, so that the caller can read the server's counters while no
 //! request is in flight. The generator connects, warms the server up and prints `ready`. A line on
-//! standard input starts the measured part, whose result is printed when every request is answered.
-//! Each additional line starts it again. The connections stay open until standard input ends.
+//! standard input starts the measured part, and its result is printed when every request is
+//! answered. Each further line repeats that part. The connections stay open until standard input
+//! ends.
 
 mod exchange;
 mod hold;
@@ -42,13 +43,13 @@ struct Options {
 
 #[derive(Debug, Subcommand)]
 enum Mode {
-    /// Each connection sends its next request as soon as the reply arrives.
+    /// Each connection sends its next request as soon as the response arrives.
     Closed {
         #[command(flatten)]
         target: Target,
         #[command(flatten)]
         period: Period,
-        /// Poll without sleeping, so that the server does not pay for waking the generator.
+        /// Poll without sleeping, so that the server does not pay for waking up the generator.
         #[arg(long)]
         spin: bool,
     },
@@ -61,48 +62,48 @@ enum Mode {
         /// Requests per second.
         #[arg(long)]
         rate: f64,
-        /// Share of the requests that are `/work`; the others are `/hello`.
+        /// Share of `/work` requests; the others are `/hello`.
         #[arg(long, default_value_t = 0.1)]
         work_share: f64,
-        /// Several sizes of `/work` with their shares instead, as in 200000=0.6,4000000=0.1.
+        /// Several sizes of `/work` with their shares, as in 200000=0.6,4000000=0.1.
         #[arg(long, value_name = "OPS=SHARE,...", conflicts_with_all = ["ops", "work_share"])]
         works: Option<Mix>,
-        /// Seed of the arrivals.
+        /// Seed of the arrival times.
         #[arg(long, default_value_t = 1)]
         seed: u64,
-        /// Choice of the free connection for the next request.
+        /// How to pick a free connection for the next request.
         #[arg(long, value_enum, default_value = "longest-free")]
         next: Choice,
-        /// Do not send what waits for a connection when the last request is due: for more load than
-        /// the server can take.
+        /// Drop requests still waiting for a connection when the last one is due; for loads beyond
+        /// the server's capacity.
         #[arg(long)]
         cut: bool,
     },
-    /// Several open loops on the same connections to several servers. Each line of standard input
-    /// starts one, as JSON: rate, seconds, work_share, seed. The report lists every reply.
+    /// Several open loops on the same connections to several servers. Each line on standard input
+    /// starts one, as JSON: rate, seconds, work_share, seed. The report lists every response.
     Turns {
-        /// Addresses of the servers, separated by commas.
+        /// Server addresses, separated by commas.
         #[arg(long, value_delimiter = ',', required = true)]
         to: Vec<SocketAddr>,
-        /// Number of keep-alive connections to each.
+        /// Keep-alive connections per server.
         #[arg(long, default_value_t = 64)]
         connections: usize,
     },
-    /// Users with a project each: a page, a load, a save. Each line of standard input is a part of
-    /// the measurement, as JSON: loop (closed, open), kinds, and rounds or rate, seconds, seed.
+    /// Users with one project each: a page, a load, a save. Each line on standard input is a part
+    /// of the measurement, as JSON: loop (closed, open), kinds, and rounds or rate, seconds, seed.
     Users {
         #[command(flatten)]
         options: users::Options,
     },
-    /// Each request has its own connection, and a new one replaces each that is answered.
+    /// Each request has its own connection, and a new one replaces each answered one.
     Visits {
         #[command(flatten)]
         target: Target,
         #[command(flatten)]
         plan: visits::Plan,
     },
-    /// Held connections: idle, slow, or all with a request at the same time. Each line of standard
-    /// input is a step, as JSON: do (open, ask, look), and connections, ask, pace.
+    /// Held connections: idle, slow, or all sending a request at the same time. Each line on
+    /// standard input is a step, as JSON: do (open, ask, look), and connections, ask, pace.
     Hold {
         #[command(flatten)]
         options: hold::Options,
@@ -111,13 +112,13 @@ enum Mode {
 
 #[derive(Debug, Args)]
 struct Target {
-    /// Address of the server.
+    /// Server address.
     #[arg(long)]
     to: SocketAddr,
     /// Number of keep-alive connections.
     #[arg(long, default_value_t = 64)]
     connections: usize,
-    /// Iterations of each `/work`; by default only `/hello` is requested.
+    /// Iterations per `/work`; by default, only `/hello` is requested.
     #[arg(long)]
     ops: Option<u64>,
     /// Path to request instead of `/hello`.
@@ -149,8 +150,7 @@ fn main() -> ExitCode {
 }
 
 fn run(mode: Mode) -> Result<(), Lost> {
-    // Makes sleeps end when they are due instead of up to 50 µs later (prctl(2),
-    // PR_SET_TIMERSLACK).
+    // Lets sleeps end on time instead of up to 50 µs late (prctl(2), PR_SET_TIMERSLACK).
     set_current_timer_slack(NonZeroU64::new(1)).map_err(io::Error::from)?;
     match mode {
         Mode::Closed { target, period, spin } => {
@@ -185,7 +185,6 @@ fn run(mode: Mode) -> Result<(), Lost> {
 }
 
 impl Target {
-    /// Opens all connections.
     fn opened(&self, exchanges: Exchanges) -> Result<Pool, Lost> {
         Pool::open(vec![self.to], self.connections, exchanges)
     }
@@ -211,7 +210,6 @@ impl Period {
     }
 }
 
-/// Runs the measured part for each line from the caller.
 fn measure<S>(
     mut state: S,
     mut part: impl FnMut(&mut S) -> Result<Tally, Lost>,
@@ -231,7 +229,7 @@ pub(crate) fn say(line: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// Waits for a line from the caller. Returns false at the end of the input.
+/// Returns false at the end of the input.
 fn told() -> io::Result<bool> {
     Ok(io::stdin().lock().read_line(&mut String::new())? > 0)
 }

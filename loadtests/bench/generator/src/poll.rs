@@ -1,4 +1,4 @@
-//! The event loop of every load: waits until a socket has something to read.
+//! The event loop of every load.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -9,11 +9,10 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::time::Timespec;
 
-/// The watched sockets, each with a number that identifies its events.
 #[derive(Debug)]
 pub(crate) struct Poll {
     epoll: OwnedFd,
-    /// Poll without sleeping: sending to a sleeping thread includes the cost of waking it, with an
+    /// Poll without sleeping: waking a sleeping thread adds to the cost of sending, with an
     /// interrupt on another CPU.
     pub(crate) spins: bool,
 }
@@ -33,7 +32,7 @@ impl Poll {
         epoll::add(&self.epoll, socket, EventData::new_u64(number), flags)
     }
 
-    /// Watches a socket again after its one event has arrived.
+    /// Watches a socket again after its single event.
     pub(crate) fn rearm(
         &self,
         socket: impl AsFd,
@@ -43,7 +42,6 @@ impl Poll {
         Ok(epoll::modify(&self.epoll, socket, EventData::new_u64(number), flags)?)
     }
 
-    /// Waits for events, at most `timeout`; as many as `events` has space for.
     pub(crate) fn wait(&self, events: &mut Vec<Event>, timeout: Duration) -> io::Result<()> {
         events.clear();
         let end = Instant::now() + timeout;

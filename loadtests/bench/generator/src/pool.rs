@@ -1,5 +1,5 @@
-//! Keep-alive connections with at most one request in flight, to one server or to several equal
-//! servers, such as gateways.
+//! Keep-alive connections with at most one request in flight each, to one server or to several
+//! equivalent ones, such as gateways.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -13,25 +13,20 @@ use crate::exchange::{Exchanges, Kind};
 use crate::poll::Poll;
 use crate::reply::{self, Fault, Reply};
 
-/// Maximum wait for a response.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Size of a read: larger than what has arrived, because there is no second event for the rest
-/// (epoll(7), edge-triggered).
+/// Read size, larger than any arrival, because edge-triggered polling reports no second event for
+/// the rest (epoll(7)).
 pub(crate) const REPLY: usize = 64 << 10;
 
-/// The server is no longer reachable.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub(crate) struct Lost(#[from] io::Error);
 
-/// The end of one exchange.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answer {
     pub(crate) kind: Kind,
-    /// When the request was due.
     pub(crate) due: Instant,
-    /// When its response was read.
     pub(crate) read: Instant,
     pub(crate) fault: Option<Fault>,
     pub(crate) lane: Option<usize>,
@@ -40,13 +35,10 @@ pub(crate) struct Answer {
 #[derive(Debug)]
 struct Connection {
     socket: TcpStream,
-    /// The request in flight.
     asked: Option<(Kind, Instant)>,
-    /// The first part of a response that arrived in several parts.
     part: Vec<u8>,
 }
 
-/// The connections and the event loop that watches them.
 #[derive(Debug)]
 pub(crate) struct Pool {
     to: Vec<SocketAddr>,
@@ -59,7 +51,6 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// Opens `count` connections, alternately to each of `to`.
     pub(crate) fn open(
         to: Vec<SocketAddr>,
         count: usize,
@@ -74,12 +65,10 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Makes every wait poll instead of sleep.
     pub(crate) fn spin(&mut self, spins: bool) {
         self.poll.spins = spins;
     }
 
-    /// Opens one more connection.
     pub(crate) fn add(&mut self) -> Result<(), Lost> {
         let socket = self.connect(self.connections.len())?;
         self.connections.push(Connection { socket, asked: None, part: Vec::new() });
@@ -90,7 +79,6 @@ impl Pool {
         self.connections.len()
     }
 
-    /// The number of servers. Connection `index` goes to server `index % targets`.
     pub(crate) fn targets(&self) -> usize {
         self.to.len()
     }
@@ -99,11 +87,10 @@ impl Pool {
         self.in_flight
     }
 
-    /// Sends a request that was due at `due` on a connection without a request in flight.
+    /// Sends a request that was due at `due` on a connection without one in flight.
     pub(crate) fn ask(&mut self, index: usize, kind: Kind, due: Instant) -> Result<(), Lost> {
         let request = &self.exchanges.of(kind).request;
-        // If the server has closed a keep-alive connection, the request is sent once more on a new
-        // one.
+        // If the server has closed a keep-alive connection, retry once on a new connection.
         if send(&self.connections[index].socket, request, SendFlags::NOSIGNAL) != Ok(request.len())
         {
             self.reopen(index)?;
@@ -121,7 +108,7 @@ impl Pool {
         Ok(self.poll.wait(events, timeout)?)
     }
 
-    /// Reads the bytes that have arrived. Returns an answer if they complete an exchange.
+    /// Returns an answer if the arrived bytes complete an exchange.
     pub(crate) fn receive(&mut self, index: usize) -> Result<Option<Answer>, Lost> {
         let connection = &mut self.connections[index];
         let buffer = &mut self.buffer[..];
@@ -162,7 +149,6 @@ impl Pool {
         Ok(Some(answer))
     }
 
-    /// Abandons all requests in flight and returns their number.
     pub(crate) fn give_up(&mut self) -> Result<usize, Lost> {
         for index in 0..self.connections.len() {
             if self.connections[index].asked.take().is_some() {
@@ -172,8 +158,7 @@ impl Pool {
         Ok(std::mem::take(&mut self.in_flight))
     }
 
-    /// Number of connections that were opened again since the last call, because the server closed
-    /// them.
+    /// Connections reopened since the last call because the server closed them.
     pub(crate) fn take_reopened(&mut self) -> u64 {
         std::mem::take(&mut self.reopened)
     }

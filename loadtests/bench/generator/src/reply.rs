@@ -1,25 +1,21 @@
-//! Parses the response to a request from the bytes that have arrived.
+//! Parses the response from the bytes that have arrived.
 
 use std::str::from_utf8;
 
 use memchr::{memchr, memmem};
 
-/// An error of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fault {
     /// The response is not HTTP/1.1 with a Content-Length.
     Malformed,
-    /// The response has this status instead of the correct one.
+    /// The response has this incorrect status.
     Status(u16),
-    /// The body differs from the expected body.
     Body,
-    /// The ETag or Location is missing or wrong.
     Field,
     /// The connection could not be established.
     Connect,
     /// The connection ended before the response.
     Closed,
-    /// The response did not arrive in time.
     Silence,
 }
 
@@ -38,24 +34,22 @@ impl Fault {
     }
 }
 
-/// A complete response to a request that has one correct response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reply {
     /// The error; `None` if the response is correct.
     pub(crate) fault: Option<Fault>,
     /// Whether the server closes the connection after the response.
     pub(crate) closes: bool,
-    /// The lane that the response names (`corelane-lane`).
     pub(crate) lane: Option<usize>,
 }
 
 impl Reply {
-    /// The result for a connection whose responses cannot be read.
+    /// For a connection whose responses cannot be parsed.
     pub(crate) const MALFORMED: Reply =
         Reply { fault: Some(Fault::Malformed), closes: true, lane: None };
 }
 
-/// Parses the response in `bytes`, with the expected `body`. `None` while it is incomplete.
+/// Parses a response whose expected body is `body`. `None` while it is incomplete.
 pub(crate) fn read(bytes: &[u8], body: &[u8]) -> Option<Reply> {
     let Ok(message) = parse(bytes) else { return Some(Reply::MALFORMED) };
     let message = message?;
@@ -67,7 +61,6 @@ pub(crate) fn read(bytes: &[u8], body: &[u8]) -> Option<Reply> {
     Some(Reply { fault, closes: message.closes, lane: message.lane })
 }
 
-/// A complete response of any status with a Content-Length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Message<'a> {
     pub(crate) status: u16,
@@ -84,7 +77,7 @@ pub(crate) struct Malformed;
 
 const HEAD_END: &[u8] = b"\r\n\r\n";
 
-/// Parses the message in `bytes`; `None` while it is incomplete.
+/// `None` while the message is incomplete.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Option<Message<'_>>, Malformed> {
     let Some(head) = memmem::find(bytes, HEAD_END) else { return Ok(None) };
     let (mut message, length) = parse_head(&bytes[..head + 2]).ok_or(Malformed)?;
@@ -118,7 +111,6 @@ fn parse_head(mut lines: &[u8]) -> Option<(Message<'_>, usize)> {
     Some((message, length?))
 }
 
-/// The value of a header line with this name.
 fn value_of<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a str> {
     let (start, value) = line.split_at_checked(name.len())?;
     if !start.eq_ignore_ascii_case(name) {

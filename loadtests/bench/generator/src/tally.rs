@@ -11,37 +11,31 @@ use crate::exchange::Kind;
 use crate::pool::{Answer, Lost, Pool};
 use crate::reply::Fault;
 
-/// The reported percentiles: the first is the minimum, the last the maximum.
 const PERCENTILES: [f64; 7] = [0.0, 50.0, 90.0, 99.0, 99.9, 99.99, 100.0];
 
-/// Precision of latencies in digits.
 const DIGITS: u8 = 3;
 
-/// The results of one part of a measurement.
 #[derive(Debug)]
 pub(crate) struct Tally {
     latencies: BTreeMap<Kind, Histogram<u64>>,
     faults: BTreeMap<Fault, u64>,
-    /// Responses by the lane that they name.
     lanes: BTreeMap<usize, u64>,
-    /// How long after it was due a request was processed: the generator's own lag.
+    /// How late the generator processed a request: its own lag.
     lag: Histogram<u64>,
-    /// Time from the start of a connection until it is established, if that is observed.
+    /// Time until a connection is established, if observed.
     connects: Histogram<u64>,
-    /// Time from the start of a connection until its first response, including the wait for the
+    /// Time from the start of a connection to its first response, including the wait for the
     /// accept.
     first_replies: Histogram<u64>,
-    /// Requests that found no free connection.
     queued: u64,
     /// Requests that were due but not sent before the end.
     cut: u64,
     reopened: u64,
     took: Duration,
-    /// All answers, if they are reported one by one.
+    /// Every answer, if answers are reported one by one.
     samples: Option<Samples>,
 }
 
-/// Answers in columns.
 #[derive(Debug)]
 struct Samples {
     begun: Instant,
@@ -84,30 +78,26 @@ fn histogram() -> Histogram<u64> {
 }
 
 impl Tally {
-    /// A tally that keeps every answer.
     pub(crate) fn with_samples(begun: Instant) -> Self {
         let (due_ms, latency_ms) = (Vec::new(), Vec::new());
         let samples = Samples { begun, due_ms, latency_ms, work: Vec::new(), right: Vec::new() };
         Tally { samples: Some(samples), ..Tally::default() }
     }
 
-    /// Counts a request that is due.
     pub(crate) fn start(&mut self, lag: Duration, queued: bool) {
         record(&mut self.lag, lag);
         self.queued += u64::from(queued);
     }
 
-    /// Counts an established connection.
     pub(crate) fn connected(&mut self, took: Duration) {
         record(&mut self.connects, took);
     }
 
-    /// Counts the first response on a connection.
     pub(crate) fn first_reply(&mut self, took: Duration) {
         record(&mut self.first_replies, took);
     }
 
-    /// Counts an answer. Only a correct one has a latency.
+    /// Only a correct answer has a latency.
     pub(crate) fn add(&mut self, answer: &Answer) {
         match answer.fault {
             Some(fault) => self.fault(fault, 1),
@@ -124,40 +114,34 @@ impl Tally {
         }
     }
 
-    /// Counts all requests in flight as unanswered.
     pub(crate) fn give_up(&mut self, pool: &mut Pool) -> Result<(), Lost> {
         let lost = pool.give_up()?;
         self.unsent(lost);
         Ok(())
     }
 
-    /// Counts requests that were never answered.
+    /// Requests that were never answered.
     pub(crate) fn unsent(&mut self, count: usize) {
         self.fault(Fault::Silence, count as u64);
     }
 
-    /// Counts requests that the end of an open loop leaves unsent.
     pub(crate) fn cut(&mut self, count: usize) {
         self.cut += count as u64;
     }
 
-    /// Counts failed requests.
     pub(crate) fn fault(&mut self, fault: Fault, count: u64) {
         *self.faults.entry(fault).or_default() += count;
     }
 
-    /// Records the duration, and how many connections were opened again.
     pub(crate) fn end(&mut self, reopened: u64, took: Duration) {
         self.took = took;
         self.reopened = reopened;
     }
 
-    /// The failed requests by cause.
     pub(crate) fn faults(&self) -> Map<String, Value> {
         self.faults.iter().map(|(fault, count)| (fault.name(), json!(count))).collect()
     }
 
-    /// Latencies of each kind and of `all`.
     fn by_name(&self) -> Map<String, Value> {
         let mut merged: BTreeMap<&str, Histogram<u64>> = BTreeMap::new();
         for (kind, latencies) in &self.latencies {
@@ -169,7 +153,6 @@ impl Tally {
         merged.iter().map(|(name, latencies)| ((*name).into(), summary(latencies))).collect()
     }
 
-    /// The report.
     pub(crate) fn json(&self, own_cpu: Duration) -> String {
         let right: u64 = self.latencies.values().map(Histogram::len).sum();
         let wrong: u64 = self.faults.values().sum();
@@ -204,7 +187,7 @@ impl Tally {
 }
 
 fn record(histogram: &mut Histogram<u64>, time: Duration) {
-    // An automatically growing histogram accepts every value.
+    // An auto-resizing histogram accepts every value.
     let _ = histogram.record(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
 }
 
@@ -224,7 +207,6 @@ fn summary(times: &Histogram<u64>) -> Value {
     fields.into()
 }
 
-/// CPU time of this process.
 pub(crate) fn own_cpu() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)

@@ -1,4 +1,4 @@
-//! The arrivals of requests, which are the same for every server with the same plan.
+//! Request arrivals, which are the same for every server with the same plan.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -7,29 +7,24 @@ use fastrand::Rng;
 
 use crate::exchange::Kind;
 
-/// One request of the trace.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Arrival {
-    /// Time relative to the start.
     pub(crate) due: Duration,
     pub(crate) kind: Kind,
-    /// The index of its server.
     pub(crate) target: usize,
 }
 
-/// The shares of `/work` by number of iterations. The rest is `/hello`.
+/// Shares of `/work` by number of iterations; the rest is `/hello`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Mix(Vec<(u64, f64)>);
 
 impl Mix {
-    /// Maximum number of sizes in a report.
     const MOST: usize = 8;
 
     pub(crate) fn one(ops: u64, share: f64) -> Mix {
         Mix(vec![(ops, share)])
     }
 
-    /// The numbers of iterations.
     pub(crate) fn sizes(&self) -> impl Iterator<Item = u64> {
         self.0.iter().map(|work| work.0)
     }
@@ -66,18 +61,15 @@ impl FromStr for Mix {
     }
 }
 
-/// The parameters of a trace.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// Requests per second.
     pub(crate) rate: f64,
     pub(crate) works: Mix,
-    /// Number of servers. Each arrival goes to a random one.
+    /// Number of servers. Each arrival goes to a random server.
     pub(crate) targets: usize,
 }
 
 impl Plan {
-    /// Every arrival within `duration`.
     pub(crate) fn trace(&self, duration: Duration, seed: u64) -> Vec<Arrival> {
         let mut random = Rng::with_seed(seed);
         let mean = 1.0 / self.rate;

@@ -1,6 +1,6 @@
-//! Each request has its own connection, with a fixed number of them at the same time. A new
-//! connection replaces each answered one. Connections open independently, so a lost SYN does not
-//! delay the others.
+//! Each request has its own connection, with a fixed number of connections at a time. A new one
+//! replaces each answered one. Connections open independently, so a lost SYN does not delay the
+//! others.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,18 +13,17 @@ use crate::pool::{Answer, Lost, REPLY};
 use crate::tally::Tally;
 use clap::Args;
 
-/// How long visits are made.
+/// Duration of the visits.
 #[derive(Debug, Args)]
 pub(crate) struct Plan {
-    /// Length of the measured part; who is not answered by then is left out.
+    /// Length of the measured part in seconds; later answers are ignored.
     #[arg(long)]
     seconds: f64,
-    /// The same load before it, unmeasured.
+    /// Length of the same load before the measured part, in seconds.
     #[arg(long, default_value_t = 0.0)]
     warm_up: f64,
 }
 
-/// The current connections.
 #[derive(Debug)]
 struct Visits {
     to: SocketAddr,
@@ -36,7 +35,6 @@ struct Visits {
 }
 
 impl Visits {
-    /// Starts `count` visits.
     fn begin(to: SocketAddr, count: usize, kind: Kind, exchange: Exchange) -> Result<Self, Lost> {
         let (poll, clients, buffer) = (Poll::new()?, Vec::new(), vec![0; REPLY]);
         let mut visits = Visits { to, exchange, kind, poll, clients, buffer };
@@ -47,7 +45,6 @@ impl Visits {
         Ok(visits)
     }
 
-    /// Continues until the time `until`.
     fn until(&mut self, until: Instant, mut answered: impl FnMut(Answer)) -> Result<(), Lost> {
         let mut events = Vec::with_capacity(self.clients.len());
         loop {
@@ -76,7 +73,7 @@ impl Visits {
     }
 }
 
-/// Sends the request once connected, then reads. Returns true once, when the exchange ended.
+/// Sends the request once connected, then reads. Returns true once, when the exchange is over.
 fn proceed(client: &mut Client, exchange: &Exchange, buffer: &mut [u8]) -> Option<Instant> {
     if client.state == State::Gone {
         return None;
@@ -97,11 +94,11 @@ fn proceed(client: &mut Client, exchange: &Exchange, buffer: &mut [u8]) -> Optio
     client.times.gone
 }
 
-/// Prints `warm` when the warm-up is over and the result at the end, so that the caller can read
-/// the server's clock at both ends under load.
+/// Prints `warm` after the warm-up and the result at the end, so that the caller can read the
+/// server's clock at both ends under load.
 ///
-/// The measured part starts with the last answer of the warm-up and ends with its own last one.
-/// Requests in flight at either end count in neither.
+/// The measured part lasts from the last answer of the warm-up to its own last answer. Requests in
+/// flight at either end do not count.
 pub(crate) fn run(
     to: SocketAddr,
     count: usize,
@@ -135,8 +132,8 @@ fn after(seconds: f64) -> Instant {
     Instant::now() + Duration::from_secs_f64(seconds)
 }
 
-/// The request with `Connection: close` (RFC 9112 section 9.6). The server then closes first, and
-/// its side keeps the connection in TIME-WAIT, not the client's ports.
+/// The request with `Connection: close` (RFC 9112 section 9.6). The server then closes first, so
+/// that its side enters TIME-WAIT and the client's ports stay free.
 fn closing(exchange: &Exchange) -> Exchange {
     let head = exchange.request.strip_suffix(b"\r\n").unwrap_or(&exchange.request);
     Exchange { request: [head, b"Connection: close\r\n\r\n"].concat(), body: exchange.body.clone() }

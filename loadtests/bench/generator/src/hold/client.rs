@@ -14,10 +14,9 @@ use crate::exchange::Exchange;
 use crate::poll::Poll;
 use crate::reply::{self, Fault, Reply};
 
-/// The kernel's minimum buffer size, so that a slow reader's window is soon full (tcp(7)).
+/// The kernel's minimum buffer size, which fills a slow reader's window quickly (tcp(7)).
 const SMALL: usize = 1;
 
-/// Bytes per read of a slow reader.
 const LITTLE: usize = 512;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,30 +24,23 @@ pub(crate) enum State {
     Connecting,
     Open,
     Asked,
-    /// The connection failed, or the server closed it.
     Gone,
 }
 
-/// The times of a request or connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
-    /// When the request or connection was due.
     pub(crate) due: Instant,
-    /// When it began: its first SYN, or its request.
     pub(crate) begun: Instant,
     pub(crate) connected: Option<Instant>,
     pub(crate) answered: Option<Instant>,
     pub(crate) gone: Option<Instant>,
 }
 
-/// How connections are opened and closed.
 #[derive(Debug, Default)]
 pub(crate) struct Way {
-    /// Close with a reset, so that ports are free at once for the next run.
+    /// Close with a reset, which frees the ports for the next run.
     pub(crate) reset: bool,
-    /// Use the smallest receive buffer.
     pub(crate) small: bool,
-    /// Use TLS.
     pub(crate) security: Option<Security>,
 }
 
@@ -59,14 +51,12 @@ pub(crate) struct Client {
     pub(crate) times: Times,
     pub(crate) fault: Option<Fault>,
     pub(crate) lane: Option<usize>,
-    /// The status of a response without a request, such as the response to a header timeout.
+    /// Status of a response without a request, such as the response to a header timeout.
     pub(crate) refusal: Option<u16>,
-    /// The first part of a response that arrived in several parts.
     part: Vec<u8>,
 }
 
 impl Client {
-    /// Starts to connect. `index` identifies the connection's events.
     pub(crate) fn come(
         to: SocketAddr,
         from: Option<IpAddr>,
@@ -91,7 +81,7 @@ impl Client {
             Ok(()) | Err(Errno::INPROGRESS) => {}
             Err(error) => return Err(error),
         }
-        // Edge-triggered: one event when the connection is established, and one for each arrival of
+        // Edge-triggered: one event when the connection is established, and one per arrival of
         // data.
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         poll.watch(&socket, index as u64, flags)?;
@@ -102,7 +92,6 @@ impl Client {
         Ok(Client { link, state, times, fault, lane, refusal, part: Vec::new() })
     }
 
-    /// Whether the connection has just been established, including the TLS handshake.
     pub(crate) fn connected(&mut self) -> bool {
         let outcome = socket_error(self.link.socket()).and_then(|outcome| outcome);
         match outcome.map_err(|_| ()).and_then(|()| self.link.shake().map_err(|_| ())) {
@@ -118,7 +107,6 @@ impl Client {
         true
     }
 
-    /// Sends a whole request.
     pub(crate) fn ask(&mut self, request: &[u8]) {
         self.part.clear();
         if self.send(request) {
@@ -128,7 +116,7 @@ impl Client {
         }
     }
 
-    /// Sends a part of a request. Returns false if the connection does not accept it.
+    /// Returns false if the connection does not accept the bytes.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> bool {
         self.link.send(bytes)
     }
@@ -138,7 +126,7 @@ impl Client {
         self.read_by(buffer, |bytes| reply::read(bytes, &exchange.body))
     }
 
-    /// Like [`Client::read`], with another judge of the bytes, which returns `None` while they are
+    /// Like [`Client::read`], with another parser, which returns `None` while the bytes are
     /// incomplete.
     pub(crate) fn read_by(
         &mut self,
@@ -174,7 +162,7 @@ impl Client {
         true
     }
 
-    /// Reads input of a connection without a request: the server's rejection, or its end.
+    /// Reads from a connection without a request: the server's rejection, or its end.
     pub(crate) fn read_unasked(&mut self, buffer: &mut [u8]) {
         loop {
             match self.link.receive(buffer) {
@@ -192,7 +180,6 @@ impl Client {
         }
     }
 
-    /// Reads a little of a long response.
     pub(crate) fn read_a_little(&mut self) {
         let mut bytes = [0; LITTLE];
         match self.link.receive(&mut bytes) {
@@ -202,7 +189,7 @@ impl Client {
         }
     }
 
-    /// Records the end, unless a request was cut by the end of the measurement.
+    /// Records the end, unless the end of the measurement cut a request.
     pub(crate) fn end(&mut self, fault: Option<Fault>) {
         self.state = State::Gone;
         self.fault = self.fault.or(fault);

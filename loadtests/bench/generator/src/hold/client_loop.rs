@@ -15,51 +15,46 @@ use crate::poll::Poll;
 use crate::pool::{Lost, REPLY};
 use crate::reply::Fault;
 
-/// Longest wait for any event. A SYN is sent again after 1, 3, 7 and 15 s (RFC 6298).
+/// Maximum wait for any event. A SYN is retransmitted after 1, 3, 7 and 15 s (RFC 6298).
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Time between two bytes of a slow connection.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Maximum events per poll.
 const EVENTS: usize = 4096;
 
-/// Identifies events of the caller's descriptor.
 const CALLER: u64 = u64::MAX;
 
 const ENDED: EventFlags = EventFlags::RDHUP.union(EventFlags::HUP).union(EventFlags::ERR);
 
-/// Reports only one event, so that an early line does not keep a stage awake.
+/// Reports a single event, so that an early line does not keep a stage awake.
 const HEARD: EventFlags = EventFlags::IN.union(EventFlags::ONESHOT);
 
-/// Addresses of connections, and their behaviour.
 #[derive(Debug)]
 pub(crate) struct Setting {
-    /// Server addresses. Connections alternate between them,
+    /// Server addresses; connections alternate between them.
     pub(crate) to: Vec<SocketAddr>,
-    /// and between these source addresses for each server.
+    /// Source addresses; connections to each server alternate between them.
     pub(crate) from: Vec<IpAddr>,
     pub(crate) manner: Manner,
     pub(crate) way: Way,
     pub(crate) exchanges: Exchanges,
 }
 
-/// A step of many connections: they open, send a request, or both.
 #[derive(Debug)]
 pub(crate) struct Stage {
     pub(crate) begun: Instant,
-    /// Interval between connections; zero means all at once.
+    /// Interval between connections; zero starts all at once.
     pub(crate) gap: Duration,
-    /// Maximum number of connections that begin before responses are read.
+    /// Maximum number of connections to start before reading responses.
     pub(crate) burst: usize,
-    /// No connection begins while this many are in flight.
+    /// No connection starts while this many are in flight.
     pub(crate) window: usize,
     pub(crate) ask: bool,
-    /// Connections that have not begun, in order.
+    /// Connections that have not started, in order.
     pub(crate) coming: VecDeque<usize>,
-    /// Number of connections that have begun and not ended.
+    /// Connections that have started and not finished.
     pub(crate) in_flight: usize,
-    /// Maximum of `in_flight`.
     pub(crate) most: usize,
     started: u32,
 }
@@ -70,7 +65,6 @@ impl Stage {
         Stage { begun, gap, burst, window, ask, coming, in_flight: 0, most: 0, started: 0 }
     }
 
-    /// Whether the next connection only waits for its time.
     fn is_next_free(&self) -> bool {
         !self.coming.is_empty() && self.in_flight < self.window
     }
@@ -102,7 +96,7 @@ impl ClientLoop {
         Ok(self.poll.watch(caller, CALLER, HEARD).map_err(io::Error::from)?)
     }
 
-    /// Runs a stage for all connections. Connections without a response count as silent when events
+    /// Runs a stage for all connections. Connections without a response count as silent once events
     /// stop.
     pub(crate) fn run(&mut self, stage: &mut Stage) -> Result<(), Lost> {
         let mut progress = Instant::now();
@@ -154,7 +148,6 @@ impl ClientLoop {
         Ok(called)
     }
 
-    /// Begins the connections that are due.
     fn begin(&mut self, stage: &mut Stage) -> Result<(), Lost> {
         for _ in 0..stage.burst {
             let due = stage.due();
@@ -189,7 +182,6 @@ impl ClientLoop {
         client.ask(&exchange.request);
     }
 
-    /// Handles the event of a connection.
     fn proceed(&mut self, event: Event, stage: Option<&mut Stage>) {
         let (index, flags) = (event.data.u64() as usize, event.flags);
         let exchange = self.setting.exchanges.of(Kind::Hello);
@@ -242,7 +234,7 @@ impl ClientLoop {
             }
             match self.setting.manner {
                 Manner::SlowRead => client.read_a_little(),
-                // A failed write is reported by an event.
+                // An event reports a failed write.
                 _ => _ = client.send(b"a"),
             }
             self.slow.push_back((due + PAUSE, index));
@@ -251,12 +243,10 @@ impl ClientLoop {
     }
 }
 
-/// The start of a slow connection.
 fn slowly(client: &mut Client, manner: Manner, exchange: &Exchange) {
     let request = &exchange.request;
     let sent = match manner {
-        // Everything except the empty line that ends the header, and the start of a field that
-        // grows.
+        // Everything except the empty line that ends the header, plus the start of a growing field.
         Manner::SlowHead => client.send(&request[..request.len() - 2]) && client.send(b"x-slow: "),
         _ => client.send(request),
     };

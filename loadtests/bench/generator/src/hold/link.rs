@@ -1,4 +1,4 @@
-//! The byte stream of one connection, over TCP or TLS.
+//! One connection's byte stream, over TCP or TLS.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -13,7 +13,6 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, Error, RootCertStore};
 
-/// The TLS settings of all connections.
 #[derive(Clone, Debug)]
 pub(crate) struct Security {
     config: Arc<ClientConfig>,
@@ -21,8 +20,8 @@ pub(crate) struct Security {
 }
 
 impl Security {
-    /// Creates settings for a server with exactly this certificate. Sessions are not resumed,
-    /// because each connection represents another client.
+    /// Trusts exactly this server certificate. Sessions are not resumed, because each connection
+    /// represents another client.
     pub(crate) fn new(certificate: &Path, to: SocketAddr) -> Result<Self, String> {
         let problem = |error: &dyn std::fmt::Display| format!("{}: {error}", certificate.display());
         let own = CertificateDer::from_pem_file(certificate).map_err(|error| problem(&error))?;
@@ -66,7 +65,7 @@ impl Link {
         Ok(self.tls.as_ref().is_none_or(|tls| !tls.is_handshaking()))
     }
 
-    /// Sends all bytes. Returns false if the connection does not accept them.
+    /// Returns false if the connection does not accept all bytes.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> bool {
         let Some(tls) = &mut self.tls else {
             return send(&self.socket, bytes, SendFlags::NOSIGNAL) == Ok(bytes.len());

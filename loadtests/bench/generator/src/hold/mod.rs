@@ -1,8 +1,7 @@
-//! Holds many connections: idle ones, slow ones, and those that all send a request at the same
-//! time.
+//! Holds many connections: idle ones, slow ones, and ones that all send a request at the same time.
 //!
-//! Each line of standard input is a step for these connections, as JSON. The result is a line of
-//! standard output. Between the lines the connections stay open, until standard input ends.
+//! Each line on standard input is a step as JSON; its result is a line on standard output. In
+//! between, the connections stay open until standard input ends.
 
 pub(crate) mod client;
 mod client_loop;
@@ -28,20 +27,20 @@ use client::{Client, State, Way};
 use client_loop::{ClientLoop, Setting, Stage};
 use link::Security;
 
-/// The behaviour of a held connection.
+/// Behaviour of held connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Manner {
-    /// Idle, except for requests by a line.
+    /// Idle, except for requests started by a line.
     Idle,
     /// Sends a header that never ends, one byte at a time.
     SlowHead,
-    /// Reads a long reply, a little at a time.
+    /// Reads a long response a little at a time.
     SlowRead,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Addresses of the servers, separated by commas; connections alternate between them.
+    /// Server addresses, separated by commas; connections alternate between them.
     #[arg(long, value_delimiter = ',', required = true)]
     to: Vec<SocketAddr>,
     /// Source addresses to alternate between, if one has too few ports.
@@ -53,10 +52,10 @@ pub(crate) struct Options {
     /// File with the expected body of the page.
     #[arg(long, requires = "page")]
     file: Option<PathBuf>,
-    /// Size of the body of each request in bytes.
+    /// Body size of each request in bytes.
     #[arg(long, value_name = "BYTES")]
     body: Option<usize>,
-    /// Use TLS, with this file as the server's certificate in PEM.
+    /// Use TLS with this server certificate (PEM).
     #[arg(long, value_name = "FILE")]
     certificate: Option<PathBuf>,
     /// Behaviour of held connections.
@@ -64,7 +63,6 @@ pub(crate) struct Options {
     manner: Manner,
 }
 
-/// An input line.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(tag = "do", rename_all = "lowercase", deny_unknown_fields)]
 enum Line {
@@ -75,27 +73,24 @@ enum Line {
         #[serde(default)]
         pace: Pace,
     },
-    /// Send a request on each open connection.
     Ask {
         #[serde(default)]
         pace: Pace,
     },
-    /// Report the state of the connections.
     Look,
 }
 
-/// The pace of a step.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Pace {
-    /// Spread over this time; 0 starts all at the same time.
+    /// Spread over this time; 0 starts all at once.
     #[serde(default)]
     seconds: f64,
-    /// Start at this time of `CLOCK_MONOTONIC`, so that several processes start together.
+    /// Start at this `CLOCK_MONOTONIC` time, so that several processes start together.
     at_ns: Option<u64>,
-    /// Maximum that begin before replies are read; by default all that are due.
+    /// Maximum to start before reading replies; by default all that are due.
     burst: Option<usize>,
-    /// None begins while this many are in flight.
+    /// No connection starts while this many are in flight.
     window: Option<usize>,
 }
 
@@ -113,7 +108,6 @@ impl Pace {
     }
 }
 
-/// Runs the step of each line until standard input ends.
 pub(crate) fn run(options: Options) -> Result<(), Lost> {
     let mut exchanges = Exchanges::new(options.to[0], None);
     if let (Some(page), Some(file)) = (&options.page, &options.file) {
@@ -166,8 +160,8 @@ fn obey(client_loop: &mut ClientLoop, line: Line) -> Result<Value, Lost> {
     Ok(report)
 }
 
-/// The result of each connection, in milliseconds from the start of the stage. Only correct
-/// responses have a time.
+/// Result of each connection in milliseconds from the start of the stage. Only correct responses
+/// have a time.
 fn columns(clients: &[&Client], begun: Instant) -> Value {
     let ms =
         |time: Instant| (time.saturating_duration_since(begun).as_secs_f64() * 1e6).round() / 1e3;
@@ -187,7 +181,6 @@ fn columns(clients: &[&Client], begun: Instant) -> Value {
     })
 }
 
-/// The number of open connections, and how long the other connections lasted.
 fn look(clients: &[Client]) -> Value {
     let mut refusals: BTreeMap<u16, u64> = BTreeMap::new();
     for status in clients.iter().filter_map(|client| client.refusal) {
@@ -201,8 +194,8 @@ fn look(clients: &[Client]) -> Value {
     json!({"connections": clients.len(), "open": open, "refusals": refusals, "lasted_s": lasted})
 }
 
-/// The lines of standard input. They are buffered only here, so that polling shows whether there is
-/// more input.
+/// Lines of standard input, buffered only here, so that polling shows whether more input is
+/// available.
 #[derive(Debug, Default)]
 struct Lines(Vec<u8>);
 
@@ -215,7 +208,6 @@ impl Lines {
         Ok(length > 0)
     }
 
-    /// The next complete line.
     fn next(&mut self) -> Option<Vec<u8>> {
         let end = memchr(b'\n', &self.0)?;
         Some(self.0.drain(..=end).collect())

@@ -4,7 +4,6 @@ use fastrand::Rng;
 use memchr::memmem;
 use serde::Serialize;
 
-/// Size of a document, about the same as in the published test.
 const SIZE: usize = 5_700;
 
 const TAGS: usize = 6;
@@ -12,7 +11,7 @@ const TASKS: usize = 20;
 const REVISION: &str = "revision ";
 const DIGITS: usize = 8;
 
-/// One of the words is not ASCII, as in real text.
+/// One word is not ASCII, as in real text.
 const WORDS: [&str; 12] = [
     "lane",
     "queue",
@@ -44,13 +43,12 @@ struct Task {
     notes: String,
 }
 
-/// The text of a project. Its revision is near its start and near its end, so that a mixture of two
-/// versions is detected.
+/// A project's text. Its revision appears near the start and near the end, which reveals a mixture
+/// of two versions.
 #[derive(Debug)]
 pub(crate) struct Document {
     text: Vec<u8>,
     revision: u64,
-    /// Positions of the digits of the revision.
     digits: Vec<usize>,
 }
 
@@ -75,7 +73,6 @@ impl Document {
         Document { text, revision: 0, digits }
     }
 
-    /// Changes the document to its next revision.
     pub(crate) fn revise(&mut self) {
         self.revision += 1;
         let digits = format!("{:0DIGITS$}", self.revision);
@@ -84,14 +81,12 @@ impl Document {
         }
     }
 
-    /// The text to send.
     pub(crate) fn text(&self) -> &[u8] {
         &self.text
     }
 
-    /// Whether a response contains this document as the project `id`.
     pub(crate) fn is_shown_by(&self, body: &[u8], id: &str) -> bool {
-        // The fast case: the text as it was sent, after the server's own members.
+        // Fast path: the text as sent, after the server's own members.
         if let Some(own) = body.strip_suffix(&self.text[1..]) {
             return memmem::find(own, id.as_bytes()).is_some();
         }

@@ -1,10 +1,10 @@
-//! Users of a service, each with its own connection and project: a page, a load and a save in this
-//! order.
+//! Users of a service, each with its own connection and project, who request a page, load, and save
+//! in this order.
 //!
-//! Every user first creates its project and loads it, which is not measured. Then each line of
-//! standard input is a part, as JSON. In a closed loop, users send the next request as soon as they
-//! receive a response. In an open loop, requests are due at a rate, whether or not earlier ones
-//! were answered. Each part has its own connections, and ends with a report.
+//! Every user first creates and loads its project, unmeasured. Each line on standard input is then
+//! a part, as JSON. In a closed loop, users send the next request as soon as they get a response.
+//! In an open loop, requests are due at a rate, whether or not earlier ones were answered. Each
+//! part has its own connections and ends with a report.
 
 mod document;
 mod user;
@@ -26,21 +26,20 @@ use crate::tally::own_cpu;
 use user::Site;
 use user_loop::{Due, UserLoop};
 
-/// Path of the page.
 const PAGE: &str = "/static/4k.txt";
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Address of the server.
+    /// Server address.
     #[arg(long)]
     to: SocketAddr,
     /// Number of users.
     #[arg(long, default_value_t = 1000)]
     users: usize,
-    /// The file behind the page.
+    /// File behind the page.
     #[arg(long)]
     page: PathBuf,
-    /// File with the bearer token of saves.
+    /// File with the bearer token for saves.
     #[arg(long)]
     token: PathBuf,
     /// Seed of the projects.
@@ -48,17 +47,22 @@ pub(crate) struct Options {
     seed: u64,
 }
 
-/// A part of the measurement, from one input line.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "loop", rename_all = "lowercase", deny_unknown_fields)]
 enum Part {
-    /// Every user does this many rounds.
-    Closed { kinds: Vec<Kind>, rounds: usize },
-    /// Poisson arrivals. The users alternate, in a different order each round.
-    Open { kinds: Vec<Kind>, rate: f64, seconds: f64, seed: u64 },
+    Closed {
+        kinds: Vec<Kind>,
+        rounds: usize,
+    },
+    /// Poisson arrivals. Users take turns, in a different order each round.
+    Open {
+        kinds: Vec<Kind>,
+        rate: f64,
+        seconds: f64,
+        seed: u64,
+    },
 }
 
-/// Runs a part for each line until standard input ends.
 pub(crate) fn run(options: Options) -> Result<(), Lost> {
     let site = Site {
         to: options.to,
@@ -86,7 +90,7 @@ pub(crate) fn run(options: Options) -> Result<(), Lost> {
     Ok(())
 }
 
-/// The times and users of requests. Users start at different points of their round, so that pages,
+/// Times and users of requests. Users start at different points of their round, so that pages,
 /// loads and saves mix from the start.
 fn arrivals(users: usize, kinds: &[Kind], rate: f64, seconds: f64, seed: u64) -> Vec<Due> {
     let mut random = Rng::with_seed(seed);

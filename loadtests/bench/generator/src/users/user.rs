@@ -1,4 +1,4 @@
-//! One user: its requests, and the check of the responses.
+//! One user: its requests, and the check of their responses.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -10,24 +10,21 @@ use crate::exchange::Kind;
 use crate::hold::client::Client;
 use crate::reply::{self, Fault, Message, Reply};
 
-/// State that all users share.
 #[derive(Debug)]
 pub(crate) struct Site {
     pub(crate) to: SocketAddr,
-    /// Target of the file, and its bytes.
+    /// Target and content of the file.
     pub(crate) page: (String, Vec<u8>),
     pub(crate) token: String,
 }
 
-/// A user and its project.
 #[derive(Debug)]
 pub(crate) struct User {
     document: Document,
     /// Path of the user's project; empty before it is created.
     target: String,
-    /// ETag of the project; `None` after a failed save, when the stored version is unknown.
+    /// `None` after a failed save, when the stored version is unknown.
     etag: Option<String>,
-    /// ETag of the file.
     page_etag: Option<String>,
 }
 
@@ -37,7 +34,6 @@ impl User {
         User { document, target: String::new(), etag: None, page_etag: None }
     }
 
-    /// Writes the request.
     pub(crate) fn ask(&mut self, kind: Kind, site: &Site, out: &mut Vec<u8>) {
         out.clear();
         let Site { to, page: (page, _), token } = site;
@@ -47,7 +43,7 @@ impl User {
             Kind::Save => ("PUT", self.target.as_str()),
             _ => ("GET", page.as_str()),
         };
-        // Writing to memory does not fail.
+        // Writing to memory cannot fail.
         let _ = write!(out, "{verb} {target} HTTP/1.1\r\nHost: {to}\r\n");
         if matches!(kind, Kind::Create | Kind::Save) {
             self.document.revise();
@@ -74,7 +70,6 @@ impl User {
         Some(Reply { fault, closes: message.closes, lane: message.lane })
     }
 
-    /// Checks the response, and keeps the values that the next request needs.
     pub(crate) fn check(
         &mut self,
         kind: Kind,
@@ -129,7 +124,6 @@ mod tests {
         Site { to, page: ("/static/4k.txt".into(), b"page".to_vec()), token: "secret".into() }
     }
 
-    /// The response of a server that stores the user's last document.
     fn body(user: &User, id: &str) -> Vec<u8> {
         let own = format!(r#"{{"id":"{id}","version":1,"#);
         [own.as_bytes(), &user.document.text()[1..]].concat()
@@ -190,16 +184,14 @@ mod tests {
     }
 }
 
-/// A user with its connection.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) user: User,
     pub(crate) client: Option<Client>,
-    /// Whether the connection has had a response.
     pub(crate) replied: bool,
     /// The request in flight, and when it was due.
     pub(crate) asked: Option<(Kind, Instant)>,
-    /// The next requests. A request without a due time is sent as soon as possible.
+    /// The next requests. Those without a due time are sent as soon as possible.
     pub(crate) todo: VecDeque<(Kind, Option<Instant>)>,
 }
 
@@ -208,7 +200,6 @@ impl Session {
         Session { user, client: None, replied: false, asked: None, todo: VecDeque::new() }
     }
 
-    /// Whether a request is in flight or to be sent.
     pub(crate) fn is_busy(&self) -> bool {
         self.asked.is_some() || !self.todo.is_empty()
     }

@@ -13,22 +13,17 @@ use crate::pool::{Answer, Lost, REPLY};
 use crate::reply::Fault;
 use crate::tally::Tally;
 
-/// Maximum wait for a response.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Interval between checks of waiting requests.
 const CHECK: Duration = Duration::from_millis(250);
 
-/// A request of an open loop.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Due {
-    /// Time relative to the start.
     pub(crate) at: Duration,
     pub(crate) user: usize,
     pub(crate) kind: Kind,
 }
 
-/// The users and the event loop that watches their connections.
 #[derive(Debug)]
 pub(crate) struct UserLoop {
     site: Site,
@@ -36,8 +31,7 @@ pub(crate) struct UserLoop {
     poll: Poll,
     tally: Tally,
     reopened: u64,
-    /// Number of users with a request in flight or to be sent, or without an established
-    /// connection.
+    /// Users with a request in flight or pending, or without an established connection.
     busy: usize,
     checked: Instant,
     out: Vec<u8>,
@@ -59,8 +53,7 @@ impl UserLoop {
         })
     }
 
-    /// Makes all users connect at once and send these requests in this many rounds, each at its own
-    /// pace.
+    /// Connects all users at once; each sends these requests in this many rounds at its own pace.
     pub(crate) fn closed(&mut self, kinds: &[Kind], rounds: usize) -> Result<Tally, Lost> {
         for session in &mut self.sessions {
             session.todo =
@@ -72,8 +65,8 @@ impl UserLoop {
         Ok(self.end(begun))
     }
 
-    /// Sends requests when they are due, on established connections. If its user still waits for an
-    /// earlier response, a request waits too, and its latency counts from the time when it was due.
+    /// Sends requests when they are due, on established connections. A request waits while its user
+    /// waits for an earlier response, and its latency is measured from the time when it was due.
     pub(crate) fn open(&mut self, arrivals: &[Due]) -> Result<Tally, Lost> {
         self.connect_all()?;
         self.finish()?;
@@ -112,7 +105,6 @@ impl UserLoop {
         Ok(())
     }
 
-    /// Runs until nothing is left to do.
     fn finish(&mut self) -> Result<(), Lost> {
         let mut events = Vec::with_capacity(self.sessions.len());
         while self.busy > 0 {
@@ -131,7 +123,6 @@ impl UserLoop {
         tally
     }
 
-    /// Polls once and handles the events.
     fn turn(&mut self, events: &mut Vec<Event>, wait: Duration) -> Result<(), Lost> {
         self.poll.wait(events, wait.min(CHECK))?;
         for event in events.iter() {
@@ -171,7 +162,7 @@ impl UserLoop {
                 Ok(())
             }
             _ => {
-                // The connection is idle: the server may close it without loss.
+                // The connection is idle, so the server may close it without loss.
                 client.read_unasked(&mut self.buffer);
                 if client.state == State::Gone {
                     session.client = None;
@@ -209,7 +200,6 @@ impl UserLoop {
         self.next(index)
     }
 
-    /// Continues with the next request, or stays idle.
     fn next(&mut self, index: usize) -> Result<(), Lost> {
         if self.sessions[index].todo.is_empty() {
             self.busy -= 1;
@@ -218,7 +208,7 @@ impl UserLoop {
         self.advance(index)
     }
 
-    /// Sends the next request, unless an earlier one is in flight.
+    /// Sends the next request unless an earlier one is in flight.
     fn advance(&mut self, index: usize) -> Result<(), Lost> {
         let session = &mut self.sessions[index];
         if session.asked.is_some() {
@@ -242,7 +232,6 @@ impl UserLoop {
         Ok(())
     }
 
-    /// Starts a connection.
     fn connect(&mut self, index: usize) -> Result<(), Lost> {
         let (way, now) = (Way::default(), Instant::now());
         let Ok(client) = Client::come(self.site.to, None, &way, now, (&self.poll, index)) else {
@@ -266,8 +255,7 @@ mod tests {
 
     const PAGE: &str = "HTTP/1.1 200 OK\r\nETag: \"1\"\r\nContent-Length: 4\r\n\r\npage";
 
-    /// Serves the requests of all connections with responses by number, from 0. `None` closes
-    /// instead.
+    /// Serves all connections with numbered responses from 0; `None` closes the connection.
     fn server(answer: fn(usize) -> Option<&'static str>) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -279,7 +267,7 @@ mod tests {
                 while socket.read(&mut [0; 1024]).is_ok_and(|length| length > 0) {
                     number += 1;
                     let Some(reply) = answer(number - 1) else { break };
-                    // Sent in two parts, which the reader has to join.
+                    // Sent in two parts, which the reader must join.
                     let (start, rest) = reply.split_at(20);
                     socket.write_all(start.as_bytes()).expect("sent");
                     socket.write_all(rest.as_bytes()).expect("sent");
