@@ -33,7 +33,7 @@ EXTERNAL = re.compile(r"[a-z]+:|#$")
 
 
 def main(arguments: list[str]) -> int:
-    """Runs one command; the status is 1 if a link is broken."""
+    """The status is 1 if a link is broken."""
     parser = argparse.ArgumentParser(
         prog="python3 hack/book.py", description=__doc__.split("\n\n")[0]
     )
@@ -56,16 +56,15 @@ def main(arguments: list[str]) -> int:
 
 
 def sources() -> list[Path]:
-    """Returns the Markdown files of the repository, including new ones."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     files = (Path(name) for name in sorted(set(listed.splitlines())))
-    # Links in a template are links of the service that is made from the template.
+    # Links in a template belong to the service created from it.
     return [file for file in files if (ROOT / file).is_file() and "templates" not in file.parts]
 
 
 def problems(files: list[Path]) -> Iterator[str]:
-    """Returns links without a target, and pages of docs that the summary lacks."""
+    """Links without a target, and pages of docs that the summary lacks."""
     for page in files:
         text = blank((ROOT / page).read_text())
         for match in LINK.finditer(text):
@@ -87,12 +86,12 @@ def problems(files: list[Path]) -> Iterator[str]:
 
 
 def blank(text: str) -> str:
-    """Returns the text on the same lines without code, because code contains no links."""
+    """Keeps the lines but drops code, which contains no links."""
     return CODE.sub(lambda code: "\n" * code[0].count("\n") or "code", text)
 
 
 def broken(page: Path, link: str) -> str | None:
-    """Returns the reason why a link is broken; None if it is external or its target exists."""
+    """Why a link is broken; None if it is external or its target exists."""
     if EXTERNAL.match(link):
         return None
     path, _, anchor = link.partition("#")
@@ -105,7 +104,6 @@ def broken(page: Path, link: str) -> str | None:
 
 
 def target(page: Path, path: str) -> Path:
-    """The file in the repository that a page links to."""
     return Path(os.path.normpath(page.parent / path))
 
 
@@ -124,12 +122,10 @@ def anchors(file: Path) -> set[str]:
 
 
 def pages() -> list[Path]:
-    """The pages of the site, in order."""
     return [target(SUMMARY, match[2]) for match in LINK.finditer((ROOT / SUMMARY).read_text())]
 
 
 def following() -> dict[Path, tuple[Path, ...]]:
-    """Returns the next page and the background page for each page."""
     read = tomllib.loads((ROOT / FEET).read_text())
     return {
         target(FEET, page): tuple(target(FEET, end) for end in ends)
@@ -139,13 +135,11 @@ def following() -> dict[Path, tuple[Path, ...]]:
 
 
 def titles() -> dict[Path, str]:
-    """The title of each page in the summary."""
     found = re.findall(r"\[([^\]]*)\]\(([^)]*)\)", (ROOT / SUMMARY).read_text())
     return {target(SUMMARY, path): title for title, path in found}
 
 
 def stage(repository: str | None) -> None:
-    """Copies the pages and their pictures to where mdBook reads them."""
     shutil.rmtree(WORK, ignore_errors=True)
     own = set(pages())
     pictures: set[Path] = set()
@@ -173,14 +167,14 @@ def stage(repository: str | None) -> None:
 
 
 def staged(page: Path) -> Path:
-    """The path of a page on the site: a README is the index of its folder."""
+    """The page's path on the site: a README becomes the index of its folder."""
     return MOVED.get(page) or (page.with_name("index.md") if page.name == "README.md" else page)
 
 
 def rewritten(
     page: Path, text: str, own: set[Path], pictures: set[Path], repository: str | None
 ) -> str:
-    """The text of a page with the links of the site; collects the pictures."""
+    """The page's text with the site's links; collects the pictures."""
     here = Path() if page == SUMMARY else staged(page).parent
 
     def link(match: re.Match) -> str:
@@ -193,10 +187,10 @@ def rewritten(
         if file.suffix in (".svg", ".png"):
             pictures.add(file)
             return match[1] + os.path.relpath(file, here)
-        # `finish` removes a link without a target.
+        # `finish` removes links without a target.
         return f"{match[1]}{repository or NOWHERE}/blob/main/{file}{mark}{anchor}"
 
-    # Code does not change.
+    # Code stays unchanged.
     parts, end = [], 0
     for code in CODE.finditer(text):
         parts += [LINK.sub(link, text[end : code.start()]), code[0]]
@@ -205,7 +199,6 @@ def rewritten(
 
 
 def finish(page: Path) -> None:
-    """Gives a built page its own description, and each table cell the heading of its column."""
     file = WORK / "site" / staged(page).with_suffix(".html")
     text = file.read_text()
     main = text.partition("<main>")[2]
@@ -221,7 +214,7 @@ def finish(page: Path) -> None:
 
 
 def labelled(table: re.Match) -> str:
-    """Returns a table whose cells name their column, which a phone shows before each cell."""
+    """Cells name their column, which a phone shows before each cell."""
     names = [
         html.escape(html.unescape(re.sub(r"<[^>]*>", " ", name)).strip())
         for name in re.findall(r"<th\b[^>]*>(.*?)</th>", table[0], re.DOTALL)
@@ -235,7 +228,6 @@ def labelled(table: re.Match) -> str:
 
 
 def mdbook() -> list[str]:
-    """The pinned mdBook."""
     return [sys.executable, str(ROOT / "hack/tools"), "run", "mdbook"]
 
 

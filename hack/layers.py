@@ -27,7 +27,8 @@ ROOT = "crate"
 
 Module = tuple[str, ...]
 Imports = dict[str, dict[str, str]]
-"""Maps a module to the modules that it imports, each with the first such import, which errors show."""
+"""Maps a module to the modules that it imports, each with the first such import, which errors show.
+"""
 
 LITERAL = re.compile(
     r"""//[^\n]*|/\*.*?\*/|\bb?r(\#*)".*?"\1|"(?:\\.|[^"\\])*"|'(?:\\(?:u\{\w+\}|x..|.)|[^\\'])'""",
@@ -47,7 +48,9 @@ def _blank(text: str) -> str:
 
 
 def _literal(found: re.Match[str]) -> str:
-    """Returns spaces, except for a string that is a path: serde and clap attributes name functions that way."""
+    """Spaces, except for a string that is a path: serde and clap attributes name functions that
+    way.
+    """
     path = re.fullmatch(r'"(\w+(?:::\w+)+)"', found[0])
     return f" {path[1]} " if path else _blank(found[0])
 
@@ -65,7 +68,7 @@ def _item_end(text: str, start: int) -> int:
 
 
 def _code(source: str) -> str:
-    """Returns the source with spaces in place of comments, strings and test code."""
+    """The source with spaces in place of comments, strings and test code."""
     text = LITERAL.sub(_literal, source)
     while found := TEST.search(text):
         end = _item_end(text, found.end())
@@ -74,7 +77,7 @@ def _code(source: str) -> str:
 
 
 def _use_paths(tree: str) -> Iterator[tuple[list[str], str]]:
-    """Returns the paths of a use tree, each with the name that it declares."""
+    """Paths of a use tree, each with the name that it declares."""
     while found := GROUP.search(tree):
         members = [found[1] + member.strip() for member in found[2].split(",") if member.strip()]
         tree = tree[: found.start()] + ",".join(members) + tree[found.end() :]
@@ -87,10 +90,8 @@ def _use_paths(tree: str) -> Iterator[tuple[list[str], str]]:
 
 
 class Crate:
-    """The modules of one crate, and their imports."""
-
     def __init__(self, folder: Path) -> None:
-        """Reads the library of a crate, or its program if there is no library."""
+        """Reads a crate's library, or its program if it has none."""
         self.folder = folder
         self.files: dict[Module, tuple[Path, str]] = {}
         self.names: dict[Module, dict[str, list[str]]] = {}
@@ -116,7 +117,7 @@ class Crate:
                 self._read(candidate, (*module, found[1]), folder / found[1])
 
     def _reached(self, module: Module, path: list[str], seen: frozenset = frozenset()) -> Iterator:
-        """Returns the modules that define or re-export the name at a path of a module."""
+        """Modules that define or re-export the name at a path of a module."""
         at = module
         if path[0] == "crate":
             at, path = (), path[1:]
@@ -139,7 +140,6 @@ class Crate:
         yield at
 
     def imports(self) -> dict[Module, Imports]:
-        """Returns, for each module, the imports among its children."""
         levels: dict[Module, Imports] = {module: {} for module in self.files}
         for module, (file, text) in self.files.items():
             if module:
@@ -157,7 +157,7 @@ class Crate:
         return levels
 
     def cycles(self) -> Iterator[str]:
-        """Returns one cycle for each module whose children form one."""
+        """One cycle for each module whose children form one."""
         for parent, graph in self.imports().items():
             try:
                 TopologicalSorter(graph).prepare()
@@ -168,7 +168,6 @@ class Crate:
                 yield from (f"  {graph[a][b]}" for a, b in pairwise(cycle))
 
     def upward(self, layers: list[str]) -> Iterator[str]:
-        """Returns errors in the declared layers, and imports that violate them."""
         top = self.imports()[()]
         manifest = self.folder / "Cargo.toml"
         yield from (f"{manifest}: layers lack module {name}" for name in top if name not in layers)
@@ -183,7 +182,6 @@ class Crate:
 
 
 def errors(workspace: Path) -> Iterator[str]:
-    """Returns the errors in the crates of a workspace."""
     for member in tomllib.loads((workspace / "Cargo.toml").read_text())["workspace"]["members"]:
         if not (workspace / member / "src").is_dir():
             continue  # programs of one file each
@@ -196,7 +194,7 @@ def errors(workspace: Path) -> Iterator[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Prints every error; the status is 1 if there is one."""
+    """The status is 1 if there is an error."""
     found = list(errors(Path(arguments[0] if arguments else "services")))
     print("\n".join(found), end="\n" if found else "")
     return 1 if found else 0

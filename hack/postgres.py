@@ -18,7 +18,6 @@ from tools.errors import ToolError
 
 
 def main(arguments: list[str]) -> int:
-    """Runs one command and returns its exit status."""
     parser = argparse.ArgumentParser(
         prog="python3 hack/postgres.py",
         description="Runs a disposable PostgreSQL.",
@@ -82,7 +81,6 @@ def _down(folder: Path) -> int:
 
 
 def describe(running: Postgres) -> str:
-    """Describes the settings with which the service uses the database."""
     lines = [
         "",
         f"  process        pid {running.pid}, data in {running.home}",
@@ -104,12 +102,11 @@ VARIABLES = ("POSTGRES_PORT", "POSTGRES_ADDRESS", "POSTGRES_TLS", "INSTANCE")
 
 
 def _instance() -> Path:
-    """Returns the instance's folder. Folders of `make up` do not begin with a dot."""
+    """Folders of `make up` do not start with a dot."""
     return local.REPOSITORY / ".run" / ".postgres" / local.run_folder().name
 
 
 def _settings() -> Settings:
-    """Reads the settings from the environment."""
     address = os.environ.get("POSTGRES_ADDRESS") or HOST
     try:
         ipaddress.ip_address(address)

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator
 
 OWN = ("static", "work", "database")
-"""Tables of the reference service."""
 
 HEAD = """\
 <!-- Written by `make settings` from `corelane-server --schema`. -->
@@ -24,9 +23,7 @@ file. A duration has one of the units `ms`, `s`, `m` or `h`, a size one of `B`, 
 
 
 def page(schema: dict) -> str:
-    """Returns the page of a schema: the general keys, the keys of each table, and then those of the reference
-    service.
-    """
+    """General keys, the keys of each table, and the reference service's keys."""
     properties = schema["properties"]
     tables = {name: each for name, each in properties.items() if "properties" in each}
     general = {name: each for name, each in properties.items() if name not in tables}

@@ -1,8 +1,8 @@
-"""One home for everything that starts processes: `make up`, tests, benchmarks and drills use it.
+"""Everything that starts processes: used by `make up`, tests, benchmarks and drills.
 
-`process` starts and ends a program, `ports` draws free ports, `http` sends requests, `http_server` answers
-them; each other module is one kind of process. Of this repository, the package imports only hack/tools, which
-finds programs.
+`process` starts and ends a program, `ports` draws free ports, `http` sends requests, and
+`http_server` answers them; each other module is one kind of process. Of this repository, the
+package imports only hack/tools, which finds programs.
 """
 
 import os
@@ -16,16 +16,14 @@ from tools.errors import ToolError
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 HOST = "127.0.0.1"
-"""Address on which processes listen."""
 
 SLOWER = float(os.environ.get("TEST_SLOWER", "1"))
 """Factor by which emulated CPUs prolong the waits of tests and reduce their load."""
 
 PATIENCE = 60.0 * SLOWER
-"""Longest wait in seconds; only a defect makes a test wait this long."""
+"""Maximum wait in seconds; only a defect makes a test wait this long."""
 
 PAUSE = 0.02
-"""Seconds between two checks."""
 
 Found = TypeVar("Found")
 
@@ -35,7 +33,7 @@ def eventually(
 ) -> Found:
     """Waits until `check` returns something true and returns it; the error names `what`.
 
-    Where each check starts a process, a longer `pause` leaves the CPUs to the awaited process.
+    If each check starts a process, a longer `pause` leaves the CPUs to the awaited process.
     """
     deadline = time.monotonic() + patience
     while not (found := check()):
@@ -46,7 +44,7 @@ def eventually(
 
 
 def in_time(check: Callable[[], object], patience: float = PATIENCE, pause: float = 0.05) -> bool:
-    """Waits until `check` returns something true, and returns whether it did in time."""
+    """Returns whether `check` returned something true in time."""
     deadline = time.monotonic() + patience
     while not check():
         if time.monotonic() > deadline:
@@ -56,7 +54,7 @@ def in_time(check: Callable[[], object], patience: float = PATIENCE, pause: floa
 
 
 def becomes(read: Callable[[], object], wanted: object) -> None:
-    """Waits until `read` returns the wanted value; the error shows the last value."""
+    """Waits until `read` returns the wanted value; the error shows the last one."""
     deadline = time.monotonic() + PATIENCE
     while (found := read()) != wanted:
         if time.monotonic() > deadline:

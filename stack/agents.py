@@ -1,4 +1,4 @@
-"""The agents of gateways and nodes as processes, with their logs and probes."""
+"""Agents of gateways and nodes as processes, with their logs and probes."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -14,28 +14,26 @@ from stack.programs import program
 
 
 class Agent(Process):
-    """An agent at a port; its log has a JSON object in each line."""
+    """The log has a JSON object in each line."""
 
     def __init__(
         self, name: str, argv: Sequence[object], folder: Path, port: int, *, address: str = HOST
     ) -> None:
-        """The agent counts as ready once it answers; `status` shows whether it reports ready."""
+        """The agent counts as started once it answers; `status` shows whether it reports ready."""
         self.url = f"http://{address}:{port}"
         super().__init__(name, argv, folder, lambda: replies(self.url, "/healthz"))
 
     def ask(self, path: str) -> Reply:
-        """Sends a request to the agent's port."""
         return ask(self.url, path)
 
     def status(self, path: str) -> int:
-        """Returns the status of a probe; 0 if nothing listens."""
+        """0 if nothing listens."""
         try:
             return self.ask(path).status
         except OSError:
             return 0
 
     def is_ready(self) -> bool:
-        """Whether the agent reports ready."""
         return self.status("/readyz") == 200
 
     def wait_until_ready(self) -> None:
@@ -43,29 +41,24 @@ class Agent(Process):
         eventually(self.is_ready, f"ready, see {self.log}")
 
     def lines(self) -> list[dict]:
-        """Returns the complete lines of the current log."""
         return lines(self.log)
 
     def end(self) -> int:
-        """Terminates the agent, which writes the rest of its log, and returns the exit status."""
+        """The agent writes the rest of its log. Returns the exit status."""
         self.terminate()
         return self.wait(PATIENCE)
 
 
 def lines(log: Path) -> list[dict]:
-    """Returns the complete lines of a log, whose last line may still be incomplete."""
+    """Complete lines of a log, whose last line may still be incomplete."""
     return [json.loads(line) for line in log.read_text().rpartition("\n")[0].splitlines()]
 
 
 class Drain(Process):
-    """A drain that is in progress."""
-
     def phases(self) -> dict[str, dict]:
-        """The current log lines by message."""
         return {line["message"]: line for line in lines(self.log)}
 
     def wait_for(self, phase: str) -> dict:
-        """Waits for the log line of a phase."""
         return eventually(lambda: self.phases().get(phase), phase)
 
     def end(self) -> tuple[int, dict]:
@@ -76,7 +69,9 @@ class Drain(Process):
 
 @contextmanager
 def drain(gateway: Gateway, folder: Path, *flags: str) -> Iterator[Drain]:
-    """Runs `gateway-agent drain` as a gateway pod does; kills the drain if it still runs at the end."""
+    """Runs `gateway-agent drain` as a gateway pod does; kills the drain if it still runs at the
+    end.
+    """
     admin = f"--admin={urlsplit(gateway.admin).netloc}"
     with command(folder, "drain", admin, "--log-format=json", *flags) as running:
         yield running
@@ -84,7 +79,6 @@ def drain(gateway: Gateway, folder: Path, *flags: str) -> Iterator[Drain]:
 
 @contextmanager
 def command(folder: Path, *arguments: str) -> Iterator[Drain]:
-    """Starts the agent with these arguments."""
     process = Drain("agent", [program("gateway-agent"), *arguments], folder)
     try:
         yield process.start()

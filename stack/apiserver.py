@@ -1,7 +1,7 @@
 """A real Kubernetes API server on loopback, with its etcd: no nodes, no controllers, no scheduler.
 
-It validates and stores objects as in a cluster (schemas, defaults, immutable fields, Pod Security), but nothing
-acts on them.
+It validates and stores objects as in a cluster (schemas, defaults, immutable fields, Pod Security),
+but nothing acts on them.
 """
 
 import http.client
@@ -29,7 +29,9 @@ ELSEWHERE = "192.0.2.1"
 
 
 def own_address() -> str:
-    """An address of this machine outside loopback, because EndpointSlices may not contain loopback addresses."""
+    """This machine's address outside loopback, because EndpointSlices may not contain loopback
+    addresses.
+    """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         # Sends nothing: the kernel only looks up the route.
         try:
@@ -43,34 +45,31 @@ def own_address() -> str:
 
 
 def pod_security(level: str) -> dict[str, str]:
-    """Labels of a namespace: the server rejects pods below the level, and templates of such pods cause a warning."""
+    """Namespace labels: the server rejects pods below the level, and templates of such pods cause a
+    warning.
+    """
     return {f"pod-security.kubernetes.io/{mode}": level for mode in ("enforce", "warn", "audit")}
 
 
 @dataclass(frozen=True)
 class Api:
-    """Requests to an API server with an administrator's rights."""
-
     kubeconfig: Path
     programs: Mapping[str, Path]
 
     def kubectl(self, *arguments: str | Path, text: str = "") -> subprocess.CompletedProcess[str]:
-        """Runs kubectl; the caller judges the result."""
         return self._run("kubectl", *arguments, text=text)
 
     def helm(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-        """Runs Helm; the caller judges the result."""
         return self._run("helm", *arguments)
 
     def get(self, *arguments: str) -> dict:
-        """The objects that `kubectl get` finds."""
         found = self.kubectl("get", *arguments, "--output", "json")
         assert found.returncode == 0, found.stderr
         return json.loads(found.stdout)
 
     @contextmanager
     def namespace(self, level: str = "restricted") -> Iterator[str]:
-        """Creates a namespace with a level of Pod Security for the caller alone."""
+        """A namespace for the caller alone, with a level of Pod Security."""
         name = f"test-{secrets.token_hex(4)}"
         metadata = {"name": name, "labels": pod_security(level)}
         created = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
@@ -85,7 +84,7 @@ class Api:
     def call(
         self, method: str, path: str, body: object = None, kind: str = "application/json"
     ) -> Reply:
-        """One request without kubectl, which takes a fraction of a second to start."""
+        """Without kubectl, which takes a fraction of a second to start."""
         configuration = json.loads(self.kubeconfig.read_text())
         cluster = configuration["clusters"][0]["cluster"]
         token = configuration["users"][0]["user"]["token"]
@@ -99,11 +98,9 @@ class Api:
         )
 
     def create(self, path: str, described: dict) -> dict:
-        """Creates an object and returns it as the API server stores it."""
         return self._done("POST", path, described, 201)
 
     def change(self, path: str, patch: dict) -> dict:
-        """Applies a merge patch to an object (RFC 7386)."""
         return self._done("PATCH", path, patch, 200, "application/merge-patch+json")
 
     def _done(self, method: str, path: str, body: dict, status: int, *kind: str) -> dict:
@@ -116,7 +113,7 @@ class Api:
         self, program: str, *arguments: str | Path, text: str = ""
     ) -> subprocess.CompletedProcess[str]:
         argv = [self.programs[program], "--kubeconfig", self.kubeconfig, *arguments]
-        # The discovery cache of this server is useless for the next one.
+        # This server's discovery cache is useless for the next one.
         env = {**os.environ, "KUBECACHEDIR": str(self.kubeconfig.parent / "cache")}
         return subprocess.run(
             argv, input=text, capture_output=True, text=True, check=False, env=env
@@ -125,7 +122,6 @@ class Api:
 
 @contextmanager
 def running(folder: Path) -> Iterator[Api]:
-    """Runs an API server with its files in a folder."""
     api, processes = make(folder, free_ports(3))
     try:
         for process in processes:
@@ -138,7 +134,7 @@ def running(folder: Path) -> Iterator[Api]:
 
 
 def make(folder: Path, port: int) -> tuple[Api, list[Process]]:
-    """Creates an API server with three ports from `port` on, and its processes in the order of their start."""
+    """Uses three ports from `port` on. Returns the processes in start order."""
     folder.mkdir(exist_ok=True)
     programs = resolve.ensure(PROGRAMS)
     token = secrets.token_hex(16)

@@ -1,5 +1,5 @@
-"""Certificates, folders like mounted Secrets, and bearer tokens: tokens of the server, and JSON Web Tokens from an issuer
-made with openssl.
+"""Certificates, folders like mounted Secrets, and bearer tokens: the server's tokens, and JSON Web
+Tokens from an openssl issuer.
 """
 
 import base64
@@ -100,21 +100,16 @@ _DRAW = random.Random(1)
 
 
 def token() -> str:
-    """Returns another token on each call, in the documented form: 256 bits in base64. Every run gets the same
-    sequence.
-    """
+    """A different token on each call: 256 bits in base64. Every run gets the same sequence."""
     return base64.b64encode(_DRAW.randbytes(32)).decode()
 
 
 def line(name: str, secret: str) -> str:
-    """The line in a token file that accepts this token."""
     return f"{name} sha256:{hashlib.sha256(secret.encode()).hexdigest()}\n"
 
 
 @dataclass(frozen=True)
 class Issuer:
-    """An issuer of tokens with its RSA key."""
-
     key: Path
     name: str = "https://issuer.example"
 
@@ -126,7 +121,7 @@ class Issuer:
         return json.dumps({"keys": [key]})
 
     def sign(self, claims: dict) -> str:
-        """A token with these claims, signed with RS256 (RFC 7515); None omits a claim."""
+        """Signed with RS256 (RFC 7515); None omits a claim."""
         head = {"alg": "RS256", "kid": "1", "typ": "JWT"}
         claims = {"iss": self.name} | claims
         payload = {name: claim for name, claim in claims.items() if claim is not None}
@@ -137,7 +132,6 @@ class Issuer:
 
 
 def issuer(folder: Path, name: str = "issuer") -> Issuer:
-    """A new issuer with its own key."""
     key = folder / f"{name}.pem"
     _openssl("genrsa", "-out", key, "2048")
     return Issuer(key)

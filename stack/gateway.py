@@ -19,7 +19,7 @@ from tools.resolve import tool
 
 
 def entries(log: Path, path: str) -> list[dict]:
-    """Returns the log entries of the requests for a path; the log may contain other lines."""
+    """Log entries of the requests for a path; the log may contain other lines."""
     # The last line may still be incomplete.
     whole = log.read_text().rpartition("\n")[0].splitlines()
     found = [json.loads(line) for line in whole if line.startswith('{"') and path in line]
@@ -28,8 +28,6 @@ def entries(log: Path, path: str) -> list[dict]:
 
 @dataclass(frozen=True)
 class Gateway:
-    """A running Envoy and where it listens."""
-
     url: str
     stats: str
     admin: str
@@ -40,11 +38,9 @@ class Gateway:
 
     @property
     def errors(self) -> Path:
-        """Envoy's own log; requests are in the access log."""
         return self.process.log
 
     def ready(self) -> bool:
-        """Whether the readiness probe would pass."""
         return replies(self.stats, "/ready")
 
     def logged(self, path: str) -> dict:
@@ -53,16 +49,17 @@ class Gateway:
         return entry
 
     def counted(self, name: str) -> int:
-        """Returns the value of the statistic with this full name; 0 if nothing was counted yet.
+        """The statistic with this full name; 0 before the first count.
 
-        Envoy counts a request to a replica, a retry, a limit and a rejection before it sends the reply, so one
-        look after the reply is enough. It counts the ends of connections and requests afterwards.
+        Envoy counts a request to a replica, a retry, a limit and a rejection before it sends the
+        reply, so one look after the reply is enough. It counts the ends of connections and requests
+        afterwards.
         """
         lines = ask(self.admin, f"/stats?filter=^{name}$").body.decode().splitlines()
         return int(lines[0].rpartition(" ")[2]) if lines else 0
 
     def sent_to(self, url: str, cluster: str = "server") -> int:
-        """Number of attempts sent to a replica, without health checks."""
+        """Attempts sent to a replica, without health checks."""
         line = f"{cluster}::{urlsplit(url).netloc}::rq_total::"
         lines = ask(self.admin, "/clusters").body.decode().splitlines()
         (count,) = (it.removeprefix(line) for it in lines if it.startswith(line))
@@ -70,20 +67,18 @@ class Gateway:
 
 
 def endpoint(url: str, admin: str) -> dict:
-    """A replica as the chart's values name it."""
     address = urlsplit(url)
     admin_port = urlsplit(admin).port
     return {"address": address.hostname, "port": address.port, "adminPort": admin_port}
 
 
 def peak(gateway: Gateway) -> int:
-    """Returns the gateway's peak memory in KiB."""
+    """Peak memory in KiB."""
     status = Path(f"/proc/{gateway.process.pid}/status").read_text()
     return int(re.search(r"VmHWM:\s+(\d+)", status)[1])
 
 
 def merged(values: dict, more: dict) -> dict:
-    """Merges values as Helm merges values files: the later ones win."""
     both = {
         key: merged(values[key], more[key])
         for key in values.keys() & more.keys()
@@ -102,13 +97,13 @@ def gateway_to(
     dynamic: bool = False,
     within: Sequence[str] = (),
 ) -> Iterator[Gateway]:
-    """Starts Envoy with one worker in front of these replicas; it logs every request and sends each span
-    immediately.
+    """Starts Envoy with one worker in front of these replicas; it logs every request and sends each
+    span immediately.
 
-    The timeout of health checks exceeds any delay on a busy machine: only a replica that is gone fails them.
-    `values` of the chart override those of the fixture. `change` edits what no value of the chart sets. A
-    `dynamic` Envoy reads routes from the files of an agent, which must exist. `within` is a command that runs
-    Envoy.
+    The health check timeout exceeds any delay on a busy machine, so only a missing replica fails
+    them. `values` of the chart override those of the fixture. `change` edits what no chart value
+    sets. A `dynamic` Envoy reads routes from an agent's files, which must exist. `within` is a
+    command that runs Envoy.
     """
     first = free_ports(4)
     own = {

@@ -14,27 +14,23 @@ from stack import PATIENCE
 
 @dataclass(frozen=True)
 class Reply:
-    """A complete response; header names are in lower case."""
-
     status: int
     headers: Mapping[str, str]
     body: bytes
 
     @property
     def replica(self) -> str | None:
-        """The replica that sent the response."""
         return self.headers.get("corelane-replica")
 
     def json(self) -> object:
-        """The body as JSON."""
         return json.loads(self.body)
 
 
 class Client:
-    """One keep-alive connection, reopened after the other side has closed it.
+    """A keep-alive connection, reopened after the other side has closed it.
 
-    It uses TLS for an `https://` URL or with a certificate to trust. Without such a certificate, it accepts
-    any.
+    It uses TLS for an `https://` URL or with a certificate to trust, and otherwise accepts any
+    certificate.
     """
 
     def __init__(
@@ -58,14 +54,13 @@ class Client:
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Reply:
-        """Sends one request and reads the complete response."""
         self._connection.request(method, path, body=body, headers=dict(headers or {}))
         reply = self._connection.getresponse()
         headers = {name.lower(): value for name, value in reply.getheaders()}
         return Reply(reply.status, headers, reply.read())
 
     def drop_if_closed(self) -> bool:
-        """Closes the idle connection if the other side has closed it; returns whether it had."""
+        """Closes an idle connection if the other side has closed it; returns whether it had."""
         socket = self._connection.sock
         # On an idle connection, only the end of the stream is readable.
         if socket is None:
@@ -79,7 +74,6 @@ class Client:
         return True
 
     def close(self) -> None:
-        """Closes the connection; the next request opens another."""
         self._connection.close()
 
 
@@ -92,7 +86,7 @@ def ask(
     timeout: float = PATIENCE,
     **more: object,
 ) -> Reply:
-    """Sends one request on its own connection; the path may be part of the URL."""
+    """Each request has its own connection; the path may be part of the URL."""
     client = Client(url, authority, timeout=timeout)
     try:
         return client.ask(path or urlsplit(url).path or "/", method, **more)
@@ -101,7 +95,6 @@ def ask(
 
 
 def replies(url: str, path: str = "", status: int = 200, *, timeout: float = 2.0) -> bool:
-    """Whether a request gets a response with this status."""
     try:
         return ask(url, path, timeout=timeout).status == status
     except (OSError, http.client.HTTPException):

@@ -1,4 +1,4 @@
-"""HTTP/1.1 servers in this process that respond with the result of a function."""
+"""HTTP/1.1 servers in this process that respond with a function's result."""
 
 import ssl
 import threading
@@ -10,14 +10,14 @@ from stack import HOST
 
 
 class Request(BaseHTTPRequestHandler):
-    """A request of any method. It gets one response, or its connection closes without one."""
+    """A request of any method gets one response, or its connection closes without one."""
 
     protocol_version = "HTTP/1.1"
     # Send head and body in one write.
     wbufsize = -1
 
     def body(self) -> bytes:
-        """Returns the body, even if it is chunked: each chunk follows a line with its size, and the last is empty."""
+        """Handles chunked bodies: each chunk follows a line with its size, and the last is empty."""
         if self.headers["transfer-encoding"] != "chunked":
             return self.rfile.read(int(self.headers.get("content-length", 0)))
         body = b""
@@ -28,7 +28,6 @@ class Request(BaseHTTPRequestHandler):
         return body
 
     def reply(self, status: int = 200, *fields: tuple[str, str], body: bytes = b"") -> None:
-        """Sends a response."""
         self.send_response(status)
         for name, value in (*fields, ("content-length", str(len(body)))):
             self.send_header(name, value)
@@ -40,7 +39,8 @@ class Request(BaseHTTPRequestHandler):
 
 
 class _Server(ThreadingHTTPServer):
-    # Let more than five connections wait: beyond that limit, the kernel drops new ones for a second.
+    # Let more than five connections wait: beyond that limit, the kernel drops new ones for a
+    # second.
     request_queue_size = 128
 
 
@@ -51,7 +51,7 @@ def serving(
     port: int = 0,
     tls: ssl.SSLContext | None = None,
 ) -> Iterator[str]:
-    """Starts a server with this handler and yields its URL; each connection has its own thread."""
+    """Yields the server's URL; each connection has its own thread."""
     methods = {f"do_{name}": answer for name in ("GET", "POST", "PUT", "DELETE", "PATCH")}
     with _Server((host, port), type("Answered", (Request,), methods)) as server:
         if tls:

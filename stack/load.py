@@ -16,12 +16,13 @@ from stack.http import Client
 class Load:
     """Keep-alive clients, each of which sends one request at a time until `stop`.
 
-    With a `rate` in requests per second for all clients, each client sends its next request when the request is
-    due. A client reopens a connection that was closed while it was idle (RFC 9112, section 9.5). A connection
-    that closes after a request was sent is a failure.
+    With a `rate` in requests per second for all clients, each client sends its next request when it
+    is due. A client reopens a connection that was closed while idle (RFC 9112, section 9.5). A
+    connection that closes after a request was sent is a failure.
 
-    The context begins with the first responses and ends with the last response of every client. After a
-    response with `Connection: close`, a client connects to `url` again, which may by then name another server.
+    The context starts with the first responses and ends with the last response of every client.
+    After a response with `Connection: close`, a client connects to `url` again, which may by then
+    name another server.
     """
 
     url: str
@@ -32,7 +33,7 @@ class Load:
     replies: Counter = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
     times: list[tuple[float, float]] = field(default_factory=list)
-    """Send time of each request and its response time, in seconds."""
+    """Send time and response time of each request, in seconds."""
     first: dict[str, float] = field(default_factory=dict)
     last: dict[str, float] = field(default_factory=dict)
 
@@ -60,14 +61,11 @@ class Load:
 
     @property
     def total(self) -> int:
-        """Number of responses received."""
         return sum(self.replies.values())
 
     def wait_for(
         self, more: int, replica: str | None = None, *, patience: float = PATIENCE
     ) -> None:
-        """Waits for this many more responses, from one replica or from any."""
-
         def count() -> int:
             return self.replies[replica] if replica else self.total
 

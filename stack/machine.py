@@ -11,7 +11,6 @@ from stack import REPOSITORY
 
 
 def describe() -> dict[str, str | int]:
-    """Machine, system, date and state of the sources."""
     return {
         "date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         "cpu": _cpu_model(),
@@ -26,9 +25,7 @@ NOISE = 0.05
 
 
 def others(shares: list[float]) -> str:
-    """Returns a sentence about how quiet the machine was, from the cores that other processes used in each
-    measurement.
-    """
+    """How quiet the machine was, from the cores that other processes used in each measurement."""
     return (
         f"Other processes and the hypervisor took {median(shares):.2f} cores in the median "
         f"measurement and {max(shares):.2f} in the worst"
@@ -48,7 +45,6 @@ def _cpu_model() -> str:
 
 
 def _sources() -> str:
-    """Returns the commit, and whether files differ from it."""
     argv = ["git", "describe", "--always", "--dirty=, with local changes", "--exclude=*"]
     result = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     return result.stdout.strip() or "not a git checkout"

@@ -1,4 +1,4 @@
-"""Disposable trees that look like /proc, /sys, /dev and /etc of a node, and `node-tuner` on them.
+"""Disposable trees that look like a node's /proc, /sys, /dev and /etc, and `node-tuner` on them.
 
 The program changes only files below `--root`; no test passes the machine's own root.
 """
@@ -45,21 +45,17 @@ SYSCTLS = {
     "net.netfilter.nf_conntrack_max": "65536",
     "net.netfilter.nf_conntrack_tcp_timeout_time_wait": "120",
 }
-"""Kernel defaults."""
 
 
 def sysctl(name: str) -> str:
-    """The path of a sysctl."""
     return "proc/sys/" + name.replace(".", "/")
 
 
 def latency(microseconds: int) -> bytes:
-    """The content of /dev/cpu_dma_latency."""
     return struct.pack("=i", microseconds)
 
 
 def process(pid: int, name: str, **files: Content) -> dict[str, Content]:
-    """A process of the node: its `comm`, and other files."""
     return {
         f"proc/{pid}/{file}": content for file, content in {"comm": f"{name}\n", **files}.items()
     }
@@ -68,7 +64,6 @@ def process(pid: int, name: str, **files: Content) -> dict[str, Content]:
 def device(
     name: str, *, receiving: int = 1, sending: int = 1, irqs: Iterable[int] = (), cpus: int = 4
 ) -> dict[str, Content]:
-    """A network device with hardware, its queues and its interrupts."""
     folder = f"sys/class/net/{name}"
     files: dict[str, Content] = {f"{folder}/device/uevent": "DRIVER=some_net\n"}
     for queue in range(receiving):
@@ -98,24 +93,20 @@ def node(*, cpus: int = 4) -> dict[str, Content]:
 
 @dataclass(frozen=True)
 class Tree:
-    """A tree, and a journal outside the tree."""
-
     root: Path
     journal: Path
 
     def add(self, files: Mapping[str, Content]) -> "Tree":
-        """Writes files and creates missing folders."""
         write(self.root, files)
         return self
 
     def drift(self, name: str, value: str) -> None:
-        """Changes a sysctl atomically, so that an agent never reads a part of the value."""
+        """Changes a sysctl atomically, so that an agent never reads a partial value."""
         fresh = self.root.parent / "drifted"
         fresh.write_text(f"{value}\n")
         fresh.replace(self.root / sysctl(name))
 
     def remove(self, path: str) -> None:
-        """Removes a file, or a folder with its content."""
         target = self.root / path
         if target.is_dir():
             shutil.rmtree(target)
@@ -123,20 +114,16 @@ class Tree:
             target.unlink()
 
     def read(self, path: str) -> str:
-        """A file without the space around it."""
         return (self.root / path).read_text().strip()
 
     def snapshot(self) -> dict[str, bytes]:
-        """Returns every file, byte for byte."""
         files = (path for path in sorted(self.root.rglob("*")) if path.is_file())
         return {str(path.relative_to(self.root)): path.read_bytes() for path in files}
 
     def noted(self) -> dict:
-        """The journal."""
         return json.loads((self.journal / "journal.json").read_text())
 
     def argv(self, *arguments: str | Path) -> list[str | Path]:
-        """A command line of `node-tuner` on this tree."""
         return [
             program("node-tuner"),
             *arguments,
@@ -147,7 +134,7 @@ class Tree:
     def run(
         self, *arguments: str | Path, status: int | None = None, **variables: str
     ) -> subprocess.CompletedProcess[str]:
-        """Runs `node-tuner` on this tree; without `status` the caller checks the exit status."""
+        """Without `status`, the caller checks the exit status."""
         result = subprocess.run(
             self.argv(*arguments),
             env={**os.environ, **variables},
@@ -176,17 +163,15 @@ class Tree:
         )
 
     def report(self, *arguments: str | Path) -> dict:
-        """Returns the JSON output of `audit`, `plan` or `apply`."""
         return json.loads(self.run(*arguments, "--output=json").stdout)
 
     def rows(self, *arguments: str | Path) -> dict[str, dict]:
-        """Returns the settings by name and target: `net.rps_cpus eth0/rx-0`."""
+        """Settings by name and target: `net.rps_cpus eth0/rx-0`."""
         rows = self.report(*arguments)["knobs"]
         return {f"{row['name']} {row['target']}".rstrip(): row for row in rows}
 
 
 def write(folder: Path, files: Mapping[str, Content]) -> None:
-    """Writes files below a folder and creates missing folders."""
     for path, content in files.items():
         file = folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -194,14 +179,14 @@ def write(folder: Path, files: Mapping[str, Content]) -> None:
 
 
 def make(folder: Path, files: Mapping[str, Content]) -> Tree:
-    """Makes a tree in a folder, and names a second folder for the journal."""
+    """Names a second folder for the journal."""
     tree = Tree(folder / "root", folder / "journal")
     tree.root.mkdir(parents=True)
     return tree.add(files)
 
 
 def copy(folder: Path, paths: Iterable[str]) -> Tree:
-    """Makes a tree with copies of this machine's files, as far as they exist; the machine stays unchanged."""
+    """Copies this machine's files, as far as they exist; the machine stays unchanged."""
     found = {}
     for path in paths:
         try:

@@ -1,4 +1,4 @@
-"""Processes by pid, as /proc shows them, including processes of other commands."""
+"""Processes by pid, as /proc shows them, including other commands' processes."""
 
 import fcntl
 import os
@@ -11,7 +11,6 @@ from tools.errors import ToolError
 
 
 def every() -> list[int]:
-    """Returns every pid of the machine."""
     return [int(folder.name) for folder in Path("/proc").glob("[0-9]*")]
 
 
@@ -21,7 +20,7 @@ def find(mark: str, value: object) -> list[int]:
 
 
 def environment(pid: int) -> dict[str, str]:
-    """Returns the variables with which a process was started; empty if that cannot be read."""
+    """Variables with which a process was started; empty if unreadable."""
     pairs = (os.fsdecode(pair) for pair in _environment(pid) if b"=" in pair)
     return dict(pair.split("=", 1) for pair in pairs)
 
@@ -39,7 +38,7 @@ def _marked(pid: int, mark: str, value: object) -> bool:
 
 
 def send(pid: int, number: signal.Signals, mark: str, value: object) -> None:
-    """Signals a process if it still has the mark; a pid may have a new owner."""
+    """Signals a process if it still has the mark, because a pid may have a new owner."""
     with suppress(ProcessLookupError):
         handle = os.pidfd_open(pid)
         try:
@@ -50,15 +49,14 @@ def send(pid: int, number: signal.Signals, mark: str, value: object) -> None:
 
 
 def kill(pids: Iterable[int], number: signal.Signals = signal.SIGKILL) -> None:
-    """Signals processes that still exist."""
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, number)
 
 
 def _stat(pid: int) -> list[str]:
-    """Returns the fields after the name in /proc/PID/stat (proc(5)): the state, the parent and so on. Empty
-    when the process is gone.
+    """Fields after the name in /proc/PID/stat (proc(5)): state, parent and so on. Empty if the
+    process is gone.
     """
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -67,28 +65,26 @@ def _stat(pid: int) -> list[str]:
 
 
 def state(pid: int) -> str:
-    """The state of a process, such as T for stopped; X if it is gone."""
+    """A state such as T for stopped; X if the process is gone."""
     return (_stat(pid) or "X")[0]
 
 
 def started(pid: int) -> str:
-    """The start time of a running process, in ticks since boot, or ""."""
+    """In ticks since boot; "" if the process is gone."""
     fields = _stat(pid)
     return fields[19] if fields and fields[0] not in "ZX" else ""
 
 
 def alive(entry: Mapping[str, object]) -> bool:
-    """Whether a recorded process is running. A pid can be reused, but not with the same start time."""
+    """A pid can be reused, but not with the same start time."""
     return bool(entry["started"]) and started(int(entry["pid"])) == entry["started"]
 
 
 def children(parent: int) -> list[int]:
-    """Returns the processes that a process has started."""
     return [pid for pid in every() if (_stat(pid) or ("", ""))[1] == str(parent)]
 
 
 def name(pid: int) -> str:
-    """The short name of a process."""
     try:
         return Path(f"/proc/{pid}/comm").read_text().strip()
     except OSError:
@@ -96,7 +92,7 @@ def name(pid: int) -> str:
 
 
 def cpus(pid: int) -> str:
-    """The CPUs on which a process may run, as the kernel writes them: 0-3,8."""
+    """The CPUs on which a process may run, in the kernel's list format: 0-3,8."""
     try:
         text = Path(f"/proc/{pid}/status").read_text()
     except OSError:
@@ -114,7 +110,7 @@ def reap() -> None:
 
 @contextmanager
 def lock(folder: Path) -> Iterator[None]:
-    """Locks the folder of an instance, so that another command fails in the meantime."""
+    """Another command on the same instance fails in the meantime."""
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / "lock", "w") as file:
         try:

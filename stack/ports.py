@@ -11,15 +11,14 @@ from threading import Lock
 from tools.errors import ToolError
 
 VARIABLE = "TEST_PORTS"
-"""Environment variable with the range to draw from. Its name does not begin with CORELANE_, because the server
-rejects such variables unless they are its settings.
+"""Environment variable with the range to draw from. Not named CORELANE_, because the server rejects
+such variables unless they are its settings.
 """
 
 USUAL = (10000, 29999)
 """The default range, below the ports that the kernel assigns by default (32768 to 60999)."""
 
 LEAST = 4000
-"""Minimum number of ports in any other default range."""
 
 TAKEN = range(17990, 19011)
 """Envoy Gateway listens on some of these ports, which cannot be configured."""
@@ -27,19 +26,19 @@ TAKEN = range(17990, 19011)
 BLOCK = 200
 """Consecutive ports that belong to one process until it ends.
 
-A port is drawn while it is free and used later. Until then, no other process of tests or benchmarks draws it:
-neither another worker of pytest, nor a program that a test runs, nor another run.
+A port is drawn while it is free and used later. Until then, no other process of tests or benchmarks
+draws it: neither another pytest worker, nor a program that a test runs, nor another run.
 """
 
 _blocks: dict[int, socket.socket] = {}
-"""The blocks of this process by their first port, each with the socket that claims it."""
+"""This process's blocks by their first port, each with the socket that claims it."""
 
 _given: set[int] = set()
 _lock = Lock()
 
 
 def free_ports(count: int = 1, address: str = "127.0.0.1") -> int:
-    """Returns the first of `count` consecutive ports that are free at an IPv4 address; no port is given twice.
+    """First of `count` consecutive ports that are free at an IPv4 address; no port is given twice.
 
     At 0.0.0.0: free at every address.
     """
@@ -63,7 +62,6 @@ def free_ports(count: int = 1, address: str = "127.0.0.1") -> int:
 
 
 def bounds() -> tuple[int, int]:
-    """The first and the last port to draw from."""
     text = os.environ.get(VARIABLE)
     if text is None:
         return _default()
@@ -75,9 +73,9 @@ def bounds() -> tuple[int, int]:
 
 @cache
 def _default() -> tuple[int, int]:
-    """Returns a range without ports that the kernel assigns to connections, or to listeners on port 0.
+    """A range without ports that the kernel assigns to connections, or to listeners on port 0.
 
-    Such a port may be free when it is drawn and the source of a connection when it is used.
+    Such a port may be free when drawn and the source of a connection when used.
     """
     settings = Path("/proc/sys/net/ipv4")
     first, last = map(int, (settings / "ip_local_port_range").read_text().split())
@@ -101,7 +99,7 @@ def _text(ports: tuple[int, int]) -> str:
 
 
 def _claim(block: int) -> bool:
-    """Claims the block for this process if it is free; the kernel releases it when the process ends."""
+    """Claims the block if it is free; the kernel releases it when the process ends."""
     claim = socket.socket(socket.AF_UNIX)
     try:
         # An abstract name is scoped like ports: to the network namespace (unix(7)).

@@ -1,7 +1,7 @@
-"""A PostgreSQL: its programs, its files, its process, its databases.
+"""A PostgreSQL: its programs, files, process and databases.
 
-It runs as a user without privileges, so its data and, if need be, its programs are in a folder that this user can enter.
-It outlives this process: any process that knows its folder can stop it.
+It runs as an unprivileged user, so its data and, if need be, its programs are in a folder that this
+user can enter. It outlives this process: any process that knows its folder can stop it.
 """
 
 import itertools
@@ -22,7 +22,7 @@ from tools import command, progress, resolve
 from tools.errors import ToolError
 
 ROLE = "corelane"
-"""The role of the service, and the name of its database; it has no other rights."""
+"""The service's role and database name; it has no other rights."""
 
 SUPERUSER = "postgres"
 
@@ -48,51 +48,45 @@ class Postgres:
     folder: Path
     settings: Settings
     home: Path
-    """The home folder of its user."""
     account: home.Account
     programs: home.Programs
 
     @property
     def data(self) -> Path:
-        """The data folder."""
         return self.home / "data"
 
     @property
     def password_file(self) -> Path:
-        """The password of the role `corelane`."""
         return self.folder / "password"
 
     @property
     def ca_file(self) -> Path:
-        """The authority with which clients verify the certificate."""
         return self.folder / "ca.crt"
 
     @property
     def log(self) -> Path:
-        """Its log file."""
         return self.folder / "postgres.log"
 
     def url(self, database: str = ROLE) -> str:
-        """The service's URL of a database; the password is in a file."""
         mode = "?sslmode=require" if self.settings.tls else ""
         return f"postgres://{ROLE}@{self.settings.address}:{self.settings.port}/{database}{mode}"
 
     def flags(self, database: str = ROLE) -> list[str]:
-        """Flags with which `corelane-server` uses a database."""
         files = ["--database.password-file", str(self.password_file)]
         if self.settings.tls:
             files += ["--database.ca-file", str(self.ca_file)]
         return ["--database.kind", "postgres", "--database.url", self.url(database), *files]
 
     def argv(self) -> list[str]:
-        """Returns the command line. Every setting that makes a commit durable keeps its default, on."""
+        """Every setting that makes a commit durable keeps its default, on."""
         options = {
             "listen_addresses": self.settings.address,
             "port": self.settings.port,
             "max_connections": self.settings.connections,
             "unix_socket_directories": "",
             "hba_file": self.home / "pg_hba.conf",
-            # JIT needs a library of 110 MB that is not unpacked, and does not speed up these queries.
+            # JIT needs a library of 110 MB that is not unpacked, and does not speed up these
+            # queries.
             "jit": "off",
             "log_line_prefix": "%m [%p] %q%u@%d ",
         }
@@ -103,7 +97,7 @@ class Postgres:
         return [str(self.programs["postgres"]), "-D", str(self.data), *flags]
 
     def psql(self, *arguments: str, database: str = ROLE) -> subprocess.CompletedProcess[str]:
-        """Runs psql as the superuser; the caller judges the result."""
+        """As the superuser; the caller judges the result."""
         environment = {**self.programs.environment(), **self.client(database)}
         argv = [self.programs["psql"], "--no-psqlrc", *arguments]
         return subprocess.run(
@@ -116,7 +110,6 @@ class Postgres:
         )
 
     def client(self, database: str = ROLE) -> dict[str, str]:
-        """Returns libpq's environment for the superuser."""
         tls = {"PGSSLMODE": "verify-full", "PGSSLROOTCERT": str(self.ca_file)}
         return {
             "PGHOST": self.settings.address,
@@ -128,7 +121,7 @@ class Postgres:
         }
 
     def query(self, statement: str, database: str = ROLE) -> list[list[str]]:
-        """Runs SQL as the superuser and returns the rows, each field as text."""
+        """As the superuser; returns rows with each field as text."""
         flags = ["--tuples-only", "--no-align", "--field-separator=\t", "--set=ON_ERROR_STOP=1"]
         result = self.psql(*flags, "--command", statement, database=database)
         if result.returncode != 0:
@@ -136,22 +129,21 @@ class Postgres:
         return [line.split("\t") for line in result.stdout.splitlines()]
 
     def database(self) -> "Database":
-        """Creates an empty database."""
         made = Database(self, f"test_{os.getpid()}_{next(_numbers)}")
         self.query(f"CREATE DATABASE {made.name} OWNER {ROLE}", SUPERUSER)
         return made
 
     @property
     def pid(self) -> int:
-        """Returns the pid of the server's first process; 0 while the server is not running."""
+        """0 while the server is not running."""
         return pid(self.folder)
 
     def family(self) -> list[int]:
-        """Returns that pid and the pids of its children; each connection has a child."""
+        """The server's pid and its children's; each connection has a child."""
         return [self.pid, *pids.children(self.pid)] if self.pid else []
 
     def start(self) -> None:
-        """Starts the server and waits until it accepts connections; after a crash it recovers first."""
+        """Waits until the server accepts connections; after a crash it recovers first."""
         process = detached(
             self.argv(),
             self.log,
@@ -168,7 +160,7 @@ class Postgres:
             raise ToolError(f"PostgreSQL did not start; the end of {self.log}:\n{said}")
 
     def ready(self, pid: int) -> bool:
-        """Whether the server is ready: reads what pg_ctl reads (miscadmin.h, LOCK_FILE_LINE_PM_STATUS)."""
+        """Reads what pg_ctl reads (miscadmin.h, LOCK_FILE_LINE_PM_STATUS)."""
         try:
             lines = (self.data / "postmaster.pid").read_text().splitlines()
         except FileNotFoundError:
@@ -176,27 +168,25 @@ class Postgres:
         return len(lines) >= 8 and lines[7].strip() == "ready" and int(lines[0]) == pid
 
     def kill(self) -> None:
-        """Sends SIGKILL to all processes of the server and waits for their end."""
+        """Sends SIGKILL to all of the server's processes and waits until they are gone."""
         self._stop(self.family()[:1])
         self._send(self.family(), signal.SIGKILL, "ZX")
 
     def freeze(self) -> None:
-        """Sends SIGSTOP to all processes of the server: connections stay open without a response."""
+        """Sends SIGSTOP to all of the server's processes: connections stay open without a response."""
         # The first process starts all others, so stop it first.
         self._stop(self.family()[:1])
         self._stop(self.family())
 
     def thaw(self) -> None:
-        """Sends SIGCONT to all processes of the server."""
         pids.kill(self.family(), signal.SIGCONT)
 
     def end(self) -> None:
-        """Shuts the server down cleanly if it is running; this closes its connections."""
+        """Shuts down cleanly if the server is running, which closes its connections."""
         self.thaw()
         stop(self.folder)
 
     def remove(self) -> None:
-        """Stops the server and removes its data."""
         self.thaw()
         stop(self.folder, keep=False)
         remove(self.folder)
@@ -211,34 +201,28 @@ class Postgres:
 
 
 ENDING = 30.0
-"""Seconds until the server must be ready, or gone."""
+"""Seconds for the server to become ready, or to end."""
 
 _numbers = itertools.count()
 
 
 @dataclass(frozen=True)
 class Database:
-    """One database of a server; the role `corelane` owns it."""
-
     server: Postgres
     name: str
 
     @property
     def url(self) -> str:
-        """`database.url` of the service."""
         return self.server.url(self.name)
 
     @property
     def password_file(self) -> Path:
-        """`database.password_file` of the service."""
         return self.server.password_file
 
     def flags(self) -> list[str]:
-        """Flags with which `corelane-server` uses this database."""
         return self.server.flags(self.name)
 
     def query(self, statement: str) -> list[list[str]]:
-        """Runs SQL as the superuser and returns the rows, each field as text."""
         return self.server.query(statement, self.name)
 
 
@@ -266,7 +250,7 @@ def holding(database: Database, statement: str) -> Iterator[None]:
 
 
 def make(folder: Path, settings: Settings) -> Postgres:
-    """Returns the PostgreSQL of a folder, after creating its data if they are missing."""
+    """Creates missing data."""
     folder.mkdir(parents=True, exist_ok=True)
     user = home.account()
     place = home.place(folder, user)
@@ -283,7 +267,6 @@ def make(folder: Path, settings: Settings) -> Postgres:
 
 
 def read(folder: Path) -> Postgres | None:
-    """The existing PostgreSQL of a folder."""
     try:
         settings = Settings(**json.loads((folder / "instance.json").read_text()))
     except FileNotFoundError:
@@ -303,7 +286,7 @@ def pid(folder: Path) -> int:
 
 
 def stop(folder: Path, *, keep: bool = True) -> None:
-    """Stops the server: it closes its connections and writes a checkpoint if its data are kept."""
+    """Closes connections, and writes a checkpoint if the data are kept."""
     for number in (signal.SIGINT if keep else signal.SIGQUIT, signal.SIGKILL):
         if parent := pid(folder):
             os.kill(parent, number)
@@ -314,7 +297,6 @@ def stop(folder: Path, *, keep: bool = True) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Removes the data of a folder, wherever they are."""
     home.remove(home.place(folder, home.account()))
 
 
@@ -327,7 +309,7 @@ def _superuser_file(folder: Path) -> Path:
 
 
 def _initialise(made: Postgres) -> None:
-    """Creates the data, the role and its database, and then gives the complete folder its final name."""
+    """Creates data, role and database, and then gives the complete folder its final name."""
     fresh = made.home / "data.new"
     home.remove(fresh)
     for file in (made.password_file, _superuser_file(made.folder)):
@@ -364,7 +346,7 @@ def _run(made: Postgres, argv: Sequence[str], text: str = "") -> None:
         check=False,
         **made.account.popen(),
     )
-    # In single-user mode an error of a statement does not change the exit status.
+    # In single-user mode, a failed statement does not change the exit status.
     if result.returncode != 0 or "ERROR:" in result.stderr:
         raise ToolError(f"{argv[0]} failed: {(result.stderr or result.stdout).strip()}")
 
@@ -373,7 +355,6 @@ KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-noenc", "-
 
 
 def _certify(made: Postgres, hosts: Sequence[str]) -> None:
-    """Writes the authority, and the server's certificate and key."""
     ca, ca_key = made.ca_file, made.folder / "ca.key"
     crt, key = made.home / "server.crt", made.home / "server.key"
     _request("-subj", "/CN=corelane-postgres", "-out", ca, "-keyout", ca_key)

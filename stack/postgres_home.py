@@ -1,4 +1,6 @@
-"""The user that runs PostgreSQL, which does not run as root; the folder and the programs that this user can reach."""
+"""The user that runs PostgreSQL, which refuses to run as root; the folder and programs that this
+user can reach.
+"""
 
 import hashlib
 import os
@@ -16,7 +18,7 @@ NAME = "nobody"
 
 @dataclass(frozen=True)
 class Account:
-    """The user `nobody` if this runs as root, else the current user."""
+    """The user `nobody` if this process is root, otherwise the current user."""
 
     name: str
     uid: int
@@ -24,7 +26,6 @@ class Account:
     other: bool
 
     def popen(self) -> dict[str, object]:
-        """Arguments of subprocess.Popen that start a process as this user."""
         return {"user": self.uid, "group": self.gid, "extra_groups": []} if self.other else {}
 
     def reaches(self, folder: Path) -> bool:
@@ -38,13 +39,11 @@ class Account:
         return status.st_uid == self.uid or bool(status.st_mode & stat.S_IXOTH)
 
     def own(self, path: Path) -> None:
-        """Gives a file or folder to this user."""
         if self.other:
             os.chown(path, self.uid, self.gid, follow_symlinks=False)
 
 
 def account() -> Account:
-    """The user for PostgreSQL."""
     if os.geteuid() != 0:
         return Account("", os.geteuid(), os.getegid(), other=False)
     try:
@@ -68,7 +67,7 @@ def place(folder: Path, user: Account) -> Path:
 
 
 def make(home: Path, user: Account) -> None:
-    """Makes the folder; only its owner may enter it."""
+    """Only the owner may enter the folder."""
     try:
         home.mkdir(mode=0o700)
     except FileExistsError:
@@ -79,14 +78,13 @@ def make(home: Path, user: Account) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Removes a folder with all data of PostgreSQL."""
     if folder.is_dir() and not folder.is_symlink():
         shutil.rmtree(folder)
 
 
 @dataclass(frozen=True)
 class Programs:
-    """A folder with `postgres`, `initdb` and `psql`, and the libraries that are not the system's."""
+    """A folder with `postgres`, `initdb` and `psql`, and libraries that the system lacks."""
 
     folder: Path
     libraries: str = ""
@@ -95,13 +93,14 @@ class Programs:
         return self.folder / name
 
     def environment(self) -> dict[str, str]:
-        """Returns the environment of these programs."""
         libraries = {"LD_LIBRARY_PATH": self.libraries} if self.libraries else {}
         return {"PATH": os.defpath, "LC_ALL": "C", **libraries}
 
 
 def programs(home: Path, user: Account) -> Programs:
-    """Returns the installed programs, or Debian's unpacked ones: copied to `home` if they are out of reach."""
+    """The installed programs, or Debian's unpacked ones, copied to `home` if the user cannot reach
+    them.
+    """
     found = resolve.tool("postgres").resolve()
     unpacked = found.parent.parent
     if found.read_bytes()[:2] != b"#!":
@@ -116,7 +115,7 @@ def programs(home: Path, user: Account) -> Programs:
 
 
 def _copy(unpacked: Path, copy: Path) -> None:
-    """Copies the programs and their files, which PostgreSQL finds relative to its program."""
+    """PostgreSQL finds its files relative to its program."""
     fresh = copy.with_suffix(".new")
     shutil.rmtree(fresh, ignore_errors=True)
     unneeded = shutil.ignore_patterns("bitcode", "doc", "man", "locale", "lintian")

@@ -1,4 +1,4 @@
-"""A process with a log: started, awaited until it is ready, stopped, killed, paused and started again."""
+"""A process with a log: started, awaited until it is ready, stopped, killed, paused and restarted."""
 
 import os
 import resource
@@ -15,13 +15,12 @@ from tools import progress
 from tools.errors import ToolError
 
 START = 180.0 * SLOWER
-"""Longest wait in seconds until a process is ready."""
+"""Maximum seconds until a process is ready."""
 
 ENDING = 25.0
 """Seconds from SIGTERM to SIGKILL; more than a replica's drain.deadline."""
 
 LINES = 20
-"""Lines of a log in an error."""
 
 
 def without_proxies() -> dict[str, str]:
@@ -30,8 +29,6 @@ def without_proxies() -> dict[str, str]:
 
 
 class Process:
-    """A named program with its log, in its own process group."""
-
     def __init__(
         self,
         name: str,
@@ -45,11 +42,11 @@ class Process:
         ends: bool = False,
         **popen: object,
     ) -> None:
-        """The process runs in the folder that contains its log. `output` is a file for its stdout, which
+        """The process runs in the folder of its log. `output` is a file for its stdout, which
         otherwise also goes to the log.
 
-        `ending` is the signal that requests the end. With `ends`, the process may end by itself, as a load
-        does. The other arguments go to Popen.
+        `ending` is the signal that requests the end. With `ends`, the process may end by itself, as
+        a load does. The other arguments go to Popen.
         """
         self.name = name
         self.argv = [str(word) for word in argv]
@@ -68,30 +65,27 @@ class Process:
         self._group = 0
         """The process group while any of its processes may run."""
         self._asked = False
-        """Whether the end of the process was requested."""
 
     @property
     def pid(self) -> int:
-        """The pid of the process; 0 while there is none."""
+        """0 while there is no process."""
         return self._process.pid if self.running else 0
 
     @property
     def running(self) -> bool:
-        """Whether the process is running."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def status(self) -> int | None:
-        """The exit status once it has ended; negative for a signal."""
+        """The exit status once the process has ended; negative for a signal."""
         return None if self._process is None else self._process.poll()
 
     @property
     def failed(self) -> bool:
-        """Whether it has ended unexpectedly."""
         return self._process is not None and not self.running and not (self._asked or self.ends)
 
     def start(self, *more: object, wait: bool = True) -> Self:
-        """Starts the process with additional flags for this start, and waits until it is ready."""
+        """`more` are additional flags for this start."""
         if self.running:
             raise ToolError(f"{self.name} runs already")
         self._asked = False
@@ -107,7 +101,6 @@ class Process:
         return self
 
     def signal(self, number: signal.Signals) -> None:
-        """Sends a signal such as SIGSTOP or SIGCONT."""
         self._process.send_signal(number)
 
     def freeze(self) -> None:
@@ -119,15 +112,14 @@ class Process:
         )
 
     def thaw(self) -> None:
-        """Resumes the process."""
         self.signal(signal.SIGCONT)
 
     def threads(self) -> dict[str, Path]:
-        """Returns the folders of its threads in /proc by thread name; threads may share a name."""
+        """Thread folders in /proc by thread name; threads may share a name."""
         return {name.strip(): task for task, name in self._tasks("comm")}
 
     def _tasks(self, file: str) -> Iterator[tuple[Path, str]]:
-        """Returns a file of each living thread; threads for blocking calls end when they are idle."""
+        """A file of each living thread; threads for blocking calls end when they are idle."""
         for task in Path(f"/proc/{self._process.pid}/task").iterdir():
             with suppress(FileNotFoundError, ProcessLookupError):
                 yield task, (task / file).read_text()
@@ -150,12 +142,11 @@ class Process:
             self._process.wait()
 
     def stop(self) -> None:
-        """Requests the end of the process and waits for it."""
         self.terminate()
         self.wait()
 
     def wait(self, patience: float = ENDING) -> int:
-        """Waits for the end of the process, kills it and its group after the timeout, and returns the exit status."""
+        """Kills the process and its group after the timeout; returns the exit status."""
         if self._process is None:
             return 0
         with suppress(subprocess.TimeoutExpired):
@@ -179,7 +170,9 @@ def running(
 def detached(
     argv: Sequence[object], log: Path, environment: Mapping[str, str], **options: object
 ) -> subprocess.Popen[bytes]:
-    """Starts a process in its own session, so that it outlives this one. Only its pid or a mark leads to it later."""
+    """A separate session, so that the process outlives this one. Only its pid or a mark leads to it
+    later.
+    """
     with log.open("ab") as output:
         return subprocess.Popen(
             [str(word) for word in argv],
@@ -196,14 +189,14 @@ MOST_FILES = 1 << 20
 
 
 def raise_open_files() -> None:
-    """Raises this process's limit of open files, usually 1024; children inherit the new limit."""
+    """The limit is usually 1024; children inherit the new one."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     soft = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def wait_for(processes: Iterable[Process], patience: float = START) -> None:
-    """Returns when all processes are ready; the error names each one that is not, with the end of its log."""
+    """The error names each process that is not ready, with the end of its log."""
     pending = list(processes)
     deadline = time.monotonic() + patience
     while pending := [each for each in pending if not each.ready()]:
@@ -223,7 +216,6 @@ def end(processes: Sequence[Process]) -> None:
 
 
 def describe(words: str, processes: Iterable[Process]) -> str:
-    """Describes the failure of some processes, with the end of their logs."""
     processes = list(processes)
     lines = [f"{', '.join(each.name for each in processes)}: {words}"]
     for each in processes:

@@ -1,4 +1,4 @@
-"""The programs of this repository, built with checks for overflow; tests on the cluster cover the programs in
+"""This repository's programs, built with overflow checks; cluster tests cover the programs in
 images.
 """
 
@@ -12,7 +12,6 @@ from tools.errors import ToolError
 
 
 def program(name: str) -> Path:
-    """A program of a service."""
     return _folder() / name
 
 
@@ -29,16 +28,15 @@ def run(name: str, *arguments: str | Path, **variables: str) -> subprocess.Compl
 
 
 def example(name: str) -> Path:
-    """An example of the library."""
     return _folder() / "examples" / name
 
 
 @cache
 def _folder() -> Path:
-    """Returns the folder BINARIES if it is set; otherwise builds the programs.
+    """BINARIES if set; otherwise builds the programs.
 
-    Builds all programs together, like `cargo test` did before: a build without the tests would use fewer
-    features of the dependencies and compile them once more.
+    Builds all programs together, like an earlier `cargo test`: a build without the tests would use
+    fewer features of the dependencies and compile them once more.
     """
     if folder := os.environ.get("BINARIES"):
         return Path(folder).resolve()

@@ -16,17 +16,16 @@ from stack.process import running
 from tools.resolve import tool
 
 STEP = 5
-"""Seconds between two points of a range query, and the scrape interval that Grafana's data source is set to. It
-is longer than the real interval, so that the window of a rate also contains requests for rare routes.
+"""Seconds between two points of a range query, and the scrape interval in Grafana's data source.
+Longer than the real interval, so that a rate's window also contains requests for rare routes.
 """
 
 Sample = tuple[float, float]
-"""A time and a value."""
 
 
 @dataclass(frozen=True)
 class Range:
-    """The time that queries cover, in seconds since the epoch."""
+    """Seconds since the epoch."""
 
     start: float
     end: float
@@ -34,48 +33,39 @@ class Range:
 
 @dataclass(frozen=True)
 class Series:
-    """One series of a result."""
-
     labels: dict[str, str]
     samples: tuple[Sample, ...]
 
     @property
     def numbers(self) -> list[float]:
-        """Returns the values that are numbers."""
         return [value for _, value in self.samples if not math.isnan(value)]
 
 
 @dataclass(frozen=True)
 class Result:
-    """The result of a query: an error, or series."""
-
     error: str = ""
     series: tuple[Series, ...] = ()
 
 
 @dataclass(frozen=True)
 class Prometheus:
-    """The server at an address."""
-
     url: str
 
     def instant(self, expression: str, over: Range) -> Result:
-        """Runs a query for the end of the range."""
         return self._query("query", query=expression, time=over.end)
 
     def range(self, expression: str, over: Range) -> Result:
-        """Runs a query over the range, aligned to multiples of the step as in Grafana."""
+        """Aligned to multiples of the step, as in Grafana."""
         start, end = (math.floor(time / STEP) * STEP for time in (over.start, over.end))
         return self._query("query_range", query=expression, start=start, end=end, step=STEP)
 
     def label_values(self, label: str, series: str, over: Range) -> list[str]:
-        """The values that a label has on these series."""
         query = {"start": over.start, "end": over.end, "match[]": series}
         reply = ask(self.url, f"/api/v1/label/{label}/values?{urlencode(query)}")
         return reply.json().get("data") or []
 
     def broken_rules(self) -> dict[str, str]:
-        """Returns the rules whose last evaluation failed, with the error."""
+        """Rules whose last evaluation failed, with the error."""
         groups = ask(self.url, "/api/v1/rules").json()["data"]["groups"]
         return {
             rule["name"]: rule.get("lastError", "")
@@ -131,15 +121,12 @@ def alertmanager(folder: Path, port: int, configuration: Path | None = None) -> 
 
 
 def lately() -> Range:
-    """Returns the range of the last minute."""
     return Range(time.time() - 60, time.time())
 
 
 @contextmanager
 def prometheus(folder: Path, job: dict, *flags: str, **more: object) -> Iterator[Prometheus]:
-    """Runs a Prometheus with this job, which scrapes Prometheus itself without targets; `more` contains
-    additional sections.
-    """
+    """Without targets, the job scrapes Prometheus itself; `more` contains additional sections."""
     port = free_ports()
     own = {"targets": [f"{HOST}:{port}"], "labels": {"pod": "one"}}
     found = {

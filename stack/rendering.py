@@ -18,19 +18,18 @@ GATEWAY_VALUES = sorted((REPOSITORY / "gateway" / "values").glob("*.yaml"))
 BASES = {"service": (CHARTS / "service" / "values-reference.yaml",)}
 """Values of charts that render no image without them."""
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""PyYAML's loader in C, if it is available: dashboards are long."""
+"""PyYAML's C loader if available, because dashboards are long."""
 DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 def helm(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Runs Helm; the caller judges the result."""
     return subprocess.run([tool("helm"), *arguments], capture_output=True, text=True, check=False)
 
 
 def template(
     chart: str, *settings: str, values: Path | None = None, release: str = "corelane"
 ) -> subprocess.CompletedProcess[str]:
-    """Runs `helm template` on a chart with `--set` settings and a values file, once for each."""
+    """Runs `helm template` with `--set` settings and a values file, once for each combination."""
     # Keyed by content, because a test may rewrite the file.
     return _template(chart, settings, values.read_text() if values else "", release)
 
@@ -60,7 +59,7 @@ def is_hook(document: dict) -> bool:
 
 
 def render(chart: str, *settings: str, **options: Any) -> dict[str, dict]:
-    """Returns the objects of a chart by kind, without hooks; each kind occurs once."""
+    """A chart's objects by kind, without hooks; each kind occurs once."""
     objects = [each for each in documents(chart, *settings, **options) if not is_hook(each)]
     kinds = {document["kind"]: document for document in objects}
     assert len(kinds) == len(objects)
@@ -68,30 +67,26 @@ def render(chart: str, *settings: str, **options: Any) -> dict[str, dict]:
 
 
 def check_pods(chart: str, *settings: str, **options: Any) -> dict[str, dict]:
-    """The pods of `helm test` by name."""
     pods = [each for each in documents(chart, *settings, **options) if is_hook(each)]
     assert {each["kind"] for each in pods} <= {"Pod"}
     return {each["metadata"]["name"]: each for each in pods}
 
 
 def pod(objects: dict[str, dict]) -> dict:
-    """The pod of the Deployment."""
     return objects["Deployment"]["spec"]["template"]["spec"]
 
 
 def container(objects: dict[str, dict]) -> dict:
-    """The only container of the Deployment."""
     (only,) = pod(objects)["containers"]
     return only
 
 
 def envoy_config(*settings: str, **options: Any) -> dict:
-    """The Envoy configuration that the gateway chart renders."""
     return yaml.load(envoy_files(*settings, **options)["envoy.yaml"], LOADER)
 
 
 def envoy_files(*settings: str, **options: Any) -> dict[str, str]:
-    """Returns the files of Envoy's folder in a gateway pod, with the routes in its configuration."""
+    """Files of Envoy's folder in a gateway pod, with the routes in its configuration."""
     files, routes = config_maps(*settings, **options)
     if routes:
         configuration = yaml.load(files["envoy.yaml"], LOADER)
@@ -101,14 +96,14 @@ def envoy_files(*settings: str, **options: Any) -> dict[str, str]:
 
 
 def config_maps(*settings: str, **options: Any) -> tuple[dict[str, str], dict[str, str]]:
-    """The files of Envoy's folder, and the files that the agent reads, if any."""
+    """Files of Envoy's folder, and files that the agent reads, if any."""
     objects = [each for each in documents("gateway", *settings, **options) if not is_hook(each)]
     files, *routes = (each["data"] for each in objects if each["kind"] == "ConfigMap")
     return files, routes[0] if routes else {}
 
 
 def _include(configuration: dict, routes: dict) -> None:
-    """Inserts into the configuration the parts that Envoy reads from the agent's files."""
+    """Inserts the parts that Envoy reads from the agent's files."""
     del configuration["dynamic_resources"]
     resources = configuration["static_resources"]
     resources["clusters"] = routes["clusters.json"] + resources["clusters"]
@@ -124,5 +119,4 @@ def _include(configuration: dict, routes: dict) -> None:
 
 
 def default_values(chart: str) -> dict:
-    """Returns the chart's default values."""
     return yaml.safe_load((CHARTS / chart / "values.yaml").read_text())

@@ -16,7 +16,7 @@ STATIC = REPOSITORY / "services/server/static"
 
 
 class Server(Process):
-    """A replica; its command line contains flags in pairs, as `command` writes them."""
+    """The command line contains flags in pairs, as `command` writes them."""
 
     def __init__(
         self,
@@ -35,7 +35,6 @@ class Server(Process):
         super().__init__(name, argv, folder, lambda: replies(self.admin, "/readyz"), **more)
 
     def start(self, *more: object, wait: bool = True) -> "Server":
-        """Starts the replica with additional flags for this start."""
         usual = self.argv
         self.argv = with_flags(usual, more)
         try:
@@ -44,11 +43,11 @@ class Server(Process):
             self.argv = usual
 
     def metrics(self) -> dict[str, float]:
-        """Returns every series with its labels, as the admin port shows it.
+        """Every series with its labels, from the admin port.
 
-        One read after a response to `ask` includes the request and the counts of its handler, its token and its
-        faults. The lane updates all of these counters before it writes the response. Only afterwards does it
-        count the time of the write and log the request.
+        One read after a response to `ask` includes the request and the counts of its handler, token
+        and faults. The lane updates all of these counters before it writes the response. It then
+        counts the time of the write and logs the request.
         """
         lines = ask(self.admin, "/metrics").body.decode().splitlines()
         # An exemplar may follow.
@@ -57,7 +56,7 @@ class Server(Process):
         return {series: float(value) for series, value in pairs}
 
     def faults(self, *faults: dict) -> None:
-        """Replaces all injected faults (docs/faults.md); without arguments it clears them."""
+        """Replaces all injected faults (docs/faults.md); without arguments, clears them."""
         if not faults:
             reply = ask(self.admin, "/faults", "DELETE")
         else:
@@ -72,7 +71,7 @@ class Server(Process):
 
 
 def with_flags(argv: Sequence[object], more: Sequence[object]) -> list[str]:
-    """Returns a command line with additional flags, each with its value; the server rejects duplicates."""
+    """Additional flags each have a value; the server rejects duplicates."""
     words = [str(word) for word in argv]
     for flag, value in zip(more[::2], more[1::2], strict=True):
         if flag in words:
@@ -90,17 +89,16 @@ def command(
     address: str = HOST,
     static: Path = STATIC,
 ) -> list[object]:
-    """The command line of a replica."""
     listen = ["--listen", f"{address}:{ports[0]}", "--admin.listen", f"{address}:{ports[1]}"]
     return [program, "--replica", name, *listen, "--static.root", static, *flags]
 
 
 @contextmanager
 def servers(program: Path) -> Iterator[Callable[..., Server]]:
-    """Starts servers on free ports; kills those that are still running at the end.
+    """Starts servers on free ports; kills those still running at the end.
 
-    Each has two lanes unless flags set another number: on a larger machine, more lanes would need more database
-    connections than the database allows.
+    Each has two lanes unless flags set another number: on a larger machine, more lanes would need
+    more database connections than the database allows.
     """
     started: list[Server] = []
 
@@ -113,7 +111,7 @@ def servers(program: Path) -> Iterator[Callable[..., Server]]:
         wait: bool = True,
         **more: object,
     ) -> Server:
-        """Starts a server. `within` is a command that runs it; `wait` waits until it is ready."""
+        """`within` is a command that runs the server; `wait` waits until it is ready."""
         first = free_ports(2, address)
         ports = first, first + 1
         if not any(str(flag).startswith("--lanes") for flag in flags):

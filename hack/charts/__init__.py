@@ -1,1 +1,1 @@
-"""Writes what is generated from the charts, and shows the effects of a change."""
+"""Writes files generated from the charts, and shows the effects of a change."""

@@ -11,7 +11,7 @@ sys.path[:1] = [str(hack), str(hack.parent)]
 from tools import resolve
 
 if not find_spec("yaml"):
-    # The variable is set under pytest.
+    # pytest sets this variable.
     python = resolve.tool("pytest").with_name("python")
     os.execv(python, [python, *sys.argv])
 

@@ -11,7 +11,6 @@ from tools.errors import ToolError
 
 
 def main(arguments: list[str]) -> int:
-    """Runs one command and returns its exit status."""
     parser = argparse.ArgumentParser(prog="python3 hack/charts", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("generate", help="write schemas, READMEs and envoy.yaml")
@@ -56,7 +55,6 @@ TEMPLATE = "_README.gotmpl"
 
 
 def readme_of(chart: Path) -> str:
-    """Returns the text that charts/<name>/README.md should contain."""
     argv = [resolve.tool("helm-docs"), "--dry-run", "--log-level", "warning"]
     argv += ["--chart-search-root", chart, "--sort-values-order", "file"]
     for template in _templates(chart):

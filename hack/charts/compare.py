@@ -1,4 +1,4 @@
-"""Writes generated files, or shows how they differ from the existing ones."""
+"""Writes generated files, or shows how they differ from existing ones."""
 
 import difflib
 import os
@@ -8,11 +8,9 @@ from pathlib import Path
 from stack import REPOSITORY
 
 Files = dict[Path, str]
-"""The content that each file should have."""
 
 
 def write(files: Files) -> None:
-    """Writes the files that differ, and prints their names."""
     for file, wanted in files.items():
         if _read(file) != wanted:
             file.write_text(wanted)
@@ -31,7 +29,6 @@ def report(files: Files, remedy: str) -> int:
 
 
 def show(name: str, before: str, now: str) -> None:
-    """Prints how a text changes, if it does."""
     lines = (text.splitlines(keepends=True) for text in (before, now))
     sys.stdout.writelines(difflib.unified_diff(*lines, name, f"{name} (generated)"))
 

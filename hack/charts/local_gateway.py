@@ -21,7 +21,6 @@ PORTS = {
 
 
 def template() -> str:
-    """Returns the text that the file should contain."""
     topology = Topology(
         gateway_port=PORTS["GATEWAY_PORT"],
         envoy_admin_port=PORTS["ENVOY_ADMIN_PORT"],
@@ -37,7 +36,6 @@ def template() -> str:
 
 
 def rendered(topology: Topology) -> str:
-    """Returns Envoy's configuration for an instance, as the chart renders it."""
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(render.gateway_values(topology), file)
         file.flush()

@@ -1,4 +1,6 @@
-"""The objects that the charts render for the cases of tests/charts/cases.yaml, and their differences after a change."""
+"""Renders the charts for the cases of tests/charts/cases.yaml, and compares the renders after a
+change.
+"""
 
 import subprocess
 import tempfile
@@ -17,16 +19,14 @@ CHARTS = REPOSITORY / "charts"
 CASES = REPOSITORY / "tests" / "charts" / "cases.yaml"
 
 KUBERNETES = "1.35.0"
-"""The version for Helm, whose own default changes from release to release."""
+"""Fixed, because Helm's own default changes from release to release."""
 
 _OWN_VALUES = tempfile.TemporaryDirectory()
-"""A folder for values, which Helm takes only from files; it is deleted when the program ends."""
+"""Folder for values, which Helm takes only from files; deleted at exit."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A chart and its values: its own, or values from files."""
-
     name: str
     chart: str
     values: dict = field(default_factory=dict, hash=False)
@@ -35,11 +35,11 @@ class Case:
     def arguments(self, charts: Path = CHARTS) -> list[str | Path]:
         """Returns Helm's arguments: the chart in this folder, and its values."""
         files = [argument for file in self.values_files() for argument in ("--values", file)]
-        # They precede the files, which may override them.
+        # First, so that other files may override them.
         return [charts / self.chart, "--values", REGISTRY, *files]
 
     def values_files(self) -> list[Path]:
-        """The values files of a case; inline values are written into a temporary folder."""
+        """Inline values are written to a temporary folder."""
         files = [REPOSITORY / file for file in self.files]
         if self.values:
             files.append(Path(_OWN_VALUES.name) / f"{self.name}.yaml")
@@ -48,12 +48,10 @@ class Case:
 
 
 def cases() -> list[Case]:
-    """All cases of cases.yaml."""
     return [Case(name, **entry) for name, entry in yaml.load(CASES.read_text(), LOADER).items()]
 
 
 def case(name: str) -> Case:
-    """The case of that name."""
     (found,) = (each for each in cases() if each.name == name)
     return found
 
@@ -84,7 +82,7 @@ def diff(base: str, charts: Path = CHARTS) -> None:
 
 
 def _text(case: Case, charts: Path) -> str:
-    """Returns a render with sorted keys and without comments, or the error: a commit may lack a value."""
+    """A render with sorted keys and without comments, or the error: a commit may lack a value."""
     try:
         objects = render(case, charts)
     except ToolError as error:
@@ -95,16 +93,15 @@ def _text(case: Case, charts: Path) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes texts of several lines in literal style, and never writes a reference to an earlier object."""
+    """Uses the literal style for multi-line text, and never writes references to earlier objects."""
 
     def ignore_aliases(self, _data: object) -> bool:
-        """Returns True: readers look at each object separately."""
         return True
 
 
 def _block(dumper: _Dumper, text: str) -> yaml.ScalarNode:
-    # YAML's literal style cannot express a line that ends with a space; such spaces matter in none of our
-    # files.
+    # YAML's literal style cannot express a line that ends with a space; such spaces matter in none
+    # of our files.
     lines = "\n".join(line.rstrip() for line in text.split("\n"))
     return dumper.represent_scalar(
         "tag:yaml.org,2002:str", lines, style="|" if "\n" in text else None

@@ -28,7 +28,7 @@ DEFINITIONS = Path(__file__).with_name("definitions.yaml")
 
 TYPES = {"bool": "boolean", "int": "integer", "float": "number", "str": "string"}
 KINDS = ("type", "enum", "const", "anyOf", "oneOf", "allOf", "not", "$ref")
-"""Keys that replace the type of the default: with any of them, the schema omits that type."""
+"""Keys that replace the default's type: with any of them, the schema omits it."""
 
 ANNOTATIONS = {"$ref", "title", "description", "default", "examples"}
 """Keys that may accompany $ref; draft-07 ignores others."""
@@ -37,7 +37,7 @@ Schema = dict[str, object]
 
 
 class _Loader(yaml.SafeLoader):
-    """Takes only true and false for booleans (YAML 1.2), so that `off` can name a definition."""
+    """Only true and false are booleans (YAML 1.2), so that `off` can name a definition."""
 
     yaml_implicit_resolvers: ClassVar = {
         first: [entry for entry in entries if not entry[0].endswith(":bool")]
@@ -49,7 +49,7 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("^(true|false
 
 
 class Comments:
-    """The descriptions that values.yaml gives its keys in comments, and the faults in these comments."""
+    """Descriptions of keys in values.yaml comments, and faults in these comments."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -57,7 +57,6 @@ class Comments:
         self.errors: list[str] = []
 
     def root(self) -> Schema:
-        """Returns the block for the entire chart."""
         return self._block([line.strip() for line in self.lines], "# @schema.root", 1)
 
     def of(self, key: yaml.ScalarNode) -> tuple[Schema, str]:
@@ -100,7 +99,6 @@ class Comments:
         return block
 
     def refuse(self, number: int, words: str) -> Schema:
-        """Records an error at a line and returns an empty schema."""
         self.errors.append(f"{self.file}:{number}: {words}")
         return {}
 
@@ -115,7 +113,6 @@ def _description(comment: list[str]) -> str:
 
 
 def of_chart(chart: Path) -> str:
-    """Returns the text that charts/<name>/values.schema.json should contain."""
     metadata = yaml.safe_load((chart / "Chart.yaml").read_text())
     comments = Comments(chart / "values.yaml")
     root = comments.root()
@@ -147,14 +144,14 @@ def of_chart(chart: Path) -> str:
 
 
 def _map(node: yaml.MappingNode, comments: Comments, block: Schema, parts: dict) -> Schema:
-    """The schema of a map; the schemas of other charts validate the values of the keys in `parts`."""
+    """A map's schema. The schemas of other charts validate the values of keys in `parts`."""
     properties = {}
     required = []
     for key, value in node.value:
         if _needs_value(value, comments.of(key)[0]):
             required.append(key.value)
         if key.value == "global" and parts:
-            # A closed map would reject keys that other charts of the same release read there.
+            # A closed map would reject keys that other charts of the release read there.
             properties[key.value] = {
                 "description": parts[key.value],
                 **_map(value, comments, {"additionalProperties": True}, {}),
@@ -192,14 +189,15 @@ def _part(node: yaml.Node, comments: Comments) -> Schema:
 
 
 def _needs_value(default: yaml.Node, block: Schema) -> bool:
-    """Whether a key must not be null: Helm drops such a key, and templates then read an empty value."""
+    """Whether a key must not be null: Helm drops null keys, and templates would then read an empty
+    value.
+    """
     if isinstance(default, yaml.SequenceNode):
         return bool(block.get("minItems"))
     return bool(default.value) and not default.tag.endswith(":null")
 
 
 def _value(key: yaml.ScalarNode, value: yaml.Node, comments: Comments) -> Schema:
-    """The schema of one value."""
     block, description = comments.of(key)
     number = key.start_mark.line + 1
     if "$ref" in block and (beside := block.keys() - ANNOTATIONS):
@@ -228,7 +226,7 @@ def _value(key: yaml.ScalarNode, value: yaml.Node, comments: Comments) -> Schema
 
 
 def _closed(part: object) -> object:
-    """Returns the same schema, except that maps with known keys accept no others."""
+    """The same schema, except that maps with known keys accept no others."""
     if isinstance(part, list):
         return [_closed(entry) for entry in part]
     if not isinstance(part, dict):
@@ -240,7 +238,7 @@ def _closed(part: object) -> object:
 
 
 def _used(schema: Schema, definitions: dict[str, Schema]) -> set[str]:
-    """Returns the definitions that a schema names, and those that these definitions name."""
+    """The definitions that a schema names, directly or through other definitions."""
     used: set[str] = set()
     waiting = list(_references(schema))
     while waiting:

@@ -14,7 +14,7 @@ TIERS = {"check": CHECK, "test": ("tools", *CHECK[1:], "chaos", "test-processes"
 
 
 def run_tier(tier: str) -> int:
-    """Runs a tier up to the first phase that fails; returns the exit status."""
+    """Stops at the first failed phase; returns the exit status."""
     begun = time.monotonic()
     total = Outcome()
     phases = TIERS[tier]
@@ -35,7 +35,6 @@ def run_tier(tier: str) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """Runs one command and returns its exit status."""
     parser = argparse.ArgumentParser(prog="python3 hack/checks", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     run = commands.add_parser("run", help="run a tier and stop at the first phase that fails")

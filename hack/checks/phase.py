@@ -1,4 +1,4 @@
-"""One phase: a target of the Makefile, its log, and what its test runners report."""
+"""One phase: a Makefile target, its log, and what its test runners report."""
 
 import os
 import shlex
@@ -17,13 +17,11 @@ from tools import progress
 LOGS = REPOSITORY / ".run" / "checks"
 
 SHOWN = 300
-"""Number of last lines printed for a failed phase; the log contains the rest."""
+"""Last lines printed for a failed phase; the log contains the rest."""
 
 
 @dataclass
 class Outcome:
-    """The results of phases."""
-
     status: int = 0
     passed: int = 0
     failed: int = 0
@@ -31,7 +29,6 @@ class Outcome:
     failures: list[Failure] = field(default_factory=list)
 
     def add(self, other: "Outcome") -> None:
-        """Adds the counts of another phase."""
         self.status = self.status or other.status
         self.passed += other.passed
         self.failed += other.failed
@@ -53,7 +50,6 @@ def run(
     environment: Mapping[str, str] | None = None,
     log: Path | None = None,
 ) -> Outcome:
-    """Runs `make TARGET`; prints the progress, and the end of the log if it fails."""
     log = log or LOGS / f"{target}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     argv = ["make", "--no-print-directory", target]
@@ -87,13 +83,13 @@ def run(
 
 
 class _Process:
-    """The command, which ends with this process: SIGTERM is passed on, and Ctrl-C reaches both processes."""
+    """The command, which ends with this process: SIGTERM is passed on, and Ctrl-C reaches both."""
 
     def __init__(self, argv: list[str], environment: Mapping[str, str]) -> None:
         self._process = subprocess.Popen(
             argv,
             cwd=REPOSITORY,
-            # Test runners in Python write each line immediately.
+            # Makes Python test runners write each line immediately.
             env={**os.environ, "PYTHONUNBUFFERED": "1", **environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -115,7 +111,7 @@ class _Process:
 
 
 def _cpu_seconds() -> float:
-    """Returns the time that all CPUs were busy since boot, for all processes (proc_stat(5))."""
+    """Time that all CPUs were busy since boot, for all processes (proc_stat(5))."""
     user, nice, system, _idle, _iowait, irq, softirq = map(
         int, Path("/proc/stat").read_text().split(maxsplit=8)[1:8]
     )

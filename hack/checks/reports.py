@@ -1,4 +1,4 @@
-"""Parsers for the output of cargo test, pytest and helm-unittest: counts and failed tests."""
+"""Parses the output of cargo test, pytest and helm-unittest: counts and failed tests."""
 
 import re
 import shlex
@@ -15,7 +15,7 @@ HELM = re.compile(r"Tests:\s+(?:(\d+) failed, )?(?:\d+ errored, )?(\d+) passed")
 
 @dataclass(frozen=True)
 class Failure:
-    """A test, or a phase without tests, and the command that runs it again alone."""
+    """A test, or a phase without tests, and the command that reruns it alone."""
 
     name: str
     command: str
@@ -23,8 +23,6 @@ class Failure:
 
 @dataclass
 class Report:
-    """Parses the output line by line."""
-
     passed: int = 0
     failed: int = 0
     skipped: int = 0
@@ -33,7 +31,6 @@ class Report:
     _target: str = ""
 
     def read(self, line: str) -> None:
-        """Parses one line of any runner."""
         line = line.rstrip()
         if found := CARGO.match(line):
             self._count(*map(int, found.groups()))
@@ -53,7 +50,6 @@ class Report:
             self._pytest.append(found[1])
 
     def failures(self) -> list[Failure]:
-        """Returns the failed tests, with the commands that run them again."""
         cargo = f"(cd services && cargo test --locked {self._target} -- --exact "
         return [
             *(Failure(name, f"{cargo}{shlex.quote(name)})") for name in self._cargo),

@@ -1,4 +1,4 @@
-"""Repeats tests in random order, with and without a load on the machine, and collects what fails."""
+"""Repeats tests in random order, with and without load on the machine, and collects failures."""
 
 import argparse
 import random
@@ -15,7 +15,6 @@ from checks.phase import LOGS, Outcome
 from tools import command
 
 TIERS = {"check": ("test-rust", "check-python"), "processes": ("test-processes",), "e2e": ("e2e",)}
-"""The phases of a tier that run tests."""
 
 PRESSURE = ("none", "half", "all")
 
@@ -34,7 +33,7 @@ while True:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Runs the rounds, prints the failures for each test, and returns the exit status."""
+    """Prints the failures of each test and returns the exit status."""
     seed = random.SystemRandom().randrange(1 << 31) if options.seed is None else options.seed
     unstable = _unstable_options()
     begun = time.monotonic()
@@ -64,19 +63,18 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _shuffled(target: str, seed: int) -> dict[str, str]:
-    """Returns Makefile variables that shuffle the tests of a target."""
     if target == "e2e":
         # The modules of this target share one release and upgrade it in their own order.
         return {"TESTS": '-m "not nightly"'}
     if target == "test-rust":
-        # A program of rustdoc runs the examples of the documentation; it has no such options.
+        # A rustdoc program runs the documentation's examples; it has no such options.
         flags = f"-Z unstable-options --shuffle-seed={seed}"
         return {"RUST_TARGETS": "--lib --bins --tests", "RUST_TEST_FLAGS": flags}
     return {"PYTEST_FLAGS": f"--random-order --random-order-seed={seed}"}
 
 
 def _unstable_options() -> dict[str, str]:
-    """Makes test programs of stable Rust accept `--shuffle-seed`; the compiler remains stable.
+    """Makes test programs of stable Rust accept `--shuffle-seed`; the compiler stays stable.
 
     The variable that allows this option reaches only programs that cargo runs (the Cargo Book,
     target.<triple>.runner).
@@ -88,13 +86,12 @@ def _unstable_options() -> dict[str, str]:
 
 @contextmanager
 def no_pressure() -> Iterator[None]:
-    """Leaves the machine unloaded."""
     yield
 
 
 @contextmanager
 def pressure() -> Iterator[None]:
-    """Runs busy threads at normal priority, and a process that writes to the disk."""
+    """Busy threads at normal priority, and a process that writes to the disk."""
     file = LOGS / "pressure"
     file.parent.mkdir(parents=True, exist_ok=True)
     commands = [["-c", BUSY]] * BUSY_THREADS + [["-c", WRITER, str(file)]]

@@ -1,4 +1,4 @@
-"""Requests to the API server, as the administrator."""
+"""API server requests as the administrator."""
 
 import json
 import socket
@@ -15,11 +15,8 @@ WATCH = 300
 
 
 class Api:
-    """The API server of one cluster."""
-
     @classmethod
     def of(cls, state: Path) -> "Api":
-        """Returns the API server of the cluster whose files are in `state`."""
         config = json.loads(records.kubeconfig(state).read_text())
         folder = state / "pki"
         return cls(config["clusters"][0]["cluster"]["server"], folder)
@@ -34,7 +31,6 @@ class Api:
         )
 
     def get(self, path: str) -> str | None:
-        """The server's response, or None if there is none."""
         try:
             with self.opener.open(self.url + path, timeout=5) as reply:
                 return reply.read().decode()
@@ -48,11 +44,9 @@ class Api:
             yield from reply
 
     def ready(self) -> bool:
-        """Whether the API server is ready."""
         return self.get("/readyz") == "ok"
 
     def ready_nodes(self) -> set[str]:
-        """The nodes that are Ready."""
         nodes = json.loads(self.get("/api/v1/nodes") or "{}").get("items", [])
         return {node["metadata"]["name"] for node in nodes if _is_ready(node)}
 

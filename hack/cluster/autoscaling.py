@@ -1,4 +1,6 @@
-"""Metrics for autoscalers on the local cluster: metrics-server, and prometheus-adapter with the rules of charts/service."""
+"""Autoscaler metrics on the local cluster: metrics-server, and prometheus-adapter with
+charts/service's rules.
+"""
 
 import json
 import textwrap
@@ -14,17 +16,19 @@ from tools.errors import ToolError
 PROGRAMS = ("metrics-server", "prometheus-adapter")
 APIS = ("metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io")
 VALUES = REPOSITORY / "charts" / "service" / "prometheus-adapter.yaml"
-"""Keys of the adapter's chart, which names the parts of its configuration differently."""
+"""The adapter's chart uses different names for the parts of its configuration."""
 
 PARTS = {"custom:": "rules:", "external:": "externalRules:"}
 WINDOWS = {"[30s]": "[6s]", "[1m]": "[12s]"}
-"""Windows of the rules, each with a fifth of its length, like the periods of the controller (components.py)."""
+"""Rule windows at a fifth of their length, like the controller's periods (components.py)."""
 
 PATIENCE = 180.0
 
 
 def install(settings: Settings, prometheus: str, *, whole: bool) -> int:
-    """Installs both servers, for a Prometheus at this URL, and waits until the API server serves their APIs."""
+    """Installs both servers for a Prometheus at this URL, and waits until the API server serves
+    their APIs.
+    """
     local.kubeconfig(settings)
     built = resolve.ensure(PROGRAMS)
     archives = [
@@ -57,7 +61,9 @@ def rules(*, whole: bool) -> str:
 
 
 def remove(settings: Settings) -> int:
-    """Removes both servers with their APIs: an API without its server would delay the deletion of namespaces."""
+    """Removes both servers with their APIs: an API without its server would delay the deletion of
+    namespaces.
+    """
     local.kubeconfig(settings)
     file = FOLDER / "autoscaling.yaml"
     _kubectl(settings, "delete", "--ignore-not-found", "--filename", file)

@@ -1,4 +1,4 @@
-"""Creates the certificates and kubeconfigs of a cluster, new ones for each `up`."""
+"""Creates a cluster's certificates and kubeconfigs, new ones for each `up`."""
 
 import base64
 import json
@@ -14,17 +14,13 @@ DAYS = ("-days", "365")
 
 
 class Certificates:
-    """Files of a folder, each NAME.crt with NAME.key, signed by ca.crt."""
-
     def __init__(self, state: Path, openssl: Path) -> None:
         self.state, self.folder, self.openssl = state, state / "pki", openssl
 
     def crt(self, name: str) -> Path:
-        """A certificate."""
         return self.folder / f"{name}.crt"
 
     def key(self, name: str) -> Path:
-        """The key of a certificate."""
         return self.folder / f"{name}.key"
 
     def kubeconfig(self, name: str) -> Path:
@@ -32,7 +28,7 @@ class Certificates:
         return records.kubeconfig(self.state) if name == "admin" else self.folder / f"{name}.conf"
 
     def make(self, plan: Plan) -> None:
-        """Creates all certificates, for the groups to which Kubernetes binds its default roles."""
+        """Uses the groups to which Kubernetes binds its default roles."""
         self.folder.mkdir(mode=0o700, exist_ok=True)
         self._request("ca", "/CN=corelane-cluster")
         self._run("genpkey", "-algorithm", "RSA", "-out", self.key("accounts"))

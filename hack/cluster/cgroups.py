@@ -1,4 +1,4 @@
-"""The nodes' cgroups: one folder for each node, in cgroup v2 or in every hierarchy of cgroup v1."""
+"""The nodes' cgroups: one folder per node, in cgroup v2 or in every cgroup v1 hierarchy."""
 
 import os
 from collections.abc import Iterable
@@ -8,10 +8,10 @@ from cluster import plan
 from tools.errors import ToolError
 
 NEEDED = ("cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids")
-"""Controllers of cgroup v1."""
+"""cgroup v1 controllers."""
 
 NEEDED_V2 = ("cpu", "cpuset", "memory", "pids")
-"""Controllers of cgroup v2, which can count CPU time, freeze and restrict devices without a controller."""
+"""cgroup v2 controllers. cgroup v2 can count CPU time, freeze and restrict devices without one."""
 
 DELEGATED = (*NEEDED_V2, "io", "hugetlb")
 """Controllers that a node gets if the machine supports them."""
@@ -20,7 +20,7 @@ MOUNTS = Path("/proc/self/mounts")
 
 
 def unified(root: Path, mounts: Path = MOUNTS) -> bool:
-    """Whether cgroup v2 is mounted at the root itself; in a hybrid setup, its mount point is a subfolder."""
+    """Whether cgroup v2 is mounted at the root; in a hybrid setup, its mount point is a subfolder."""
     return any(place == root for place, _ in _mounts(root, mounts, "cgroup2"))
 
 
@@ -41,7 +41,6 @@ def require(root: Path, mounts: Path = MOUNTS) -> None:
 
 
 def usable_cpus(root: Path, mounts: Path = MOUNTS) -> frozenset[int]:
-    """The CPUs that cgroups may use on this machine."""
     if unified(root, mounts):
         return plan.cpu_list((root / "cpuset.cpus.effective").read_text())
     folder = next(
@@ -51,7 +50,6 @@ def usable_cpus(root: Path, mounts: Path = MOUNTS) -> frozenset[int]:
 
 
 def create(root: Path, name: str, cpus: Iterable[int], mounts: Path = MOUNTS) -> None:
-    """Creates a node's cgroup in every hierarchy; its processes use only these CPUs."""
     if unified(root, mounts):
         # Only the root may delegate controllers while it contains processes (cgroup-v2.rst).
         have = [each for each in DELEGATED if each in _controllers(root)]
@@ -69,19 +67,17 @@ def create(root: Path, name: str, cpus: Iterable[int], mounts: Path = MOUNTS) ->
 
 
 def _controllers(root: Path) -> list[str]:
-    """Returns the controllers of cgroup v2 that no hierarchy of v1 uses."""
+    """cgroup v2 controllers that no v1 hierarchy uses."""
     return (root / "cgroup.controllers").read_text().split()
 
 
 def folders(root: Path, names: Iterable[str], mounts: Path = MOUNTS) -> list[Path]:
-    """The cgroups of these nodes that exist, in all hierarchies."""
     places = [hierarchy for hierarchy, _ in _mounts(root, mounts, "cgroup", "cgroup2")]
     found = [place / name for place in places for name in names]
     return [folder for folder in found if folder.is_dir()]
 
 
 def pids(top: Iterable[Path]) -> set[int]:
-    """Returns the processes in these cgroups and their descendants."""
     found: set[int] = set()
     for start in top:
         for folder, _, _ in os.walk(start):
@@ -103,7 +99,6 @@ def remove(top: Iterable[Path]) -> None:
 
 
 def _mounts(root: Path, mounts: Path, *kinds: str) -> list[tuple[Path, list[str]]]:
-    """The mount points of hierarchies below `root`, with their options."""
     found = []
     for line in mounts.read_text().splitlines():
         _, place, kind, options = line.split()[:4]

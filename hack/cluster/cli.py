@@ -11,7 +11,6 @@ from tools.errors import ToolError
 
 
 def main(arguments: list[str]) -> int:
-    """Runs one command and returns its exit status."""
     options = _parser().parse_args(arguments)
     return errors.status_of(lambda: _run(options))
 

@@ -1,4 +1,4 @@
-"""Writes the configuration files and the command line of every component: JSON, mostly, which is also YAML."""
+"""Writes every component's configuration files and command line: mostly JSON, which is also YAML."""
 
 import json
 import sys
@@ -19,12 +19,11 @@ UNSAFE_SYSCTLS = (
     "net.ipv4.tcp_max_syn_backlog",
     "net.ipv4.tcp_tw_reuse",
 )
-"""Sysctls that may affect the node, which Kubernetes calls unsafe; these belong to the network namespace."""
+"""Kubernetes calls sysctls unsafe that may affect the node; these belong to the network namespace.
+"""
 
 
 class NodeFiles:
-    """The files of a node."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.socket = self.folder / "containerd.sock"
@@ -39,7 +38,6 @@ class NodeFiles:
 def write(
     plan: Plan, node: Node, files: NodeFiles, certs: Certificates, programs: Programs
 ) -> None:
-    """Writes all files of a node."""
     files.cni.mkdir(parents=True)
     (files.cni / "10-corelane.conflist").write_text(_json(_cni(node, files)))
     files.containerd.write_text(_containerd(files, programs))
@@ -98,28 +96,32 @@ def _kubelet(plan: Plan, node: Node, files: NodeFiles, certs: Certificates) -> d
         **({} if plan.machines else _no_eviction()),
         # If the kubelet deleted an image from a full disk, no registry could supply it again.
         "imageMinimumGCAge": "24h",
-        # Pods without exclusive CPUs then vacate the CPUs of a new exclusive pod sooner than after 10 s.
+        # Pods without exclusive CPUs then vacate the CPUs of a new exclusive pod sooner than after
+        # 10 s.
         "cpuManagerReconcilePeriod": "1s",
-        # A container with a limit then runs on a slower CPU, instead of stopping for most of 100 ms. Many
-        # replicas on few CPUs therefore behave like replicas with one CPU each.
+        # A container with a limit then runs on a slower CPU instead of stopping for most of 100 ms.
+        # Many replicas on few CPUs therefore behave like replicas with one CPU each.
         "cpuCFSQuotaPeriod": "10ms",
         "featureGates": {"CustomCPUCFSQuotaPeriod": True},
     }
 
 
 def _no_eviction() -> dict:
-    """Disables eviction: the machine owns the disk, and a full one must not evict pods or delete images."""
+    """Disables eviction: the machine owns the disk, and a full disk must not evict pods or delete
+    images.
+    """
     never = {"memory.available": "50Mi", "nodefs.available": "0%", "nodefs.inodesFree": "0%"}
     never |= {"imagefs.available": "0%", "imagefs.inodesFree": "0%"}
     return {"evictionHard": never, "imageGCHighThresholdPercent": 100}
 
 
 def _reservation(node: Node) -> dict:
-    """Returns the CPUs that are never exclusive.
+    """The CPUs that are never exclusive.
 
-    If the reservation is a number, the kubelet rounds it up and reserves the first CPUs. Where the first CPUs
-    are the right ones, the number is half a CPU less, which other pods can then request next to exclusive ones.
-    On a busy CPU, a pod that requests no CPU has almost no weight against the system.
+    If the reservation is a number, the kubelet rounds it up and reserves the first CPUs. Where the
+    first CPUs are the right ones, the number is half a CPU less, which other pods can then request
+    next to exclusive ones. On a busy CPU, a pod that requests no CPU has almost no weight against
+    the system.
     """
     if sorted(node.reserved) == sorted(node.cpus)[: len(node.reserved)]:
         return {"kubeReserved": {"cpu": f"{len(node.reserved) * 1000 - 500}m"}}
@@ -153,12 +155,10 @@ AUTOSCALER = (
     "--horizontal-pod-autoscaler-initial-readiness-delay=6s",
     "--horizontal-pod-autoscaler-cpu-initialization-period=1m",
 )
-"""One fifth of Kubernetes' defaults, so that autoscaling tests take minutes."""
+"""A fifth of Kubernetes' defaults, so that autoscaling tests take minutes."""
 
 
 class Components:
-    """Starts each component in the namespaces that it belongs to."""
-
     def __init__(
         self, plan: Plan, record: records.Record, programs: Programs, certs: Certificates
     ) -> None:
@@ -172,7 +172,7 @@ class Components:
         self.record.start(f"{place}-{name or program}", argv, environment)
 
     def etcd(self, folder: Path) -> None:
-        """etcd, which listens in the control plane's namespace only."""
+        """etcd listens only in the control plane's namespace."""
         peers = "http://127.0.0.1:2380"
         self._start(
             CONTROL,
@@ -187,7 +187,6 @@ class Components:
         )
 
     def api_server(self) -> None:
-        """The API server, with the default admission plugins and those for nodes."""
         certs = self.certs
         self._start(
             CONTROL,
@@ -210,8 +209,8 @@ class Components:
             "--authorization-mode=Node,RBAC",
             "--enable-admission-plugins=NodeRestriction",
             "--allow-privileged=true",
-            # Route requests to aggregated APIs, such as the metrics API, directly to pods: kube-proxy is
-            # missing here.
+            # Route requests to aggregated APIs, such as the metrics API, directly to pods:
+            # kube-proxy is missing here.
             "--enable-aggregator-routing=true",
             f"--proxy-client-cert-file={certs.crt('front-proxy')}",
             f"--proxy-client-key-file={certs.key('front-proxy')}",
@@ -223,7 +222,6 @@ class Components:
         )
 
     def controller_manager(self) -> None:
-        """The controllers."""
         certs = self.certs
         self._start(
             CONTROL,
@@ -234,7 +232,8 @@ class Components:
             f"--cluster-signing-cert-file={certs.crt('ca')}",
             f"--cluster-signing-key-file={certs.key('ca')}",
             "--use-service-account-credentials=true",
-            # Each controller first gets an account and a token; at 20 requests/s that takes seconds.
+            # Each controller first gets an account and a token, which takes seconds at 20
+            # requests/s.
             "--kube-api-qps=200",
             "--kube-api-burst=300",
             "--leader-elect=false",
@@ -243,7 +242,6 @@ class Components:
         )
 
     def scheduler(self) -> None:
-        """The scheduler."""
         self._start(
             CONTROL,
             "kube-scheduler",
@@ -253,18 +251,15 @@ class Components:
         )
 
     def policies(self) -> None:
-        """The process that enforces NetworkPolicies; see policies.py."""
         argv = [*network.inside(self.anchors[CONTROL]), sys.executable, FOLDER, "policies"]
         environment = {**self.programs.environment(), "CLUSTER_STATE": str(self.state)}
         self.record.start(f"{CONTROL}-policies", argv, environment)
 
     def of_node(self, node: Node, files: NodeFiles, program: str) -> None:
-        """Starts one program of a node."""
         self._start(node.name, program, *node_arguments(node, files, self.certs)[program])
 
 
 def node_arguments(node: Node, files: NodeFiles, certs: Certificates) -> dict[str, list[str]]:
-    """Returns the arguments of a node's programs: container runtime, kubelet and kube-proxy."""
     return {
         "containerd": ["--config", str(files.containerd)],
         "kubelet": [

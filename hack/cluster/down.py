@@ -24,7 +24,7 @@ def pids(settings: Settings, namespaces: dict[str, dict[str, str]]) -> set[int]:
 
 
 def mounts(state: Path) -> list[Path]:
-    """Returns the host's mounts below the state folder, deepest first.
+    """Host mounts below the state folder, deepest first.
 
     The folder itself may be a mounted disk, which is not ours.
     """
@@ -33,7 +33,6 @@ def mounts(state: Path) -> list[Path]:
 
 
 def find(settings: Settings, namespaces: dict[str, dict[str, str]]) -> list[str]:
-    """Describes everything that still exists."""
     found = [f"process {alive.name(pid)} (pid {pid})" for pid in sorted(pids(settings, namespaces))]
     found += [f"mount {place}" for place in mounts(settings.state)]
     found += [f"cgroup {folder}" for folder in cgroups.folders(settings.cgroups, CGROUPS)]
@@ -43,7 +42,7 @@ def find(settings: Settings, namespaces: dict[str, dict[str, str]]) -> list[str]
 
 
 def _in_namespaces(namespaces: dict[str, dict[str, str]]) -> set[int]:
-    """Returns the processes in the recorded namespaces: each process or mount keeps its namespace alive.
+    """Processes in the recorded namespaces: each process or mount keeps its namespace alive.
 
     The nodes' mounts are in their own mount namespace, so only processes need to be found.
     """
@@ -66,7 +65,6 @@ REAPING = 15.0
 
 
 def main(settings: Settings) -> int:
-    """Stops the cluster."""
     requirements.require_ours(settings.state)
     if not settings.state.exists() and not find(settings, {}):
         print("No cluster is up.")
@@ -83,7 +81,7 @@ def main(settings: Settings) -> int:
 
 
 def stop(settings: Settings, record: records.Record) -> None:
-    """Kills all processes and removes the rest; fails if anything remains."""
+    """Fails if anything remains."""
     # After another boot, the inode may belong to another namespace.
     same_boot = record.content.get("boot") == records.boot()
     namespaces = record.content.get("namespaces", {}) if same_boot else {}
@@ -115,7 +113,7 @@ def stop(settings: Settings, record: records.Record) -> None:
 
 
 def _forget(settings: Settings, record: records.Record) -> None:
-    """Removes all files but the logs, after all mounts below them are gone."""
+    """Removes all files except logs, after all mounts below them are gone."""
     for folder in record.content.get("made_folders", []):
         subprocess.run(["rmdir", "--ignore-fail-on-non-empty", folder], check=False)
     for entry in settings.state.iterdir():

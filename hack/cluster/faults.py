@@ -22,27 +22,23 @@ class Faulty:
 
     @property
     def record(self) -> records.Record:
-        """Returns the component's running processes."""
         found = records.Record(self.settings.state)
         if not found.content.get("machines"):
             raise ToolError("no cluster of machines is up: run make cluster-up CLUSTER=vm")
         return found
 
     def run(self, node: str, script: str) -> str:
-        """Runs lines of shell on a node and returns their output."""
         argv = [*places.inside(self.record, node), "sh", "-ec", script]
         return subprocess.run(
             argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True
         ).stdout
 
     def kill(self, node: str) -> None:
-        """Cuts the power of a machine."""
         entry = self.record.content["processes"][node]
         pids.kill([entry["pid"]])
         in_time(lambda: not pids.alive(entry), 30)
 
     def start(self, node: str) -> None:
-        """Switches a machine on again."""
         plan = of_machines(self.settings.network, machines.CPUS)
         machines.restart(plan, self.record, programs.obtain(), node)
 
@@ -53,7 +49,6 @@ class Faulty:
 
     @contextmanager
     def partitioned(self, node: str) -> Iterator[None]:
-        """Cuts a node off the network in both directions."""
         self._ip("link", "set", node, "down")
         try:
             yield
@@ -62,7 +57,6 @@ class Faulty:
 
     @contextmanager
     def without_api(self) -> Iterator[None]:
-        """Stops the API server from responding."""
         pid = self.record.content["processes"][f"{CONTROL}-kube-apiserver"]["pid"]
         os.kill(pid, signal.SIGSTOP)
         try:

@@ -24,19 +24,17 @@ ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 @dataclass(frozen=True)
 class Named:
-    """The name and the digest of an image in an archive."""
-
     name: str
     digest: str
 
     @property
     def pinned(self) -> str:
-        """Returns the name with the digest in place of the tag: a pod can pin its image with it."""
+        """The name with the digest in place of the tag, with which a pod can pin its image."""
         return f"{self.name.rpartition(':')[0]}@{self.digest}"
 
 
 def own(programs: Programs) -> list[Path]:
-    """Returns the archives of the two images that every cluster needs; creates them once."""
+    """Archives of the two images that every cluster needs, created once."""
     return [
         of_program(PAUSE, "/pause", _pause()),
         of_program(COREDNS, "/coredns", programs["coredns"]),
@@ -69,7 +67,7 @@ def _pause() -> Path:
 
 
 def of_program(reference: str, path: str, program: Path) -> Path:
-    """Returns the archive of an image that contains only one program; creates it once."""
+    """An image that contains only one program, created once."""
     name, _, tag = reference.partition(":")
     stat = program.stat()
     key = cache.key(reference, str(program), str(stat.st_mtime_ns), str(stat.st_size))
@@ -83,7 +81,6 @@ def of_program(reference: str, path: str, program: Path) -> Path:
 
 
 def load(record: Record, programs: Programs, archives: Iterable[Path]) -> list[str]:
-    """Imports archives into all nodes; returns the references that pods may use."""
     found = {file: contents(file) for file in archives}
     with ThreadPoolExecutor() as pool:
         list(pool.map(lambda name: _import(record, name, programs, found), NODES))
@@ -111,7 +108,6 @@ def _ctr(record: Record, name: str, programs: Programs, *arguments: object) -> s
 
 
 def contents(file: Path) -> list[Named]:
-    """Returns the images that an archive names."""
     try:
         with tarfile.open(file) as tar:
             index = json.load(tar.extractfile("index.json"))

@@ -1,4 +1,4 @@
-"""CLUSTER=kind: the same commands on a cluster of kind, which needs a Docker engine."""
+"""CLUSTER=kind: the same commands on a kind cluster, which needs a Docker engine."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ from tools.errors import ToolError
 NAME = "corelane"
 
 CPUS = 4
-"""Minimum CPUs: two for each worker, because the pods of kind's network request part of one."""
+"""Two CPUs per worker, because the pods of kind's network request part of one."""
 
 
 def kubeconfig() -> Path:
@@ -22,7 +22,6 @@ def kubeconfig() -> Path:
 
 
 def up() -> int:
-    """Creates the cluster unless it exists."""
     if NAME in _clusters():
         print(f"kind's cluster {NAME} is up already.\n\n  export KUBECONFIG={kubeconfig()}")
         return 0
@@ -40,7 +39,6 @@ def up() -> int:
 
 
 def down() -> int:
-    """Deletes the cluster."""
     if NAME not in _clusters():
         print(f"No cluster {NAME} of kind is up.")
         return 0
@@ -49,14 +47,12 @@ def down() -> int:
 
 
 def load(archives: Iterable[Path]) -> int:
-    """Loads image archives into all nodes."""
     for archive in archives:
         _kind("load", "image-archive", archive, "--name", NAME)
     return 0
 
 
 def configuration(cpus: Iterable[int]) -> str:
-    """Returns kind.yaml for a machine with these CPUs."""
     text = (FOLDER / "kind.yaml").read_text()
     cpus = frozenset(cpus)
     for number, owned in enumerate(plan.split(cpus), start=1):

@@ -1,4 +1,4 @@
-"""The commands on the local cluster other than up and down."""
+"""Local cluster commands other than up and down."""
 
 import os
 import subprocess
@@ -14,7 +14,6 @@ from tools.errors import ToolError
 
 
 def kubeconfig(settings: Settings) -> Path:
-    """The administrator's kubeconfig of the running cluster."""
     file = records.kubeconfig(settings.state)
     if not file.exists():
         raise ToolError("no cluster is up: run make cluster-up")
@@ -34,7 +33,7 @@ def load(settings: Settings, archives: Iterable[Path]) -> int:
 
 
 def enter(settings: Settings, name: str, command: list[str]) -> int:
-    """Replaces this process by a command in the namespaces of a node, with its programs on PATH."""
+    """Replaces this process by a command in a node's namespaces, with the node's programs on PATH."""
     requirements.require_user()
     record = records.Record(settings.state)
     entry = record.content.get("processes", {}).get(name)
@@ -63,7 +62,6 @@ def status(settings: Settings) -> int:
 
 
 def show(file: Path) -> int:
-    """Shows the nodes and pods of any cluster."""
     kubectl = resolve.tool("kubectl")
     argv = [str(kubectl), "get", "nodes,pods", "--all-namespaces", "--output", "wide"]
     environment = {**os.environ, "KUBECONFIG": str(file)}

@@ -1,8 +1,8 @@
 """CLUSTER=vm: each node is a QEMU machine with its own kernel, disk and clock.
 
-A virtual machine boots with a read-only view of this machine's file system and starts the node's programs by
-itself. Its disk stores only files below the node's folder; all other writes stay in memory, and a reboot
-discards them.
+A virtual machine boots with a read-only view of this machine's file system and starts the node's
+programs by itself. Its disk stores only files below the node's folder; all other writes stay in
+memory, and a reboot discards them.
 """
 
 import os
@@ -24,22 +24,20 @@ from tools.errors import ToolError
 CPUS = 2
 HARDWARE = qemu.Hardware(str(CPUS), (f"0-{CPUS - 1}",), 3072, host=True)
 HOST = Path("/host")
-"""The mount point of this machine's current file system in the virtual machines."""
+"""Mount point of this machine's current file system in the virtual machines."""
 
 DISK = 8 * 1024**3
 """Size of a node's disk in bytes; the file is sparse."""
 
 SHARING = 60.0
-"""Seconds until a machine's file system must be shared."""
+"""Time limit in seconds for sharing a machine's file system."""
 
 
 def folder(state: Path, name: str) -> Path:
-    """Returns the folder with a machine's files."""
     return state / "machines" / name
 
 
 def inside(state: Path, name: str) -> list[str]:
-    """The command prefix that runs a command in a machine."""
     return [
         sys.executable,
         str(FOLDER.parent / "machines"),
@@ -48,8 +46,6 @@ def inside(state: Path, name: str) -> list[str]:
 
 
 class Machines:
-    """The nodes of a plan as machines."""
-
     def __init__(
         self, plan: Plan, record: records.Record, programs: Programs, certs: Certificates
     ) -> None:
@@ -57,7 +53,7 @@ class Machines:
         self.state = record.file.parent
 
     def make(self, node: Node, files: NodeFiles) -> None:
-        """Creates the files of a machine: its disk, its boot files, and the list of programs to start."""
+        """Creates a machine's disk, its boot files, and the list of programs to start."""
         place = folder(self.state, node.name)
         place.mkdir(parents=True)
         disk = place / "disk"
@@ -82,7 +78,7 @@ class Machines:
         )
 
     def start(self, node: Node, control: int) -> None:
-        """Switches on a machine, whose link is in the control plane's namespace."""
+        """Starts a machine whose link is in the control plane's namespace."""
         place = folder(self.state, node.name)
         argv, environment = qemu.sharing(place)
         environment = {**self.programs.environment(), **environment}
@@ -108,7 +104,6 @@ class Machines:
 
 
 def restart(plan: Plan, record: records.Record, programs: Programs, name: str) -> None:
-    """Switches on a machine that has ended."""
     certs = Certificates(record.file.parent, programs["openssl"])
     machines = Machines(plan, record, programs, certs)
     (node,) = (node for node in plan.nodes if node.name == name)

@@ -1,8 +1,8 @@
 """Namespaces and links.
 
-The control plane and each node have their own network namespace; the control plane's bridge joins all of them.
-The host gets one interface. Namespaces have no name in /run/netns: an anchor, which is a sleeping process,
-holds each one until the last process in it has ended.
+The control plane and each node have their own network namespace, joined by the control plane's
+bridge; the host gets one interface. Namespaces have no name in /run/netns: an anchor, which is a
+sleeping process, holds each one until its last process has ended.
 """
 
 from pathlib import Path
@@ -15,13 +15,13 @@ from tools import command
 from tools.errors import ToolError
 
 ALIAS = "corelane-cluster "
-"""Start of the alias of the host's interface; the state folder that owns the interface follows."""
+"""Start of the host interface's alias; the state folder that owns the interface follows."""
 
 BRIDGE = "bridge"
 
 
 def anchor(record: records.Record, programs: Programs, name: str) -> int:
-    """Starts the process that holds the network and mount namespace of a node."""
+    """Starts the process that holds a node's network and mount namespace."""
     # A node's mounts are visible only in its namespace, and end with it.
     argv = ["unshare", "--net", "--mount", "--propagation", "private", "sleep", "infinity"]
     pid = record.start(name, argv, programs.environment())
@@ -33,7 +33,7 @@ def anchor(record: records.Record, programs: Programs, name: str) -> int:
 
 
 def inside(pid: int) -> list[str]:
-    """The command prefix that runs a command in the namespaces of an anchor.
+    """Command prefix for an anchor's namespaces.
 
     `ip netns exec` would mount another /sys and hide the cgroups.
     """
@@ -64,12 +64,13 @@ def connect(folder: Path, plan: Plan, programs: Programs, anchors: dict[str, int
             _forward(anchors[node.name])
     pods = [f"route add {node.pods} via {node.address}" for node in plan.nodes]
     _batch([*inside(control), ip], *pods)
-    # The host can also reach Services: kube-proxy of the first node translates the addresses.
+    # The host can also reach Services, because the first node's kube-proxy translates the
+    # addresses.
     _batch([ip], *pods, f"route add {plan.services} via {plan.nodes[0].address}")
 
 
 def of_node(plan: Plan, node: Node) -> list[str]:
-    """Returns the `ip` commands for a node's link, eth0."""
+    """`ip` commands for a node's link, eth0."""
     others = [other for other in plan.nodes if other is not node]
     return [
         "link set lo up",

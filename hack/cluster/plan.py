@@ -16,7 +16,7 @@ API_PORT = 6443
 
 @dataclass(frozen=True)
 class Node:
-    """One node. Its pods use its CPUs; exclusive pods use all but the reserved ones."""
+    """One node. Its pods use its CPUs; exclusive pods use all except the reserved ones."""
 
     name: str
     address: IPv4Address
@@ -26,18 +26,15 @@ class Node:
 
     @property
     def cgroup(self) -> str:
-        """The node's cgroup in every hierarchy."""
         return f"corelane-{self.name}"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The whole cluster."""
-
     network: IPv4Network
     nodes: tuple[Node, ...]
     machines: bool = False
-    """Whether nodes are virtual machines, instead of namespaces of this machine."""
+    """Whether nodes are virtual machines instead of namespaces of this machine."""
 
     def __post_init__(self) -> None:
         if self.network.prefixlen != 16:
@@ -48,45 +45,38 @@ class Plan:
 
     @property
     def links(self) -> IPv4Network:
-        """The network of the host, the control plane and the nodes."""
         return self._part(0, 24)
 
     @property
     def host(self) -> IPv4Address:
-        """The host, as the nodes see it."""
         return self.links[1]
 
     @property
     def control(self) -> IPv4Address:
-        """The API server."""
         return self.links[10]
 
     @property
     def pods(self) -> IPv4Network:
-        """All pods."""
         return self._part(64, 18)
 
     @property
     def services(self) -> IPv4Network:
-        """All Services."""
         return self._part(128, 20)
 
     @property
     def dns(self) -> IPv4Address:
-        """The Service of CoreDNS."""
         return self.services[10]
 
     @property
     def api(self) -> str:
-        """The URL of the API server."""
         return f"https://{self.control}:{API_PORT}"
 
 
 def make(network: IPv4Network, usable: Iterable[int]) -> Plan:
     """Two nodes on the usable CPUs.
 
-    Each node owns half of the CPUs and keeps the first one for pods without exclusive CPUs. If the half is a
-    single CPU, each node instead has all CPUs and reserves those that it does not own.
+    Each node owns half of the CPUs and keeps the first one for pods without exclusive CPUs. If the
+    half is a single CPU, each node instead has all CPUs and reserves those that it does not own.
     """
     usable = frozenset(usable)
     owned = split(usable)
@@ -101,7 +91,7 @@ def make(network: IPv4Network, usable: Iterable[int]) -> Plan:
 
 
 def of_machines(network: IPv4Network, cpus: int) -> Plan:
-    """Returns two nodes with this many CPUs each; the first CPU is for pods without exclusive CPUs."""
+    """Two nodes with this many CPUs each; the first CPU is for pods without exclusive CPUs."""
     all_cpus, first = frozenset(range(cpus)), frozenset({0})
     nodes = [_node(network, index, name, all_cpus, first) for index, name in enumerate(NODES)]
     return Plan(network, tuple(nodes), machines=True)
@@ -115,7 +105,7 @@ def _node(
 
 
 def split(usable: Iterable[int]) -> tuple[frozenset[int], frozenset[int]]:
-    """Returns the CPUs that each of the two nodes owns: the upper half and the lower half."""
+    """The CPUs of the two nodes: the upper half and the lower half."""
     cpus = sorted(usable)
     if len(cpus) < 2:
         raise ToolError(
@@ -127,7 +117,7 @@ def split(usable: Iterable[int]) -> tuple[frozenset[int], frozenset[int]]:
 
 
 def cpu_list(text: str) -> frozenset[int]:
-    """Reads a list as the kernel writes it: 0-3,8."""
+    """Parses the kernel's list format: 0-3,8."""
     cpus: set[int] = set()
     for part in text.strip().split(","):
         if part:
@@ -137,5 +127,4 @@ def cpu_list(text: str) -> frozenset[int]:
 
 
 def cpu_text(cpus: Iterable[int]) -> str:
-    """Writes CPUs as the kubelet reads them."""
     return ",".join(str(cpu) for cpu in sorted(cpus))

@@ -1,8 +1,9 @@
 """Enforces NetworkPolicies on the nodes, because the CNI plugins do not.
 
-One process watches the API server and replaces the rules of a node whenever they change. Pure functions
-translate policies into the nftables rules of one node. A pod that a policy selects gets a chain per direction.
-A packet that no rule of the chain lets return is dropped (kubernetes.io, "Network Policies").
+One process watches the API server and replaces a node's rules whenever they change. Pure functions
+translate policies into one node's nftables rules. A pod that a policy selects gets a chain per
+direction. A packet that no rule of the chain lets return is dropped (kubernetes.io, "Network
+Policies").
 """
 
 import json
@@ -27,8 +28,6 @@ Object = dict
 
 @dataclass(frozen=True)
 class World:
-    """The objects that the rules depend on."""
-
     pods: list[Object]
     namespaces: list[Object]
     policies: list[Object]
@@ -39,7 +38,6 @@ class World:
         object.__setattr__(self, "labels", known)
 
     def selected(self, namespace: str, selector: Object) -> list[Object]:
-        """The pods of a namespace that a selector matches."""
         return [
             pod
             for pod in self.pods
@@ -48,7 +46,7 @@ class World:
 
 
 def ruleset(world: World, node: str) -> str:
-    """Returns the complete table of a node for `nft -f`, which replaces the old one atomically."""
+    """The complete table of a node for `nft -f`, which replaces the old one atomically."""
     chains, jumps = [], []
     for direction, side in (("Egress", "saddr"), ("Ingress", "daddr")):
         entries = []
@@ -81,7 +79,6 @@ def living(pods: Iterable[Object]) -> list[Object]:
 
 
 def matches(selector: Object, labels: dict[str, str]) -> bool:
-    """Whether a label selector matches; an empty selector matches everything."""
     wanted = selector.get("matchLabels") or {}
     return all(labels.get(key) == value for key, value in wanted.items()) and all(
         _fulfils(each, labels) for each in selector.get("matchExpressions") or ()
@@ -101,7 +98,6 @@ def _fulfils(expression: Object, labels: dict[str, str]) -> bool:
 
 
 def _isolating(world: World, pod: Object, direction: str) -> Iterator[Object]:
-    """The policies that select a pod in a direction."""
     for policy in world.policies:
         spec = policy["spec"]
         same = policy["metadata"]["namespace"] == pod["metadata"]["namespace"]
@@ -126,7 +122,6 @@ def _rules(world: World, pod: Object, policies: list[Object], direction: str) ->
 def _peers(
     world: World, namespace: str, peers: list[Object] | None, side: str
 ) -> Iterator[tuple[str, list[Object]]]:
-    """Matches for the addresses of the peers, each with its pods."""
     if not peers:
         yield "", world.pods
     for peer in peers or ():
@@ -191,7 +186,7 @@ WATCHED = {
 
 
 def main(settings: Settings) -> int:
-    """Runs until it is killed. `up` starts it."""
+    """Runs until killed; started by `up`."""
     record = records.Record(settings.state)
     api = Api.of(settings.state)
     changed = threading.Event()
@@ -219,7 +214,7 @@ def _watch(api: Api, path: str, changed: threading.Event) -> None:
 
 
 def _apply(api: Api, record: records.Record, applied: dict[str, str]) -> bool:
-    """Updates the rules of every node; returns False if the caller must retry."""
+    """Updates every node's rules; returns False if the caller must retry."""
     replies = {name: api.get(path) for name, path in WATCHED.items()}
     if None in replies.values():
         return False

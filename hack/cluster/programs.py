@@ -1,4 +1,4 @@
-"""Obtains the programs of the cluster and their environment."""
+"""Obtains the cluster's programs and their environment."""
 
 import os
 import subprocess
@@ -20,8 +20,6 @@ TOOLS = (*KUBERNETES, "coredns", "containerd", "ctr", "etcd", "ip", "openssl")
 
 @dataclass(frozen=True)
 class Programs:
-    """The paths of the programs, and the folder with Debian's unpacked packages."""
-
     paths: dict[str, Path]
 
     def __getitem__(self, name: str) -> Path:
@@ -29,12 +27,10 @@ class Programs:
 
     @property
     def unpacked(self) -> Path:
-        """The folder with the unpacked containerd and its companions."""
         return self.paths["containerd"].parent.parent
 
     @property
     def plugins(self) -> Path:
-        """The CNI plugins."""
         return self.unpacked / "usr/lib/cni"
 
     def environment(self) -> dict[str, str]:
@@ -51,7 +47,6 @@ class Programs:
         }
 
     def version(self, name: str) -> str:
-        """The output of `kubelet --version` and similar commands."""
         result = subprocess.run(
             [self[name], "--version"], capture_output=True, text=True, check=True
         )
@@ -59,5 +54,4 @@ class Programs:
 
 
 def obtain() -> Programs:
-    """Obtains missing programs; the first time this takes minutes."""
     return Programs(resolve.ensure(TOOLS))

@@ -12,7 +12,6 @@ MARK = "CORELANE_CLUSTER_STATE"
 """Environment variable of every process that `up` starts and of their children."""
 
 KEPT = ("logs", "lock")
-"""Files that `down` keeps."""
 
 
 class Record:
@@ -27,18 +26,16 @@ class Record:
 
     @property
     def exists(self) -> bool:
-        """Whether an `up` began that no `down` followed."""
         return bool(self.content)
 
     def save(self, **changes: object) -> None:
-        """Adds to the record."""
         self.content.update(changes)
         fresh = self.file.with_suffix(".new")
         fresh.write_text(json.dumps(self.content, indent=1))
         os.replace(fresh, self.file)
 
     def start(self, name: str, argv: Sequence[object], environment: Mapping[str, str]) -> int:
-        """Starts a process with its output in a log file, and records it by its pid and start time."""
+        """Logs a process's output to a file, and records its pid and start time."""
         folder = self.file.parent
         file = log(folder, name)
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -49,12 +46,10 @@ class Record:
 
 
 def kubeconfig(state: Path) -> Path:
-    """The administrator's kubeconfig."""
     return state / "kubeconfig"
 
 
 def log(state: Path, name: str) -> Path:
-    """The log of one process."""
     return state / "logs" / f"{name}.log"
 
 

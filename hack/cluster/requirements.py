@@ -1,4 +1,4 @@
-"""Checks the machine's requirements, and the names and addresses that it already uses; each error names the
+"""Checks the machine's requirements, and whether names and addresses are free; each error names the
 problem.
 """
 
@@ -104,7 +104,7 @@ def require_free(settings: Settings) -> None:
 
 
 def require_ours(state: Path) -> None:
-    """Raises an error if a cluster with another state folder is up: cgroups are shared."""
+    """Raises an error if a cluster with another state folder is up, because cgroups are shared."""
     if owner() not in (None, state):
         raise ToolError(
             f"another cluster is running, with CLUSTER_STATE={owner()}. Use it, or stop it: "
@@ -113,7 +113,6 @@ def require_ours(state: Path) -> None:
 
 
 def owner() -> Path | None:
-    """Returns the state folder of the cluster that owns the host's interface."""
     alias = (_host_link() or {}).get("ifalias", "")
     return Path(alias.removeprefix(ALIAS)) if alias.startswith(ALIAS) else None
 

@@ -16,15 +16,13 @@ VARIABLES = ("CLUSTER", "CLUSTER_STATE", "CLUSTER_NETWORK", "CLUSTER_CGROUPS")
 
 @dataclass(frozen=True)
 class Settings:
-    """The cluster's files, network and cgroups."""
-
     state: Path
     network: ipaddress.IPv4Network
     cgroups: Path
 
 
 def kind() -> str:
-    """The kind of cluster: namespaces or virtual machines on this host, kind, or the current kubeconfig's cluster."""
+    """Namespaces or virtual machines on this host, kind, or the current kubeconfig's cluster."""
     name = os.environ.get("CLUSTER") or "local"
     if name not in KINDS:
         raise ToolError(f"CLUSTER={name!r}: choose from {', '.join(KINDS)}")
@@ -32,7 +30,6 @@ def kind() -> str:
 
 
 def load() -> Settings:
-    """The settings of the local cluster."""
     state = Path(os.environ.get("CLUSTER_STATE") or "/var/lib/corelane-cluster")
     if not state.is_absolute():
         raise ToolError(f"CLUSTER_STATE={str(state)!r}: must be an absolute path")

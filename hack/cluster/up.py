@@ -36,19 +36,17 @@ PATIENCE = 900.0
 """Seconds for each step: usually a few suffice, but a busy or emulated machine needs many."""
 
 CNI_RESULTS = Path("/var/lib/cni")
-"""libcni keeps its results here, regardless of its configuration."""
 
 PLUGINS = Path("/var/lib/kubelet")
-"""The kubelet listens for device plugins here, regardless of --root-dir."""
 
 NODE_STATE = Path("/var/lib/corelane")
-"""The folder for the platform's files on a node, such as the journal of node tuning."""
+"""Folder for the platform's files on a node, such as the node tuning journal."""
 
 ONLINE = Path("/sys/devices/system/cpu/online")
 
 
 def main(settings: Settings) -> int:
-    """Starts the cluster unless it is up."""
+    """Does nothing if the cluster is up."""
     # SIGTERM unwinds like an interrupt, so that an aborted start leaves nothing behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     requirements.require_user()
@@ -115,7 +113,6 @@ def _give_up(settings: Settings, record: records.Record, error: BaseException) -
 
 
 def describe(settings: Settings) -> str:
-    """Describes the commands to continue with."""
     file = records.kubeconfig(settings.state)
     return "\n".join(
         [
@@ -129,8 +126,6 @@ def describe(settings: Settings) -> str:
 
 
 class Start:
-    """One start, step by step."""
-
     def __init__(
         self, settings: Settings, plan: Plan, programs: Programs, record: records.Record
     ) -> None:
@@ -142,7 +137,6 @@ class Start:
         self.machines = Machines(plan, record, programs, self.certs)
 
     def run(self, archives: list[Path]) -> None:
-        """Starts everything in order; independent parts start concurrently."""
         raise_open_files()
         for log in (self.state / "logs").glob("*.log"):
             log.unlink()
@@ -161,7 +155,7 @@ class Start:
         with progress.step("cluster", "CoreDNS"):
             self._dns()
         self.record.save(complete=True)
-        # Everything is up: from here on there are only messages to print, and nothing to undo.
+        # Everything is up, so there is nothing left to undo.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
     def _places(self) -> None:
@@ -190,9 +184,9 @@ class Start:
                 f"mount -t tmpfs run /run; mount -t tmpfs cni {CNI_RESULTS}; "
                 f"mount -t tmpfs kubelet {PLUGINS}",
             )
-            # Pods on the node's network share the superblock of the first mount. If that mount were a
-            # container's, which is read-only, privileged pods could not write either. Do not mount it over
-            # /sys, which contains the cgroups.
+            # Pods on the node's network share the superblock of the first mount. If that mount were
+            # a container's, which is read-only, privileged pods could not write either. Do not
+            # mount it over /sys, which contains the cgroups.
             sys = self.files[node.name].folder / "sys"
             self._mount(node.name, f"mkdir {sys}; mount -t sysfs sys {sys}")
             self._own_cpus(node)
@@ -226,7 +220,6 @@ class Start:
             imported.result()
 
     def _containerd(self, node: Node) -> None:
-        """Starts containerd; a machine starts its programs by itself."""
         if self.plan.machines:
             self.machines.make(node, self.files[node.name])
             self.machines.start(node, self.components.anchors[CONTROL])
@@ -244,7 +237,6 @@ class Start:
             )
 
     def _listens(self, node: Node) -> bool:
-        """Whether the container runtime of a node accepts commands."""
         argv = [*places.inside(self.record, node.name), "test", "-S", self.files[node.name].socket]
         return subprocess.run(argv, capture_output=True, check=False).returncode == 0
 
@@ -279,7 +271,7 @@ class Start:
         )
 
     def _wait(self, what: str, condition: Callable[[], bool], log: str) -> None:
-        """Waits for a condition; if a process ends or the deadline passes, the error shows its log."""
+        """If a process ends or the deadline passes, the error shows its log."""
 
         def settled() -> bool:
             return bool(self._ended()) or condition()

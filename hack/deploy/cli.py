@@ -7,7 +7,6 @@ from tools import errors, progress
 
 
 def main(arguments: list[str]) -> int:
-    """Runs one command and returns its exit status."""
     parser = argparse.ArgumentParser(
         prog="python3 hack/deploy",
         description="Installs the platform on a cluster, with the images of this tree.",

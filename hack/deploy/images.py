@@ -1,7 +1,7 @@
-"""The images of this tree on the nodes of the cluster, each with its digest in its tag.
+"""Loads this tree's images onto the cluster's nodes, each with its digest in its tag.
 
-A pod keeps an image that the node has under the same tag. Because the tag contains the digest, a changed image
-replaces the pods and an unchanged image does not.
+A pod keeps an image that the node has under the same tag. Because the tag contains the digest, a
+changed image replaces the pods and an unchanged one does not.
 """
 
 from collections.abc import Iterable
@@ -19,15 +19,13 @@ PLACES = {
     "prometheus": ("monitoring.prometheus",),
     "alertmanager": ("monitoring.alertmanager",),
 }
-"""The images, each with the keys of the umbrella chart that refer to it."""
+"""The images, each with the umbrella chart's keys that refer to it."""
 ALWAYS = ("server", "gateway", "cli", "node-tuner")
 FOLDER = run.REPOSITORY / ".run" / "deploy"
 
 
 @dataclass(frozen=True)
 class Built:
-    """An image archive, and the image's tag."""
-
     name: str
     archive: Path
     tag: str
@@ -37,7 +35,7 @@ Images = dict[str, Built]
 
 
 def load(more: Iterable[str] = ()) -> Images:
-    """Builds the images of every release, and `more`, and loads them into the nodes."""
+    """Builds the images of every release, and `more`, and loads them onto the nodes."""
     images = {name: build(name) for name in dict.fromkeys((*ALWAYS, *more))}
     # `helm test` of a service outside the release uses the tag in the service's chart.
     tests = _build("cli", _version(), FOLDER / "released")
@@ -46,14 +44,12 @@ def load(more: Iterable[str] = ()) -> Images:
 
 
 def load_as(name: str, suffix: str) -> str:
-    """Loads an image into the nodes under its tag with a suffix; returns the tag."""
     built = build(name, suffix)
     bring([built.archive])
     return built.tag
 
 
 def settings_of(images: Images) -> list[str]:
-    """The values that make the charts use these images."""
     return [
         f"{place}.image.tag={image.tag}"
         for image in images.values()
@@ -62,7 +58,6 @@ def settings_of(images: Images) -> list[str]:
 
 
 def build(name: str, suffix: str = "") -> Built:
-    """Builds one image."""
     tag = "-".join(filter(None, [_version(), "{digest}", suffix]))
     return _build(name, tag, FOLDER / (suffix or "plain"))
 
@@ -78,6 +73,5 @@ def _build(name: str, tag: str, out: Path) -> Built:
 
 
 def bring(archives: list[Path]) -> None:
-    """Loads archives into the nodes."""
     with progress.step("images", f"loading {', '.join(archive.stem for archive in archives)}"):
         run.ours("cluster", "load", *archives)

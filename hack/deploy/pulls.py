@@ -16,16 +16,14 @@ from tools import resolve
 from tools.errors import ToolError
 
 REASONS = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName")
-"""The kubelet's reasons for a waiting container (pkg/kubelet/images/types.go)."""
 
 PATIENCE = 20.0
-"""Seconds of failed pulls before giving up, because the next attempt may succeed."""
+"""Seconds of failed pulls before aborting, because the next attempt may succeed."""
 
 PAUSE = 2.0
 
 
 def helm(*arguments: str | Path) -> str:
-    """Runs Helm on the cluster; returns its output."""
     argv = [resolve.tool("helm"), *arguments]
     return watched(argv, {"KUBECONFIG": str(run.kubeconfig())}, _pods, PATIENCE)
 
@@ -42,7 +40,7 @@ def watched(
     patience: float,
     pause: float = PAUSE,
 ) -> str:
-    """Runs a command, and stops it if a pod that it creates has had no image for this many seconds."""
+    """Stops the command if a pod that it creates has had no image for this many seconds."""
     before = {pod["metadata"]["uid"] for pod in pods()}
     since: dict[str, float] = {}
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
@@ -69,7 +67,7 @@ def watched(
 
 
 def problems(pods: Sequence[dict]) -> list[str]:
-    """The images that cannot be pulled, with their pods."""
+    """Images that cannot be pulled, with their pods."""
     found = []
     for pod in pods:
         status = pod.get("status", {})

@@ -9,14 +9,13 @@ from release.charts import vendored
 CHART = run.REPOSITORY / "charts" / "corelane"
 TIMEOUT = "15m"
 OURS = {"app.kubernetes.io/managed-by": "corelane-deploy"}
-"""Labels of a namespace that this command created and may delete."""
 POD_SECURITY = "pod-security.kubernetes.io"
 
 
 def install(built: images.Images | None) -> None:
     """Installs or upgrades the release and waits until all of it is ready.
 
-    The upgrade overwrites what others set, such as the number of replicas by an autoscaler.
+    An upgrade overwrites what others set, such as an autoscaler's number of replicas.
     """
     prepare_namespace()
     options = ("--force-conflicts", "--wait", "--timeout", TIMEOUT)
@@ -24,7 +23,6 @@ def install(built: images.Images | None) -> None:
 
 
 def arguments(built: images.Images | None) -> list[str | Path]:
-    """Helm's arguments: release, chart, namespace and values."""
     values: list[str | Path] = []
     for file in run.values():
         values += ["--values", file]
@@ -35,13 +33,12 @@ def arguments(built: images.Images | None) -> list[str | Path]:
 
 
 def images_named() -> list[str]:
-    """The images of this tree that the values use."""
     rendered = run.tool("helm", "template", *arguments(None))
     return [name for name in images.PLACES if f"corelane-{name}:" in rendered]
 
 
 def prepare_namespace() -> None:
-    """Creates the namespace unless it exists. It admits only restricted pods."""
+    """Creates a missing namespace, which admits only restricted pods."""
     if run.tool("kubectl", "get", "namespace", run.namespace(), "--ignore-not-found"):
         return
     labels = {f"{POD_SECURITY}/enforce": "restricted", f"{POD_SECURITY}/warn": "restricted"}
@@ -55,7 +52,7 @@ def prepare_namespace() -> None:
 
 
 def uninstall() -> bool:
-    """Removes the release, and its namespace if this command created it; returns whether a release existed."""
+    """Also removes the namespace if this command created it. Returns whether a release existed."""
     where = ("--namespace", run.namespace())
     name = run.release()
     found = json.loads(
@@ -70,7 +67,6 @@ def uninstall() -> bool:
 
 
 def address() -> str:
-    """Returns the address at which this machine reaches the gateway."""
     name = f"{run.release()}-gateway"
     where = ("--namespace", run.namespace(), "--output", "json")
     service = json.loads(run.tool("kubectl", "get", "service", name, *where))

@@ -13,27 +13,24 @@ VARIABLES = ("CLUSTER", "NAMESPACE", "RELEASE", "VALUES", "PROFILE")
 
 
 def cluster() -> str:
-    """The kind of cluster: `local`, `vm`, `kind` or `current`."""
     return os.environ.get("CLUSTER") or "local"
 
 
 def namespace() -> str:
-    """The namespace of the release."""
     return os.environ.get("NAMESPACE") or "corelane"
 
 
 def release() -> str:
-    """The name of the release."""
     return os.environ.get("RELEASE") or "corelane"
 
 
 def profile() -> str:
-    """The cargo profile of the programs in images; `image` is the profile of releases."""
+    """Cargo profile of the programs in images; `image` is the profile of releases."""
     return os.environ.get("PROFILE") or "local"
 
 
 def values() -> list[Path]:
-    """The values files of the umbrella chart: VALUES, or by default the files of our own cluster."""
+    """The umbrella chart's values files: VALUES, or by default the files of our own cluster."""
     given = [Path(name) for name in os.environ.get("VALUES", "").split(",") if name]
     for file in given:
         if not file.is_file():
@@ -62,11 +59,9 @@ def ours(package: str, *arguments: str | Path) -> str:
 
 
 def kubeconfig() -> Path:
-    """The kubeconfig of the cluster that CLUSTER selects."""
     return Path(ours("cluster", "kubeconfig").strip())
 
 
 def tool(name: str, *arguments: str | Path, stdin: str = "") -> str:
-    """Runs a tool on the cluster; returns its output."""
     argv = [resolve.tool(name), *arguments]
     return command.output(argv, env={"KUBECONFIG": str(kubeconfig())}, stdin=stdin)

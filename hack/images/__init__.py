@@ -1,1 +1,1 @@
-"""Builds the container images of Corelane as OCI archives: without a daemon, and reproducibly."""
+"""Builds Corelane's container images as OCI archives: without a daemon, and reproducibly."""

@@ -23,19 +23,17 @@ CONFIG = "application/vnd.oci.image.config.v1+json"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 INDEX = "application/vnd.oci.image.index.v1+json"
 USER = "65532:65532"
-"""The user that other images without a shell call `nonroot`; it is a number, so that kubelets can check it."""
+"""The user called `nonroot` in other images without a shell; a number, so that kubelets can check
+it.
+"""
 DIGEST = "{digest}"
-"""Placeholder in a tag for the first digits of the image's digest."""
 DIGITS = 12
 LIBRARY = "docker.io/library/"
 NAME = "io.containerd.image.name"
-"""The annotation by which containerd names what it imports."""
 
 
 @dataclass(frozen=True)
 class Image:
-    """Name and configuration of an image."""
-
     name: str
     tag: str
     arch: str
@@ -48,7 +46,9 @@ class Image:
 
 @dataclass(frozen=True)
 class Layered:
-    """The content of one layer. `time` is the modification time of its files and defaults to the image's."""
+    """The content of one layer. `time` is the modification time of its files and defaults to the
+    image's.
+    """
 
     entries: Sequence[Entry]
     time: int | None = None
@@ -56,25 +56,21 @@ class Layered:
 
 @dataclass(frozen=True)
 class Blob:
-    """Content that an archive stores under its digest."""
-
     digest: str
     size: int
     content: bytes | Path
 
     @property
     def path(self) -> str:
-        """The blob's path in the archive."""
         return _path(self.digest)
 
     def descriptor(self, media_type: str) -> dict:
-        """The OCI descriptor, by which other blobs refer to it."""
         return {"mediaType": media_type, "digest": self.digest, "size": self.size}
 
 
 @dataclass(frozen=True)
 class Archive:
-    """A written archive. The digest is that of the image's manifest."""
+    """The digest is the manifest's."""
 
     file: Path
     image: Image
@@ -82,7 +78,6 @@ class Archive:
 
 
 def write(image: Image, layers: Iterable[Sequence[Entry] | Layered], file: Path) -> Archive:
-    """Writes the image with these layers, lowest first."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".layers-", dir=file.parent) as folder:
         packed = []
@@ -106,7 +101,6 @@ def write(image: Image, layers: Iterable[Sequence[Entry] | Layered], file: Path)
 
 
 def read(file: Path) -> Archive:
-    """Reads the name and the digest of the image in an archive."""
     with tarfile.open(file) as tar:
         (found,) = json.load(tar.extractfile("index.json"))["manifests"]
         manifest = _load(tar, found["digest"])
@@ -125,7 +119,6 @@ def read(file: Path) -> Archive:
 
 
 def layers(file: Path) -> Iterator[tarfile.TarFile]:
-    """The layers of the image in an archive, lowest first."""
     with tarfile.open(file) as tar:
         (found,) = json.load(tar.extractfile("index.json"))["manifests"]
         for part in _load(tar, found["digest"])["layers"]:
@@ -145,7 +138,8 @@ def _index(image: Image, manifest: Blob) -> dict:
     # A name with a registry is complete.
     library = "" if "." in image.name.partition("/")[0] else LIBRARY
     names = {
-        # containerd reads the first annotation; tools that follow only the specification read the second.
+        # containerd reads the first annotation; tools that follow only the specification read the
+        # second.
         NAME: f"{library}{image.name}:{image.tag}",
         "org.opencontainers.image.ref.name": image.tag,
     }
@@ -155,7 +149,7 @@ def _index(image: Image, manifest: Blob) -> dict:
 
 
 def _docker(image: Image, config: Blob, packed: Sequence[Blob]) -> list[dict]:
-    """Returns manifest.json, which Docker without its containerd store reads instead of index.json."""
+    """manifest.json, which Docker without its containerd store reads instead of index.json."""
     names = [f"{image.name}:{image.tag}"]
     return [{"Config": config.path, "RepoTags": names, "Layers": [each.path for each in packed]}]
 
@@ -212,12 +206,10 @@ def _manifest(image: Image, config: Blob, layers: list[Layer]) -> dict:
 
 
 def rfc3339(time: int) -> str:
-    """A time as in labels and configurations."""
     return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _blob(value: dict) -> Blob:
-    """A JSON document as a blob."""
     content = _json(value)
     digest = Digest()
     digest.update(content)
@@ -225,5 +217,5 @@ def _blob(value: dict) -> Blob:
 
 
 def _json(value: object) -> bytes:
-    """Encodes the same value as the same bytes."""
+    """Equal values become equal bytes."""
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()

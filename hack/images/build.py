@@ -16,25 +16,20 @@ FOLDER = REPOSITORY / ".run" / "images"
 
 @dataclass(frozen=True)
 class Options:
-    """Options of a build."""
-
     tag: str = ""
-    """The tag, which defaults to the version. The first digits of the digest replace its placeholder `{digest}`."""
+    """Defaults to the version. The first digits of the digest replace the placeholder `{digest}`.
+    """
     arches: Sequence[str] = ()
-    """Architectures; by default this machine's."""
     profile: str = rust.RELEASE
-    """The cargo profile of the Rust programs."""
     out: Path = FOLDER
 
 
 def build(names: Iterable[str] = (), options: Options = Options()) -> list[Archive]:
-    """Builds the named images, by default all, as OUT/NAME-ARCH.tar."""
     wanted = [definitions.find(name) for name in names or definitions.DEFINITIONS]
     return make(wanted, stamp.read(), options)
 
 
 def make(wanted: Iterable[Definition], mark: Stamp, options: Options) -> list[Archive]:
-    """Builds these images as OUT/NAME-ARCH.tar."""
     targets = [platforms.find(arch) for arch in options.arches] or [platforms.native()]
     options.out.mkdir(parents=True, exist_ok=True)
     built = []
@@ -62,7 +57,6 @@ def _build(definition: Definition, target: Target, mark: Stamp, options: Options
 
 
 def _labels(definition: Definition, content: Content, mark: Stamp) -> dict[str, str]:
-    """Labels of the image and annotations of its manifest (OCI image-spec, annotations.md)."""
     labels = {
         "org.opencontainers.image.title": definition.image,
         "org.opencontainers.image.description": definition.description,

@@ -16,7 +16,6 @@ from tools.errors import ToolError
 
 
 def main(arguments: list[str]) -> int:
-    """Runs one command and returns its exit status."""
     options = _parser().parse_args(arguments)
     return errors.status_of(lambda: options.run(options))
 
@@ -66,7 +65,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_others(commands: argparse._SubParsersAction) -> None:
-    """Adds the commands for images of services outside this repository."""
     package = commands.add_parser("project", help="build the image of a binary of any Cargo.toml")
     package.set_defaults(run=_project)
     package.add_argument("manifest", type=Path, metavar="Cargo.toml")
@@ -105,7 +103,7 @@ def _files(arguments: argparse.Namespace) -> None:
 
 
 def _arches(text: str) -> list[str]:
-    """Parses architectures, including Skaffold's form: linux/amd64."""
+    """Also accepts Skaffold's form: linux/amd64."""
     return [name.strip().removeprefix("linux/") for name in text.split(",") if name]
 
 

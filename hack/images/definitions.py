@@ -14,12 +14,14 @@ from tools.errors import ToolError
 from tools.table import Tool
 
 PINNED = 0
-"""Modification time of files that do not depend on the commit, so that releases share their layer."""
+"""Modification time of files that do not depend on the commit, so that releases share their layer.
+"""
 
 LOADTESTS = REPOSITORY / "loadtests"
 
 DISCOVERIES = "enable_kubernetes_sd,enable_dns_sd"
-"""Build tags for Prometheus' service discovery in a cluster; the local platform does not need it."""
+"""Build tags for Prometheus' service discovery in a cluster; the local platform does not need it.
+"""
 
 PASSWD = b"root:x:0:0:root:/:/none\nnonroot:x:65532:65532:nonroot:/:/none\n"
 GROUP = b"root:x:0:\nnonroot:x:65532:\n"
@@ -28,7 +30,7 @@ USERS = (File("/etc/passwd", PASSWD), File("/etc/group", GROUP))
 
 @dataclass(frozen=True)
 class Content:
-    """The layers of an image, lowest first, and labels that describe their content."""
+    """An image's layers, lowest first, and labels that describe their content."""
 
     layers: list[Layered]
     labels: dict[str, str]
@@ -36,29 +38,21 @@ class Content:
 
 @dataclass(frozen=True)
 class Target:
-    """The target of a build."""
-
     platform: Platform
     folder: Path
-    """Folder for files of the content."""
     profile: str
-    """The cargo profile of Rust programs."""
 
 
 @dataclass(frozen=True)
 class Definition:
-    """An image that can be built."""
-
     name: str
     image: str
     description: str
     licenses: str
     entrypoint: str
-    """The program; `arguments` follow it."""
     ports: tuple[int, ...]
     content: Callable[[Target], Content]
     programs: tuple[str, ...] = ()
-    """Programs of the workspace `services`."""
     arguments: tuple[str, ...] = ()
 
 
@@ -84,7 +78,7 @@ def _node_tuner(target: Target) -> Content:
 
 
 def _mixed(target: Target) -> Content:
-    # Features that only other examples need, a database and an HTTP client, would double the build time.
+    # Features for other examples, a database and an HTTP client, would double the build time.
     only = ("--no-default-features",)
     program = rust.build("mixed", target.platform, target.profile, options=only)
     return Content([Layered([*base(), layer.program("/mixed", program)])], {})
@@ -115,12 +109,11 @@ def _k6(target: Target) -> Content:
 
 
 def base() -> list[Entry]:
-    """Returns the files of every image: a user with a name, and the licence."""
+    """Files of every image: a user with a name, and the licence."""
     return [*USERS, File("/usr/share/doc/corelane/LICENSE", REPOSITORY / "LICENSE")]
 
 
 def _go(path: str, tool: Tool, platform: Platform) -> File:
-    """Returns a tool built from its Go module, statically linked."""
     program = gomodule.build_for(tool, platform.arch)
     found = platforms.read(program)
     if found.machine != platform.machine or found.interpreter:
@@ -129,7 +122,6 @@ def _go(path: str, tool: Tool, platform: Platform) -> File:
 
 
 def _rust(image: str, target: Target) -> list[File]:
-    """The Rust programs of an image."""
     programs = DEFINITIONS[image].programs
     others = [name for each in DEFINITIONS.values() for name in each.programs]
     return [
@@ -226,7 +218,6 @@ TESTS = {
 
 
 def find(name: str) -> Definition:
-    """The definition of that name."""
     known = DEFINITIONS | TESTS
     if name not in known:
         raise ToolError(f"unknown image {name!r}: choose from {', '.join(known)}")

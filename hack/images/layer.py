@@ -12,14 +12,14 @@ from tools.errors import ToolError
 
 MEDIA_TYPE = "application/vnd.oci.image.layer.v1.tar+gzip"
 LEVEL = 6
-"""Compression level: level 9 takes three times as long and makes Envoy only 1% smaller."""
+"""Level 9 takes three times as long and makes Envoy only 1% smaller."""
 GZIP = 16 + zlib.MAX_WBITS
-"""Compression with a gzip header that contains neither file name nor time (zlib's manual, deflateInit2)."""
+"""A gzip header that contains neither file name nor time (zlib's manual, deflateInit2)."""
 
 
 @dataclass(frozen=True)
 class File:
-    """A file of the image: its absolute path, and its content or the file that contains it."""
+    """Absolute path in the image, and content or the file that contains it."""
 
     path: str
     content: Path | bytes
@@ -28,8 +28,6 @@ class File:
 
 @dataclass(frozen=True)
 class Link:
-    """A symbolic link."""
-
     path: str
     target: str
 
@@ -46,14 +44,11 @@ Entry = File | Link | Folder
 
 
 def program(path: str, content: Path) -> File:
-    """Returns a file that every user may run and none may change."""
     return File(path, content, 0o555)
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A packed layer: its blob, and the digest of its uncompressed content (OCI: diff_id)."""
-
     file: Path
     digest: str
     size: int
@@ -61,7 +56,7 @@ class Layer:
 
 
 def pack(entries: Iterable[Entry], time: int, file: Path) -> Layer:
-    """Writes the layer to `file`; root owns all entries, whose modification time is `time`.
+    """root owns all entries, whose modification time is `time`.
 
     The content alone determines the diff_id. The digest also depends on the zlib implementation.
     """
@@ -75,7 +70,7 @@ def pack(entries: Iterable[Entry], time: int, file: Path) -> Layer:
 
 
 def _complete(entries: Iterable[Entry]) -> list[Entry]:
-    """Returns the entries and their parent folders, each once, in the order of their paths."""
+    """Entries and their parent folders, each once, in the order of their paths."""
     named: dict[str, Entry] = {}
     for entry in entries:
         path = PurePosixPath(entry.path)
@@ -124,13 +119,10 @@ class Digest:
         self.size += len(data)
 
     def name(self) -> str:
-        """The digest as OCI writes it."""
         return f"sha256:{self._hash.hexdigest()}"
 
 
 class _Gzip:
-    """Compresses the data written to it, and hashes both sides."""
-
     def __init__(self, raw: io.BufferedWriter) -> None:
         self._raw = raw
         self._zlib = zlib.compressobj(LEVEL, zlib.DEFLATED, GZIP)

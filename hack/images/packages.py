@@ -1,7 +1,7 @@
 """Files from Debian's packages, at the versions in debian.json.
 
-apt uses separate folders here, one for each architecture. It therefore needs no root and does not change the
-machine's lists and architectures. The machine's settings name the mirror.
+apt uses separate folders here, one per architecture, so it needs no root and changes neither the
+machine's lists nor its architectures. The machine's settings name the mirror.
 """
 
 import hashlib
@@ -23,8 +23,6 @@ LOCK = Path(__file__).resolve().parent / "debian.json"
 
 @dataclass(frozen=True)
 class Package:
-    """A downloaded package."""
-
     name: str
     version: str
     file: Path
@@ -47,7 +45,6 @@ def obtain(name: str, platform: Platform) -> Package:
 
 
 def lock() -> None:
-    """Writes Debian's current versions into debian.json."""
     locked = json.loads(LOCK.read_text())
     for name in locked:
         for arch, platform in PLATFORMS.items():
@@ -87,7 +84,7 @@ def _offered(name: str, version: str, platform: Platform) -> Package:
 
 
 def _download(package: str, platform: Platform) -> Path:
-    """Downloads a package with fresh lists; apt checks it against the signed lists."""
+    """Uses fresh lists; apt checks the package against the signed lists."""
     if not shutil.which("apt-get"):
         raise ToolError(
             f"the gateway's image needs Debian's {package}, and apt-get is not on PATH: "

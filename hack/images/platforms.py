@@ -1,4 +1,4 @@
-"""The architectures of images, their names elsewhere, and the loader and libraries of programs."""
+"""Image architectures, their names elsewhere, and the loader and libraries of programs."""
 
 import platform
 import re
@@ -11,20 +11,14 @@ from tools.errors import ToolError
 
 @dataclass(frozen=True)
 class Platform:
-    """One architecture. `arch` is its name in OCI images, Go and Debian."""
-
     arch: str
     machine: str
-    """The name that `uname -m` prints."""
     rust: str
     gcc: str
     cross_packages: tuple[str, ...]
-    """Debian packages that contain `gcc` on a machine of another architecture."""
     wheel: str
     library_folder: str
-    """Debian's multiarch folder."""
     loader: str
-    """The interpreter that dynamic programs name."""
 
 
 PLATFORMS = {
@@ -55,14 +49,12 @@ PLATFORMS = {
 
 
 def find(arch: str) -> Platform:
-    """The platform of that name."""
     if arch not in PLATFORMS:
         raise ToolError(f"unknown architecture {arch!r}: choose from {', '.join(PLATFORMS)}")
     return PLATFORMS[arch]
 
 
 def native() -> Platform:
-    """The platform of this machine."""
     machine = platform.machine()
     for each in PLATFORMS.values():
         if each.machine == machine:
@@ -75,17 +67,13 @@ MACHINES = {"Advanced Micro Devices X86-64": "x86_64", "AArch64": "aarch64"}
 
 @dataclass(frozen=True)
 class Program:
-    """An ELF file."""
-
     machine: str
     interpreter: str
-    """The loader it names; empty for a static program."""
     needed: tuple[str, ...]
-    """The shared libraries it names."""
 
 
 def read(file: Path) -> Program:
-    """Reads the headers of a program with readelf, from the C compiler's binutils."""
+    """Reads a program's headers with readelf, from the C compiler's binutils."""
     argv = ["readelf", "--wide", "--file-header", "--program-headers", "--dynamic", file]
     headers = command.output(argv, env={"LC_ALL": "C"})
     machine = re.search(r"^ *Machine: *(.+)$", headers, re.MULTILINE)[1]

@@ -17,7 +17,7 @@ def image(archive: Archive, repository: str) -> str:
     with tempfile.TemporaryDirectory() as layout:
         with tarfile.open(archive.file) as packed:
             packed.extractall(layout, filter="data")
-        # Push a layout: crane reads a tar file in Docker's format, which results in other digests.
+        # Push a layout: crane reads tar files in Docker's format, which results in other digests.
         _crane("push", layout, reference)
     return reference
 
@@ -29,7 +29,6 @@ def index(references: Sequence[str], tagged: str) -> str:
 
 
 def tag(reference: str, tag: str) -> None:
-    """Tags a pushed image or index."""
     _crane("tag", reference, tag)
 
 

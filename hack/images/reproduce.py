@@ -17,7 +17,7 @@ from tools.errors import ToolError
 
 
 def verify(names: Sequence[str], arches: Sequence[str]) -> None:
-    """Compares images of this clone with those of a new clone at another path.
+    """Compares this clone's images with those of a new clone at another path.
 
     The new clone has no target folder, and its caches of tools, of Go and of Debian are empty.
     """
@@ -53,14 +53,13 @@ def _same(here: Archive, folder: Path) -> bool:
 
 
 def differences(ours: Path, theirs: Path) -> list[str]:
-    """Returns the files that differ, or that only one archive contains."""
+    """Files that differ, or that only one archive contains."""
     first, second = _files(ours), _files(theirs)
     every = sorted(first.keys() | second.keys())
     return [path for path in every if first.get(path) != second.get(path)]
 
 
 def _files(file: Path) -> dict[str, str]:
-    """Returns the hash of each file of an image by its path."""
     found = {}
     for layer in archive.layers(file):
         for member in layer:

@@ -18,10 +18,9 @@ TARGET = SERVICES / (os.environ.get("CARGO_TARGET_DIR") or "target") / "images"
 SERVER = "corelane-server"
 
 RELEASE = "image"
-"""The profile of releases."""
 RELEASE_OTHERS = "image-aside"
-"""The profile of all programs of a release but the server. With fat LTO, the agent and its Kubernetes client
-would take minutes to build, without a benefit.
+"""Profile of all programs of a release except the server. With fat LTO, the agent and its
+Kubernetes client would take minutes to build, without a benefit.
 """
 DEBUG = "dev"
 """The only profile whose programs contain debug data."""
@@ -29,23 +28,18 @@ DEBUG = "dev"
 
 @dataclass(frozen=True)
 class Workspace:
-    """Packages of cargo with one lock file."""
-
     folder: Path
     target: Path
-    """Target folder for images, with a folder for each architecture."""
     name: str
-    """Name that replaces the path of the folder in programs."""
 
 
 OURS = Workspace(SERVICES, TARGET, "/corelane/services")
 
 PACKAGES = {"corelane": "corelane-cli", "mixed": "corelane-examples"}
-"""The packages of programs whose names differ."""
+"""Packages of programs whose names differ."""
 
 
 def package(program: str) -> str:
-    """Returns the package of a program."""
     return PACKAGES.get(program, program)
 
 
@@ -56,11 +50,11 @@ def build(
     others: Iterable[str] = (),
     options: Sequence[str] = (),
 ) -> Path:
-    """Builds a program and returns its file. `options` are additional options of cargo.
+    """`options` are additional cargo options.
 
-    A release builds each package separately: cargo unites the features of packages built together, so the
-    server would depend on the other images of the build. Any other profile builds the `others` at once: then
-    all images compile each dependency once.
+    A release builds each package separately: cargo unites the features of packages built together,
+    so the server would depend on the build's other images. Other profiles build the `others` at
+    once, so that all images compile each dependency once.
     """
     release = profile == RELEASE
     if release and program != SERVER:
@@ -74,10 +68,10 @@ def build(
 def build_in(
     workspace: Workspace, program: str, platform: Platform, profile: str, options: Sequence[str]
 ) -> Path:
-    """Builds a program of a workspace and returns its file."""
     _need_rust(platform)
     variables = environment(workspace, platform, profile)
-    # Each architecture has its own folder, because cargo allows only one build in a folder at a time.
+    # Each architecture has its own folder, because cargo allows only one build in a folder at a
+    # time.
     target = workspace.target / platform.arch
     target.mkdir(parents=True, exist_ok=True)
     log = target / f"{program}.log"
@@ -95,7 +89,7 @@ def build_in(
 
 
 def environment(workspace: Workspace, platform: Platform, profile: str) -> dict[str, str]:
-    """Returns flags for a static program that names no folder of this machine."""
+    """Flags for a static program that names no folder of this machine."""
     places = _places(workspace, profile)
     # These flags determine __FILE__ in C.
     c_flags = [f"-ffile-prefix-map={place}={name}" for place, name in places]
@@ -106,8 +100,8 @@ def environment(workspace: Workspace, platform: Platform, profile: str) -> dict[
         f"CFLAGS_{platform.rust.replace('-', '_')}": shlex.join(c_flags),
         "CC_SHELL_ESCAPED_FLAGS": "1",
         "CARGO_INCREMENTAL": "0",
-        # gcc takes __DATE__ and __TIME__, which mimalloc contains, from this variable. The value is constant
-        # because cargo would recompile for another one.
+        # gcc takes __DATE__ and __TIME__, which mimalloc contains, from this variable. The value is
+        # constant because cargo would recompile for another one.
         "SOURCE_DATE_EPOCH": "0",
     }
     if platform != platforms.native():
@@ -118,11 +112,12 @@ def environment(workspace: Workspace, platform: Platform, profile: str) -> dict[
 
 
 def _places(workspace: Workspace, profile: str) -> list[tuple[Path, str]]:
-    """Returns folders that the compiler would name in a program, with their substitutes. The last match wins.
+    """Folders that the compiler would name in a program, with their substitutes; the last match
+    wins.
 
-    Cargo passes relative paths of our own sources to the compiler and includes no file that a build wrote. Only
-    debug data therefore names folders of this clone. Without debug data, the flags are the same in every clone,
-    and clones can share compiled dependencies.
+    Cargo passes relative paths of our own sources to the compiler and includes no file that a build
+    wrote, so only debug data names folders of this clone. Without debug data, the flags are the
+    same in every clone, and clones can share compiled dependencies.
     """
     home = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo")).resolve()
     sysroot = Path(_output("rustc", "--print", "sysroot")).resolve()
@@ -134,7 +129,7 @@ def _places(workspace: Workspace, profile: str) -> list[tuple[Path, str]]:
 
 
 def _sources(workspace: Workspace) -> list[Path]:
-    """Returns folders whose files are compiled, without their parents, whose names may be common words."""
+    """Folders whose files are compiled, without their parents, whose names may be common words."""
     (cargo, _), (sysroot, _), *_ = _places(workspace, RELEASE)
     ours = [SERVICES, workspace.folder, workspace.target]
     return [cargo / "registry", sysroot / "lib" / "rustlib", *ours]

@@ -11,8 +11,6 @@ from tools.errors import ToolError
 
 @dataclass(frozen=True)
 class Stamp:
-    """Properties that all images of one build share."""
-
     version: str
     revision: str
     created: int
@@ -20,7 +18,7 @@ class Stamp:
 
 
 def read(repository: Path = REPOSITORY, version: str = "") -> Stamp:
-    """Returns the stamp of a clone in its current state. The version comes from VERSION unless it is given."""
+    """The version comes from VERSION unless given."""
     version = version or (repository / "VERSION").read_text().strip()
     revision = _git(repository, "rev-parse", "HEAD")
     if _git(repository, "status", "--porcelain"):
@@ -29,7 +27,7 @@ def read(repository: Path = REPOSITORY, version: str = "") -> Stamp:
 
 
 def read_any(folder: Path, version: str) -> Stamp:
-    """Like `read`, but accepts a folder without a clone or commit: the revision is then empty."""
+    """Accepts a folder without a clone or commit; the revision is then empty."""
     try:
         _git(folder, "rev-parse", "HEAD")
     except ToolError:
@@ -38,7 +36,7 @@ def read_any(folder: Path, version: str) -> Stamp:
 
 
 def _created(repository: Path) -> int:
-    """Returns SOURCE_DATE_EPOCH if it is set (reproducible-builds.org), otherwise the time of the commit."""
+    """SOURCE_DATE_EPOCH if set (reproducible-builds.org), otherwise the time of the commit."""
     return _seconds(
         os.environ.get("SOURCE_DATE_EPOCH") or _git(repository, "log", "-1", "--format=%ct")
     )

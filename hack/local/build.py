@@ -1,4 +1,4 @@
-"""Builds the program of a service and lists its source files."""
+"""Builds a service's program and lists its source files."""
 
 import json
 import re
@@ -12,13 +12,11 @@ from tools import command, progress
 from tools.errors import ToolError
 
 PROGRESS = {"CARGO_TERM_PROGRESS_WHEN": "always", "CARGO_TERM_PROGRESS_WIDTH": "100"}
-"""Variables that make cargo report progress although its output is a file."""
+"""Makes cargo report progress although its output is a file."""
 
 LINES = 40
-"""Lines of cargo's output in an error."""
 
 COMMAND = "corelane"
-"""The program of services/cli."""
 
 LOG = "build.log"
 
@@ -28,16 +26,12 @@ FOLDER = "program"
 
 @dataclass(frozen=True)
 class Built:
-    """A program, and the files and folders that its build reads."""
-
     program: Path
     sources: tuple[Path, ...]
 
 
 def build(wanted: Service, run: Path, profile: str) -> Built:
-    """Builds the service's program with a cargo profile, unless it is a built program; the log is in the run
-    folder.
-    """
+    """Does nothing for a built program; the log is in the run folder."""
     if not wanted.manifest:
         return Built(Path(wanted.program), (Path(wanted.program),))
     _need_cargo()
@@ -48,7 +42,9 @@ def build(wanted: Service, run: Path, profile: str) -> Built:
 
 
 def command_line(wanted: Service, run: Path, profile: str) -> Path:
-    """Builds the program `corelane`, which serves the dashboard; builds the reference server together with it."""
+    """Builds the program `corelane`, which serves the dashboard, together with the reference
+    server.
+    """
     _need_cargo()
     manifest = Path(REFERENCE.manifest)
     if wanted == REFERENCE:
@@ -80,8 +76,9 @@ def _cargo(name: str, manifest: Path, profile: str, selection: list[str], run: P
 def _selection(wanted: Service, profile: str) -> list[str]:
     if wanted != REFERENCE:
         return ["--bin", wanted.program]
-    # Build them together: a separate build would use fewer features of the dependencies and compile them again.
-    # Tests reuse the build of `cargo test`, so examples take the features of dev-dependencies.
+    # Build them together: a separate build would use fewer features of the dependencies and compile
+    # them again. Tests reuse the build of `cargo test`, so examples take the features of
+    # dev-dependencies.
     packages = (
         ["--bins", "--examples"]
         if profile == "dev"
@@ -91,7 +88,6 @@ def _selection(wanted: Service, profile: str) -> list[str]:
 
 
 def _executable(messages: str, name: str) -> Path:
-    """Returns the program that cargo built or found up to date."""
     lines = (json.loads(line) for line in messages.splitlines() if line.startswith("{"))
     for each in lines:
         if each["reason"] == "compiler-artifact" and each["executable"]:
@@ -102,7 +98,7 @@ def _executable(messages: str, name: str) -> Path:
 
 
 def _manifests(manifest: Path) -> list[Path]:
-    """Returns files that determine dependencies; cargo does not list them among the inputs."""
+    """Files that determine dependencies; cargo does not list them among the inputs."""
     found = service.metadata(manifest)
     root = Path(found["workspace_root"])
     own = [Path(each["manifest_path"]) for each in found["packages"]]
@@ -110,7 +106,7 @@ def _manifests(manifest: Path) -> list[Path]:
 
 
 def _inputs(program: Path) -> list[Path]:
-    """Returns the sources of the package and its path dependencies, from the make rule that cargo writes."""
+    """Sources of the package and its path dependencies, from the make rule that cargo writes."""
     file = program.with_suffix(".d")
     _, _, names = file.read_text().partition(": ") if file.exists() else ("", "", "")
     return [
@@ -119,7 +115,7 @@ def _inputs(program: Path) -> list[Path]:
 
 
 def install(built: Path, run: Path) -> Path:
-    """Copies a program to the path from which replicas start it; running replicas keep the previous one."""
+    """Copies a program to where replicas start it; running replicas keep the previous one."""
     folder = run / FOLDER
     folder.mkdir(exist_ok=True)
     fresh = folder / f".{built.name}.new"

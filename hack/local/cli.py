@@ -9,7 +9,6 @@ from tools import errors, resolve
 
 
 def main(arguments: list[str]) -> int:
-    """Runs one command and returns its exit status."""
     parser = argparse.ArgumentParser(
         prog="python3 hack/local",
         description="Runs the platform as local processes.",
@@ -46,7 +45,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _add_service(start: argparse.ArgumentParser) -> None:
-    """Adds options for the service that the replicas run, which defaults to the reference server."""
+    """Options for the service that replicas run; the default is the reference server."""
     what = start.add_mutually_exclusive_group()
     what.add_argument("--manifest", type=Path, metavar="Cargo.toml", help="build this service")
     what.add_argument("--binary", type=Path, metavar="PROGRAM", help="run this program")

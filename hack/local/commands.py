@@ -12,7 +12,7 @@ from stack.prometheus import command
 
 
 def server(replica: Replica, pinned: bool, program: Path, more: Sequence[str] = ()) -> list[str]:
-    """Returns a replica's command line, on its CPU. It pins its lane only if no other replica shares the CPU."""
+    """The replica pins its lane only if no other replica shares the CPU."""
     return [
         *("taskset", "-c", str(replica.cpu), str(program)),
         *("--replica", replica.name),
@@ -33,8 +33,8 @@ def service(replica: Replica, program: Path) -> list[str]:
 
 
 def environment(replica: Replica, topology: Topology) -> dict[str, str]:
-    """Returns a replica's settings as in a cluster: the port, the name, and those of Corelane if it reads them."""
-    # In a pod, this variable also contains the name of the pod.
+    """A replica's settings as in a cluster: port, name, and Corelane's settings if it reads them."""
+    # In a pod, this variable also contains the pod's name.
     common = {"PORT": str(replica.port), "HOSTNAME": replica.name}
     if not topology.service.chassis:
         return common
@@ -51,9 +51,7 @@ def environment(replica: Replica, topology: Topology) -> dict[str, str]:
 
 
 def gateway(program: Path, run: Path) -> list[str]:
-    """Returns Envoy's command line: a worker for each CPU, and no hot restart, which would make two instances
-    clash.
-    """
+    """A worker per CPU, and no hot restart, which would make two instances clash."""
     return [
         *(str(program), "--config-path", str(run / "envoy.yaml")),
         *("--concurrency", str(len(os.sched_getaffinity(0)))),
@@ -69,7 +67,6 @@ LOAD = ("/hello", "/div/4", "/work?ops=2000", "/static/index.html")
 
 
 def dashboard(topology: Topology, program: Path, run: Path) -> list[str]:
-    """Returns the command line of the instance's dashboard."""
     paths = LOAD if topology.service == REFERENCE else ("/",)
     return [
         *(str(program), "dashboard", "--instance", str(run)),

@@ -9,14 +9,15 @@ from stack import HOST, postgres
 from stack.postgres import Postgres
 
 PART = "postgres"
-"""The name of PostgreSQL among the processes."""
 
 KEPT = ("*.db", "*.db-wal", "*.db-shm", PART)
-"""Folder for data that survive a restart. Replicas start there, so it contains the SQLite files of any service."""
+"""Data that survive a restart. Replicas start in their folder, so it contains the SQLite files of
+any service.
+"""
 
 
 def make(topology: Topology, run: Path) -> Postgres | None:
-    """Returns the instance's PostgreSQL; creates its data the first time."""
+    """Creates PostgreSQL's data the first time."""
     if topology.database != "postgres":
         return None
     # More than the replicas need (one per lane, plus the superuser).
@@ -26,12 +27,11 @@ def make(topology: Topology, run: Path) -> Postgres | None:
 
 
 def read(topology: Topology, run: Path) -> Postgres | None:
-    """Returns the existing PostgreSQL of an instance."""
     return postgres.read(run / PART) if topology.database == "postgres" else None
 
 
 def flags(topology: Topology, server: Postgres | None, run: Path) -> list[str]:
-    """Returns a replica's flags. Processes of one host may share a file in WAL mode (sqlite.org/wal.html)."""
+    """Processes of one host may share a file in WAL mode (sqlite.org/wal.html)."""
     if topology.database == "none":
         return []
     if server is None:
@@ -40,18 +40,17 @@ def flags(topology: Topology, server: Postgres | None, run: Path) -> list[str]:
 
 
 def environment(topology: Topology, server: Postgres | None, run: Path) -> dict[str, str]:
-    """Returns the variable from which services other than the reference server read their database."""
+    """Services other than the reference server read their database from this variable."""
     if topology.database == "none":
         return {}
     if server is None:
-        # In a URL, a question mark ends the path and a percent sign begins an escape.
+        # In a URL, a question mark ends the path and a percent sign starts an escape.
         return {"DATABASE_URL": f"sqlite:{quote(str(run / topology.service.name))}.db?mode=rwc"}
     password = server.password_file.read_text().strip()
     return {"DATABASE_URL": server.url().replace("@", f":{password}@", 1)}
 
 
 def describe(topology: Topology, run: Path) -> str:
-    """The location of the data, for the output of `up`."""
     if topology.database == "postgres":
         return f"in PostgreSQL on {HOST}:{topology.postgres_port} (data in {run / PART})"
     if topology.database == "none":
@@ -67,7 +66,6 @@ def argv(server: Postgres) -> list[str]:
 
 
 def program(server: Postgres) -> dict[str, object]:
-    """Returns options of PostgreSQL in supervisord, in addition to its command line."""
     user = {"user": server.account.name} if server.account.other else {}
     return {
         "directory": server.home,
@@ -78,11 +76,9 @@ def program(server: Postgres) -> dict[str, object]:
 
 
 def ready(run: Path, pid: int) -> bool:
-    """Whether PostgreSQL accepts connections."""
     server = postgres.read(run / PART)
     return server is not None and server.ready(pid)
 
 
 def remove(run: Path) -> None:
-    """Removes PostgreSQL's data, which may be outside the run folder."""
     postgres.remove(run / PART)

@@ -16,7 +16,6 @@ KILLED = 5.0
 
 
 def main(run: Path) -> int:
-    """Stops the instance and reports it."""
     if not processes.find(run):
         print(f"Nothing is up (instance {run.name}).")
         return 0
@@ -27,7 +26,7 @@ def main(run: Path) -> int:
 
 
 def remove(run: Path) -> int:
-    """Stops the instance, and removes its folder and its data in other places."""
+    """Also removes the instance's folder, and its data in other places."""
     main(run)
     database.remove(run)
     shutil.rmtree(run, ignore_errors=True)
@@ -35,7 +34,7 @@ def remove(run: Path) -> int:
 
 
 def stop(run: Path) -> None:
-    """Stops every process of the instance: in order if its supervisord is running, otherwise directly."""
+    """In order if the instance's supervisord is running, otherwise directly."""
     pid, since = supervisor.pid(run), supervisor.mark(run)
     if pid is not None:
         pids.send(pid, signal.SIGTERM, processes.MARK, run)
@@ -56,7 +55,7 @@ def stop(run: Path) -> None:
 
 
 def report_killed(run: Path, since: int) -> None:
-    """Prints the processes that supervisord had to kill since a mark in its log."""
+    """Prints processes that supervisord had to kill since a mark in its log."""
     for name in supervisor.killed(run, since):
         progress.say(name, f"was killed: it still ran {render.STOP} s after SIGTERM")
 

@@ -1,4 +1,4 @@
-"""Detects, before the start, ports that are in use and the processes that use them (proc(5))."""
+"""Detects ports in use, and the processes that use them (proc(5)), before the start."""
 
 import errno
 import socket
@@ -9,11 +9,10 @@ from stack import HOST
 from tools.errors import ToolError
 
 LISTEN = "0A"
-"""TCP_LISTEN in /proc/net/tcp (include/net/tcp_states.h)."""
 
 
 def require_free(topology: Topology) -> None:
-    """Raises an error that names each used port, the process that uses it, and what to change."""
+    """The error names each used port, the process that uses it, and what to change."""
     wanted: dict[int, tuple[str, str]] = {}
     problems = []
     for port, part, variable in _wanted(topology):
@@ -35,7 +34,6 @@ def require_free(topology: Topology) -> None:
 
 
 def require_free_port(port: int, part: str, variable: str, address: str = HOST) -> None:
-    """Like `require_free`, for one port of one address."""
     if problem := _problem(port, address):
         raise ToolError(
             f"port {port} for {part} {problem}: free it, or set {variable} to another port"
@@ -60,7 +58,7 @@ def _wanted(topology: Topology) -> list[tuple[int, str, str]]:
 
 
 def _problem(port: int, address: str = HOST) -> str:
-    """Returns the reason why the port cannot be used, or "" if it can."""
+    """Why the port cannot be used, or ""."""
     with socket.socket() as probe:
         # Connections in TIME_WAIT do not prevent listening on their port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,6 +1,4 @@
-"""The processes of an instance: their environment, a mark that identifies them, and a lock against a second
-command.
-"""
+"""An instance's processes: environment, identifying mark, and a lock against a second command."""
 
 import os
 import re
@@ -18,10 +16,10 @@ from tools.errors import ToolError
 def make(
     run: Path, program: Path, service: Service = REFERENCE, own: Mapping[str, str] = {}
 ) -> dict[str, str]:
-    """Returns this environment with the mark, without variables that the service would reject.
+    """Adds the mark to this environment and removes variables that the service would reject.
 
-    A service rejects CORELANE_ variables that are not its settings, but the user may have set one for another
-    purpose. `own` contains additional variables of a replica.
+    A service rejects CORELANE_ variables that are not its settings, but the user may have set one
+    for another purpose. `own` contains additional variables of a replica.
     """
     known = _variables(run, program, own) if service.chassis else set()
     unknown = {name for name in os.environ if name.startswith("CORELANE_")} - known
@@ -35,17 +33,15 @@ def make(
 
 
 PRINT_SCHEMA = "CORELANE_PRINT_SCHEMA"
-"""With this variable, a service on corelane-service prints its settings and exits, whatever flags it has."""
+"""Makes a service on corelane-service print its settings and exit, whatever flags it has."""
 
 ANSWER = 10.0
 """Seconds for that program to exit; other programs may start to serve instead."""
 
 LINES = 8
-"""Lines of the program's output in an error."""
 
 
 def _variables(run: Path, program: Path, own: Mapping[str, str]) -> set[str]:
-    """Returns the Corelane variables that a service reads."""
     asked = subprocess.Popen(
         [program],
         cwd=run,
@@ -78,9 +74,8 @@ def _variables(run: Path, program: Path, own: Mapping[str, str]) -> set[str]:
 
 
 MARK = "LOCAL_RUN_DIR"
-"""Variable in the environment of supervisord and all its children; its value is the run folder."""
+"""Variable of supervisord and all its children; its value is the run folder."""
 
 
 def find(run: Path) -> list[int]:
-    """Returns the pids of all living processes of the instance."""
     return pids.find(MARK, run)

@@ -17,21 +17,24 @@ from tools.errors import ToolError
 
 DEADLINE = 30.0
 LINES = 8
-"""Number of log lines in the error about a process that does not become ready."""
+"""Log lines in the error about a process that does not become ready."""
 
 
 TRIES = 3
-"""Starts of a replica until it counts as failed. supervisord waits between them and continues after that."""
+"""Starts after which a replica counts as failed. supervisord waits between them and continues after
+that.
+"""
 
 GRACE = 5.0
 """Additional seconds for the gateway if replicas are not ready at the deadline."""
 
 
 def wait(topology: Topology, run: Path, begun: int) -> list[str]:
-    """Waits until some replicas and all other processes are ready; returns the names of replicas that are not.
+    """Waits until some replicas and all other processes are ready; returns the names of replicas
+    that are not.
 
-    If too few become ready, it raises an error with the end of their logs. `begun` is supervisord's mark before
-    it started them.
+    If too few become ready, raises an error with the end of their logs. `begun` is supervisord's
+    mark before it started them.
     """
     replicas = {replica.name for replica in topology.replicas}
     deadline = time.monotonic() + DEADLINE
@@ -58,8 +61,8 @@ def wait(topology: Topology, run: Path, begun: int) -> list[str]:
 
 
 def _start_after_postgres(topology: Topology, run: Path, deadline: float, begun: int) -> None:
-    """Starts the replicas once PostgreSQL accepts connections: they may need it at start, for example for
-    migrations.
+    """Starts the replicas once PostgreSQL accepts connections, because they may need it at start,
+    for example for migrations.
     """
     while not database.ready(run, _pid(run, database.PART)):
         dead = _down(run, begun)
@@ -71,7 +74,6 @@ def _start_after_postgres(topology: Topology, run: Path, deadline: float, begun:
 
 
 def _checks(topology: Topology, run: Path, failed: set[str]) -> dict[str, Callable[[], bool]]:
-    """Returns a check for each part; replicas that have failed are excluded."""
     checks: dict[str, Callable[[], bool]] = {
         replica.name: lambda replica=replica: serves(replica, topology)
         for replica in topology.replicas
@@ -88,7 +90,7 @@ def _checks(topology: Topology, run: Path, failed: set[str]) -> dict[str, Callab
 
 
 def serves(replica: Replica, topology: Topology) -> bool:
-    """Whether a replica is ready; for the reference server, including its database if it uses one."""
+    """For the reference server, including its database if it uses one."""
     service = topology.service
     path = "/readyz" if service.chassis else service.health
     ready = _get(replica.admin_port, path) is not None
@@ -123,14 +125,13 @@ def _pid(run: Path, name: str) -> int:
 
 
 def _all_stay(run: Path, failed: set[str]) -> bool:
-    """Whether every other process has been alive for its `startsecs`."""
     states = supervisor.states(run)
     stay = [info["statename"] == "RUNNING" for name, info in states.items() if name not in failed]
     return bool(stay) and all(stay)
 
 
 def _get(port: int, path: str) -> bytes | None:
-    """Returns the response, or None unless its status is 200."""
+    """None unless the status is 200."""
     try:
         reply = ask(f"http://{HOST}:{port}", path, timeout=1)
     except (OSError, http.client.HTTPException):
@@ -139,7 +140,7 @@ def _get(port: int, path: str) -> bytes | None:
 
 
 def _down(run: Path, begun: int) -> set[str]:
-    """Returns processes that exited right after several starts, or that supervisord no longer starts."""
+    """Processes that exited right after several starts, or that supervisord no longer starts."""
     exits = {name for name, count in supervisor.exits(run, begun).items() if count >= TRIES}
     return exits | {
         name for name, info in supervisor.states(run).items() if info["statename"] == "FATAL"

@@ -1,8 +1,8 @@
 """Writes the configuration files of all processes into the run folder.
 
-Envoy's configuration comes from envoy.yaml, which `make charts` renders from the gateway's chart for one
-replica, with placeholders for ports. `make up` therefore needs no Helm. The token for writing projects is kept
-across restarts.
+Envoy's configuration comes from envoy.yaml, which `make charts` renders from the gateway's chart
+for one replica, with placeholders for ports. `make up` therefore needs no Helm. The token for
+writing projects is kept across restarts.
 """
 
 import hashlib
@@ -28,13 +28,11 @@ STOP = 20
 FILE_OF_CONFIGMAP = (
     "import sys, yaml; print(yaml.safe_load(sys.stdin)['data'].get(sys.argv[1], ''), end='')"
 )
-"""A script for supervisord's Python, which includes PyYAML."""
 
 CHART = REPOSITORY / "charts" / "gateway"
 
 
 def render(topology: Topology, programs: dict[str, Path], run: Path) -> None:
-    """Writes envoy.yaml, prometheus.yml, supervisord.conf, the token and PostgreSQL's first data."""
     (run / "envoy.yaml").write_text(gateway_configuration(topology, programs))
     (run / "prometheus.yml").write_text(prometheus(topology, run.name))
     if topology.service == REFERENCE:
@@ -45,7 +43,6 @@ def render(topology: Topology, programs: dict[str, Path], run: Path) -> None:
 
 
 def gateway_values(topology: Topology) -> dict:
-    """The values with which the gateway's chart describes the local gateway."""
     endpoints = [
         {"address": HOST, "port": replica.port, "adminPort": replica.admin_port}
         for replica in topology.replicas
@@ -68,7 +65,7 @@ def gateway_values(topology: Topology) -> dict:
 def envoy(
     values: Path, programs: dict[str, Path], file: str = "envoy.yaml", chart: Path = CHART
 ) -> str:
-    """Returns a file of Envoy's configuration that the gateway's chart renders for a values file."""
+    """A file of the Envoy configuration that the gateway's chart renders for a values file."""
     argv = [programs["helm"], "template", "gateway", chart, "-f", values]
     # The chart requires images for its pods, which this command does not show.
     argv += ["--show-only", "templates/configmap.yaml", "--set", "global.registry=none.invalid"]
@@ -89,7 +86,7 @@ def envoy(
 
 
 def prometheus(topology: Topology, namespace: str) -> str:
-    """Returns a configuration that scrapes every part, with the target labels of a cluster, and applies the rules."""
+    """Scrapes every part with the target labels of a cluster, and applies the rules."""
     gateway = {"gateway": topology.gateway_stats_port}
     replicas = {replica.name: replica.admin_port for replica in topology.replicas}
     configuration = {
@@ -112,15 +109,15 @@ def prometheus(topology: Topology, namespace: str) -> str:
 
 
 def _pattern(folder: Path) -> str:
-    """Returns a folder as a pattern for Go's filepath.Glob, because Prometheus expands the paths of rule files.
+    """A folder as a pattern for Go's filepath.Glob, because Prometheus expands the paths of rule
+    files.
 
-    It rejects a star in a folder, even an escaped one. A question mark matches a star.
+    Prometheus rejects a star in a folder, even an escaped one. A question mark matches a star.
     """
     return re.sub(r"[?\[\\]", r"\\\g<0>", str(folder)).replace("*", "?")
 
 
 def _job(name: str, pods: dict[str, int], namespace: str, service: str = "") -> dict:
-    """Returns a Prometheus job: processes by name, and their metrics ports."""
     common = {"namespace": namespace, "service": service or name}
     targets = [
         {"targets": [f"{HOST}:{port}"], "labels": {**common, "pod": pod}}
@@ -132,7 +129,6 @@ def _job(name: str, pods: dict[str, int], namespace: str, service: str = "") -> 
 def supervisord(
     topology: Topology, programs: dict[str, Path], postgres: Postgres | None, run: Path
 ) -> str:
-    """Returns the supervisord configuration with all processes."""
     replicas = _replicas(topology, programs["server"], postgres, run)
     parts: dict[str, list[str]] = {}
     parts["dashboard"] = commands.dashboard(topology, programs["corelane"], run)
@@ -143,8 +139,8 @@ def supervisord(
             "supervisord",
             nodaemon="true",
             silent="true",
-            # Relative to the run folder, in which supervisord starts: it would expand some of these paths
-            # twice.
+            # Relative to the run folder, in which supervisord starts: it would expand some of these
+            # paths twice.
             logfile="supervisord.log",
             pidfile="supervisord.pid",
             childlogdir=".",
@@ -175,7 +171,6 @@ def supervisord(
 def _replicas(
     topology: Topology, program: Path, postgres: Postgres | None, run: Path
 ) -> dict[str, tuple[list[str], dict[str, str]]]:
-    """Returns the command line and the environment of each replica."""
     if topology.service == REFERENCE:
         more = database.flags(topology, postgres, run)
         more += ["--auth.tokens", str(hashed_token(run))]
@@ -194,12 +189,11 @@ def _replicas(
 
 
 def _pairs(variables: dict[str, str]) -> str:
-    """Returns variables in supervisord's syntax. It has no escapes, so values must not contain quotes."""
+    """supervisord's syntax has no escapes, so values must not contain quotes."""
     return ",".join(f'{name}="{value}"' for name, value in variables.items())
 
 
 def _program(name: str, argv: list[str], **more: object) -> str:
-    """Returns a program that supervisord restarts as soon as it ends."""
     return _section(
         f"program:{name}",
         command=shlex.join(argv),
@@ -221,8 +215,7 @@ def _section(title: str, **options: object) -> str:
 
 
 def _escaped(value: str) -> str:
-    """Escapes a value for supervisord, which expands %(name)s and treats text after a space and ; or # as a
-    comment.
+    """supervisord expands %(name)s and treats text after a space and ; or # as a comment.
 
     These two characters have no escape, so an empty expansion precedes them.
     """
@@ -236,11 +229,10 @@ LAST = "$REPLICA_ADMIN_PORT}\n"
 """Start of a replica's first log line, and end of its last one."""
 
 READY = 'http_health_check: {path: "/readyz"}'
-"""The health check of replicas with an admin port."""
 
 
 def gateway_configuration(topology: Topology, programs: dict[str, Path]) -> str:
-    """Returns the configuration of an instance. Helm renders it if the service defines values for the gateway."""
+    """Rendered by Helm if the service defines gateway values."""
     service = topology.service
     text = _chosen(topology, programs) if service.gateway else _usual(topology)
     if service.chassis:
@@ -287,17 +279,16 @@ TOKEN_NAME = "local"
 
 
 def clear_token(run: Path) -> Path:
-    """Returns the file with the token itself, for `curl -H "Authorization: Bearer $(cat ...)"`."""
+    """File with the token itself, for `curl -H "Authorization: Bearer $(cat ...)"`."""
     return run / "token"
 
 
 def hashed_token(run: Path) -> Path:
-    """Returns the file that replicas read: names and hashes."""
     return run / "tokens"
 
 
 def make_token(run: Path) -> None:
-    """Creates the token unless it exists, and the file with its hash."""
+    """Also writes the file with the token's hash. An existing token stays."""
     file = clear_token(run)
     if not file.exists():
         _write(file, secrets.token_urlsafe(32))
@@ -306,7 +297,7 @@ def make_token(run: Path) -> None:
 
 
 def _write(file: Path, text: str) -> None:
-    """Writes a file that other users cannot read at any time."""
+    """Other users cannot read the file at any time."""
     fresh = file.with_suffix(".new")
     fresh.unlink(missing_ok=True)
     fresh.touch(mode=0o600)

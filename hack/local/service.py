@@ -1,4 +1,4 @@
-"""The service of an instance: the reference server, a package of cargo, or any program."""
+"""The service of an instance: the reference server, a cargo package, or any program."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from tools import command
 from tools.errors import ToolError
 
 RUNTIMES = ("corelane", "other")
-"""The service uses the crate corelane-service, or it does not; the first is the default."""
+"""Whether the service uses the crate corelane-service or not; the first is the default."""
 
 HEALTH = "/healthz"
 """Default health check path of a replica with the runtime `other`."""
@@ -19,22 +19,19 @@ HEALTH = "/healthz"
 
 @dataclass(frozen=True)
 class Service:
-    """The service that runs in each replica. Replica names begin with its name."""
+    """The service in each replica. Replica names start with its name."""
 
     name: str
     program: str
-    """The name of the binary target; without a manifest, the path of the program."""
+    """Name of the binary target; without a manifest, the path of the program."""
     manifest: str = ""
-    """The Cargo.toml that builds it."""
     runtime: str = RUNTIMES[0]
     health: str = HEALTH
-    """Health check path on the traffic port, with the runtime `other`."""
     gateway: dict = field(default_factory=dict)
-    """Values of the gateway's chart, in addition to those of the local gateway."""
+    """Values of the gateway's chart, in addition to the local gateway's."""
 
     @property
     def chassis(self) -> bool:
-        """Whether the service has an admin port and reads Corelane's variables."""
         return self.runtime == "corelane"
 
 
@@ -44,7 +41,9 @@ REFERENCE = Service("server", "corelane-server", str(REPOSITORY / "services" / "
 def package(
     manifest: Path, binary: str, runtime: str = RUNTIMES[0], health: str = HEALTH
 ) -> Service:
-    """A cargo binary. Its package may contain values of the gateway's chart in `package.metadata.corelane.gateway`."""
+    """A cargo binary. Its package may contain gateway chart values in
+    `package.metadata.corelane.gateway`.
+    """
     if manifest.is_dir():
         manifest = manifest / "Cargo.toml"
     if not manifest.is_file():
@@ -66,12 +65,10 @@ def package(
 
 
 def owner(found: dict, binary: str) -> dict:
-    """Returns the package of a binary, from the output of `metadata`."""
     return _binaries(found["packages"])[binary]
 
 
 def _binaries(packages: list[dict]) -> dict[str, dict]:
-    """The package of each binary, by its name."""
     return {
         target["name"]: each
         for each in packages
@@ -81,14 +78,13 @@ def _binaries(packages: list[dict]) -> dict[str, dict]:
 
 
 def _default(binaries: dict[str, dict]) -> str:
-    """Returns the only binary, or the one that `cargo run` would choose."""
+    """The only binary, or the one that `cargo run` would choose."""
     named = {each["default_run"] for each in binaries.values() if each["default_run"]}
     choice = list(binaries) if len(binaries) == 1 else list(named)
     return choice[0] if len(choice) == 1 else ""
 
 
 def program(path: Path, runtime: str, health: str) -> Service:
-    """Returns a service from a built program in any language."""
     if not os.access(path, os.X_OK) or not path.is_file():
         raise ToolError(f"{path} is not a program: give the path of an executable file")
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", path.stem)
@@ -96,6 +92,6 @@ def program(path: Path, runtime: str, health: str) -> Service:
 
 
 def metadata(manifest: Path) -> dict:
-    """The packages of a workspace without their dependencies, as cargo describes them."""
+    """A workspace's packages without their dependencies, as described by cargo."""
     argv = ["cargo", "metadata", "--no-deps", "--format-version", "1", "--manifest-path", manifest]
     return json.loads(command.output(argv, cwd=manifest.parent))

@@ -19,23 +19,21 @@ VARIABLES = {
     "REPLICA_PORT": 8100,
     "REPLICA_ADMIN_PORT": 8200,
 }
-"""Ports by the variable that sets them; the last two are the ports of the first replica."""
+"""Ports by the variable that sets them; the last two are the first replica's."""
 
 
 PROFILES = ("local", "release", "dev", "image")
-"""Cargo's profiles for the reference server; the first is the default."""
 
 POSTGRES_PORT = 5433
-"""Different from the port of a system PostgreSQL."""
 
 DATABASES = ("sqlite", "postgres", "none")
-"""Storage of the replicas; the first is the default of the reference server, the last of other services."""
+"""Storage of the replicas; the first is the default of the reference server, the last of other
+services.
+"""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Replicas, CPUs and ports of one instance of the platform."""
-
     replicas: int
     cpus: tuple[int, ...]
     ports: dict[str, int]
@@ -44,16 +42,13 @@ class Settings:
 
     @property
     def pinned(self) -> bool:
-        """Whether every replica has its own CPU."""
         return self.replicas <= len(self.cpus)
 
 
 FOLDER = ".corelane"
-"""Folder in a project that contains the run folders of its instances."""
 
 
 def run_folder(project: Path | None = None) -> Path:
-    """The instance's folder, in the project or in this repository."""
     instance = os.environ.get("INSTANCE") or "default"
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", instance):
         raise ToolError(f"INSTANCE={instance}: use letters, digits, - and _ only")
@@ -67,7 +62,6 @@ def run_folder(project: Path | None = None) -> Path:
 
 
 def usage(run: Path, command: str) -> str:
-    """Returns the command line that a user types for this instance."""
     if run.parent.name == FOLDER:
         instance = "" if run.name == "default" else f"INSTANCE={run.name} "
         root = run.parent.parent
@@ -79,7 +73,7 @@ def usage(run: Path, command: str) -> str:
 
 
 def load(service: Service = REFERENCE) -> Settings:
-    """Reads the settings. Replicas get the CPUs that this process may use."""
+    """Replicas get the CPUs that this process may use."""
     cpus = tuple(sorted(os.sched_getaffinity(0)))
     return Settings(
         replicas=number("REPLICAS", len(cpus), 1, 1000),
@@ -94,7 +88,6 @@ def load(service: Service = REFERENCE) -> Settings:
 
 
 def profile(service: Service = REFERENCE) -> str:
-    """The cargo profile that builds the service."""
     ours = service == REFERENCE
     name = os.environ.get("PROFILE") or (PROFILES[0] if ours else "dev")
     if ours and name not in PROFILES:
@@ -113,12 +106,10 @@ def _database(default: str) -> str:
 
 
 def given(name: str) -> bool:
-    """Whether the environment sets a variable."""
     return bool(os.environ.get(name))
 
 
 def number(name: str, default: int, least: int, most: int) -> int:
-    """Returns a whole number that the environment may set."""
     text = os.environ.get(name) or str(default)
     if not text.isdecimal() or not least <= int(text) <= most:
         raise ToolError(f"{name}={text}: use a whole number from {least} to {most}")

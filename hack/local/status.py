@@ -1,4 +1,6 @@
-"""`status` prints a table of all processes. `logs` prints the last lines of every process, or follows one."""
+"""`status` prints a table of all processes; `logs` prints the last lines of every process, or
+follows one.
+"""
 
 import os
 import time
@@ -10,13 +12,12 @@ from tools import progress
 from tools.errors import ToolError
 
 WELL = ("RUNNING", "STARTING", "EXITED")
-"""States that need no help: supervisord restarts a process that has exited."""
 
 ROW = "{:<12} {:<9} {:>8}  {:<6} {:<22} {}"
 
 
 def main(run: Path) -> int:
-    """Prints the table; returns 1 if a process is not running and does not restart by itself, otherwise 0."""
+    """Returns 1 if a process is not running and does not restart by itself."""
     running = topology.read(run)
     states = supervisor.states(run)
     if running is None or not states:
@@ -57,7 +58,7 @@ LINES = 10
 
 
 def logs(run: Path, name: str | None) -> int:
-    """Prints or follows logs, which stay readable after `down`."""
+    """Logs stay readable after `down`."""
     logs = {log.stem: log for log in sorted(run.glob("*.log"))}
     if not logs:
         raise ToolError(f"no logs in {run}: run {settings.usage(run, 'up')} first")

@@ -15,16 +15,18 @@ from stack.process import detached, raise_open_files
 from tools.errors import ToolError
 
 LONGEST_SOCKET = 90
-"""Maximum length of the path: a socket path has at most 107 bytes (unix(7)), and supervisord first adds its pid."""
+"""Maximum length of the path: a socket path has at most 107 bytes (unix(7)), and supervisord first
+adds its pid.
+"""
 
 LOG = "supervisord.log"
 
 GROUP = "corelane"
-"""The group of all processes but the database."""
+"""The group of all processes except the database."""
 
 
 def socket_path(run: Path) -> Path:
-    """Returns supervisord's socket, in the run folder unless the path would be too long."""
+    """In the run folder, unless the path would be too long."""
     path = run / "supervisor.sock"
     if len(os.fsencode(path)) <= LONGEST_SOCKET:
         return path
@@ -33,14 +35,13 @@ def socket_path(run: Path) -> Path:
 
 
 def start(program: Path, run: Path, environment: dict[str, str]) -> None:
-    """Starts supervisord in its own session, so that it outlives this terminal."""
+    """A separate session, so that it outlives this terminal."""
     # A connection through the gateway takes two of Envoy's file descriptors.
     raise_open_files()
     detached([program, "-c", run / "supervisord.conf"], run / LOG, environment, cwd=run)
 
 
 def pid(run: Path) -> int | None:
-    """Returns the pid of the instance's supervisord if it is alive."""
     try:
         recorded = int((run / "supervisord.pid").read_text())
     except (FileNotFoundError, ValueError):
@@ -49,7 +50,7 @@ def pid(run: Path) -> int | None:
 
 
 def states(run: Path) -> dict[str, dict]:
-    """Returns supervisord's state of each process; empty while supervisord does not respond."""
+    """Empty while supervisord does not respond."""
     try:
         return {info["name"]: info for info in _proxy(run).supervisor.getAllProcessInfo()}
     except (OSError, http.client.HTTPException, xmlrpc.client.Error):
@@ -57,17 +58,15 @@ def states(run: Path) -> dict[str, dict]:
 
 
 def state(run: Path, name: str) -> str:
-    """Returns the state of one process, such as RUNNING; empty while supervisord does not respond."""
+    """A state such as RUNNING; empty while supervisord does not respond."""
     return states(run).get(name, {}).get("statename", "")
 
 
 def stop(run: Path, name: str) -> None:
-    """Sends SIGTERM to a process of the platform, which then stays stopped."""
     _command(run, "stopProcess", name)
 
 
 def begin(run: Path, name: str) -> None:
-    """Starts a stopped process of the platform."""
     _command(run, "startProcess", name)
 
 
@@ -78,15 +77,17 @@ def mark(run: Path) -> int:
 
 
 def killed(run: Path, since: int) -> list[str]:
-    """Returns processes that supervisord killed since that mark because they did not exit after their signal."""
+    """Processes that supervisord killed since that mark because they did not exit after their
+    signal.
+    """
     return re.findall(r"killing '(.+)' \(\d+\) with SIGKILL", _logged(run, since))
 
 
 def exits(run: Path, since: int) -> Counter[str]:
-    """Returns how often each process has ended by itself since that mark.
+    """How often each process has ended by itself since that mark.
 
-    The state does not show this: on a busy machine, a program may need longer than `startsecs` to fail. It
-    counts as RUNNING until then and is restarted immediately.
+    The state does not show this: on a busy machine, a program may need longer than `startsecs` to
+    fail. It counts as RUNNING until then and is restarted immediately.
     """
     return Counter(re.findall(r"exited: (\S+) \(", _logged(run, since)))
 

@@ -11,7 +11,7 @@ from stack import HOST
 
 @dataclass(frozen=True)
 class Replica:
-    """One replica of the service. Without its own admin port, it uses the traffic port."""
+    """A replica without its own admin port uses the traffic port."""
 
     name: str
     cpu: int
@@ -21,8 +21,6 @@ class Replica:
 
 @dataclass(frozen=True)
 class Topology:
-    """All parts and their ports, which listen on the loopback address."""
-
     gateway_port: int
     envoy_admin_port: int
     gateway_stats_port: int
@@ -36,7 +34,6 @@ class Topology:
     """0 if there is no dashboard."""
 
     def addresses(self) -> dict[str, str]:
-        """The traffic address of each process."""
         ports = {replica.name: replica.port for replica in self.replicas}
         if self.database == "postgres":
             ports["postgres"] = self.postgres_port
@@ -45,7 +42,6 @@ class Topology:
         return {name: f"{HOST}:{port}" for name, port in ports.items()}
 
     def variables(self) -> dict[str, str]:
-        """The variables that led to this topology, with their values."""
         first = self.replicas[0]
         ports = {"DASHBOARD_PORT": self.dashboard_port, "GATEWAY_PORT": self.gateway_port}
         ports |= {"ENVOY_ADMIN_PORT": self.envoy_admin_port, "REPLICA_PORT": first.port}
@@ -60,7 +56,6 @@ class Topology:
 
 
 def plan(settings: Settings) -> Topology:
-    """Assigns replicas to CPUs, round robin."""
     ports = settings.ports
     admin = "REPLICA_ADMIN_PORT" if settings.service.chassis else "REPLICA_PORT"
     replicas = [
@@ -87,12 +82,10 @@ def plan(settings: Settings) -> Topology:
 
 
 def save(topology: Topology, run: Path) -> None:
-    """Writes the topology for later commands."""
     (run / "topology.json").write_text(json.dumps(asdict(topology), indent=2))
 
 
 def read(run: Path) -> Topology | None:
-    """Returns the topology that `up` wrote, or None."""
     try:
         raw = json.loads((run / "topology.json").read_text())
     except FileNotFoundError:

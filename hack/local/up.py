@@ -36,7 +36,7 @@ TOOLS = ("envoy", "prometheus", "supervisord")
 def prepare(
     run: Path, service: Service, corelane: Path | None
 ) -> tuple[dict[str, Path], Built, Path]:
-    """Returns the tools by name, the service, and the program `corelane`, which it builds if it is missing."""
+    """Tools by name, the service, and the program `corelane`, which is built if it is missing."""
     profile = settings.profile(service)
     tools = [*TOOLS, "helm"] if service.gateway else TOOLS
     with ThreadPoolExecutor() as pool:
@@ -51,7 +51,6 @@ KEPT = ("prometheus-data", "build.log", "lock", "token", *database.KEPT)
 
 
 def _hide(run: Path) -> None:
-    """Keeps the files of a project's instances out of version control."""
     if run.parent.name == settings.FOLDER:
         run.parent.mkdir(parents=True, exist_ok=True)
         (run.parent / ".gitignore").write_text("*\n")
@@ -63,7 +62,7 @@ def main(
     following: bool = False,
     corelane: Path | None = None,
 ) -> int:
-    """Starts the instance unless it is up. With `following`, it then watches the sources."""
+    """Does nothing if the instance is up. With `following`, then watches the sources."""
     # SIGTERM unwinds like an interrupt, so that an aborted start leaves nothing.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     _hide(run)
@@ -79,7 +78,7 @@ def main(
 
 
 def _running(run: Path, service: Service) -> Topology | None:
-    """Returns the running instance, if there is one."""
+    """The running instance, if any."""
     found = processes.find(run)
     if not found:
         return None
@@ -115,11 +114,10 @@ OURS = {"DATABASE", "INSTANCE", "POSTGRES_PORT", "PROFILE", "REPLICAS", *setting
 SHELL = re.compile(
     r"_|OLDPWD|PWD|SHLVL|COLUMNS|LINES|M(AKE|FLAGS).*|TERM.*|(SSH|TMUX|XDG)_.*|TMUX|WINDOWID|GPG_TTY"
 )
-"""Variables that shells, terminals and make change."""
 
 
 def _changed(running: Topology, run: Path) -> list[str]:
-    """Returns variables whose value would differ for replicas after a new start."""
+    """Variables whose value would differ for replicas after a new start."""
     program = run / build.FOLDER / Path(running.service.program).name
     now = processes.make(run, program, running.service, _own(running, run))
     before = pids.environment(supervisor.pid(run) or 0)
@@ -128,7 +126,7 @@ def _changed(running: Topology, run: Path) -> list[str]:
 
 
 def _own(plan: Topology, run: Path) -> dict[str, str]:
-    """Returns variables of a replica in addition to the environment of `up`; the reference server gets flags
+    """A replica's variables in addition to the environment of `up`; the reference server gets flags
     instead.
     """
     if plan.service == REFERENCE:
@@ -144,7 +142,7 @@ def _bring_up(plan: Topology, run: Path, corelane: Path | None) -> Built:
     programs["server"] = build.install(built.program, run)
     programs["corelane"] = build.install(page, run)
     if run.parent.name == settings.FOLDER:
-        # The place where `corelane status` and other commands find these tools.
+        # Where `corelane status` and other commands find these tools.
         (run / "checkout").write_text(str(settings.REPOSITORY))
     render.render(plan, programs, run)
     # The builds may have taken minutes.
@@ -156,14 +154,14 @@ def _bring_up(plan: Topology, run: Path, corelane: Path | None) -> Built:
 
 
 def _clear(run: Path) -> None:
-    """Removes the files of an earlier run, except recorded and saved data."""
+    """Keeps recorded and saved data."""
     for entry in run.iterdir():
         if not any(entry.match(name) for name in KEPT):
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
 
 
 def _start(plan: Topology, programs: dict[str, Path], run: Path) -> list[str]:
-    """Starts everything; returns the replicas that are not ready, which supervisord keeps restarting."""
+    """Returns replicas that are not ready, which supervisord keeps restarting."""
     try:
         environment = processes.make(run, programs["server"], plan.service, _own(plan, run))
         begun = supervisor.mark(run)
@@ -182,7 +180,6 @@ def _start(plan: Topology, programs: dict[str, Path], run: Path) -> list[str]:
 
 
 def describe(plan: Topology, run: Path) -> str:
-    """Describes the addresses, and commands to try."""
     gateway = f"http://{HOST}:{plan.gateway_port}"
     lines = [
         "",
@@ -211,7 +208,7 @@ def describe(plan: Topology, run: Path) -> str:
 
 
 def _try_reference(plan: Topology, run: Path) -> list[str]:
-    """Returns commands for the reference server; one saves a project with this instance's token."""
+    """Commands for the reference server; one saves a project with this instance's token."""
     gateway = f"http://{HOST}:{plan.gateway_port}"
     lines = [
         f"  for i in 1 2 3 4; do curl -s {gateway}/; done  # the replies name the replicas",

@@ -1,4 +1,4 @@
-"""`up --watch`: rebuilds the program when its sources change, and rolls it out to the replicas one at a time."""
+"""`up --watch`: rebuilds the program when its sources change, and rolls it out replica by replica."""
 
 import filecmp
 import signal
@@ -15,13 +15,17 @@ from tools import progress
 from tools.errors import ToolError
 
 EVERY = 0.2
-"""Seconds between two checks. cargo lists the sources, so there are few files and no need for file events."""
+"""Seconds between checks. cargo lists the sources, so there are few files and no need for file
+events.
+"""
 
 Seen = dict[Path, tuple[int, int] | None]
 
 
 def watch(topology: Topology, built: Built, run: Path) -> int:
-    """Watches until SIGINT, SIGTERM or the end of the instance; the signals wait for the end of a build or rollout."""
+    """Watches until SIGINT, SIGTERM or the end of the instance; signals wait for the end of a build
+    or rollout.
+    """
     ends: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _frame: ends.append(number))
@@ -47,7 +51,7 @@ def watch(topology: Topology, built: Built, run: Path) -> int:
 
 
 def _roll(topology: Topology, built: Built, run: Path) -> None:
-    """Rolls out the program unless the replicas already run it."""
+    """Does nothing if the replicas already run the program."""
     if filecmp.cmp(built.program, run / build.FOLDER / built.program.name, shallow=False):
         return
     with pids.lock(run), progress.step("watch", "rolls the new program out"):
@@ -55,7 +59,7 @@ def _roll(topology: Topology, built: Built, run: Path) -> None:
 
 
 def _settled(sources: Iterable[Path], now: Seen) -> Seen:
-    """Returns the files once they stop changing: editors and version control write several."""
+    """Files once they stop changing: editors and version control write several."""
     while True:
         time.sleep(EVERY)
         before, now = now, _look(sources)
@@ -64,7 +68,7 @@ def _settled(sources: Iterable[Path], now: Seen) -> Seen:
 
 
 def _look(sources: Iterable[Path]) -> Seen:
-    """Returns time and size of each file, including files in a folder that a build script names."""
+    """Time and size of each file, including files in a folder that a build script names."""
     seen: Seen = {}
     for source in sources:
         for file in [source, *(source.rglob("*") if source.is_dir() else ())]:
@@ -81,7 +85,7 @@ START = 30.0
 
 
 def roll(topology: Topology, program: Path, run: Path) -> None:
-    """Replaces the program of every replica; after an error, restores the old program everywhere."""
+    """After an error, restores the old program everywhere."""
     installed = run / build.FOLDER / program.name
     old = installed.rename(installed.with_name(f".{program.name}.old"))
     build.install(program, run)

@@ -1,4 +1,6 @@
-"""Runs a command in a machine: `python3 hack/machines SOCKET COMMAND...`. A pipe on standard input is passed on."""
+"""Runs a command in a machine: `python3 hack/machines SOCKET COMMAND...`. A pipe on standard input
+is passed on.
+"""
 
 import os
 import shlex
@@ -15,7 +17,6 @@ FORWARDED = ("PATH", "LD_LIBRARY_PATH")
 
 
 def main(path: str, *words: str) -> int:
-    """Runs the command; returns its exit status."""
     given = "" if not stat.S_ISFIFO(os.fstat(0).st_mode) else sys.stdin.read()
     exports = [f"export {name}={shlex.quote(os.environ.get(name, ''))}" for name in FORWARDED]
     script = "\n".join([*exports, f"{shlex.join(words)} <<'END-OF-INPUT'", f"{given}END-OF-INPUT"])

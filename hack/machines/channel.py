@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Result:
-    """Output and exit status of a command."""
-
     status: int
     output: str
     errors: str
@@ -21,7 +19,6 @@ class Silence(Exception):
 
 
 def run(port: socket.socket, script: str, patience: float) -> Result:
-    """Runs lines of shell as root."""
     deadline = time.monotonic() + patience
     number = secrets.token_hex(8).encode()
     port.settimeout(patience)

@@ -1,4 +1,6 @@
-"""The archive from which a machine boots: busybox, programs with their libraries, kernel modules, and /init."""
+"""The archive from which a machine boots: busybox, programs with their libraries, kernel modules,
+and /init.
+"""
 
 import os
 import re
@@ -15,36 +17,33 @@ FOLDERS = ("bin", "dev", "etc", "lib", "lib/modules", "proc", "root", "run", "sy
 # File types (inode(7)).
 FOLDER, DEVICE, FILE, LINK = 0o040755, 0o020600, 0o100755, 0o120777
 CONSOLE = (5, 1)
-"""The device number of /dev/console, without which the first process could print nothing."""
+"""Device number of /dev/console, without which the first process could print nothing."""
 
 
 class Archive:
-    """An archive under construction."""
-
     def __init__(self) -> None:
         self._parts: list[bytes] = []
         self._folders: set[str] = set()
 
     def add(self, path: str, content: bytes, mode: int = FILE, device: tuple = (0, 0)) -> None:
-        """Adds a file with its parent folders."""
         for folder in reversed(Path(path).parents[:-1]):
             self.folder(str(folder))
         self._entry(path, content, mode, device)
 
     def folder(self, path: str) -> None:
-        """Adds a folder unless the archive contains it."""
+        """Does nothing if the archive contains the folder."""
         if path not in self._folders:
             self._folders.add(path)
             self._entry(path, b"", FOLDER, (0, 0))
 
     def content(self) -> bytes:
-        """Returns the complete archive."""
         self._entry("TRAILER!!!", b"", 0, (0, 0))
         return b"".join(self._parts)
 
     def _entry(self, path: str, content: bytes, mode: int, device: tuple[int, int]) -> None:
         name = path.encode() + b"\0"
-        # Inode, mode, owner, group, links, time, size, device, its own device number, length of the name, sum.
+        # Inode, mode, owner, group, links, time, size, device, its own device number, length of the
+        # name, sum.
         fields = (len(self._parts) + 1, mode, 0, 0, 1, 0, len(content), 0, 0, *device, len(name), 0)
         head = b"070701" + b"".join(b"%08X" % field for field in fields) + name
         self._parts += [_padded(head), _padded(content)]
@@ -57,7 +56,7 @@ def build(
     first: Iterable[str] = (),
     later: Iterable[str] = (),
 ) -> bytes:
-    """Returns an archive with programs in /bin, files at their paths here, and modules; the machine loads `first`."""
+    """Programs go to /bin, files to their paths here; the machine loads the modules `first`."""
     available = available or {}
     archive = Archive()
     for folder in FOLDERS:
@@ -78,12 +77,10 @@ def build(
 
 
 def modules(folder: Path) -> dict[str, Path]:
-    """Returns the modules of a kernel by name."""
     return {file.stem.replace("-", "_"): file for file in folder.rglob("*.ko")}
 
 
 def in_order(files: Mapping[str, Path], names: Iterable[str]) -> list[str]:
-    """Returns the modules and their dependencies, in loading order."""
     order: dict[str, None] = {}
     for name in names:
         # The section .modinfo of a module names its dependencies.
@@ -95,7 +92,7 @@ def in_order(files: Mapping[str, Path], names: Iterable[str]) -> list[str]:
 
 
 def python(*names: str) -> list[Path]:
-    """Returns this Python and all files that it needs to import these modules of `hack`."""
+    """This Python and all files that it needs to import these modules of `hack`."""
     script = (
         f"import sys, {', '.join(names)}\n"
         "files = (getattr(each, '__file__', None) for each in [*sys.modules.values()])\n"
@@ -112,7 +109,7 @@ def python(*names: str) -> list[Path]:
 
 
 def _libraries(program: Path) -> list[Path]:
-    """Returns the loader and libraries of a program or library; none for other files."""
+    """Loader and libraries of a program or library; none for other files."""
     with program.open("rb") as file:
         if file.read(4) != b"\x7fELF":
             return []

@@ -13,26 +13,27 @@ from tools import debian, resolve
 
 DRIVERS = ("virtio_pci", "virtio_console", "virtio_net", "vmxnet3")
 LATER = ("nf_conntrack",)
-"""Modules that a test may load with `load`."""
 
 HOST = ("overlay", "virtiofs")
 CLUSTER = ("bridge", "veth", "nft_chain_nat", "virtio_blk", "sch_netem")
-"""Modules that a cluster needs, with every `nft_` module: the kernel cannot find modules by itself there."""
+"""Modules that a cluster needs, with every `nft_` module: the kernel there cannot find modules by
+itself.
+"""
 
 PROBE = 5.0
 """Seconds in which a guest must respond if KVM can run it; Debian's kernel needs one."""
 
 BARE = ("-nodefaults", "-no-user-config", "-display", "none", "-machine", "q35")
 
-# Late timers of the guest are no defect while emulated CPUs wait for a real one. Without tsc=reliable, the
-# guest considers the TSC unstable and reads the HPET, which takes twice as long. By default, Debian's kernel
-# zeroes all memory it allocates.
+# Late timers of the guest are no defect while emulated CPUs wait for a real one. Without
+# tsc=reliable, the guest considers the TSC unstable and reads the HPET, which takes twice as long.
+# By default, Debian's kernel zeroes all memory it allocates.
 PATIENT = "mitigations=off no_timer_check nowatchdog tsc=reliable init_on_alloc=0 rcupdate.rcu_cpu_stall_timeout=300"
 APPEND = f"console=ttyS0 quiet panic=-1 {PATIENT}"
 
-# AMD's CPUID leaves describe threads only if QEMU adds them; Intel's always do. With emulated AVX a hash takes
-# 2.4 times as long. With erms the kernel clears pages by `rep stosb`, which QEMU emulates byte by byte: a new
-# page takes twice as long.
+# AMD's CPUID leaves describe threads only if QEMU adds them; Intel's always do. With emulated AVX,
+# a hash takes 2.4 times as long. With erms, the kernel clears pages by `rep stosb`, which QEMU
+# emulates byte by byte, so a new page takes twice as long.
 EMULATED = "max,vendor=GenuineIntel,avx=off,erms=off,fsrm=off"
 
 FILES = "files.sock"
@@ -42,19 +43,13 @@ COMMANDS = "commands.sock"
 
 @dataclass(frozen=True)
 class Hardware:
-    """CPUs and memory of a machine."""
-
     cpus: str = "2"
-    """Value of QEMU's `-smp`."""
     nodes: tuple[str, ...] = ()
-    """CPUs of each NUMA node."""
     memory: int = 640
-    """Memory in MiB. With less than 512, the kernel boots without transparent huge pages."""
+    """MiB. With less than 512, the kernel boots without transparent huge pages."""
     host: bool = False
-    """Whether the machine shares the file system of this one."""
 
     def flags(self) -> list[str]:
-        """Returns the flags of QEMU."""
         flags = ["-smp", self.cpus, "-m", f"{self.memory}M"]
         # The process that shares files reads and writes the guest's memory.
         kind = "memory-backend-memfd,share=on" if self.host else "memory-backend-ram"
@@ -71,22 +66,20 @@ def usable() -> bool:
 
 
 def _installed(tool: str) -> Path:
-    """Returns the folder with a tool and the other content of its packages."""
+    """The folder with a tool and the other content of its packages."""
     return resolve.tool(tool).parent.parent
 
 
 def _system() -> Path:
-    """Returns the folder with the kernel, its modules and busybox."""
     return _installed("busybox")
 
 
 def busybox() -> Path:
-    """Returns all programs of a machine without this machine's file system."""
+    """All programs of a machine without this machine's file system."""
     return _system() / "bin/busybox"
 
 
 def archive(hardware: Hardware, programs: Iterable[Path] = (), files: Iterable[Path] = ()) -> bytes:
-    """Returns the archive from which a machine boots."""
     modules = modules_of_kernel()
     loaded = [*DRIVERS]
     if hardware.host:
@@ -96,12 +89,10 @@ def archive(hardware: Hardware, programs: Iterable[Path] = (), files: Iterable[P
 
 @cache
 def modules_of_kernel() -> dict[str, Path]:
-    """Returns the kernel's modules by name."""
     return initramfs.modules(_system() / "lib/modules")
 
 
 def command(accelerator: str, archive: Path, append: str, *more: object) -> list[object]:
-    """Returns a command that runs a machine from an archive."""
     (kernel,) = (_system() / "boot").glob("vmlinuz-*")
     cpu = "host" if accelerator == "kvm" else EMULATED
     return [
@@ -113,9 +104,7 @@ def command(accelerator: str, archive: Path, append: str, *more: object) -> list
 
 @cache
 def accelerator() -> str:
-    """Returns how to run guests here: `kvm` if a guest responds soon, because the device alone proves nothing;
-    else `tcg`.
-    """
+    """`kvm` if a guest responds soon, because the device alone proves nothing; otherwise `tcg`."""
     with tempfile.TemporaryDirectory() as folder:
         archive, console = Path(folder, "initramfs"), Path(folder, "console")
         archive.write_bytes(initramfs.build([busybox()]))
@@ -131,9 +120,11 @@ def accelerator() -> str:
 
 
 def sharing(folder: Path) -> tuple[list[object], dict[str, str]]:
-    """Returns a command that shares this machine's file system with a guest, read-only, and its environment.
+    """A command that shares this machine's file system with a guest, read-only, and its
+    environment.
 
-    The guest sees changes after a second. With cache=auto, it would read a program again at each start.
+    The guest sees changes after a second. With cache=auto, it would read a program again at each
+    start.
     """
     source = folder / "files"
     source.mkdir(exist_ok=True)
@@ -147,13 +138,11 @@ def sharing(folder: Path) -> tuple[list[object], dict[str, str]]:
 
 
 def shared(folder: Path) -> list[object]:
-    """Returns the flags for that file system."""
     device = "vhost-user-fs-pci,chardev=files,tag=host"
     return ["-chardev", f"socket,id=files,path={folder / FILES}", "-device", device]
 
 
 def commands(folder: Path, *options: str) -> list[object]:
-    """Returns the flags for the command port."""
     where = ",".join((f"socket,id=commands,path={folder / COMMANDS}", *options))
     port = ("-device", "virtio-serial-pci", "-device", "virtserialport,chardev=commands")
     return ["-chardev", where, *port]

@@ -22,11 +22,11 @@ EXCLUDED = (
     "services/*/tests/*",
     "*/data/*",
 )
-"""Excluded files: measured records, tests, sources of generated pages that are checked themselves, and data."""
+"""Measured records, tests, sources of generated pages that are checked themselves, and data."""
 
 
 def chosen(paths: list[str]) -> list[str]:
-    """Returns the files to check below these paths, or in the entire repository if there is no path."""
+    """Files to check below these paths, or in the entire repository without paths."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *paths]
     output = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
     listed = sorted(set(output.stdout.splitlines()))
@@ -40,7 +40,7 @@ def chosen(paths: list[str]) -> list[str]:
 
 
 SOURCE = ".source.md"
-"""Suffix of the texts of a source file, for which .vale.ini has a section."""
+"""Suffix for the texts of a source file, for which .vale.ini has a section."""
 
 
 def main(arguments: list[str]) -> int:
@@ -58,7 +58,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _write(names: list[str], folder: Path) -> int:
-    """Writes the texts of these files below a folder as Markdown; returns how many it wrote."""
+    """Writes the texts of these files as Markdown below a folder; returns the number of files."""
     count = 0
     for name in names:
         source = (REPOSITORY / name).read_text(errors="replace")
@@ -74,7 +74,6 @@ def _write(names: list[str], folder: Path) -> int:
 
 
 def findings(folder: Path) -> list[str]:
-    """Returns Vale's findings in the Markdown below a folder."""
     program = resolve.tool("vale")
     config = REPOSITORY / ".vale.ini"
     argv = [str(program), f"--config={config}", "--output=line", "."]
@@ -85,6 +84,5 @@ def findings(folder: Path) -> list[str]:
 
 
 def _shown(line: str) -> str:
-    """Returns a finding of Vale, `file:line:column:rule:text`, with the original file name."""
     name, number, _, _, message = line.split(":", 4)
     return f"{name.removesuffix(SOURCE)}:{number}: {message}"

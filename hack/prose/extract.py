@@ -8,14 +8,12 @@ from collections.abc import Callable, Iterator
 from pathlib import PurePath
 
 Piece = tuple[int, str]
-"""The offset of a text in its file, and the text."""
 
 _STRING = r'"(?:[^"\\]|\\.)*"'
 _RUST = re.compile(
     rf'(?P<comment>//[^\n]*)|r(#*)".*?"\2|\bb{_STRING}|\'(?:[^\'\\]|\\.)\'|(?P<string>{_STRING})',
     re.DOTALL,
 )
-"""Raw strings and byte strings are data."""
 _PYTHON = re.compile(
     rf"(?P<comment>#[^\n]*)|\"\"\"(?P<doc>.*?)\"\"\"|(?P<string>{_STRING})|'(?:[^'\\\n]|\\.)*'",
     re.DOTALL,
@@ -40,14 +38,15 @@ _SCHEMA = re.compile(r"(?ms)^ *# @schema(?: [^\n]*|\n.*?^ *# @schema)$")
 _WORDS = re.compile(r"[A-Za-z,]+ [a-z,]+ [a-z]+")
 _SENTENCE = re.compile(r"[.:!?](?:\s|$)")
 _QUERY = re.compile(r"\bby \(|\w\(\w+\[|rate\(|^\s*\d+ \d+ \d+:\d+ ")
-"""Queries of Prometheus, and lines of `/proc/self/mountinfo`."""
 _NAMES = re.compile(r"(?<=[.:])(\s+)(epoll|h2|hyper|k6|nginx|rustls|tokio)\b")
-"""Names that begin a sentence with a small letter, where Vale would not see the end of the previous sentence."""
+"""Names that start a sentence with a small letter, where Vale would miss the end of the previous
+sentence.
+"""
 _MARKS = re.compile(r"(?m)^[ \t]*(?://[/!]?|#+(?: --)?|\*)[ \t]?")
 
 
 def markdown(path: str, source: str) -> str | None:
-    """Returns the texts of a file, each on its own line; None for a file of another kind."""
+    """Each text on its own line; None for another kind of file."""
     patterns = _patterns(path)
     if not patterns:
         return None
@@ -91,8 +90,8 @@ def _pieces(pattern: re.Pattern, source: str) -> Iterator[Piece]:
 
 
 def _end(kind: str, source: str, start: int, end: int) -> str:
-    """Returns the end of a sentence for a string, unless another string continues it, and for a comment behind
-    code.
+    """Ends a sentence after a string, unless another string continues it, and after a comment
+    behind code.
     """
     if kind == "comment":
         return "." if source[source.rfind("\n", 0, start) + 1 : start].strip() else ""
@@ -106,7 +105,7 @@ def _comment(text: str) -> str:
 
 
 def _doc(text: str) -> str:
-    """Returns the text of a docstring or block comment; several lines without a sentence are data."""
+    """Several lines without a sentence are data."""
     return "" if text.startswith("\\\n") and not _SENTENCE.search(text) else _MARKS.sub("", text)
 
 

@@ -1,1 +1,1 @@
-"""Creates a release: its version, images, charts, SBOMs, signatures and provenance."""
+"""Creates a release: version, images, charts, SBOMs, signatures and provenance."""

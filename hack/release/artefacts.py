@@ -14,7 +14,7 @@ DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class Artefact:
-    """One artefact. An image has an `arch`, and its index leads to it; the others have a `tag`."""
+    """An image has an `arch`, and its index leads to it; other artefacts have a `tag`."""
 
     kind: str
     name: str
@@ -25,7 +25,6 @@ class Artefact:
 
     @property
     def reference(self) -> str:
-        """The reference by digest."""
         return f"{self.repository}@{self.digest}"
 
 
@@ -38,12 +37,10 @@ def digest_in(text: str, what: str) -> str:
 
 
 def save(artefacts: list[Artefact], file: Path) -> None:
-    """Writes the list as JSON."""
     file.write_text(json.dumps([asdict(artefact) for artefact in artefacts], indent=2) + "\n")
 
 
 def table(artefacts: list[Artefact]) -> str:
-    """Formats the list as a table."""
     rows = [("KIND", "NAME", "ARCH", "TAG", "DIGEST")]
     rows += [(a.kind, a.name, a.arch or "-", a.tag or "-", a.digest) for a in artefacts]
     widths = [max(len(row[column]) for row in rows) for column in range(5)]

@@ -24,7 +24,9 @@ def released(root: Path) -> list[Path]:
 
 
 def keep_released(root: Path, version: str) -> None:
-    """Packages the unmodified umbrella chart with its dependencies, unless its archive of `version` exists."""
+    """Packages the unmodified umbrella chart with its dependencies, unless its archive of `version`
+    exists.
+    """
     folder = root / "tests" / "charts" / "released"
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / f"corelane-{version}.tgz").exists():
@@ -33,14 +35,15 @@ def keep_released(root: Path, version: str) -> None:
 
 
 def package(chart: Path, folder: Path) -> Path:
-    """Packages a chart into `folder` and returns the archive."""
     output = command.output([_helm(), "package", chart, "--destination", folder])
     # "Successfully packaged chart and saved it to: FILE"
     return Path(output.strip().rsplit(": ", 1)[1])
 
 
 def vendored(chart: Path, folder: Path) -> Path:
-    """Copies a chart and the targets of its links into `folder`; Helm prints a line for each link."""
+    """Copies a chart and the targets of its links into `folder`, because Helm prints a line for
+    each link.
+    """
     copy = folder / chart.name
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(chart, copy)
@@ -62,7 +65,7 @@ def package_all(
             text = file.read_text().replace(OWNERS_ICON, f"{repository}/raw")
             file.write_text(text.replace(OWNERS, repository))
     packages = [package(vendored(chart, folder / "vendored"), folder) for chart in charts]
-    # The time of the commit does not change if a release is packaged again.
+    # The commit's time does not change if a release is packaged again.
     time = int(command.output(["git", "log", "-1", "--format=%ct"], cwd=root))
     for file in packages:
         repack(file, time)
@@ -72,7 +75,6 @@ def package_all(
 
 
 def push(registry: str, version: str, packages: list[Path], options: list[str]) -> list[Artefact]:
-    """Pushes packaged charts to REGISTRY/charts."""
     pushed = []
     for file in packages:
         name = file.name.removesuffix(f"-{version}.tgz")
@@ -92,7 +94,6 @@ OWNERS_ICON = "https://raw.githubusercontent.com/OWNER/corelane"
 """Placeholders for the repository, which is known only to a release."""
 
 MORE = r"(?:(?:(?P=indent)  .*|[ #].*)?\n)*?"
-"""Lines of a block and comments, as few as possible."""
 
 IMAGE = re.compile(
     r"^(?P<indent> *)image:\n"
@@ -100,7 +101,6 @@ IMAGE = re.compile(
     rf"{MORE}(?P=indent)  digest: *(?P<digest>\S*)\n",
     re.MULTILINE,
 )
-"""A block `image` at any depth, with its keys in this order."""
 
 
 def pin(charts: list[Path], pushed: list[Artefact]) -> None:
@@ -158,5 +158,4 @@ def repack(file: Path, time: int) -> None:
 
 
 def _place(name: str) -> tuple[bool, str]:
-    """The chart's own Chart.yaml comes first, as in archives that Helm writes."""
     return len(PurePosixPath(name).parts) != 2 or not name.endswith("/Chart.yaml"), name

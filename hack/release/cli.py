@@ -13,7 +13,6 @@ FOLDER = REPOSITORY / ".run" / "release"
 
 
 def main(arguments: list[str]) -> int:
-    """Runs one command and returns its exit status."""
     options = _parser().parse_args(arguments)
     return errors.status_of(lambda: options.run(options))
 

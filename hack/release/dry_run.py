@@ -18,7 +18,6 @@ DEADLINE = 30.0
 
 @contextmanager
 def throw_away(folder: Path) -> Iterator[str]:
-    """Starts the registry, yields HOST:PORT, and stops it."""
     crane = resolve.tool("crane")
     blobs = folder / "registry"
     blobs.mkdir()
@@ -36,7 +35,6 @@ def throw_away(folder: Path) -> Iterator[str]:
 
 
 def _port(process: subprocess.Popen, log: Path) -> int:
-    """Returns the port that the kernel chose and the registry logs."""
     deadline = time.monotonic() + DEADLINE
     while time.monotonic() < deadline and process.poll() is None:
         if match := re.search(r"serving on port (\d+)", log.read_text()):
@@ -47,11 +45,9 @@ def _port(process: subprocess.Popen, log: Path) -> int:
 
 
 PLAIN = ["--plain-http"]
-"""Helm, unlike crane and cosign, expects TLS on loopback."""
 
 
 def run(root: Path, folder: Path) -> list[Artefact]:
-    """Builds, publishes and verifies a release; returns the published artefacts."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     publish.build(root, folder)

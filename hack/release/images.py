@@ -12,7 +12,6 @@ REVISION = "org.opencontainers.image.revision"
 
 
 def file(folder: Path, name: str, arch: str) -> Path:
-    """The OCI archive that hack/images builds."""
     return folder / "images" / f"{name}-{arch}.tar"
 
 
@@ -31,7 +30,7 @@ def publish(registry: str, version: str, commit: str, folder: Path) -> list[Arte
 
 
 def read(folder: Path, name: str, arch: str, commit: str) -> archive.Archive:
-    """Reads an archive; an earlier build of another commit may have left it."""
+    """An earlier build of another commit may have left the archive."""
     place = file(folder, name, arch)
     if not place.exists():
         raise ToolError(f"{place} is missing: `python3 hack/release build` makes it")

@@ -7,12 +7,10 @@ from pathlib import Path
 from tools import command
 
 GITHUB_BUILD = "https://actions.github.io/buildtypes/workflow/v1"
-"""This URL describes the parameters of the build type."""
 LOCAL_BUILD = "urn:corelane:build:local"
 
 
 def predicate(root: Path, version: str, env: Mapping[str, str] = os.environ) -> dict:
-    """Returns the predicate, which names GitHub's workflow or a local build."""
     home = repository(env)
     build = _github(env, home, commit(root)) if home else _local(root, commit(root))
     build["buildDefinition"]["externalParameters"]["version"] = version
@@ -20,19 +18,17 @@ def predicate(root: Path, version: str, env: Mapping[str, str] = os.environ) -> 
 
 
 def commit(root: Path) -> str:
-    """Returns the released commit."""
     return command.output(["git", "rev-parse", "HEAD"], cwd=root).strip()
 
 
 def repository(env: Mapping[str, str]) -> str | None:
-    """Returns the address of the repository whose workflow is running; None elsewhere."""
+    """Address of the repository whose workflow is running; None elsewhere."""
     if env.get("GITHUB_ACTIONS") != "true":
         return None
     return f"{env['GITHUB_SERVER_URL']}/{env['GITHUB_REPOSITORY']}"
 
 
 def changed_files(root: Path) -> list[str]:
-    """Returns uncommitted changes, as git lists them."""
     return command.output(["git", "status", "--porcelain"], cwd=root).splitlines()
 
 

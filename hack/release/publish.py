@@ -20,7 +20,6 @@ LIST = "artefacts.json"
 
 
 def build(root: Path, folder: Path, architectures: Sequence[str] = images.ARCHITECTURES) -> None:
-    """Builds every image for these architectures into `folder`, and an SBOM of each."""
     options = image_build.Options(arches=architectures, out=folder / "images")
     image_build.build(images.NAMES, options)
     for name in images.NAMES:
@@ -32,7 +31,7 @@ def build(root: Path, folder: Path, architectures: Sequence[str] = images.ARCHIT
 def publish(
     root: Path, registry: str, folder: Path, signer: Signer, helm_options: list[str]
 ) -> list[Artefact]:
-    """Publishes the images that `build` wrote into `folder`, and lists all artefacts there."""
+    """Also lists all artefacts in `folder`."""
     number = version.current(root)
     with progress.step("images", f"pushing to {registry}"):
         pushed = images.publish(registry, number, provenance.commit(root), folder)
@@ -62,7 +61,7 @@ UPSTREAM = {"loadtest": ("docker.io/grafana/k6:",), "monitoring": ("docker.io/pr
 
 
 def verify(found: list[Artefact], commit: str, signer: Signer, helm_options: list[str]) -> None:
-    """Fails unless all artefacts are complete, signed and attested, and charts use these images."""
+    """All artefacts must be complete, signed and attested, and charts must use these images."""
     images = [artefact for artefact in found if artefact.kind == INDEX]
     with progress.step("verify", f"{len(found)} artefacts, pulled by digest"):
         for artefact in found:

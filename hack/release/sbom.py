@@ -1,7 +1,7 @@
-"""Writes the SBOM of an image as a CycloneDX document, which adds to syft's findings what syft cannot find.
+"""Writes an image's SBOM as a CycloneDX document, which adds what syft cannot find.
 
-A Rust program does not list its crates. Labels of the image name Envoy and the C library. syft knows Envoy only
-up to 1.39, and files of Debian only together with its list of packages.
+A Rust program does not list its crates. Labels of the image name Envoy and the C library. syft
+knows Envoy only up to 1.39, and files of Debian only together with its list of packages.
 """
 
 import json
@@ -18,7 +18,7 @@ from tools.errors import ToolError
 
 
 def crates(root: Path, packages: Iterable[str], target: str) -> list[dict]:
-    """Returns every crate whose code is in one of the programs, once."""
+    """Every crate whose code is in one of the programs, once."""
     services = root / "services"
     lock = tomllib.loads((services / "Cargo.lock").read_text())["package"]
     checksums = {(each["name"], each["version"]): each.get("checksum") for each in lock}
@@ -46,11 +46,10 @@ def _crate(name: str, version: str, licence: str, checksum: str | None) -> dict:
 
 
 ENVOY, GLIBC = "corelane.envoy.version", "corelane.glibc.version"
-"""Labels of the gateway's image."""
 
 
 def labelled(labels: Mapping[str, str], arch: str) -> list[dict]:
-    """Returns Envoy and the C library if the labels name them."""
+    """Envoy and the C library, if the labels name them."""
     found = []
     if version := labels.get(ENVOY):
         envoy = _component(
@@ -74,12 +73,10 @@ OFFLINE = {"SYFT_CHECK_FOR_APP_UPDATE": "false"}
 
 
 def document(folder: Path, name: str, arch: str) -> Path:
-    """Returns the SBOM that `make` writes."""
     return folder / "sboms" / f"{name}-{arch}.cdx.json"
 
 
 def make(root: Path, folder: Path, name: str, arch: str) -> None:
-    """Writes the document from the image's archive."""
     file = document(folder, name, arch)
     file.parent.mkdir(parents=True, exist_ok=True)
     syft = resolve.tool("syft")
@@ -98,7 +95,7 @@ def make(root: Path, folder: Path, name: str, arch: str) -> None:
 
 
 def check(found: dict, what: str) -> None:
-    """Fails unless the SBOM lists crates with their checksums."""
+    """The SBOM must list crates with their checksums."""
     listed = [each for each in found["components"] if each.get("purl", "").startswith("pkg:cargo/")]
     if not any("hashes" in crate for crate in listed):
         raise ToolError(f"{what}: the SBOM lists {len(listed)} crates, none with a checksum")

@@ -28,11 +28,9 @@ class Signer:
     verifying: tuple[str, ...]
 
     def sign(self, artefact: Artefact) -> None:
-        """Signs the artefact; the signature goes to the artefact's repository."""
         self._cosign("sign", "--yes", *self.signing, artefact.reference)
 
     def attest(self, artefact: Artefact, kind: str, predicate: Path) -> None:
-        """Signs a statement about the artefact, which goes to the artefact's repository."""
         about = ["--type", kind, "--predicate", str(predicate), artefact.reference]
         self._cosign("attest", "--yes", *self.signing, *about)
 
@@ -41,7 +39,6 @@ class Signer:
         self._cosign("verify", *self.verifying, artefact.reference)
 
     def predicate(self, artefact: Artefact, kind: str) -> dict:
-        """Verifies the statement about the artefact and returns it."""
         options = ["--type", kind, *self.verifying]
         lines = self._cosign("verify-attestation", *options, artefact.reference)
         envelope = json.loads(lines.splitlines()[0])
@@ -52,7 +49,7 @@ class Signer:
 
 
 def workflow(identity: str, issuer: str) -> Signer:
-    """Signs with a certificate for the identity of the running workflow, and a public log."""
+    """Signs with a certificate for the running workflow's identity, and a public log."""
     verifying = ("--certificate-identity", identity, "--certificate-oidc-issuer", issuer)
     return Signer(signing=(), verifying=verifying)
 

@@ -17,17 +17,13 @@ CHART = re.compile(rf"^(?P<what>version|appVersion): *{VERSION}", re.MULTILINE)
 BESIDE = re.compile(
     rf'^ *- name: (?P<what>\S+)\n +version: *{VERSION}"?\n +repository: file://', re.MULTILINE
 )
-"""A dependency on another chart of this repository."""
 CARGO = re.compile(
     rf"^\[workspace\.package\]\n(?:(?!\[).*\n)*?(?P<what>version) = {VERSION}", re.MULTILINE
 )
-"""The version that all crates share."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """A version in a file, between two offsets."""
-
     file: Path
     line: int
     start: int
@@ -37,7 +33,6 @@ class Place:
 
 
 def find(root: Path) -> list[Place]:
-    """Returns every place below `root`."""
     found: list[Place] = []
     for file in sorted(root.glob("charts/*/Chart.yaml")):
         beside = list(_matches(file, BESIDE))
@@ -51,7 +46,6 @@ def find(root: Path) -> list[Place]:
 
 
 def _write_places(root: Path, version: str) -> None:
-    """Writes `version` to all places, and the lock file."""
     # Work from the end of each file, so that earlier offsets stay valid.
     for place in sorted(find(root), key=lambda place: place.start, reverse=True):
         text = place.file.read_text()
@@ -73,12 +67,10 @@ FORM = re.compile(rf"{NUMBER}\.{NUMBER}\.{NUMBER}(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+
 
 
 def current(root: Path) -> str:
-    """The version in VERSION."""
     return _valid((root / "VERSION").read_text().strip(), "VERSION")
 
 
 def check(root: Path) -> None:
-    """Fails if a file has another version than VERSION."""
     version = current(root)
     wrong = [place for place in find(root) if place.version != version]
     if wrong:
@@ -93,7 +85,7 @@ def check(root: Path) -> None:
 
 
 def check_tag(root: Path, tag: str) -> None:
-    """Fails unless `tag` is the tag of this tree's version."""
+    """`tag` must be the tag of this tree's version."""
     check(root)
     if tag != f"v{current(root)}":
         raise ToolError(

@@ -11,20 +11,18 @@ from tools import progress
 
 
 def root() -> Path:
-    """The cache folder (XDG Base Directory Specification)."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "corelane"
 
 
 def log(name: str) -> Path:
-    """Returns the log file for obtaining `name`."""
     folder = root() / "logs"
     folder.mkdir(parents=True, exist_ok=True)
     return folder / f"{name}.log"
 
 
 def key(*parts: str | bytes) -> str:
-    """Returns a short key of content: another lock file or flag results in another key."""
+    """A short key of content: another lock file or flag results in another key."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(part.encode() if isinstance(part, str) else part)
@@ -34,7 +32,7 @@ def key(*parts: str | bytes) -> str:
 
 @contextmanager
 def lock(name: str) -> Iterator[None]:
-    """Holds the lock `name` against other threads and other runs."""
+    """Holds the lock against other threads and other runs."""
     folder = root() / "locks"
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / name, "w") as file:

@@ -7,7 +7,6 @@ from tools import errors, pythonlock, resolve, table, versions
 
 
 def main(arguments: list[str]) -> int:
-    """Runs one command and returns its exit status."""
     parser = argparse.ArgumentParser(prog="python3 hack/tools", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     ensure = commands.add_parser("ensure", help="obtain the named tools that are missing")

@@ -9,7 +9,6 @@ from tools import progress
 from tools.errors import ToolError
 
 TAIL = 15
-"""Lines of a log file in an error."""
 
 
 def run(
@@ -21,10 +20,10 @@ def run(
     env: Mapping[str, str] | None = None,
     lines: int = 0,
 ) -> str:
-    """Runs `argv`; when it fails, the error is `failure` with the end of the log.
+    """On failure, the error is `failure` with the end of the log.
 
-    With a number of `lines` for the error, the log contains only the command's stderr, and `run` returns its
-    stdout.
+    With a number of `lines` for the error, the log contains only the command's stderr, and `run`
+    returns its stdout.
     """
     with open(log, "a") as output:
         print("$", *argv, file=output, flush=True)
@@ -51,12 +50,11 @@ def output(
     env: Mapping[str, str] | None = None,
     stdin: str = "",
 ) -> str:
-    """Returns the command's stdout; if it fails, the error shows its complete output."""
+    """On failure, the error shows the complete output."""
     return _captured(argv, cwd, env, stdin).stdout
 
 
 def said(argv: Sequence[object]) -> str:
-    """Returns the command's stdout and stderr."""
     result = _captured(argv, None, None, "")
     return result.stdout + result.stderr
 

@@ -23,7 +23,6 @@ def usable() -> bool:
 
 
 def install(name: str, package: str) -> None:
-    """Installs a package for the tool `name`."""
     log = cache.log(f"apt-{package}")
     log.unlink(missing_ok=True)
     argv = ["apt-get", "install", "-y", "--no-install-recommends", *WAIT, package]
@@ -32,7 +31,6 @@ def install(name: str, package: str) -> None:
 
 
 def unpacked(tool: Tool) -> Path | None:
-    """Returns the program of an unpacked tool."""
     program = _folder(tool.debian) / "bin" / tool.name
     return program if program.exists() else None
 
@@ -48,7 +46,6 @@ def unpack(tool: Tool) -> Path:
 
 
 def libraries(folder: Path) -> str:
-    """Returns the LD_LIBRARY_PATH of unpacked packages."""
     places = [*folder.glob("usr/lib/*-linux-gnu"), *folder.glob("lib/*-linux-gnu")]
     return ":".join(map(str, sorted(places)))
 
@@ -81,7 +78,6 @@ def _fill(folder: Path, tool: Tool) -> None:
 
 
 def _dependencies(folder: Path, packages: Iterable[str]) -> list[str]:
-    """Returns the dependencies of downloaded packages, without the versions."""
     found = []
     for package in packages:
         (file,) = folder.glob(f"{package}_*.deb")
@@ -92,7 +88,7 @@ def _dependencies(folder: Path, packages: Iterable[str]) -> list[str]:
 
 
 def _with_fresh_lists(argv: list[str], log: Path, failure: str, cwd: Path | None = None) -> None:
-    """Runs apt; if it fails, retries with new lists, because the old ones may be missing or outdated."""
+    """If apt fails, retries with new lists, because the old ones may be missing or outdated."""
     try:
         command.run(argv, log, failure=failure, cwd=cwd, env=APT)
     except ToolError:
@@ -101,7 +97,7 @@ def _with_fresh_lists(argv: list[str], log: Path, failure: str, cwd: Path | None
 
 
 def _write_launcher(folder: Path, tool: Tool) -> None:
-    """Writes a script that starts the unpacked program so that it finds its files."""
+    """The script starts the unpacked program so that it finds its files."""
     launcher = folder / "bin" / tool.name
     if launcher == folder / tool.debian.program:
         return  # The program needs no script.

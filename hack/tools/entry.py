@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def run(name: str) -> None:
-    """Runs the command and exits with its status; older Python versions can load this file, too."""
+    """Older Python versions can load this file too."""
     if sys.version_info < (3, 11):  # noqa: UP036
         found = ".".join(map(str, sys.version_info[:3]))
         sys.exit(f"hack/{name} needs Python 3.11 or newer; {sys.executable} is {found}")

@@ -1,4 +1,4 @@
-"""The error whose text users see, and the exit status of the commands of hack."""
+"""The error that users see, and the exit status of the commands of hack."""
 
 import os
 import signal
@@ -7,13 +7,11 @@ from collections.abc import Callable
 
 
 class ToolError(Exception):
-    """An error whose text names the object, the cause and the remedy."""
+    """The text names the object, the cause and the remedy."""
 
 
 def status_of(command: Callable[[], int | None]) -> int:
-    """Runs a command and returns its exit status; None counts as 0. Users run it as make or corelane, not as
-    hack/NAME.
-    """
+    """None counts as 0. Users run the command as make or corelane, not as hack/NAME."""
     try:
         status = command()
         sys.stdout.flush()
@@ -24,7 +22,7 @@ def status_of(command: Callable[[], int | None]) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # The reader has closed the pipe, like head(1). At exit, Python flushes once more, which must not fail
-        # again (Python's documentation of signal, "Note on SIGPIPE").
+        # The reader has closed the pipe, like head(1). At exit, Python flushes once more, which
+        # must not fail again (Python's documentation of signal, "Note on SIGPIPE").
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE

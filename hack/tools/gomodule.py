@@ -1,7 +1,7 @@
 """Tools built from Go modules.
 
-Most are built in their authors' module, with its go.mod and go.sum; the module's hash in tools.toml pins
-everything. The others are tools of our own modules.
+Most are built in their authors' module, with its go.mod and go.sum; the module's hash in tools.toml
+pins everything. The others are tools of our own modules.
 """
 
 import json
@@ -17,13 +17,11 @@ from tools.table import FOLDER, Go, Tool
 
 
 def built(tool: Tool) -> Path | None:
-    """Returns the program of a built tool."""
     program = _program(tool)
     return program if program.exists() else None
 
 
 def build(tool: Tool) -> Path:
-    """Builds a tool and returns its program."""
     program = _program(tool)
     with cache.lock(_name(tool)):
         if not program.exists():
@@ -32,7 +30,7 @@ def build(tool: Tool) -> Path:
 
 
 def build_for(tool: Tool, arch: str) -> Path:
-    """Builds a tool for an image, with exactly this machine's Go; returns its program."""
+    """For an image, built with exactly this machine's Go."""
     go = _need_go(tool)
     version = subprocess.run([go, "env", "GOVERSION"], capture_output=True, check=True).stdout
     program = _program(tool, arch, version)
@@ -43,7 +41,7 @@ def build_for(tool: Tool, arch: str) -> Path:
 
 
 def _name(tool: Tool) -> str:
-    """Returns the name of a build: the tool's, or that of the module whose tools are built together."""
+    """The tool's name, or the module's if its tools are built together."""
     return tool.go.module if tool.go.together else tool.name
 
 
@@ -97,8 +95,8 @@ def _build(tool: Tool, program: Path, target: Mapping[str, str] | None = None) -
     output = f"{fresh}/" if tool.go.together else str(fresh / tool.name)
     argv = [go, "build", "-mod=readonly", "-v", "-trimpath", "-buildvcs=false"]
     argv += ["-tags", tool.go.tags, "-ldflags", f"-s -w {tool.go.ldflags}"]
-    # The linker strips debugger data, so the compiler need not write them: this saves a seventh of its CPU
-    # time.
+    # The linker strips debugger data, so the compiler need not write them: this saves a seventh of
+    # its CPU time.
     argv += [f"-gcflags={flags}" for flags in ("all=-dwarf=false", *tool.go.gcflags)]
     argv += ["-o", output, packages]
     what = f"the tools of {tool.go.module}" if tool.go.together else tool.go.package

@@ -13,13 +13,11 @@ from tools.table import Tool
 
 
 def installed(tool: Tool) -> Path | None:
-    """Returns the file if it is installed."""
     file = _file(tool)
     return file if file.exists() else None
 
 
 def install(tool: Tool) -> Path:
-    """Obtains the package, compares its hash, and returns the file."""
     file = _file(tool)
     with cache.lock(f"npm-{tool.name}"):
         if not file.exists():

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 BEAT = 5.0 if sys.stderr.isatty() else 15.0
-"""Seconds between two reports of a running step."""
 
 _lock = threading.Lock()
 _running: dict[str, tuple[float, Path | None]] = {}
@@ -16,7 +15,6 @@ _beating = False
 
 
 def say(name: str, text: str) -> None:
-    """Prints one line about `name`."""
     with _lock:
         print(f"  {name:<12} {text}", file=sys.stderr, flush=True)
 
@@ -66,7 +64,6 @@ def _last_line(log: Path | None) -> str:
 
 
 def tail(file: Path, count: int) -> list[str]:
-    """Returns the last lines of a file without reading all of a long one."""
     try:
         with open(file, "rb") as stream:
             size = stream.seek(0, 2)
@@ -79,6 +76,6 @@ def tail(file: Path, count: int) -> list[str]:
 
 
 def _shown(line: str) -> str:
-    """Returns the text that a terminal would show at the end: a progress bar overwrites itself."""
+    """What a terminal would show at the end: a progress bar overwrites itself."""
     parts = [part for part in line.split("\r") if part.strip()]
     return parts[-1].rstrip() if parts else ""

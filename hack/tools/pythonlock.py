@@ -1,4 +1,4 @@
-"""Installs Python tools: one virtual environment for each lock file."""
+"""Installs Python tools: one virtual environment per lock file."""
 
 import importlib.util
 import json
@@ -19,13 +19,11 @@ PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def installed(tool: Tool) -> Path | None:
-    """The program of a tool whose environment exists."""
     environment = _environment(tool.python.lock)
     return _program(environment, tool) if _complete(environment) else None
 
 
 def install(tool: Tool) -> Path:
-    """Creates the environment of a tool and returns its program."""
     lock = tool.python.lock
     environment = _environment(lock)
     with cache.lock(f"python-{lock}"):
@@ -41,7 +39,8 @@ def _environment(lock: str) -> Path:
 
 
 def _complete(environment: Path) -> bool:
-    # An environment cannot be renamed, because its scripts name their interpreter: a file marks it as complete.
+    # An environment cannot be renamed, because its scripts name their interpreter: a file marks it
+    # as complete.
     return (environment / ".complete").exists() and (environment / "bin/python").exists()
 
 
@@ -70,7 +69,7 @@ def _make(environment: Path, lock: str, name: str) -> None:
 
 
 def _need_venv(name: str) -> None:
-    """Installs python3-venv if ensurepip is missing: Debian's python3 comes without it."""
+    """Debian's python3 comes without python3-venv."""
     if importlib.util.find_spec("ensurepip"):
         return
     package = f"python{PYTHON}-venv"
@@ -91,7 +90,6 @@ HEAD = "# Written by `python3 hack/tools lock {name}`, for Python {pythons} on {
 
 
 def requirements() -> dict[str, list[str]]:
-    """Returns the requirements of each environment, by the name of its lock file."""
     return tomllib.loads((FOLDER / "python/requirements.toml").read_text())
 
 
@@ -124,7 +122,9 @@ def write(name: str) -> None:
 
 
 def _resolved(name: str, machine: str, python: str) -> dict | None:
-    """Returns what pip would install (its installation report); None if a package has no wheel for this target."""
+    """What pip would install (its installation report); None if a package has no wheel for this
+    target.
+    """
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         argv = [

@@ -13,7 +13,7 @@ from tools.table import Tool
 
 
 def ensure(names: Iterable[str]) -> dict[str, Path]:
-    """Returns the program of each tool; obtains missing tools, from several sources at once."""
+    """Obtains missing tools, from several sources at once."""
     tools = [table.find(name) for name in dict.fromkeys(names)]
     programs = {tool.name: locate(tool) for tool in tools}
     missing = [tool for tool in tools if programs[tool.name] is None]
@@ -29,12 +29,10 @@ def ensure(names: Iterable[str]) -> dict[str, Path]:
 
 @cache
 def tool(name: str) -> Path:
-    """Returns the program of a tool, which it obtains if it is missing."""
     return ensure([name])[name]
 
 
 def locate(tool: Tool) -> Path | None:
-    """Returns the program of an installed tool."""
     for program in _installed(tool):
         if tool.suits and versions.suits(versions.remembered(program, tool), tool.suits):
             return program
@@ -50,21 +48,22 @@ def locate(tool: Tool) -> Path | None:
 
 
 def _installed(tool: Tool) -> Iterator[Path]:
-    """Returns programs on PATH, then those in the other folders of Debian's packages, the newest first."""
+    """Programs on PATH, then those in the other folders of Debian's packages, newest first."""
     patterns = tool.debian.folders if tool.debian else ()
     off_path = [folder for pattern in patterns for folder in glob.glob(pattern)]
     for folder in [*os.get_exec_path(), *sorted(off_path, reverse=True)]:
         program = Path(folder) / tool.name
-        # os.path.isfile is also False in a folder that this user may not enter; Path.is_file would raise.
+        # os.path.isfile is also False in a folder that this user may not enter; Path.is_file would
+        # raise.
         if os.path.isfile(program) and os.access(program, os.X_OK):
             yield program
 
 
 def _source(tool: Tool) -> str:
-    """Returns the source of a tool; tools of one source are obtained one at a time.
+    """Tools of one source are obtained one at a time.
 
-    The first may bring the rest. A Go build uses every CPU, and the next one reuses its compiled packages;
-    concurrent builds would compile them twice.
+    The first may bring the rest. A Go build uses every CPU, and the next one reuses its compiled
+    packages; concurrent builds would compile them twice.
     """
     if tool.debian and debian.usable():
         return tool.debian.unpack[0] if tool.debian.unpack else "apt"
@@ -90,7 +89,6 @@ def _obtain(tool: Tool) -> Path:
 
 
 def _places(tool: Tool) -> Iterator[Callable[[Tool], Path]]:
-    """Returns the sources of a tool on this machine, in order."""
     if tool.debian and debian.usable():
         yield debian.unpack if tool.debian.unpack else _install_package
     if tool.go:
@@ -113,7 +111,7 @@ def _install_package(tool: Tool) -> Path:
 
 
 def _checked(tool: Tool, program: Path) -> Path:
-    """Fails unless the obtained program runs and has an accepted version."""
+    """The obtained program must run and have an accepted version."""
     if not tool.version:
         return program
     version = versions.ask(program, tool)

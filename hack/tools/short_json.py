@@ -3,11 +3,12 @@
 import json
 
 WIDTH = 400
-"""Maximum line width: it fits most members of a panel (query, unit with limits, place) and most values of a schema."""
+"""Maximum line width: it fits most members of a panel (query, unit with limits, place) and most
+values of a schema.
+"""
 
 
 def text(value: object, indent: str = "") -> str:
-    """Returns the text of a value whose first line is already indented."""
     line = json.dumps(value, ensure_ascii=False)
     inner = list(
         value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()

@@ -27,8 +27,8 @@ class Debian:
 class Go:
     """A main package: in a `release` of its module with a hash, or in a `module` of our own.
 
-    `together` builds it with the module's other tools; `cflags` builds it with cgo and these flags of the C
-    compiler.
+    `together` builds it with the module's other tools; `cflags` builds it with cgo and these C
+    compiler flags.
     """
 
     package: str
@@ -44,7 +44,9 @@ class Go:
 
 @dataclass(frozen=True)
 class Python:
-    """A lock file, and the program's name in bin if it differs from the tool's, or its path in site-packages."""
+    """A lock file, and the program's name in bin if it differs from the tool's, or its path in
+    site-packages.
+    """
 
     lock: str
     program: str = ""
@@ -53,8 +55,6 @@ class Python:
 
 @dataclass(frozen=True)
 class Npm:
-    """A file of an npm package, with the hash of the package."""
-
     package: str
     integrity: str
     file: str
@@ -62,8 +62,6 @@ class Npm:
 
 @dataclass(frozen=True)
 class Tool:
-    """One tool of the table."""
-
     name: str
     version: tuple[str, ...] = ()
     suits: str = ""
@@ -74,13 +72,11 @@ class Tool:
 
 
 def load() -> dict[str, Tool]:
-    """Every tool by its name."""
     raw = tomllib.loads((FOLDER / "tools.toml").read_text())
     return {name: _tool(name, entry, raw) for name, entry in raw.items()}
 
 
 def find(name: str) -> Tool:
-    """The tool `name`."""
     tools = load()
     if name not in tools:
         raise ToolError(f"unknown tool {name!r}: choose from {', '.join(tools)}")

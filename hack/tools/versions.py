@@ -1,5 +1,3 @@
-"""Reads the version of a program and compares it with the accepted ones."""
-
 import json
 import operator
 import os
@@ -32,7 +30,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def ask(program: Path, tool: Tool) -> str:
-    """Returns the version that the program prints, or "" if it prints none or does not run."""
+    """ "" if the program prints no version or does not run."""
     try:
         result = subprocess.run(
             [program, *tool.version],
