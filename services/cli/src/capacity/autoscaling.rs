@@ -14,8 +14,8 @@ pub(crate) fn render(
 ) -> Result<String, String> {
     if service.is_none() && answer.model.knee().bound == Bound::Slots {
         return Err(format!(
-            "--hpa=busy: the {} slots of a lane are taken before the lane is busy, so its busy share is no measure; \
-             expected --hpa --service NAME, or more --slots",
+            "--hpa=busy: a lane's {} slots are in use before the lane is busy, so the busy share does not show the \
+             load; expected --hpa --service NAME, or more --slots",
             answer.model.replica().slots
         ));
     }
@@ -29,13 +29,13 @@ pub(crate) fn render(
     let busy = (busy * 1000.0).floor().max(1.0);
     let (says, follows) = match service {
         Some(service) => (
-            "The number follows\n# the record service:corelane_replicas_required:count.".to_owned(),
+            "It scales\n# on the record service:corelane_replicas_required:count.".to_owned(),
             required(service),
         ),
         None => (
             format!(
-                "With its lanes busy {}% of the time it has {}: the load\n\
-                 # may grow by {}% until a new replica is ready. {} may be away.",
+                "With lanes busy {}% of the time, it handles {} requests/s,\n\
+                 # so the load can grow by {}% before a new replica is ready. Spare replicas: {}.",
                 busy / 10.0,
                 whole(rate),
                 answer.growth * 100.0,
@@ -47,12 +47,12 @@ pub(crate) fn render(
     Ok(format!(
         "\
 # Written by: {}
-# A replica carries {} requests/s within the target. {says}
+# A replica handles {} requests/s within the target. {says}
 autoscaling:
   enabled: true
   minReplicas: {min}
   maxReplicas: {max}
-  # Only the lanes count.
+  # Scale on lanes, not on CPU utilization.
   cpuPercent: 0
 {follows}",
         command(arguments),
@@ -68,10 +68,10 @@ fn share(busy: f64) -> String {
         metric: {{name: corelane_lane_busy_ratio}}
         target: {{type: AverageValue, averageValue: {busy}m}}
   behavior:
-    # A replica takes its time to warm up, and most drops of load are short.
+    # A replica needs time to warm up, and most drops of load are short.
     scaleDown:
       stabilizationWindowSeconds: 300
-      # One pod of a small fleet, and a tenth of a large one.
+      # One pod of a small fleet, a tenth of a large fleet.
       policies:
         - {{type: Pods, value: 1, periodSeconds: 60}}
         - {{type: Percent, value: 10, periodSeconds: 60}}
@@ -89,7 +89,7 @@ fn required(service: &str) -> String {
         metric: {{name: corelane_replicas_required, selector: {{matchLabels: {{service: {service}}}}}}}
         target: {{type: AverageValue, averageValue: \"1\"}}
   behavior:
-    # The record has spare replicas and the trend of the load in it, so a minute is enough.
+    # The record includes spare replicas and the load's trend, so a minute is enough.
     scaleDown:
       stabilizationWindowSeconds: 60
       policies:

@@ -22,28 +22,24 @@ pub(crate) fn render(answer: &Answer) -> String {
 fn replica(out: &mut String, answer: &Answer) -> std::fmt::Result {
     let replica = answer.model.replica();
     let lanes = if replica.lanes == 1 { "lane" } else { "lanes" };
-    let work = match replica.sharing {
-        Sharing::Together => ", which share their work",
+    let shared = match replica.sharing {
+        Sharing::Together => " with shared work",
         Sharing::Apart => "",
     };
     writeln!(
         out,
-        "One replica: {} {lanes}{work}; {} slots and a queue of {} on each.",
+        "Replica: {} {lanes}{shared}, {} slots and a queue of {} per lane.",
         replica.lanes, replica.slots, replica.queue
     )?;
     writeln!(
         out,
-        "A request costs its lane {} outside its handler, and {} if the lane must wake up.\n",
+        "Lane time per request outside the handler: {}, and {} if the lane must wake up.\n",
         time(replica.outside),
         time(replica.wake)
     )?;
     let kinds = answer.model.mix().kinds();
     let width = kinds.iter().map(|kind| kind.name.chars().count()).max().unwrap_or(0).max(4);
-    writeln!(
-        out,
-        "  {:width$}  {:>7}  {:>20}  {:>20}",
-        "kind", "share", "holds its lane", "waits"
-    )?;
+    writeln!(out, "  {:width$}  {:>7}  {:>20}  {:>20}", "kind", "share", "lane time", "wait")?;
     let spread = |mean, deviation| format!("{} ± {}", time(mean), time(deviation));
     for kind in kinds {
         let (lane, wait) = (kind.lane, kind.wait);
@@ -61,24 +57,22 @@ fn replica(out: &mut String, answer: &Answer) -> std::fmt::Result {
 
 fn carried(out: &mut String, answer: &Answer) -> std::fmt::Result {
     let knee = answer.model.knee();
-    writeln!(
-        out,
-        "\nIt carries {} requests/s at most, by its {}.",
-        whole(knee.rate),
-        answer.bound()
-    )?;
+    writeln!(out, "\nMaximum: {} requests/s (limited by {}).", whole(knee.rate), answer.bound())?;
     let Some((target, plan)) = answer.target.zip(answer.plan) else { return Ok(()) };
     let quantile = format!("p{} within {}", trimmed(target.share), time(target.within));
     let Some(needed) = plan.needed else {
-        return writeln!(out, "It never has {quantile}: the requests alone take longer.");
+        return writeln!(out, "No load meets {quantile}, because requests alone take longer.");
     };
     let rate = whole(plan.carried);
-    writeln!(out, "It carries {rate} requests/s with {quantile} (simulated).")?;
+    writeln!(out, "Maximum with {quantile}: {rate} requests/s (simulated).")?;
     let Some(load) = answer.load else { return Ok(()) };
     let (load, spare) = (whole(load), answer.spare);
-    let all = needed + spare;
     let replicas = if needed == 1 { "replica" } else { "replicas" };
-    writeln!(out, "{load} requests/s need {needed} {replicas}; {all} if {spare} may be away.")
+    write!(out, "{load} requests/s need {needed} {replicas}")?;
+    if spare > 0 {
+        write!(out, ", or {} to survive the loss of {spare}", needed + spare)?;
+    }
+    writeln!(out, ".")
 }
 
 fn trimmed(share: f64) -> f64 {
@@ -87,20 +81,19 @@ fn trimmed(share: f64) -> f64 {
 
 fn fares(out: &mut String, answer: &Answer, at: &At) -> std::fmt::Result {
     let knee = answer.model.knee().rate;
-    let who = match at.replicas {
-        1 => "One replica".to_owned(),
-        many => format!("Of {many} replicas, each"),
+    let replicas = match at.replicas {
+        1 => "One replica gets".to_owned(),
+        many => format!("Each of {many} replicas gets"),
     };
     writeln!(
         out,
-        "\n{} has {} requests/s, {}% of what it carries at most; mean wait {}.",
-        who,
+        "\n{replicas} {} requests/s, {}% of its maximum. The mean wait is {}.",
         whole(at.rate),
         digits(100.0 * at.rate / knee),
         time(at.estimated.wait)
     )?;
     let Some(simulated) = &at.simulated else {
-        return writeln!(out, "That is overload: the wait grows for as long as the load lasts.");
+        return writeln!(out, "This is overload: the wait grows as long as the load lasts.");
     };
     if simulated.shed > 0.0 {
         writeln!(out, "{}% of the requests are shed.", digits(100.0 * simulated.shed))?;
@@ -138,12 +131,12 @@ fn scaled(out: &mut String, answer: &Answer) -> std::fmt::Result {
     let Some(hpa) = answer.autoscaling else { return Ok(()) };
     writeln!(
         out,
-        "\nAutoscaling: keep lanes busy {}% of the time, {} requests/s of each replica. Then the load may grow \
-         by {}% until a new one is ready. {} to {} replicas (--hpa prints the values of the chart).",
+        "\nAutoscaling: {} to {} replicas with lanes busy {}% of the time, at {} requests/s per replica. The load \
+         can then grow by {}% before a new replica is ready. --hpa prints the chart's values.",
+        hpa.min,
+        hpa.max,
         digits(100.0 * hpa.busy),
         whole(hpa.rate),
-        digits(100.0 * answer.growth),
-        hpa.min,
-        hpa.max
+        digits(100.0 * answer.growth)
     )
 }
