@@ -120,6 +120,8 @@ def gateway_to(
         "accessLog": {"percent": 100},
         "runtime": {"tracing.opentelemetry.min_flush_spans": 1},
     }
+    if "mtls" in (values or {}):
+        own["mtls"] = {"files": {"sds": str(folder)}}
     own = merged(own, values or {})
     (folder / "values.yaml").write_text(yaml.safe_dump(own))
     values_file = folder / "values.yaml"

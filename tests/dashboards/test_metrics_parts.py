@@ -13,7 +13,7 @@ from dashboards.metrics import catalogue
 from stack import eventually
 from stack import node as trees
 from stack.apiserver import Api
-from stack.credentials import certificate, issuer, token
+from stack.credentials import SecretFolder, authority, certificate, issuer, token
 from stack.gateway import endpoint, gateway_to
 from stack.http import ask
 from stack.ports import free_ports
@@ -133,6 +133,7 @@ def test_gateway(start: Callable[..., Server], tmp_path: Path) -> None:
     files = {name: str(file) for name, file in files.items()} | {
         "sds": f"{tmp_path}/credential.yaml"
     }
+    secret = SecretFolder(tmp_path / "mtls")
     tls = {"certificate": str(trusted), "key": str(key), "sds": f"{tmp_path}/certificate.yaml"}
     jwt = {"enabled": True, "issuer": known.name, "audiences": ["corelane"], "files": files}
     values = {
@@ -140,8 +141,18 @@ def test_gateway(start: Callable[..., Server], tmp_path: Path) -> None:
         "authentication": {"jwt": jwt},
         "rateLimit": {"enabled": True},
         "tracing": {"enabled": True, "host": "127.0.0.1", "port": free_ports(1)},
+        "mtls": {"enabled": True, "files": {"folder": str(secret.path)}},
     }
-    server = start()
+    values["upstream"] = {"identity": "localhost"}
+    # Both sides have one certificate.
+    ca = authority(tmp_path, "ca")
+    pair = ca.issue("DNS:localhost")
+    own = {"tls.crt": pair.certificate, "tls.key": pair.key, "ca.crt": ca.certificate}
+    secret.put(own)
+    paths = [secret.path / name for name in own]
+    names = ("--tls.certificate", "--tls.key", "--tls.clients.ca")
+    mutual = [word for both in zip(names, paths, strict=True) for word in both]
+    server = start(*mutual, "--tls.clients.allow", "localhost", scheme="https")
     with gateway_to([endpoint(server.url, server.admin)], tmp_path, values) as gateway:
         new = ask(gateway.stats, "/stats/prometheus").body.decode()
 

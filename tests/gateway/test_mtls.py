@@ -1,7 +1,6 @@
 """Mutual TLS between the real Envoy and real replicas: who is admitted, and renewal of certificates and CAs under load."""
 
 import ssl
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -48,9 +47,9 @@ def flags(folder: SecretFolder, *more: object) -> list[object]:
     return [*paths, *allow, "--drain.settle", "500ms", *more]
 
 
-def values(folder: SecretFolder, gateway: Path, **more: object) -> dict:
+def values(folder: SecretFolder, **more: object) -> dict:
     """Returns the values of a gateway with this Secret."""
-    mtls = {"enabled": True, "files": {"folder": str(folder.path), "sds": str(gateway)}}
+    mtls = {"enabled": True, "files": {"folder": str(folder.path)}}
     return {"mtls": mtls, "upstream": {"health": {"interval": "100ms"}}, **more}
 
 
@@ -75,12 +74,7 @@ class Mesh:
 
     def refusals(self) -> dict[str, float]:
         """Refusals by both sides."""
-        names = (
-            "connection_error",
-            "fail_verify_san",
-            "fail_verify_error",
-            "fail_verify_cert_hash",
-        )
+        names = ("connection_error", "fail_verify_san", "fail_verify_error")
         found = {name: self.gateway.counted(f"{SSL}.{name}") for name in names}
         for replica in self.replicas:
             found |= {(replica.name, reason): refused(replica, reason) for reason in REFUSED}
@@ -119,33 +113,27 @@ def mesh(start: Callable[..., Server], tmp_path: Path) -> Iterator[Callable[...,
             gateway, replica = (SecretFolder(tmp_path / name) for name in ("gateway", "replica"))
             gateway.put(files(ca.issue(GATEWAY), ca))
             replica.put(files(ca.issue(REPLICA), ca))
-            names = [f"replica-{number}" for number in range(count)]
-            replicas = [
-                start(*flags(replica, *more), replica=name, scheme="https") for name in names
-            ]
+            own, names = flags(replica, *more), [f"replica-{number}" for number in range(count)]
+            replicas = [start(*own, replica=name, scheme="https") for name in names]
             endpoints = [endpoint(each.url, each.admin) for each in replicas]
-            folder = tmp_path / "envoy"
-            folder.mkdir()
-            own = values(gateway, folder, **options)
-            running = stack.enter_context(gateway_to(endpoints, folder, own))
-            healthy = "cluster.server.membership_healthy"
-            becomes(lambda: running.counted(healthy), count)
+            running = stack.enter_context(
+                gateway_to(endpoints, tmp_path, values(gateway, **options))
+            )
+            becomes(lambda: running.counted("cluster.server.membership_healthy"), count)
             return Mesh(ca, gateway, replica, replicas, running)
 
         yield begin
 
 
-def client(
-    folder: Path, pair: Pair | None, highest: ssl.TLSVersion | None = None
-) -> ssl.SSLContext:
+def route(name: str, match: dict, target: dict, service: dict, **more: object) -> dict:
+    """Returns a route to a Service with one replica."""
+    return {"name": name, "path": match, "service": {**service, "endpoints": [target]}, **more}
+
+
+def client(folder: Path, pair: Pair | None) -> ssl.SSLContext:
     """Returns the TLS settings of a client with this certificate, which trusts everybody."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    if highest:
-        context.set_ciphers("ALL:@SECLEVEL=0")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
-            context.minimum_version = context.maximum_version = highest
     if pair:
         (folder / "client.pem").write_bytes(pair.certificate + pair.key)
         context.load_cert_chain(folder / "client.pem")
@@ -182,14 +170,17 @@ def test_only_the_gateway_reaches_replicas(mesh: Callable[..., Mesh], tmp_path: 
     }.items():
         assert rejected(replica.url, client(tmp_path, pair))
         becomes(lambda reason=reason: refused(replica, reason), 1)
-    own = running.ca.issue(GATEWAY)
-    assert rejected(replica.url, client(tmp_path, own, ssl.TLSVersion.TLSv1_1))
+    own = client(tmp_path, running.ca.issue(GATEWAY))
     with connect(replica.url) as plaintext:
         plaintext.sendall(b"GET /hello HTTP/1.1\r\nhost: replica\r\n\r\n")
         assert b"a plain HTTP request was sent to an HTTPS port" in plaintext.recv(65536)
-    with client(tmp_path, own).wrap_socket(connect(replica.url)) as admitted:
+    with own.wrap_socket(connect(replica.url)) as admitted:
         admitted.sendall(b"GET /hello HTTP/1.1\r\nhost: replica\r\n\r\n")
         assert admitted.recv(65536).startswith(b"HTTP/1.1 200")
+    own.set_ciphers("ALL:@SECLEVEL=0")
+    with pytest.deprecated_call():
+        own.minimum_version = own.maximum_version = ssl.TLSVersion.TLSv1_1
+    assert rejected(replica.url, own)
     # What is exposed without TLS: probes and metrics.
     assert ask(replica.admin, "/readyz").status == 200
 
@@ -218,38 +209,21 @@ def test_the_gateway_sends_nothing_to_others(start: Callable[..., Server], tmp_p
     }
     said = {"named": {"identity": "shop.internal"}, "off": {"mtls": "off"}}
     replicas = {name: start(*more, replica=name) for name, (_, more) in kinds.items()}
+    hello = {"path": "/hello"}
     routes = [
-        {
-            "name": name,
-            "path": {"exact": f"/{name}"},
-            "rewrite": {"path": "/hello"},
-            "service": {
-                "name": name,
-                **said.get(name, {}),
-                "endpoints": [endpoint(it.url, it.admin)],
-            },
-        }
+        route(name, {"exact": f"/{name}"}, endpoint(it.url, it.admin), service, rewrite=hello)
         for name, it in replicas.items()
+        for service in [{"name": name, **said.get(name, {})}]
     ]
-    folder = tmp_path / "envoy"
-    folder.mkdir()
-    own = {**values(secret, folder), "routes": routes}
-    own["upstream"]["endpoints"] = []
-    with gateway_to([], folder, own) as gateway:
+    with gateway_to([], tmp_path, values(secret, routes=routes)) as gateway:
         for name, (status, _) in kinds.items():
             healthy = f"cluster.prod-{name}-http.membership_healthy"
             becomes(lambda healthy=healthy: gateway.counted(healthy), 1)
             assert (name, ask(gateway.url, f"/{name}").status) == (name, status)
-            assert (name, ask(gateway.url, f"/{name}", "POST", body=b"x").status) == (
-                name,
-                405 if status == 200 else 503,
-            )
-        for name, reason in {
-            "another": "san",
-            "address": "san",
-            "untrusted": "error",
-            "expired": "error",
-        }.items():
+            posted = ask(gateway.url, f"/{name}", "POST", body=b"x").status
+            assert (name, posted) == (name, 405 if status == 200 else 503)
+        reasons = {"another": "san", "address": "san", "untrusted": "error", "expired": "error"}
+        for name, reason in reasons.items():
             assert gateway.counted(f"cluster.prod-{name}-http.ssl.fail_verify_{reason}") > 0
         for name, (status, _) in kinds.items():
             found = replicas[name].metrics()
@@ -268,18 +242,14 @@ def test_certificates_and_cas_are_renewed_without_a_failed_request(
     gateway, replica = running.gateway_secret, running.replica_secret
     old, new = running.ca, authority(tmp_path, "new")
     mine, yours = old.issue(GATEWAY), old.issue(REPLICA)
+    fresh = new.issue(GATEWAY), new.issue(REPLICA)
     steps = [
         [(gateway, files(mine, old))],
         [(replica, files(yours, old))],
         [(gateway, files(mine, old, new)), (replica, files(yours, old, new))],
-        [
-            (gateway, files(new.issue(GATEWAY), old, new)),
-            (replica, files(new.issue(REPLICA), old, new)),
-        ],
+        [(gateway, files(fresh[0], old, new)), (replica, files(fresh[1], old, new))],
+        [(gateway, files(fresh[0], new)), (replica, files(fresh[1], new))],
     ]
-    steps.append(
-        [(folder, {**content, "ca.crt": new.certificate}) for folder, content in steps[-1]]
-    )
     with Load(running.gateway.url, rate=600) as load:
         for step in steps:
             for folder, content in step:
@@ -316,24 +286,20 @@ def test_replicas_end_without_a_failed_request(mesh: Callable[..., Mesh]) -> Non
 def test_files_that_do_not_fit_are_not_taken(mesh: Callable[..., Mesh]) -> None:
     running = mesh(count=1, upstream=SHORT)
     gateway, secret, ca = running.gateway, running.gateway_secret, running.ca
-    failed = {
-        name: lambda name=name: gateway.counted(f"sds.mtls-{name}.key_rotation_failed")
-        for name in ("certificate", "ca")
-    }
     first, second = (files(ca.issue(GATEWAY), ca) for _ in range(2))
-    for name, content in {
-        "certificate": {**second, "tls.key": first["tls.key"]},
-        "ca": {**first, "ca.crt": b"no certificate"},
-    }.items():
-        seen = failed[name]()
+
+    def rejects(content: dict[str, bytes], *names: str) -> None:
+        """Puts files of which Envoy rejects these, and keeps its own."""
+        counters = [f"sds.mtls-{name}.key_rotation_failed" for name in names]
+        wanted = [gateway.counted(name) + 1 for name in counters]
         secret.put(content)
-        eventually(lambda name=name, seen=seen: failed[name]() > seen, f"a rejected {name}")
+        becomes(lambda: [gateway.counted(name) for name in counters], wanted)
         running.reconnect()
-    # Envoy 1.40 rejects each further certificate until the CA's content also differs from the one that it used before.
-    seen = failed["certificate"]()
-    secret.put(second)
-    eventually(lambda: failed["certificate"]() > seen, "a certificate that fits no CA")
-    running.reconnect()
+
+    rejects({**second, "tls.key": first["tls.key"]}, "certificate")
+    rejects({**first, "ca.crt": b"no certificate"}, "certificate", "ca")
+    # Envoy 1.40 rejects each further certificate until the CA's content also differs from that in use.
+    rejects(second, "certificate")
     seen = gateway.counted(UPDATES)
     secret.put({**second, "ca.crt": second["ca.crt"] + b"\n"})
     eventually(lambda: gateway.counted(UPDATES) > seen, "files that fit")
@@ -341,22 +307,16 @@ def test_files_that_do_not_fit_are_not_taken(mesh: Callable[..., Mesh]) -> None:
     assert running.refusals() == {}
 
 
-def test_sessions_resume_until_the_certificate_changes(mesh: Callable[..., Mesh]) -> None:
+def test_each_connection_verifies_the_replica(mesh: Callable[..., Mesh]) -> None:
+    """No session is resumed, which would skip the verification."""
     running = mesh(count=1, upstream=SHORT)
-
-    def reused() -> int:
-        """Returns the number of resumed sessions after another connection."""
+    for count in (1, 2, 3):
         running.reconnect()
-        return running.gateway.counted(f"{SSL}.session_reused")
-
-    assert [reused() for _ in range(3)] == [0, 1, 2]
-    # A session that began with the old certificate would be refused when that expires.
-    running.renew(running.gateway_secret, files(running.ca.issue(GATEWAY), running.ca))
-    assert [reused() for _ in range(2)] == [2, 3]
-    # Replicas issue new tickets when the CAs of clients change.
-    other = authority(running.ca.folder, "other")
-    running.renew(running.replica_secret, files(running.ca.issue(REPLICA), running.ca, other))
-    assert [reused() for _ in range(2)] == [3, 4]
+        assert running.handshakes() == count
+    running.renew(running.replica_secret, files(running.ca.issue(GATEWAY), running.ca))
+    becomes(lambda: running.gateway.counted("cluster.server.upstream_cx_active"), 0)
+    assert ask(running.gateway.url, "/hello").status == 503
+    assert running.refusals().keys() == {"fail_verify_san"}
 
 
 def test_long_exchanges_go_on_while_certificates_change(tmp_path: Path) -> None:
@@ -364,36 +324,22 @@ def test_long_exchanges_go_on_while_certificates_change(tmp_path: Path) -> None:
     secrets = {name: SecretFolder(tmp_path / name) for name in ("gateway", "mixed")}
     secrets["gateway"].put(files(ca.issue(GATEWAY), ca))
     secrets["mixed"].put(files(ca.issue(f"URI:{ACCOUNT}/mixed"), ca))
-    first, folder = free_ports(2), tmp_path / "envoy"
-    folder.mkdir()
+    first = free_ports(2)
     url, admin = (f"http://127.0.0.1:{port}" for port in (first, first + 1))
     variables = {"TLS": str(secrets["mixed"].path), "CLIENT": f"{ACCOUNT}/corelane-gateway"}
     argv = [program("mixed"), urlsplit(url).netloc, urlsplit(admin).netloc]
     # Calls are checked like requests: on the traffic port, by TLS.
-    own = {
-        **values(secrets["gateway"], folder),
-        "routes": [
-            {
-                "name": "talk",
-                "path": {"prefix": "/example.Talk"},
-                "protocol": "grpc",
-                "service": {"name": "mixed", "port": "grpc", "endpoints": [endpoint(url, url)]},
-            },
-            {
-                "name": "rest",
-                "path": {"prefix": "/mixed"},
-                "rewrite": {"path": "/"},
-                "upgrade": ["websocket"],
-                "service": {"name": "mixed", "endpoints": [endpoint(url, admin)]},
-            },
-        ],
-    }
+    calling, rest = {"name": "mixed", "port": "grpc"}, {"name": "mixed"}
+    more = {"rewrite": {"path": "/"}, "upgrade": ["websocket"]}
+    routes = [
+        route("calls", {"prefix": "/example.Talk"}, endpoint(url, url), calling, protocol="grpc"),
+        route("rest", {"prefix": "/mixed"}, endpoint(url, admin), rest, **more),
+    ]
     with ExitStack() as stack:
         ready = lambda: replies(admin, "/readyz")
-        replica = stack.enter_context(
-            process("mixed", argv, tmp_path, ready, environment=variables)
-        )
-        gateway = stack.enter_context(gateway_to([], folder, own))
+        stack.enter_context(process("mixed", argv, tmp_path, ready, environment=variables))
+        own = values(secrets["gateway"], routes=routes)
+        gateway = stack.enter_context(gateway_to([], tmp_path, own))
         for cluster in ("prod-mixed-grpc", "prod-mixed-http"):
             becomes(lambda it=cluster: gateway.counted(f"cluster.{it}.membership_healthy"), 1)
         kinds = dict.fromkeys((messages, events, calls, talks), 2)
@@ -406,4 +352,3 @@ def test_long_exchanges_go_on_while_certificates_change(tmp_path: Path) -> None:
             exchanges.wait_for_each(3)
             ends = {kind.__name__: exchanges.seen(kind).ends for kind in kinds}
         assert not any(ends.values()), ends
-        replica.terminate()

@@ -45,6 +45,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 
 {{/* The kubelet and Prometheus have no certificate. */}}
 {{- define "service.guards.mtls" -}}
+{{- include "common.guards.mtls" . -}}
 {{- if and (include "common.mtls" .) (eq .Values.runtime "corelane") -}}
 {{- $traffic := list "" "http" (toString .Values.ports.traffic) -}}
 {{- if and (has .Values.probes.type (list "http" "grpc")) (has (toString .Values.probes.port) $traffic) -}}

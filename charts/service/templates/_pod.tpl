@@ -100,8 +100,7 @@ lifecycle:
 {{- end }}
 {{- with include "service.tls.secret" . }}
 - name: tls
-  secret:
-    secretName: {{ . | quote }}
+  {{- include "common.mtls.volume" (list $ .) | nindent 2 }}
 {{- end }}
 {{- with .Values.volumes }}
 {{ toYaml . }}

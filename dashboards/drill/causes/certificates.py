@@ -12,6 +12,7 @@ from cryptography.x509.oid import NameOID
 from dashboards.drill import factor
 from dashboards.drill.drills import Labels, drill
 from dashboards.drill.place import Place
+from stack.credentials import SecretFolder, authority
 
 YEAR = timedelta(days=365)
 
@@ -98,3 +99,31 @@ def certificate_ended(place: Place) -> Iterator[Labels]:
 )
 def certificate_broken(place: Place) -> Iterator[Labels]:
     yield from _replaced(place, lambda folder: (folder / "tls.crt").write_text("not PEM\n"))
+
+
+@drill(
+    "CorelaneMutualTlsRefused",
+    how="a replica gets the certificate of another service, then its own",
+)
+def certificate_of_another(place: Place) -> Iterator[Labels]:
+    ca, name = authority(place.folder, "ca"), "shop.internal"
+    secret, other = (SecretFolder(place.folder / each) for each in ("replica", "gateway"))
+
+    def named(name: str) -> dict[str, bytes]:
+        pair = ca.issue(f"DNS:{name}")
+        return {"tls.crt": pair.certificate, "tls.key": pair.key, "ca.crt": ca.certificate}
+
+    for each in (secret, other):
+        each.put(named(name))
+    flags = ["--tls.certificate", secret.path / "tls.crt", "--tls.key", secret.path / "tls.key"]
+    flags += ["--tls.clients.ca", secret.path / "ca.crt", "--tls.clients.allow", name]
+    server = place.server(
+        *flags, "--tls.reload", "200ms", "--timeouts.connection-age", "1s", tls=True
+    )
+    mtls = {"enabled": True, "files": {"folder": str(other.path)}}
+    values = {"mtls": mtls, "upstream": {"identity": name}}
+    with place.load(place.gateway(server, values=values).url, clients=2, rate=20):
+        place.begins()
+        secret.put(named("other.internal"))
+        yield {"pod": "gateway", "result": "replica_not_allowed"}
+        secret.put(named(name))

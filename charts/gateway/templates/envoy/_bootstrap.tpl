@@ -91,8 +91,8 @@ stats_config:
       - {prefix: http.ingress.downstream_}
       {{- $groups := list "upstream_" "membership_" "lb_healthy_panic" "health_check." "outlier_detection." "circuit_breakers.default." "update_" }}
       {{- if include "common.mtls" . }}
-      {{- $groups = concat $groups (list "ssl.handshake" "ssl.session_reused" "ssl.connection_error" "ssl.fail_verify_" "client_ssl_socket_factory.") }}
-      - safe_regex: {regex: 'sds\.mtls-(ca|certificate)\.key_rotation_failed'}
+      {{- $groups = concat $groups (list "ssl.handshake" "ssl.connection_error" "ssl.fail_verify_" "client_ssl_socket_factory.") }}
+      - {prefix: sds.mtls-}
       {{- end }}
       {{- if include "gateway.dynamic" . }}
       # Whatever the routes name: such a cluster has a hyphen or an underscore in its name, and no other has.

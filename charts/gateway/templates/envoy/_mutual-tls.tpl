@@ -17,6 +17,8 @@ transport_socket:
   typed_config:
     "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext
     sni: {{ printf "%s.%s.svc" .service.name .service.namespace | quote }}
+    # A resumed session would skip the verification of a replica whose certificate has changed.
+    max_session_keys: 0
     common_tls_context:
       # Envoy's default for connections to replicas ends at 1.2.
       tls_params: {tls_minimum_protocol_version: TLSv1_2, tls_maximum_protocol_version: TLSv1_3}
@@ -66,33 +68,25 @@ tls_options: {alpn_protocols: [h2]}
 {{- end -}}
 {{- end -}}
 
-{{- define "gateway.mtls.folder" -}}
-{{- .Values.mtls.files.folder | default "/etc/envoy-mtls" -}}
-{{- end -}}
-
-{{/* The files that name certificate and CA to Envoy. */}}
-{{- define "gateway.envoy.mutual.certificate" -}}
-{{- $folder := include "gateway.mtls.folder" . -}}
+{{/* The file that names one of the two to Envoy. Takes the root context and the name. */}}
+{{- define "gateway.envoy.mutual.file" -}}
+{{- $folder := (first .).Values.mtls.files.folder | default "/etc/envoy-mtls" -}}
 resources:
 - "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret
-  name: mtls-certificate
+  name: mtls-{{ last . }}
+  {{- if eq (last .) "ca" }}
+  validation_context:
+    trusted_ca: {filename: {{ printf "%s/ca.crt" $folder | quote }}}
+  {{- else }}
   tls_certificate:
     certificate_chain: {filename: {{ printf "%s/tls.crt" $folder | quote }}}
     private_key: {filename: {{ printf "%s/tls.key" $folder | quote }}}
-    watched_directory: {path: {{ $folder | quote }}}
-{{- end -}}
-
-{{- define "gateway.envoy.mutual.ca" -}}
-{{- $folder := include "gateway.mtls.folder" . -}}
-resources:
-- "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret
-  name: mtls-ca
-  validation_context:
-    trusted_ca: {filename: {{ printf "%s/ca.crt" $folder | quote }}}
+  {{- end }}
     watched_directory: {path: {{ $folder | quote }}}
 {{- end -}}
 
 {{- define "gateway.guards.mtls" -}}
+{{- include "common.guards.mtls" . -}}
 {{- with .Values.mtls -}}
 {{- if and .secret .files.folder -}}
 {{- fail (printf "mtls.secret (%s) and mtls.files.folder are both set: use the Secret in a cluster, the folder for a local process" .secret) -}}
