@@ -4,7 +4,7 @@ import base64
 import json
 import socket
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
@@ -14,10 +14,11 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
+from gateway.test_mtls import GATEWAY, files, flags
 from gateway.test_route_changes import MAP, Routes
 from stack import eventually
 from stack.apiserver import Api, own_address
-from stack.credentials import certificate
+from stack.credentials import SecretFolder, authority, certificate
 from stack.gateway import Gateway, gateway_to
 from stack.http import ask
 from stack.load import Load
@@ -152,9 +153,11 @@ def objects(api: Api, wire: Wire, tmp_path: Path, definitions: None) -> Iterator
 def served(start: Callable[..., Server], objects: Objects) -> Callable[..., dict]:
     """Starts a Service with one replica; returns its reference for rules."""
 
-    def serve(name: str, slices: Slices | None = None, protocol: str = "") -> dict:
+    def serve(
+        name: str, slices: Slices | None = None, protocol: str = "", more: Sequence[object] = ()
+    ) -> dict:
         slices = slices or objects.slices
-        server = start("--lanes", "1", replica=name, address=own_address())
+        server = start("--lanes", "1", *more, replica=name, address=own_address())
         ports = (urlsplit(server.url).port, urlsplit(server.admin).port)
         slices.put(name, (own_address(), READY), ports=ports, service=name)
         port = {"name": "http", "port": 80, "appProtocol": protocol or "http"}
@@ -213,6 +216,30 @@ def test_routes_come_change_and_go_without_a_lost_request(
                 "application/problem+json",
             )
         assert not load.failures, load.failures[:10]
+
+
+def test_replicas_prove_the_identity_of_their_service(
+    objects: Objects, served: Callable[..., dict], tmp_path: Path
+) -> None:
+    ca, here = authority(tmp_path, "ca"), objects.slices.namespace
+    mine, yours = (SecretFolder(tmp_path / name) for name in ("mine", "yours"))
+    mine.put(files(ca.issue(GATEWAY), ca))
+    yours.put(files(ca.issue(f"URI:spiffe://cluster.local/ns/{here}/sa/right"), ca))
+    paths = {"folder": str(mine.path), "sds": str(objects.folder)}
+    objects.more = {"mtls": {"enabled": True, "files": paths}}
+    objects.start()
+    right, wrong = (served(name, more=flags(yours)) for name in ("right", "wrong"))
+    rules = rule(right, path="/hello"), rule(wrong, path="/div")
+    objects.apply(objects.route_object("both", *rules))
+    with objects.agent() as agent:
+        agent.wait_until_ready()
+        with objects.envoy() as gateway:
+            eventually(lambda: ask(gateway.url, "/hello").status == 200, "the right replica")
+            eventually(lambda: ask(gateway.url, "/div/4").status == 503, "the wrong replica")
+            refused = f"cluster.{here}_wrong_80.ssl.fail_verify_san"
+            eventually(
+                lambda: ask(gateway.url, "/div/4").status == 503 and gateway.counted(refused)
+            )
 
 
 def test_a_grant_that_is_revoked_ends_the_way_to_its_service(
